@@ -1,0 +1,157 @@
+//! The control plane: how the ranks of a job meet, exchange handles, and learn of each other's end.
+//!
+//! # Model
+//!
+//! A job has `size` ranks. Each holds one [`Control`]. Nothing on the data path goes through it: it is used when
+//! a window is created ([`Control::exchange`]), when something is revoked or reported ([`Control::notify`]), and by
+//! the service behind it that watches the peers and calls the [`Sink`].
+//!
+//! # Failure
+//!
+//! A peer that dies, or leaves while others still need it, is an [`Event`]; it also ends every exchange that it
+//! had not yet contributed to. An exchange has no time-out of its own: an imbalanced program is not an error.
+
+use std::any::Any;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Names one memory so that a peer can map it.
+#[derive(Debug)]
+pub enum Handle {
+    /// A file descriptor (a memfd, an exported device allocation); whoever holds it keeps the memory alive.
+    Fd(OwnedFd),
+    /// Memory of this very process, for ranks that are threads.
+    Local(Arc<dyn Any + Send + Sync>),
+}
+
+/// What one rank contributes to an exchange, and what it gets of each other.
+#[derive(Debug, Default)]
+pub struct Packet {
+    /// Opaque bytes; at most [`Packet::MAX_BYTES`].
+    pub bytes: Vec<u8>,
+    /// Handles; at most [`Packet::MAX_HANDLES`]. Only peers of the same node receive them; others get none.
+    pub handles: Vec<Handle>,
+}
+
+impl Packet {
+    /// The most bytes one packet may carry.
+    pub const MAX_BYTES: usize = 1 << 20;
+    /// The most handles one packet may carry.
+    pub const MAX_HANDLES: usize = 8;
+}
+
+/// Something that happened to a peer, or that it said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The peer is gone without having said so: killed, crashed, or cut off.
+    Lost {
+        /// Which rank.
+        rank: usize,
+        /// How it was noticed, for people.
+        reason: String,
+    },
+    /// The peer ended its part of the job in good order.
+    Left {
+        /// Which rank.
+        rank: usize,
+    },
+    /// A message sent by [`Control::notify`].
+    Message {
+        /// The rank that sent it.
+        from: usize,
+        /// What it sent.
+        bytes: Vec<u8>,
+    },
+}
+
+/// Receives the events; called from the service's own thread, one event at a time. It must not block on the
+/// control plane.
+pub type Sink = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// Why a control-plane call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// A rank ended before it had contributed to the collective call.
+    #[error("rank {rank} ended during collective `{label}`: {reason}")]
+    PeerLost {
+        /// Which rank.
+        rank: usize,
+        /// The collective that was under way.
+        label: String,
+        /// How it was noticed.
+        reason: String,
+    },
+    /// Two ranks are in different collective calls.
+    #[error("collective mismatch: this rank calls `{mine}`, rank {rank} calls `{theirs}`")]
+    Mismatch {
+        /// The other rank.
+        rank: usize,
+        /// What this rank called.
+        mine: String,
+        /// What the other rank called.
+        theirs: String,
+    },
+    /// A packet exceeds [`Packet::MAX_BYTES`] or [`Packet::MAX_HANDLES`].
+    #[error("a control packet of {bytes} bytes and {handles} handles exceeds the limits")]
+    TooLarge {
+        /// Bytes in the packet.
+        bytes: usize,
+        /// Handles in the packet.
+        handles: usize,
+    },
+    /// This rank has already left the job, or the service behind the control plane has ended.
+    #[error("the control plane is closed: {0}")]
+    Closed(String),
+    /// The job could not be joined; the text says at which step and why.
+    #[error("cannot join the job: {0}")]
+    Rendezvous(String),
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// One rank's end of the control plane.
+pub trait Control: Send + Sync + 'static {
+    /// This rank, `0..size`.
+    fn rank(&self) -> usize;
+
+    /// How many ranks the job has; at least 1.
+    fn size(&self) -> usize;
+
+    /// Which node a rank runs on. Equal numbers can exchange [`Handle`]s.
+    fn node(&self, rank: usize) -> usize;
+
+    /// A collective over all ranks: each contributes a packet and gets everybody's, in order of ranks (its own
+    /// included, with handles of its own: duplicates, not the ones it gave).
+    ///
+    /// Calls are matched in order; `label` is compared, so that a program whose ranks disagree about what comes
+    /// next gets an error by name.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::PeerLost`] if a rank ends before contributing, [`ControlError::Mismatch`],
+    /// [`ControlError::TooLarge`], [`ControlError::Closed`]. After any of them but `TooLarge` every later exchange fails.
+    fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError>;
+
+    /// Sends `bytes` to every rank of `to` (or to all others, if `None`); does not wait. Messages of one
+    /// sender arrive in order; messages to a rank that ended are lost.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::TooLarge`], [`ControlError::Closed`].
+    fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError>;
+
+    /// Installs the receiver of events, replacing an earlier one. Events that came before are delivered first.
+    fn subscribe(&self, sink: Sink);
+
+    /// Tells the peers that this rank ends its part in good order. Dropping a `Control` that has not left
+    /// says the same; only a process that ends without either is [`Event::Lost`].
+    fn leave(&self);
+}
