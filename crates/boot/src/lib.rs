@@ -1,1 +1,14 @@
-//! Placeholder.
+//! How the ranks of a job find each other.
+
+mod events;
+mod local;
+mod rounds;
+
+pub use local::{LocalControl, local};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks, whatever happened to an earlier holder: no code here panics while it holds a lock half-way through a change.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,240 @@
+//! Ranks that are threads of one process.
+//!
+//! # Model
+//!
+//! All ranks share one table of rounds under one lock. Handles pass as clones: `Handle::Local` by reference
+//! count, descriptors by `dup`. No sockets, no files, no clock: a run is as deterministic as its threads are, and
+//! Miri can execute it. Each rank that subscribes gets one thread for its events.
+//!
+//! # Failure
+//!
+//! Dropping a [`LocalControl`] says [`Event::Left`]; dropping it while its thread panics, or [`LocalControl::kill`],
+//! says [`Event::Lost`]. Exchanges that miss the rank end with `PeerLost`, in every thread that waits for them.
+
+use crate::events::Events;
+use crate::lock;
+use crate::rounds::{Rounds, Verdict};
+use std::sync::{Arc, Condvar, Mutex};
+use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet, Sink};
+
+struct Table {
+    rounds: Rounds<Packet>,
+    /// How many rounds each rank has gone through.
+    finished: Vec<u64>,
+    /// Whether a rank has left or was lost.
+    gone: Vec<bool>,
+    /// Why a rank can do nothing more.
+    closed: Vec<Option<String>>,
+}
+
+struct Job {
+    table: Mutex<Table>,
+    changed: Condvar,
+    events: Vec<Events>,
+}
+
+/// One rank of a job whose ranks are threads of this process. Made by [`local`].
+pub struct LocalControl {
+    rank: usize,
+    job: Arc<Job>,
+    /// Held for a whole exchange: calls of one rank are matched in order.
+    calls: Mutex<()>,
+}
+
+impl std::fmt::Debug for LocalControl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LocalControl")
+            .field("rank", &self.rank)
+            .field("size", &self.size())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A job of `size` ranks inside this process, in order of ranks.
+///
+/// # Panics
+///
+/// If `size` is 0: a job has at least one rank.
+pub fn local(size: usize) -> Vec<LocalControl> {
+    assert!(size > 0, "a job has at least one rank");
+    let job = Arc::new(Job {
+        table: Mutex::new(Table {
+            rounds: Rounds::new(size),
+            finished: vec![0; size],
+            gone: vec![false; size],
+            closed: vec![None; size],
+        }),
+        changed: Condvar::new(),
+        events: (0..size).map(|_| Events::default()).collect(),
+    });
+    (0..size)
+        .map(|rank| LocalControl {
+            rank,
+            job: Arc::clone(&job),
+            calls: Mutex::new(()),
+        })
+        .collect()
+}
+
+impl LocalControl {
+    /// Ends this rank as if it had crashed: the peers get [`Event::Lost`], and every later call here fails.
+    pub fn kill(&self) {
+        let reason = "killed by its own program".to_owned();
+        self.end(
+            reason.clone(),
+            Event::Lost {
+                rank: self.rank,
+                reason,
+            },
+        );
+    }
+
+    fn end(&self, reason: String, event: Event) {
+        let mut table = lock(&self.job.table);
+        if std::mem::replace(&mut table.gone[self.rank], true) {
+            return;
+        }
+        table.closed[self.rank].get_or_insert_with(|| format!("this rank has ended ({reason})"));
+        table.rounds.end(self.rank, reason);
+        table.forget_finished();
+        for (rank, events) in self.job.events.iter().enumerate() {
+            if rank != self.rank {
+                events.push(event.clone());
+            }
+        }
+        self.job.changed.notify_all();
+        drop(table);
+        self.job.events[self.rank].close();
+    }
+}
+
+impl Table {
+    fn forget_finished(&mut self) {
+        let present = self.finished.iter().zip(&self.gone).filter(|(_, gone)| !**gone);
+        if let Some(oldest) = present.map(|(finished, _)| *finished).min() {
+            self.rounds.forget_before(oldest);
+        }
+    }
+}
+
+/// Refuses what no control plane may carry.
+pub(crate) fn check_size(bytes: usize, handles: usize) -> Result<(), ControlError> {
+    if bytes > Packet::MAX_BYTES || handles > Packet::MAX_HANDLES {
+        return Err(ControlError::TooLarge { bytes, handles });
+    }
+    Ok(())
+}
+
+pub(crate) fn duplicate(handle: &Handle) -> Result<Handle, ControlError> {
+    match handle {
+        Handle::Local(shared) => Ok(Handle::Local(Arc::clone(shared))),
+        Handle::Fd(fd) => fd.try_clone().map(Handle::Fd).map_err(|source| ControlError::Io {
+            what: "duplicating a file descriptor for a peer".into(),
+            source,
+        }),
+    }
+}
+
+fn duplicate_packet(packet: &Packet) -> Result<Packet, ControlError> {
+    Ok(Packet {
+        bytes: packet.bytes.clone(),
+        handles: packet.handles.iter().map(duplicate).collect::<Result<_, _>>()?,
+    })
+}
+
+impl Control for LocalControl {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.job.events.len()
+    }
+
+    /// Threads of one process run on one node: always 0.
+    fn node(&self, _rank: usize) -> usize {
+        0
+    }
+
+    fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError> {
+        check_size(packet.bytes.len(), packet.handles.len())?;
+        let _one_at_a_time = lock(&self.calls);
+        let mut table = lock(&self.job.table);
+        if let Some(reason) = &table.closed[self.rank] {
+            return Err(ControlError::Closed(reason.clone()));
+        }
+        let round = table.finished[self.rank];
+        if let Err(error) = table.rounds.contribute(self.rank, round, Arc::from(label), packet) {
+            return Err(ControlError::Closed(error.to_string()));
+        }
+        self.job.changed.notify_all();
+        let result = loop {
+            match table.rounds.verdict(self.rank, round) {
+                // Even when this rank was killed meanwhile: a verdict that is known is the better answer.
+                Verdict::Complete(all) => break all.iter().map(|c| duplicate_packet(&c.payload)).collect(),
+                Verdict::Failed(error) => break Err(error),
+                Verdict::Pending => {}
+            }
+            if let Some(reason) = &table.closed[self.rank] {
+                return Err(ControlError::Closed(reason.clone()));
+            }
+            table = self.job.changed.wait(table).unwrap_or_else(|e| e.into_inner());
+        };
+        if let Err(error) = &result {
+            let reason = format!("an earlier exchange failed: {error}");
+            // The peers may have got through this round; they must not wait for this rank in the next one.
+            table.rounds.end(self.rank, reason.clone());
+            table.closed[self.rank].get_or_insert(reason);
+            self.job.changed.notify_all();
+        }
+        table.finished[self.rank] = round + 1;
+        table.forget_finished();
+        result
+    }
+
+    fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {
+        check_size(bytes.len(), 0)?;
+        // Under the lock, so that all ranks see messages and ends of one rank in one order.
+        let table = lock(&self.job.table);
+        if table.gone[self.rank] {
+            let reason = table.closed[self.rank].clone().unwrap_or_default();
+            return Err(ControlError::Closed(reason));
+        }
+        for (rank, events) in self.job.events.iter().enumerate() {
+            let wanted = to.map_or(rank != self.rank, |to| to.contains(&rank));
+            if wanted {
+                events.push(Event::Message {
+                    from: self.rank,
+                    bytes: bytes.to_vec(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn subscribe(&self, sink: Sink) {
+        self.job.events[self.rank].subscribe(sink);
+    }
+
+    fn leave(&self) {
+        self.end("it has left the job".into(), Event::Left { rank: self.rank });
+    }
+}
+
+impl Drop for LocalControl {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let reason = "its thread panicked".to_owned();
+            self.end(
+                reason.clone(),
+                Event::Lost {
+                    rank: self.rank,
+                    reason,
+                },
+            );
+        } else {
+            self.leave();
+        }
+        self.job.events[self.rank].close_and_join();
+    }
+}

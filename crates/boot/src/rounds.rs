@@ -1,0 +1,210 @@
+//! The bookkeeping of collective exchanges, without any transport.
+//!
+//! # Model
+//!
+//! Exchanges are numbered from 0 by each rank in the order of its calls. A round has one slot a rank. Whoever feeds
+//! a [`Rounds`] gives it contributions and ends in one order; its verdicts are a pure function of that order, so
+//! ranks that see the same order (the hub sequences it) come to the same verdict without asking each other.
+//!
+//! # Failure
+//!
+//! A round fails when two labels differ, or when a rank that has not contributed ends. Both are final: a slot is
+//! filled once, and nobody comes back.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tidegate_hal::control::ControlError;
+
+/// One filled slot of a round.
+#[derive(Debug)]
+pub(crate) struct Contribution<P> {
+    label: Arc<str>,
+    /// What the rank gave.
+    pub(crate) payload: P,
+}
+
+/// What is known about a round from one rank's point of view.
+pub(crate) enum Verdict<'a, P> {
+    /// Somebody is still to come.
+    Pending,
+    /// Everybody contributed; slots in order of ranks.
+    Complete(Vec<&'a Contribution<P>>),
+    /// It can never complete.
+    Failed(ControlError),
+}
+
+/// A contribution that no correct peer sends: a slot filled twice, a round nobody can have
+/// reached, or one after its end.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("contribution of rank {rank} to round {round} is out of order")]
+pub(crate) struct OutOfOrder {
+    rank: usize,
+    round: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Rounds<P> {
+    size: usize,
+    /// Number of the round at the front of `open`.
+    first: u64,
+    open: VecDeque<Vec<Option<Contribution<P>>>>,
+    /// In the order in which the ranks ended, so that every rank blames the same one.
+    ended: Vec<(usize, String)>,
+}
+
+impl<P> Rounds<P> {
+    pub(crate) fn new(size: usize) -> Self {
+        Self {
+            size,
+            first: 0,
+            open: VecDeque::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// Fills the slot of `rank` in `round`.
+    ///
+    /// A rank can be at most one round ahead of another: to finish a round it needs everybody's contribution. So
+    /// at most two rounds are open, and anything beyond is refused: this is what bounds the memory.
+    pub(crate) fn contribute(
+        &mut self,
+        rank: usize,
+        round: u64,
+        label: Arc<str>,
+        payload: P,
+    ) -> Result<(), OutOfOrder> {
+        let refused = OutOfOrder { rank, round };
+        let index = round.checked_sub(self.first).ok_or(OutOfOrder { rank, round })?;
+        if index > 1 || rank >= self.size || self.has_ended(rank) {
+            return Err(refused);
+        }
+        let index = index as usize;
+        while self.open.len() <= index {
+            self.open.push_back((0..self.size).map(|_| None).collect());
+        }
+        let slot = &mut self.open[index][rank];
+        if slot.is_some() {
+            return Err(refused);
+        }
+        *slot = Some(Contribution { label, payload });
+        Ok(())
+    }
+
+    /// Notes that `rank` contributes nothing any more. The first reason stays.
+    pub(crate) fn end(&mut self, rank: usize, reason: impl Into<String>) {
+        if !self.has_ended(rank) {
+            self.ended.push((rank, reason.into()));
+        }
+    }
+
+    pub(crate) fn has_ended(&self, rank: usize) -> bool {
+        self.ended.iter().any(|(ended, _)| *ended == rank)
+    }
+
+    /// What `me`, who has contributed to `round`, can be told about it.
+    pub(crate) fn verdict(&self, me: usize, round: u64) -> Verdict<'_, P> {
+        let slots = round
+            .checked_sub(self.first)
+            .and_then(|index| self.open.get(usize::try_from(index).ok()?));
+        let Some(slots) = slots else {
+            return Verdict::Pending;
+        };
+        let Some(mine) = slots[me].as_ref() else {
+            return Verdict::Pending;
+        };
+        let differs = |slot: &Option<Contribution<P>>| slot.as_ref().is_some_and(|c| c.label != mine.label);
+        if let Some(rank) = slots.iter().position(differs) {
+            let theirs = slots[rank].as_ref().map(|c| c.label.to_string());
+            return Verdict::Failed(ControlError::Mismatch {
+                rank,
+                mine: mine.label.to_string(),
+                theirs: theirs.unwrap_or_default(),
+            });
+        }
+        let present: Vec<_> = slots.iter().flatten().collect();
+        if present.len() == self.size {
+            return Verdict::Complete(present);
+        }
+        match self.ended.iter().find(|(rank, _)| slots[*rank].is_none()) {
+            Some((rank, reason)) => Verdict::Failed(ControlError::PeerLost {
+                rank: *rank,
+                label: mine.label.to_string(),
+                reason: reason.clone(),
+            }),
+            None => Verdict::Pending,
+        }
+    }
+
+    /// Forgets all rounds before `round`: nobody will ask for them.
+    pub(crate) fn forget_before(&mut self, round: u64) {
+        while self.first < round {
+            self.open.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn label(text: &str) -> Arc<str> {
+        Arc::from(text)
+    }
+
+    #[test]
+    fn completes_in_rank_order_whatever_the_order_of_arrival() {
+        let mut rounds = Rounds::new(3);
+        for rank in [2, 0, 1] {
+            assert!(matches!(rounds.verdict(2, 0), Verdict::Pending));
+            rounds.contribute(rank, 0, label("a"), rank * 10).unwrap();
+        }
+        let Verdict::Complete(all) = rounds.verdict(1, 0) else {
+            panic!("complete")
+        };
+        assert_eq!(all.iter().map(|c| c.payload).collect::<Vec<_>>(), [0, 10, 20]);
+    }
+
+    #[test]
+    fn refuses_a_second_contribution_and_far_rounds() {
+        let mut rounds = Rounds::new(2);
+        rounds.contribute(0, 0, label("a"), ()).unwrap();
+        assert!(rounds.contribute(0, 0, label("a"), ()).is_err());
+        rounds.contribute(0, 1, label("a"), ()).unwrap();
+        assert!(rounds.contribute(0, 2, label("a"), ()).is_err());
+        assert!(rounds.contribute(7, 0, label("a"), ()).is_err());
+        rounds.forget_before(1);
+        assert!(rounds.contribute(1, 0, label("a"), ()).is_err());
+        rounds.contribute(0, 2, label("a"), ()).unwrap();
+    }
+
+    proptest! {
+        /// Every rank that contributed to a round comes to success or to failure together with the others.
+        #[test]
+        fn verdicts_agree_and_are_final(steps in prop::collection::vec((0usize..4, 0u8..8), 0..24)) {
+            let mut rounds = Rounds::new(4);
+            let mut last = [None; 4];
+            for (rank, kind) in steps {
+                match kind {
+                    0 => rounds.end(rank, "gone"),
+                    1 => { let _ = rounds.contribute(rank, 0, label("b"), ()); }
+                    _ => { let _ = rounds.contribute(rank, 0, label("a"), ()); }
+                }
+                for me in 0..4 {
+                    let now = match rounds.verdict(me, 0) {
+                        Verdict::Pending => None,
+                        Verdict::Complete(_) => Some(true),
+                        Verdict::Failed(_) => Some(false),
+                    };
+                    if last[me].is_some() {
+                        prop_assert_eq!(now, last[me]);
+                    }
+                    last[me] = now;
+                }
+                let known: Vec<bool> = last.iter().flatten().copied().collect();
+                prop_assert!(known.windows(2).all(|w| w[0] == w[1]));
+            }
+        }
+    }
+}
