@@ -1,2 +1,46 @@
 //! Development tasks: `cargo xtask <task>`.
-fn main() {}
+//!
+//! `cargo xtask test` is the one command that checks everything; continuous integration calls it too. What it runs is
+//! the table in [`steps`]: to add a check, add a row there.
+
+mod args;
+mod command;
+mod need;
+mod process;
+mod steps;
+mod summary;
+mod test;
+
+use std::process::ExitCode;
+
+use args::Args;
+
+const USAGE: &str = "\
+usage: cargo xtask <task>
+
+tasks:
+    test [--only STEP...] [--skip STEP...] [--list] [--no-install]
+        run all the checks, or the named ones; ends with `N passed, N failed, N skipped`
+            --only STEP...   only these steps (also those that run on request only)
+            --skip STEP...   all but these steps
+            --list           say what the steps are, and run nothing
+            --no-install     never install anything, not even as root
+    help
+        print this
+";
+
+fn main() -> ExitCode {
+    let mut args = Args::new(std::env::args().skip(1));
+    let result = match args.task().as_deref() {
+        Some("test") => test::main(args),
+        Some("help") | None => {
+            print!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(other) => Err(format!("there is no task `{other}`\n\n{USAGE}")),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("xtask: {error}");
+        ExitCode::from(2)
+    })
+}

@@ -1,0 +1,109 @@
+//! A command that a step runs: built once, printed so that it can be pasted into a shell, and then executed.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A program with its arguments and the environment variables that matter.
+pub(crate) struct Cmd {
+    program: OsString,
+    args: Vec<OsString>,
+    envs: Vec<(&'static str, OsString)>,
+}
+
+/// A command from one line, split at white space. For anything that may hold a space there is [`Cmd::arg`].
+pub(crate) fn cmd(line: &str) -> Cmd {
+    let mut words = line.split_whitespace().map(OsString::from);
+    let program = words.next().expect("a command names a program");
+    Cmd {
+        program,
+        args: words.collect(),
+        envs: Vec::new(),
+    }
+}
+
+impl Cmd {
+    /// Adds one argument, as it is.
+    pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments from one line, split at white space.
+    pub(crate) fn args(mut self, line: &str) -> Self {
+        self.args
+            .extend(line.split_whitespace().map(OsString::from));
+        self
+    }
+
+    /// Sets an environment variable for this command.
+    pub(crate) fn env(mut self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
+        self.envs.push((name, value.as_ref().to_owned()));
+        self
+    }
+
+    /// The same, ready to be started in `dir`.
+    ///
+    /// Standard input is closed: no check may ask a question. The variables by which cargo describes *this* package
+    /// (`CARGO_PKG_NAME`, ...) go no further: build scripts that watch them would run again whenever the way that they
+    /// were called changes.
+    pub(crate) fn to_command(&self, dir: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.args)
+            .current_dir(dir)
+            .stdin(Stdio::null());
+        for (name, _) in std::env::vars_os() {
+            let described = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+            if name
+                .to_str()
+                .is_some_and(|name| described.iter().any(|prefix| name.starts_with(prefix)))
+            {
+                command.env_remove(name);
+            }
+        }
+        command.envs(self.envs.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+impl fmt::Display for Cmd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.envs {
+            write!(f, "{name}={} ", quote(value))?;
+        }
+        f.write_str(&quote(&self.program))?;
+        for arg in &self.args {
+            write!(f, " {}", quote(arg))?;
+        }
+        Ok(())
+    }
+}
+
+/// The word as a shell wants it.
+fn quote(word: &OsStr) -> String {
+    let word = word.to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_as_a_shell_reads_it() {
+        let command = cmd("cargo test --workspace")
+            .env("RUSTFLAGS", "--cfg loom")
+            .arg("it's");
+        assert_eq!(
+            command.to_string(),
+            r"RUSTFLAGS='--cfg loom' cargo test --workspace 'it'\''s'"
+        );
+    }
+}

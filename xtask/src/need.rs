@@ -1,0 +1,289 @@
+//! What a step needs that may not be on the machine, how to see whether it is there, and how to get it.
+//!
+//! As root, missing things are installed. Otherwise nothing is touched: the closing summary names what is missing and
+//! the commands that install it.
+
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::command::{Cmd, cmd};
+
+/// The nightly that is installed where there is none: Miri and the sanitizers exist only there.
+///
+/// A dated one, because a nightly may lack Miri on some days, and because a new lint or a new Miri check must not turn an
+/// unchanged tree red. This is the one that the tests were written against; raise it together with `rust-toolchain.toml`.
+const PINNED_NIGHTLY: &str = "nightly-2026-05-20";
+
+/// Where `pip` puts packages, below the repository's root: beside the other build output, so that it does not touch the
+/// system's own Python (which Debian forbids anyway). Steps that need one get this folder as `PYTHONPATH`.
+const PIP_FOLDER: &str = "target/pip";
+
+/// Something a step cannot run without.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Need {
+    /// A component of a Rust toolchain, from rustup.
+    Component {
+        /// The toolchain that must have it.
+        toolchain: Toolchain,
+        /// As rustup calls it.
+        name: &'static str,
+    },
+    /// A program on `PATH`, from a Debian or Ubuntu package.
+    Apt {
+        /// The program that must be found.
+        program: &'static str,
+        /// The package that has it.
+        package: &'static str,
+    },
+    /// A Python module, from PyPI.
+    #[expect(
+        dead_code,
+        reason = "no step needs one yet; the compiler will ask to remove this line when one does"
+    )]
+    Pip {
+        /// The module that must be importable.
+        module: &'static str,
+        /// The package that has it, with its version (`name==1.2`).
+        package: &'static str,
+    },
+}
+
+/// One of the two toolchains that the project uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Toolchain {
+    /// That of `rust-toolchain.toml`, under which this program runs.
+    Pinned,
+    /// A nightly: see [`nightly`].
+    Nightly,
+}
+
+impl Need {
+    /// Whether it is on the machine.
+    pub(crate) fn is_present(&self, root: &Path) -> bool {
+        match *self {
+            Need::Component { toolchain, name } => has_component(toolchain, name),
+            Need::Apt { program, .. } => find_program(program).is_some(),
+            Need::Pip { module, .. } => {
+                let import = cmd("python3 -c")
+                    .arg(format!("import {module}"))
+                    .env("PYTHONPATH", root.join(PIP_FOLDER));
+                import
+                    .to_command(root)
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .status()
+                    .is_ok_and(|status| status.success())
+            }
+        }
+    }
+
+    /// The commands that install it, in order.
+    pub(crate) fn install(&self) -> Vec<Cmd> {
+        match *self {
+            Need::Component {
+                toolchain: Toolchain::Pinned,
+                name,
+            } => vec![cmd("rustup component add").arg(name)],
+            Need::Component {
+                toolchain: Toolchain::Nightly,
+                name,
+            } => {
+                let nightly = nightly();
+                vec![if is_installed(&nightly) {
+                    cmd("rustup component add --toolchain")
+                        .arg(nightly)
+                        .arg(name)
+                } else {
+                    // Left to itself, rustup would also replace itself, by whatever version it is offered.
+                    cmd("rustup toolchain install --no-self-update --profile minimal")
+                        .arg(nightly)
+                        .arg("-c")
+                        .arg(name)
+                }]
+            }
+            Need::Apt { package, .. } => vec![
+                cmd("apt-get update -q"),
+                cmd("apt-get install -q -y --no-install-recommends")
+                    .arg(package)
+                    .env("DEBIAN_FRONTEND", "noninteractive"),
+            ],
+            Need::Pip { package, .. } => vec![
+                cmd("python3 -m pip install --target")
+                    .arg(PIP_FOLDER)
+                    .arg(package),
+            ],
+        }
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Need::Component {
+                toolchain: Toolchain::Pinned,
+                name,
+            } => write!(f, "rustup component {name}"),
+            Need::Component {
+                toolchain: Toolchain::Nightly,
+                name,
+            } => write!(f, "nightly's rustup component {name}"),
+            Need::Apt { program, package } if program == package => {
+                write!(f, "apt package {package}")
+            }
+            Need::Apt { program, package } => write!(f, "{program} (apt package {package})"),
+            Need::Pip { package, .. } => write!(f, "pip package {package}"),
+        }
+    }
+}
+
+/// The nightly to use, as an argument for `cargo +...` and `rustup --toolchain`.
+///
+/// The pinned date where it is installed; else a plain `nightly` that can build this workspace, because whoever has one
+/// should not have to download a second; else the pinned date again, which is then to be installed.
+pub(crate) fn nightly() -> String {
+    let usable = || {
+        let version = output(Command::new("rustup").args(["run", "nightly", "rustc", "--version"]));
+        version.and_then(|version| minor_version(&version))
+            >= minor_version(env!("CARGO_PKG_RUST_VERSION"))
+    };
+    if !is_installed(PINNED_NIGHTLY) && is_installed("nightly") && usable() {
+        "nightly".to_owned()
+    } else {
+        PINNED_NIGHTLY.to_owned()
+    }
+}
+
+/// Whether this process may install packages for the machine.
+pub(crate) fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+/// The program's place on `PATH`.
+fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+fn has_component(toolchain: Toolchain, name: &str) -> bool {
+    let mut list = Command::new("rustup");
+    list.args(["component", "list", "--installed"]);
+    match toolchain {
+        Toolchain::Nightly => {
+            let nightly = nightly();
+            if !is_installed(&nightly) {
+                return false; // and do not ask: asking about a toolchain can install it
+            }
+            list.arg("--toolchain").arg(nightly);
+        }
+        // A Rust that does not come from rustup has its components as programs.
+        Toolchain::Pinned if find_program("rustup").is_none() => {
+            return find_program(name)
+                .or_else(|| find_program(&format!("cargo-{name}")))
+                .is_some();
+        }
+        Toolchain::Pinned => {}
+    }
+    output(&mut list).is_some_and(|list| list.lines().any(|line| is_named(line, name)))
+}
+
+fn is_installed(toolchain: &str) -> bool {
+    output(Command::new("rustup").args(["toolchain", "list"]))
+        .is_some_and(|list| list.lines().any(|line| is_named(line, toolchain)))
+}
+
+/// Whether a line of one of rustup's lists is about `name`: that name alone, or followed by a target triple. What follows
+/// must not be a digit: `nightly-2026-01-01-x86_64-unknown-linux-gnu` is not `nightly`.
+fn is_named(line: &str, name: &str) -> bool {
+    let word = line.split_whitespace().next().unwrap_or_default();
+    word.strip_prefix(name)
+        .is_some_and(|rest| match rest.strip_prefix('-') {
+            Some(triple) => !triple.starts_with(|c: char| c.is_ascii_digit()),
+            None => rest.is_empty(),
+        })
+}
+
+/// The `97` of `rustc 1.97.0-nightly (...)`, and the `95` of `1.95`.
+fn minor_version(text: &str) -> Option<u32> {
+    let version = text
+        .split_whitespace()
+        .find(|word| word.starts_with("1."))?;
+    version.split(['.', '-']).nth(1)?.parse().ok()
+}
+
+/// What a command prints, where it starts and succeeds.
+fn output(command: &mut Command) -> Option<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    output
+        .status
+        .success()
+        .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_rustups_lists() {
+        assert!(is_named(
+            "nightly-x86_64-unknown-linux-gnu (active)",
+            "nightly"
+        ));
+        assert!(!is_named(
+            "nightly-2026-01-01-x86_64-unknown-linux-gnu",
+            "nightly"
+        ));
+        assert!(is_named(
+            "nightly-2026-01-01-aarch64-unknown-linux-gnu",
+            "nightly-2026-01-01"
+        ));
+        assert!(is_named("rust-src", "rust-src"));
+        assert!(is_named("miri-x86_64-unknown-linux-gnu", "miri"));
+        assert!(!is_named("rustfmt-x86_64-unknown-linux-gnu", "rust"));
+        assert!(!is_named("", "rust"));
+    }
+
+    #[test]
+    fn reads_versions() {
+        assert_eq!(
+            minor_version("rustc 1.97.0-nightly (e50aa6fba 2026-05-19)"),
+            Some(97)
+        );
+        assert_eq!(minor_version("1.95"), Some(95));
+        assert_eq!(minor_version("no version"), None);
+    }
+
+    #[test]
+    fn names_what_is_missing_and_how_to_get_it() {
+        let absent = Need::Apt {
+            program: "no-such-program-as-this",
+            package: "some-package",
+        };
+        assert!(!absent.is_present(Path::new(".")));
+        assert_eq!(
+            absent.to_string(),
+            "no-such-program-as-this (apt package some-package)"
+        );
+        assert!(
+            absent
+                .install()
+                .iter()
+                .any(|cmd| cmd.to_string().ends_with("some-package"))
+        );
+        assert!(
+            Need::Apt {
+                program: "sh",
+                package: "dash"
+            }
+            .is_present(Path::new("."))
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! Running a command with a limit to the time it may take.
+//!
+//! A messaging library's natural bug is a hang. A check that hangs must end as a failed step that names what was still
+//! running, not as a job that some outer limit kills without a word.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::command::Cmd;
+
+/// Runs the command to its end. The error says why it failed: its exit status, or that it did not end by `deadline`, in
+/// which case it and all that it started are killed.
+pub(crate) fn run(command: &Cmd, dir: &Path, deadline: Instant) -> Result<(), String> {
+    let mut child = command
+        .to_command(dir)
+        .spawn()
+        .map_err(|error| format!("cannot start `{command}`: {error}"))?;
+    loop {
+        match child.try_wait() {
+            Err(error) => return Err(format!("cannot wait for `{command}`: {error}")),
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => return Err(format!("{status}")),
+            Ok(None) if Instant::now() < deadline => sleep(Duration::from_millis(20)),
+            Ok(None) => {
+                let running = kill_tree(child.id());
+                let _ = child.wait();
+                return Err(format!("out of time; still running: {running}"));
+            }
+        }
+    }
+}
+
+/// Kills a process and its descendants, and says which programs at the ends of that tree were running.
+///
+/// The tree is read from `/proc`. A process group would be simpler to kill, but a group of its own does not get the
+/// terminal's Ctrl-C, and outlives whoever kills only ours.
+fn kill_tree(root: u32) -> String {
+    let table: Vec<(u32, u32)> = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|pid| {
+            Some((
+                pid,
+                parent(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?,
+            ))
+        })
+        .collect();
+    let tree = descendants(root, &table);
+    let leaves = tree
+        .iter()
+        .filter(|pid| !table.iter().any(|(_, parent)| parent == *pid));
+    let mut names: Vec<String> = leaves.map(|&pid| command_line(pid)).collect();
+    names.sort();
+    names.dedup();
+    // The shell's own `kill`: std cannot signal a process that it did not start, and `kill` as a program is a package.
+    let _ = Command::new("sh")
+        .args(["-c", r#"kill -KILL "$@""#, "sh"])
+        .args(tree.iter().map(u32::to_string))
+        .status();
+    names.join("; ")
+}
+
+/// The parent's id in the text of `/proc/PID/stat`: `PID (NAME) STATE PARENT ...`, where the name may hold anything.
+fn parent(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?
+        .1
+        .split_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
+}
+
+/// `root` and all below it, in a table of (process, parent).
+fn descendants(root: u32, table: &[(u32, u32)]) -> Vec<u32> {
+    let mut tree = vec![root];
+    let mut at = 0;
+    while at < tree.len() {
+        let parent = tree[at];
+        tree.extend(
+            table
+                .iter()
+                .filter(|entry| entry.1 == parent)
+                .map(|entry| entry.0),
+        );
+        at += 1;
+    }
+    tree
+}
+
+fn command_line(pid: u32) -> String {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&words)
+        .split('\0')
+        .collect::<Vec<_>>()
+        .join(" ")
+        .trim()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::cmd;
+
+    #[test]
+    fn reports_success_and_failure() {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        assert_eq!(run(&cmd("true"), Path::new("."), deadline), Ok(()));
+        assert_eq!(
+            run(&cmd("false"), Path::new("."), deadline),
+            Err("exit status: 1".to_owned())
+        );
+        assert!(
+            run(&cmd("no-such-program-as-this"), Path::new("."), deadline)
+                .unwrap_err()
+                .contains("cannot start")
+        );
+    }
+
+    #[test]
+    fn ends_what_hangs_and_names_it() {
+        let started = Instant::now();
+        let hangs = cmd("sh -c").arg("sleep 61.25; true");
+        let error = run(&hangs, Path::new("."), started + Duration::from_millis(300)).unwrap_err();
+        assert_eq!(error, "out of time; still running: sleep 61.25");
+        assert!(started.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn reads_the_process_table() {
+        assert_eq!(parent("12 (a b) c) S 7 12 12 0 -1"), Some(7));
+        assert_eq!(
+            descendants(2, &[(1, 0), (2, 1), (3, 2), (4, 3), (5, 1)]),
+            [2, 3, 4]
+        );
+    }
+}

@@ -1,0 +1,289 @@
+//! The table of checks: **to add one, add a row to [`STEPS`]**.
+//!
+//! A row says what the step is called, what it proves, what it needs, how long it may take, and which commands it runs.
+//! The rest (finding and installing what is missing, printing, timing, the closing table) is the same for all.
+//!
+//! # Tests that need something of the machine
+//!
+//! A step whose need is missing is skipped on a user's machine, and fails where `CI` is set. A single test can do the
+//! same: steps run with `TIDEGATE_SKIPS` set to a file's path. A test that cannot run appends one line
+//! `<test>: <why>` to that file and returns; the line comes back in the closing summary, and fails the step under `CI`.
+//! (Printing it would not do: the test harness shows nothing of a test that passes.)
+
+use std::path::{Path, PathBuf};
+
+use crate::command::{Cmd, cmd};
+use crate::need::{Need, Toolchain, nightly};
+
+/// One check.
+pub(crate) struct Step {
+    /// What `--only` calls it.
+    pub(crate) name: &'static str,
+    /// What it proves, in one line.
+    pub(crate) what: &'static str,
+    /// Whether a full run includes it.
+    pub(crate) when: When,
+    /// What it cannot run without.
+    pub(crate) needs: &'static [Need],
+    /// How many minutes it may take: some times what it takes on two cores. Beyond that it hangs.
+    pub(crate) minutes: u64,
+    /// What it runs, in order, up to the first that fails.
+    pub(crate) commands: fn(&Place) -> Vec<Cmd>,
+}
+
+/// When a step runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// In every full run.
+    Always,
+    /// Only where `--only` names it.
+    OnRequest,
+}
+
+/// Where the steps run.
+pub(crate) struct Place {
+    /// The repository's root.
+    pub(crate) root: PathBuf,
+    /// A folder that the steps may fill, and that no one else uses; removed at the end.
+    pub(crate) scratch: PathBuf,
+}
+
+const CLIPPY: Need = Need::Component {
+    toolchain: Toolchain::Pinned,
+    name: "clippy",
+};
+const RUSTFMT: Need = Need::Component {
+    toolchain: Toolchain::Pinned,
+    name: "rustfmt",
+};
+const MIRI: Need = Need::Component {
+    toolchain: Toolchain::Nightly,
+    name: "miri",
+};
+/// Miri builds its own standard library, from this.
+const RUST_SRC: Need = Need::Component {
+    toolchain: Toolchain::Nightly,
+    name: "rust-src",
+};
+/// Any component that nightly has: this asks for the toolchain itself.
+const NIGHTLY: Need = Need::Component {
+    toolchain: Toolchain::Nightly,
+    name: "cargo",
+};
+const GIT: Need = Need::Apt {
+    program: "git",
+    package: "git",
+};
+
+/// The packages of a release build. All its steps name them alike: another choice would unify the dependencies' features
+/// in another way, and build them once more. This program is no part of the product.
+const PRODUCT: &str = "--workspace --exclude xtask";
+
+/// What small runs of the Faces benchmark are given: they verify every rank's result, and fail where it is wrong.
+const FACES: &str = "--quick";
+
+/// All the checks, in the order in which they run: what is quick and often wrong comes first.
+pub(crate) static STEPS: &[Step] = &[
+    Step {
+        name: "lock",
+        what: "Cargo.lock is up to date, and all that it names is downloaded",
+        when: When::Always,
+        needs: &[],
+        minutes: 10,
+        commands: |_| vec![cmd("cargo fetch --locked --target host-tuple")],
+    },
+    Step {
+        name: "fmt",
+        what: "the sources are formatted",
+        when: When::Always,
+        needs: &[RUSTFMT],
+        minutes: 2,
+        commands: |_| vec![cmd("cargo fmt --all --check")],
+    },
+    Step {
+        name: "clippy",
+        what: "no lint speaks up, in any target",
+        when: When::Always,
+        needs: &[CLIPPY],
+        minutes: 10,
+        commands: |_| vec![cmd("cargo clippy --workspace --all-targets -- -D warnings")],
+    },
+    Step {
+        name: "docs",
+        what: "the documentation builds, and its links lead somewhere",
+        when: When::Always,
+        needs: &[],
+        minutes: 10,
+        commands: |_| {
+            vec![cmd("cargo doc --no-deps --workspace").env("RUSTDOCFLAGS", "-D warnings")]
+        },
+    },
+    Step {
+        name: "unit",
+        what: "every test of every package: unit, documentation, compile-fail, jobs, schedules, alloc, faces, examples",
+        when: When::Always,
+        needs: &[],
+        minutes: 20,
+        // Named first, so that the programs which tests start exist whichever test comes first.
+        commands: |_| {
+            vec![
+                cmd("cargo build --workspace --bins --examples"),
+                cmd("cargo test --workspace --no-fail-fast"),
+            ]
+        },
+    },
+    Step {
+        name: "loom",
+        what: "the words' protocol, under every interleaving and every reordering that the memory model allows",
+        when: When::Always,
+        needs: &[],
+        minutes: 10,
+        // A target folder of its own: the flag reaches every crate, and would make the other steps build anew.
+        commands: |_| {
+            vec![
+                cmd("cargo test -p tidegate-words --release --test loom --target-dir target/loom")
+                    .env("RUSTFLAGS", "--cfg loom"),
+            ]
+        },
+    },
+    Step {
+        name: "miri",
+        what: "no undefined behaviour, whichever token is forgotten",
+        when: When::Always,
+        needs: &[MIRI, RUST_SRC],
+        minutes: 15,
+        // Leaks are allowed, for forgetting is what the tests do; isolation is off, for they need time and files.
+        // Miri keeps to a target folder of its own, `target/miri`.
+        commands: |_| {
+            vec![
+                cmd("cargo")
+                    .arg(format!("+{}", nightly()))
+                    .args("miri test -p tidegate-core --test forget")
+                    .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks"),
+            ]
+        },
+    },
+    Step {
+        name: "jobs",
+        what: "jobs of several processes once more, optimised: other timing, other reorderings, no debug assertions",
+        when: When::Always,
+        needs: &[],
+        minutes: 15,
+        commands: |_| {
+            vec![
+                cmd("cargo build --release --bins --examples").args(PRODUCT),
+                cmd("cargo test --release --test jobs").args(PRODUCT),
+            ]
+        },
+    },
+    Step {
+        name: "faces",
+        what: "small runs of the Faces benchmark; each verifies its result on every rank",
+        when: When::Always,
+        needs: &[],
+        minutes: 10,
+        commands: |_| {
+            vec![
+                cmd("cargo bench --bench faces")
+                    .args(PRODUCT)
+                    .arg("--")
+                    .args(FACES),
+            ]
+        },
+    },
+    Step {
+        name: "asan",
+        what: "the unsafe parts under AddressSanitizer, with real threads and real memory",
+        when: When::OnRequest,
+        needs: &[NIGHTLY],
+        minutes: 20,
+        // With `--target`, the flag leaves build scripts and procedural macros alone. Forgotten tokens may leak.
+        commands: |_| {
+            vec![
+                cmd("cargo")
+                    .arg(format!("+{}", nightly()))
+                    .args("test --target host-tuple --target-dir target/asan --lib --tests")
+                    .args("-p tidegate-words -p tidegate-host -p tidegate-core")
+                    .env("RUSTFLAGS", "-Zsanitizer=address")
+                    .env("ASAN_OPTIONS", "detect_leaks=0"),
+            ]
+        },
+    },
+    Step {
+        name: "package",
+        what: "a clean clone of HEAD builds: nothing is forgotten in the working tree",
+        when: When::OnRequest,
+        needs: &[GIT],
+        minutes: 20,
+        commands: |place| {
+            let clone = place.scratch.join("clone");
+            vec![
+                cmd("git clone --quiet --no-hardlinks")
+                    .arg(&place.root)
+                    .arg(&clone),
+                cmd("cargo build --locked --workspace --all-targets --manifest-path")
+                    .arg(clone.join("Cargo.toml")),
+            ]
+        },
+    },
+];
+
+/// The step of that name; an error that lists them where there is none.
+pub(crate) fn find(name: &str) -> Result<&'static Step, String> {
+    STEPS.iter().find(|step| step.name == name).ok_or_else(|| {
+        let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+        format!(
+            "there is no step `{name}`; the steps are {}",
+            names.join(", ")
+        )
+    })
+}
+
+/// The repository's root: the folder above this package.
+pub(crate) fn root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package
+        .parent()
+        .expect("this package lies in a folder of the repository")
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_sound() {
+        let place = Place {
+            root: root(),
+            scratch: PathBuf::from("scratch"),
+        };
+        for (at, step) in STEPS.iter().enumerate() {
+            assert!(
+                STEPS[..at].iter().all(|other| other.name != step.name),
+                "{} stands twice",
+                step.name
+            );
+            assert!(
+                !step.name.contains([' ', ',']) && !step.name.starts_with('-'),
+                "{} cannot be asked for",
+                step.name
+            );
+            assert!(
+                !(step.commands)(&place).is_empty(),
+                "{} runs nothing",
+                step.name
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_step_is_refused_by_name() {
+        assert_eq!(find("fmt").unwrap().name, "fmt");
+        let error = find("unti").err().unwrap();
+        assert!(
+            error.contains("unti") && error.contains("clippy"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! The table and the counts that close a run.
+
+use std::fmt;
+use std::time::Duration;
+
+/// How a step ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All its commands succeeded.
+    Passed,
+    /// It did not, and why; one reason a line.
+    Failed(String),
+    /// It was not run, and why; one reason a line.
+    Skipped(String),
+}
+
+/// What became of one step.
+pub(crate) struct Row {
+    /// The step's name.
+    pub(crate) name: &'static str,
+    /// How it ended.
+    pub(crate) outcome: Outcome,
+    /// How long it took, with what it had to install.
+    pub(crate) time: Duration,
+    /// Its tests that did not run, each as `<test>: <why>`.
+    pub(crate) skipped_tests: Vec<String>,
+}
+
+/// What became of all of them. Its display ends with `N passed, N failed, N skipped`, alone on a line.
+#[derive(Default)]
+pub(crate) struct Summary {
+    /// One row a step, in the order in which they ran.
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Summary {
+    /// How many steps failed.
+    pub(crate) fn failed(&self) -> usize {
+        self.count(|outcome| matches!(outcome, Outcome::Failed(_)))
+    }
+
+    fn count(&self, is: impl Fn(&Outcome) -> bool) -> usize {
+        self.rows.iter().filter(|row| is(&row.outcome)).count()
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self
+            .rows
+            .iter()
+            .map(|row| row.name.len())
+            .max()
+            .unwrap_or(0);
+        for row in &self.rows {
+            let (word, why) = match &row.outcome {
+                Outcome::Passed => ("passed", ""),
+                Outcome::Failed(why) => ("FAILED", why.as_str()),
+                Outcome::Skipped(why) => ("skipped", why.as_str()),
+            };
+            let mut reasons = why.lines();
+            let first = reasons.next().unwrap_or_default();
+            let time = time(row.time);
+            let line = format!("{:width$}  {word:7}  {time:>7}  {first}", row.name);
+            writeln!(f, "{}", line.trim_end())?;
+            for reason in reasons {
+                writeln!(f, "{:width$}  {:7}  {:7}  {reason}", "", "", "")?;
+            }
+            for test in &row.skipped_tests {
+                writeln!(f, "{:width$}  test skipped: {test}", "")?;
+            }
+        }
+        let passed = self.count(|outcome| *outcome == Outcome::Passed);
+        let skipped = self.count(|outcome| matches!(outcome, Outcome::Skipped(_)));
+        write!(
+            f,
+            "\n{passed} passed, {} failed, {skipped} skipped",
+            self.failed()
+        )
+    }
+}
+
+/// A time as one reads it: `0.4s`, `7m05s`.
+pub(crate) fn time(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 60.. => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{:.1}s", time.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closes_with_the_counts_alone_on_a_line() {
+        let row = |name, outcome, seconds, tests: &[&str]| Row {
+            name,
+            outcome,
+            time: Duration::from_secs(seconds),
+            skipped_tests: tests.iter().map(|&test| test.to_owned()).collect(),
+        };
+        let summary = Summary {
+            rows: vec![
+                row("fmt", Outcome::Passed, 1, &[]),
+                row(
+                    "clippy",
+                    Outcome::Failed("exit status: 101".to_owned()),
+                    65,
+                    &[],
+                ),
+                row(
+                    "miri",
+                    Outcome::Skipped("needs a\nneeds b".to_owned()),
+                    0,
+                    &[],
+                ),
+                row("unit", Outcome::Passed, 2, &["ipc: no second user"]),
+            ],
+        };
+        assert_eq!(
+            summary.to_string(),
+            "\
+fmt     passed      1.0s
+clippy  FAILED     1m05s  exit status: 101
+miri    skipped     0.0s  needs a
+                          needs b
+unit    passed      2.0s
+        test skipped: ipc: no second user
+
+2 passed, 1 failed, 1 skipped"
+        );
+        assert_eq!(summary.failed(), 1);
+    }
+}

@@ -1,0 +1,295 @@
+//! `cargo xtask test`: chooses the steps, gets what they need, runs them, and says how it went.
+
+use std::fs;
+use std::io;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::args::Args;
+use crate::need::{self, Need};
+use crate::process;
+use crate::steps::{self, Place, STEPS, Step, When};
+use crate::summary::{Outcome, Row, Summary, time};
+
+/// How long all the steps together may take under `CI`: less than such a job is given (40 minutes), so that the summary
+/// still comes out when one of them hangs.
+const CI_LIMIT: Duration = Duration::from_secs(35 * 60);
+
+/// How long it may take to install one thing.
+const INSTALL_LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// How this run treats what is missing.
+struct Policy {
+    /// `CI` is set: nothing may be skipped, and the whole has to end in time.
+    ci: bool,
+    /// What is missing may be installed.
+    install: bool,
+    /// When the whole has to end.
+    deadline: Option<Instant>,
+}
+
+/// Runs the task.
+pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
+    let list = args.flag("--list");
+    let no_install = args.flag("--no-install");
+    let only = args.values("--only")?;
+    let skip = args.values("--skip")?.unwrap_or_default();
+    args.finish()?;
+    let steps = select(only.as_deref(), &skip)?;
+    if list {
+        print_list(&steps);
+        return Ok(ExitCode::SUCCESS);
+    }
+
+    let ci = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false");
+    let policy = Policy {
+        ci,
+        install: need::is_root() && !no_install,
+        deadline: ci.then(|| Instant::now() + CI_LIMIT),
+    };
+    let scratch = std::env::temp_dir().join(format!("tidegate-xtask-{}", std::process::id()));
+    fs::create_dir_all(&scratch)
+        .map_err(|error| format!("cannot make {}: {error}", scratch.display()))?;
+    let place = Place {
+        root: steps::root(),
+        scratch,
+    };
+
+    let mut summary = Summary::default();
+    for step in steps {
+        println!("\n==> {}: {}", step.name, step.what);
+        let row = run(step, &place, &policy);
+        let word = match row.outcome {
+            Outcome::Passed => "passed",
+            Outcome::Failed(_) => "FAILED",
+            Outcome::Skipped(_) => "skipped",
+        };
+        println!("<== {} {word} after {}", step.name, time(row.time));
+        summary.rows.push(row);
+    }
+    // Best effort: what cannot be removed lies among the machine's temporary files.
+    let _ = fs::remove_dir_all(&place.scratch);
+    println!("\n{summary}");
+    Ok(if summary.failed() == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// The steps that the command line asks for, in the table's order.
+fn select(only: Option<&[String]>, skip: &[String]) -> Result<Vec<&'static Step>, String> {
+    for name in only.unwrap_or_default().iter().chain(skip) {
+        steps::find(name)?;
+    }
+    let named = |names: &[String], step: &Step| names.iter().any(|name| name == step.name);
+    let asked_for = |step: &&Step| only.map_or(step.when == When::Always, |only| named(only, step));
+    Ok(STEPS
+        .iter()
+        .filter(asked_for)
+        .filter(|step| !named(skip, step))
+        .collect())
+}
+
+/// Describes the chosen steps, and those that run on request only.
+fn print_list(chosen: &[&Step]) {
+    let width = STEPS.iter().map(|step| step.name.len()).max().unwrap_or(0);
+    for step in STEPS {
+        let is_chosen = chosen.iter().any(|other| other.name == step.name);
+        if !is_chosen && step.when == When::Always {
+            continue;
+        }
+        let when = if is_chosen { "" } else { " (only on request)" };
+        println!("{:width$}  {}{when}", step.name, step.what);
+        for need in step.needs {
+            println!("{:width$}  needs {need}", "");
+        }
+    }
+}
+
+/// Runs one step, from what it needs to what it leaves.
+fn run(step: &'static Step, place: &Place, policy: &Policy) -> Row {
+    let started = Instant::now();
+    let skips = place.scratch.join(format!("{}.skips", step.name));
+    let mut outcome = match provide(step.needs, place, policy) {
+        Err(missing) if policy.ci => Outcome::Failed(missing),
+        Err(missing) => Outcome::Skipped(missing),
+        Ok(()) => {
+            let limit = Instant::now() + Duration::from_secs(60 * step.minutes);
+            let deadline = policy.deadline.map_or(limit, |whole| whole.min(limit));
+            let mut commands = (step.commands)(place).into_iter();
+            let result = commands.try_for_each(|command| {
+                println!("$ {command}");
+                // Set after it is printed: it is of no use to whoever pastes the line into a shell.
+                process::run(
+                    &command.env("TIDEGATE_SKIPS", &skips),
+                    &place.root,
+                    deadline,
+                )
+            });
+            result.map_or_else(Outcome::Failed, |()| Outcome::Passed)
+        }
+    };
+    let skipped_tests = match fs::read_to_string(&skips) {
+        Ok(lines) => lines
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(str::to_owned)
+            .collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => vec![format!("their list cannot be read: {error}")],
+    };
+    if policy.ci && outcome == Outcome::Passed && !skipped_tests.is_empty() {
+        outcome = Outcome::Failed("a test was skipped, and CI is set".to_owned());
+    }
+    Row {
+        name: step.name,
+        outcome,
+        time: started.elapsed(),
+        skipped_tests,
+    }
+}
+
+/// Sees to it that all that a step needs is there. The error names what is not, and how to get it.
+fn provide(needs: &[Need], place: &Place, policy: &Policy) -> Result<(), String> {
+    let mut missing = Vec::new();
+    for need in needs.iter().filter(|need| !need.is_present(&place.root)) {
+        let commands = need.install();
+        let how = commands
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(" && ");
+        if !policy.install {
+            missing.push(format!("needs {need}; to install it: {how}"));
+            continue;
+        }
+        println!("installing {need}");
+        let deadline = Instant::now() + INSTALL_LIMIT;
+        let mut commands = commands.iter();
+        let result = commands.try_for_each(|command| {
+            println!("$ {command}");
+            process::run(command, &place.root, deadline)
+        });
+        if let Err(why) = result {
+            missing.push(format!(
+                "needs {need}, which does not install ({why}): {how}"
+            ));
+        } else if !need.is_present(&place.root) {
+            missing.push(format!(
+                "needs {need}, which is not found although it installed: {how}"
+            ));
+        }
+    }
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(missing.join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::cmd;
+    use std::path::{Path, PathBuf};
+
+    const ABSENT: Need = Need::Apt {
+        program: "no-such-program-as-this",
+        package: "some-package",
+    };
+    const ON_A_USERS_MACHINE: Policy = Policy {
+        ci: false,
+        install: false,
+        deadline: None,
+    };
+    const IN_CI: Policy = Policy {
+        ci: true,
+        install: false,
+        deadline: None,
+    };
+
+    fn step(
+        name: &'static str,
+        needs: &'static [Need],
+        commands: fn(&Place) -> Vec<crate::command::Cmd>,
+    ) -> &'static Step {
+        Box::leak(Box::new(Step {
+            name,
+            what: "",
+            when: When::Always,
+            needs,
+            minutes: 1,
+            commands,
+        }))
+    }
+
+    fn place() -> Place {
+        Place {
+            root: PathBuf::from("/"),
+            scratch: std::env::temp_dir(),
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_skipped_here_and_fails_in_ci() {
+        let step = step("missing", &[ABSENT], |_| vec![cmd("true")]);
+        let Outcome::Skipped(why) = run(step, &place(), &ON_A_USERS_MACHINE).outcome else {
+            panic!("not skipped")
+        };
+        assert!(
+            why.contains("no-such-program-as-this") && why.contains("apt-get install"),
+            "{why}"
+        );
+        assert!(matches!(
+            run(step, &place(), &IN_CI).outcome,
+            Outcome::Failed(_)
+        ));
+    }
+
+    #[test]
+    fn a_step_stops_at_its_first_failure() {
+        let step = step("stops", &[], |_| {
+            vec![cmd("true"), cmd("false"), cmd("no-such-program-as-this")]
+        });
+        assert_eq!(
+            run(step, &place(), &IN_CI).outcome,
+            Outcome::Failed("exit status: 1".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_skipped_test_is_reported_and_fails_in_ci() {
+        let scratch =
+            std::env::temp_dir().join(format!("tidegate-xtask-test-{}", std::process::id()));
+        fs::create_dir_all(&scratch).unwrap();
+        let place = Place {
+            root: Path::new("/").to_owned(),
+            scratch,
+        };
+        let step = step("skips", &[], |_| {
+            vec![cmd("sh -c").arg(r#"echo "some_test: no device" > "$TIDEGATE_SKIPS""#)]
+        });
+        let row = run(step, &place, &ON_A_USERS_MACHINE);
+        assert_eq!(row.outcome, Outcome::Passed);
+        assert_eq!(row.skipped_tests, ["some_test: no device"]);
+        assert!(matches!(
+            run(step, &place, &IN_CI).outcome,
+            Outcome::Failed(_)
+        ));
+        fs::remove_dir_all(&place.scratch).unwrap();
+    }
+
+    #[test]
+    fn a_full_run_leaves_out_what_runs_on_request() {
+        let names = |steps: Vec<&Step>| steps.iter().map(|step| step.name).collect::<Vec<_>>();
+        let all = names(select(None, &[]).unwrap());
+        assert!(all.contains(&"unit") && !all.contains(&"package"));
+        assert_eq!(
+            names(select(Some(&["package".to_owned(), "fmt".to_owned()]), &[]).unwrap()),
+            ["fmt", "package"]
+        );
+        assert!(!names(select(None, &["unit".to_owned()]).unwrap()).contains(&"unit"));
+        assert!(select(None, &["no-such-step".to_owned()]).is_err());
+    }
+}
