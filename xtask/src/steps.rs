@@ -85,14 +85,6 @@ const FACES: &str = "--quick";
 /// All the checks, in the order in which they run: what is quick and often wrong comes first.
 pub(crate) static STEPS: &[Step] = &[
     Step {
-        name: "lock",
-        what: "Cargo.lock is up to date, and all that it names is downloaded",
-        when: When::Always,
-        needs: &[],
-        minutes: 10,
-        commands: |_| vec![cmd("cargo fetch --locked --target host-tuple")],
-    },
-    Step {
         name: "fmt",
         what: "the sources are formatted",
         when: When::Always,
