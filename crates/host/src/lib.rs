@@ -1,1 +1,28 @@
-//! Placeholder.
+//! The host device: memory of this process or of a memfd, and streams that are threads.
+//!
+//! # Model
+//!
+//! A [`HostStream`] is a queue and a thread that executes it in order ([`stream`]); made inline, it is only the executor, and the
+//! submitting thread does the work itself. Work is a batch, a kernel (a closure), an event, or the replay
+//! of a recording ([`graph`]). Batches are run by the engine of `tidegate-words`, with the moves of [`moves`]. Peers
+//! of the node map each other's memory by file descriptor ([`block`]); ranks that are threads share it by reference.
+//!
+//! # Failure
+//!
+//! A wait that is poisoned or a kernel that panics makes the stream pass over what follows, as the hal says. A
+//! panic never unwinds into the queue.
+
+mod block;
+mod device;
+mod executor;
+mod graph;
+mod job;
+mod moves;
+mod reclaim;
+mod stream;
+
+pub use block::HostBlock;
+pub use device::Host;
+pub use graph::HostGraph;
+pub use reclaim::Shared;
+pub use stream::{HostEvent, HostStream};

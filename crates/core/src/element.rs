@@ -1,0 +1,91 @@
+//! What windows and regions hold: plain data.
+
+use tidegate_hal::batch::Scalar;
+
+/// A type of plain data: any bytes of its size are a valid value, and it has no padding.
+///
+/// Implemented for the integers, the floats and arrays of elements; for structs of elements by
+/// `#[derive(Element)]`, which checks all of the below at compile time.
+///
+/// # Safety
+///
+/// The type has a size other than 0, no padding, no bytes that are invalid, no interior mutability, no pointers; `LAYOUT` differs
+/// (as far as a hash can) between types whose bytes mean different things.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be put into a region or window",
+    label = "not plain data",
+    note = "elements are integers, floats, arrays of them, and structs with `#[derive(Clone, Copy, Element)] #[repr(C)]`"
+)]
+pub unsafe trait Element: Copy + Send + Sync + 'static {
+    /// A hash of the layout, compared between ranks when a window is created.
+    const LAYOUT: u64;
+}
+
+/// Combines layout hashes; used by the derive.
+#[doc(hidden)]
+pub const fn mix(hash: u64, with: u64) -> u64 {
+    // FNV-1a, a byte at a time.
+    let bytes = with.to_le_bytes();
+    let mut hash = hash;
+    let mut i = 0;
+    while i < bytes.len() {
+        hash = (hash ^ bytes[i] as u64).wrapping_mul(0x0000_0100_0000_01b3);
+        i += 1;
+    }
+    hash
+}
+
+/// The hash of nothing; used by the derive.
+#[doc(hidden)]
+pub const LAYOUT_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// A type that accumulates, fetch-and-ops and compare-and-swaps work on.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be accumulated",
+    note = "accumulate, fetch_and_op and compare_and_swap work on integers and floats"
+)]
+pub trait Arithmetic: Element + sealed::Sealed {
+    #[doc(hidden)]
+    const SCALAR: Scalar;
+    #[doc(hidden)]
+    const FLOAT: bool;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! elements {
+    ($($ty:ty, $scalar:ident, $float:literal, $code:literal;)*) => {$(
+        // SAFETY: a primitive number: no padding, all bytes valid.
+        unsafe impl Element for $ty {
+            const LAYOUT: u64 = mix(LAYOUT_START, $code);
+        }
+        impl sealed::Sealed for $ty {}
+        impl Arithmetic for $ty {
+            const SCALAR: Scalar = Scalar::$scalar;
+            const FLOAT: bool = $float;
+        }
+    )*};
+}
+
+elements! {
+    i8, I8, false, 1;
+    i16, I16, false, 2;
+    i32, I32, false, 3;
+    i64, I64, false, 4;
+    u8, U8, false, 5;
+    u16, U16, false, 6;
+    u32, U32, false, 7;
+    u64, U64, false, 8;
+    f32, F32, true, 9;
+    f64, F64, true, 10;
+}
+
+// SAFETY: an array of N elements is N times its element, without padding in between; N is not 0, or the constant does not evaluate.
+unsafe impl<T: Element, const N: usize> Element for [T; N] {
+    const LAYOUT: u64 = {
+        assert!(N != 0, "elements have a size other than 0");
+        mix(mix(LAYOUT_START, 11 + N as u64), T::LAYOUT)
+    };
+}

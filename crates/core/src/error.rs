@@ -1,0 +1,271 @@
+//! Errors.
+//!
+//! Nothing that fails loses anything: a call that takes a token gives it back in a [`Rejected`], which `?` turns into the plain
+//! [`Error`] where the token is not wanted.
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use tidegate_hal::batch::Awaited;
+use tidegate_hal::control::ControlError;
+use tidegate_hal::device::DeviceError;
+
+/// A `Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A wait ended without what it waited for.
+    #[error(transparent)]
+    Wait(Box<WaitFailed>),
+    /// The window was revoked: a peer died, a limit was passed, or an epoch was dropped half-done.
+    #[error("window `{window}` is revoked: {cause}")]
+    Revoked {
+        /// The window.
+        window: Arc<str>,
+        /// Why.
+        cause: Cause,
+    },
+    /// A kernel panicked; everything behind it on its stream was passed over.
+    #[error("a kernel on stream `{stream}` panicked: {message}")]
+    KernelPanicked {
+        /// The stream.
+        stream: String,
+        /// The panic's message.
+        message: String,
+    },
+    /// The stream was told to stop, or another stream that it waited for had failed.
+    #[error("stream `{0}` was aborted")]
+    Aborted(String),
+    /// A rank is outside of the job.
+    #[error("rank {rank} does not exist: the job has {size} ranks")]
+    NoSuchRank {
+        /// The rank.
+        rank: usize,
+        /// The size of the job.
+        size: usize,
+    },
+    /// A rank is not a neighbour of this rank in the window, in the direction asked for.
+    #[error("rank {rank} is not {role} of this rank in window `{window}`")]
+    NotInGroup {
+        /// The window.
+        window: Arc<str>,
+        /// The rank.
+        rank: usize,
+        /// "an origin" or "a target".
+        role: &'static str,
+    },
+    /// A slot does not exist.
+    #[error("window `{window}` has no outbound slot {slot}: this rank declared {slots}")]
+    NoSuchSlot {
+        /// The window.
+        window: Arc<str>,
+        /// The slot.
+        slot: u32,
+        /// How many there are.
+        slots: usize,
+    },
+    /// More elements than there is room for.
+    #[error("window `{window}`: elements {first}..{end} do not fit in {what} of {len} elements")]
+    OutOfBounds {
+        /// The window, or what stands for one.
+        window: Arc<str>,
+        /// What was addressed.
+        what: String,
+        /// The first element.
+        first: usize,
+        /// One past the last.
+        end: usize,
+        /// How many there are.
+        len: usize,
+    },
+    /// Source and destination differ in the number of elements.
+    #[error("{src} elements cannot go where {dst} are expected")]
+    CountMismatch {
+        /// Elements of the source.
+        src: usize,
+        /// Elements of the destination.
+        dst: usize,
+    },
+    /// Two operations of one epoch touch the same elements of a target, and not both only read or accumulate alike.
+    #[error("window `{window}`: two operations of one epoch overlap at rank {rank}, elements {first}..{end}")]
+    Overlap {
+        /// The window.
+        window: Arc<str>,
+        /// The target.
+        rank: usize,
+        /// The first element of the overlap, in elements of the target's memory.
+        first: usize,
+        /// One past the last.
+        end: usize,
+    },
+    /// Completing before posting to oneself on one stream would wait forever.
+    #[error("window `{window}`: this rank is its own target, and its post is not before this complete on the stream")]
+    SelfDeadlock {
+        /// The window.
+        window: Arc<str>,
+    },
+    /// Ranks disagree about a window they create together.
+    #[error("window `{window}`: {detail}")]
+    WindowMismatch {
+        /// The window, as this rank calls it.
+        window: Arc<str>,
+        /// Which ranks, about what.
+        detail: String,
+    },
+    /// The epoch's slots were already taken, or are not as many as asked for.
+    #[error("window `{window}`: {detail}")]
+    Slots {
+        /// The window.
+        window: Arc<str>,
+        /// What is wrong.
+        detail: String,
+    },
+    /// An operation that does not fit the element type or the window.
+    #[error("{0}")]
+    Invalid(String),
+    /// The steps of a recording do not end with what they began with, in the same places.
+    #[error("not replayable: the step got {lent} things and gave back {returned}; place {position} differs")]
+    NotReplayable {
+        /// How many regions and window halves went in.
+        lent: usize,
+        /// How many came out.
+        returned: usize,
+        /// The first place in which they differ.
+        position: usize,
+    },
+    /// What is replayed is not what was recorded.
+    #[error("this recording was made with other regions or windows (place {position} differs)")]
+    OtherGraph {
+        /// The first place that differs.
+        position: usize,
+    },
+    /// The call is not possible while its stream is captured.
+    #[error("not possible inside a capture: {0}")]
+    Capturing(&'static str),
+    /// The device refused.
+    #[error(transparent)]
+    Device(DeviceError),
+    /// The control plane failed.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+}
+
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::Capturing(what) => Error::Capturing(what),
+            other => Error::Device(other),
+        }
+    }
+}
+
+/// A wait that ended without what it waited for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("window `{window}`, epoch {epoch}: waited for rank {rank}, {awaited}, in vain: {cause}")]
+pub struct WaitFailed {
+    /// The window.
+    pub window: Arc<str>,
+    /// The number of the epoch, from 0, counted for this peer and direction.
+    pub epoch: u64,
+    /// The rank that was waited for.
+    pub rank: usize,
+    /// What it was expected to do.
+    pub awaited: Awaited,
+    /// Why it did not.
+    pub cause: Cause,
+}
+
+/// Why a wait failed or a window is revoked.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub enum Cause {
+    /// A rank died.
+    PeerLost {
+        /// Which.
+        rank: usize,
+        /// How that was noticed.
+        reason: String,
+    },
+    /// A rank ended its part of the job.
+    PeerLeft {
+        /// Which.
+        rank: usize,
+    },
+    /// A rank dropped a token of an open epoch of this window.
+    Dropped {
+        /// Which rank.
+        rank: usize,
+        /// Which token.
+        token: String,
+    },
+    /// The limit that was set for the window passed.
+    Limit {
+        /// The rank that had waited that long.
+        rank: usize,
+        /// The limit.
+        limit: std::time::Duration,
+    },
+    /// The peer's stream failed before it came to this.
+    PeerFailed {
+        /// Which rank.
+        rank: usize,
+    },
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::PeerLost { rank, reason } => write!(f, "rank {rank} is lost ({reason})"),
+            Cause::PeerLeft { rank } => write!(f, "rank {rank} has left the job"),
+            Cause::Dropped { rank, token } => write!(f, "rank {rank} dropped {token} half-done"),
+            Cause::Limit { rank, limit } => write!(f, "rank {rank} had waited for the limit of {limit:?}"),
+            Cause::PeerFailed { rank } => write!(f, "a stream of rank {rank} had failed"),
+        }
+    }
+}
+
+/// An error, and the value that the call had taken.
+pub struct Rejected<T> {
+    /// What went wrong.
+    pub error: Error,
+    /// What the call was given, as it was.
+    pub value: T,
+}
+
+impl<T> Rejected<T> {
+    pub(crate) fn new(error: impl Into<Error>, value: T) -> Self {
+        Rejected { error: error.into(), value }
+    }
+
+    /// Applies a function to the value.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Rejected<U> {
+        Rejected { error: self.error, value: f(self.value) }
+    }
+}
+
+impl<T> From<Rejected<T>> for Error {
+    fn from(rejected: Rejected<T>) -> Self {
+        rejected.error
+    }
+}
+
+impl<T> fmt::Debug for Rejected<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rejected").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for Rejected<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T> std::error::Error for Rejected<T> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}

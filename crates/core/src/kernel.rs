@@ -1,0 +1,181 @@
+//! Kernels, and what they are called with.
+//!
+//! # Model
+//!
+//! [`Stream::launch`] takes a kernel and its arguments. Arguments are borrowed for the call only: what the kernel sees later are
+//! *views* of the same memory (`&[T]`, `&mut [T]`, [`Slots`](crate::window::Slots)), for as long as it runs. That is sound because a region
+//! on a stream can be touched by work of that stream alone, which is executed in order; the borrow checker sees to it
+//! that one kernel does not get two exclusive views of one region.
+
+use tidegate_hal::device::{ClosureDevice, Device};
+use tidegate_hal::memory::Ptr;
+
+use crate::element::Element;
+use crate::error::Result;
+use crate::place::On;
+use crate::region::Region;
+use crate::stream::Stream;
+
+/// An argument of a kernel, of stream `'s`.
+///
+/// # Safety
+///
+/// What it is lowered to may be viewed by work of stream `'s`, in order; and two arguments that exist at a time are not
+/// lowered to views of the same memory unless both are shared.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument of a kernel on this stream",
+    note = "kernels take `&Region<T, On<'s>>`, `&mut Region<T, On<'s>>`, `inbox.view()`, or tuples of them"
+)]
+pub unsafe trait Argument<'s, D: Device> {
+    /// What is enqueued in its place.
+    type Lowered: Lowered;
+    /// Lowers it.
+    fn lower(self) -> Self::Lowered;
+}
+
+/// An argument in the queue: addresses.
+///
+/// # Safety
+///
+/// `view` may be called while the kernel runs on the stream that the argument came from.
+pub unsafe trait Lowered: Copy + Send + 'static {
+    /// What a closure kernel sees.
+    type View<'k>;
+
+    /// Makes the view.
+    ///
+    /// # Safety
+    ///
+    /// Called by the stream's executor, for a kernel that was enqueued with this argument; the view is dropped before the next work
+    /// item. No other view of the same argument exists.
+    unsafe fn view<'k>(self) -> Self::View<'k>;
+}
+
+/// A kernel that can be enqueued with arguments `A`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a kernel for these arguments",
+    note = "on the host a kernel is a `Fn` over the views: `&mut [T]` for `&mut Region<T, _>`, `&[T]` for `&Region<T, _>`, `Slots<'_, T>` for an inbox view",
+    note = "write the types of a closure's arguments, `move` what it captures, and let it capture only `Clone + Send + 'static` values"
+)]
+pub trait Kernel<'s, D: Device, A> {
+    /// Enqueues it.
+    ///
+    /// # Errors
+    ///
+    /// If the device refuses.
+    fn enqueue(self, stream: &Stream<'s, D>, arguments: A) -> Result<()>;
+}
+
+/// A shared view to be.
+pub struct Shared<T> {
+    ptr: Ptr,
+    len: usize,
+    marker: std::marker::PhantomData<T>,
+}
+
+/// An exclusive view to be.
+pub struct Exclusive<T>(Shared<T>);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Shared<T> {}
+impl<T> Clone for Exclusive<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Exclusive<T> {}
+
+fn whole<T: Element, D: Device>(region: &Region<T, On<'_, D>>) -> Shared<T> {
+    let ptr = if region.is_empty() { Ptr(std::ptr::NonNull::<T>::dangling().as_ptr().cast()) } else { region.body.ptr() };
+    Shared { ptr, len: region.len(), marker: std::marker::PhantomData }
+}
+
+// SAFETY: the region is at home on the stream; a shared borrow gives a shared view.
+unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &Region<T, On<'s, D>> {
+    type Lowered = Shared<T>;
+    fn lower(self) -> Shared<T> {
+        whole(self)
+    }
+}
+
+// SAFETY: the region is at home on the stream; an exclusive borrow gives the one exclusive view.
+unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &mut Region<T, On<'s, D>> {
+    type Lowered = Exclusive<T>;
+    fn lower(self) -> Exclusive<T> {
+        Exclusive(whole(self))
+    }
+}
+
+// SAFETY: see `view`.
+unsafe impl<T: Element> Lowered for Shared<T> {
+    type View<'k> = &'k [T];
+
+    unsafe fn view<'k>(self) -> &'k [T] {
+        // SAFETY: `ptr` and `len` are of a region on the stream: live until the stream has passed, aligned, all bytes valid;
+        // what writes it is work of this stream, in order, and no exclusive view was borrowed for the same kernel.
+        unsafe { std::slice::from_raw_parts(self.ptr.0.cast::<T>(), self.len) }
+    }
+}
+
+// SAFETY: see `view`.
+unsafe impl<T: Element> Lowered for Exclusive<T> {
+    type View<'k> = &'k mut [T];
+
+    unsafe fn view<'k>(self) -> &'k mut [T] {
+        // SAFETY: as for the shared view; this one was borrowed exclusively, so the kernel has no other.
+        unsafe { std::slice::from_raw_parts_mut(self.0.ptr.0.cast::<T>(), self.0.len) }
+    }
+}
+
+impl<'s, D, A, F> Kernel<'s, D, A> for F
+where
+    D: ClosureDevice,
+    A: Argument<'s, D>,
+    F: for<'k> Fn(<A::Lowered as Lowered>::View<'k>) + Clone + Send + 'static,
+{
+    fn enqueue(self, stream: &Stream<'s, D>, argument: A) -> Result<()> {
+        let lowered = argument.lower();
+        // SAFETY: the views are of this stream's own memory (brand), live until it has passed (regions and halves are retired in
+        // stream order), and accessed only in stream order.
+        unsafe { D::launch(stream.raw(), move || self(lowered.view())) }?;
+        Ok(())
+    }
+}
+
+macro_rules! kernel_of {
+    ($($name:ident),+) => {
+        impl<'s, Dev, Fun, $($name),+> Kernel<'s, Dev, ($($name,)+)> for Fun
+        where
+            Dev: ClosureDevice,
+            $($name: Argument<'s, Dev>,)+
+            Fun: for<'k> Fn($(<$name::Lowered as Lowered>::View<'k>),+) + Clone + Send + 'static,
+        {
+            #[allow(non_snake_case)]
+            fn enqueue(self, stream: &Stream<'s, Dev>, arguments: ($($name,)+)) -> Result<()> {
+                let ($($name,)+) = arguments;
+                let lowered = ($($name.lower(),)+);
+                let kernel = move || {
+                    let ($($name,)+) = lowered;
+                    // SAFETY: the executor calls this for the kernel that the arguments were enqueued with.
+                    unsafe { self($($name.view()),+) }
+                };
+                // SAFETY: as for a kernel of one argument.
+                unsafe { Dev::launch(stream.raw(), kernel) }?;
+                Ok(())
+            }
+        }
+    };
+}
+
+kernel_of!(A);
+kernel_of!(A, B);
+kernel_of!(A, B, C);
+kernel_of!(A, B, C, E);
+kernel_of!(A, B, C, E, G);
+kernel_of!(A, B, C, E, G, H);
+kernel_of!(A, B, C, E, G, H, I);
+kernel_of!(A, B, C, E, G, H, I, J);

@@ -1,0 +1,48 @@
+//! What ranks say to each other over the control plane.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Cause;
+
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Message {
+    /// A window is of no more use.
+    Revoke { window: u32, cause: Cause },
+    /// The sender's thread is unwinding.
+    Panicked,
+    /// About long waits.
+    Watch(WatchMessage),
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) enum WatchMessage {
+    /// To rank 0: a wait here has passed the deadline.
+    Stuck,
+    /// From rank 0: tell me what you wait for.
+    Query { round: u32 },
+    /// To rank 0.
+    Answer { round: u32, waits: Vec<Waiting> },
+    /// From rank 0: what came out.
+    Report(String),
+}
+
+/// One wait of one stream.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Waiting {
+    pub(crate) stream: String,
+    pub(crate) window: String,
+    pub(crate) epoch: u64,
+    pub(crate) peer: u32,
+    pub(crate) awaited: String,
+    pub(crate) millis: u64,
+}
+
+impl Message {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("plain data can be encoded")
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        postcard::from_bytes(bytes).ok()
+    }
+}

@@ -1,0 +1,282 @@
+//! Regions: memory that belongs to the host or to one stream at a time.
+//!
+//! # Model
+//!
+//! A [`Region`] is a run of elements in memory of a device. Its second parameter says where it is at home: with the host
+//! ([`OnHost`]: the CPU reads and writes it), or on a stream ([`On`]: kernels and epochs of that stream do, and the CPU
+//! cannot). It moves between the two by value: [`Region::on`] costs nothing, [`Region::into_host`] waits for the stream.
+//!
+//! A region that is dropped, in whatever state, gives its memory back only when its stream has passed all that
+//! was enqueued by then; one that is forgotten leaks.
+//!
+//! # Failure
+//!
+//! If the stream has failed, `into_host` gives the region back with the error. Its contents are then whatever the last
+//! work that was done has left.
+
+use std::marker::PhantomData;
+use std::mem::size_of;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_hal::device::{Device, HostAccess, Reclaim, Stream as _};
+use tidegate_hal::memory::{Block as _, Ptr, Sharing};
+
+use crate::element::Element;
+use crate::error::{Error, Rejected, Result};
+use crate::place::{On, OnHost, Place};
+use crate::stream::Stream;
+use crate::world::World;
+
+/// The outliving part of a device's streams.
+pub(crate) type ReclaimOf<D> = <<D as Device>::Stream as tidegate_hal::device::Stream>::Reclaim;
+
+/// A run of `len` elements; `P` says who may touch it now.
+pub struct Region<T, P: Place> {
+    pub(crate) body: Body<P::Device>,
+    marker: PhantomData<(T, P)>,
+}
+
+/// A region less its types.
+pub(crate) struct Body<D: Device> {
+    /// Shared with the other parts, if the region was split.
+    block: Option<Arc<D::Block>>,
+    device: D,
+    /// Bytes from the start of the block.
+    offset: usize,
+    /// Elements.
+    len: usize,
+    /// Never used twice in a process, so that a recording and a cached plan know a region again.
+    pub(crate) id: u64,
+    /// The stream that it is at home on.
+    pub(crate) home: Option<Arc<ReclaimOf<D>>>,
+}
+
+/// A number that is not used twice in this process.
+pub(crate) fn fresh_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl<D: Device> Body<D> {
+    pub(crate) fn ptr(&self) -> Ptr {
+        self.block.as_ref().map_or(Ptr::NULL, |block| block.base().add(self.offset))
+    }
+}
+
+impl<D: Device> Drop for Body<D> {
+    fn drop(&mut self) {
+        // Work of the stream may still touch the memory; the host's own memory nobody touches.
+        if let (Some(block), Some(home)) = (self.block.take(), &self.home) {
+            home.retire(Box::new(block));
+        }
+    }
+}
+
+impl<T: Element, P: Place> Region<T, P> {
+    fn from_body(body: Body<P::Device>) -> Self {
+        Region { body, marker: PhantomData }
+    }
+
+    /// How many elements it has.
+    pub fn len(&self) -> usize {
+        self.body.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.body.len == 0
+    }
+
+    /// Splits it in two, the second beginning at element `at`. The parts may go to different streams.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`] if `at > len`; the region comes back.
+    pub fn split_at(mut self, at: usize) -> Result<(Self, Self), Rejected<Self>> {
+        let len = self.len();
+        if at > len {
+            return Err(Rejected::new(bounds("region", at..at, len), self));
+        }
+        let second = Body {
+            block: self.body.block.clone(),
+            device: self.body.device.clone(),
+            offset: self.body.offset + at * size_of::<T>(),
+            len: len - at,
+            id: fresh_id(),
+            home: self.body.home.clone(),
+        };
+        self.body.len = at;
+        // Whoever remembers the whole must not take the first part for it.
+        self.body.id = fresh_id();
+        Ok((self, Self::from_body(second)))
+    }
+
+    /// Joins two parts that [`Region::split_at`] made, in their order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if `next` does not begin where `self` ends; both come back.
+    pub fn join(mut self, next: Self) -> Result<Self, Rejected<(Self, Self)>> {
+        let same = match (&self.body.block, &next.body.block) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        };
+        if !same || self.body.offset + self.len() * size_of::<T>() != next.body.offset {
+            let error = Error::Invalid("only neighbouring parts of one region can be joined".into());
+            return Err(Rejected::new(error, (self, next)));
+        }
+        self.body.len += next.len();
+        self.body.id = fresh_id();
+        Ok(self)
+    }
+}
+
+pub(crate) fn bounds(what: &str, range: Range<usize>, len: usize) -> Error {
+    Error::OutOfBounds { window: "-".into(), what: what.to_owned(), first: range.start, end: range.end, len }
+}
+
+impl<T: Element, D: Device> Region<T, OnHost<D>> {
+    /// Allocates `len` elements, all bytes zero.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`] if there is not enough memory (an overflow of the size counts as that).
+    pub fn zeroed(world: &World<D>, len: usize) -> Result<Self> {
+        Self::allocate(world.device(), len)
+    }
+
+    /// Allocates a copy of `values`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::zeroed`].
+    pub fn from_slice(world: &World<D>, values: &[T]) -> Result<Self> {
+        let mut region = Self::zeroed(world, values.len())?;
+        region.write(0, values)?;
+        Ok(region)
+    }
+
+    fn allocate(device: &D, len: usize) -> Result<Self> {
+        const { assert!(size_of::<T>() != 0, "elements have a size other than 0") };
+        let block = if len == 0 {
+            None
+        } else {
+            let bytes = len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok());
+            let bytes = bytes.ok_or_else(|| {
+                let detail = format!("{len} elements of {} bytes", size_of::<T>());
+                tidegate_hal::device::DeviceError::Exhausted { what: "memory", detail }
+            })?;
+            Some(Arc::new(device.alloc(bytes, Sharing::Private)?))
+        };
+        let body = Body { block, device: device.clone(), offset: 0, len, id: fresh_id(), home: None };
+        Ok(Self::from_body(body))
+    }
+
+    /// Copies `values` to elements `first..`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`], [`Error::Device`].
+    pub fn write(&mut self, first: usize, values: &[T]) -> Result<()> {
+        let end = first.saturating_add(values.len());
+        if end > self.len() {
+            return Err(bounds("region", first..end, self.len()));
+        }
+        // SAFETY: elements have no padding, so their bytes are initialised.
+        let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
+        // SAFETY: the range was checked; the region is with the host, so no stream has work for it, and it is exclusive.
+        unsafe { self.body.device.write(self.body.ptr().add(first * size_of::<T>()), bytes) }?;
+        Ok(())
+    }
+
+    /// Copies elements `first..` to `values`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`], [`Error::Device`].
+    pub fn read(&self, first: usize, values: &mut [T]) -> Result<()> {
+        let end = first.saturating_add(values.len());
+        if end > self.len() {
+            return Err(bounds("region", first..end, self.len()));
+        }
+        // SAFETY: any bytes are a valid element, so they may be written as bytes.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast::<u8>(), size_of_val(values)) };
+        // SAFETY: the range was checked; the region is with the host, so no stream has work for it, and is not written
+        // while it is borrowed.
+        unsafe { self.body.device.read(self.body.ptr().add(first * size_of::<T>()), bytes) }?;
+        Ok(())
+    }
+
+    /// Hands the region to a stream: from now on, only work of that stream can touch it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Capturing`] while the stream is captured; the region comes back.
+    pub fn on<'s>(mut self, stream: &Stream<'s, D>) -> Result<Region<T, On<'s, D>>, Rejected<Self>> {
+        if let Err(error) = stream.not_capturing("bringing a region to the stream") {
+            return Err(Rejected::new(error, self));
+        }
+        self.body.home = Some(stream.raw().reclaim().clone());
+        Ok(Region { body: self.body, marker: PhantomData })
+    }
+}
+
+impl<T: Element, D: HostAccess> Deref for Region<T, OnHost<D>> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        if self.body.block.is_none() {
+            return &[];
+        }
+        // SAFETY: the block is ordinary memory (`HostAccess`), live, aligned, of `len` elements for which all bytes are valid; it is with
+        // the host, so no stream has work for it.
+        unsafe { std::slice::from_raw_parts(self.body.ptr().0.cast::<T>(), self.body.len) }
+    }
+}
+
+impl<T: Element, D: HostAccess> DerefMut for Region<T, OnHost<D>> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        if self.body.block.is_none() {
+            return &mut [];
+        }
+        // SAFETY: as for `deref`; split parts are disjoint, and this one is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.body.ptr().0.cast::<T>(), self.body.len) }
+    }
+}
+
+impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
+    /// Waits until the stream has passed all that was enqueued, and gives the region to the host.
+    ///
+    /// # Errors
+    ///
+    /// What made the stream fail; [`Error::Capturing`] while it is captured. The region comes back, still on the stream.
+    pub fn into_host(self, stream: &Stream<'s, D>) -> Result<Region<T, OnHost<D>>, Rejected<Self>> {
+        match stream.synchronize() {
+            Ok(()) => Ok(self.at_host()),
+            Err(error) => Err(Rejected::new(error, self)),
+        }
+    }
+
+    /// As [`Region::into_host`], without blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::into_host`].
+    pub async fn into_host_async(self, stream: &Stream<'s, D>) -> Result<Region<T, OnHost<D>>, Rejected<Self>> {
+        match stream.synchronized().await {
+            Ok(()) => Ok(self.at_host()),
+            Err(error) => Err(Rejected::new(error, self)),
+        }
+    }
+
+    fn at_host(mut self) -> Region<T, OnHost<D>> {
+        self.body.home = None;
+        Region { body: self.body, marker: PhantomData }
+    }
+
+    pub(crate) fn rebrand<'t>(self) -> Region<T, On<'t, D>> {
+        Region { body: self.body, marker: PhantomData }
+    }
+}

@@ -1,0 +1,161 @@
+//! Streams with a brand.
+//!
+//! # Model
+//!
+//! A [`Stream`] executes what is enqueued on it, in order, while the host goes on. Its lifetime parameter is a *brand*: it
+//! belongs to this stream alone, so that a region, a window half or an epoch of one stream cannot be used on another by
+//! mistake: that does not compile. [`stream!`](crate::stream!) makes a stream with a brand of its own.
+//!
+//! # Failure
+//!
+//! A stream whose wait failed, or whose kernel panicked, does no more work: everything behind the failure depends on it
+//! by order. Every later call reports what happened.
+
+use std::future::poll_fn;
+use std::marker::PhantomData;
+use std::task;
+
+use generativity::Guard;
+use tidegate_hal::device::{Device, Reclaim, Stream as _};
+
+use crate::capture::Carry;
+use crate::error::{Error, Rejected, Result};
+use crate::kernel::Kernel;
+use crate::place::Brand;
+use crate::world::World;
+
+/// Declares a stream with a brand of its own: `stream!(let s = world.stream()?);`.
+///
+/// `s` is then a [`Stream`], alive until the end of the block. The expression is evaluated where the macro stands, so `?` and `.await`
+/// work in it.
+#[macro_export]
+macro_rules! stream {
+    (let $name:ident = $unbound:expr $(;)?) => {
+        $crate::__private::make_guard!(guard);
+        #[allow(unused_mut)]
+        let mut $name = $crate::UnboundStream::bind($unbound, guard);
+    };
+}
+
+/// A stream before it has a brand; see [`stream!`](crate::stream!).
+pub struct UnboundStream<D: Device> {
+    raw: D::Stream,
+    world: World<D>,
+    name: String,
+}
+
+impl<D: Device> UnboundStream<D> {
+    pub(crate) fn new(raw: D::Stream, world: World<D>, name: String) -> Self {
+        UnboundStream { raw, world, name }
+    }
+
+    /// Gives the stream the brand of the guard, which nothing else can have.
+    pub fn bind<'s>(self, guard: Guard<'s>) -> Stream<'s, D> {
+        let _: Guard<'s> = guard;
+        Stream { raw: self.raw, world: self.world, name: self.name, brand: PhantomData, not_sync: PhantomData }
+    }
+}
+
+/// A queue of work that is executed in order. Dropping it executes what is left (while the thread is unwinding: ends
+/// the waits instead).
+///
+/// Streams can be moved to another thread, but not shared: enqueueing takes no lock.
+pub struct Stream<'s, D: Device> {
+    raw: D::Stream,
+    world: World<D>,
+    name: String,
+    brand: Brand<'s>,
+    not_sync: PhantomData<std::cell::Cell<()>>,
+}
+
+impl<'s, D: Device> Stream<'s, D> {
+    pub(crate) fn raw(&self) -> &D::Stream {
+        &self.raw
+    }
+
+    /// The job that the stream was made for.
+    pub fn world(&self) -> &World<D> {
+        &self.world
+    }
+
+    /// The name given to it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn not_capturing(&self, what: &'static str) -> Result<()> {
+        if self.raw.capturing() { Err(Error::Capturing(what)) } else { Ok(()) }
+    }
+
+    /// An error if the stream has failed.
+    #[inline]
+    pub(crate) fn healthy(&self) -> Result<()> {
+        match self.raw.reclaim().fault() {
+            None => Ok(()),
+            Some(fault) => Err(self.world.explain(fault, &self.name)),
+        }
+    }
+
+    /// Enqueues a kernel with its arguments: regions (`&` or `&mut`), views of inboxes, or a tuple of them.
+    ///
+    /// On the host a kernel is any `Fn` over the arguments' views: `fn increment(src: &mut [f64])` for one `&mut Region<f64, _>`,
+    /// `fn compare(inbox: Slots<'_, f64>, src: &[f64])` for `(inbox.view(), &src)`. It may be called again when it is recorded and replayed.
+    ///
+    /// # Errors
+    ///
+    /// What made the stream fail; [`Error::Device`].
+    pub fn launch<A, K: Kernel<'s, D, A>>(&self, kernel: K, arguments: A) -> Result<()> {
+        self.healthy()?;
+        kernel.enqueue(self, arguments)
+    }
+
+    /// Blocks until everything enqueued so far has been done.
+    ///
+    /// # Errors
+    ///
+    /// What made the stream fail; [`Error::Capturing`] while it is captured.
+    pub fn synchronize(&self) -> Result<()> {
+        self.raw.synchronize()?.map_err(|fault| self.world.explain(fault, &self.name))
+    }
+
+    /// As [`Stream::synchronize`], without blocking the thread. Works on any executor.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::synchronize`].
+    pub async fn synchronized(&self) -> Result<()> {
+        self.not_capturing("synchronisation")?;
+        let mark = self.raw.mark();
+        let reclaim = self.raw.reclaim();
+        poll_fn(|context| {
+            if reclaim.wake_at(mark, context.waker()) { task::Poll::Ready(()) } else { task::Poll::Pending }
+        })
+        .await;
+        self.healthy()
+    }
+
+    /// Whether everything enqueued so far has been done.
+    pub fn is_idle(&self) -> bool {
+        self.raw.reclaim().passed() >= self.raw.mark()
+    }
+
+    /// Hands regions and window halves over to another stream: its later work on them comes after all that is
+    /// enqueued here by now. Neither the host nor this stream waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`], [`Error::Capturing`] if only one of the two is being captured; the value comes back.
+    pub fn hand_off<'t, X: Carry<'s, D>>(&self, value: X, to: &Stream<'t, D>) -> Result<X::At<'t>, Rejected<X>> {
+        let handed = self.raw.record().and_then(|event| to.raw.wait_event(&event));
+        match handed {
+            Ok(()) => Ok(crate::capture::settle(value, to.raw.reclaim())),
+            Err(error) => Err(Rejected::new(error, value)),
+        }
+    }
+}
+
+impl<D: Device> std::fmt::Debug for Stream<'_, D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").field("name", &self.name).field("device", &D::NAME).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,429 @@
+//! The job: its ranks, and what happens to them.
+//!
+//! # Model
+//!
+//! A [`World`] is one rank's view of the job: its number, the size, the device, and the control plane. It is cheap to clone;
+//! the rank leaves the job when the last clone (streams and windows hold some) is gone.
+//!
+//! # Failure
+//!
+//! When a rank dies, every word that another rank waits on in any window is poisoned, so that every wait
+//! which would depend on it ends; the error names the dead rank. When a rank leaves in good order, only waits for that
+//! very rank end, unless what they wait for has been done already. Dropping an epoch half-done, or a limit that passes, *revokes* a
+//! window on all ranks.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use tidegate_boot::TcpControl;
+use tidegate_hal::batch::Tag;
+use tidegate_hal::control::{Control, Event, Handle, Packet};
+use tidegate_hal::device::{Device, Fault, StreamConfig};
+use tidegate_hal::memory::{Block as _, Ptr, Sharing};
+use tidegate_words::Bell;
+
+use crate::error::{Cause, Error, Result, WaitFailed};
+use crate::message::Message;
+use crate::region::ReclaimOf;
+use crate::stream::UnboundStream;
+use crate::watch::Watch;
+
+/// One rank's view of the job.
+pub struct World<D: Device> {
+    inner: Arc<Inner<D>>,
+}
+
+impl<D: Device> Clone for World<D> {
+    fn clone(&self) -> Self {
+        World { inner: self.inner.clone() }
+    }
+}
+
+pub(crate) struct Inner<D: Device> {
+    control: Arc<dyn Control>,
+    device: D,
+    /// Every rank's bell, or `None` where it is on another node.
+    bells: Vec<Option<D::Block>>,
+    /// This rank's bell, for streams that may outlive the world.
+    own_bell: Arc<D::Block>,
+    events: Mutex<Events<D>>,
+    pub(crate) watch: Watch,
+}
+
+struct Events<D: Device> {
+    /// Ranks that died or left, and how.
+    gone: BTreeMap<usize, Cause>,
+    /// The windows of this job, by number.
+    windows: Vec<(Arc<str>, Weak<Watched<D>>)>,
+    streams: Vec<(String, Weak<ReclaimOf<D>>)>,
+}
+
+/// What the world must know of a window to end its waits.
+pub(crate) struct Watched<D: Device> {
+    pub(crate) name: Arc<str>,
+    pub(crate) id: u32,
+    /// The words that this rank waits on, with the rank that adds to each.
+    pub(crate) words: Vec<(Ptr, usize)>,
+    /// Keeps the words alive.
+    pub(crate) block: Arc<D::Block>,
+    pub(crate) limit: Option<Duration>,
+    revoked: AtomicBool,
+    cause: OnceLock<Cause>,
+}
+
+impl<D: Device> Watched<D> {
+    pub(crate) fn new(name: Arc<str>, id: u32, words: Vec<(Ptr, usize)>, block: Arc<D::Block>, limit: Option<Duration>) -> Self {
+        Watched { name, id, words, block, limit, revoked: AtomicBool::new(false), cause: OnceLock::new() }
+    }
+
+    /// An error if the window was revoked.
+    #[inline]
+    pub(crate) fn usable(&self) -> Result<()> {
+        if self.revoked.load(Ordering::Relaxed) { Err(self.revocation()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn revocation(&self) -> Error {
+        let cause = self.cause.get().cloned().unwrap_or(Cause::PeerFailed { rank: 0 });
+        Error::Revoked { window: self.name.clone(), cause }
+    }
+
+    fn revoke(&self, device: &D, bell: Ptr, cause: &Cause) {
+        // Waits for what a rank that left has done before are satisfied, poisoned or not.
+        let only = match cause {
+            Cause::PeerLeft { rank } => Some(*rank),
+            _ => {
+                let _ = self.cause.set(cause.clone());
+                self.revoked.store(true, Ordering::Relaxed);
+                None
+            }
+        };
+        for (word, peer) in &self.words {
+            if only.is_none_or(|rank| rank == *peer) {
+                // SAFETY: the words lie in `block`, which this holds; the bell is held by the world.
+                unsafe { device.poison(*word, bell) };
+            }
+        }
+    }
+}
+
+impl<D: Device> World<D> {
+    /// Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as `tidegate run` sets
+    /// them); without any of these, a job of one rank.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Control`] if the job cannot be joined, [`Error::Device`] if there is no device.
+    pub fn init() -> Result<Self> {
+        let control: Arc<dyn Control> = Arc::new(TcpControl::from_env()?);
+        let node = control.node(control.rank());
+        let local_rank = (0..control.rank()).filter(|rank| control.node(*rank) == node).count();
+        Self::from_control(control, D::open(local_rank)?)
+    }
+
+    /// Runs `n` ranks as threads of this process, each calling `program` with its world; returns what they
+    /// return, in order of ranks. For tests and for getting to know the library.
+    ///
+    /// # Panics
+    ///
+    /// If a rank panics (the other ranks see it as dead), with its panic; if the device cannot be opened.
+    pub fn local<R: Send>(n: usize, program: impl Fn(World<D>) -> R + Sync) -> Vec<R> {
+        let controls = tidegate_boot::local(n);
+        std::thread::scope(|scope| {
+            let ranks: Vec<_> = controls
+                .into_iter()
+                .map(|control| {
+                    let program = &program;
+                    scope.spawn(move || {
+                        let device = D::open_local(control.rank()).expect("the device opens");
+                        let world = Self::from_control(Arc::new(control), device).expect("the ranks meet");
+                        program(world)
+                    })
+                })
+                .collect();
+            let results: Vec<_> = ranks.into_iter().map(|rank| rank.join()).collect();
+            let unwind = |panic| std::panic::resume_unwind(panic);
+            results.into_iter().map(|result| result.unwrap_or_else(unwind)).collect()
+        })
+    }
+
+    /// Makes a world of a control plane and a device: the way for bootstraps of other kinds. Collective.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Control`], [`Error::Device`].
+    pub fn from_control(control: Arc<dyn Control>, device: D) -> Result<Self> {
+        let bytes = size_of::<Bell>();
+        let own = device.alloc(bytes, Sharing::Peers)?;
+        let packet = Packet { bytes: D::NAME.into(), handles: vec![own.share()?] };
+        let mut bells = Vec::with_capacity(control.size());
+        for (rank, mut packet) in control.exchange("world", packet)?.into_iter().enumerate() {
+            if packet.bytes != D::NAME.as_bytes() {
+                let theirs = String::from_utf8_lossy(&packet.bytes).into_owned();
+                let what = format!("rank {rank} uses the device `{theirs}`, this rank `{}`", D::NAME);
+                return Err(Error::Invalid(what));
+            }
+            bells.push(packet.handles.pop().map(|handle: Handle| device.map(handle, bytes)).transpose()?);
+        }
+        let events = Events { gone: BTreeMap::new(), windows: Vec::new(), streams: Vec::new() };
+        let inner = Arc::new(Inner {
+            control,
+            device,
+            bells,
+            own_bell: Arc::new(own),
+            events: Mutex::new(events),
+            watch: Watch::default(),
+        });
+        let weak = Arc::downgrade(&inner);
+        inner.control.subscribe(Arc::new(move |event| {
+            if let Some(inner) = weak.upgrade() {
+                inner.on_event(event);
+            }
+        }));
+        Watch::start(&inner)?;
+        Ok(World { inner })
+    }
+
+    /// This rank, `0..size`.
+    pub fn rank(&self) -> usize {
+        self.inner.control.rank()
+    }
+
+    /// How many ranks the job has.
+    pub fn size(&self) -> usize {
+        self.inner.control.size()
+    }
+
+    /// Which node a rank is on; ranks of one node map each other's memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchRank`].
+    pub fn node(&self, rank: usize) -> Result<usize> {
+        self.check_rank(rank)?;
+        Ok(self.inner.control.node(rank))
+    }
+
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.inner.device
+    }
+
+    /// The control plane, for collectives of small messages outside of the data path.
+    pub fn control(&self) -> &Arc<dyn Control> {
+        &self.inner.control
+    }
+
+    /// Makes a stream; give it a brand with [`stream!`](crate::stream!).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`].
+    pub fn stream(&self) -> Result<UnboundStream<D>> {
+        self.make_stream("stream".into(), false)
+    }
+
+    /// A stream without a queue: what is enqueued is done by the calling thread at once, waits included. For host-synchronised
+    /// communication; enqueueing a wait for oneself before what it waits for blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`] if the device has no such streams.
+    pub fn inline_stream(&self) -> Result<UnboundStream<D>> {
+        self.make_stream("inline".into(), true)
+    }
+
+    /// As [`World::stream`], with a name for threads, errors and reports.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`].
+    pub fn named_stream(&self, name: &str) -> Result<UnboundStream<D>> {
+        self.make_stream(name.into(), false)
+    }
+
+    fn make_stream(&self, name: String, inline: bool) -> Result<UnboundStream<D>> {
+        use tidegate_hal::device::Stream as _;
+        let (inner, rank) = (&self.inner, self.rank());
+        let node = inner.control.node(rank);
+        let config = StreamConfig {
+            name: name.clone(),
+            bell: inner.own_bell.base(),
+            keep: inner.own_bell.clone(),
+            inline,
+            ranks_on_node: (0..self.size()).filter(|rank| inner.control.node(*rank) == node).count(),
+        };
+        let raw = inner.device.stream(config)?;
+        let mut events = lock(&inner.events);
+        events.streams.retain(|(_, stream)| stream.strong_count() > 0);
+        events.streams.push((name.clone(), Arc::downgrade(raw.reclaim())));
+        drop(events);
+        Ok(UnboundStream::new(raw, self.clone(), name))
+    }
+
+    pub(crate) fn check_rank(&self, rank: usize) -> Result<()> {
+        let size = self.size();
+        if rank < size { Ok(()) } else { Err(Error::NoSuchRank { rank, size }) }
+    }
+
+    /// The bell of a rank, if it is on this node.
+    pub(crate) fn bell(&self, rank: usize) -> Option<Ptr> {
+        self.inner.bells[rank].as_ref().map(|block| block.base())
+    }
+
+    /// Takes a number for a window that all ranks are about to create. Collective in effect: windows are created in one order.
+    pub(crate) fn reserve_window(&self, name: &Arc<str>) -> u32 {
+        let mut events = lock(&self.inner.events);
+        events.windows.push((name.clone(), Weak::new()));
+        (events.windows.len() - 1) as u32
+    }
+
+    /// Registers a window, so that its waits end when they must.
+    pub(crate) fn watch_window(&self, window: &Arc<Watched<D>>) {
+        let mut events = lock(&self.inner.events);
+        events.windows[window.id as usize].1 = Arc::downgrade(window);
+        for cause in events.gone.values() {
+            window.revoke(&self.inner.device, self.inner.own_bell.base(), cause);
+        }
+    }
+
+    /// Ends all waits of a window, on all ranks.
+    pub(crate) fn revoke(&self, window: &Watched<D>, cause: Cause) {
+        self.inner.revoke(window, cause);
+    }
+
+    /// The error for a fault of a stream.
+    #[cold]
+    pub(crate) fn explain(&self, fault: Fault, stream: &str) -> Error {
+        let (tag, epoch) = match fault {
+            Fault::Kernel(message) => return Error::KernelPanicked { stream: stream.to_owned(), message },
+            Fault::Aborted => return Error::Aborted(stream.to_owned()),
+            Fault::Wait { tag, epoch } => (tag, epoch),
+        };
+        let rank = tag.peer as usize;
+        // A peer that failed because a third one died may have been quicker than the news of the death.
+        let mut cause = None;
+        for _ in 0..50 {
+            cause = self.inner.cause(tag);
+            if cause.is_some() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let window = lock(&self.inner.events).windows.get(tag.window as usize).map(|(name, _)| name.clone());
+        Error::Wait(Box::new(WaitFailed {
+            window: window.unwrap_or_else(|| "-".into()),
+            epoch,
+            rank,
+            awaited: tag.awaited,
+            cause: cause.unwrap_or(Cause::PeerFailed { rank }),
+        }))
+    }
+
+    /// The last wait-for report that this rank has seen or made.
+    pub fn last_report(&self) -> Option<String> {
+        self.inner.watch.last_report()
+    }
+
+    /// Sets after how long a wait is reported (30 s at first). The report fails nothing.
+    pub fn report_waits_after(&self, deadline: Duration) {
+        self.inner.watch.set_deadline(deadline);
+    }
+}
+
+impl<D: Device> Inner<D> {
+    pub(crate) fn control(&self) -> &Arc<dyn Control> {
+        &self.control
+    }
+
+    pub(crate) fn revoke(&self, window: &Watched<D>, cause: Cause) {
+        if window.revoked.load(Ordering::Relaxed) {
+            return;
+        }
+        window.revoke(&self.device, self.own_bell.base(), &cause);
+        let message = Message::Revoke { window: window.id, cause };
+        // If the control plane is closed, the peers are told by its end.
+        let _ = self.control.notify(None, &message.encode());
+    }
+
+    fn cause(&self, tag: Tag) -> Option<Cause> {
+        let events = lock(&self.events);
+        let window = events.windows.get(tag.window as usize).and_then(|(_, window)| window.upgrade());
+        let lost = |cause: &&Cause| matches!(cause, Cause::PeerLost { .. });
+        window
+            .and_then(|window| window.cause.get().cloned())
+            .or_else(|| events.gone.values().find(lost).cloned())
+            .or_else(|| events.gone.get(&(tag.peer as usize)).cloned())
+    }
+
+    fn on_event(self: &Arc<Self>, event: Event) {
+        match event {
+            Event::Lost { rank, reason } => self.on_gone(rank, Cause::PeerLost { rank, reason }),
+            Event::Left { rank } => self.on_gone(rank, Cause::PeerLeft { rank }),
+            Event::Message { from, bytes } => match Message::decode(&bytes) {
+                Some(Message::Revoke { window, cause }) => {
+                    let window = {
+                        let events = lock(&self.events);
+                        events.windows.get(window as usize).and_then(|(_, window)| window.upgrade())
+                    };
+                    if let Some(window) = window {
+                        window.revoke(&self.device, self.own_bell.base(), &cause);
+                    }
+                }
+                Some(Message::Panicked) => {
+                    self.on_gone(from, Cause::PeerLost { rank: from, reason: "its thread panicked".into() });
+                }
+                Some(Message::Watch(message)) => crate::watch::on_message(self, from, message),
+                None => tracing::warn!(from, "a control message could not be read"),
+            },
+        }
+    }
+
+    fn on_gone(&self, rank: usize, cause: Cause) {
+        if matches!(cause, Cause::PeerLost { .. }) {
+            tracing::warn!(rank, %cause, "a rank is lost");
+        }
+        let mut events = lock(&self.events);
+        if matches!(events.gone.get(&rank), Some(Cause::PeerLost { .. })) {
+            return;
+        }
+        events.gone.insert(rank, cause.clone());
+        for (_, window) in &events.windows {
+            if let Some(window) = window.upgrade() {
+                window.revoke(&self.device, self.own_bell.base(), &cause);
+            }
+        }
+    }
+
+    /// What each stream of this rank waits for: its name, the waits with names of windows, and for how long.
+    pub(crate) fn blocked(&self) -> Vec<(String, tidegate_hal::device::Blocked)> {
+        use tidegate_hal::device::Reclaim as _;
+        let streams: Vec<_> = {
+            let events = lock(&self.events);
+            events.streams.iter().filter_map(|(name, stream)| Some((name.clone(), stream.upgrade()?))).collect()
+        };
+        streams.into_iter().filter_map(|(name, stream)| Some((name, stream.blocked()?))).collect()
+    }
+
+    pub(crate) fn window(&self, id: u32) -> (Arc<str>, Option<Arc<Watched<D>>>) {
+        let events = lock(&self.events);
+        events.windows.get(id as usize).map_or(("-".into(), None), |(name, window)| (name.clone(), window.upgrade()))
+    }
+}
+
+impl<D: Device> Drop for Inner<D> {
+    fn drop(&mut self) {
+        self.watch.stop();
+        if std::thread::panicking() {
+            // Not a departure in good order: others must not go on waiting for other ranks that wait for this one.
+            let _ = self.control.notify(None, &Message::Panicked.encode());
+        }
+        self.control.leave();
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

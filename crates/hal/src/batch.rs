@@ -1,0 +1,309 @@
+//! The batch: the one thing that a stream does for messaging.
+//!
+//! # Model
+//!
+//! A [`Batch`] is a set of independent [`Lane`]s; a lane is an ordered list of [`Step`]s. A device runs all lanes
+//! of a batch as one work item of its stream (one kernel on a GPU, one item of the stream's thread on the host).
+//! **No lane waits for another**: a lane that is blocked in a [`Wait`] must not keep a later lane from running.
+//!
+//! Words are 64-bit, only ever added to, and never reset. What a wait compares with lives in device memory beside
+//! the word (the *operand*), and the wait itself advances it. So every launch of an unchanged batch has the same
+//! arguments: it can be recorded once, replayed, and mixed with eager launches.
+//!
+//! # Abort by value
+//!
+//! The top bit of a word ([`POISON`]) says that whoever should have added to it never will. A wait whose count has
+//! been reached succeeds even so, since what it waited for did happen; otherwise it fails, and its batch with it.
+//! A batch that fails, or that runs on a stream that has failed, moves nothing; each of its remaining
+//! [`Add`]s that rings a bell becomes a poisoning of that word, so that failure follows the data to whoever waits for it.
+//!
+//! # Who validates what
+//!
+//! The layers above the hal (core) guarantee, for every batch they submit, all that [`Batch::new`] lists. A device
+//! checks nothing of it again; it may use `debug_assert`.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::memory::Ptr;
+
+/// What one epoch adds to a word, however many blocks, copy engines or NICs took part.
+pub const QUANTUM: u64 = 1 << 20;
+
+/// The bit of a word that ends every wait that is not already satisfied.
+pub const POISON: u64 = 1 << 63;
+
+/// What a wait is for. Carried along for error messages and the wait-for graph; no device looks at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tag {
+    /// The window's number within its job, or [`Tag::NO_WINDOW`].
+    pub window: u32,
+    /// The rank that is expected to add to the word.
+    pub peer: u32,
+    /// What that rank is expected to do.
+    pub awaited: Awaited,
+}
+
+impl Tag {
+    /// The `window` of a wait that belongs to none.
+    pub const NO_WINDOW: u32 = u32::MAX;
+}
+
+/// What a wait waits for the peer to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Awaited {
+    /// The target's post that names this origin.
+    Exposure,
+    /// The origin's complete that names this target.
+    Completion,
+    /// The peer's arrival at an on-stream barrier.
+    Barrier,
+    /// The end of a transport's reads of a put's source.
+    Ticket,
+    /// Another stream of this process.
+    Event,
+}
+
+impl std::fmt::Display for Awaited {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Awaited::Exposure => "its post",
+            Awaited::Completion => "its complete",
+            Awaited::Barrier => "its arrival at a barrier",
+            Awaited::Ticket => "the end of its reads",
+            Awaited::Event => "an event of another stream",
+        })
+    }
+}
+
+/// Waits until `word - operand >= quantum`, then advances the operand by `quantum`.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    /// The word, in memory of this device; others add to it.
+    pub word: Ptr,
+    /// How far the word had come when the last wait on it was satisfied; only this stream writes it.
+    pub operand: Ptr,
+    /// How much further it must come; 0 waits for the operand itself (a ticket).
+    pub quantum: u64,
+    /// For people.
+    pub tag: Tag,
+}
+
+/// Adds `value` to a word, after all that stands before it in its lane, with release order.
+#[derive(Clone, Copy, Debug)]
+pub struct Add {
+    /// The word, perhaps in a peer's memory.
+    pub word: Ptr,
+    /// What to add.
+    pub value: u64,
+    /// The bell of whoever may sleep on the word; null if nobody does (an operand of this stream's own).
+    pub bell: Ptr,
+}
+
+/// The machine type of the elements of an arithmetic move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "named by their Rust types")]
+pub enum Scalar {
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    F32,
+    F64,
+}
+
+/// A reduction, as MPI names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Addition; integers wrap.
+    Sum,
+    /// Multiplication; integers wrap.
+    Prod,
+    /// The lesser; for floats a NaN loses.
+    Min,
+    /// The greater; for floats a NaN loses.
+    Max,
+    /// Bitwise and (integers).
+    BitAnd,
+    /// Bitwise or (integers).
+    BitOr,
+    /// Bitwise exclusive or (integers).
+    BitXor,
+    /// The new value replaces the old.
+    Replace,
+    /// The old value stays (a fetch).
+    Keep,
+}
+
+/// Which elements of a side a move touches, in which order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// `count` elements, one after the other.
+    Linear,
+    /// A nest of loops, the first fastest: `(count, stride)` in elements.
+    Strided {
+        /// The loops; those past `rank` are unused.
+        dims: [(u32, i32); Shape::MAX_DIMS],
+        /// How many loops there are, 1 to [`Shape::MAX_DIMS`].
+        rank: u32,
+    },
+    /// Elements at `table[0..count]` (`u32`, in elements), a table in memory of this device.
+    Indexed {
+        /// The table.
+        table: Ptr,
+    },
+}
+
+impl Shape {
+    /// The deepest nest of loops.
+    pub const MAX_DIMS: usize = 5;
+}
+
+/// One side of a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// Where element 0 of the shape lies.
+    pub base: Ptr,
+    /// Bytes to add to `base` in odd epochs (see [`Move::parity`]); 0 where the side has one buffer.
+    pub flip: usize,
+    /// Which elements.
+    pub shape: Shape,
+}
+
+/// What a move does with the elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// `dst = src`.
+    Copy,
+    /// `dst = op(dst, src)`; each element atomically if `atomic`.
+    Accumulate {
+        /// The reduction.
+        op: Op,
+        /// The elements' type.
+        scalar: Scalar,
+        /// Whether others may be updating the same elements.
+        atomic: bool,
+    },
+    /// `result = dst; dst = op(dst, src)`, each element atomically if `atomic`. `result` is linear.
+    FetchOp {
+        /// The reduction.
+        op: Op,
+        /// The elements' type.
+        scalar: Scalar,
+        /// Where the old values go.
+        result: Ptr,
+        /// Whether others may be updating the same elements.
+        atomic: bool,
+    },
+    /// `result = dst; if dst == compare { dst = src }`, comparing bits. `result` and `compare` are linear.
+    CompareSwap {
+        /// The elements' type.
+        scalar: Scalar,
+        /// What the old values are compared with.
+        compare: Ptr,
+        /// Where the old values go.
+        result: Ptr,
+    },
+}
+
+/// Moves `count` elements of `size` bytes from `src` to `dst`.
+#[derive(Clone, Copy, Debug)]
+pub struct Move {
+    /// What is done.
+    pub action: Action,
+    /// Bytes of an element.
+    pub size: u32,
+    /// How many elements.
+    pub count: usize,
+    /// Where they come from.
+    pub src: Side,
+    /// Where they go.
+    pub dst: Side,
+    /// The operand whose count of quanta is the number of this epoch (an operand that an earlier wait of this
+    /// lane has advanced): its parity chooses the buffer of a side with a `flip`. Null if no side has one.
+    pub parity: Ptr,
+}
+
+/// One step of a lane.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    /// Wait for a word.
+    Wait(Wait),
+    /// Move data.
+    Move(Move),
+    /// Make all earlier moves of the lane visible to whoever sees a later add of it. An add implies it for
+    /// moves of the stream itself; it is a step for transports that must be told.
+    Flush,
+    /// Add to a word.
+    Add(Add),
+}
+
+/// A lane: `steps[first .. first + len]` of its batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Lane {
+    /// Index of its first step.
+    pub first: u32,
+    /// How many steps it has.
+    pub len: u32,
+}
+
+/// A set of independent lanes.
+pub struct Batch {
+    steps: Box<[Step]>,
+    lanes: Box<[Lane]>,
+    /// What must live as long as the batch may run.
+    _keep: Box<[Arc<dyn Any + Send + Sync>]>,
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.lanes.iter().map(|lane| self.steps(*lane))).finish()
+    }
+}
+
+impl Batch {
+    /// Makes a batch, which keeps `keep` alive (index tables, say) until the last stream has dropped it.
+    ///
+    /// # Safety
+    ///
+    /// From when it is submitted until the stream has passed it, every time it is executed:
+    /// - every `word`, `operand`, `parity` and `bell` that is not null points to a live, 8-byte aligned word (a
+    ///   live bell) that the device can reach, and operands are written by streams ordered with this one only;
+    /// - every side, result, comparand and index table is live for all the elements that its shape (and flip)
+    ///   reaches, aligned for elements of `size` bytes; sources are initialised;
+    /// - no memory that a move writes is accessed by anything that is not ordered with the move by the words of
+    ///   its lane or by stream order, unless both are atomic; the sides of one move do not overlap;
+    /// - `scalar` fits `size`, and bitwise operations are not asked of floats.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than `u32::MAX` steps.
+    pub unsafe fn new(lanes: impl IntoIterator<Item = Vec<Step>>, keep: Vec<Arc<dyn Any + Send + Sync>>) -> Self {
+        let mut steps = Vec::new();
+        let lanes = lanes
+            .into_iter()
+            .map(|lane| {
+                let first = u32::try_from(steps.len()).expect("steps fit u32");
+                let len = u32::try_from(lane.len()).expect("steps fit u32");
+                steps.extend(lane);
+                Lane { first, len }
+            })
+            .collect();
+        Batch { steps: steps.into(), lanes, _keep: keep.into() }
+    }
+
+    /// The lanes.
+    pub fn lanes(&self) -> &[Lane] {
+        &self.lanes
+    }
+
+    /// The steps of one lane.
+    pub fn steps(&self, lane: Lane) -> &[Step] {
+        &self.steps[lane.first as usize..][..lane.len as usize]
+    }
+}

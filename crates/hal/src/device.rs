@@ -1,0 +1,320 @@
+//! What a device and its streams must do.
+//!
+//! # Model
+//!
+//! A [`Device`] allocates [`Block`]s and makes [`Stream`]s. A stream executes what is submitted to it in order. All
+//! submissions return at once: they never wait for the work, only (briefly) for a free place in the queue.
+//!
+//! # Failure
+//!
+//! A wait that fails, or a kernel that panics, is a [`Fault`]: the stream keeps the first one, and from then on passes over
+//! everything but ordering (events, reclamation), turning adds into poisonings as [`crate::batch`] says. It never
+//! recovers; every later [`Stream::synchronize`] reports the fault.
+//!
+//! # Contract
+//!
+//! No policy lives here and nothing is validated twice: what the `unsafe` methods list is the caller's promise.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::task::Waker;
+
+use crate::batch::{Batch, Tag};
+use crate::control::Handle;
+use crate::memory::{Block, Ptr, Sharing};
+
+/// Why a device refused something.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// There is not enough memory, or not enough of some other resource.
+    #[error("out of {what}: {detail}")]
+    Exhausted {
+        /// What ran out.
+        what: &'static str,
+        /// What was asked for and what was said.
+        detail: String,
+    },
+    /// The device cannot do this.
+    #[error("not supported by the {device} device: {what}")]
+    Unsupported {
+        /// Which kind of device.
+        device: &'static str,
+        /// What it cannot do.
+        what: String,
+    },
+    /// A handle does not fit.
+    #[error("a memory handle was refused: {0}")]
+    BadHandle(String),
+    /// The call is not possible while the stream is being captured.
+    #[error("not possible while the stream is captured: {0}")]
+    Capturing(&'static str),
+    /// The operating system or driver refused something.
+    #[error("{what}: {detail}")]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// What was said.
+        detail: String,
+    },
+}
+
+/// Why a stream stopped doing work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A wait ended without its count.
+    Wait {
+        /// What was waited for.
+        tag: Tag,
+        /// The number of the epoch (from 0) whose count was not reached.
+        epoch: u64,
+    },
+    /// A kernel panicked; the text is its message.
+    Kernel(String),
+    /// The stream was dropped while its thread was unwinding, or told to stop.
+    Aborted,
+}
+
+/// How a new stream is to be.
+#[derive(Clone)]
+pub struct StreamConfig {
+    /// A name for threads, logs and timelines.
+    pub name: String,
+    /// The bell that is rung for words that this stream may wait on.
+    pub bell: Ptr,
+    /// Keeps the bell alive.
+    pub keep: Arc<dyn Any + Send + Sync>,
+    /// Whether the stream executes on the thread that submits, at once (host only). Then a submission that
+    /// waits blocks its caller: this is host-synchronised communication, without a thread between.
+    pub inline: bool,
+    /// How many ranks share this node's processors, as far as is known: decides how long a wait may spin.
+    pub ranks_on_node: usize,
+}
+
+/// A wait in which a stream is at the moment, for the wait-for graph.
+#[derive(Clone, Debug)]
+pub struct Blocked {
+    /// Everything that the current batch still waits for, with the number of the epoch.
+    pub on: Vec<(Tag, u64)>,
+    /// For how long.
+    pub since: std::time::Instant,
+}
+
+/// The part of a stream that outlives its owner: knows how far it came, and frees what it has passed.
+pub trait Reclaim: Send + Sync + 'static {
+    /// Drops `garbage` once everything submitted so far has been passed (perhaps at once).
+    fn retire(&self, garbage: Box<dyn Any + Send>);
+
+    /// The first fault, if there is one. Cheap: no more than a load while there is none.
+    fn fault(&self) -> Option<Fault>;
+
+    /// Fails the wait in which the stream is, and all later ones.
+    fn abort(&self);
+
+    /// What the stream is waiting for, if it has been waiting for more than an instant.
+    fn blocked(&self) -> Option<Blocked>;
+
+    /// The number of work items passed so far.
+    fn passed(&self) -> u64;
+
+    /// Asks for a wake-up when `passed() >= mark`; returns whether that is so already.
+    fn wake_at(&self, mark: u64, waker: &Waker) -> bool;
+}
+
+/// A kind of device.
+///
+/// # Safety
+///
+/// Implementations must execute batches as [`crate::batch`] describes, keep the order of each stream, and provide
+/// memory as [`Block`] promises. Values that a stream's wait has acquired are visible to all later work of it.
+pub unsafe trait Device: Clone + Send + Sync + 'static {
+    /// Its memory.
+    type Block: Block;
+    /// Its streams.
+    type Stream: Stream;
+    /// The name by which users choose it (`host`, `cuda`).
+    const NAME: &'static str;
+
+    /// Opens the device that a rank uses by default; `local_rank` is its number among the ranks of the node.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such device.
+    fn open(local_rank: usize) -> Result<Self, DeviceError>;
+
+    /// Opens the device for a rank that is a thread of a process with several ranks.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such device.
+    fn open_local(rank: usize) -> Result<Self, DeviceError>;
+
+    /// Allocates zeroed memory; `bytes` is not 0.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Exhausted`].
+    fn alloc(&self, bytes: usize, sharing: Sharing) -> Result<Self::Block, DeviceError>;
+
+    /// Maps a peer's block of `bytes` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::BadHandle`] if it is of another kind or smaller.
+    fn map(&self, handle: Handle, bytes: usize) -> Result<Self::Block, DeviceError>;
+
+    /// Makes a stream.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Exhausted`], [`DeviceError::Unsupported`].
+    fn stream(&self, config: StreamConfig) -> Result<Self::Stream, DeviceError>;
+
+    /// Sets [`crate::batch::POISON`] in a word and rings the bell, from the host, at once, even while
+    /// streams wait on it.
+    ///
+    /// # Safety
+    ///
+    /// Both point to live memory of this device, as in a batch.
+    unsafe fn poison(&self, word: Ptr, bell: Ptr);
+
+    /// Reads a word with acquire order, from the host.
+    ///
+    /// # Safety
+    ///
+    /// `word` points to a live word of this device.
+    unsafe fn peek(&self, word: Ptr) -> u64;
+
+    /// Sets a word before anybody else uses it.
+    ///
+    /// # Safety
+    ///
+    /// `word` points to a live word that nothing accesses concurrently.
+    unsafe fn init_word(&self, word: Ptr, value: u64);
+
+    /// Copies from device memory to the host.
+    ///
+    /// # Safety
+    ///
+    /// `src .. src + dst.len()` is live and initialised, and nothing writes it concurrently.
+    unsafe fn read(&self, src: Ptr, dst: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Copies from the host to device memory.
+    ///
+    /// # Safety
+    ///
+    /// `dst .. dst + src.len()` is live, and nothing accesses it concurrently.
+    unsafe fn write(&self, dst: Ptr, src: &[u8]) -> Result<(), DeviceError>;
+}
+
+/// A device whose memory the host may access in place once its streams have passed.
+///
+/// # Safety
+///
+/// Every [`Block`] of the device is ordinary memory of this process.
+pub unsafe trait HostAccess: Device {}
+
+/// A device whose kernels are closures of this process.
+///
+/// # Safety
+///
+/// As [`Stream`]; the closure is called on one thread at a time.
+pub unsafe trait ClosureDevice: HostAccess {
+    /// Submits a kernel. It may run many times if the stream is captured, never if the stream has failed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::submit`].
+    ///
+    /// # Safety
+    ///
+    /// What the closure accesses is live until the stream has passed it, and is accessed by nothing that stream order
+    /// (or the words waited for) does not order with it.
+    unsafe fn launch<K>(stream: &Self::Stream, kernel: K) -> Result<(), DeviceError>
+    where
+        K: Fn() + Send + 'static;
+}
+
+/// A queue of work that is executed in order. Owned by one thread at a time; dropping it executes what is
+/// left (unless the thread is unwinding: then waits are aborted).
+///
+/// # Safety
+///
+/// See [`Device`].
+pub unsafe trait Stream: Send + 'static {
+    /// The part that outlives it.
+    type Reclaim: Reclaim;
+    /// A recording.
+    type Graph: Send + Sync + 'static;
+    /// A point in the order of a stream that another stream can wait for.
+    type Event: Send + Sync + 'static;
+
+    /// Its outliving part.
+    fn reclaim(&self) -> &Arc<Self::Reclaim>;
+
+    /// Submits a batch.
+    ///
+    /// # Errors
+    ///
+    /// If the device refuses; nothing has been submitted then. A fault is not an error here: it is
+    /// reported by [`Reclaim::fault`] and [`Stream::synchronize`].
+    ///
+    /// # Safety
+    ///
+    /// The batch's own promises ([`Batch::new`]) hold until the stream has passed it.
+    unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError>;
+
+    /// Marks this point, for [`Reclaim::passed`].
+    fn mark(&self) -> u64;
+
+    /// Blocks until everything submitted has been passed.
+    ///
+    /// # Errors
+    ///
+    /// The fault, if there is one; [`DeviceError::Capturing`].
+    fn synchronize(&self) -> Result<Result<(), Fault>, DeviceError>;
+
+    /// Records an event here.
+    ///
+    /// # Errors
+    ///
+    /// If the device refuses.
+    fn record(&self) -> Result<Self::Event, DeviceError>;
+
+    /// Makes later work wait for an event (of any stream of the device, this one included). If the recording
+    /// stream has failed by then, this one fails too. The ordering itself holds even on a failed stream.
+    ///
+    /// # Errors
+    ///
+    /// If the device refuses.
+    fn wait_event(&self, event: &Self::Event) -> Result<(), DeviceError>;
+
+    /// Begins to record instead of executing. `others` are recorded with it: work submitted to them meanwhile
+    /// belongs to the recording too.
+    ///
+    /// # Errors
+    ///
+    /// If one of them is being captured already.
+    fn begin_capture(&self, others: &[&Self]) -> Result<(), DeviceError>;
+
+    /// Ends the recording.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is not being captured, or a branch was not joined.
+    fn end_capture(&self, others: &[&Self]) -> Result<Self::Graph, DeviceError>;
+
+    /// Whether the stream is being captured.
+    fn capturing(&self) -> bool;
+
+    /// Submits a recording, `times` times.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::submit`].
+    ///
+    /// # Safety
+    ///
+    /// As for each thing recorded, for each time. `others` are those of the capture, in the same order.
+    unsafe fn replay(&self, others: &[&Self], graph: &Arc<Self::Graph>, times: u64) -> Result<(), DeviceError>;
+}

@@ -1,0 +1,151 @@
+//! Memory: on the heap, or in a memfd that peers can map.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::{MemfdFlags, SealFlags};
+use tidegate_hal::control::Handle;
+use tidegate_hal::device::DeviceError;
+use tidegate_hal::memory::{Block, Ptr, Sharing};
+
+/// Blocks are aligned to pages, so that rows of a field and vector units are content.
+const ALIGN: usize = 4096;
+
+/// A block of the host device.
+#[derive(Debug)]
+pub struct HostBlock {
+    backing: Backing,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+enum Backing {
+    /// Of this process; shared with ranks that are threads of it.
+    Heap(Arc<Heap>),
+    /// Of a memfd, with the descriptor so that it can be handed on.
+    Mapped { map: MmapRaw, fd: Option<File> },
+}
+
+/// Zeroed heap memory.
+#[derive(Debug)]
+pub(crate) struct Heap {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: `Heap` is an allocation and nothing else; who accesses its bytes when is the affair of the block's users.
+unsafe impl Send for Heap {}
+// SAFETY: as above.
+unsafe impl Sync for Heap {}
+
+impl Heap {
+    fn new(bytes: usize) -> Result<Self, DeviceError> {
+        let out = |detail: String| DeviceError::Exhausted { what: "memory", detail };
+        let layout = Layout::from_size_align(bytes, ALIGN).map_err(|e| out(format!("{bytes} bytes: {e}")))?;
+        debug_assert_ne!(bytes, 0, "core asks for no empty blocks");
+        // SAFETY: the layout has a size other than 0: `bytes` is not 0, which `Device::alloc` requires and `alloc` checks.
+        let base = unsafe { alloc_zeroed(layout) };
+        let base = NonNull::new(base).ok_or_else(|| out(format!("{bytes} bytes")))?;
+        Ok(Heap { base, layout })
+    }
+}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        // SAFETY: `base` was allocated with `layout` in `new`, and is freed only here.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+impl HostBlock {
+    pub(crate) fn alloc(bytes: usize, sharing: Sharing, by_fd: bool) -> Result<Self, DeviceError> {
+        if bytes == 0 {
+            return Err(DeviceError::Exhausted { what: "memory", detail: "0 bytes asked for".into() });
+        }
+        let backing = match sharing {
+            Sharing::Peers if by_fd => Self::memfd(bytes)?,
+            _ => Backing::Heap(Arc::new(Heap::new(bytes)?)),
+        };
+        Ok(HostBlock { backing, bytes })
+    }
+
+    fn memfd(bytes: usize) -> Result<Backing, DeviceError> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create("tidegate", flags).map_err(|e| system("memfd_create", &e))?;
+        rustix::fs::ftruncate(&fd, bytes as u64)
+            .map_err(|e| DeviceError::Exhausted { what: "shared memory", detail: format!("{bytes} bytes: {e}") })?;
+        // A peer that shrank the file would make us die of SIGBUS.
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+            .map_err(|e| system("F_ADD_SEALS", &e))?;
+        Self::mapped(fd, bytes)
+    }
+
+    fn mapped(fd: OwnedFd, bytes: usize) -> Result<Backing, DeviceError> {
+        let fd = File::from(fd);
+        let map = MmapOptions::new()
+            .len(bytes)
+            .map_raw(&fd)
+            .map_err(|e| DeviceError::Exhausted { what: "address space", detail: format!("{bytes} bytes: {e}") })?;
+        Ok(Backing::Mapped { map, fd: Some(fd) })
+    }
+
+    pub(crate) fn map(handle: Handle, bytes: usize) -> Result<Self, DeviceError> {
+        let bad = |what: String| DeviceError::BadHandle(what);
+        let backing = match handle {
+            Handle::Fd(fd) => {
+                let held = rustix::fs::fstat(&fd).map_err(|e| system("fstat", &e))?.st_size;
+                if u64::try_from(held).ok() != Some(bytes as u64) {
+                    return Err(bad(format!("it holds {held} bytes where {bytes} were announced")));
+                }
+                // The peer could shrink what is not sealed, and this process would die of SIGBUS.
+                let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|e| system("F_GET_SEALS", &e))?;
+                if !seals.contains(SealFlags::SHRINK) {
+                    return Err(bad("its size is not sealed".into()));
+                }
+                Self::mapped(fd, bytes)?
+            }
+            Handle::Local(any) => {
+                let heap = any.downcast::<Heap>().map_err(|_| bad("it is of another device".into()))?;
+                if heap.layout.size() != bytes {
+                    let held = heap.layout.size();
+                    return Err(bad(format!("it holds {held} bytes where {bytes} were announced")));
+                }
+                Backing::Heap(heap)
+            }
+        };
+        Ok(HostBlock { backing, bytes })
+    }
+}
+
+fn system(what: &'static str, error: &dyn std::fmt::Display) -> DeviceError {
+    DeviceError::System { what, detail: error.to_string() }
+}
+
+// SAFETY: heap memory and mappings live until the block is dropped (the heap perhaps longer, if a peer shares it), are
+// aligned to `ALIGN` or a page, and are zero at first.
+unsafe impl Block for HostBlock {
+    fn base(&self) -> Ptr {
+        Ptr(match &self.backing {
+            Backing::Heap(heap) => heap.base.as_ptr(),
+            Backing::Mapped { map, .. } => map.as_mut_ptr(),
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn share(&self) -> Result<Handle, DeviceError> {
+        match &self.backing {
+            Backing::Heap(heap) => Ok(Handle::Local(heap.clone())),
+            Backing::Mapped { fd: Some(fd), .. } => {
+                fd.try_clone().map(|fd| Handle::Fd(fd.into())).map_err(|e| system("dup", &e))
+            }
+            Backing::Mapped { fd: None, .. } => Err(DeviceError::BadHandle("a mapping of a peer's memory".into())),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The device.
+
+use std::sync::Arc;
+
+use tidegate_hal::control::Handle;
+use tidegate_hal::device::{ClosureDevice, Device, DeviceError, HostAccess, StreamConfig};
+use tidegate_hal::memory::{Ptr, Sharing};
+use tidegate_words::{Bell, Word};
+
+use crate::block::HostBlock;
+use crate::stream::HostStream;
+
+/// The host as a device.
+#[derive(Clone, Debug)]
+pub struct Host {
+    options: Arc<Options>,
+}
+
+#[derive(Debug)]
+struct Options {
+    /// Whether memory for peers is a memfd. Ranks that are threads share the heap instead.
+    by_fd: bool,
+}
+
+impl Host {
+    /// The device for ranks that are processes: memory for peers can be mapped by file descriptor.
+    pub fn for_processes() -> Self {
+        Host { options: Arc::new(Options { by_fd: true }) }
+    }
+
+    /// The device for ranks that are threads of this process.
+    pub fn for_threads() -> Self {
+        Host { options: Arc::new(Options { by_fd: false }) }
+    }
+}
+
+// SAFETY: streams keep their order and run batches with the engine (see `HostStream`); blocks are as promised.
+unsafe impl Device for Host {
+    type Block = HostBlock;
+    type Stream = HostStream;
+    const NAME: &'static str = "host";
+
+    fn open(_local_rank: usize) -> Result<Self, DeviceError> {
+        Ok(Host::for_processes())
+    }
+
+    fn open_local(_rank: usize) -> Result<Self, DeviceError> {
+        Ok(Host::for_threads())
+    }
+
+    fn alloc(&self, bytes: usize, sharing: Sharing) -> Result<HostBlock, DeviceError> {
+        HostBlock::alloc(bytes, sharing, self.options.by_fd)
+    }
+
+    fn map(&self, handle: Handle, bytes: usize) -> Result<HostBlock, DeviceError> {
+        HostBlock::map(handle, bytes)
+    }
+
+    fn stream(&self, config: StreamConfig) -> Result<HostStream, DeviceError> {
+        HostStream::new(config)
+    }
+
+    unsafe fn poison(&self, word: Ptr, bell: Ptr) {
+        // SAFETY: the caller promises that both are live.
+        let (word, bell) = unsafe { (&*word.0.cast::<Word>(), &*bell.0.cast::<Bell>()) };
+        word.poison();
+        // Whether or not the flag is set: a peer may have died between taking it and waking.
+        bell.wake_all();
+    }
+
+    unsafe fn peek(&self, word: Ptr) -> u64 {
+        // SAFETY: the caller promises that it is live.
+        unsafe { &*word.0.cast::<Word>() }.load()
+    }
+
+    unsafe fn init_word(&self, word: Ptr, value: u64) {
+        // SAFETY: the caller promises that it is live and not used yet.
+        unsafe { &*word.0.cast::<Word>() }.advance(value);
+    }
+
+    unsafe fn read(&self, src: Ptr, dst: &mut [u8]) -> Result<(), DeviceError> {
+        // SAFETY: the caller promises that the source is live, initialised and not written; `dst` is exclusive.
+        unsafe { std::ptr::copy_nonoverlapping(src.0, dst.as_mut_ptr(), dst.len()) };
+        Ok(())
+    }
+
+    unsafe fn write(&self, dst: Ptr, src: &[u8]) -> Result<(), DeviceError> {
+        // SAFETY: the caller promises that the destination is live and not accessed.
+        unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), dst.0, src.len()) };
+        Ok(())
+    }
+}
+
+// SAFETY: blocks are heap memory or mappings of this process.
+unsafe impl HostAccess for Host {}
+
+// SAFETY: kernels run on the stream's one thread, in order.
+unsafe impl ClosureDevice for Host {
+    unsafe fn launch<K: Fn() + Send + 'static>(stream: &HostStream, kernel: K) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe { stream.launch(kernel) };
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! Recordings: what streams would have done, to be done any number of times.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tidegate_hal::batch::{Batch, QUANTUM};
+use tidegate_words::{Bell, Patience, State, Word};
+
+use crate::job::Job;
+
+/// What one or several streams recorded together.
+pub struct HostGraph {
+    /// One list a stream, the capturing stream's first.
+    pub(crate) lists: Vec<Arc<List>>,
+}
+
+/// What one stream recorded. Only the stream that replays it locks it, for the length of a replay.
+pub(crate) type List = Mutex<Vec<Recorded>>;
+
+/// One recorded work item.
+pub(crate) enum Recorded {
+    Batch(Arc<Batch>),
+    Kernel(Job),
+    Signal(Arc<Link>),
+    Await(Arc<Link>, u64),
+}
+
+/// An event inside a recording: a word that each replay adds to once, and each wait for it follows with an operand of
+/// its own (kept beside the wait, in the list).
+#[derive(Debug, Default)]
+pub(crate) struct Link {
+    word: WordCell,
+    bell: Bell,
+    failed: AtomicBool,
+    /// Whether a stream waits for it within the recording.
+    pub(crate) joined: AtomicBool,
+}
+
+#[derive(Debug)]
+struct WordCell(Word);
+
+impl Default for WordCell {
+    fn default() -> Self {
+        WordCell(Word::new(0))
+    }
+}
+
+impl Link {
+    /// The recording stream has come here; `failed` if it did nothing on the way.
+    pub(crate) fn signal(&self, failed: bool) {
+        if failed {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        self.word.0.add(QUANTUM);
+        self.bell.ring();
+    }
+
+    /// Waits for the next signal after `operand`; returns whether the signalling stream had failed. Never
+    /// aborted: order holds on failed streams too, and every stream comes to its end.
+    pub(crate) fn follow(&self, operand: &mut u64, patience: Patience) -> bool {
+        let from = *operand;
+        self.bell.wait(patience, || (self.word.0.look(from, QUANTUM) == State::Reached).then_some(()), || {});
+        *operand = from + QUANTUM;
+        self.failed.load(Ordering::Relaxed)
+    }
+}

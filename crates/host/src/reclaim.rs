@@ -1,0 +1,191 @@
+//! The part of a stream that threads share, and that outlives it.
+
+use std::any::Any;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Waker;
+use std::time::Instant;
+
+use tidegate_hal::device::{Blocked, Fault, Reclaim, StreamConfig};
+use tidegate_words::Bell;
+
+/// What a stream's owner, its executor and its regions share.
+pub struct Shared {
+    pub(crate) config: StreamConfig,
+    /// Work items submitted; written by the owner.
+    pub(crate) submitted: AtomicU64,
+    /// Work items passed; written by the executor.
+    passed: AtomicU64,
+    /// The item that failed, counted from 1; `u64::MAX` while none has.
+    failed_at: AtomicU64,
+    fault: Mutex<Option<Fault>>,
+    aborted: AtomicBool,
+    /// Rung when an item has been passed.
+    pub(crate) progress: Bell,
+    /// Rung when an item has been submitted.
+    pub(crate) work: Bell,
+    /// Whether `later` holds anything.
+    any_later: AtomicBool,
+    later: Mutex<Later>,
+    blocked: Mutex<Option<Blocked>>,
+}
+
+#[derive(Default)]
+struct Later {
+    garbage: Vec<(u64, Box<dyn Any + Send>)>,
+    wakers: Vec<(u64, Waker)>,
+}
+
+impl Shared {
+    pub(crate) fn new(config: StreamConfig) -> Self {
+        Shared {
+            config,
+            submitted: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+            failed_at: AtomicU64::new(u64::MAX),
+            fault: Mutex::new(None),
+            aborted: AtomicBool::new(false),
+            progress: Bell::new(),
+            work: Bell::new(),
+            any_later: AtomicBool::new(false),
+            later: Mutex::default(),
+            blocked: Mutex::new(None),
+        }
+    }
+
+    /// The bell that peers ring.
+    pub(crate) fn bell(&self) -> &Bell {
+        // SAFETY: `config.keep` keeps the memory alive that `config.bell` points into, which the maker of the config promises.
+        unsafe { &*self.config.bell.0.cast::<Bell>() }
+    }
+
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::Relaxed)
+    }
+
+    /// Whether an item up to `mark` has failed.
+    pub(crate) fn failed_by(&self, mark: u64) -> bool {
+        self.failed_at.load(Ordering::Acquire) <= mark
+    }
+
+    pub(crate) fn set_fault(&self, fault: Fault) {
+        let mut held = lock(&self.fault);
+        if held.is_none() {
+            *held = Some(fault);
+            let item = self.passed.load(Ordering::Relaxed) + 1;
+            self.failed_at.store(item, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn set_blocked(&self, on: impl Iterator<Item = (tidegate_hal::batch::Tag, u64)>) {
+        let mut held = lock(&self.blocked);
+        // The list is reused, so that waiting allocates nothing once it has been long enough.
+        let mut list = held.take().map(|blocked| blocked.on).unwrap_or_default();
+        list.clear();
+        list.extend(on);
+        *held = Some(Blocked { on: list, since: Instant::now() });
+    }
+
+    pub(crate) fn set_running(&self) {
+        if let Some(blocked) = &mut *lock(&self.blocked) {
+            blocked.on.clear();
+        }
+    }
+
+    /// The executor has passed one more item.
+    pub(crate) fn pass(&self) {
+        let passed = self.passed.load(Ordering::Relaxed) + 1;
+        // Sequentially consistent with `any_later`: either this sees the new entry, or its maker sees the new count.
+        self.passed.store(passed, Ordering::SeqCst);
+        self.progress.ring();
+        if self.any_later.load(Ordering::SeqCst) {
+            self.collect(passed);
+        }
+    }
+
+    #[cold]
+    fn collect(&self, passed: u64) {
+        let mut due: Vec<Box<dyn Any + Send>> = Vec::new();
+        let mut awake = Vec::new();
+        {
+            let mut later = lock(&self.later);
+            let mut index = 0;
+            while index < later.garbage.len() {
+                if later.garbage[index].0 <= passed {
+                    due.push(later.garbage.swap_remove(index).1);
+                } else {
+                    index += 1;
+                }
+            }
+            later.wakers.retain(|(mark, waker)| {
+                let due = *mark <= passed;
+                if due {
+                    awake.push(waker.clone());
+                }
+                !due
+            });
+            self.any_later.store(!later.garbage.is_empty() || !later.wakers.is_empty(), Ordering::SeqCst);
+        }
+        // Outside of the lock: dropping and waking may run foreign code.
+        drop(due);
+        awake.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Reclaim for Shared {
+    fn retire(&self, garbage: Box<dyn Any + Send>) {
+        let mark = self.submitted.load(Ordering::Acquire);
+        if self.passed() >= mark {
+            return;
+        }
+        {
+            let mut later = lock(&self.later);
+            later.garbage.push((mark, garbage));
+            self.any_later.store(true, Ordering::SeqCst);
+        }
+        // The executor may have passed the mark before it could see the entry.
+        let passed = self.passed.load(Ordering::SeqCst);
+        if passed >= mark {
+            self.collect(passed);
+        }
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        if self.failed_at.load(Ordering::Acquire) == u64::MAX {
+            return None;
+        }
+        lock(&self.fault).clone()
+    }
+
+    fn abort(&self) {
+        self.aborted.store(true, Ordering::SeqCst);
+        self.bell().wake_all();
+    }
+
+    fn blocked(&self) -> Option<Blocked> {
+        lock(&self.blocked).clone().filter(|blocked| !blocked.on.is_empty())
+    }
+
+    fn passed(&self) -> u64 {
+        self.passed.load(Ordering::Acquire)
+    }
+
+    fn wake_at(&self, mark: u64, waker: &Waker) -> bool {
+        if self.passed() >= mark {
+            return true;
+        }
+        {
+            let mut later = lock(&self.later);
+            // A future that is polled again replaces its waker instead of adding one.
+            later.wakers.retain(|(at, held)| !(*at == mark && held.will_wake(waker)));
+            later.wakers.push((mark, waker.clone()));
+            self.any_later.store(true, Ordering::SeqCst);
+        }
+        self.passed.load(Ordering::SeqCst) >= mark
+    }
+}
+
+/// A poisoned lock means that a panic came between two plain assignments; the data is whole.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

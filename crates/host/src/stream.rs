@@ -1,0 +1,271 @@
+//! Streams.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use rtrb::{Producer, PushError, RingBuffer};
+use tidegate_hal::batch::Batch;
+use tidegate_hal::device::{DeviceError, Fault, Reclaim, Stream, StreamConfig};
+use tidegate_words::Patience;
+
+use crate::executor::{Executor, Item};
+use crate::graph::{HostGraph, Link, Recorded};
+use crate::job::Job;
+use crate::reclaim::Shared;
+
+/// How many work items a stream holds before a submission waits for room.
+const QUEUE: usize = 1024;
+
+/// A stream of the host device.
+pub struct HostStream {
+    shared: Arc<Shared>,
+    queue: Queue,
+    recording: RefCell<Option<Recording>>,
+    owner: Patience,
+}
+
+enum Queue {
+    Thread { producer: RefCell<Producer<Item>>, thread: Cell<Option<JoinHandle<()>>> },
+    Inline(RefCell<Executor>),
+}
+
+#[derive(Default)]
+struct Recording {
+    items: Vec<Recorded>,
+    /// Events recorded by this stream, so that forgotten ones are noticed.
+    links: Vec<Arc<Link>>,
+    /// Whether another stream began it.
+    branch: bool,
+}
+
+/// A point in the order of a stream.
+#[derive(Clone)]
+pub struct HostEvent(EventKind);
+
+#[derive(Clone)]
+enum EventKind {
+    Eager(Arc<Shared>, u64),
+    Recorded(Arc<Link>),
+}
+
+/// How long the threads of a stream stay awake: who waits for a peer may spin if there is a processor for every
+/// rank; the owner of a stream may spin only if there is one more for each.
+fn patience(ranks: usize) -> (Patience, Patience) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let spin = Patience { spins: 4000, yields: 0 };
+    let give_way = Patience { spins: 0, yields: 8 };
+    let executor = if ranks <= cores { spin } else { give_way };
+    let owner = if 2 * ranks <= cores { spin } else { give_way };
+    (executor, owner)
+}
+
+impl HostStream {
+    pub(crate) fn new(config: StreamConfig) -> Result<Self, DeviceError> {
+        let (patience, owner) = patience(config.ranks_on_node);
+        let (inline, name) = (config.inline, config.name.clone());
+        let shared = Arc::new(Shared::new(config));
+        let mut executor = Executor::new(shared.clone(), patience);
+        let queue = if inline {
+            Queue::Inline(RefCell::new(executor))
+        } else {
+            let (producer, mut consumer) = RingBuffer::new(QUEUE);
+            let feed = shared.clone();
+            let thread = std::thread::Builder::new()
+                .name(name)
+                .spawn(move || {
+                    loop {
+                        let item = feed.work.wait(patience, || consumer.pop().ok(), || {});
+                        // SAFETY: items come from the `unsafe` methods below, whose callers promised.
+                        if !unsafe { executor.execute(item) } {
+                            break;
+                        }
+                    }
+                })
+                .map_err(|e| DeviceError::Exhausted { what: "threads", detail: e.to_string() })?;
+            Queue::Thread { producer: RefCell::new(producer), thread: Cell::new(Some(thread)) }
+        };
+        Ok(HostStream { shared, queue, recording: RefCell::new(None), owner })
+    }
+
+    /// # Safety
+    ///
+    /// What the hal asks of the submitter of the item holds.
+    unsafe fn push(&self, item: Item) {
+        // Counted first: an inline executor may retire things while it runs the item.
+        self.shared.submitted.store(self.mark() + 1, Ordering::Release);
+        match &self.queue {
+            // SAFETY: the caller's promise.
+            Queue::Inline(executor) => drop(unsafe { executor.borrow_mut().execute(item) }),
+            Queue::Thread { producer, .. } => {
+                let mut producer = producer.borrow_mut();
+                if let Err(PushError::Full(item)) = producer.push(item) {
+                    self.push_when_room(&mut producer, item);
+                }
+                self.shared.work.ring();
+            }
+        }
+    }
+
+    #[cold]
+    fn push_when_room(&self, producer: &mut Producer<Item>, item: Item) {
+        let mut item = Some(item);
+        let mut attempt = || match producer.push(item.take()?) {
+            Ok(()) => Some(()),
+            Err(PushError::Full(back)) => {
+                item = Some(back);
+                None
+            }
+        };
+        self.shared.progress.wait(self.owner, &mut attempt, || {});
+    }
+
+    /// # Safety
+    ///
+    /// As [`HostStream::push`], for each time the recording is replayed.
+    unsafe fn record_or_push(&self, recorded: Recorded) {
+        if let Some(recording) = &mut *self.recording.borrow_mut() {
+            recording.items.push(recorded);
+            return;
+        }
+        let item = match recorded {
+            Recorded::Batch(batch) => Item::Batch(batch),
+            Recorded::Kernel(job) => Item::Kernel(job),
+            Recorded::Signal(_) | Recorded::Await(..) => unreachable!("links exist only in recordings"),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.push(item) };
+    }
+
+    pub(crate) unsafe fn launch(&self, kernel: impl Fn() + Send + 'static) {
+        // SAFETY: the caller's promise (`ClosureDevice::launch`).
+        unsafe { self.record_or_push(Recorded::Kernel(Job::new(kernel))) };
+    }
+
+    fn not_capturing(&self, what: &'static str) -> Result<(), DeviceError> {
+        if self.capturing() { Err(DeviceError::Capturing(what)) } else { Ok(()) }
+    }
+}
+
+// SAFETY: items are executed in order, by one thread; batches by the engine; moves of the same thread precede its adds,
+// and loads that satisfied a wait acquire.
+unsafe impl Stream for HostStream {
+    type Reclaim = Shared;
+    type Graph = HostGraph;
+    type Event = HostEvent;
+
+    fn reclaim(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.record_or_push(Recorded::Batch(batch.clone())) };
+        Ok(())
+    }
+
+    fn mark(&self) -> u64 {
+        self.shared.submitted.load(Ordering::Relaxed)
+    }
+
+    fn synchronize(&self) -> Result<Result<(), Fault>, DeviceError> {
+        self.not_capturing("synchronisation")?;
+        let mark = self.mark();
+        let shared = &self.shared;
+        shared.progress.wait(self.owner, || (shared.passed() >= mark).then_some(()), || {});
+        Ok(shared.fault().map_or(Ok(()), Err))
+    }
+
+    fn record(&self) -> Result<HostEvent, DeviceError> {
+        if let Some(recording) = &mut *self.recording.borrow_mut() {
+            let link = Arc::new(Link::default());
+            recording.items.push(Recorded::Signal(link.clone()));
+            recording.links.push(link.clone());
+            return Ok(HostEvent(EventKind::Recorded(link)));
+        }
+        Ok(HostEvent(EventKind::Eager(self.shared.clone(), self.mark())))
+    }
+
+    fn wait_event(&self, event: &HostEvent) -> Result<(), DeviceError> {
+        match &event.0 {
+            EventKind::Eager(other, mark) => {
+                self.not_capturing("waiting for an event from outside of the recording")?;
+                if !Arc::ptr_eq(other, &self.shared) {
+                    // SAFETY: waiting for another stream's count touches nothing but that count.
+                    unsafe { self.push(Item::Await(other.clone(), *mark)) };
+                }
+            }
+            EventKind::Recorded(link) => match &mut *self.recording.borrow_mut() {
+                Some(recording) => {
+                    link.joined.store(true, Ordering::Relaxed);
+                    recording.items.push(Recorded::Await(link.clone(), 0));
+                }
+                None => return Err(DeviceError::Capturing("the event belongs to a recording")),
+            },
+        }
+        Ok(())
+    }
+
+    fn begin_capture(&self, others: &[&Self]) -> Result<(), DeviceError> {
+        for stream in others.iter().copied().chain([self]) {
+            stream.not_capturing("another capture")?;
+        }
+        for (index, stream) in others.iter().copied().chain([self]).enumerate() {
+            *stream.recording.borrow_mut() = Some(Recording { branch: index < others.len(), ..Recording::default() });
+        }
+        Ok(())
+    }
+
+    fn end_capture(&self, others: &[&Self]) -> Result<HostGraph, DeviceError> {
+        let mut lists = Vec::with_capacity(1 + others.len());
+        let mut unjoined = false;
+        for stream in [self].into_iter().chain(others.iter().copied()) {
+            let Some(recording) = stream.recording.borrow_mut().take() else {
+                return Err(DeviceError::Capturing("nothing is being captured"));
+            };
+            // A branch must end in an event that somebody waits for, or its work could overlap the next replay.
+            let ends_joined = match recording.items.last() {
+                None => true,
+                Some(Recorded::Signal(link)) => link.joined.load(Ordering::Relaxed),
+                Some(_) => false,
+            };
+            unjoined |= recording.branch && !ends_joined;
+            lists.push(Arc::new(std::sync::Mutex::new(recording.items)));
+        }
+        if unjoined {
+            return Err(DeviceError::Capturing("a branch was not joined"));
+        }
+        Ok(HostGraph { lists })
+    }
+
+    fn capturing(&self) -> bool {
+        self.recording.borrow().is_some()
+    }
+
+    unsafe fn replay(&self, others: &[&Self], graph: &Arc<HostGraph>, times: u64) -> Result<(), DeviceError> {
+        for stream in others.iter().copied().chain([self]) {
+            stream.not_capturing("a replay")?;
+        }
+        // The branches first: an inline capturing stream blocks in its own list until they have done theirs.
+        for (stream, list) in others.iter().copied().zip(&graph.lists[1..]).chain([(self, &graph.lists[0])]) {
+            // SAFETY: the caller's promise.
+            unsafe { stream.push(Item::Replay(list.clone(), times)) };
+        }
+        Ok(())
+    }
+}
+
+impl Drop for HostStream {
+    fn drop(&mut self) {
+        let Queue::Thread { thread, .. } = &self.queue else { return };
+        let Some(thread) = thread.take() else { return };
+        if std::thread::panicking() {
+            self.shared.abort();
+        }
+        // SAFETY: the item touches nothing.
+        unsafe { self.push(Item::Stop) };
+        // The executor catches the panics of kernels, so its thread ends by the item.
+        let _ = thread.join();
+    }
+}

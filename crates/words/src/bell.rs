@@ -1,0 +1,101 @@
+//! Something to sleep on until a word may have changed.
+
+use crate::sync::{AtomicU32, Ordering, fence, futex_wait, futex_wake_all, pause, yield_now};
+
+/// How long a waiter stays awake before it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Looks with a pause in between.
+    pub spins: u32,
+    /// Looks with the processor offered to others in between.
+    pub yields: u32,
+}
+
+impl Patience {
+    /// Sleeps at once.
+    pub const NONE: Patience = Patience { spins: 0, yields: 0 };
+}
+
+/// An event count in memory that processes share: one a rank, rung by whoever adds to a word that the rank
+/// waits on.
+///
+/// Futexes are 32-bit, words 64-bit and many; so sleepers do not sleep on the words. Ringing costs a fence and a load
+/// while nobody sleeps.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Bell {
+    /// Bumped by every ring that finds a sleeper.
+    rings: AtomicU32,
+    /// Whether somebody sleeps or is about to. Whoever rings takes the flag, so that of many who ring before
+    /// the sleepers run again only the first pays for the system call.
+    asleep: AtomicU32,
+}
+
+impl Default for Bell {
+    fn default() -> Self {
+        Bell::new()
+    }
+}
+
+impl Bell {
+    /// A bell; all-zero bytes are one too.
+    pub fn new() -> Self {
+        Bell { rings: AtomicU32::new(0), asleep: AtomicU32::new(0) }
+    }
+
+    /// Wakes the sleepers, if there are any. Call it after the add.
+    #[inline]
+    pub fn ring(&self) {
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed) != 0 && self.asleep.swap(0, Ordering::Relaxed) != 0 {
+            self.wake_all();
+        }
+    }
+
+    /// Wakes the sleepers whether or not the flag says that there are any.
+    #[cold]
+    pub fn wake_all(&self) {
+        self.rings.fetch_add(1, Ordering::Release);
+        futex_wake_all(&self.rings);
+    }
+
+    /// Returns when `ready` does not return `None`: looks, then sleeps. `before_sleep` is called before the first
+    /// time that it really sleeps.
+    pub fn wait<T>(
+        &self,
+        patience: Patience,
+        mut ready: impl FnMut() -> Option<T>,
+        mut before_sleep: impl FnMut(),
+    ) -> T {
+        if let Some(value) = ready() {
+            return value;
+        }
+        for _ in 0..patience.spins {
+            pause();
+            if let Some(value) = ready() {
+                return value;
+            }
+        }
+        for _ in 0..patience.yields {
+            yield_now();
+            if let Some(value) = ready() {
+                return value;
+            }
+        }
+        let mut first = true;
+        loop {
+            let key = self.rings.load(Ordering::Acquire);
+            self.asleep.store(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            // The flag stays set if it is ready after all: the next ring pays for one system call too many, while
+            // clearing it could take it from another sleeper.
+            if let Some(value) = ready() {
+                return value;
+            }
+            if std::mem::take(&mut first) {
+                before_sleep();
+            }
+            futex_wait(&self.rings, key);
+        }
+    }
+}

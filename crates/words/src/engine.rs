@@ -1,0 +1,231 @@
+//! Runs the lanes of a batch.
+
+use tidegate_hal::batch::{Add, Batch, Move, Step, Tag, Wait};
+use tidegate_hal::memory::Ptr;
+
+use crate::bell::{Bell, Patience};
+use crate::word::{State, Word};
+
+/// How far a batch has come after a look at all of its lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poll {
+    /// All lanes are through.
+    Done,
+    /// Every lane that is left is blocked in a wait.
+    Blocked,
+    /// A wait was poisoned.
+    Failed(Halt),
+}
+
+/// The wait that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Halt {
+    /// Whose wait.
+    pub tag: Tag,
+    /// The epoch whose count was not reached, from 0.
+    pub epoch: u64,
+}
+
+/// Carries out moves.
+pub trait Mover {
+    /// Does what `step` says.
+    ///
+    /// # Safety
+    ///
+    /// The promises of [`Batch::new`] hold for the batch that the move belongs to, and its lane has come to it.
+    unsafe fn carry(&mut self, step: &Move);
+}
+
+impl<F: FnMut(&Move)> Mover for F {
+    unsafe fn carry(&mut self, step: &Move) {
+        self(step);
+    }
+}
+
+/// How far each lane of one batch has come. Reused from batch to batch: it allocates only when a batch has more
+/// lanes than any before.
+#[derive(Debug, Default)]
+pub struct Engine {
+    next: Vec<u32>,
+    left: usize,
+}
+
+impl Engine {
+    /// Begins a batch.
+    pub fn begin(&mut self, batch: &Batch) {
+        self.next.clear();
+        self.next.resize(batch.lanes().len(), 0);
+        self.left = batch.lanes().iter().filter(|lane| lane.len != 0).count();
+    }
+
+    /// Takes every lane as far as it goes without waiting.
+    ///
+    /// # Safety
+    ///
+    /// The promises of [`Batch::new`] hold for `batch`, which is the one that was begun.
+    pub unsafe fn poll(&mut self, batch: &Batch, mover: &mut impl Mover) -> Poll {
+        if self.left == 0 {
+            return Poll::Done;
+        }
+        for (next, lane) in self.next.iter_mut().zip(batch.lanes()) {
+            let steps = batch.steps(*lane);
+            if *next as usize == steps.len() {
+                continue;
+            }
+            while let Some(step) = steps.get(*next as usize) {
+                match step {
+                    // SAFETY: `Batch::new` promises that word and operand point to live words.
+                    Step::Wait(wait) => match unsafe { pass(wait) } {
+                        State::Reached => {}
+                        State::Pending => break,
+                        // SAFETY: as above.
+                        State::Poisoned => return Poll::Failed(unsafe { halt(wait) }),
+                    },
+                    // SAFETY: the batch's promises hold, and all earlier steps of the lane are done.
+                    Step::Move(step) => unsafe { mover.carry(step) },
+                    // What this thread has written is released by the add that follows.
+                    Step::Flush => {}
+                    // SAFETY: `Batch::new` promises that word and bell are live.
+                    Step::Add(add) => unsafe { signal(add) },
+                }
+                *next += 1;
+            }
+            if *next as usize == steps.len() {
+                self.left -= 1;
+            }
+        }
+        if self.left == 0 { Poll::Done } else { Poll::Blocked }
+    }
+
+    /// Gives up the batch that was begun: every add that has not been done and that somebody may wait for
+    /// becomes a poisoning.
+    ///
+    /// # Safety
+    ///
+    /// As [`Engine::poll`].
+    pub unsafe fn give_up(&mut self, batch: &Batch) {
+        for (next, lane) in self.next.iter().zip(batch.lanes()) {
+            for step in &batch.steps(*lane)[*next as usize..] {
+                if let Step::Add(add) = step
+                    && !add.bell.is_null()
+                {
+                    // SAFETY: `Batch::new` promises that word and bell are live.
+                    let (word, bell) = unsafe { (word(add.word), bell(add.bell)) };
+                    word.poison();
+                    bell.ring();
+                }
+            }
+        }
+        self.left = 0;
+    }
+
+    /// What the begun batch still waits for: the wait that each unfinished lane stands before, with its epoch.
+    ///
+    /// # Safety
+    ///
+    /// As [`Engine::poll`].
+    pub unsafe fn pending<'a>(&'a self, batch: &'a Batch) -> impl Iterator<Item = (Tag, u64)> + 'a {
+        self.next.iter().zip(batch.lanes()).filter_map(|(next, lane)| match batch.steps(*lane).get(*next as usize) {
+            Some(Step::Wait(wait)) => {
+                // SAFETY: `Batch::new` promises that the words are live.
+                let Halt { tag, epoch } = unsafe { halt(wait) };
+                Some((tag, epoch))
+            }
+            _ => None,
+        })
+    }
+}
+
+/// Runs a batch to its end, sleeping on `bell` while every lane is blocked. `aborted` ends it early; `before_sleep`
+/// is called before the first time that it really sleeps.
+///
+/// # Errors
+///
+/// The wait that failed (or, when aborted, the first that was pending). The batch has then been given up.
+///
+/// # Safety
+///
+/// The promises of [`Batch::new`] hold; `bell` is the one that is rung for the words of the batch.
+pub unsafe fn run(
+    engine: &mut Engine,
+    batch: &Batch,
+    mover: &mut impl Mover,
+    bell: &Bell,
+    patience: Patience,
+    aborted: impl Fn() -> bool,
+    mut before_sleep: impl FnMut(&Engine),
+) -> Result<(), Option<Halt>> {
+    engine.begin(batch);
+    let cell = std::cell::RefCell::new(engine);
+    let outcome = bell.wait(
+        patience,
+        || {
+            // SAFETY: the caller's promise; the batch was begun above.
+            match unsafe { cell.borrow_mut().poll(batch, mover) } {
+                Poll::Done => Some(Ok(())),
+                Poll::Failed(halt) => Some(Err(Some(halt))),
+                Poll::Blocked if aborted() => Some(Err(None)),
+                Poll::Blocked => None,
+            }
+        },
+        || before_sleep(&cell.borrow()),
+    );
+    let engine = cell.into_inner();
+    if outcome.is_err() {
+        // SAFETY: the caller's promise.
+        unsafe { engine.give_up(batch) };
+    }
+    outcome
+}
+
+/// # Safety
+///
+/// `ptr` points to a live word.
+unsafe fn word<'a>(ptr: Ptr) -> &'a Word {
+    // SAFETY: the caller's promise; words are only ever accessed atomically.
+    unsafe { &*ptr.0.cast::<Word>() }
+}
+
+/// # Safety
+///
+/// `ptr` points to a live bell.
+unsafe fn bell<'a>(ptr: Ptr) -> &'a Bell {
+    // SAFETY: the caller's promise; bells are only ever accessed atomically.
+    unsafe { &*ptr.0.cast::<Bell>() }
+}
+
+/// # Safety
+///
+/// The wait's word and operand are live.
+unsafe fn pass(wait: &Wait) -> State {
+    // SAFETY: the caller's promise.
+    let (word, operand) = unsafe { (word(wait.word), word(wait.operand)) };
+    let from = operand.operand();
+    let state = word.look(from, wait.quantum);
+    if state == State::Reached && wait.quantum != 0 {
+        operand.advance(from + wait.quantum);
+    }
+    state
+}
+
+/// # Safety
+///
+/// As [`pass`].
+unsafe fn halt(wait: &Wait) -> Halt {
+    // SAFETY: the caller's promise.
+    let operand = unsafe { word(wait.operand) };
+    Halt { tag: wait.tag, epoch: operand.operand() / tidegate_hal::batch::QUANTUM }
+}
+
+/// # Safety
+///
+/// The add's word is live, and its bell if it is not null.
+#[inline]
+unsafe fn signal(add: &Add) {
+    // SAFETY: the caller's promise.
+    unsafe { word(add.word) }.add(add.value);
+    if !add.bell.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { bell(add.bell) }.ring();
+    }
+}
