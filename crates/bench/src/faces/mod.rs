@@ -1,0 +1,31 @@
+//! Faces: the nearest-neighbour exchange of a spectral-element code.
+//!
+//! # Model
+//!
+//! A non-periodic grid of `lx * ly * lz` ranks covers a box. Each rank owns a block of `mx * my * mz` elements, each with
+//! `n * n * n` points. Neighbouring elements have the points of their common face, edge or corner twice (four times, eight
+//! times): the *copies* of one global point. A *share* replaces every copy of a point on the surface of a block by the sum
+//! of all its copies, wherever they are, so each rank needs the surfaces of up to 26 neighbours.
+//!
+//! ```text
+//! share:  pack ---> 26 messages ---> unpack           (the surface of the block)
+//!         compute ----------------------------->      (points strictly inside: may overlap with all of that)
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`params`] | what is run: rank grid, size, counts, start values; refused early if it cannot work |
+//! | [`layout`] | where a point is, which points make up which message, who the neighbours are |
+//! | [`kernels`] | `init`, `pack`, `compute`, `unpack` on the CPU |
+//! | [`verify`] | two independent references, and the error measure |
+//! | [`schedule`] | the loops around the clock |
+//!
+//! # Failures
+//!
+//! See [`params::ParamsError`] for what is refused, and [`verify::Verdict`] for how a wrong result is reported.
+
+pub mod kernels;
+pub mod layout;
+pub mod params;
+pub mod schedule;
+pub mod verify;

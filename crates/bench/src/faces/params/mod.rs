@@ -1,0 +1,251 @@
+//! What a run of Faces does: rank grid, size, counts and variants.
+//!
+//! # Model
+//!
+//! [`Params`] is plain data (serialisable, so that a launcher can hand it to its ranks). Its parts are parsed from the
+//! command line by their `FromStr` ([`Grid`], [`Size`], [`Counts`], [`Init`], [`Variant`]), and
+//! [`Params::validate`] checks them together.
+//!
+//! # Failures
+//!
+//! [`ParamsError`] names what was wrong and what is allowed. A share multiplies a point by the number of its copies, so
+//! results overflow after some number of shares: [`Params::max_shares`] is that number, and more are refused beforehand.
+
+mod limit;
+mod shape;
+
+pub use limit::max_shares;
+pub use shape::{Counts, Grid, Size};
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// Why parameters were refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParamsError {
+    /// A piece of text is not of the form that was expected.
+    #[error("`{text}` is not {expected}")]
+    Syntax {
+        /// The text as it was given.
+        text: String,
+        /// What would have been accepted.
+        expected: &'static str,
+    },
+    /// A number that must be at least one (or three) is smaller.
+    #[error("{what} must be at least {least}, not {got}")]
+    TooSmall {
+        /// Which number.
+        what: &'static str,
+        /// The least value allowed.
+        least: usize,
+        /// The value given.
+        got: usize,
+    },
+    /// The block, the rank grid or the whole domain has more points or ranks than can be addressed.
+    #[error("{what} is too large to be addressed")]
+    TooLarge {
+        /// Which quantity.
+        what: &'static str,
+    },
+    /// So many shares that the result would not be finite.
+    #[error("{shares} shares in a row overflow at this size: at most {limit} stay finite (the last number of --counts)")]
+    Overflow {
+        /// The inner count that was asked for.
+        shares: u64,
+        /// The largest that stays finite.
+        limit: u64,
+    },
+    /// No variant, or the same one twice.
+    #[error("{0}")]
+    Variants(String),
+    /// A rank outside of the grid.
+    #[error("rank {rank} is not in a grid of {ranks} ranks")]
+    NoSuchRank {
+        /// The rank that was asked for.
+        rank: usize,
+        /// How many ranks the grid has.
+        ranks: usize,
+    },
+}
+
+/// Where the initial values come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Init {
+    /// From the element's place in its own block: the same values on every rank, as in the published runs.
+    #[default]
+    Same,
+    /// From the element's place in the whole domain: every rank has values of its own, so that a message that went to
+    /// the wrong rank is seen.
+    Global,
+}
+
+impl fmt::Display for Init {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Init::Same => "same",
+            Init::Global => "global",
+        })
+    }
+}
+
+impl FromStr for Init {
+    type Err = ParamsError;
+    fn from_str(text: &str) -> Result<Self, ParamsError> {
+        match text {
+            "same" => Ok(Init::Same),
+            "global" => Ok(Init::Global),
+            _ => Err(ParamsError::Syntax { text: text.into(), expected: "`same` or `global`" }),
+        }
+    }
+}
+
+/// How the messages of a share travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Variant {
+    /// Stream-triggered epochs, every call enqueued, one synchronisation after all shares.
+    St,
+    /// One share captured in a graph, and replayed.
+    StGraph,
+    /// Active-target one-sided messages, the host synchronises with the stream in every share.
+    Rma,
+    /// Two-sided messages, the host synchronises with the stream in every share.
+    P2p,
+}
+
+impl Variant {
+    /// All variants, in the order in which they are run and shown.
+    pub const ALL: [Variant; 4] = [Variant::St, Variant::StGraph, Variant::Rma, Variant::P2p];
+
+    /// The name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Variant::St => "st",
+            Variant::StGraph => "st-graph",
+            Variant::Rma => "rma",
+            Variant::P2p => "p2p",
+        }
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Variant {
+    type Err = ParamsError;
+    fn from_str(text: &str) -> Result<Self, ParamsError> {
+        Variant::ALL
+            .into_iter()
+            .find(|v| v.name() == text)
+            .ok_or_else(|| ParamsError::Syntax { text: text.into(), expected: "one of `st`, `st-graph`, `rma`, `p2p`" })
+    }
+}
+
+/// Everything that defines a run of Faces, the same on every rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Params {
+    /// The grid of ranks.
+    pub grid: Grid,
+    /// Elements of a block, and points of an element.
+    pub size: Size,
+    /// Outer, middle and inner counts.
+    pub counts: Counts,
+    /// Where the initial values come from.
+    pub init: Init,
+    /// Whether the compute kernel runs beside the exchange.
+    pub compute: bool,
+    /// The variants, in the order in which they are run.
+    pub variants: Vec<Variant>,
+}
+
+impl Params {
+    /// Checks all parts together.
+    ///
+    /// # Errors
+    ///
+    /// [`ParamsError`] for the first thing that cannot work: an empty or unaddressable grid or block, `n < 3`, a count of
+    /// zero, so many shares that the result overflows, no variant or one twice.
+    pub fn validate(&self) -> Result<(), ParamsError> {
+        self.grid.validate()?;
+        self.size.validate()?;
+        self.counts.validate()?;
+        let elements = (0..3).try_fold(1usize, |all, d| {
+            all.checked_mul(self.grid.0[d].checked_mul(self.size.m[d])?)
+        });
+        if elements.and_then(|e| e.checked_mul(self.size.n.pow(3))).is_none() {
+            return Err(ParamsError::TooLarge { what: "the whole domain" });
+        }
+        let limit = self.max_shares();
+        if self.counts.ni > limit {
+            return Err(ParamsError::Overflow { shares: self.counts.ni, limit });
+        }
+        if self.variants.is_empty() {
+            return Err(ParamsError::Variants("no variant was asked for".into()));
+        }
+        for (k, v) in self.variants.iter().enumerate() {
+            if self.variants[..k].contains(v) {
+                return Err(ParamsError::Variants(format!("the variant `{v}` was asked for twice")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The largest number of shares in a row after which every value is finite; see [`max_shares`].
+    pub fn max_shares(&self) -> u64 {
+        max_shares(self.grid, self.size, self.init)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params() -> Params {
+        Params {
+            grid: Grid([2, 2, 2]),
+            size: Size::DESK,
+            counts: Counts::DESK,
+            init: Init::Same,
+            compute: false,
+            variants: Variant::ALL.to_vec(),
+        }
+    }
+
+    #[test]
+    fn desk_is_valid_and_names_round_trip() {
+        params().validate().unwrap();
+        for v in Variant::ALL {
+            assert_eq!(v.name().parse::<Variant>().unwrap(), v);
+            assert_eq!(serde_json::to_string(&v).unwrap(), format!("\"{v}\""));
+        }
+        for i in [Init::Same, Init::Global] {
+            assert_eq!(i.to_string().parse::<Init>().unwrap(), i);
+        }
+        assert!("mpi".parse::<Variant>().unwrap_err().to_string().contains("st-graph"));
+    }
+
+    #[test]
+    fn refuses_what_cannot_work() {
+        let bad = |f: fn(&mut Params)| {
+            let mut p = params();
+            f(&mut p);
+            p.validate().unwrap_err()
+        };
+        assert!(matches!(bad(|p| p.size.n = 2), ParamsError::TooSmall { least: 3, got: 2, .. }));
+        assert!(matches!(bad(|p| p.size.m[1] = 0), ParamsError::TooSmall { least: 1, .. }));
+        assert!(matches!(bad(|p| p.grid.0[0] = 0), ParamsError::TooSmall { .. }));
+        assert!(matches!(bad(|p| p.counts.nj = 0), ParamsError::TooSmall { .. }));
+        assert!(matches!(bad(|p| p.counts.ni = 400), ParamsError::Overflow { shares: 400, .. }));
+        assert!(matches!(bad(|p| p.variants.clear()), ParamsError::Variants(_)));
+        assert!(matches!(bad(|p| p.variants = vec![Variant::St, Variant::St]), ParamsError::Variants(_)));
+        assert!(matches!(bad(|p| p.size.m = [1 << 30; 3]), ParamsError::TooLarge { .. }));
+        assert!(matches!(bad(|p| p.grid.0 = [1 << 40; 3]), ParamsError::TooLarge { .. }));
+        assert!(matches!(bad(|p| p.grid.0 = [1 << 20, 1 << 20, 1 << 20]), ParamsError::TooLarge { .. }));
+    }
+}

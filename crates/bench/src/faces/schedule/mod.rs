@@ -1,0 +1,168 @@
+//! The loops around the clock.
+//!
+//! # Model
+//!
+//! ```text
+//! for k in 0..nk {
+//!     build windows and buffers                   (not timed)
+//!     for j in 0..=nj {
+//!         initialise u; synchronise
+//!         start the clock; ni shares; synchronise; stop the clock      (the run j = 0 is not counted)
+//!         verify
+//!     }
+//! }
+//! ```
+//!
+//! There is no barrier inside: ranks are held together by their messages alone. A variant implements [`Exchange`];
+//! [`measure`] does the rest, and returns one rank's [`RankSample`].
+//!
+//! # Failures
+//!
+//! An error of the exchange ends the measurement and is returned as it is: peers may be waiting, and only the caller knows how
+//! to tell them. A wrong result does not end it (the peers would miss this rank): the sample carries it.
+
+use super::params::Counts;
+use super::verify::Verifier;
+use crate::results::RankSample;
+use std::time::{Duration, Instant};
+
+/// What a variant does on one rank.
+pub trait Exchange {
+    /// What can go wrong.
+    type Error;
+
+    /// Builds windows, buffers, graphs: everything before the first share. Called `nk` times; drops what was built
+    /// before. Collective, not timed.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong.
+    fn build(&mut self) -> Result<(), Self::Error>;
+
+    /// Sets the block to its [initial values](super::kernels::init), and waits until that is done.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong.
+    fn initialise(&mut self) -> Result<(), Self::Error>;
+
+    /// Does `count` shares, and waits until this rank's block is final. This is what is timed.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong.
+    fn shares(&mut self, count: u64) -> Result<(), Self::Error>;
+
+    /// Gives the block, on the host, to `check`. Not timed.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong.
+    fn inspect(&mut self, check: &mut dyn FnMut(&[f64])) -> Result<(), Self::Error>;
+}
+
+/// Runs all loops on one rank. `step` is called after every run (`nk * (nj + 1)` times), for a progress bar.
+///
+/// # Errors
+///
+/// The first error of the exchange.
+pub fn measure<X: Exchange>(
+    counts: Counts,
+    verifier: &Verifier,
+    exchange: &mut X,
+    mut step: impl FnMut(),
+) -> Result<RankSample, X::Error> {
+    let mut total = Duration::ZERO;
+    let mut sample = RankSample::new(verifier.geometry().rank());
+    for k in 0..counts.nk {
+        exchange.build()?;
+        for j in 0..=counts.nj {
+            exchange.initialise()?;
+            let start = Instant::now();
+            exchange.shares(counts.ni)?;
+            let elapsed = start.elapsed();
+            if j > 0 {
+                total += elapsed;
+            }
+            let mut seen = false;
+            exchange.inspect(&mut |u| {
+                seen = true;
+                let verdict = verifier.check(u);
+                sample.max_error = sample.max_error.max(verdict.max_error);
+                if !verdict.passed() {
+                    sample.fail(format!("run {j} of build {k}: {verdict}"));
+                }
+            })?;
+            if !seen {
+                sample.fail(format!("run {j} of build {k}: the block was not inspected"));
+            }
+            step();
+        }
+    }
+    sample.us_per_share = Some(total.as_secs_f64() * 1e6 / counts.timed_shares() as f64);
+    Ok(sample)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faces::kernels;
+    use crate::faces::params::{Grid, Init, Params, Size, Variant};
+
+    /// A single rank: nothing to exchange.
+    struct Alone<'a> {
+        verifier: &'a Verifier,
+        u: Vec<f64>,
+        calls: [u64; 3],
+        broken: bool,
+    }
+
+    impl Exchange for Alone<'_> {
+        type Error = String;
+        fn build(&mut self) -> Result<(), String> {
+            self.calls[0] += 1;
+            self.u = vec![f64::NAN; self.verifier.geometry().len()];
+            Ok(())
+        }
+        fn initialise(&mut self) -> Result<(), String> {
+            self.calls[1] += 1;
+            kernels::init(self.verifier.geometry(), Init::Same, self.u.as_mut_slice());
+            Ok(())
+        }
+        fn shares(&mut self, count: u64) -> Result<(), String> {
+            self.calls[2] += count;
+            for _ in 0..count - u64::from(self.broken) {
+                kernels::unpack(self.verifier.geometry(), self.u.as_mut_slice(), &[None; 26]);
+            }
+            Ok(())
+        }
+        fn inspect(&mut self, check: &mut dyn FnMut(&[f64])) -> Result<(), String> {
+            check(&self.u);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn counts_and_verdicts() {
+        let counts = Counts { nk: 2, nj: 3, ni: 5 };
+        let params = Params {
+            grid: Grid([1; 3]),
+            size: Size { m: [2; 3], n: 4 },
+            counts,
+            init: Init::Same,
+            compute: false,
+            variants: vec![Variant::St],
+        };
+        let verifier = Verifier::new(&params, 0).unwrap();
+        let mut steps = 0;
+        let mut alone = Alone { verifier: &verifier, u: vec![], calls: [0; 3], broken: false };
+        let sample = measure(counts, &verifier, &mut alone, || steps += 1).unwrap();
+        assert!(sample.passed(), "{sample:?}");
+        assert!(sample.us_per_share.unwrap() > 0.0);
+        assert_eq!((alone.calls, steps), ([2, 8, 40], 8));
+
+        alone.broken = true;
+        let sample = measure(counts, &verifier, &mut alone, || ()).unwrap();
+        assert!(sample.failure.unwrap().starts_with("run 0 of build 0: "));
+    }
+}

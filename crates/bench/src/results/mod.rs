@@ -1,0 +1,273 @@
+//! What was measured, and how it is put together.
+//!
+//! # Model
+//!
+//! Each rank makes one [`RankSample`] a variant and round (both serialisable, so that ranks can send theirs to rank 0).
+//! Variants are run in turn, several *rounds* of all of them, so that a disturbance hits all alike. Rank 0 gives the samples of a
+//! variant to [`Row::new`], which takes the average, the least and the greatest time over the ranks of each round, and of each of
+//! those the median over the rounds. The number that counts is the greatest: the time of the slowest rank.
+//!
+//! # Failures
+//!
+//! A rank that failed, did not report, or reported no time makes its row a failed one ([`Row::failure`] says why), and
+//! [`exit_code`] is 1 when any row is.
+
+pub mod json;
+pub mod stats;
+pub mod table;
+
+use serde::{Deserialize, Serialize};
+use stats::{Summary, median};
+
+/// What one rank found in one round of one variant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RankSample {
+    /// The rank.
+    pub rank: usize,
+    /// Time per share in microseconds; `None` when no time was taken.
+    pub us_per_share: Option<f64>,
+    /// The largest error of all its final blocks (see [`crate::faces::verify::error`]).
+    pub max_error: f64,
+    /// Why this rank failed, if it did: the first reason.
+    pub failure: Option<String>,
+}
+
+impl RankSample {
+    /// A sample without a time, not failed.
+    pub fn new(rank: usize) -> RankSample {
+        RankSample { rank, us_per_share: None, max_error: 0.0, failure: None }
+    }
+
+    /// The sample of a rank that came to no result.
+    pub fn failed(rank: usize, reason: impl Into<String>) -> RankSample {
+        let mut sample = RankSample::new(rank);
+        sample.fail(reason);
+        sample
+    }
+
+    /// Notes a failure; the first one stays.
+    pub fn fail(&mut self, reason: impl Into<String>) {
+        self.failure.get_or_insert_with(|| reason.into());
+    }
+
+    /// Whether this rank has a time and did not fail.
+    pub fn passed(&self) -> bool {
+        self.failure.is_none() && self.us_per_share.is_some_and(f64::is_finite)
+    }
+}
+
+/// What all rows of one run have in common.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
+    /// The device: `host`, or a GPU's name.
+    pub device: String,
+    /// How messages travel between ranks: `mapped`, …
+    pub transport: String,
+    /// How many ranks there are.
+    pub ranks: usize,
+    /// Their grid: `2x2x2`.
+    pub grid: String,
+    /// Elements of a block: `15x14x13`.
+    pub elements: String,
+    /// Points along a side of an element.
+    pub points: usize,
+    /// `[nk, nj, ni]`.
+    pub counts: [u64; 3],
+    /// Whether the compute kernel ran.
+    pub compute: bool,
+    /// `same` or `global`.
+    pub init: String,
+}
+
+impl Setting {
+    /// From the parameters.
+    pub fn new(params: &crate::faces::params::Params, device: &str, transport: &str) -> Setting {
+        let counts = params.counts;
+        Setting {
+            device: device.into(),
+            transport: transport.into(),
+            ranks: params.grid.ranks(),
+            grid: params.grid.to_string(),
+            elements: params.size.elements_text(),
+            points: params.size.n,
+            counts: [counts.nk, counts.nj, counts.ni],
+            compute: params.compute,
+            init: params.init.to_string(),
+        }
+    }
+}
+
+/// One variant's result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The variant, with what distinguishes it: `st`, `st-graph`, `st strided`, …
+    pub variant: String,
+    /// What it ran on.
+    #[serde(flatten)]
+    pub setting: Setting,
+    /// How many rounds were run.
+    pub rounds: usize,
+    /// Average time per share over the ranks, in microseconds; like the next two the median of the rounds. `None` when a
+    /// round has no time.
+    pub us_avg: Option<f64>,
+    /// The fastest rank's.
+    pub us_min: Option<f64>,
+    /// The slowest rank's: the one to compare.
+    pub us_max: Option<f64>,
+    /// Each rank's median time over the rounds.
+    pub us_by_rank: Vec<Option<f64>>,
+    /// The largest error of any rank.
+    pub max_error: f64,
+    /// How many ranks were right in every round.
+    pub verified: usize,
+    /// Whether any rank was not.
+    pub failed: bool,
+    /// Why, for a failed row.
+    pub failure: Option<String>,
+}
+
+impl Row {
+    /// Puts the samples of one variant together: `rounds[r]` holds those of round `r`, in any order of ranks.
+    pub fn new(variant: impl Into<String>, setting: Setting, rounds: &[Vec<RankSample>]) -> Row {
+        let ranks = setting.ranks;
+        let mut failure = None;
+        let mut right = vec![!rounds.is_empty(); ranks];
+        let mut times = vec![Vec::with_capacity(rounds.len()); ranks];
+        let mut summaries = Vec::with_capacity(rounds.len());
+        if rounds.is_empty() {
+            failure = Some("nothing was run".to_owned());
+        }
+        for round in rounds {
+            let mut by_rank = vec![None; ranks];
+            for sample in round {
+                match by_rank.get_mut(sample.rank) {
+                    Some(slot) if slot.is_none() => *slot = Some(sample),
+                    _ => _ = failure.get_or_insert_with(|| format!("rank {} reported twice", sample.rank)),
+                }
+            }
+            for (rank, sample) in by_rank.iter().enumerate() {
+                let time = sample.and_then(|s| s.us_per_share).filter(|t| t.is_finite());
+                times[rank].extend(time);
+                if sample.is_some_and(RankSample::passed) {
+                    continue;
+                }
+                right[rank] = false;
+                failure.get_or_insert_with(|| match sample {
+                    None => format!("rank {rank}: did not report"),
+                    Some(s) => format!("rank {rank}: {}", s.failure.as_deref().unwrap_or("no time was taken")),
+                });
+            }
+            let round: Option<Vec<f64>> = by_rank.iter().map(|s| (*s)?.us_per_share).collect();
+            summaries.push(round.and_then(|times| Summary::of(&times)));
+        }
+        let of_rounds = |part: fn(&Summary) -> f64| -> Option<f64> {
+            median(&mut summaries.iter().map(|s| s.as_ref().map(part)).collect::<Option<Vec<_>>>()?)
+        };
+        Row {
+            variant: variant.into(),
+            rounds: rounds.len(),
+            us_avg: of_rounds(|s| s.avg),
+            us_min: of_rounds(|s| s.min),
+            us_max: of_rounds(|s| s.max),
+            us_by_rank: times.iter_mut().map(|t| median(t)).collect(),
+            max_error: rounds.iter().flatten().map(|s| s.max_error).fold(0.0, f64::max),
+            verified: right.iter().filter(|r| **r).count(),
+            failed: failure.is_some(),
+            failure,
+            setting,
+        }
+    }
+
+    /// This row's slowest rank as a multiple of that of the row `base` (below 1 is faster); `None` when one of them failed
+    /// or has no time.
+    pub fn ratio_to(&self, base: &Row) -> Option<f64> {
+        if self.failed || base.failed {
+            return None;
+        }
+        Some(self.us_max? / base.us_max?).filter(|r| r.is_finite())
+    }
+}
+
+/// The row that others are compared with: the first whose variant is `rma`.
+pub fn baseline(rows: &[Row]) -> Option<&Row> {
+    rows.iter().find(|r| r.variant == "rma")
+}
+
+/// 0 when there are rows and all of them are right, else 1.
+pub fn exit_code(rows: &[Row]) -> u8 {
+    u8::from(rows.is_empty() || rows.iter().any(|r| r.failed))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn setting(ranks: usize) -> Setting {
+        Setting {
+            device: "host".into(),
+            transport: "mapped".into(),
+            ranks,
+            grid: format!("{ranks}x1x1"),
+            elements: "4x4x4".into(),
+            points: 6,
+            counts: [3, 4, 50],
+            compute: false,
+            init: "same".into(),
+        }
+    }
+
+    fn sample(rank: usize, us: f64) -> RankSample {
+        RankSample { us_per_share: Some(us), ..RankSample::new(rank) }
+    }
+
+    pub(crate) fn rows() -> Vec<Row> {
+        let row = |name: &str, us: f64| {
+            let round = |f: f64| (0..4).map(|r| sample(r, (us + r as f64) * f)).collect();
+            Row::new(name, setting(4), &[round(1.0), round(1.5), round(0.9)])
+        };
+        vec![row("st", 61.0), row("st-graph", 52.0), row("rma", 81.0), row("p2p", 97.0)]
+    }
+
+    #[test]
+    fn medians_of_rounds() {
+        let rounds = [vec![sample(1, 4.0), sample(0, 2.0)], vec![sample(0, 9.0), sample(1, 9.0)], vec![
+            sample(0, 3.0),
+            sample(1, 5.0),
+        ]];
+        let row = Row::new("st", setting(2), &rounds);
+        assert_eq!((row.us_avg, row.us_min, row.us_max), (Some(4.0), Some(3.0), Some(5.0)));
+        assert_eq!(row.us_by_rank, [Some(3.0), Some(5.0)]);
+        assert_eq!((row.verified, row.failed, row.rounds), (2, false, 3));
+    }
+
+    #[test]
+    fn every_way_to_fail() {
+        let fail = |rounds: &[Vec<RankSample>]| {
+            let row = Row::new("st", setting(2), rounds);
+            assert!(row.failed);
+            assert_eq!(exit_code(std::slice::from_ref(&row)), 1);
+            (row.verified, row.failure.unwrap())
+        };
+        assert_eq!(fail(&[]), (0, "nothing was run".into()));
+        assert_eq!(fail(&[vec![sample(0, 1.0)]]), (1, "rank 1: did not report".into()));
+        assert_eq!(fail(&[vec![sample(0, 1.0), RankSample::new(1)]]), (1, "rank 1: no time was taken".into()));
+        assert_eq!(fail(&[vec![sample(0, f64::NAN), sample(1, 1.0)]]), (1, "rank 0: no time was taken".into()));
+        let wrong = RankSample { failure: Some("wrong".into()), ..sample(1, 1.0) };
+        assert_eq!(fail(&[vec![sample(0, 1.0), wrong]]), (1, "rank 1: wrong".into()));
+        let twice = vec![sample(0, 1.0), sample(0, 1.0), sample(1, 1.0)];
+        assert_eq!(fail(&[twice]), (2, "rank 0 reported twice".into()));
+        assert_eq!(fail(&[vec![sample(0, 1.0), sample(1, 1.0), sample(7, 1.0)]]).0, 2);
+        assert_eq!(exit_code(&[]), 1);
+        assert_eq!(exit_code(&rows()), 0);
+    }
+
+    #[test]
+    fn ratios_need_two_good_rows() {
+        let mut rows = rows();
+        let base = baseline(&rows).unwrap();
+        assert_eq!(base.ratio_to(base), Some(1.0));
+        assert!(rows[0].ratio_to(base).unwrap() < 0.8);
+        rows[2].failed = true;
+        assert_eq!(rows[0].ratio_to(&rows[2]), None);
+    }
+}

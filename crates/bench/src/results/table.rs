@@ -1,0 +1,96 @@
+//! The table on the terminal.
+
+use super::{Row, baseline};
+use std::fmt::Write;
+
+/// The rows as a table, for a terminal of about 80 columns: variant, ranks, microseconds per share (average, fastest and
+/// slowest rank), the slowest rank as a multiple of that of `rma`, and how many ranks were verified. A failed row ends with
+/// `FAILED`, and its reason follows below the table.
+pub fn table(rows: &[Row]) -> String {
+    let mut lines = vec![
+        ["", "", "us per share", "", "", "", ""].map(str::to_owned),
+        ["variant", "ranks", "avg", "min", "max", "x rma", "verified"].map(str::to_owned),
+    ];
+    let base = baseline(rows);
+    let number = |v: Option<f64>| v.map_or("-".to_owned(), |v| format!("{v:.1}"));
+    for row in rows {
+        let ratio = base.and_then(|b| row.ratio_to(b));
+        let verified = format!("{}/{}", row.verified, row.setting.ranks);
+        lines.push([
+            row.variant.clone(),
+            row.setting.ranks.to_string(),
+            number(row.us_avg),
+            number(row.us_min),
+            number(row.us_max),
+            ratio.map_or("-".to_owned(), |r| format!("{r:.2}")),
+            if row.failed { format!("{verified} FAILED") } else { verified },
+        ]);
+    }
+    let width = |c: usize| lines.iter().map(|l| l[c].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 7] = std::array::from_fn(|c| if c == 2 { width(3).max(width(4)).max(6) } else { width(c) });
+    let mut text = String::new();
+    for (k, line) in lines.iter().enumerate() {
+        let mut out = format!("{:<w$}", line[0], w = widths[0]);
+        for c in 1..7 {
+            // The heading of the group stands above its three columns.
+            match (k, c) {
+                (0, 2) => {
+                    let w = widths[2] + widths[3] + widths[4] + 4;
+                    _ = write!(out, "  {:^w$}", line[2]);
+                }
+                (0, 3 | 4) => {}
+                (_, 6) => _ = write!(out, "  {}", line[c]),
+                _ => _ = write!(out, "  {:>w$}", line[c], w = widths[c]),
+            }
+        }
+        text.push_str(out.trim_end());
+        text.push('\n');
+        if k == 1 {
+            let rule: usize = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
+            text.push_str(&"-".repeat(rule));
+            text.push('\n');
+        }
+    }
+    if base.is_some_and(|b| !b.failed) && rows.len() > 1 {
+        text.push_str("max is the slowest rank; x rma is max as a multiple of that of rma: below 1 is faster\n");
+    }
+    for row in rows.iter().filter(|r| r.failed) {
+        let reason = row.failure.as_deref().unwrap_or("for an unknown reason");
+        _ = writeln!(text, "FAILED {}: {reason}", row.variant);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::RankSample;
+    use crate::results::tests::{rows, setting};
+
+    #[test]
+    fn looks_like_this() {
+        let mut rows = rows();
+        rows.push(Row::new("st strided", setting(4), &[vec![RankSample::failed(2, "timed out")]]));
+        let text = table(&rows);
+        println!("{text}");
+        let expected = "                      us per share
+variant     ranks     avg   min    max  x rma  verified
+---------------------------------------------------------
+st              4    62.5  61.0   64.0   0.76  4/4
+st-graph        4    53.5  52.0   55.0   0.65  4/4
+rma             4    82.5  81.0   84.0   1.00  4/4
+p2p             4    98.5  97.0  100.0   1.19  4/4
+st strided      4       -     -      -      -  0/4 FAILED
+max is the slowest rank; x rma is max as a multiple of that of rma: below 1 is faster
+FAILED st strided: rank 0: did not report
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn works_without_a_baseline() {
+        let text = table(&rows()[..1]);
+        assert!(text.contains("4/4") && !text.contains("below 1"), "{text}");
+        assert!(table(&[]).contains("variant"));
+    }
+}
