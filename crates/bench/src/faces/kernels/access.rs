@@ -11,16 +11,10 @@ pub trait Values {
     /// When the index is out of range, or not part of this view.
     fn get(&self, index: usize) -> f64;
 
-    /// Reads `out.len()` values: at `start`, `start + stride`, and so on.
-    ///
-    /// # Panics
-    ///
-    /// As [`Values::get`], for any of them.
+    /// All values as a slice, where they are one: kernels are faster over slices.
     #[inline]
-    fn read(&self, start: usize, stride: usize, out: &mut [f64]) {
-        for (k, out) in out.iter_mut().enumerate() {
-            *out = self.get(start + k * stride);
-        }
+    fn as_slice(&self) -> Option<&[f64]> {
+        None
     }
 }
 
@@ -32,6 +26,12 @@ pub trait Points: Values {
     ///
     /// When the index is out of range, or not part of this view.
     fn set(&mut self, index: usize, value: f64);
+
+    /// All values as a slice, where they are one.
+    #[inline]
+    fn as_mut_slice(&mut self) -> Option<&mut [f64]> {
+        None
+    }
 }
 
 impl Values for [f64] {
@@ -41,16 +41,8 @@ impl Values for [f64] {
     }
 
     #[inline]
-    fn read(&self, start: usize, stride: usize, out: &mut [f64]) {
-        if stride == 1 {
-            out.copy_from_slice(&self[start..start + out.len()]);
-        } else if !out.is_empty() {
-            // One check for the whole row.
-            let row = &self[start..=start + (out.len() - 1) * stride];
-            for (out, value) in out.iter_mut().zip(row.iter().step_by(stride)) {
-                *out = *value;
-            }
-        }
+    fn as_slice(&self) -> Option<&[f64]> {
+        Some(self)
     }
 }
 
@@ -58,6 +50,11 @@ impl Points for [f64] {
     #[inline]
     fn set(&mut self, index: usize, value: f64) {
         self[index] = value;
+    }
+
+    #[inline]
+    fn as_mut_slice(&mut self) -> Option<&mut [f64]> {
+        Some(self)
     }
 }
 
@@ -68,8 +65,8 @@ impl<V: Values + ?Sized> Values for &V {
     }
 
     #[inline]
-    fn read(&self, start: usize, stride: usize, out: &mut [f64]) {
-        (**self).read(start, stride, out);
+    fn as_slice(&self) -> Option<&[f64]> {
+        (**self).as_slice()
     }
 }
 
@@ -80,8 +77,8 @@ impl<V: Values + ?Sized> Values for &mut V {
     }
 
     #[inline]
-    fn read(&self, start: usize, stride: usize, out: &mut [f64]) {
-        (**self).read(start, stride, out);
+    fn as_slice(&self) -> Option<&[f64]> {
+        (**self).as_slice()
     }
 }
 
@@ -89,6 +86,11 @@ impl<V: Points + ?Sized> Points for &mut V {
     #[inline]
     fn set(&mut self, index: usize, value: f64) {
         (**self).set(index, value);
+    }
+
+    #[inline]
+    fn as_mut_slice(&mut self) -> Option<&mut [f64]> {
+        (**self).as_mut_slice()
     }
 }
 

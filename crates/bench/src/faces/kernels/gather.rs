@@ -1,146 +1,159 @@
 //! Sums of all copies of a point: what `unpack` and `compute` have in common.
 //!
-//! A [`Piece`] of the block is walked row by row. In each dimension, the points of a row have one copy, two in the block, or
-//! one in the block and one at a neighbour: 27 combinations, each of which has inner loop of its own. Indices are affine along a row,
-//! so nothing is looked up in tables that grow with the block.
+//! A [`Piece`] of the block is walked row by row; indices are affine along a row, so nothing is looked up in tables that
+//! grow with the block. The points of a row have the same number of copies: two in each dimension in which there is a pair of
+//! elements or a neighbour, so 2, 4 or 8. Numbered with the first such dimension fastest, copies are summed as a perfect binary
+//! tree over neighbouring numbers; that is the order of summation that the kernels promise.
 
 use super::{Points, Slots, Values};
-use crate::faces::layout::{How, Line, Piece};
+use crate::faces::layout::{How, Piece};
 
-/// [`How`], as a constant.
-const SINGLE: u8 = How::Single as u8;
-const PAIR: u8 = How::Pair as u8;
-const REMOTE: u8 = How::Remote as u8;
-
-/// Where the copies of a row are in one source: the block or one message.
+/// One copy of each point of a row.
 #[derive(Clone, Copy, Default)]
-struct Row {
-    /// The first point.
+struct Copies {
+    /// Which source it is in: 0 is the block.
+    set: usize,
+    /// The first point's index in there.
     start: usize,
-    /// From a point of the row to the next.
+    /// From a point to the next.
     step: usize,
-    /// From the lower copy of a pair to the upper, in each dimension.
-    pair: [usize; 3],
+}
+
+impl Copies {
+    #[inline]
+    fn at(&self, k: usize) -> usize {
+        self.start + k * self.step
+    }
 }
 
 /// Replaces each point of the piece by the sum of all its copies. Points with a single copy are not touched.
 pub(super) fn sum_copies<P: Points + ?Sized, S: Slots + ?Sized>(piece: &Piece, u: &mut P, slots: &S) {
-    let slots: [Option<S::Slot<'_>>; 8] = std::array::from_fn(|set| {
-        let (direction, _) = piece.sources[set]?;
-        Some(slots.slot(direction?))
-    });
+    // By set of remote dimensions, as `Line::at` is.
+    let mut received: [Option<S::Slot<'_>>; 8] = Default::default();
+    let mut pair = [[0; 3]; 8];
+    let mut step = [[0; 2]; 8];
     let [inner, middle, outer] = piece.order;
-    let mut rows = piece.sources.map(|source| {
-        let mut row = Row::default();
-        if let Some((_, strides)) = source {
-            for d in 0..3 {
-                // Zero in the dimensions that a message does not have: no pairs there.
-                row.pair[d] = strides.j[d].saturating_sub(piece.back * strides.i[d]);
-            }
-        }
-        row
-    });
-    let used: [bool; 8] = std::array::from_fn(|set| piece.sources[set].is_some());
-    let strides = piece.sources.map(|s| s.map(|(_, strides)| strides).unwrap_or_default());
-    let at = |set: usize, d: usize, line: &Line| line.i * strides[set].i[d] + line.j * strides[set].j[d];
-
-    let mut how = [SINGLE; 3];
+    for source in &piece.sources {
+        received[source.set] = source.direction.map(|d| slots.slot(d));
+        pair[source.set] = source.pair;
+        step[source.set] = [source.strides.i[inner], source.strides.j[inner]];
+    }
+    let remote = piece.remote;
+    let bit = |d: usize, how: How| usize::from(how == How::Pair) << d;
     for far in &piece.around[1] {
-        how[outer] = far.how as u8;
         for near in &piece.around[0] {
-            how[middle] = near.how as u8;
-            for line in &piece.rows {
-                how[inner] = line.how as u8;
-                if how == [SINGLE; 3] {
-                    continue;
+            let around = bit(outer, far.how) | bit(middle, near.how);
+            for line in piece.rows.iter().rev() {
+                let pairs = around | bit(inner, line.how);
+                let start = |set: usize| far.at[set] + near.at[set] + line.at[set];
+                let step = |set: usize| step[set][usize::from(line.by_element)];
+                match (remote, pairs) {
+                    // One copy: nothing to do; and rows of pairs come last, so there are no others.
+                    (0, 0) => break,
+                    // Nearly all points of a face.
+                    (1 | 2 | 4, 0) => {
+                        let own = Copies { set: 0, start: start(0), step: step(0) };
+                        let other = Copies { set: remote, start: start(remote), step: step(remote) };
+                        if let Some(slot) = &received[remote] {
+                            add_received(u, slot, own, other, line.count);
+                        }
+                    }
+                    // Nearly all points between two elements.
+                    (0, 1 | 2 | 4) => {
+                        let low = Copies { set: 0, start: start(0), step: step(0) };
+                        let high = Copies { start: low.start + pair[0][pairs.trailing_zeros() as usize], ..low };
+                        add_pairs(u, low, high, line.count);
+                    }
+                    _ => {
+                        let mut copies = [Copies::default(); 8];
+                        let mut len = 0;
+                        for c in 0..8 {
+                            if c & !(remote | pairs) == 0 {
+                                let set = c & remote;
+                                let up = |d: usize| if c & pairs & (1 << d) != 0 { pair[set][d] } else { 0 };
+                                copies[len] =
+                                    Copies { set, start: start(set) + up(0) + up(1) + up(2), step: step(set) };
+                                len += 1;
+                            }
+                        }
+                        if let ([first @ .., _, _, _, _], 4) = (&copies, len) {
+                            add_all::<P, _, 4>(u, &received, first, line.count);
+                        } else {
+                            add_all::<P, _, 8>(u, &received, &copies, line.count);
+                        }
+                    }
                 }
-                for set in (0..8).filter(|&set| used[set]) {
-                    rows[set].start = at(set, outer, far) + at(set, middle, near) + at(set, inner, line);
-                    rows[set].step = if line.by_element { strides[set].j[inner] } else { strides[set].i[inner] };
-                }
-                dispatch(how, u, &slots, &rows, line.count);
             }
         }
     }
 }
 
-/// Chooses the inner loop.
+/// Adds a row of received values to a row of the block.
 #[inline]
-fn dispatch<P: Points + ?Sized, V: Values>(
-    how: [u8; 3],
-    u: &mut P,
-    slots: &[Option<V>; 8],
-    rows: &[Row; 8],
-    count: usize,
-) {
-    macro_rules! choose {
-        ($($x:ident $y:ident $z:ident;)*) => {
-            match how {
-                $([$x, $y, $z] => sum_row::<P, V, $x, $y, $z>(u, slots, rows, count),)*
-                _ => {}
-            }
-        };
-    }
-    choose! {
-        PAIR   SINGLE SINGLE; REMOTE SINGLE SINGLE;
-        SINGLE PAIR   SINGLE; PAIR   PAIR   SINGLE; REMOTE PAIR   SINGLE;
-        SINGLE REMOTE SINGLE; PAIR   REMOTE SINGLE; REMOTE REMOTE SINGLE;
-        SINGLE SINGLE PAIR;   PAIR   SINGLE PAIR;   REMOTE SINGLE PAIR;
-        SINGLE PAIR   PAIR;   PAIR   PAIR   PAIR;   REMOTE PAIR   PAIR;
-        SINGLE REMOTE PAIR;   PAIR   REMOTE PAIR;   REMOTE REMOTE PAIR;
-        SINGLE SINGLE REMOTE; PAIR   SINGLE REMOTE; REMOTE SINGLE REMOTE;
-        SINGLE PAIR   REMOTE; PAIR   PAIR   REMOTE; REMOTE PAIR   REMOTE;
-        SINGLE REMOTE REMOTE; PAIR   REMOTE REMOTE; REMOTE REMOTE REMOTE;
+fn add_received<P: Points + ?Sized, V: Values>(u: &mut P, slot: &V, own: Copies, other: Copies, count: usize) {
+    if let (Some(u), Some(slot), 1) = (u.as_mut_slice(), slot.as_slice(), other.step) {
+        let slot = &slot[other.start..other.start + count];
+        let row = &mut u[own.start..=own.at(count - 1)];
+        if own.step == 1 {
+            row.iter_mut().zip(slot).for_each(|(u, r)| *u += r);
+        } else {
+            row.iter_mut().step_by(own.step).zip(slot).for_each(|(u, r)| *u += r);
+        }
+    } else {
+        for k in 0..count {
+            u.set(own.at(k), u.get(own.at(k)) + slot.get(other.at(k)));
+        }
     }
 }
 
-/// One row, with the number of copies in each dimension known to the compiler.
+/// Adds two rows of the block, and writes the sum to both.
 #[inline]
-fn sum_row<P: Points + ?Sized, V: Values, const X: u8, const Y: u8, const Z: u8>(
+fn add_pairs<P: Points + ?Sized>(u: &mut P, low: Copies, high: Copies, count: usize) {
+    match u.as_mut_slice() {
+        // Rows that do not cross: two slices.
+        Some(u) if low.step == 1 && low.start + count <= high.start => {
+            let (below, above) = u.split_at_mut(high.start);
+            let below = &mut below[low.start..low.start + count];
+            for (a, b) in below.iter_mut().zip(&mut above[..count]) {
+                let sum = *a + *b;
+                (*a, *b) = (sum, sum);
+            }
+        }
+        _ => {
+            for k in 0..count {
+                let sum = u.get(low.at(k)) + u.get(high.at(k));
+                u.set(low.at(k), sum);
+                u.set(high.at(k), sum);
+            }
+        }
+    }
+}
+
+/// Sums any four or eight rows, of which the first is in the block, and writes the sum to all that are.
+#[inline]
+fn add_all<P: Points + ?Sized, V: Values, const N: usize>(
     u: &mut P,
-    slots: &[Option<V>; 8],
-    rows: &[Row; 8],
+    received: &[Option<V>; 8],
+    copies: &[Copies],
     count: usize,
 ) {
-    let how = [X, Y, Z];
-    let copies = how.map(|h| if h == SINGLE { 1 } else { 2 });
     for k in 0..count {
-        // The copy `c` of this point: 0 or 1 in each dimension.
-        let index = |set: usize, c: [usize; 3]| {
-            let row = &rows[set];
-            let mut at = row.start + k * row.step;
-            for d in 0..3 {
-                if how[d] == PAIR && c[d] == 1 {
-                    at += row.pair[d];
-                }
+        let mut value = [0.0; N];
+        for (value, copy) in value.iter_mut().zip(copies) {
+            *value = match &received[copy.set] {
+                Some(slot) => slot.get(copy.at(k)),
+                None => u.get(copy.at(k)),
+            };
+        }
+        let mut width = N;
+        while width > 1 {
+            width /= 2;
+            for t in 0..width {
+                value[t] = value[2 * t] + value[2 * t + 1];
             }
-            at
-        };
-        let value = |u: &P, c: [usize; 3]| {
-            let set: usize = (0..3).filter(|&d| how[d] == REMOTE && c[d] == 1).map(|d| 1 << d).sum();
-            match &slots[set] {
-                Some(slot) => slot.get(index(set, c)),
-                None => u.get(index(0, c)),
-            }
-        };
-        let along_x = |u: &P, y: usize, z: usize| {
-            let first = value(u, [0, y, z]);
-            if copies[0] == 2 { first + value(u, [1, y, z]) } else { first }
-        };
-        let along_y = |u: &P, z: usize| {
-            let first = along_x(u, 0, z);
-            if copies[1] == 2 { first + along_x(u, 1, z) } else { first }
-        };
-        let first = along_y(u, 0);
-        let sum = if copies[2] == 2 { first + along_y(u, 1) } else { first };
-
-        let local = how.map(|h| if h == PAIR { 2 } else { 1 });
-        for z in 0..local[2] {
-            for y in 0..local[1] {
-                for x in 0..local[0] {
-                    u.set(index(0, [x, y, z]), sum);
-                }
-            }
+        }
+        for copy in copies.iter().filter(|c| c.set == 0) {
+            u.set(copy.at(k), value[0]);
         }
     }
 }

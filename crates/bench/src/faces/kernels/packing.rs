@@ -1,7 +1,7 @@
 //! From the surface of the block to messages.
 
 use super::Values;
-use crate::faces::layout::{Direction, Geometry};
+use crate::faces::layout::{Dim, Direction, Geometry};
 
 /// Copies the raw surface of the block into the slots ([`Geometry::slot`]) of all directions that have a neighbour. The rest of
 /// the buffer is left alone.
@@ -22,10 +22,24 @@ pub fn pack<V: Values + ?Sized>(geometry: &Geometry, u: &V, buffer: &mut [f64]) 
 /// When `u` or `out` is too short.
 pub fn pack_direction<V: Values + ?Sized>(geometry: &Geometry, u: &V, d: Direction, out: &mut [f64]) {
     let message = geometry.strided(d);
-    let row = message.row();
-    let mut at = 0;
+    let Dim { count, stride } = message.row();
+    let mut rows = out[..message.len()].chunks_exact_mut(count);
     message.for_each_row(|start| {
-        u.read(start, row.stride, &mut out[at..at + row.count]);
-        at += row.count;
+        let Some(out) = rows.next() else { return };
+        match u.as_slice() {
+            Some(u) if stride == 1 => out.copy_from_slice(&u[start..start + count]),
+            // One check of the bounds for the whole row.
+            Some(u) => {
+                let row = &u[start..=start + (count - 1) * stride];
+                for (out, value) in out.iter_mut().zip(row.iter().step_by(stride)) {
+                    *out = *value;
+                }
+            }
+            None => {
+                for (k, out) in out.iter_mut().enumerate() {
+                    *out = u.get(start + k * stride);
+                }
+            }
+        }
     });
 }

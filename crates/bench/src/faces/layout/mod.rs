@@ -24,7 +24,8 @@ mod pieces;
 mod strided;
 
 pub use direction::{Direction, Kind};
-pub(crate) use pieces::{Affine, How, Line, Piece};
+use pieces::Affine;
+pub(crate) use pieces::{How, Piece};
 pub use strided::{Dim, Strided};
 
 use super::params::{Grid, ParamsError, Size};

@@ -58,85 +58,94 @@ impl Affine {
 /// A point, or a row of equidistant ones, along one dimension.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line {
-    /// The first point within its element. Of a pair, the copy in the lower element.
-    pub(crate) i: usize,
-    /// Its element.
-    pub(crate) j: usize,
     /// How many there are.
     pub(crate) count: usize,
     /// Whether the next one is at the same place in the next element; else it is the next point.
     pub(crate) by_element: bool,
     /// Their copies in this dimension.
     pub(crate) how: How,
+    /// This dimension's part of the index of the first point, in each source of the piece. Of a pair, the lower copy.
+    pub(crate) at: [usize; 8],
+}
+
+/// Where a piece finds copies: in the block, or in what came from one neighbour.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source {
+    /// The set of dimensions (bit `d`) in which these copies are a neighbour's: 0 for the block.
+    pub(crate) set: usize,
+    /// The direction of that neighbour; `None` for the block.
+    pub(crate) direction: Option<Direction>,
+    /// Where the copies are.
+    pub(crate) strides: Affine,
+    /// From the lower copy of a pair to the upper one, in each dimension; 0 in dimensions that a message does not have.
+    pub(crate) pair: [usize; 3],
 }
 
 /// One piece; see the module.
 #[derive(Debug, Clone)]
 pub(crate) struct Piece {
-    /// For each set of dimensions (bit `d`) in which a copy is a neighbour's: the direction of that neighbour (`None` for the
-    /// empty set: the block itself), and how to find the copy. `None` where there is no such neighbour.
-    pub(crate) sources: [Option<(Option<Direction>, Affine)>; 8],
+    /// The block, and every neighbour (up to 7) that these points hear from.
+    pub(crate) sources: Vec<Source>,
+    /// The dimensions in which there is a neighbour (bit `d`).
+    pub(crate) remote: usize,
     /// Which dimension is the innermost loop, the middle one, the outermost one.
     pub(crate) order: [usize; 3],
-    /// The innermost loop: rows of points.
+    /// The innermost loop: rows of points; those of pairs come last.
     pub(crate) rows: Vec<Line>,
-    /// The two loops around it (middle, outer): single points only.
+    /// The two loops around it (middle, outer): one point each.
     pub(crate) around: [Vec<Line>; 2],
-    /// From the lower copy of a pair to the upper one is an element forth and this many points back.
-    pub(crate) back: usize,
 }
 
 impl Piece {
     /// The piece at `side` (all zero for the interior); `present(d, s)` says whether there is a neighbour at side `s` of
     /// dimension `d`.
     pub(crate) fn new(size: Size, side: [i8; 3], present: impl Fn(usize, i8) -> bool) -> Piece {
-        let remote = [0, 1, 2].map(|d| present(d, side[d]));
-        let sources = std::array::from_fn(|set| {
-            let inside = |d: usize| set >> d & 1 == 1;
-            if (0..3).any(|d| inside(d) && !remote[d]) {
-                return None;
-            }
-            let offset = [0, 1, 2].map(|d| if inside(d) { side[d] } else { 0 });
-            Some((Direction::from_offset(offset), Affine::along(size, |d| !inside(d))))
-        });
+        let remote: usize = (0..3).filter(|&d| present(d, side[d])).map(|d| 1 << d).sum();
+        let sources: Vec<Source> = (0..8usize)
+            .filter(|set| set & !remote == 0)
+            .map(|set| {
+                let inside = |d: usize| set >> d & 1 == 1;
+                let strides = Affine::along(size, |d| !inside(d));
+                // An element forth, and all its points back.
+                let pair = |d: usize| if inside(d) { 0 } else { strides.j[d] - (size.n - 1) * strides.i[d] };
+                Source {
+                    set,
+                    direction: Direction::from_offset([0, 1, 2].map(|d| if inside(d) { side[d] } else { 0 })),
+                    strides,
+                    pair: [0, 1, 2].map(pair),
+                }
+            })
+            .collect();
         // The innermost loop is the first dimension that has more than one point: where it is x, rows are contiguous.
         let mut order = [0, 1, 2];
         order.sort_by_key(|&d| side[d] != 0);
-        let of = |d: usize, rows: bool| match side[d] {
-            0 => between(size.n, size.m[d], rows),
-            s => {
-                let (i, j) = if s < 0 { (0, 0) } else { (size.n - 1, size.m[d] - 1) };
-                let how = if remote[d] { How::Remote } else { How::Single };
-                vec![Line { i, j, count: 1, by_element: false, how }]
+        let lines = |d: usize, rows: bool| {
+            let line = |i: usize, j: usize, count: usize, how: How| {
+                let mut at = [0; 8];
+                for source in &sources {
+                    at[source.set] = i * source.strides.i[d] + j * source.strides.j[d];
+                }
+                Line { count, by_element: how == How::Pair, how, at }
+            };
+            let (n, m) = (size.n, size.m[d]);
+            let end = if remote >> d & 1 == 1 { How::Remote } else { How::Single };
+            match side[d] {
+                -1 => vec![line(0, 0, 1, end)],
+                1 => vec![line(n - 1, m - 1, 1, end)],
+                _ if rows => {
+                    let singles = (0..m).map(|j| line(1, j, n - 2, How::Single));
+                    let pairs = (m > 1).then(|| line(n - 1, 0, m - 1, How::Pair));
+                    singles.chain(pairs).collect()
+                }
+                // Everything but the first and the last, which are other pieces.
+                _ => (0..m)
+                    .flat_map(|j| (1..n).map(move |i| (i, j)))
+                    .filter(|&(i, j)| i < n - 1 || j < m - 1)
+                    .map(|(i, j)| line(i, j, 1, if i == n - 1 { How::Pair } else { How::Single }))
+                    .collect(),
             }
         };
-        Piece {
-            sources,
-            order,
-            rows: of(order[0], true),
-            around: [of(order[1], false), of(order[2], false)],
-            back: size.n - 1,
-        }
+        let (rows, middle, outer) = (lines(order[0], true), lines(order[1], false), lines(order[2], false));
+        Piece { sources, remote, order, rows, around: [middle, outer] }
     }
-}
-
-/// The points of a dimension without the first and the last, as rows or one by one.
-fn between(n: usize, m: usize, rows: bool) -> Vec<Line> {
-    let single = |i, j, count| Line { i, j, count, by_element: false, how: How::Single };
-    let pair = |j, count| Line { i: n - 1, j, count, by_element: true, how: How::Pair };
-    let mut lines = Vec::new();
-    for j in 0..m {
-        if rows {
-            lines.push(single(1, j, n - 2));
-        } else {
-            lines.extend((1..n - 1).map(|i| single(i, j, 1)));
-            if j + 1 < m {
-                lines.push(pair(j, 1));
-            }
-        }
-    }
-    if rows && m > 1 {
-        lines.push(pair(0, m - 1));
-    }
-    lines
 }
