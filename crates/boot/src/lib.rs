@@ -1,10 +1,26 @@
 //! How the ranks of a job find each other.
 
+mod config;
+mod door;
+mod error;
 mod events;
+mod handshake;
+mod hub;
+mod inherit;
+mod link;
 mod local;
+mod node;
 mod rounds;
+mod secret;
+mod service;
+mod shared;
+mod tcp;
+mod wire;
 
+pub use config::Config;
+pub use error::BootError;
 pub use local::{LocalControl, local};
+pub use tcp::TcpControl;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,0 +1,301 @@
+//! What a rank has to know to join its job, and how the environment says it.
+//!
+//! # Model
+//!
+//! Any starter that sets `RANK`, `WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT` and `TIDEGATE_SECRET` forms a job. With
+//! neither `RANK` nor `WORLD_SIZE` the process is a job of one rank.
+//!
+//! | variable | meaning | default |
+//! |---|---|---|
+//! | `RANK` | this rank, from 0 | |
+//! | `WORLD_SIZE` | how many ranks | |
+//! | `MASTER_ADDR`, `MASTER_PORT` | where rank 0 listens, on this address only | |
+//! | `TIDEGATE_SECRET` | what proves membership, at least 16 bytes | |
+//! | `TIDEGATE_JOB_ID` | told apart even if a secret is used again | empty |
+//! | `TIDEGATE_NODE` | name of this node, instead of what the host says | |
+//! | `TIDEGATE_RENDEZVOUS_TIMEOUT` | seconds to wait for the others | 60 |
+//! | `TIDEGATE_HEARTBEAT_MS` | interval of heartbeats | 1000 |
+//! | `TIDEGATE_SILENCE_MS` | silence after which a rank is given up | 10000 |
+//! | `TIDEGATE_LISTEN_FD` | set by the launcher: an inherited listening socket for rank 0 | |
+//!
+//! # Failure
+//!
+//! Every value is checked before anything is sent; the error names the variable.
+
+use crate::error::BootError;
+use crate::wire::{MAX_RANKS, NodeId};
+use sha2::{Digest, Sha256};
+use std::ffi::OsString;
+use std::net::TcpListener;
+use std::time::Duration;
+
+/// The shortest secret that is taken: 16 bytes.
+pub(crate) const MIN_SECRET: usize = 16;
+
+/// What a rank has to know to join its job. Made by [`Config::new`] or [`Config::from_env`].
+#[non_exhaustive]
+pub struct Config {
+    /// This rank.
+    pub rank: usize,
+    /// How many ranks the job has.
+    pub size: usize,
+    /// `host:port` at which rank 0 listens.
+    pub address: String,
+    /// The secret of the job.
+    pub secret: Vec<u8>,
+    /// Name of the job; part of what is proved.
+    pub job_id: String,
+    /// Name of the node; `None`: found out from the host.
+    pub node: Option<String>,
+    /// How long to wait for the other ranks.
+    pub timeout: Duration,
+    /// How often heartbeats are sent.
+    pub heartbeat: Duration,
+    /// How long a rank may be silent before it is given up. A suspended process is silent.
+    pub silence: Duration,
+    /// For rank 0: the socket to listen on, instead of a new one at `address`.
+    pub listener: Option<TcpListener>,
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config")
+            .field("rank", &self.rank)
+            .field("size", &self.size)
+            .field("address", &self.address)
+            .field("job_id", &self.job_id)
+            .field("node", &self.node)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// A configuration with default limits.
+    pub fn new(rank: usize, size: usize, address: impl Into<String>, secret: impl Into<Vec<u8>>) -> Self {
+        Self {
+            rank,
+            size,
+            address: address.into(),
+            secret: secret.into(),
+            job_id: String::new(),
+            node: None,
+            timeout: Duration::from_secs(60),
+            heartbeat: Duration::from_millis(1000),
+            silence: Duration::from_millis(10_000),
+            listener: None,
+        }
+    }
+
+    /// What the environment says; `None` if it says nothing of a job: then this process is a job of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`BootError::MissingVariable`], [`BootError::BadVariable`] and [`BootError::NoSecret`] name the variable.
+    pub fn from_env() -> Result<Option<Self>, BootError> {
+        let config = Self::from_lookup(|name| std::env::var_os(name))?;
+        config.map(crate::inherit::take_listener).transpose()
+    }
+
+    /// As [`Config::from_env`], from any source of variables; does not look at `TIDEGATE_LISTEN_FD`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::from_env`].
+    pub fn from_lookup(lookup: impl Fn(&'static str) -> Option<OsString>) -> Result<Option<Self>, BootError> {
+        let text = |name: &'static str| -> Result<Option<String>, BootError> {
+            match lookup(name).map(OsString::into_string) {
+                None => Ok(None),
+                Some(Ok(text)) if text.is_empty() => Err(bad(name, "", "it is empty")),
+                Some(Ok(text)) => Ok(Some(text)),
+                Some(Err(raw)) => Err(bad(name, &raw.to_string_lossy(), "it is not UTF-8")),
+            }
+        };
+        let (rank, size) = match (text("RANK")?, text("WORLD_SIZE")?) {
+            (None, None) => return Ok(None),
+            (Some(rank), Some(size)) => (rank, size),
+            (rank, _) => {
+                let (name, because) = match rank {
+                    Some(_) => ("WORLD_SIZE", "RANK is"),
+                    None => ("RANK", "WORLD_SIZE is"),
+                };
+                let because = because.to_owned();
+                return Err(BootError::MissingVariable { name, because });
+            }
+        };
+        let size_number = number("WORLD_SIZE", &size, 1, MAX_RANKS as u64)? as usize;
+        let rank = number("RANK", &rank, 0, size_number as u64 - 1)? as usize;
+        let mut config = Config::new(rank, size_number, "", "");
+        let required = |name: &'static str| {
+            text(name)?.ok_or_else(|| BootError::MissingVariable {
+                name,
+                because: format!("WORLD_SIZE={size} says that there are other ranks to meet"),
+            })
+        };
+        if size_number > 1 {
+            let host = required("MASTER_ADDR")?;
+            let port = number("MASTER_PORT", &required("MASTER_PORT")?, 1, 65535)?;
+            // An IPv6 address needs brackets beside a port.
+            config.address = match host.contains(':') && !host.starts_with('[') {
+                true => format!("[{host}]:{port}"),
+                false => format!("{host}:{port}"),
+            };
+            config.secret = text("TIDEGATE_SECRET")?.ok_or(BootError::NoSecret)?.into_bytes();
+            if config.secret.len() < MIN_SECRET {
+                let length = format!("({} bytes)", config.secret.len());
+                let expected = "it must have at least 16 bytes that nobody can guess, for instance from `openssl rand -hex 32`";
+                return Err(bad("TIDEGATE_SECRET", &length, expected));
+            }
+        }
+        config.job_id = text("TIDEGATE_JOB_ID")?.unwrap_or_default();
+        config.node = text("TIDEGATE_NODE")?;
+        let duration = |name, unit: Duration, default: Duration, least| match text(name)? {
+            Some(value) => Ok(unit * number(name, &value, least, 86_400_000)? as u32),
+            None => Ok(default),
+        };
+        let (second, millisecond) = (Duration::from_secs(1), Duration::from_millis(1));
+        config.timeout = duration("TIDEGATE_RENDEZVOUS_TIMEOUT", second, config.timeout, 1)?;
+        config.heartbeat = duration("TIDEGATE_HEARTBEAT_MS", millisecond, config.heartbeat, 10)?;
+        config.silence = duration("TIDEGATE_SILENCE_MS", millisecond, config.silence, 100)?;
+        if config.silence < 3 * config.heartbeat {
+            let value = config.silence.as_millis().to_string();
+            let expected = "it must be at least three intervals of TIDEGATE_HEARTBEAT_MS";
+            return Err(bad("TIDEGATE_SILENCE_MS", &value, expected));
+        }
+        Ok(Some(config))
+    }
+}
+
+pub(crate) fn bad(name: &'static str, value: &str, expected: &str) -> BootError {
+    BootError::BadVariable {
+        name,
+        value: value.to_owned(),
+        expected: expected.to_owned(),
+    }
+}
+
+fn number(name: &'static str, value: &str, least: u64, most: u64) -> Result<u64, BootError> {
+    match value.trim().parse::<u64>() {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ => Err(bad(
+            name,
+            value,
+            &format!("it must be a number from {least} to {most}"),
+        )),
+    }
+}
+
+/// What tells nodes apart: ranks with the same id can pass descriptors to each other.
+///
+/// They can if they run under one kernel (boot id), see the same abstract sockets (network namespace), and may
+/// trust each other's credentials (user, user namespace). Process and IPC namespaces are included because the
+/// handles of some devices are only good within one.
+pub(crate) fn node_id(config: &Config) -> NodeId {
+    let mut hash = Sha256::new();
+    if let Some(name) = &config.node {
+        hash.update(b"name\0");
+        hash.update(name);
+        return hash.finalize().into();
+    }
+    hash.update(b"host\0");
+    // Without a boot id there is no telling hosts apart; then a rank is alone on its node, which is always safe.
+    match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
+        Ok(boot) => hash.update(boot.trim()),
+        Err(_) => hash.update(config.rank.to_le_bytes()),
+    }
+    for namespace in ["net", "user", "pid", "ipc"] {
+        if let Ok(target) = std::fs::read_link(format!("/proc/self/ns/{namespace}")) {
+            hash.update(target.as_os_str().as_encoded_bytes());
+        }
+        hash.update(b"\0");
+    }
+    hash.update(rustix::process::geteuid().as_raw().to_le_bytes());
+    hash.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(variables: &[(&str, &str)]) -> Result<Option<Config>, BootError> {
+        Config::from_lookup(|name| {
+            let found = variables.iter().find(|(n, _)| *n == name);
+            found.map(|(_, value)| OsString::from(value))
+        })
+    }
+
+    const GOOD: [(&str, &str); 5] = [
+        ("RANK", "1"),
+        ("WORLD_SIZE", "2"),
+        ("MASTER_ADDR", "::1"),
+        ("MASTER_PORT", "2000"),
+        ("TIDEGATE_SECRET", "0123456789abcdef"),
+    ];
+
+    fn with(name: &'static str, value: Option<&'static str>) -> Result<Option<Config>, BootError> {
+        let mut variables = GOOD.to_vec();
+        variables.retain(|(n, _)| *n != name);
+        variables.extend(value.map(|value| (name, value)));
+        parse(&variables)
+    }
+
+    #[test]
+    fn reads_a_good_environment() {
+        let config = parse(&GOOD).unwrap().unwrap();
+        assert_eq!((config.rank, config.size), (1, 2));
+        assert_eq!(config.address, "[::1]:2000");
+        assert!(!format!("{config:?}").contains("0123"), "a secret is not printed");
+        let config = with("TIDEGATE_RENDEZVOUS_TIMEOUT", Some("3")).unwrap().unwrap();
+        assert_eq!(config.timeout, Duration::from_secs(3));
+    }
+
+    #[test]
+    fn nothing_set_is_a_job_of_one() {
+        assert!(parse(&[]).unwrap().is_none());
+        assert!(parse(&[("MASTER_ADDR", "x")]).unwrap().is_none());
+        let alone = parse(&[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap().unwrap();
+        assert_eq!(alone.size, 1);
+    }
+
+    #[test]
+    fn errors_name_the_variable() {
+        for (name, value) in [
+            ("RANK", "-1"),
+            ("RANK", "2"),
+            ("RANK", "one"),
+            ("RANK", ""),
+            ("WORLD_SIZE", "0"),
+            ("WORLD_SIZE", "99999999999999999999"),
+            ("MASTER_PORT", "70000"),
+            ("MASTER_PORT", "0"),
+            ("TIDEGATE_SECRET", "short"),
+            ("TIDEGATE_RENDEZVOUS_TIMEOUT", "soon"),
+            ("TIDEGATE_HEARTBEAT_MS", "0"),
+            ("TIDEGATE_SILENCE_MS", "1000"),
+        ] {
+            let error = with(name, Some(value)).unwrap_err();
+            let BootError::BadVariable { name: named, .. } = &error else {
+                panic!("{error}")
+            };
+            assert_eq!(*named, name, "{error}");
+            assert!(!error.to_string().contains("short"), "a secret is not printed");
+        }
+        for name in ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"] {
+            let error = with(name, None).unwrap_err();
+            assert!(matches!(error, BootError::MissingVariable { name: n, .. } if n == name), "{error}");
+        }
+        let error = with("TIDEGATE_SECRET", None).unwrap_err();
+        assert!(error.to_string().contains("TIDEGATE_SECRET="), "{error}");
+    }
+
+    #[test]
+    fn nodes_are_told_apart_by_name_and_are_stable() {
+        let mut config = Config::new(0, 2, "", "");
+        let host = node_id(&config);
+        assert_eq!(host, node_id(&Config::new(1, 2, "", "")));
+        config.node = Some("a".into());
+        let a = node_id(&config);
+        config.node = Some("b".into());
+        assert_ne!(a, node_id(&config));
+        assert_ne!(a, host);
+    }
+}

@@ -1,0 +1,88 @@
+//! Why a job could not be joined.
+
+use std::time::Duration;
+use tidegate_hal::control::ControlError;
+
+/// Why a rank could not join its job.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BootError {
+    /// A variable that the others require is not set.
+    #[error("{name} is not set, but {because}; a starter sets RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and TIDEGATE_SECRET")]
+    MissingVariable {
+        /// The variable.
+        name: &'static str,
+        /// What requires it.
+        because: String,
+    },
+    /// A variable has a value that means nothing.
+    #[error("{name}={value:?} is not valid: {expected}")]
+    BadVariable {
+        /// The variable.
+        name: &'static str,
+        /// Its value (of a secret: only its length).
+        value: String,
+        /// What it should be.
+        expected: String,
+    },
+    /// A job of several ranks has no secret.
+    #[error(
+        "TIDEGATE_SECRET is not set: the ranks of a job prove to each other that they belong together with a secret \
+         that only they know; give the same to all of them, for instance TIDEGATE_SECRET=$(openssl rand -hex 32), or \
+         start the job with `tidegate run`"
+    )]
+    NoSecret,
+    /// Not all ranks came in time.
+    #[error("after {waited:.1?} these ranks had not joined: {missing:?} (TIDEGATE_RENDEZVOUS_TIMEOUT sets how long to wait)")]
+    MissingRanks {
+        /// The ranks that are missing.
+        missing: Vec<usize>,
+        /// How long was waited for them.
+        waited: Duration,
+    },
+    /// Rank 0 could not be reached, or was not the rank 0 of this job.
+    #[error(
+        "after {waited:.1?} and {attempts} attempts rank 0 of this job was not met at {address}: {last} \
+         (TIDEGATE_RENDEZVOUS_TIMEOUT sets how long to try)"
+    )]
+    Unreachable {
+        /// Where it was sought.
+        address: String,
+        /// How long.
+        waited: Duration,
+        /// How often.
+        attempts: u32,
+        /// How the last attempt failed.
+        last: String,
+    },
+    /// Rank 0 proved to be the right one and refused this rank.
+    #[error("rank 0 refuses this rank: {0}")]
+    Refused(String),
+    /// The rendezvous failed for everybody.
+    #[error("the job cannot start: {0}")]
+    Aborted(String),
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl BootError {
+    pub(crate) fn io(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
+        BootError::Io {
+            what: what.into(),
+            source: source.into(),
+        }
+    }
+}
+
+impl From<BootError> for ControlError {
+    fn from(error: BootError) -> Self {
+        ControlError::Rendezvous(error.to_string())
+    }
+}

@@ -1,0 +1,271 @@
+//! How two ends of a new connection prove to each other that they belong to one job.
+//!
+//! # Model
+//!
+//! 1. hub: `magic, nonce`
+//! 2. rank: `magic, size, rank, nonce, tag("rank", ...)`
+//! 3. hub: `code, tag("hub", code, ...)`
+//!
+//! Tags are made with the key of the job over both nonces, size and rank; the two directions have different words
+//! in them, so a tag cannot be sent back. The caller proves itself first: a stranger learns nothing that is made from
+//! the secret. All three have fixed lengths: there is no length to lie about.
+//!
+//! # Failure
+//!
+//! A caller who is wrong, slow or one too many is refused and logged; nobody else notices. Refusals
+//! of a caller who has not proved anything are hints without a tag; the other side takes them as such.
+
+use crate::secret::{Key, NONCE_LEN, Nonce, TAG_LEN, random};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+const MAGIC: [u8; 8] = *b"tidegat1";
+const GREETING_LEN: usize = MAGIC.len() + NONCE_LEN;
+const PROOF_LEN: usize = MAGIC.len() + 8 + NONCE_LEN + TAG_LEN;
+const ANSWER_LEN: usize = 1 + TAG_LEN;
+
+/// How long a caller may take to prove itself.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Accepted = 0,
+    OtherSize = 1,
+    NotProved = 2,
+    Taken = 3,
+}
+
+/// Why a caller is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("it closed the connection")]
+    Closed,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("it does not speak the protocol of tidegate")]
+    Garbled,
+    #[error("it thinks that the job has {0} ranks")]
+    OtherSize(u32),
+    #[error("it does not know the secret of this job")]
+    NotProved,
+    #[error("rank {0} is taken already, or cannot exist")]
+    Taken(usize),
+}
+
+/// What both ends agreed on when the handshake succeeded.
+pub(crate) struct Session {
+    pub(crate) rank: usize,
+    pub(crate) to_rank: Key,
+    pub(crate) to_hub: Key,
+}
+
+/// The facts of one handshake, in the form that is proved.
+fn transcript(size: u32, rank: u32, hub: &Nonce, caller: &Nonce) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(MAGIC.len() + 8 + 2 * NONCE_LEN);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&size.to_le_bytes());
+    bytes.extend_from_slice(&rank.to_le_bytes());
+    bytes.extend_from_slice(hub);
+    bytes.extend_from_slice(caller);
+    bytes
+}
+
+fn session(key: &Key, rank: usize, transcript: &[u8]) -> Session {
+    Session {
+        rank,
+        to_rank: key.derive(b"to rank", transcript),
+        to_hub: key.derive(b"to hub", transcript),
+    }
+}
+
+/// A caller at the hub who has not proved anything yet.
+pub(crate) struct Caller {
+    stream: TcpStream,
+    pub(crate) from: SocketAddr,
+    pub(crate) since: Instant,
+    nonce: Nonce,
+    proof: [u8; PROOF_LEN],
+    have: usize,
+}
+
+/// A caller who has proved to be `session.rank`, and waits for the answer.
+pub(crate) struct Proved {
+    stream: TcpStream,
+    key: Key,
+    transcript: Vec<u8>,
+    pub(crate) session: Session,
+}
+
+impl Caller {
+    /// Greets a new connection.
+    pub(crate) fn greet(stream: TcpStream, from: SocketAddr, now: Instant) -> Result<Self, Refusal> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        let nonce: Nonce = random()?;
+        let mut greeting = [0; GREETING_LEN];
+        greeting[..MAGIC.len()].copy_from_slice(&MAGIC);
+        greeting[MAGIC.len()..].copy_from_slice(&nonce);
+        // The buffer of a new socket takes this much; one that does not is not worth waiting for.
+        (&stream).write_all(&greeting)?;
+        Ok(Self {
+            stream,
+            from,
+            since: now,
+            nonce,
+            proof: [0; PROOF_LEN],
+            have: 0,
+        })
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Reads what there is, never beyond the proof. `Ok(true)`: the proof is complete.
+    pub(crate) fn advance(&mut self) -> Result<bool, Refusal> {
+        while self.have < PROOF_LEN {
+            match self.stream.read(&mut self.proof[self.have..]) {
+                Ok(0) => return Err(Refusal::Closed),
+                Ok(count) => self.have += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+            let magic = self.have.min(MAGIC.len());
+            if self.proof[..magic] != MAGIC[..magic] {
+                return Err(Refusal::Garbled);
+            }
+        }
+        Ok(self.have == PROOF_LEN)
+    }
+
+    /// Checks a complete proof.
+    pub(crate) fn check(self, key: &Key, size: usize) -> Result<Proved, Refusal> {
+        match check_proof(&self.proof, &self.nonce, key, size) {
+            Ok((rank, transcript)) => Ok(Proved {
+                session: session(key, rank, &transcript),
+                stream: self.stream,
+                key: key.clone(),
+                transcript,
+            }),
+            Err(refusal) => {
+                let answer = match refusal {
+                    Refusal::OtherSize(_) => Answer::OtherSize,
+                    _ => Answer::NotProved,
+                };
+                let mut hint = [0; ANSWER_LEN];
+                hint[0] = answer as u8;
+                let _ = (&self.stream).write(&hint);
+                Err(refusal)
+            }
+        }
+    }
+}
+
+/// Who the sender of `proof` is, if it is proved; and the transcript.
+pub(crate) fn check_proof(
+    proof: &[u8; PROOF_LEN],
+    nonce: &Nonce,
+    key: &Key,
+    size: usize,
+) -> Result<(usize, Vec<u8>), Refusal> {
+    let (magic, rest) = proof.split_at(MAGIC.len());
+    let (claims, rest) = rest.split_at(8);
+    let (theirs, tag) = rest.split_at(NONCE_LEN);
+    if magic != MAGIC {
+        return Err(Refusal::Garbled);
+    }
+    let mut caller = [0; NONCE_LEN];
+    caller.copy_from_slice(theirs);
+    let field = |at: usize| u32::from_le_bytes([claims[at], claims[at + 1], claims[at + 2], claims[at + 3]]);
+    let (claimed_size, rank) = (field(0), field(4));
+    if claimed_size as usize != size {
+        return Err(Refusal::OtherSize(claimed_size));
+    }
+    let transcript = transcript(claimed_size, rank, nonce, &caller);
+    if !key.check(&[b"rank", &transcript], tag) {
+        return Err(Refusal::NotProved);
+    }
+    Ok((rank as usize, transcript))
+}
+
+impl Proved {
+    fn answer(&self, answer: Answer) -> io::Result<()> {
+        let code = [answer as u8];
+        let mut bytes = [0; ANSWER_LEN];
+        bytes[0] = code[0];
+        bytes[1..].copy_from_slice(&self.key.tag(&[b"hub", &code, &self.transcript]));
+        (&self.stream).write_all(&bytes)
+    }
+
+    /// Lets the caller in; the stream is in non-blocking mode.
+    pub(crate) fn accept(self) -> Result<(TcpStream, Session), Refusal> {
+        self.answer(Answer::Accepted)?;
+        Ok((self.stream, self.session))
+    }
+
+    /// Sends the caller away: its rank is somebody else.
+    pub(crate) fn refuse(self) -> Refusal {
+        let _ = self.answer(Answer::Taken);
+        Refusal::Taken(self.session.rank)
+    }
+}
+
+/// How an attempt to reach the hub failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Attempt {
+    /// Worth another attempt: rank 0 may not be there yet, or another program may still be at its address.
+    #[error("{0}")]
+    Again(String),
+    /// Rank 0 of this job has said no.
+    #[error("{0}")]
+    Final(String),
+}
+
+impl From<io::Error> for Attempt {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::UnexpectedEof => Attempt::Again("it closed the connection".into()),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Attempt::Again("it did not answer in time".into()),
+            _ => Attempt::Again(error.to_string()),
+        }
+    }
+}
+
+/// Proves to the hub at the other end of `stream` to be `rank`, and that it is the hub.
+pub(crate) fn call(mut stream: &TcpStream, key: &Key, rank: usize, size: usize) -> Result<Session, Attempt> {
+    let mut greeting = [0; GREETING_LEN];
+    stream.read_exact(&mut greeting)?;
+    if greeting[..MAGIC.len()] != MAGIC {
+        return Err(Attempt::Again("something else than tidegate answers there".into()));
+    }
+    let mut hub: Nonce = [0; NONCE_LEN];
+    hub.copy_from_slice(&greeting[MAGIC.len()..]);
+    let mine: Nonce = random()?;
+    let transcript = transcript(size as u32, rank as u32, &hub, &mine);
+    let mut proof = Vec::with_capacity(PROOF_LEN);
+    proof.extend_from_slice(&MAGIC);
+    proof.extend_from_slice(&(size as u32).to_le_bytes());
+    proof.extend_from_slice(&(rank as u32).to_le_bytes());
+    proof.extend_from_slice(&mine);
+    proof.extend_from_slice(&key.tag(&[b"rank", &transcript]));
+    stream.write_all(&proof)?;
+
+    let mut answer = [0; ANSWER_LEN];
+    stream.read_exact(&mut answer)?;
+    let proved = key.check(&[b"hub", &answer[..1], &transcript], &answer[1..]);
+    match answer[0] {
+        code if proved && code == Answer::Accepted as u8 => Ok(session(key, rank, &transcript)),
+        code if proved && code == Answer::Taken as u8 => {
+            Err(Attempt::Final(format!("rank {rank} is taken already")))
+        }
+        code if code == Answer::OtherSize as u8 => Err(Attempt::Again(
+            "a job with another WORLD_SIZE answers there".into(),
+        )),
+        code if code == Answer::NotProved as u8 => Err(Attempt::Again(
+            "a job with another TIDEGATE_SECRET or TIDEGATE_JOB_ID answers there".into(),
+        )),
+        _ => Err(Attempt::Again("what answers there does not know the secret of this job".into())),
+    }
+}

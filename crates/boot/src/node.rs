@@ -1,0 +1,373 @@
+//! One rank's part in passing descriptors around its node: who leads, who has come, what is on its way.
+//!
+//! # Model
+//!
+//! A state machine without a thread: the service feeds it readiness and messages, and takes from it what is to be
+//! told to the hub ([`Node::to_hub`]) and which descriptors have arrived ([`Node::arrived`]).
+//!
+//! # Failure
+//!
+//! Before the job runs, a failure here ends the rendezvous with its reason. Later, a broken passage
+//! only starts a clock: normally the hub says a moment later which rank was lost. If it does not, this rank
+//! withdraws from exchanges, so that nobody waits for descriptors that cannot come.
+
+use crate::door::{Arrived, Parcel, Passage, Porch, Visit};
+use crate::handshake::PATIENCE;
+use crate::secret::Key;
+use crate::wire::{DoorName, Message};
+use rustix::event::PollFlags;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long the hub may take to say that the rank at the other end of a broken passage is lost.
+const VERDICT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Which of the sockets of a node is ready.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NodeToken {
+    Porch,
+    Guest(usize),
+    Member(usize),
+    Leader,
+}
+
+#[derive(Debug)]
+struct Member {
+    rank: usize,
+    /// `None`: has not come yet, or has gone.
+    passage: Option<Passage>,
+}
+
+#[derive(Debug)]
+enum Side {
+    /// Nobody else is on this node, or it is not known yet.
+    Alone,
+    Leader { porch: Option<Porch>, members: Vec<Member> },
+    /// A member that waits for the name of the door.
+    Outside,
+    Visiting(Visit),
+    Member(Passage),
+    Broken(Instant),
+}
+
+#[derive(Debug)]
+pub(crate) struct Node {
+    me: usize,
+    key: Key,
+    side: Side,
+    /// The lowest rank of this node.
+    pub(crate) leader: usize,
+    /// A contribution whose descriptors are not with the leader yet.
+    held: Option<Message>,
+    /// For the service to send.
+    pub(crate) to_hub: Vec<Message>,
+    /// For the service to deliver.
+    pub(crate) arrived: Vec<Arrived>,
+}
+
+impl Node {
+    pub(crate) fn new(me: usize, key: Key) -> Self {
+        Self {
+            me,
+            key,
+            side: Side::Alone,
+            leader: me,
+            held: None,
+            to_hub: Vec::new(),
+            arrived: Vec::new(),
+        }
+    }
+
+    fn fail(&mut self, what: &str, error: &std::io::Error) {
+        let reason = format!("rank {}: {what}: {error}", self.me);
+        self.to_hub.push(Message::Fail { reason });
+    }
+
+    /// All ranks have joined; `nodes` says where each runs.
+    pub(crate) fn start(&mut self, nodes: &[usize]) {
+        let here: Vec<usize> = (0..nodes.len()).filter(|r| nodes[*r] == nodes[self.me]).collect();
+        self.leader = here.first().copied().unwrap_or(self.me);
+        if here.len() == 1 {
+            self.to_hub.push(Message::Ready);
+        } else if self.leader != self.me {
+            self.side = Side::Outside;
+        } else {
+            match Porch::open(self.key.clone(), here.len()) {
+                Ok(porch) => {
+                    self.to_hub.push(Message::Door { name: porch.name });
+                    let members = here[1..].iter().map(|rank| Member { rank: *rank, passage: None });
+                    self.side = Side::Leader {
+                        members: members.collect(),
+                        porch: Some(porch),
+                    };
+                }
+                Err(error) => self.fail("cannot listen for the ranks of this node", &error),
+            }
+        }
+    }
+
+    /// The leader has said where it listens.
+    pub(crate) fn visit(&mut self, name: DoorName) {
+        if !matches!(self.side, Side::Outside) {
+            return;
+        }
+        match Visit::start(self.key.clone(), name, self.me) {
+            Ok(visit) => self.side = Side::Visiting(visit),
+            Err(error) => self.fail(
+                "cannot reach the leader of this node (is TIDEGATE_NODE the same on different hosts?)",
+                &error,
+            ),
+        }
+    }
+
+    /// Gives `fds` to the node; the contribution goes to the hub as soon as it may.
+    pub(crate) fn contribute(&mut self, round: u64, fds: Vec<OwnedFd>, contribution: Message) {
+        if fds.is_empty() {
+            self.to_hub.push(contribution);
+            return;
+        }
+        let parcel = Parcel {
+            rank: self.me,
+            round,
+            fds: Arc::new(fds),
+        };
+        match &mut self.side {
+            Side::Leader { members, .. } => {
+                for passage in members.iter_mut().filter_map(|m| m.passage.as_mut()) {
+                    passage.push(parcel.clone());
+                }
+                self.to_hub.push(contribution);
+            }
+            Side::Member(passage) => {
+                passage.push(parcel);
+                self.held = Some(contribution);
+            }
+            // Nobody here to give them to.
+            Side::Alone => self.to_hub.push(contribution),
+            // The clock of the broken passage runs, and ends the exchange if the hub does not.
+            Side::Broken(_) | Side::Outside | Side::Visiting(_) => self.held = Some(contribution),
+        }
+    }
+
+    /// Whether all that this rank has to send or to pass on is out.
+    pub(crate) fn is_flushed(&self) -> bool {
+        match &self.side {
+            Side::Leader { members, .. } => members
+                .iter()
+                .filter_map(|m| m.passage.as_ref())
+                .all(Passage::is_empty),
+            Side::Member(passage) => self.held.is_none() && passage.is_empty(),
+            _ => true,
+        }
+    }
+
+    /// A rank is gone: nothing is kept for it.
+    pub(crate) fn forget(&mut self, rank: usize) {
+        if rank == self.leader && rank != self.me {
+            // What it had passed on before it went is still in the socket.
+            self.receive_from_leader();
+            self.side = Side::Alone;
+            // The hub has told all that the leader is gone; this round fails with it, or was complete.
+            self.to_hub.extend(self.held.take());
+        }
+        if let Side::Leader { members, .. } = &mut self.side {
+            for member in members.iter_mut().filter(|m| m.rank == rank) {
+                member.passage = None;
+            }
+        }
+    }
+
+    pub(crate) fn interest<'a>(&'a self, mut add: impl FnMut(NodeToken, BorrowedFd<'a>, PollFlags)) {
+        let flags = |passage: &Passage| match passage.wants_write() {
+            true => PollFlags::IN | PollFlags::OUT,
+            false => PollFlags::IN,
+        };
+        match &self.side {
+            Side::Leader { porch, members } => {
+                if let Some(porch) = porch {
+                    add(NodeToken::Porch, porch.as_fd(), PollFlags::IN);
+                    for (index, guest) in porch.guests.iter().enumerate() {
+                        add(NodeToken::Guest(index), guest.as_fd(), PollFlags::IN);
+                    }
+                }
+                for (index, member) in members.iter().enumerate() {
+                    if let Some(passage) = &member.passage {
+                        add(NodeToken::Member(index), passage.as_fd(), flags(passage));
+                    }
+                }
+            }
+            Side::Visiting(visit) => add(NodeToken::Leader, visit.as_fd(), PollFlags::IN),
+            Side::Member(passage) => add(NodeToken::Leader, passage.as_fd(), flags(passage)),
+            Side::Alone | Side::Outside | Side::Broken(_) => {}
+        }
+    }
+
+    /// One of the sockets can be read. Guests must be handled from the last to the first.
+    pub(crate) fn ready(&mut self, token: NodeToken, now: Instant) {
+        match token {
+            NodeToken::Porch => {
+                if let Side::Leader { porch: Some(porch), .. } = &mut self.side {
+                    porch.admit(now);
+                }
+            }
+            NodeToken::Guest(index) => self.hear_guest(index),
+            NodeToken::Member(index) => self.receive_from_member(index),
+            NodeToken::Leader => self.receive_from_leader(),
+        }
+    }
+
+    fn hear_guest(&mut self, index: usize) {
+        let Side::Leader { porch, members } = &mut self.side else {
+            return;
+        };
+        let Some(open) = porch.as_mut().filter(|porch| index < porch.guests.len()) else {
+            return;
+        };
+        if let Some(Some((rank, passage))) = open.hear(index) {
+            match members.iter_mut().find(|m| m.rank == rank) {
+                Some(member) if member.passage.is_none() => member.passage = Some(passage),
+                _ => tracing::warn!(rank, "refused a second connection of a rank of this node"),
+            }
+        }
+        if members.iter().all(|m| m.passage.is_some()) {
+            *porch = None;
+            self.to_hub.push(Message::Ready);
+        }
+    }
+
+    fn receive_from_member(&mut self, index: usize) {
+        let Side::Leader { members, .. } = &mut self.side else {
+            return;
+        };
+        while let Some(member) = members.get_mut(index) {
+            let from = member.rank;
+            let Some(passage) = &mut member.passage else { return };
+            let arrived = match passage.receive() {
+                Ok(None) => return,
+                Ok(Some(arrived)) if arrived.rank == from => arrived,
+                Ok(Some(_)) => {
+                    tracing::warn!(rank = from, "a parcel names another rank as its sender");
+                    member.passage = None;
+                    return;
+                }
+                Err(error) => {
+                    tracing::debug!(rank = from, %error, "the passage to a rank of this node ended");
+                    member.passage = None;
+                    return;
+                }
+            };
+            let Ok(fds) = arrived.fds else {
+                // Nobody gets them; this rank's own failure is what the others will be told.
+                self.arrived.push(arrived);
+                continue;
+            };
+            let fds = Arc::new(fds);
+            for other in members.iter_mut().filter(|m| m.rank != from) {
+                if let Some(passage) = &mut other.passage {
+                    passage.push(Parcel {
+                        rank: from,
+                        round: arrived.round,
+                        fds: Arc::clone(&fds),
+                    });
+                }
+            }
+            let own = fds.iter().map(OwnedFd::try_clone).collect::<Result<_, _>>();
+            self.arrived.push(Arrived {
+                rank: from,
+                round: arrived.round,
+                fds: own.map_err(|error| format!("cannot keep a descriptor: {error}")),
+            });
+        }
+    }
+
+    fn receive_from_leader(&mut self) {
+        if let Side::Visiting(visit) = &mut self.side {
+            match visit.advance() {
+                Ok(false) => {}
+                Ok(true) => {
+                    if let Side::Visiting(visit) = std::mem::replace(&mut self.side, Side::Alone) {
+                        self.side = Side::Member(visit.arrive());
+                    }
+                    self.to_hub.push(Message::Ready);
+                }
+                Err(error) => {
+                    self.side = Side::Broken(Instant::now());
+                    self.fail("cannot meet the leader of this node", &error);
+                }
+            }
+        }
+        while let Side::Member(passage) = &mut self.side {
+            match passage.receive() {
+                Ok(None) => return,
+                Ok(Some(arrived)) => self.arrived.push(arrived),
+                Err(error) => {
+                    tracing::debug!(%error, "the passage to the leader of this node ended");
+                    self.side = Side::Broken(Instant::now());
+                }
+            }
+        }
+    }
+
+    /// Sends what can be sent.
+    pub(crate) fn flush(&mut self) {
+        match &mut self.side {
+            Side::Leader { members, .. } => {
+                for member in members {
+                    if let Some(Err(error)) = member.passage.as_mut().map(Passage::flush) {
+                        tracing::debug!(rank = member.rank, %error, "the passage to a rank of this node ended");
+                        member.passage = None;
+                    }
+                }
+            }
+            Side::Member(passage) => match passage.flush() {
+                Ok(_) if passage.is_empty() => self.to_hub.extend(self.held.take()),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "the passage to the leader of this node ended");
+                    // What the leader sent before is still to be read; the end follows it.
+                    self.receive_from_leader();
+                    self.side = Side::Broken(Instant::now());
+                }
+            },
+            _ => {}
+        }
+    }
+
+    /// Looks at the clocks. `Some`: this rank can take part in no exchange any more.
+    pub(crate) fn tick(&mut self, now: Instant) -> Option<String> {
+        match &mut self.side {
+            Side::Leader { porch: Some(porch), .. } => {
+                porch.guests.retain(|guest| now < guest.since + PATIENCE);
+                None
+            }
+            Side::Broken(since) if now >= *since + VERDICT_PATIENCE => {
+                self.side = Side::Alone;
+                self.held = None;
+                let (me, leader) = (self.me, self.leader);
+                Some(format!(
+                    "the connection between ranks {me} and {leader} of one node broke"
+                ))
+            }
+            _ => None,
+        }
+    }
+
+    /// When [`Node::tick`] is to be called next.
+    pub(crate) fn next_tick(&self) -> Option<Instant> {
+        let soon = || Instant::now() + Duration::from_millis(10);
+        match &self.side {
+            Side::Leader { porch, members } => {
+                let throttled = members
+                    .iter()
+                    .filter_map(|m| m.passage.as_ref())
+                    .any(|p| p.throttled);
+                let guests = porch.iter().flat_map(|p| &p.guests).map(|g| g.since + PATIENCE).min();
+                if throttled { Some(soon()) } else { guests }
+            }
+            Side::Member(passage) if passage.throttled => Some(soon()),
+            Side::Broken(since) => Some(*since + VERDICT_PATIENCE),
+            _ => None,
+        }
+    }
+}

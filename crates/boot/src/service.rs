@@ -1,0 +1,492 @@
+//! The thread behind a rank's control plane: it waits on all sockets at once and feeds the state machines.
+//!
+//! # Model
+//!
+//! One loop: take commands of the program, move messages between rank and hub until there are none, give the kernel
+//! what it takes, sleep in `poll`. Nothing is ever read or written that could block, so one stuck peer delays nobody.
+//! On every rank but 0 the thread wakes when something arrives; the hub's heartbeat is something, and is
+//! answered at once, so an idle rank wakes once an interval.
+//!
+//! # Failure
+//!
+//! Silence is counted in wake-ups of one's own, not in time: a job that is suspended and continued as a whole finds that it
+//! missed one beat, not many. If this thread should end by a panic, the control plane is closed with that reason.
+
+use crate::error::BootError;
+use crate::hub::{Hub, HubToken};
+use crate::link::Link;
+use crate::lock;
+use crate::node::{Node, NodeToken};
+use crate::shared::{Blob, Command, Phase, Shared};
+use crate::wire::Message;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long the last words of a rank that ends in bad order may take to get out.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How much longer than rank 0 the others wait for the start: it is rank 0 that knows who is missing.
+const START_MARGIN: Duration = Duration::from_secs(5);
+
+pub(crate) struct Leaf {
+    pub(crate) link: Option<Link<TcpStream>>,
+    /// When something was heard, or its absence noted.
+    pub(crate) looked: Instant,
+}
+
+pub(crate) enum Role {
+    Hub(Box<Hub>),
+    Leaf(Box<Leaf>),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Token {
+    Wake,
+    Hub(HubToken),
+    /// The connection to the hub.
+    Link,
+    Node(NodeToken),
+}
+
+/// How this rank is ending.
+enum Ending {
+    /// Its last message is still to be sent.
+    Wanted(Message),
+    /// It was sent at this moment.
+    Said { since: Instant, in_good_order: bool },
+}
+
+pub(crate) struct Service {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) wake: Arc<OwnedFd>,
+    pub(crate) role: Role,
+    pub(crate) node: Node,
+    pub(crate) heartbeat: Duration,
+    pub(crate) silence: Duration,
+    pub(crate) started: Instant,
+    pub(crate) timeout: Duration,
+    next_beat: Instant,
+    ending: Option<Ending>,
+    bye: bool,
+    nodes: Vec<usize>,
+}
+
+impl Service {
+    #[expect(clippy::too_many_arguments, reason = "called once")]
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        wake: Arc<OwnedFd>,
+        role: Role,
+        node: Node,
+        heartbeat: Duration,
+        silence: Duration,
+        started: Instant,
+        timeout: Duration,
+    ) -> Self {
+        Self {
+            shared,
+            wake,
+            role,
+            node,
+            heartbeat,
+            silence,
+            started,
+            timeout,
+            next_beat: Instant::now() + heartbeat,
+            ending: None,
+            bye: false,
+            nodes: Vec::new(),
+        }
+    }
+
+    /// Until this rank has ended.
+    pub(crate) fn run(mut self) {
+        let closing = Closing(Arc::clone(&self.shared));
+        loop {
+            self.take_commands();
+            self.pump();
+            if self.is_finished() {
+                break;
+            }
+            let ready = self.sleep();
+            let now = Instant::now();
+            for (token, flags) in ready {
+                self.handle(token, flags, now);
+            }
+            self.tick(now);
+        }
+        drop(closing);
+    }
+
+    fn me(&self) -> usize {
+        self.shared.rank
+    }
+
+    fn take_commands(&mut self) {
+        let commands = std::mem::take(&mut lock(&self.shared.state).commands);
+        for command in commands {
+            match command {
+                Command::Contribute { round, label, bytes, fds } => {
+                    let contribution = Message::Contribution {
+                        rank: self.me() as u32,
+                        round,
+                        handles: fds.len() as u8,
+                        label,
+                        bytes,
+                    };
+                    self.node.contribute(round, fds, contribution);
+                }
+                Command::Say(message) => self.to_hub(message),
+                Command::End(message) => {
+                    if self.ending.is_none() {
+                        self.ending = Some(Ending::Wanted(message));
+                    }
+                }
+            }
+        }
+    }
+
+    fn to_hub(&mut self, message: Message) {
+        match &mut self.role {
+            Role::Hub(hub) => hub.receive(0, message),
+            Role::Leaf(leaf) => {
+                if let Some(link) = &mut leaf.link
+                    && let Err(error) = link.push(&message.encode())
+                {
+                    self.hub_lost(&error.to_string());
+                }
+            }
+        }
+    }
+
+    /// Moves messages until nothing moves any more.
+    fn pump(&mut self) {
+        loop {
+            for message in std::mem::take(&mut self.node.to_hub) {
+                self.to_hub(message);
+            }
+            for arrived in std::mem::take(&mut self.node.arrived) {
+                self.shared.fds_arrived(arrived.rank, arrived.round, arrived.fds);
+            }
+            if let Role::Hub(hub) = &mut self.role
+                && let Some(message) = hub.own.pop_front()
+            {
+                self.deliver(message);
+                continue;
+            }
+            self.node.flush();
+            self.last_words();
+            match &mut self.role {
+                Role::Hub(hub) => hub.flush(),
+                Role::Leaf(leaf) => {
+                    if let Some(link) = &mut leaf.link
+                        && link.wants_write()
+                        && let Err(error) = link.flush()
+                    {
+                        // What the hub said before counts; the end is found behind it.
+                        self.hear_hub();
+                        self.hub_lost(&error.to_string());
+                    }
+                }
+            }
+            let own = matches!(&self.role, Role::Hub(hub) if !hub.own.is_empty());
+            if !own && self.node.to_hub.is_empty() && self.node.arrived.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Says that this rank ends, once all it owes to others is out.
+    fn last_words(&mut self) {
+        let in_good_order = match &self.ending {
+            Some(Ending::Wanted(message)) => matches!(message, Message::Leave),
+            _ => return,
+        };
+        if in_good_order && !self.node.is_flushed() {
+            return;
+        }
+        let since = Instant::now();
+        let said = self.ending.replace(Ending::Said { since, in_good_order });
+        if let Some(Ending::Wanted(message)) = said {
+            self.to_hub(message);
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        let state = lock(&self.shared.state);
+        if state.abandoned {
+            return true;
+        }
+        let failed = matches!(state.phase, Phase::Failed(_));
+        drop(state);
+        let patient = |since: &Instant| Instant::now() < *since + LAST_WORDS;
+        match (&self.role, &self.ending) {
+            (Role::Leaf(leaf), Some(Ending::Said { .. })) => self.bye || leaf.link.is_none(),
+            (Role::Leaf(_), _) => failed,
+            (Role::Hub(hub), Some(Ending::Said { since, in_good_order: false })) => {
+                hub.is_flushed() || !patient(since)
+            }
+            // Rank 0 carries the control plane of the others until the last of them has ended.
+            (Role::Hub(hub), Some(Ending::Said { .. })) => hub.is_deserted(),
+            (Role::Hub(hub), _) => failed && hub.is_flushed(),
+        }
+    }
+
+    /// Something that the hub says to this rank.
+    fn deliver(&mut self, message: Message) {
+        let size = self.shared.size;
+        let known = |rank: u32| ((rank as usize) < size).then_some(rank as usize);
+        match message {
+            Message::Start { nodes } if nodes.len() == size => {
+                self.nodes = nodes.into_iter().map(|node| node as usize).collect();
+                self.node.start(&self.nodes);
+            }
+            Message::Door { name } => self.node.visit(name),
+            Message::Go => self.shared.go(self.nodes.clone(), self.node.leader),
+            Message::Abort { reason } => self.shared.fail(BootError::Aborted(reason)),
+            Message::Beat => {
+                if let Role::Leaf(_) = self.role {
+                    self.to_hub(Message::Beat);
+                }
+            }
+            Message::Contribution {
+                rank,
+                round,
+                handles,
+                label,
+                bytes,
+            } => {
+                let blob = Blob { bytes, handles };
+                let accepted = known(rank).is_some_and(|rank| self.shared.contributed(rank, round, &label, blob));
+                if !accepted {
+                    self.hub_lost("it sent a contribution out of order");
+                }
+            }
+            Message::Withdrawn { rank, reason } => self.shared.withdrawn(rank as usize, reason),
+            Message::Notify { from, bytes, .. } => self.shared.message(from as usize, bytes),
+            Message::Lost { rank, reason } => match known(rank) {
+                Some(rank) if rank == self.me() => self.hub_lost(&format!("it gave this rank up: {reason}")),
+                Some(rank) => self.peer_ended(rank, Some(&reason)),
+                None => {}
+            },
+            Message::Left { rank } => {
+                if let Some(rank) = known(rank) {
+                    self.peer_ended(rank, None);
+                }
+            }
+            Message::Bye => self.bye = true,
+            _ => self.hub_lost("it sent a message that only ranks send"),
+        }
+    }
+
+    fn peer_ended(&mut self, rank: usize, lost: Option<&str>) {
+        self.node.forget(rank);
+        // Before the end itself: what has arrived decides how exchanges end.
+        for arrived in std::mem::take(&mut self.node.arrived) {
+            self.shared.fds_arrived(arrived.rank, arrived.round, arrived.fds);
+        }
+        self.shared.peer_ended(rank, lost);
+    }
+
+    /// The connection to the hub is of no use any more, and with it all knowledge of the others.
+    fn hub_lost(&mut self, reason: &str) {
+        match &mut self.role {
+            Role::Leaf(leaf) => {
+                if leaf.link.take().is_none() {
+                    return;
+                }
+            }
+            Role::Hub(_) => {
+                tracing::error!(reason, "rank 0 contradicts itself");
+                return;
+            }
+        }
+        if self.bye {
+            return;
+        }
+        self.node.forget(0);
+        for arrived in std::mem::take(&mut self.node.arrived) {
+            self.shared.fds_arrived(arrived.rank, arrived.round, arrived.fds);
+        }
+        self.shared.cut_off(reason);
+    }
+
+    fn hear_hub(&mut self) {
+        let Role::Leaf(leaf) = &mut self.role else { return };
+        let Some(link) = &mut leaf.link else { return };
+        leaf.looked = Instant::now();
+        let end = link.fill().err();
+        link.quiet = 0;
+        loop {
+            let Role::Leaf(leaf) = &mut self.role else { return };
+            let Some(link) = &mut leaf.link else { return };
+            match link.next() {
+                Ok(Some(message)) => self.deliver(message),
+                Ok(None) => break,
+                Err(error) => {
+                    self.hub_lost(&error.to_string());
+                    return;
+                }
+            }
+        }
+        if let Some(error) = end {
+            self.hub_lost(&error.to_string());
+        }
+    }
+
+    fn interest<'a>(&'a self, mut add: impl FnMut(Token, BorrowedFd<'a>, PollFlags)) {
+        add(Token::Wake, self.wake.as_fd(), PollFlags::IN);
+        match &self.role {
+            Role::Hub(hub) => hub.interest(|token, fd, flags| add(Token::Hub(token), fd, flags)),
+            Role::Leaf(leaf) => {
+                if let Some(link) = &leaf.link {
+                    let write = if link.wants_write() { PollFlags::OUT } else { PollFlags::empty() };
+                    add(Token::Link, link.stream().as_fd(), PollFlags::IN | write);
+                }
+            }
+        }
+        self.node.interest(|token, fd, flags| add(Token::Node(token), fd, flags));
+    }
+
+    fn sleep(&self) -> Vec<(Token, PollFlags)> {
+        let mut tokens = Vec::new();
+        let mut fds = Vec::new();
+        self.interest(|token, fd, flags| {
+            tokens.push(token);
+            fds.push(PollFd::from_borrowed_fd(fd, flags));
+        });
+        let timeout = self.next_tick().map(|at| {
+            // Rounded up, or the loop would turn until the moment has come.
+            let wait = at.saturating_duration_since(Instant::now()) + Duration::from_micros(500);
+            Timespec {
+                tv_sec: wait.as_secs() as _,
+                tv_nsec: wait.subsec_nanos().into(),
+            }
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                tracing::error!(%error, "the control plane cannot wait for its sockets");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        let flags: Vec<_> = fds.iter().map(PollFd::revents).collect();
+        let ready = tokens.into_iter().zip(flags).filter(|(_, flags)| !flags.is_empty());
+        // From the last to the first: handling one may remove it from its list.
+        let mut ready: Vec<_> = ready.collect();
+        ready.reverse();
+        ready
+    }
+
+    fn handle(&mut self, token: Token, flags: PollFlags, now: Instant) {
+        // An error or a hang-up is found by reading; what can be written is written before the next sleep.
+        let read = flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
+        match token {
+            Token::Wake => {
+                let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+            }
+            Token::Hub(token) if read => {
+                if let Role::Hub(hub) = &mut self.role {
+                    hub.ready(token, now);
+                }
+            }
+            Token::Link if read => self.hear_hub(),
+            Token::Node(token) if read => self.node.ready(token, now),
+            Token::Hub(_) | Token::Link | Token::Node(_) => {}
+        }
+    }
+
+    /// How many intervals of silence are too many.
+    fn patience(&self) -> u32 {
+        let intervals = self.silence.as_nanos().div_ceil(self.heartbeat.as_nanos().max(1));
+        u32::try_from(intervals).unwrap_or(u32::MAX).max(2)
+    }
+
+    fn next_tick(&self) -> Option<Instant> {
+        let role = match &self.role {
+            Role::Hub(hub) => hub.next_tick().into_iter().chain([self.next_beat]).min(),
+            // A little more than an interval, so that a beat that comes in time keeps this from firing at all.
+            Role::Leaf(leaf) => leaf.link.is_some().then(|| leaf.looked + self.heartbeat * 3 / 2),
+        };
+        let last_words = match &self.ending {
+            Some(Ending::Said { since, in_good_order: false }) => Some(*since + LAST_WORDS),
+            _ => None,
+        };
+        let start = lock(&self.shared.state)
+            .phase
+            .is_joining()
+            .then(|| self.start_deadline());
+        [role, self.node.next_tick(), last_words, start].into_iter().flatten().min()
+    }
+
+    fn start_deadline(&self) -> Instant {
+        let margin = match self.role {
+            Role::Hub(_) => Duration::ZERO,
+            Role::Leaf(_) => START_MARGIN,
+        };
+        self.started + self.timeout + margin
+    }
+
+    fn tick(&mut self, now: Instant) {
+        let patience = self.patience();
+        let deadline = self.start_deadline();
+        let late = now >= deadline && lock(&self.shared.state).phase.is_joining();
+        let waited = self.started.elapsed();
+        match &mut self.role {
+            Role::Hub(hub) => {
+                hub.tick(now);
+                if now >= self.next_beat {
+                    self.next_beat = now + self.heartbeat;
+                    hub.beat(self.heartbeat, patience);
+                }
+                if late {
+                    let missing = hub.missing();
+                    let error = BootError::MissingRanks { missing, waited };
+                    let reason = match hub.is_gathering() {
+                        true => error.to_string(),
+                        false => format!("ranks could not connect within their nodes: {error}"),
+                    };
+                    hub.abort(&reason);
+                    self.shared.fail(error);
+                }
+            }
+            Role::Leaf(leaf) => {
+                if let Some(link) = &mut leaf.link
+                    && now >= leaf.looked + self.heartbeat * 3 / 2
+                {
+                    leaf.looked = now;
+                    link.quiet += 1;
+                    // Each of these is one and a half intervals.
+                    if u64::from(link.quiet) * 3 >= u64::from(patience) * 2 {
+                        let silence = self.heartbeat * link.quiet * 3 / 2;
+                        self.hub_lost(&format!("nothing was heard of it for {silence:.1?}"));
+                    }
+                }
+                if late {
+                    let reason = format!("rank 0 did not start the job within {waited:.1?}");
+                    self.shared.fail(BootError::Aborted(reason));
+                }
+            }
+        }
+        if let Some(reason) = self.node.tick(now) {
+            self.shared.withdraw(&reason);
+            let rank = self.me() as u32;
+            self.to_hub(Message::Withdrawn { rank, reason });
+        }
+    }
+}
+
+/// Closes the control plane when the service ends, however it ends.
+struct Closing(Arc<Shared>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let reason = match std::thread::panicking() {
+            true => "the service behind it panicked",
+            false => "this rank has left the job",
+        };
+        self.0.close(reason);
+    }
+}

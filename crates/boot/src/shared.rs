@@ -1,0 +1,210 @@
+//! What the program's threads and the service of one rank have in common.
+
+use crate::error::BootError;
+use crate::events::Events;
+use crate::lock;
+use crate::rounds::Rounds;
+use crate::wire::Message;
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex};
+use tidegate_hal::control::Event;
+
+/// A contribution without its descriptors, which take another way.
+#[derive(Debug)]
+pub(crate) struct Blob {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) handles: u8,
+}
+
+/// What the program asks of the service.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Contribute {
+        round: u64,
+        label: String,
+        bytes: Vec<u8>,
+        fds: Vec<OwnedFd>,
+    },
+    Say(Message),
+    /// The last one; `Leave` or `Fail`.
+    End(Message),
+}
+
+#[derive(Debug)]
+pub(crate) enum Phase {
+    Joining,
+    Running,
+    /// The reason, until somebody takes it.
+    Failed(Option<BootError>),
+    Closed,
+}
+
+impl Phase {
+    pub(crate) fn is_joining(&self) -> bool {
+        matches!(self, Phase::Joining)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) phase: Phase,
+    pub(crate) nodes: Vec<usize>,
+    /// The lowest rank of this node.
+    pub(crate) leader: usize,
+    pub(crate) rounds: Rounds<Blob>,
+    /// Descriptors that came for a round, or why they did not.
+    pub(crate) fds: HashMap<(usize, u64), Result<Vec<OwnedFd>, String>>,
+    pub(crate) next_round: u64,
+    /// Why no exchange is possible any more.
+    pub(crate) no_exchange: Option<String>,
+    /// Why nothing can be said any more.
+    pub(crate) no_message: Option<String>,
+    pub(crate) gone: Vec<bool>,
+    pub(crate) commands: VecDeque<Command>,
+    /// The program does not wait for the service any longer.
+    pub(crate) abandoned: bool,
+}
+
+pub(crate) struct Shared {
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    pub(crate) state: Mutex<State>,
+    pub(crate) changed: Condvar,
+    pub(crate) events: Events,
+}
+
+impl Shared {
+    pub(crate) fn new(rank: usize, size: usize) -> Self {
+        Self {
+            rank,
+            size,
+            state: Mutex::new(State {
+                phase: Phase::Joining,
+                nodes: Vec::new(),
+                leader: rank,
+                rounds: Rounds::new(size),
+                fds: HashMap::new(),
+                next_round: 0,
+                no_exchange: None,
+                no_message: None,
+                gone: vec![false; size],
+                commands: VecDeque::new(),
+                abandoned: false,
+            }),
+            changed: Condvar::new(),
+            events: Events::default(),
+        }
+    }
+
+    /// Changes the state and lets everybody who waits look at it.
+    fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let result = change(&mut lock(&self.state));
+        self.changed.notify_all();
+        result
+    }
+
+    pub(crate) fn go(&self, nodes: Vec<usize>, leader: usize) {
+        self.change(|state| {
+            state.nodes = nodes;
+            state.leader = leader;
+            state.phase = Phase::Running;
+        });
+    }
+
+    pub(crate) fn fail(&self, error: BootError) {
+        self.change(|state| {
+            if state.phase.is_joining() {
+                state.phase = Phase::Failed(Some(error));
+            }
+        });
+    }
+
+    pub(crate) fn fds_arrived(&self, rank: usize, round: u64, fds: Result<Vec<OwnedFd>, String>) {
+        self.change(|state| {
+            // Of a round that is over, or can never be: let the kernel close them.
+            if round >= state.next_round.saturating_sub(1) && state.no_exchange.is_none() {
+                state.fds.insert((rank, round), fds);
+            }
+        });
+    }
+
+    pub(crate) fn contributed(&self, rank: usize, round: u64, label: &str, blob: Blob) -> bool {
+        self.change(|state| {
+            // A rank whose own exchange failed does not move on, and need not follow those of the others.
+            state.no_exchange.is_some() || state.rounds.contribute(rank, round, Arc::from(label), blob).is_ok()
+        })
+    }
+
+    pub(crate) fn withdrawn(&self, rank: usize, reason: String) {
+        self.change(|state| {
+            if rank < self.size {
+                state.rounds.end(rank, reason);
+            }
+        });
+    }
+
+    /// This rank takes part in no exchange any more.
+    pub(crate) fn withdraw(&self, reason: &str) {
+        self.change(|state| {
+            state.no_exchange.get_or_insert_with(|| reason.to_owned());
+        });
+    }
+
+    pub(crate) fn message(&self, from: usize, bytes: Vec<u8>) {
+        self.events.push(Event::Message { from, bytes });
+    }
+
+    pub(crate) fn peer_ended(&self, rank: usize, lost: Option<&str>) {
+        self.change(|state| {
+            if std::mem::replace(&mut state.gone[rank], true) {
+                return;
+            }
+            match lost {
+                Some(reason) => {
+                    state.rounds.end(rank, reason);
+                    let reason = reason.to_owned();
+                    self.events.push(Event::Lost { rank, reason });
+                }
+                None => {
+                    state.rounds.end(rank, "it has left the job");
+                    self.events.push(Event::Left { rank });
+                }
+            }
+        });
+    }
+
+    /// Rank 0 is lost, and with it every way to learn what becomes of the others.
+    pub(crate) fn cut_off(&self, reason: &str) {
+        self.fail(BootError::Aborted(format!("rank 0 is lost: {reason}")));
+        if !matches!(lock(&self.state).phase, Phase::Running) {
+            return;
+        }
+        self.peer_ended(0, Some(reason));
+        for rank in (1..self.size).filter(|rank| *rank != self.rank) {
+            self.peer_ended(
+                rank,
+                Some("cut off: rank 0, which carries the control plane, is lost"),
+            );
+        }
+        self.change(|state| {
+            let reason = format!("rank 0, which carries it, is lost: {reason}");
+            state.no_message.get_or_insert(reason);
+        });
+    }
+
+    pub(crate) fn close(&self, reason: &str) {
+        self.change(|state| {
+            state.phase = match std::mem::replace(&mut state.phase, Phase::Closed) {
+                Phase::Joining => Phase::Failed(Some(BootError::Aborted(reason.to_owned()))),
+                Phase::Failed(error) => Phase::Failed(error),
+                Phase::Running | Phase::Closed => Phase::Closed,
+            };
+            state.no_exchange.get_or_insert_with(|| reason.to_owned());
+            state.no_message.get_or_insert_with(|| reason.to_owned());
+            state.fds.clear();
+            state.commands.clear();
+        });
+        self.events.close();
+    }
+}

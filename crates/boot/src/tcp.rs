@@ -1,0 +1,506 @@
+//! Ranks that are processes, on one host or many.
+//!
+//! # Model
+//!
+//! Rank 0 is the hub: it listens at `MASTER_ADDR:MASTER_PORT`, and every other rank keeps one authenticated TCP
+//! connection to it for the life of the job. Ranks of one node pass descriptors over Unix sockets besides. Behind each
+//! rank is one service thread, and one more that calls the sink of events if there is one. Nothing here is on
+//! the data path.
+//!
+//! # Failure
+//!
+//! - A rank whose process ends without leaving is [`Event::Lost`](tidegate_hal::control::Event::Lost) at all others as soon as the kernel
+//!   closes its socket. One that is only silent (suspended, or its host cut off) is given up after `TIDEGATE_SILENCE_MS`.
+//!   `Lost` is therefore no proof that a rank cannot run any more, only that the job goes on without it.
+//! - When rank 0 is lost, nobody can learn anything of the others: each rank gets `Lost` for rank 0, then for
+//!   all others that had not ended, as cut off. No wait is left without an end.
+//! - Rank 0 carries the control plane for the others, so its [`leave`](Control::leave) (and its drop) waits until all
+//!   others have left or are lost. The others are told at once that it has left.
+//! - Dropping a [`TcpControl`] while its thread panics says `Lost`, not `Left`.
+
+use crate::config::{Config, node_id};
+use crate::error::BootError;
+use crate::handshake::{self, Attempt, PATIENCE};
+use crate::hub::Hub;
+use crate::link::Link;
+use crate::local::{LocalControl, check_size, duplicate, local};
+use crate::lock;
+use crate::node::Node;
+use crate::rounds::Verdict;
+use crate::secret::Key;
+use crate::service::{Leaf, Role, Service};
+use crate::shared::{Blob, Command, Phase, Shared, State};
+use crate::wire::{MAX_LABEL, Message};
+use rustix::event::{EventfdFlags, eventfd};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tidegate_hal::control::{Control, ControlError, Handle, Packet, Sink};
+
+/// One rank's end of the control plane of a job whose ranks are processes.
+///
+/// Made by [`TcpControl::from_env`]; a job of one rank needs no sockets and has none.
+#[derive(Debug)]
+pub struct TcpControl(Inner);
+
+#[derive(Debug)]
+enum Inner {
+    Solo(LocalControl),
+    Rank(Member),
+}
+
+struct Member {
+    shared: Arc<Shared>,
+    wake: Arc<OwnedFd>,
+    nodes: Vec<usize>,
+    /// Held for a whole exchange: calls of one rank are matched in order.
+    calls: Mutex<()>,
+    service: Option<JoinHandle<()>>,
+    /// How long the end of this rank may take to be known.
+    patience: Duration,
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member")
+            .field("rank", &self.shared.rank)
+            .field("size", &self.shared.size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TcpControl {
+    /// Joins the job that the environment describes (see [`Config`] for the variables); with none described,
+    /// this process is a job of its own.
+    ///
+    /// # Errors
+    ///
+    /// A [`BootError`]: it names the variable that is wrong, the ranks that did not come, or what went wrong instead.
+    pub fn from_env() -> Result<Self, BootError> {
+        match Config::from_env()? {
+            Some(config) => Self::join(config),
+            None => Ok(Self::solo()),
+        }
+    }
+
+    /// A job of one rank: no sockets, no threads.
+    pub fn solo() -> Self {
+        let mut ranks = local(1);
+        Self(Inner::Solo(ranks.remove(0)))
+    }
+
+    /// Joins a job; returns when all of its ranks have.
+    ///
+    /// # Errors
+    ///
+    /// As [`TcpControl::from_env`].
+    pub fn join(mut config: Config) -> Result<Self, BootError> {
+        if config.size == 1 {
+            return Ok(Self::solo());
+        }
+        let started = Instant::now();
+        let key = Key::of_job(&config.secret, &config.job_id, config.size);
+        let shared = Arc::new(Shared::new(config.rank, config.size));
+        let node = Node::new(config.rank, key.derive(b"door", b""));
+        let join = Message::Join { node: node_id(&config) };
+        let role = if config.rank == 0 {
+            let listener = match config.listener.take() {
+                Some(listener) => listener,
+                None => TcpListener::bind(&*config.address)
+                    .map_err(|error| BootError::io(format!("listening at {} for the other ranks", config.address), error))?,
+            };
+            let mut hub = Hub::new(listener, key, config.size)
+                .map_err(|error| BootError::io("preparing to listen for the other ranks", error))?;
+            hub.receive(0, join);
+            Role::Hub(Box::new(hub))
+        } else {
+            let (stream, session) = reach_hub(&config, &key, started)?;
+            let mut link = Link::new(stream, session.to_hub, session.to_rank, usize::MAX);
+            link.push(&join.encode())
+                .map_err(|error| BootError::Aborted(error.to_string()))?;
+            Role::Leaf(Box::new(Leaf {
+                link: Some(link),
+                looked: Instant::now(),
+            }))
+        };
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| BootError::io("making an event descriptor", error))?;
+        let wake = Arc::new(wake);
+        let service = Service::new(
+            Arc::clone(&shared),
+            Arc::clone(&wake),
+            role,
+            node,
+            config.heartbeat,
+            config.silence,
+            started,
+            config.timeout,
+        );
+        let thread = std::thread::Builder::new()
+            .name("tidegate-boot".into())
+            .spawn(move || service.run())
+            .map_err(|error| BootError::io("starting the thread of the control plane", error))?;
+        let mut member = Member {
+            shared,
+            wake,
+            nodes: Vec::new(),
+            calls: Mutex::new(()),
+            service: Some(thread),
+            patience: config.silence + Duration::from_secs(5),
+        };
+        member.nodes = member.wait_for_start()?;
+        Ok(Self(Inner::Rank(member)))
+    }
+}
+
+/// Connects to the hub and proves who this is, again and again until the time is over.
+fn reach_hub(
+    config: &Config,
+    key: &Key,
+    started: Instant,
+) -> Result<(TcpStream, handshake::Session), BootError> {
+    let mut pause = Duration::from_millis(5);
+    let mut attempts = 0;
+    let mut warned = String::new();
+    loop {
+        attempts += 1;
+        let left = config.timeout.saturating_sub(started.elapsed());
+        let last = match attempt(config, key, left.clamp(Duration::from_millis(50), PATIENCE)) {
+            Ok(reached) => return Ok(reached),
+            Err(Attempt::Final(reason)) => return Err(BootError::Refused(reason)),
+            Err(Attempt::Again(reason)) => reason,
+        };
+        // That nobody listens yet is the ordinary case; anything else somebody may want to know before the end.
+        if last != warned && !last.contains("refused (os") {
+            tracing::warn!(address = config.address, reason = last, "cannot join yet");
+            warned.clone_from(&last);
+        }
+        let waited = started.elapsed();
+        if waited + pause >= config.timeout {
+            return Err(BootError::Unreachable {
+                address: config.address.clone(),
+                waited,
+                attempts,
+                last,
+            });
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 3 / 2).min(Duration::from_millis(500));
+    }
+}
+
+fn attempt(config: &Config, key: &Key, limit: Duration) -> Result<(TcpStream, handshake::Session), Attempt> {
+    let mut last = Attempt::Again("the name has no address".into());
+    for address in config.address.to_socket_addrs()? {
+        let tried = (|| {
+            let stream = TcpStream::connect_timeout(&address, limit)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(limit))?;
+            stream.set_write_timeout(Some(limit))?;
+            let session = handshake::call(&stream, key, config.rank, config.size)?;
+            stream.set_nonblocking(true)?;
+            Ok((stream, session))
+        })();
+        match tried {
+            Err(error @ Attempt::Final(_)) => return Err(error),
+            Err(error) => last = error,
+            Ok(reached) => return Ok(reached),
+        }
+    }
+    Err(last)
+}
+
+impl Member {
+    fn wait_for_start(&self) -> Result<Vec<usize>, BootError> {
+        let mut state = lock(&self.shared.state);
+        loop {
+            match &mut state.phase {
+                Phase::Joining => {}
+                Phase::Failed(error) => {
+                    let error = error.take();
+                    return Err(error.unwrap_or_else(|| BootError::Aborted("it failed before".into())));
+                }
+                Phase::Running | Phase::Closed => return Ok(state.nodes.clone()),
+            }
+            state = self.wait(state);
+        }
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.shared.changed.wait(state).unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn wake(&self) {
+        // It fails only if the counter is full: then the service is awake already.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError> {
+        let me = self.shared.rank;
+        check_size(packet.bytes.len(), packet.handles.len())?;
+        if label.len() > MAX_LABEL {
+            return Err(ControlError::TooLarge {
+                bytes: label.len(),
+                handles: packet.handles.len(),
+            });
+        }
+        let own = packet.handles.iter().map(duplicate).collect::<Result<Vec<_>, _>>()?;
+        let fds = packet.handles.into_iter().map(descriptor).collect::<Result<Vec<_>, _>>()?;
+        let _one_at_a_time = lock(&self.calls);
+        let mut state = lock(&self.shared.state);
+        if let Some(reason) = &state.no_exchange {
+            return Err(ControlError::Closed(reason.clone()));
+        }
+        let round = state.next_round;
+        state.next_round += 1;
+        let blob = Blob {
+            bytes: packet.bytes.clone(),
+            handles: fds.len() as u8,
+        };
+        if let Err(error) = state.rounds.contribute(me, round, Arc::from(label), blob) {
+            return Err(ControlError::Closed(error.to_string()));
+        }
+        state.commands.push_back(Command::Contribute {
+            round,
+            label: label.to_owned(),
+            bytes: packet.bytes,
+            fds,
+        });
+        self.wake();
+        let result = loop {
+            if let Some(result) = self.outcome(&mut state, label, round) {
+                break result;
+            }
+            if let Some(reason) = &state.no_exchange {
+                break Err(ControlError::Closed(reason.clone()));
+            }
+            state = self.wait(state);
+        };
+        match result {
+            Ok(mut packets) => {
+                state.rounds.forget_before(round + 1);
+                packets[me].handles = own;
+                Ok(packets)
+            }
+            Err(error) => {
+                let reason = format!("an earlier exchange failed: {error}");
+                state.fds.clear();
+                if state.no_exchange.is_none() {
+                    // The others may get through this round; they must not wait for this rank in the next one.
+                    let rank = me as u32;
+                    let message = Message::Withdrawn {
+                        rank,
+                        reason: reason.clone(),
+                    };
+                    state.commands.push_back(Command::Say(message));
+                    state.no_exchange = Some(reason);
+                    self.wake();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// How the round ended, if it did; the descriptors are then taken.
+    fn outcome(&self, state: &mut State, label: &str, round: u64) -> Option<Result<Vec<Packet>, ControlError>> {
+        let me = self.shared.rank;
+        let node = state.nodes.get(me).copied();
+        let contributions = match state.rounds.verdict(me, round) {
+            Verdict::Pending => return None,
+            Verdict::Failed(error) => return Some(Err(error)),
+            Verdict::Complete(all) => all,
+        };
+        let brings_fds = |rank: usize, blob: &Blob| {
+            rank != me && blob.handles > 0 && state.nodes.get(rank).copied() == node
+        };
+        let mut packets = Vec::with_capacity(contributions.len());
+        let mut missing = false;
+        for (rank, contribution) in contributions.iter().enumerate() {
+            missing |= brings_fds(rank, &contribution.payload) && !state.fds.contains_key(&(rank, round));
+        }
+        if missing {
+            // They come by way of the leader. If it is gone, what has not come by now will not.
+            let leader = state.leader;
+            return state.gone[leader].then(|| {
+                Err(ControlError::PeerLost {
+                    rank: leader,
+                    label: label.to_owned(),
+                    reason: "it passes descriptors on within this node, and ended before it had".into(),
+                })
+            });
+        }
+        for (rank, contribution) in contributions.iter().enumerate() {
+            let blob = &contribution.payload;
+            let mut handles = Vec::new();
+            if brings_fds(rank, blob) {
+                match state.fds.remove(&(rank, round)) {
+                    Some(Ok(fds)) if fds.len() == usize::from(blob.handles) => {
+                        handles = fds.into_iter().map(Handle::Fd).collect();
+                    }
+                    Some(Ok(_)) => return Some(Err(garbled_fds(rank, "their number is wrong".into()))),
+                    Some(Err(reason)) => return Some(Err(garbled_fds(rank, reason))),
+                    None => return None,
+                }
+            }
+            packets.push(Packet {
+                bytes: blob.bytes.clone(),
+                handles,
+            });
+        }
+        Some(Ok(packets))
+    }
+
+    fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {
+        check_size(bytes.len(), 0)?;
+        let size = self.shared.size;
+        let to = to.map(|to| {
+            let mut to: Vec<u32> = to.iter().filter(|rank| **rank < size).map(|rank| *rank as u32).collect();
+            to.sort_unstable();
+            to.dedup();
+            to
+        });
+        let mut state = lock(&self.shared.state);
+        if let Some(reason) = &state.no_message {
+            return Err(ControlError::Closed(reason.clone()));
+        }
+        state.commands.push_back(Command::Say(Message::Notify {
+            from: self.shared.rank as u32,
+            to,
+            bytes: bytes.to_vec(),
+        }));
+        self.wake();
+        Ok(())
+    }
+
+    fn end(&self, message: Message) {
+        let good = matches!(message, Message::Leave);
+        let mut state = lock(&self.shared.state);
+        if !matches!(state.phase, Phase::Running) {
+            return;
+        }
+        let reason = "this rank has left the job";
+        state.no_exchange.get_or_insert_with(|| reason.into());
+        state.no_message.get_or_insert_with(|| reason.into());
+        state.commands.push_back(Command::End(message));
+        self.wake();
+        self.shared.changed.notify_all();
+        // Rank 0 carries the others until they have ended; anybody else only waits to be heard.
+        let deadline = match self.shared.rank == 0 && good {
+            true => None,
+            false => Some(Instant::now() + self.patience),
+        };
+        while matches!(state.phase, Phase::Running) {
+            state = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                None => self.wait(state),
+                Some(Duration::ZERO) => {
+                    tracing::warn!("rank 0 did not acknowledge that this rank ends");
+                    state.abandoned = true;
+                    self.wake();
+                    return;
+                }
+                Some(left) => {
+                    let waited = self.shared.changed.wait_timeout(state, left);
+                    waited.unwrap_or_else(|e| e.into_inner()).0
+                }
+            };
+        }
+    }
+}
+
+fn garbled_fds(rank: usize, reason: String) -> ControlError {
+    ControlError::Io {
+        what: format!("receiving the descriptors of rank {rank}"),
+        source: std::io::Error::other(reason),
+    }
+}
+
+fn descriptor(handle: Handle) -> Result<OwnedFd, ControlError> {
+    match handle {
+        Handle::Fd(fd) => Ok(fd),
+        Handle::Local(_) => Err(ControlError::Io {
+            what: "passing a handle to another process".into(),
+            source: std::io::Error::new(
+                std::io::ErrorKind::InvalidInput,
+                "a `Handle::Local` is good only within its own process",
+            ),
+        }),
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let last = match std::thread::panicking() {
+            true => Message::Fail {
+                reason: "its thread panicked".into(),
+            },
+            false => Message::Leave,
+        };
+        self.end(last);
+        lock(&self.shared.state).abandoned = true;
+        self.wake();
+        if let Some(service) = self.service.take()
+            && service.thread().id() != std::thread::current().id()
+            && service.join().is_err()
+        {
+            tracing::error!("the service of the control plane panicked");
+        }
+        self.shared.events.close_and_join();
+    }
+}
+
+impl Control for TcpControl {
+    fn rank(&self) -> usize {
+        match &self.0 {
+            Inner::Solo(solo) => solo.rank(),
+            Inner::Rank(member) => member.shared.rank,
+        }
+    }
+
+    fn size(&self) -> usize {
+        match &self.0 {
+            Inner::Solo(solo) => solo.size(),
+            Inner::Rank(member) => member.shared.size,
+        }
+    }
+
+    /// # Panics
+    ///
+    /// If there is no such rank.
+    fn node(&self, rank: usize) -> usize {
+        match &self.0 {
+            Inner::Solo(solo) => solo.node(rank),
+            Inner::Rank(member) => member.nodes[rank],
+        }
+    }
+
+    fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError> {
+        match &self.0 {
+            Inner::Solo(solo) => solo.exchange(label, packet),
+            Inner::Rank(member) => member.exchange(label, packet),
+        }
+    }
+
+    fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {
+        match &self.0 {
+            Inner::Solo(solo) => solo.notify(to, bytes),
+            Inner::Rank(member) => member.notify(to, bytes),
+        }
+    }
+
+    fn subscribe(&self, sink: Sink) {
+        match &self.0 {
+            Inner::Solo(solo) => solo.subscribe(sink),
+            Inner::Rank(member) => member.shared.events.subscribe(sink),
+        }
+    }
+
+    /// Tells the others. On rank 0 it returns when all others have ended too: rank 0 carries the control plane.
+    fn leave(&self) {
+        match &self.0 {
+            Inner::Solo(solo) => solo.leave(),
+            Inner::Rank(member) => member.end(Message::Leave),
+        }
+    }
+}

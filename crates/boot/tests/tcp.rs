@@ -1,0 +1,302 @@
+//! Jobs over TCP whose ranks are threads of the test: exchange, handles, messages, ends in good order.
+
+mod common;
+
+use common::{LONG, bytes, configs, events, job, run};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use tidegate_boot::{BootError, TcpControl};
+use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet};
+
+fn memory(text: &str) -> Handle {
+    let fd = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let mut file = File::from(fd);
+    file.write_all(text.as_bytes()).unwrap();
+    Handle::Fd(OwnedFd::from(file))
+}
+
+fn text(handle: &Handle) -> String {
+    let Handle::Fd(fd) = handle else {
+        panic!("not a descriptor")
+    };
+    let flags = rustix::io::fcntl_getfd(fd).unwrap();
+    assert!(flags.contains(rustix::io::FdFlags::CLOEXEC), "descriptors do not leak into children");
+    // At an offset: the position is shared by all ranks, which read at the same time.
+    let mut bytes = [0; 64];
+    let count = File::from(fd.try_clone().unwrap()).read_at(&mut bytes, 0).unwrap();
+    String::from_utf8(bytes[..count].to_vec()).unwrap()
+}
+
+#[test]
+fn exchanges_in_order_of_ranks_and_of_calls() {
+    for size in [2, 5] {
+        job(size, |control| {
+            assert_eq!(control.size(), size);
+            for round in 0..50u8 {
+                let all = control
+                    .exchange("step", bytes(&[control.rank() as u8, round]))
+                    .unwrap();
+                let got: Vec<_> = all.into_iter().map(|p| p.bytes).collect();
+                assert_eq!(got, (0..size as u8).map(|r| vec![r, round]).collect::<Vec<_>>());
+            }
+        });
+    }
+}
+
+#[test]
+fn packets_may_be_as_large_as_promised() {
+    job(3, |control| {
+        let large = vec![control.rank() as u8; Packet::MAX_BYTES];
+        let all = control.exchange("large", bytes(&large)).unwrap();
+        for (rank, packet) in all.iter().enumerate() {
+            assert_eq!(packet.bytes.len(), Packet::MAX_BYTES);
+            assert!(packet.bytes.iter().all(|b| *b == rank as u8));
+        }
+        let error = control.exchange("larger", bytes(&vec![0; Packet::MAX_BYTES + 1]));
+        assert!(matches!(error, Err(ControlError::TooLarge { .. })));
+        control.exchange("after", bytes(b"")).unwrap();
+    });
+}
+
+#[test]
+fn passes_descriptors_within_a_node() {
+    job(4, |control| {
+        let me = control.rank();
+        for round in 0..10 {
+            // Rank 2 gives none; the others give as many as their rank says, and one.
+            let count = if me == 2 { 0 } else { me + 1 };
+            let handles = (0..count).map(|n| memory(&format!("{round} {me} {n}"))).collect();
+            let bytes = vec![me as u8];
+            let all = control.exchange("handles", Packet { bytes, handles }).unwrap();
+            for (rank, packet) in all.iter().enumerate() {
+                assert_eq!(packet.bytes, [rank as u8]);
+                let texts: Vec<_> = packet.handles.iter().map(text).collect();
+                let count = if rank == 2 { 0 } else { rank + 1 };
+                let expected: Vec<_> = (0..count).map(|n| format!("{round} {rank} {n}")).collect();
+                assert_eq!(texts, expected);
+            }
+        }
+    });
+}
+
+#[test]
+fn own_handles_come_back_as_duplicates() {
+    job(2, |control| {
+        let mine = memory("mine");
+        let Handle::Fd(fd) = &mine else { unreachable!() };
+        let number = fd.as_raw_fd();
+        let handles = vec![mine];
+        let all = control
+            .exchange("own", Packet { bytes: Vec::new(), handles })
+            .unwrap();
+        let Handle::Fd(fd) = &all[control.rank()].handles[0] else {
+            panic!("not a descriptor")
+        };
+        assert_ne!(fd.as_raw_fd(), number);
+        assert_eq!(text(&all[1 - control.rank()].handles[0]), "mine");
+    });
+}
+
+#[test]
+fn nodes_are_numbered_and_keep_their_handles() {
+    let mut configs = configs(5);
+    for (config, node) in configs.iter_mut().zip(["a", "b", "a", "b", "c"]) {
+        config.node = Some(node.into());
+    }
+    run(configs, |joined| {
+        let control = joined.unwrap();
+        let nodes: Vec<_> = (0..5).map(|rank| control.node(rank)).collect();
+        assert_eq!(nodes, [0, 1, 0, 1, 2]);
+        let handles = vec![memory(&control.rank().to_string())];
+        let all = control
+            .exchange("handles", Packet { bytes: vec![7], handles })
+            .unwrap();
+        for (rank, packet) in all.iter().enumerate() {
+            assert_eq!(packet.bytes, [7]);
+            let near = nodes[rank] == nodes[control.rank()];
+            assert_eq!(packet.handles.len(), usize::from(near));
+            assert!(packet.handles.iter().all(|h| text(h) == rank.to_string()));
+        }
+    });
+}
+
+#[test]
+fn names_both_labels_of_a_mismatch_and_stays_failed() {
+    job(3, |control| {
+        let label = if control.rank() == 1 { "free" } else { "create" };
+        let error = control.exchange(label, Packet::default()).unwrap_err();
+        let ControlError::Mismatch { rank, mine, theirs } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(mine, label);
+        assert_ne!(theirs, label);
+        assert_eq!(rank == 1, control.rank() != 1);
+        let again = control.exchange("create", Packet::default());
+        assert!(matches!(again, Err(ControlError::Closed(_))), "{again:?}");
+    });
+}
+
+#[test]
+fn a_handle_of_this_process_cannot_leave_it() {
+    job(2, |control| {
+        let handles = vec![Handle::Local(std::sync::Arc::new(1u8))];
+        let bytes = Vec::new();
+        let error = control.exchange("local", Packet { bytes, handles }).unwrap_err();
+        assert!(matches!(error, ControlError::Io { .. }), "{error}");
+        control.exchange("after", Packet::default()).unwrap();
+    });
+}
+
+#[test]
+fn messages_arrive_in_order() {
+    job(3, |control| {
+        let events = events(&control);
+        let me = control.rank();
+        for n in 0..20 {
+            control.notify(Some(&[(me + 1) % 3, (me + 1) % 3, 99]), &[n]).unwrap();
+        }
+        control.notify(None, b"all").unwrap();
+        let mut ring = Vec::new();
+        let mut all = 0;
+        while ring.len() < 20 || all < 2 {
+            match events.recv_timeout(LONG).unwrap() {
+                Event::Message { bytes, .. } if bytes == b"all" => all += 1,
+                Event::Message { from, bytes } => {
+                    assert_eq!(from, (me + 2) % 3);
+                    ring.push(bytes[0]);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(ring, (0..20).collect::<Vec<_>>());
+        control.exchange("done", Packet::default()).unwrap();
+    });
+}
+
+#[test]
+fn leaving_is_seen_as_leaving_and_ends_exchanges() {
+    job(3, |control| {
+        let events = events(&control);
+        control.exchange("first", Packet::default()).unwrap();
+        if control.rank() == 1 {
+            control.leave();
+            control.leave();
+            let closed = control.exchange("second", Packet::default());
+            assert!(matches!(closed, Err(ControlError::Closed(_))));
+            assert!(matches!(control.notify(None, b"x"), Err(ControlError::Closed(_))));
+            return;
+        }
+        let error = control.exchange("second", Packet::default()).unwrap_err();
+        assert!(matches!(error, ControlError::PeerLost { rank: 1, .. }), "{error}");
+        assert_eq!(events.recv_timeout(LONG).unwrap(), Event::Left { rank: 1 });
+    });
+}
+
+#[test]
+fn rank_0_may_leave_first_and_the_others_go_on() {
+    job(3, |control| {
+        let events = events(&control);
+        control.exchange("first", Packet::default()).unwrap();
+        if control.rank() == 0 {
+            control.leave();
+            return;
+        }
+        assert_eq!(events.recv_timeout(LONG).unwrap(), Event::Left { rank: 0 });
+        let other = 3 - control.rank();
+        control.notify(Some(&[other]), b"still here").unwrap();
+        let bytes = b"still here".to_vec();
+        assert_eq!(events.recv_timeout(LONG).unwrap(), Event::Message { from: other, bytes });
+        control.notify(Some(&[other]), b"done").unwrap();
+        events.recv_timeout(LONG).unwrap();
+        drop(control);
+        assert!(!events.iter().any(|e| matches!(e, Event::Lost { .. })));
+    });
+}
+
+#[test]
+fn a_rank_that_panics_is_lost() {
+    let results = std::thread::scope(|scope| {
+        let ranks: Vec<_> = configs(3)
+            .into_iter()
+            .map(|config| {
+                scope.spawn(|| {
+                    let control = TcpControl::join(config).unwrap();
+                    let events = events(&control);
+                    if control.rank() == 1 {
+                        std::panic::resume_unwind(Box::new("a test"));
+                    }
+                    let error = control.exchange("together", Packet::default()).unwrap_err();
+                    assert!(matches!(error, ControlError::PeerLost { rank: 1, .. }), "{error}");
+                    let event = events.recv_timeout(LONG).unwrap();
+                    assert!(matches!(&event, Event::Lost { rank: 1, reason } if reason.contains("panicked")), "{event:?}");
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().is_err()).collect::<Vec<_>>()
+    });
+    assert_eq!(results, [false, true, false]);
+}
+
+#[test]
+fn rank_0_that_panics_takes_the_control_plane_with_it() {
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = configs(3)
+            .into_iter()
+            .map(|config| {
+                scope.spawn(|| {
+                    let control = TcpControl::join(config).unwrap();
+                    let events = events(&control);
+                    if control.rank() == 0 {
+                        std::panic::resume_unwind(Box::new("a test"));
+                    }
+                    let first = events.recv_timeout(LONG).unwrap();
+                    assert!(matches!(first, Event::Lost { rank: 0, .. }), "{first:?}");
+                    let other = 3 - control.rank();
+                    let second = events.recv_timeout(LONG).unwrap();
+                    let expected = match &second {
+                        Event::Lost { rank, reason } => *rank == other && reason.contains("cut off"),
+                        // The other may have been quick to leave.
+                        Event::Left { rank } => *rank == other,
+                        Event::Message { .. } => false,
+                    };
+                    assert!(expected, "{second:?}");
+                    assert!(control.exchange("x", Packet::default()).is_err());
+                })
+            })
+            .collect();
+        for (rank, thread) in ranks.into_iter().enumerate() {
+            assert_eq!(thread.join().is_err(), rank == 0);
+        }
+    });
+}
+
+#[test]
+fn a_job_of_one_needs_nobody() {
+    let control = TcpControl::join(configs(1).remove(0)).unwrap();
+    assert_eq!((control.rank(), control.size(), control.node(0)), (0, 1, 0));
+    let handles = vec![memory("mine")];
+    let all = control
+        .exchange("alone", Packet { bytes: vec![1], handles })
+        .unwrap();
+    assert_eq!(text(&all[0].handles[0]), "mine");
+    control.leave();
+}
+
+#[test]
+fn missing_ranks_are_named_everywhere() {
+    let mut configs = configs(4);
+    configs.remove(2);
+    for config in &mut configs {
+        config.timeout = std::time::Duration::from_millis(300);
+    }
+    let errors = run(configs, |joined| joined.map(|_| ()).unwrap_err());
+    assert!(
+        matches!(&errors[0], BootError::MissingRanks { missing, .. } if missing.contains(&2)),
+        "{errors:?}"
+    );
+    for error in &errors {
+        assert!(error.to_string().contains('2') || matches!(error, BootError::Unreachable { .. }), "{error}");
+    }
+}
