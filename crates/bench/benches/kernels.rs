@@ -1,15 +1,72 @@
 //! How long the CPU kernels take, on one core: `cargo bench -p tidegate-bench --bench kernels`.
+//!
+//! Over a slice, and over two views through which two threads could work on one block: one of
+//! atomic words, and one that looks every index up in the bit set of a part.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use tidegate_bench::faces::kernels::{self, Packed};
+use tidegate_bench::faces::kernels::{self, Packed, Points, Values};
 use tidegate_bench::faces::layout::Geometry;
 use tidegate_bench::faces::params::{Grid, Init, Size};
 use tidegate_bench::results::stats::median;
 
+/// A block of atomic words.
+struct Atomic(Vec<AtomicU64>);
+
+impl Values for Atomic {
+    fn get(&self, index: usize) -> f64 {
+        f64::from_bits(self.0[index].load(Relaxed))
+    }
+}
+
+impl Points for Atomic {
+    fn set(&mut self, index: usize, value: f64) {
+        self.0[index].store(value.to_bits(), Relaxed);
+    }
+}
+
+/// A part of a block: indices that are not in the set cannot be reached.
+struct Part {
+    values: Vec<f64>,
+    set: Vec<u64>,
+}
+
+impl Part {
+    fn new(len: usize, indices: impl Iterator<Item = usize>) -> Part {
+        let mut set = vec![0; len.div_ceil(64)];
+        indices.for_each(|k| set[k / 64] |= 1 << (k % 64));
+        // Zeros that were never written share one page, which would be too good to be true.
+        let mut values = vec![1.0; len];
+        values.fill(0.0);
+        Part { values, set }
+    }
+
+    fn check(&self, index: usize) {
+        assert!(
+            self.set[index / 64] >> (index % 64) & 1 == 1,
+            "index {index} is not in this part"
+        );
+    }
+}
+
+impl Values for Part {
+    fn get(&self, index: usize) -> f64 {
+        self.check(index);
+        self.values[index]
+    }
+}
+
+impl Points for Part {
+    fn set(&mut self, index: usize, value: f64) {
+        self.check(index);
+        self.values[index] = value;
+    }
+}
+
 fn time(mut work: impl FnMut()) -> f64 {
     let begin = Instant::now();
     let mut times = Vec::new();
-    while times.len() < 5 || (begin.elapsed() < Duration::from_millis(600) && times.len() < 2000) {
+    while times.len() < 5 || (begin.elapsed() < Duration::from_millis(300) && times.len() < 2000) {
         let start = Instant::now();
         work();
         times.push(start.elapsed().as_secs_f64() * 1e6);
@@ -17,23 +74,40 @@ fn time(mut work: impl FnMut()) -> f64 {
     median(&mut times).unwrap_or(f64::NAN)
 }
 
+/// Pack, compute and unpack, over views of the surface and of the interior. Their values are zeros,
+/// so that none grows beyond what is finite.
+fn kernels<P: Points + ?Sized>(g: &Geometry, surface: &mut P, interior: &mut P) -> [f64; 3] {
+    let mut packed = vec![0.0; g.packed_len()];
+    let pack = time(|| kernels::pack(g, &*surface, &mut packed));
+    let compute = time(|| kernels::compute(g, interior));
+    let unpack = time(|| kernels::unpack(g, surface, &Packed::new(g, &packed)));
+    [pack, compute, unpack]
+}
+
 fn main() {
-    println!("{:<8} {:>10} {:>10} {:>10} {:>10}   (us, median)", "size", "init", "pack", "compute", "unpack");
+    println!("us, median                   init       pack    compute     unpack");
     // A corner of 2x2x2 has 7 neighbours, the middle of 3x3x3 has 26.
     for (grid, rank) in [([2, 2, 2], 0), ([3, 3, 3], 13)] {
         for size in [Size::DESK, Size::SMALL] {
             let g = Geometry::new(Grid(grid), size, rank).expect("a valid geometry");
             let mut u = vec![0.0; g.len()];
-            let mut packed = vec![0.0; g.packed_len()];
             let init = time(|| kernels::init(&g, Init::Same, u.as_mut_slice()));
-            let pack = time(|| kernels::pack(&g, u.as_slice(), &mut packed));
-            // Zeros, so that no value grows beyond what is finite.
             u.fill(0.0);
-            packed.fill(0.0);
-            let compute = time(|| kernels::compute(&g, u.as_mut_slice()));
-            let unpack = time(|| kernels::unpack(&g, u.as_mut_slice(), &Packed::new(&g, &packed)));
-            let name = format!("{size} {}", g.neighbours().count());
-            println!("{name:<8} {init:>10.1} {pack:>10.1} {compute:>10.1} {unpack:>10.1}");
+            let mut other = u.clone();
+            let slice = kernels(&g, u.as_mut_slice(), other.as_mut_slice());
+            drop((u, other));
+            let atomic = || Atomic((0..g.len()).map(|_| AtomicU64::new(0)).collect());
+            let atomics = kernels(&g, &mut atomic(), &mut atomic());
+            let mut surface = Part::new(g.len(), g.surface_ranges().flatten());
+            let mut interior = Part::new(g.len(), g.interior_ranges().flatten());
+            let parts = kernels(&g, &mut surface, &mut interior);
+            let neighbours = g.neighbours().count();
+            for (view, [pack, compute, unpack]) in
+                [("slice", slice), ("atomic", atomics), ("part", parts)]
+            {
+                let name = format!("{size}, {neighbours} neighbours, {view}");
+                println!("{name:<28}{init:>7.1}{pack:>11.1}{compute:>11.1}{unpack:>11.1}");
+            }
         }
     }
 }

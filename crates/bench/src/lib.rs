@@ -2,19 +2,22 @@
 //!
 //! # Model
 //!
-//! [`faces`] is the benchmark that the others are judged by: the nearest-neighbour exchange of a spectral-element code.
-//! Everything in it that does not send messages is here: its [parameters](faces::params), the
-//! [layout](faces::layout) of a block and of its 26 messages, the CPU [kernels](faces::kernels), the
-//! [verification](faces::verify) and the [loops](faces::schedule) around the clock. A *variant* (how the messages travel)
-//! implements [`faces::schedule::Exchange`] and gets all of that.
+//! [`faces`] is the benchmark that the others are judged by: the nearest-neighbour exchange of a
+//! spectral-element code. Everything in it that does not send messages is here: its
+//! [parameters](faces::params), the [layout](faces::layout) of a block and of its 26 messages, the
+//! CPU [kernels](faces::kernels), the [verification](faces::verify) and the
+//! [loops](faces::schedule) around the clock. A *variant* (how the messages travel) implements
+//! [`faces::schedule::Exchange`] and gets all of that.
 //!
-//! Each rank produces one [`results::RankSample`] a run. Rank 0 collects them, makes [`results::Row`]s, and prints them as
-//! a [terminal table](results::table), as [JSON](results::json) or as a self-contained [HTML page](report).
+//! Each rank produces one [`results::RankSample`] a run. Rank 0 collects them, makes
+//! [`results::Row`]s, and prints them as a [terminal table](results::table), as
+//! [JSON](results::json) or as a self-contained [HTML page](report).
 //!
 //! # Failures
 //!
-//! Parameters are refused before anything runs ([`faces::params::ParamsError`]). A wrong result never disappears: the
-//! sample of that rank carries the reason, the row says `FAILED`, and [`results::exit_code`] is not zero.
+//! Parameters are refused before anything runs ([`faces::params::ParamsError`]). A wrong result
+//! never disappears: the sample of that rank carries the reason, the row says `FAILED`, and
+//! [`results::exit_code`] is not zero.
 
 pub mod cli;
 pub mod faces;

@@ -16,7 +16,11 @@ struct Noted {
 
 impl Noted {
     fn new(values: Vec<f64>) -> Noted {
-        Noted { values, read: RefCell::default(), written: BTreeSet::new() }
+        Noted {
+            values,
+            read: RefCell::default(),
+            written: BTreeSet::new(),
+        }
     }
 }
 
@@ -36,10 +40,16 @@ impl Points for Noted {
 
 fn geometries() -> impl Strategy<Value = Geometry> {
     let side = || 1usize..4;
-    ([side(), side(), side()], [1usize..5, 1usize..5, 1usize..5], 3usize..6).prop_flat_map(|(grid, m, n)| {
-        let grid = Grid(grid);
-        (0..grid.ranks()).prop_map(move |rank| Geometry::new(grid, Size { m, n }, rank).unwrap())
-    })
+    (
+        [side(), side(), side()],
+        [1usize..5, 1usize..5, 1usize..5],
+        3usize..6,
+    )
+        .prop_flat_map(|(grid, m, n)| {
+            let grid = Grid(grid);
+            (0..grid.ranks())
+                .prop_map(move |rank| Geometry::new(grid, Size { m, n }, rank).unwrap())
+        })
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! All ranks of a grid in one process, with plain copies as messages, against both references.
 
-use tidegate_bench::faces::kernels::{self, Packed, Slots, Values};
+use tidegate_bench::faces::kernels::{self, Packed, Slots, SlotsBy, Values};
 use tidegate_bench::faces::layout::{Direction, Geometry};
 use tidegate_bench::faces::params::{Counts, Grid, Init, Params, Size, Variant};
 use tidegate_bench::faces::verify::{Verdict, Verifier};
@@ -27,21 +27,49 @@ fn plain(geometry: &Geometry, u: &mut [f64], received: &[f64]) {
 }
 
 impl World {
-    fn new(grid: [usize; 3], m: [usize; 3], n: usize, shares: u64, init: Init, compute: bool) -> World {
+    fn new(
+        grid: [usize; 3],
+        m: [usize; 3],
+        n: usize,
+        shares: u64,
+        init: Init,
+        compute: bool,
+    ) -> World {
         let (grid, size) = (Grid(grid), Size { m, n });
-        let counts = Counts { nk: 1, nj: 1, ni: shares };
-        let params = Params { grid, size, counts, init, compute, variants: vec![Variant::St] };
-        let verifiers: Vec<_> = (0..grid.ranks()).map(|r| Verifier::new(&params, r).unwrap()).collect();
+        let counts = Counts {
+            nk: 1,
+            nj: 1,
+            ni: shares,
+        };
+        let params = Params {
+            grid,
+            size,
+            counts,
+            init,
+            compute,
+            variants: vec![Variant::St],
+        };
+        let verifiers = Verifier::all(&params).unwrap();
         assert!(verifiers.iter().all(Verifier::simulates));
         let ranks = verifiers
             .iter()
             .map(|v| {
                 let geometry = v.geometry().clone();
                 let packed = vec![0.0; geometry.packed_len()];
-                Rank { u: vec![f64::NAN; geometry.len()], sent: packed.clone(), received: packed, geometry }
+                Rank {
+                    u: vec![f64::NAN; geometry.len()],
+                    sent: packed.clone(),
+                    received: packed,
+                    geometry,
+                }
             })
             .collect();
-        World { ranks, verifiers, init, compute }
+        World {
+            ranks,
+            verifiers,
+            init,
+            compute,
+        }
     }
 
     fn run(&mut self, shares: u64, unpack: Unpack) {
@@ -75,7 +103,11 @@ impl World {
     }
 
     fn verdicts(&self) -> Vec<Verdict> {
-        self.ranks.iter().zip(&self.verifiers).map(|(rank, v)| v.check(&rank.u)).collect()
+        self.ranks
+            .iter()
+            .zip(&self.verifiers)
+            .map(|(rank, v)| v.check(&rank.u))
+            .collect()
     }
 }
 
@@ -95,14 +127,29 @@ fn case(grid: [usize; 3], m: [usize; 3], n: usize, shares: u64) {
     }
 }
 
-/// Points that touch on two ranks are equal bit for bit: both packed now, each is what the other one has.
+/// Points that touch on two ranks are equal bit for bit: both packed now, each is what the other
+/// one has.
 fn assert_bitwise_consistent(world: &World) {
     for rank in &world.ranks {
         for (d, other) in rank.geometry.neighbours() {
             let other = &world.ranks[other];
-            let mine = rank.geometry.strided(d).indices().into_iter().map(|k| rank.u[k].to_bits());
-            let theirs = other.geometry.strided(d.opposite()).indices().into_iter().map(|k| other.u[k].to_bits());
-            assert!(mine.eq(theirs), "rank {} differs from its neighbour at {d}", rank.geometry.rank());
+            let mine = rank
+                .geometry
+                .strided(d)
+                .indices()
+                .into_iter()
+                .map(|k| rank.u[k].to_bits());
+            let theirs = other
+                .geometry
+                .strided(d.opposite())
+                .indices()
+                .into_iter()
+                .map(|k| other.u[k].to_bits());
+            assert!(
+                mine.eq(theirs),
+                "rank {} differs from its neighbour at {d}",
+                rank.geometry.rank()
+            );
         }
     }
 }
@@ -153,21 +200,33 @@ fn as_many_shares_as_stay_finite() {
         for verdict in world.verdicts() {
             assert!(verdict.passed(), "{verdict}");
         }
-        // One more, and the largest value is not finite: the limit is tight, and the failure is seen.
+        // One more, and the largest value is not finite: the limit is tight, and the failure is
+        // seen.
         world.run(limit + 1, plain);
-        assert!(world.verdicts().iter().any(|v| v.non_finite > 0 && !v.passed()));
+        assert!(
+            world
+                .verdicts()
+                .iter()
+                .any(|v| v.non_finite > 0 && !v.passed())
+        );
     }
 }
 
 #[test]
 fn slots_as_single_slices_give_the_same() {
     fn separate(geometry: &Geometry, u: &mut [f64], received: &[f64]) {
-        let slots = Direction::table(|d| geometry.neighbour(d).map(|_| &received[geometry.slot(d)]));
+        let slots =
+            Direction::table(|d| geometry.neighbour(d).map(|_| &received[geometry.slot(d)]));
         kernels::unpack(geometry, u, &slots);
     }
-    let mut world = World::new([3, 2, 1], [2, 3, 2], 4, 3, Init::Global, false);
-    world.run(3, separate);
-    assert!(world.verdicts().iter().all(Verdict::passed));
+    fn by_function(geometry: &Geometry, u: &mut [f64], received: &[f64]) {
+        kernels::unpack(geometry, u, &SlotsBy(|d| &received[geometry.slot(d)]));
+    }
+    for unpack in [separate as Unpack, by_function] {
+        let mut world = World::new([3, 2, 1], [2, 3, 2], 4, 3, Init::Global, false);
+        world.run(3, unpack);
+        assert!(world.verdicts().iter().all(Verdict::passed));
+    }
 }
 
 /// Every one of these mistakes must be seen.
@@ -212,9 +271,16 @@ mod broken {
 
     #[test]
     fn an_edge_from_the_other_side() {
-        // With the same values on every rank some of these look right: that is what `Init::Global` is for.
+        // With the same values on every rank some of these look right: that is what `Init::Global`
+        // is for.
         let unpack: Unpack = |g, u, received| {
-            let swap = |d: Direction| Some(if d.offset() == [0, 1, 1] { d.opposite() } else { d });
+            let swap = |d: Direction| {
+                Some(if d.offset() == [0, 1, 1] {
+                    d.opposite()
+                } else {
+                    d
+                })
+            };
             kernels::unpack(g, u, &Through(g, received, swap));
         };
         assert!(caught(Init::Global, unpack));
@@ -236,7 +302,11 @@ mod broken {
         world.run(3, plain);
         for rank in &mut world.ranks {
             // The fourth share without an exchange.
-            kernels::unpack(&rank.geometry, rank.u.as_mut_slice(), &Packed::new(&rank.geometry, &rank.received));
+            kernels::unpack(
+                &rank.geometry,
+                rank.u.as_mut_slice(),
+                &Packed::new(&rank.geometry, &rank.received),
+            );
         }
         assert!(world.verdicts().iter().all(|v| !v.passed()));
     }
@@ -257,7 +327,9 @@ mod broken {
     fn blocks_in_the_wrong_place() {
         let mut world = World::new([2, 1, 1], [2, 2, 2], 3, 2, Init::Global, false);
         world.run(2, plain);
-        let [a, b] = &mut world.ranks[..] else { unreachable!() };
+        let [a, b] = &mut world.ranks[..] else {
+            unreachable!()
+        };
         std::mem::swap(&mut a.u, &mut b.u);
         assert!(world.verdicts().iter().all(|v| !v.passed()));
     }

@@ -1,0 +1,236 @@
+//! The command line of Faces.
+//!
+//! # Model
+//!
+//! [`FacesArgs`] is parsed by `clap` from `cargo bench --bench faces -- …`; [`FacesArgs::params`]
+//! turns it into validated [`Params`]. The `--bench` that cargo adds is accepted and ignored.
+//!
+//! # Failures
+//!
+//! [`FacesArgs::read`] ends the process with a usage message; [`FacesArgs::try_from_iter`] returns
+//! it.
+
+use crate::faces::params::{Counts, Grid, Init, Params, Size, Variant};
+use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+/// What the ranks run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+#[non_exhaustive]
+pub enum Device {
+    /// Threads as streams, shared memory: needs nothing but the CPU.
+    #[default]
+    Host,
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Host => f.write_str("host"),
+        }
+    }
+}
+
+/// The nearest-neighbour exchange of a spectral-element code, verified and timed.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "faces", max_term_width = 100)]
+pub struct FacesArgs {
+    /// Grid of ranks, one process each
+    #[arg(long, value_name = "LXxLYxLZ", default_value = "2x2x2")]
+    pub grid: Grid,
+
+    /// Elements of a block and points along a side of an element: desk, small, large, or MXxMYxMZxN
+    #[arg(long, value_name = "SIZE", default_value = "desk")]
+    pub size: Size,
+
+    /// How often to build windows, to start from the initial values, and to share (default: what
+    /// goes with the size)
+    #[arg(long, value_name = "NK,NJ,NI")]
+    pub counts: Option<Counts>,
+
+    /// Sum shared points inside of the blocks while the messages travel
+    #[arg(long)]
+    pub compute: bool,
+
+    /// Initial values: same (on every rank), or global (a message that goes to the wrong rank is
+    /// seen)
+    #[arg(long, value_name = "WHICH", default_value_t)]
+    pub init: Init,
+
+    /// Which of st, st-graph, rma, p2p to run, in this order
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = Variant::ALL)]
+    pub variants: Vec<Variant>,
+
+    /// How often to run all variants in turn; the result is the median
+    #[arg(long, value_name = "TIMES", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+
+    /// What to run on
+    #[arg(long, value_enum, default_value_t)]
+    pub device: Device,
+
+    /// Write the rows to this file, as a JSON array
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write a page with charts into this folder
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+
+    /// Passed by cargo
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+impl FacesArgs {
+    /// Parses and validates the arguments of this process; prints what is wrong (or the help) and
+    /// exits when they cannot be used.
+    pub fn read() -> FacesArgs {
+        FacesArgs::try_from_iter(std::env::args_os()).unwrap_or_else(|e| e.exit())
+    }
+
+    /// Parses and validates arguments, of which the first is the name of the program.
+    ///
+    /// # Errors
+    ///
+    /// Unknown or malformed arguments, arguments that do not fit together, and requests for help.
+    pub fn try_from_iter<T: Into<OsString> + Clone>(
+        args: impl IntoIterator<Item = T>,
+    ) -> Result<FacesArgs, clap::Error> {
+        let args = FacesArgs::try_parse_from(args)?;
+        args.unchecked()
+            .validate()
+            .map_err(|e| FacesArgs::command().error(ErrorKind::ValueValidation, e))?;
+        Ok(args)
+    }
+
+    /// The parameters; valid if this was made by [`FacesArgs::read`] or
+    /// [`FacesArgs::try_from_iter`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Params::validate`].
+    pub fn params(&self) -> Result<Params, crate::faces::params::ParamsError> {
+        let params = self.unchecked();
+        params.validate()?;
+        Ok(params)
+    }
+
+    fn unchecked(&self) -> Params {
+        Params {
+            grid: self.grid,
+            size: self.size,
+            counts: self.counts.unwrap_or(self.size.default_counts()),
+            init: self.init,
+            compute: self.compute,
+            variants: self.variants.clone(),
+        }
+    }
+
+    /// The command that repeats this run, as it stands in reports.
+    pub fn command_line(&self) -> String {
+        let params = self.unchecked();
+        let variants: Vec<_> = params.variants.iter().map(|v| v.name()).collect();
+        format!(
+            "cargo bench --bench faces -- --grid {} --size {} --counts {} --init {}{} --variants {} --rounds {} --device {}",
+            params.grid,
+            params.size,
+            params.counts,
+            params.init,
+            if params.compute { " --compute" } else { "" },
+            variants.join(","),
+            self.rounds,
+            self.device,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<FacesArgs, String> {
+        let args = std::iter::once("faces").chain(line.split_whitespace());
+        FacesArgs::try_from_iter(args).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        FacesArgs::command().debug_assert();
+    }
+
+    #[test]
+    fn a_bare_run_is_the_desk_run() {
+        let params = parse("--bench").unwrap().params().unwrap();
+        assert_eq!(params.grid, Grid([2, 2, 2]));
+        assert_eq!((params.size, params.counts), (Size::DESK, Counts::DESK));
+        assert_eq!(params.variants, Variant::ALL);
+        assert!(!params.compute && params.init == Init::Same);
+    }
+
+    #[test]
+    fn everything_can_be_said() {
+        let args = parse(
+            "--grid 3x2x1 --size 5x4x3x10 --counts 1,2,3 --compute --init global --variants rma,st --device host \
+             --json out.json --report out --rounds 1 --bench",
+        )
+        .unwrap();
+        let params = args.params().unwrap();
+        assert_eq!(
+            params.size,
+            Size {
+                m: [5, 4, 3],
+                n: 10
+            }
+        );
+        assert_eq!(params.variants, [Variant::Rma, Variant::St]);
+        assert!(params.compute && params.init == Init::Global);
+        assert_eq!(args.json.as_deref(), Some("out.json".as_ref()));
+        let again = args.command_line();
+        assert!(
+            again.ends_with("--init global --compute --variants rma,st --rounds 1 --device host"),
+            "{again}"
+        );
+        let again = parse(again.split_once(" -- ").unwrap().1).unwrap();
+        assert_eq!(again.params().unwrap(), params);
+    }
+
+    #[test]
+    fn published_sizes_bring_their_counts() {
+        assert_eq!(
+            parse("--size small").unwrap().params().unwrap().counts,
+            Counts::SMALL
+        );
+        assert_eq!(
+            parse("--size small --counts 1,1,1")
+                .unwrap()
+                .params()
+                .unwrap()
+                .counts
+                .ni,
+            1
+        );
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong() {
+        for (line, needle) in [
+            ("--grid 2x2", "a rank grid such as `2x2x2`"),
+            ("--size 2x2x2x2", "at least 3, not 2"),
+            ("--size tiny", "`desk`, `small`, `large`"),
+            ("--counts 1,1,1000", "at most 336 stay finite"),
+            ("--variants st,mpi", "one of `st`, `st-graph`, `rma`, `p2p`"),
+            ("--variants st,st", "asked for twice"),
+            ("--init other", "`same` or `global`"),
+            ("--device gpu", "host"),
+            ("--rounds 0", "0"),
+            ("extra", "unexpected argument"),
+        ] {
+            let error = parse(line).expect_err(line);
+            assert!(error.contains(needle), "{line}: {error}");
+        }
+        assert!(!parse("--help").unwrap_err().contains("cargo adds"));
+    }
+}

@@ -2,10 +2,11 @@
 //!
 //! # Model
 //!
-//! A non-periodic grid of `lx * ly * lz` ranks covers a box. Each rank owns a block of `mx * my * mz` elements, each with
-//! `n * n * n` points. Neighbouring elements have the points of their common face, edge or corner twice (four times, eight
-//! times): the *copies* of one global point. A *share* replaces every copy of a point on the surface of a block by the sum
-//! of all its copies, wherever they are, so each rank needs the surfaces of up to 26 neighbours.
+//! A non-periodic grid of `lx * ly * lz` ranks covers a box. Each rank owns a block of `mx * my *
+//! mz` elements, each with `n * n * n` points. Neighbouring elements have the points of their
+//! common face, edge or corner twice (four times, eight times): the *copies* of one global point. A
+//! *share* replaces every copy of a point on the surface of a block by the sum of all its copies,
+//! wherever they are, so each rank needs the surfaces of up to 26 neighbours.
 //!
 //! ```text
 //! share:  pack ---> 26 messages ---> unpack           (the surface of the block)
@@ -22,7 +23,8 @@
 //!
 //! # Failures
 //!
-//! See [`params::ParamsError`] for what is refused, and [`verify::Verdict`] for how a wrong result is reported.
+//! See [`params::ParamsError`] for what is refused, and [`verify::Verdict`] for how a wrong result
+//! is reported.
 
 pub mod kernels;
 pub mod layout;

@@ -12,7 +12,11 @@ pub fn to_json(rows: &[Row]) -> String {
         // Only maps with strange keys and failing writers can fail here.
         .map(|r| serde_json::to_string(r).expect("a row is plain data"))
         .collect();
-    if rows.is_empty() { "[]\n".into() } else { format!("[\n{}\n]\n", rows.join(",\n")) }
+    if rows.is_empty() {
+        "[]\n".into()
+    } else {
+        format!("[\n{}\n]\n", rows.join(",\n"))
+    }
 }
 
 /// Writes [`to_json`] to a file.
@@ -34,14 +38,31 @@ mod tests {
     #[test]
     fn one_object_a_row() {
         let mut rows = rows();
-        rows.push(Row::new("bad", setting(4), &[vec![RankSample::failed(2, "timed out")]]));
+        rows.push(Row::new(
+            "bad",
+            setting(4),
+            &[vec![RankSample::failed(2, "timed out")]],
+        ));
         let text = to_json(&rows);
         assert_eq!(serde_json::from_str::<Vec<Row>>(&text).unwrap(), rows);
         assert_eq!(text.lines().count(), rows.len() + 2);
-        let first: serde_json::Value = serde_json::from_str(text.lines().nth(1).unwrap().trim_end_matches(',')).unwrap();
+        let first: serde_json::Value =
+            serde_json::from_str(text.lines().nth(1).unwrap().trim_end_matches(',')).unwrap();
         for field in [
-            "variant", "device", "transport", "ranks", "grid", "elements", "points", "counts", "compute", "us_avg",
-            "us_min", "us_max", "verified", "failed",
+            "variant",
+            "device",
+            "transport",
+            "ranks",
+            "grid",
+            "elements",
+            "points",
+            "counts",
+            "compute",
+            "us_avg",
+            "us_min",
+            "us_max",
+            "verified",
+            "failed",
         ] {
             assert!(!first[field].is_null(), "{field}");
         }

@@ -2,15 +2,17 @@
 //!
 //! # Model
 //!
-//! Each rank makes one [`RankSample`] a variant and round (both serialisable, so that ranks can send theirs to rank 0).
-//! Variants are run in turn, several *rounds* of all of them, so that a disturbance hits all alike. Rank 0 gives the samples of a
-//! variant to [`Row::new`], which takes the average, the least and the greatest time over the ranks of each round, and of each of
-//! those the median over the rounds. The number that counts is the greatest: the time of the slowest rank.
+//! Each rank makes one [`RankSample`] a variant and round (both serialisable, so that ranks can
+//! send theirs to rank 0). Variants are run in turn, several *rounds* of all of them, so that a
+//! disturbance hits all alike. Rank 0 gives the samples of a variant to [`Row::new`], which takes
+//! the average, the least and the greatest time over the ranks of each round, and of each of those
+//! the median over the rounds. The number that counts is the greatest: the time of the slowest
+//! rank.
 //!
 //! # Failures
 //!
-//! A rank that failed, did not report, or reported no time makes its row a failed one ([`Row::failure`] says why), and
-//! [`exit_code`] is 1 when any row is.
+//! A rank that failed, did not report, or reported no time makes its row a failed one
+//! ([`Row::failure`] says why), and [`exit_code`] is 1 when any row is.
 
 pub mod json;
 pub mod stats;
@@ -35,7 +37,12 @@ pub struct RankSample {
 impl RankSample {
     /// A sample without a time, not failed.
     pub fn new(rank: usize) -> RankSample {
-        RankSample { rank, us_per_share: None, max_error: 0.0, failure: None }
+        RankSample {
+            rank,
+            us_per_share: None,
+            max_error: 0.0,
+            failure: None,
+        }
     }
 
     /// The sample of a rank that came to no result.
@@ -97,7 +104,8 @@ impl Setting {
     }
 }
 
-/// One variant's result.
+/// One variant's result. Fields of the setting lie beside its own, so this is for self-describing
+/// formats such as JSON; what ranks send each other is [`RankSample`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The variant, with what distinguishes it: `st`, `st-graph`, `st strided`, …
@@ -107,8 +115,8 @@ pub struct Row {
     pub setting: Setting,
     /// How many rounds were run.
     pub rounds: usize,
-    /// Average time per share over the ranks, in microseconds; like the next two the median of the rounds. `None` when a
-    /// round has no time.
+    /// Average time per share over the ranks, in microseconds; like the next two the median of the
+    /// rounds. `None` when a round has no time.
     pub us_avg: Option<f64>,
     /// The fastest rank's.
     pub us_min: Option<f64>,
@@ -127,7 +135,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// Puts the samples of one variant together: `rounds[r]` holds those of round `r`, in any order of ranks.
+    /// Puts the samples of one variant together: `rounds[r]` holds those of round `r`, in any order
+    /// of ranks.
     pub fn new(variant: impl Into<String>, setting: Setting, rounds: &[Vec<RankSample>]) -> Row {
         let ranks = setting.ranks;
         let mut failure = None;
@@ -142,11 +151,16 @@ impl Row {
             for sample in round {
                 match by_rank.get_mut(sample.rank) {
                     Some(slot) if slot.is_none() => *slot = Some(sample),
-                    _ => _ = failure.get_or_insert_with(|| format!("rank {} reported twice", sample.rank)),
+                    _ => {
+                        _ = failure
+                            .get_or_insert_with(|| format!("rank {} reported twice", sample.rank))
+                    }
                 }
             }
             for (rank, sample) in by_rank.iter().enumerate() {
-                let time = sample.and_then(|s| s.us_per_share).filter(|t| t.is_finite());
+                let time = sample
+                    .and_then(|s| s.us_per_share)
+                    .filter(|t| t.is_finite());
                 times[rank].extend(time);
                 if sample.is_some_and(RankSample::passed) {
                     continue;
@@ -154,14 +168,22 @@ impl Row {
                 right[rank] = false;
                 failure.get_or_insert_with(|| match sample {
                     None => format!("rank {rank}: did not report"),
-                    Some(s) => format!("rank {rank}: {}", s.failure.as_deref().unwrap_or("no time was taken")),
+                    Some(s) => format!(
+                        "rank {rank}: {}",
+                        s.failure.as_deref().unwrap_or("no time was taken")
+                    ),
                 });
             }
             let round: Option<Vec<f64>> = by_rank.iter().map(|s| (*s)?.us_per_share).collect();
             summaries.push(round.and_then(|times| Summary::of(&times)));
         }
         let of_rounds = |part: fn(&Summary) -> f64| -> Option<f64> {
-            median(&mut summaries.iter().map(|s| s.as_ref().map(part)).collect::<Option<Vec<_>>>()?)
+            median(
+                &mut summaries
+                    .iter()
+                    .map(|s| s.as_ref().map(part))
+                    .collect::<Option<Vec<_>>>()?,
+            )
         };
         Row {
             variant: variant.into(),
@@ -170,7 +192,11 @@ impl Row {
             us_min: of_rounds(|s| s.min),
             us_max: of_rounds(|s| s.max),
             us_by_rank: times.iter_mut().map(|t| median(t)).collect(),
-            max_error: rounds.iter().flatten().map(|s| s.max_error).fold(0.0, f64::max),
+            max_error: rounds
+                .iter()
+                .flatten()
+                .map(|s| s.max_error)
+                .fold(0.0, f64::max),
             verified: right.iter().filter(|r| **r).count(),
             failed: failure.is_some(),
             failure,
@@ -178,8 +204,8 @@ impl Row {
         }
     }
 
-    /// This row's slowest rank as a multiple of that of the row `base` (below 1 is faster); `None` when one of them failed
-    /// or has no time.
+    /// This row's slowest rank as a multiple of that of the row `base` (below 1 is faster); `None`
+    /// when one of them failed or has no time.
     pub fn ratio_to(&self, base: &Row) -> Option<f64> {
         if self.failed || base.failed {
             return None;
@@ -217,7 +243,10 @@ pub(crate) mod tests {
     }
 
     fn sample(rank: usize, us: f64) -> RankSample {
-        RankSample { us_per_share: Some(us), ..RankSample::new(rank) }
+        RankSample {
+            us_per_share: Some(us),
+            ..RankSample::new(rank)
+        }
     }
 
     pub(crate) fn rows() -> Vec<Row> {
@@ -225,17 +254,26 @@ pub(crate) mod tests {
             let round = |f: f64| (0..4).map(|r| sample(r, (us + r as f64) * f)).collect();
             Row::new(name, setting(4), &[round(1.0), round(1.5), round(0.9)])
         };
-        vec![row("st", 61.0), row("st-graph", 52.0), row("rma", 81.0), row("p2p", 97.0)]
+        vec![
+            row("st", 61.0),
+            row("st-graph", 52.0),
+            row("rma", 81.0),
+            row("p2p", 97.0),
+        ]
     }
 
     #[test]
     fn medians_of_rounds() {
-        let rounds = [vec![sample(1, 4.0), sample(0, 2.0)], vec![sample(0, 9.0), sample(1, 9.0)], vec![
-            sample(0, 3.0),
-            sample(1, 5.0),
-        ]];
+        let rounds = [
+            vec![sample(1, 4.0), sample(0, 2.0)],
+            vec![sample(0, 9.0), sample(1, 9.0)],
+            vec![sample(0, 3.0), sample(1, 5.0)],
+        ];
         let row = Row::new("st", setting(2), &rounds);
-        assert_eq!((row.us_avg, row.us_min, row.us_max), (Some(4.0), Some(3.0), Some(5.0)));
+        assert_eq!(
+            (row.us_avg, row.us_min, row.us_max),
+            (Some(4.0), Some(3.0), Some(5.0))
+        );
         assert_eq!(row.us_by_rank, [Some(3.0), Some(5.0)]);
         assert_eq!((row.verified, row.failed, row.rounds), (2, false, 3));
     }
@@ -249,14 +287,32 @@ pub(crate) mod tests {
             (row.verified, row.failure.unwrap())
         };
         assert_eq!(fail(&[]), (0, "nothing was run".into()));
-        assert_eq!(fail(&[vec![sample(0, 1.0)]]), (1, "rank 1: did not report".into()));
-        assert_eq!(fail(&[vec![sample(0, 1.0), RankSample::new(1)]]), (1, "rank 1: no time was taken".into()));
-        assert_eq!(fail(&[vec![sample(0, f64::NAN), sample(1, 1.0)]]), (1, "rank 0: no time was taken".into()));
-        let wrong = RankSample { failure: Some("wrong".into()), ..sample(1, 1.0) };
-        assert_eq!(fail(&[vec![sample(0, 1.0), wrong]]), (1, "rank 1: wrong".into()));
+        assert_eq!(
+            fail(&[vec![sample(0, 1.0)]]),
+            (1, "rank 1: did not report".into())
+        );
+        assert_eq!(
+            fail(&[vec![sample(0, 1.0), RankSample::new(1)]]),
+            (1, "rank 1: no time was taken".into())
+        );
+        assert_eq!(
+            fail(&[vec![sample(0, f64::NAN), sample(1, 1.0)]]),
+            (1, "rank 0: no time was taken".into())
+        );
+        let wrong = RankSample {
+            failure: Some("wrong".into()),
+            ..sample(1, 1.0)
+        };
+        assert_eq!(
+            fail(&[vec![sample(0, 1.0), wrong]]),
+            (1, "rank 1: wrong".into())
+        );
         let twice = vec![sample(0, 1.0), sample(0, 1.0), sample(1, 1.0)];
         assert_eq!(fail(&[twice]), (2, "rank 0 reported twice".into()));
-        assert_eq!(fail(&[vec![sample(0, 1.0), sample(1, 1.0), sample(7, 1.0)]]).0, 2);
+        assert_eq!(
+            fail(&[vec![sample(0, 1.0), sample(1, 1.0), sample(7, 1.0)]]).0,
+            2
+        );
         assert_eq!(exit_code(&[]), 1);
         assert_eq!(exit_code(&rows()), 0);
     }

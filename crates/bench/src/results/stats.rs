@@ -25,7 +25,8 @@ impl Summary {
     }
 }
 
-/// The middle value, or the mean of the two in the middle; sorts the values. `None` when there are none.
+/// The middle value, or the mean of the two in the middle; sorts the values. `None` when there are
+/// none.
 pub fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (half, odd) = (values.len() / 2, values.len() % 2 == 1);
@@ -42,7 +43,14 @@ mod tests {
 
     #[test]
     fn summaries() {
-        assert_eq!(Summary::of(&[1.0, 2.0, 6.0]), Some(Summary { avg: 3.0, min: 1.0, max: 6.0 }));
+        assert_eq!(
+            Summary::of(&[1.0, 2.0, 6.0]),
+            Some(Summary {
+                avg: 3.0,
+                min: 1.0,
+                max: 6.0
+            })
+        );
         assert_eq!(Summary::of(&[]), None);
         assert_eq!(Summary::of(&[1.0, f64::NAN]), None);
     }

@@ -3,9 +3,10 @@
 use super::{Row, baseline};
 use std::fmt::Write;
 
-/// The rows as a table, for a terminal of about 80 columns: variant, ranks, microseconds per share (average, fastest and
-/// slowest rank), the slowest rank as a multiple of that of `rma`, and how many ranks were verified. A failed row ends with
-/// `FAILED`, and its reason follows below the table.
+/// The rows as a table, for a terminal of about 80 columns: variant, ranks, microseconds per share
+/// (average, fastest and slowest rank), the slowest rank as a multiple of that of `rma`, and how
+/// many ranks were verified. A failed row ends with `FAILED`, and its reason follows below the
+/// table.
 pub fn table(rows: &[Row]) -> String {
     let mut lines = vec![
         ["", "", "us per share", "", "", "", ""].map(str::to_owned),
@@ -23,11 +24,27 @@ pub fn table(rows: &[Row]) -> String {
             number(row.us_min),
             number(row.us_max),
             ratio.map_or("-".to_owned(), |r| format!("{r:.2}")),
-            if row.failed { format!("{verified} FAILED") } else { verified },
+            if row.failed {
+                format!("{verified} FAILED")
+            } else {
+                verified
+            },
         ]);
     }
-    let width = |c: usize| lines.iter().map(|l| l[c].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 7] = std::array::from_fn(|c| if c == 2 { width(3).max(width(4)).max(6) } else { width(c) });
+    let width = |c: usize| {
+        lines
+            .iter()
+            .map(|l| l[c].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: [usize; 7] = std::array::from_fn(|c| {
+        if c == 2 {
+            width(3).max(width(4)).max(6)
+        } else {
+            width(c)
+        }
+    });
     let mut text = String::new();
     for (k, line) in lines.iter().enumerate() {
         let mut out = format!("{:<w$}", line[0], w = widths[0]);
@@ -70,7 +87,11 @@ mod tests {
     #[test]
     fn looks_like_this() {
         let mut rows = rows();
-        rows.push(Row::new("st strided", setting(4), &[vec![RankSample::failed(2, "timed out")]]));
+        rows.push(Row::new(
+            "st strided",
+            setting(4),
+            &[vec![RankSample::failed(2, "timed out")]],
+        ));
         let text = table(&rows);
         println!("{text}");
         let expected = "                      us per share

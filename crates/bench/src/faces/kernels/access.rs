@@ -121,6 +121,22 @@ impl Slots for [Option<&[f64]>; Direction::COUNT] {
     }
 }
 
+/// A function from a direction to its message, such as a closure that borrows the slots of a
+/// window.
+#[derive(Debug, Clone, Copy)]
+pub struct SlotsBy<F>(pub F);
+
+impl<V: Values, F: Fn(Direction) -> V> Slots for SlotsBy<F> {
+    type Slot<'a>
+        = V
+    where
+        Self: 'a;
+
+    fn slot(&self, d: Direction) -> V {
+        (self.0)(d)
+    }
+}
+
 /// All messages in one buffer, at [`Geometry::slot`].
 #[derive(Debug, Clone, Copy)]
 pub struct Packed<'a> {
@@ -135,7 +151,11 @@ impl<'a> Packed<'a> {
     ///
     /// When the buffer is shorter.
     pub fn new(geometry: &'a Geometry, buffer: &'a [f64]) -> Packed<'a> {
-        assert!(buffer.len() >= geometry.packed_len(), "a packed buffer of {} values is too short", buffer.len());
+        assert!(
+            buffer.len() >= geometry.packed_len(),
+            "a packed buffer of {} values is too short",
+            buffer.len()
+        );
         Packed { geometry, buffer }
     }
 }

@@ -1,9 +1,10 @@
 //! Sums of all copies of a point: what `unpack` and `compute` have in common.
 //!
-//! A [`Piece`] of the block is walked row by row; indices are affine along a row, so nothing is looked up in tables that
-//! grow with the block. The points of a row have the same number of copies: two in each dimension in which there is a pair of
-//! elements or a neighbour, so 2, 4 or 8. Numbered with the first such dimension fastest, copies are summed as a perfect binary
-//! tree over neighbouring numbers; that is the order of summation that the kernels promise.
+//! A [`Piece`] of the block is walked row by row; indices are affine along a row, so nothing is
+//! looked up in tables that grow with the block. The points of a row have the same number of
+//! copies: two in each dimension in which there is a pair of elements or a neighbour, so 2, 4 or 8.
+//! Numbered with the first such dimension fastest, copies are summed as a perfect binary tree over
+//! neighbouring numbers; that is the order of summation that the kernels promise.
 
 use super::{Points, Slots, Values};
 use crate::faces::layout::{How, Piece};
@@ -26,8 +27,13 @@ impl Copies {
     }
 }
 
-/// Replaces each point of the piece by the sum of all its copies. Points with a single copy are not touched.
-pub(super) fn sum_copies<P: Points + ?Sized, S: Slots + ?Sized>(piece: &Piece, u: &mut P, slots: &S) {
+/// Replaces each point of the piece by the sum of all its copies. Points with a single copy are not
+/// touched.
+pub(super) fn sum_copies<P: Points + ?Sized, S: Slots + ?Sized>(
+    piece: &Piece,
+    u: &mut P,
+    slots: &S,
+) {
     // By set of remote dimensions, as `Line::at` is.
     let mut received: [Option<S::Slot<'_>>; 8] = Default::default();
     let mut pair = [[0; 3]; 8];
@@ -52,16 +58,31 @@ pub(super) fn sum_copies<P: Points + ?Sized, S: Slots + ?Sized>(piece: &Piece, u
                     (0, 0) => break,
                     // Nearly all points of a face.
                     (1 | 2 | 4, 0) => {
-                        let own = Copies { set: 0, start: start(0), step: step(0) };
-                        let other = Copies { set: remote, start: start(remote), step: step(remote) };
+                        let own = Copies {
+                            set: 0,
+                            start: start(0),
+                            step: step(0),
+                        };
+                        let other = Copies {
+                            set: remote,
+                            start: start(remote),
+                            step: step(remote),
+                        };
                         if let Some(slot) = &received[remote] {
                             add_received(u, slot, own, other, line.count);
                         }
                     }
                     // Nearly all points between two elements.
                     (0, 1 | 2 | 4) => {
-                        let low = Copies { set: 0, start: start(0), step: step(0) };
-                        let high = Copies { start: low.start + pair[0][pairs.trailing_zeros() as usize], ..low };
+                        let low = Copies {
+                            set: 0,
+                            start: start(0),
+                            step: step(0),
+                        };
+                        let high = Copies {
+                            start: low.start + pair[0][pairs.trailing_zeros() as usize],
+                            ..low
+                        };
                         add_pairs(u, low, high, line.count);
                     }
                     _ => {
@@ -70,9 +91,18 @@ pub(super) fn sum_copies<P: Points + ?Sized, S: Slots + ?Sized>(piece: &Piece, u
                         for c in 0..8 {
                             if c & !(remote | pairs) == 0 {
                                 let set = c & remote;
-                                let up = |d: usize| if c & pairs & (1 << d) != 0 { pair[set][d] } else { 0 };
-                                copies[len] =
-                                    Copies { set, start: start(set) + up(0) + up(1) + up(2), step: step(set) };
+                                let up = |d: usize| {
+                                    if c & pairs & (1 << d) != 0 {
+                                        pair[set][d]
+                                    } else {
+                                        0
+                                    }
+                                };
+                                copies[len] = Copies {
+                                    set,
+                                    start: start(set) + up(0) + up(1) + up(2),
+                                    step: step(set),
+                                };
                                 len += 1;
                             }
                         }
@@ -90,14 +120,23 @@ pub(super) fn sum_copies<P: Points + ?Sized, S: Slots + ?Sized>(piece: &Piece, u
 
 /// Adds a row of received values to a row of the block.
 #[inline]
-fn add_received<P: Points + ?Sized, V: Values>(u: &mut P, slot: &V, own: Copies, other: Copies, count: usize) {
+fn add_received<P: Points + ?Sized, V: Values>(
+    u: &mut P,
+    slot: &V,
+    own: Copies,
+    other: Copies,
+    count: usize,
+) {
     if let (Some(u), Some(slot), 1) = (u.as_mut_slice(), slot.as_slice(), other.step) {
         let slot = &slot[other.start..other.start + count];
         let row = &mut u[own.start..=own.at(count - 1)];
         if own.step == 1 {
             row.iter_mut().zip(slot).for_each(|(u, r)| *u += r);
         } else {
-            row.iter_mut().step_by(own.step).zip(slot).for_each(|(u, r)| *u += r);
+            row.iter_mut()
+                .step_by(own.step)
+                .zip(slot)
+                .for_each(|(u, r)| *u += r);
         }
     } else {
         for k in 0..count {
@@ -129,7 +168,8 @@ fn add_pairs<P: Points + ?Sized>(u: &mut P, low: Copies, high: Copies, count: us
     }
 }
 
-/// Sums any four or eight rows, of which the first is in the block, and writes the sum to all that are.
+/// Sums any four or eight rows, of which the first is in the block, and writes the sum to all that
+/// are.
 #[inline]
 fn add_all<P: Points + ?Sized, V: Values, const N: usize>(
     u: &mut P,

@@ -4,8 +4,9 @@ use super::Points;
 use crate::faces::layout::Geometry;
 use crate::faces::params::Init;
 
-/// `1e4*jz + 100*jy + jx + 1e-2*iz + 1e-4*iy + 1e-6*ix` for point `i` of element `j`: every point of an element, and every
-/// element, has a value of its own (up to 100 points a side and 100 elements a dimension).
+/// `1e4*jz + 100*jy + jx + 1e-2*iz + 1e-4*iy + 1e-6*ix` for point `i` of element `j`: every point
+/// of an element, and every element, has a value of its own (up to 100 points a side and 100
+/// elements a dimension).
 #[inline]
 pub fn initial_value(i: [usize; 3], j: [usize; 3]) -> f64 {
     let [ix, iy, iz] = i.map(|i| i as f64);
@@ -13,8 +14,8 @@ pub fn initial_value(i: [usize; 3], j: [usize; 3]) -> f64 {
     1e4 * jz + 100.0 * jy + jx + 1e-2 * iz + 1e-4 * iy + 1e-6 * ix
 }
 
-/// What must be added to an element's place in its block before [`initial_value`] is asked: nothing, or the elements of
-/// the blocks before.
+/// What must be added to an element's place in its block before [`initial_value`] is asked:
+/// nothing, or the elements of the blocks before.
 pub(crate) fn element_offset(geometry: &Geometry, init: Init) -> [usize; 3] {
     match init {
         Init::Same => [0; 3],

@@ -3,12 +3,13 @@
 use super::Values;
 use crate::faces::layout::{Dim, Direction, Geometry};
 
-/// Copies the raw surface of the block into the slots ([`Geometry::slot`]) of all directions that have a neighbour. The rest of
-/// the buffer is left alone.
+/// Copies the raw surface of the block into the slots ([`Geometry::slot`]) of all directions that
+/// have a neighbour. The rest of the buffer is left alone.
 ///
 /// # Panics
 ///
-/// When `u` has fewer than [`Geometry::len`] values or `buffer` fewer than [`Geometry::packed_len`].
+/// When `u` has fewer than [`Geometry::len`] values or `buffer` fewer than
+/// [`Geometry::packed_len`].
 pub fn pack<V: Values + ?Sized>(geometry: &Geometry, u: &V, buffer: &mut [f64]) {
     for (d, _) in geometry.neighbours() {
         pack_direction(geometry, u, d, &mut buffer[geometry.slot(d)]);
@@ -20,7 +21,12 @@ pub fn pack<V: Values + ?Sized>(geometry: &Geometry, u: &V, buffer: &mut [f64]) 
 /// # Panics
 ///
 /// When `u` or `out` is too short.
-pub fn pack_direction<V: Values + ?Sized>(geometry: &Geometry, u: &V, d: Direction, out: &mut [f64]) {
+pub fn pack_direction<V: Values + ?Sized>(
+    geometry: &Geometry,
+    u: &V,
+    d: Direction,
+    out: &mut [f64],
+) {
     let message = geometry.strided(d);
     let Dim { count, stride } = message.row();
     let mut rows = out[..message.len()].chunks_exact_mut(count);

@@ -38,7 +38,11 @@ impl Direction {
 
     /// The direction of an index, `None` from 26 on.
     pub const fn from_index(index: usize) -> Option<Direction> {
-        if index < Self::COUNT { Some(Direction(index as u8)) } else { None }
+        if index < Self::COUNT {
+            Some(Direction(index as u8))
+        } else {
+            None
+        }
     }
 
     /// The direction of an offset, `None` for zero and for anything beyond -1 to 1.
@@ -77,7 +81,8 @@ impl Direction {
         }
     }
 
-    /// The values in the message to this direction: `n * m` for each dimension along which the neighbours touch.
+    /// The values in the message to this direction: `n * m` for each dimension along which the
+    /// neighbours touch.
     pub fn message_len(self, size: Size) -> usize {
         let along = (0..3).filter(|&d| self.offset()[d] == 0);
         along.map(|d| size.n * size.m[d]).product()
@@ -126,7 +131,13 @@ mod tests {
     #[test]
     fn six_faces_twelve_edges_eight_corners() {
         let count = |kind| Direction::all().filter(|d| d.kind() == kind).count();
-        assert_eq!([count(Kind::Face), count(Kind::Edge), count(Kind::Corner)], [6, 12, 8]);
-        assert_eq!(Direction::from_offset([1, 0, -1]).unwrap().to_string(), "(+,0,-)");
+        assert_eq!(
+            [count(Kind::Face), count(Kind::Edge), count(Kind::Corner)],
+            [6, 12, 8]
+        );
+        assert_eq!(
+            Direction::from_offset([1, 0, -1]).unwrap().to_string(),
+            "(+,0,-)"
+        );
     }
 }

@@ -1,9 +1,10 @@
 //! The 27 pieces of a block, prepared for the kernels that sum copies.
 //!
-//! A block has, in each dimension, a first coordinate, a last one, and those between. That gives 27 disjoint pieces: one
-//! for each direction (the points that touch it, without those that touch more), and the interior. All points of a
-//! piece hear from the same neighbours, so a kernel can treat it with the same code throughout. In each dimension a point has
-//! ([`How`]) one copy, or two in the block (between two elements), or one in the block and one at a neighbour.
+//! A block has, in each dimension, a first coordinate, a last one, and those between. That gives 27
+//! disjoint pieces: one for each direction (the points that touch it, without those that touch
+//! more), and the interior. All points of a piece hear from the same neighbours, so a kernel can
+//! treat it with the same code throughout. In each dimension a point has ([`How`]) one copy, or two
+//! in the block (between two elements), or one in the block and one at a neighbour.
 
 use super::Direction;
 use crate::faces::params::Size;
@@ -22,7 +23,8 @@ pub(crate) enum How {
 /// An index that is affine in a point's and its element's coordinates.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Affine {
-    /// From a point to the next of its element, in each dimension; 0 in dimensions that a message does not have.
+    /// From a point to the next of its element, in each dimension; 0 in dimensions that a message
+    /// does not have.
     pub(crate) i: [usize; 3],
     /// From an element to the next.
     pub(crate) j: [usize; 3],
@@ -64,7 +66,8 @@ pub(crate) struct Line {
     pub(crate) by_element: bool,
     /// Their copies in this dimension.
     pub(crate) how: How,
-    /// This dimension's part of the index of the first point, in each source of the piece. Of a pair, the lower copy.
+    /// This dimension's part of the index of the first point, in each source of the piece. Of a
+    /// pair, the lower copy.
     pub(crate) at: [usize; 8],
 }
 
@@ -77,7 +80,8 @@ pub(crate) struct Source {
     pub(crate) direction: Option<Direction>,
     /// Where the copies are.
     pub(crate) strides: Affine,
-    /// From the lower copy of a pair to the upper one, in each dimension; 0 in dimensions that a message does not have.
+    /// From the lower copy of a pair to the upper one, in each dimension; 0 in dimensions that a
+    /// message does not have.
     pub(crate) pair: [usize; 3],
 }
 
@@ -97,26 +101,38 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// The piece at `side` (all zero for the interior); `present(d, s)` says whether there is a neighbour at side `s` of
-    /// dimension `d`.
+    /// The piece at `side` (all zero for the interior); `present(d, s)` says whether there is a
+    /// neighbour at side `s` of dimension `d`.
     pub(crate) fn new(size: Size, side: [i8; 3], present: impl Fn(usize, i8) -> bool) -> Piece {
-        let remote: usize = (0..3).filter(|&d| present(d, side[d])).map(|d| 1 << d).sum();
+        let remote: usize = (0..3)
+            .filter(|&d| present(d, side[d]))
+            .map(|d| 1 << d)
+            .sum();
         let sources: Vec<Source> = (0..8usize)
             .filter(|set| set & !remote == 0)
             .map(|set| {
                 let inside = |d: usize| set >> d & 1 == 1;
                 let strides = Affine::along(size, |d| !inside(d));
                 // An element forth, and all its points back.
-                let pair = |d: usize| if inside(d) { 0 } else { strides.j[d] - (size.n - 1) * strides.i[d] };
+                let pair = |d: usize| {
+                    if inside(d) {
+                        0
+                    } else {
+                        strides.j[d] - (size.n - 1) * strides.i[d]
+                    }
+                };
                 Source {
                     set,
-                    direction: Direction::from_offset([0, 1, 2].map(|d| if inside(d) { side[d] } else { 0 })),
+                    direction: Direction::from_offset(
+                        [0, 1, 2].map(|d| if inside(d) { side[d] } else { 0 }),
+                    ),
                     strides,
                     pair: [0, 1, 2].map(pair),
                 }
             })
             .collect();
-        // The innermost loop is the first dimension that has more than one point: where it is x, rows are contiguous.
+        // The innermost loop is the first dimension that has more than one point: where it is x,
+        // rows are contiguous.
         let mut order = [0, 1, 2];
         order.sort_by_key(|&d| side[d] != 0);
         let lines = |d: usize, rows: bool| {
@@ -125,10 +141,19 @@ impl Piece {
                 for source in &sources {
                     at[source.set] = i * source.strides.i[d] + j * source.strides.j[d];
                 }
-                Line { count, by_element: how == How::Pair, how, at }
+                Line {
+                    count,
+                    by_element: how == How::Pair,
+                    how,
+                    at,
+                }
             };
             let (n, m) = (size.n, size.m[d]);
-            let end = if remote >> d & 1 == 1 { How::Remote } else { How::Single };
+            let end = if remote >> d & 1 == 1 {
+                How::Remote
+            } else {
+                How::Single
+            };
             match side[d] {
                 -1 => vec![line(0, 0, 1, end)],
                 1 => vec![line(n - 1, m - 1, 1, end)],
@@ -145,7 +170,17 @@ impl Piece {
                     .collect(),
             }
         };
-        let (rows, middle, outer) = (lines(order[0], true), lines(order[1], false), lines(order[2], false));
-        Piece { sources, remote, order, rows, around: [middle, outer] }
+        let (rows, middle, outer) = (
+            lines(order[0], true),
+            lines(order[1], false),
+            lines(order[2], false),
+        );
+        Piece {
+            sources,
+            remote,
+            order,
+            rows,
+            around: [middle, outer],
+        }
     }
 }

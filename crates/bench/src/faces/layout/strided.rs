@@ -12,10 +12,12 @@ pub struct Dim {
     pub stride: usize,
 }
 
-/// A set of indices `base + sum of k_d * stride_d` for all `0 <= k_d < count_d`, the first dimension fastest.
+/// A set of indices `base + sum of k_d * stride_d` for all `0 <= k_d < count_d`, the first
+/// dimension fastest.
 ///
-/// Dimensions that continue each other are merged, and those of one step left out, so there are between 0 (a corner) and 3
-/// (a y face: points along x, those along z and the elements along x in one, elements along z).
+/// Dimensions that continue each other are merged, and those of one step left out, so there are
+/// between 0 (a corner) and 3 (a y face: points along x, those along z and the elements along x in
+/// one, elements along z).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Strided {
     /// The index of the first value.
@@ -33,8 +35,14 @@ impl Strided {
             (i[k], j[k]) = (size.n - 1, size.m[k] - 1);
         }
         let along = || (0..3).filter(|&k| side[k] == 0);
-        let points = along().map(|k| Dim { count: size.n, stride: block.i[k] });
-        let elements = along().map(|k| Dim { count: size.m[k], stride: block.j[k] });
+        let points = along().map(|k| Dim {
+            count: size.n,
+            stride: block.i[k],
+        });
+        let elements = along().map(|k| Dim {
+            count: size.m[k],
+            stride: block.j[k],
+        });
         let mut dims: Vec<Dim> = Vec::new();
         for dim in points.chain(elements).filter(|dim| dim.count > 1) {
             match dims.last_mut() {
@@ -42,7 +50,10 @@ impl Strided {
                 _ => dims.push(dim),
             }
         }
-        Strided { base: block.at(i, j), dims }
+        Strided {
+            base: block.at(i, j),
+            dims,
+        }
     }
 
     /// The dimensions, the fastest first; none for a single value.
@@ -62,12 +73,19 @@ impl Strided {
 
     /// The dimension that runs fastest: its count and stride, `(1, 1)` for a single value.
     pub fn row(&self) -> Dim {
-        self.dims.first().copied().unwrap_or(Dim { count: 1, stride: 1 })
+        self.dims.first().copied().unwrap_or(Dim {
+            count: 1,
+            stride: 1,
+        })
     }
 
-    /// Calls `visit` with the first index of every [row](Strided::row), in order. Does not allocate.
+    /// Calls `visit` with the first index of every [row](Strided::row), in order. Does not
+    /// allocate.
     pub fn for_each_row(&self, mut visit: impl FnMut(usize)) {
-        const ONE: Dim = Dim { count: 1, stride: 0 };
+        const ONE: Dim = Dim {
+            count: 1,
+            stride: 0,
+        };
         let dim = |k: usize| self.dims.get(k).copied().unwrap_or(ONE);
         let (a, b) = (dim(1), dim(2));
         debug_assert!(self.dims.len() <= 3);

@@ -2,14 +2,15 @@
 
 use super::{Grid, Init, Size};
 
-/// The largest number of shares in a row after which every value of every rank is finite; `u64::MAX` where no point has
-/// two copies, so that nothing ever grows.
+/// The largest number of shares in a row after which every value of every rank is finite;
+/// `u64::MAX` where no point has two copies, so that nothing ever grows.
 ///
-/// After `K` shares a point with `2^e` copies is `2^(e*K) * a`, with `a` the average of its initial copies, and partial
-/// sums are smaller (nothing is negative). For each set of dimensions in which a point may lie between elements, this
-/// takes the largest `a` of any point of the domain, and demands `a * 2^(e*K) < 2^1024` with a little room for rounding.
-/// Points strictly inside a block are included although they only grow when compute is on: the bound is safe for both,
-/// and tight when it is on.
+/// After `K` shares a point with `2^e` copies is `2^(e*K) * a`, with `a` the average of its initial
+/// copies, and partial sums are smaller (nothing is negative). For each set of dimensions in which
+/// a point may lie between elements, this takes the largest `a` of any point of the domain, and
+/// demands `a * 2^(e*K) < 2^1024` with a little room for rounding. Points strictly inside a block
+/// are included although they only grow when compute is on: the bound is safe for both, and tight
+/// when it is on.
 ///
 /// `grid` and `size` must be valid.
 pub fn max_shares(grid: Grid, size: Size, init: Init) -> u64 {
@@ -28,17 +29,33 @@ pub fn max_shares(grid: Grid, size: Size, init: Init) -> u64 {
         } as f64;
         any[d] = of_element * highest + of_point * last;
         if all > 1 {
-            // Two elements side by side: the last point of the lower, and point zero of the upper. With the same values
-            // on every rank, the two at a border of blocks are the last and the first element.
-            let inside = if init == Init::Global || m > 1 { 2.0 * highest - 1.0 } else { f64::MIN };
-            let border = if init == Init::Same && l > 1 { highest } else { f64::MIN };
+            // Two elements side by side: the last point of the lower, and point zero of the upper.
+            // With the same values on every rank, the two at a border of blocks are the last and
+            // the first element.
+            let inside = if init == Init::Global || m > 1 {
+                2.0 * highest - 1.0
+            } else {
+                f64::MIN
+            };
+            let border = if init == Init::Same && l > 1 {
+                highest
+            } else {
+                f64::MIN
+            };
             between[d] = Some((of_element * inside.max(border) + of_point * last) / 2.0);
         }
     }
     let mut limit = u64::MAX;
     for set in 1u32..8 {
-        let value: Option<f64> =
-            (0..3).map(|d| if set >> d & 1 == 1 { between[d] } else { Some(any[d]) }).sum();
+        let value: Option<f64> = (0..3)
+            .map(|d| {
+                if set >> d & 1 == 1 {
+                    between[d]
+                } else {
+                    Some(any[d])
+                }
+            })
+            .sum();
         if let Some(value) = value {
             let room = 1024.0 - (value * (1.0 + 1e-12)).log2();
             limit = limit.min((room / f64::from(set.count_ones())).ceil() as u64 - 1);

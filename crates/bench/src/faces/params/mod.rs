@@ -2,14 +2,15 @@
 //!
 //! # Model
 //!
-//! [`Params`] is plain data (serialisable, so that a launcher can hand it to its ranks). Its parts are parsed from the
-//! command line by their `FromStr` ([`Grid`], [`Size`], [`Counts`], [`Init`], [`Variant`]), and
-//! [`Params::validate`] checks them together.
+//! [`Params`] is plain data (serialisable, so that a launcher can hand it to its ranks). Its parts
+//! are parsed from the command line by their `FromStr` ([`Grid`], [`Size`], [`Counts`], [`Init`],
+//! [`Variant`]), and [`Params::validate`] checks them together.
 //!
 //! # Failures
 //!
-//! [`ParamsError`] names what was wrong and what is allowed. A share multiplies a point by the number of its copies, so
-//! results overflow after some number of shares: [`Params::max_shares`] is that number, and more are refused beforehand.
+//! [`ParamsError`] names what was wrong and what is allowed. A share multiplies a point by the
+//! number of its copies, so results overflow after some number of shares: [`Params::max_shares`] is
+//! that number, and more are refused beforehand.
 
 mod limit;
 mod shape;
@@ -50,7 +51,9 @@ pub enum ParamsError {
         what: &'static str,
     },
     /// So many shares that the result would not be finite.
-    #[error("{shares} shares in a row overflow at this size: at most {limit} stay finite (the last number of --counts)")]
+    #[error(
+        "{shares} shares in a row overflow at this size: at most {limit} stay finite (the last number of --counts)"
+    )]
     Overflow {
         /// The inner count that was asked for.
         shares: u64,
@@ -74,11 +77,12 @@ pub enum ParamsError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Init {
-    /// From the element's place in its own block: the same values on every rank, as in the published runs.
+    /// From the element's place in its own block: the same values on every rank, as in the
+    /// published runs.
     #[default]
     Same,
-    /// From the element's place in the whole domain: every rank has values of its own, so that a message that went to
-    /// the wrong rank is seen.
+    /// From the element's place in the whole domain: every rank has values of its own, so that a
+    /// message that went to the wrong rank is seen.
     Global,
 }
 
@@ -97,7 +101,10 @@ impl FromStr for Init {
         match text {
             "same" => Ok(Init::Same),
             "global" => Ok(Init::Global),
-            _ => Err(ParamsError::Syntax { text: text.into(), expected: "`same` or `global`" }),
+            _ => Err(ParamsError::Syntax {
+                text: text.into(),
+                expected: "`same` or `global`",
+            }),
         }
     }
 }
@@ -143,7 +150,10 @@ impl FromStr for Variant {
         Variant::ALL
             .into_iter()
             .find(|v| v.name() == text)
-            .ok_or_else(|| ParamsError::Syntax { text: text.into(), expected: "one of `st`, `st-graph`, `rma`, `p2p`" })
+            .ok_or_else(|| ParamsError::Syntax {
+                text: text.into(),
+                expected: "one of `st`, `st-graph`, `rma`, `p2p`",
+            })
     }
 }
 
@@ -169,8 +179,9 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// [`ParamsError`] for the first thing that cannot work: an empty or unaddressable grid or block, `n < 3`, a count of
-    /// zero, so many shares that the result overflows, no variant or one twice.
+    /// [`ParamsError`] for the first thing that cannot work: an empty or unaddressable grid or
+    /// block, `n < 3`, a count of zero, so many shares that the result overflows, no variant or one
+    /// twice.
     pub fn validate(&self) -> Result<(), ParamsError> {
         self.grid.validate()?;
         self.size.validate()?;
@@ -178,19 +189,29 @@ impl Params {
         let elements = (0..3).try_fold(1usize, |all, d| {
             all.checked_mul(self.grid.0[d].checked_mul(self.size.m[d])?)
         });
-        if elements.and_then(|e| e.checked_mul(self.size.n.pow(3))).is_none() {
-            return Err(ParamsError::TooLarge { what: "the whole domain" });
+        if elements
+            .and_then(|e| e.checked_mul(self.size.n.pow(3)))
+            .is_none()
+        {
+            return Err(ParamsError::TooLarge {
+                what: "the whole domain",
+            });
         }
         let limit = self.max_shares();
         if self.counts.ni > limit {
-            return Err(ParamsError::Overflow { shares: self.counts.ni, limit });
+            return Err(ParamsError::Overflow {
+                shares: self.counts.ni,
+                limit,
+            });
         }
         if self.variants.is_empty() {
             return Err(ParamsError::Variants("no variant was asked for".into()));
         }
         for (k, v) in self.variants.iter().enumerate() {
             if self.variants[..k].contains(v) {
-                return Err(ParamsError::Variants(format!("the variant `{v}` was asked for twice")));
+                return Err(ParamsError::Variants(format!(
+                    "the variant `{v}` was asked for twice"
+                )));
             }
         }
         Ok(())
@@ -227,7 +248,13 @@ mod tests {
         for i in [Init::Same, Init::Global] {
             assert_eq!(i.to_string().parse::<Init>().unwrap(), i);
         }
-        assert!("mpi".parse::<Variant>().unwrap_err().to_string().contains("st-graph"));
+        assert!(
+            "mpi"
+                .parse::<Variant>()
+                .unwrap_err()
+                .to_string()
+                .contains("st-graph")
+        );
     }
 
     #[test]
@@ -237,15 +264,49 @@ mod tests {
             f(&mut p);
             p.validate().unwrap_err()
         };
-        assert!(matches!(bad(|p| p.size.n = 2), ParamsError::TooSmall { least: 3, got: 2, .. }));
-        assert!(matches!(bad(|p| p.size.m[1] = 0), ParamsError::TooSmall { least: 1, .. }));
-        assert!(matches!(bad(|p| p.grid.0[0] = 0), ParamsError::TooSmall { .. }));
-        assert!(matches!(bad(|p| p.counts.nj = 0), ParamsError::TooSmall { .. }));
-        assert!(matches!(bad(|p| p.counts.ni = 400), ParamsError::Overflow { shares: 400, .. }));
-        assert!(matches!(bad(|p| p.variants.clear()), ParamsError::Variants(_)));
-        assert!(matches!(bad(|p| p.variants = vec![Variant::St, Variant::St]), ParamsError::Variants(_)));
-        assert!(matches!(bad(|p| p.size.m = [1 << 30; 3]), ParamsError::TooLarge { .. }));
-        assert!(matches!(bad(|p| p.grid.0 = [1 << 40; 3]), ParamsError::TooLarge { .. }));
-        assert!(matches!(bad(|p| p.grid.0 = [1 << 20, 1 << 20, 1 << 20]), ParamsError::TooLarge { .. }));
+        assert!(matches!(
+            bad(|p| p.size.n = 2),
+            ParamsError::TooSmall {
+                least: 3,
+                got: 2,
+                ..
+            }
+        ));
+        assert!(matches!(
+            bad(|p| p.size.m[1] = 0),
+            ParamsError::TooSmall { least: 1, .. }
+        ));
+        assert!(matches!(
+            bad(|p| p.grid.0[0] = 0),
+            ParamsError::TooSmall { .. }
+        ));
+        assert!(matches!(
+            bad(|p| p.counts.nj = 0),
+            ParamsError::TooSmall { .. }
+        ));
+        assert!(matches!(
+            bad(|p| p.counts.ni = 400),
+            ParamsError::Overflow { shares: 400, .. }
+        ));
+        assert!(matches!(
+            bad(|p| p.variants.clear()),
+            ParamsError::Variants(_)
+        ));
+        assert!(matches!(
+            bad(|p| p.variants = vec![Variant::St, Variant::St]),
+            ParamsError::Variants(_)
+        ));
+        assert!(matches!(
+            bad(|p| p.size.m = [1 << 30; 3]),
+            ParamsError::TooLarge { .. }
+        ));
+        assert!(matches!(
+            bad(|p| p.grid.0 = [1 << 40; 3]),
+            ParamsError::TooLarge { .. }
+        ));
+        assert!(matches!(
+            bad(|p| p.grid.0 = [1 << 20, 1 << 20, 1 << 20]),
+            ParamsError::TooLarge { .. }
+        ));
     }
 }

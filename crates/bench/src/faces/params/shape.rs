@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The grid of ranks: `[lx, ly, lz]`, not periodic. Rank `(kz*ly + ky)*lx + kx` is at `[kx, ky, kz]`.
+/// The grid of ranks: `[lx, ly, lz]`, not periodic. Rank `(kz*ly + ky)*lx + kx` is at `[kx, ky,
+/// kz]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Grid(pub [usize; 3]);
 
@@ -36,7 +37,9 @@ impl Grid {
         let ranks = self.0.iter().try_fold(1usize, |all, &l| all.checked_mul(l));
         match ranks {
             Some(ranks) if u32::try_from(ranks).is_ok() => Ok(()),
-            _ => Err(ParamsError::TooLarge { what: "the rank grid" }),
+            _ => Err(ParamsError::TooLarge {
+                what: "the rank grid",
+            }),
         }
     }
 }
@@ -60,8 +63,8 @@ impl FromStr for Grid {
 /// The size of the block that each rank owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Size {
-    /// Elements in each dimension: `[mx, my, mz]`, each at least 1. (Kernels that treat each kind of inner point
-    /// separately need 2; those of this crate do not.)
+    /// Elements in each dimension: `[mx, my, mz]`, each at least 1. (Kernels that treat each kind
+    /// of inner point separately need 2; those of this crate do not.)
     pub m: [usize; 3],
     /// Points along a side of an element, both ends included; at least 3.
     pub n: usize,
@@ -71,9 +74,15 @@ impl Size {
     /// Small enough for eight ranks on a desktop machine with two cores.
     pub const DESK: Size = Size { m: [4, 4, 4], n: 6 };
     /// The small size of the published runs.
-    pub const SMALL: Size = Size { m: [15, 14, 13], n: 12 };
+    pub const SMALL: Size = Size {
+        m: [15, 14, 13],
+        n: 12,
+    };
     /// The large size of the published runs: 11.5 GB a rank.
-    pub const LARGE: Size = Size { m: [95, 94, 93], n: 12 };
+    pub const LARGE: Size = Size {
+        m: [95, 94, 93],
+        n: 12,
+    };
 
     const NAMED: [(&'static str, Size, Counts); 3] = [
         ("desk", Size::DESK, Counts::DESK),
@@ -91,10 +100,13 @@ impl Size {
         self.elements() * self.n.pow(3)
     }
 
-    /// The counts that go with this size if none are given: the published ones for the published sizes, else those of
-    /// [`Size::DESK`].
+    /// The counts that go with this size if none are given: the published ones for the published
+    /// sizes, else those of [`Size::DESK`].
     pub fn default_counts(self) -> Counts {
-        Size::NAMED.iter().find(|(_, s, _)| *s == self).map_or(Counts::DESK, |(_, _, c)| *c)
+        Size::NAMED
+            .iter()
+            .find(|(_, s, _)| *s == self)
+            .map_or(Counts::DESK, |(_, _, c)| *c)
     }
 
     /// The elements as text: `15x14x13`.
@@ -110,9 +122,17 @@ impl Size {
     pub fn validate(self) -> Result<(), ParamsError> {
         at_least("the elements in every dimension", 1, self.m)?;
         at_least("the points along a side of an element", 3, [self.n])?;
-        let bytes = [self.m[0], self.m[1], self.m[2], self.n, self.n, self.n, size_of::<f64>()]
-            .iter()
-            .try_fold(1usize, |all, &l| all.checked_mul(l));
+        let bytes = [
+            self.m[0],
+            self.m[1],
+            self.m[2],
+            self.n,
+            self.n,
+            self.n,
+            size_of::<f64>(),
+        ]
+        .iter()
+        .try_fold(1usize, |all, &l| all.checked_mul(l));
         match bytes {
             Some(bytes) if isize::try_from(bytes).is_ok() => Ok(()),
             _ => Err(ParamsError::TooLarge { what: "the block" }),
@@ -137,15 +157,19 @@ impl FromStr for Size {
         if let Some((_, size, _)) = Size::NAMED.iter().find(|(name, ..)| *name == text) {
             return Ok(*size);
         }
-        let [x, y, z, n] = numbers(text, 'x', "`desk`, `small`, `large`, or MXxMYxMZxN such as `4x4x4x6`")?;
+        let [x, y, z, n] = numbers(
+            text,
+            'x',
+            "`desk`, `small`, `large`, or MXxMYxMZxN such as `4x4x4x6`",
+        )?;
         let size = Size { m: [x, y, z], n };
         size.validate()?;
         Ok(size)
     }
 }
 
-/// How often what is done: `nk` times build windows and buffers; in each, `nj` timed runs (and one before them that is not
-/// counted); in each, `ni` shares.
+/// How often what is done: `nk` times build windows and buffers; in each, `nj` timed runs (and one
+/// before them that is not counted); in each, `ni` shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Counts {
     /// Outer count: windows and buffers are built anew.
@@ -158,13 +182,26 @@ pub struct Counts {
 
 impl Counts {
     /// For [`Size::DESK`].
-    pub const DESK: Counts = Counts { nk: 3, nj: 4, ni: 50 };
+    pub const DESK: Counts = Counts {
+        nk: 3,
+        nj: 4,
+        ni: 50,
+    };
     /// The published counts of the small size.
-    pub const SMALL: Counts = Counts { nk: 10, nj: 10, ni: 100 };
+    pub const SMALL: Counts = Counts {
+        nk: 10,
+        nj: 10,
+        ni: 100,
+    };
     /// The published counts of the large size.
-    pub const LARGE: Counts = Counts { nk: 3, nj: 1, ni: 10 };
+    pub const LARGE: Counts = Counts {
+        nk: 3,
+        nj: 1,
+        ni: 10,
+    };
 
-    /// How many shares are timed: the divisor that turns a total time into a time per share. Saturates.
+    /// How many shares are timed: the divisor that turns a total time into a time per share.
+    /// Saturates.
     pub fn timed_shares(self) -> u64 {
         self.nk.saturating_mul(self.nj).saturating_mul(self.ni)
     }
@@ -176,7 +213,11 @@ impl Counts {
     /// A count of zero.
     pub fn validate(self) -> Result<(), ParamsError> {
         let small = |c: u64| usize::from(c > 0);
-        at_least("every count", 1, [small(self.nk), small(self.nj), small(self.ni)])
+        at_least(
+            "every count",
+            1,
+            [small(self.nk), small(self.nj), small(self.ni)],
+        )
     }
 }
 
@@ -189,7 +230,8 @@ impl fmt::Display for Counts {
 impl FromStr for Counts {
     type Err = ParamsError;
     fn from_str(text: &str) -> Result<Self, ParamsError> {
-        let [nk, nj, ni] = numbers(text, ',', "three counts NK,NJ,NI such as `3,4,50`")?.map(|c| c as u64);
+        let [nk, nj, ni] =
+            numbers(text, ',', "three counts NK,NJ,NI such as `3,4,50`")?.map(|c| c as u64);
         let counts = Counts { nk, nj, ni };
         counts.validate()?;
         Ok(counts)
@@ -197,18 +239,35 @@ impl FromStr for Counts {
 }
 
 /// Parses exactly `N` decimal numbers that are separated by `by`.
-fn numbers<const N: usize>(text: &str, by: char, expected: &'static str) -> Result<[usize; N], ParamsError> {
-    let syntax = || ParamsError::Syntax { text: text.into(), expected };
+fn numbers<const N: usize>(
+    text: &str,
+    by: char,
+    expected: &'static str,
+) -> Result<[usize; N], ParamsError> {
+    let syntax = || ParamsError::Syntax {
+        text: text.into(),
+        expected,
+    };
     let parts: Vec<usize> = text
         .split(by)
         // `parse` would accept a leading plus sign.
-        .map(|p| if p.starts_with('+') { None } else { p.parse().ok() })
+        .map(|p| {
+            if p.starts_with('+') {
+                None
+            } else {
+                p.parse().ok()
+            }
+        })
         .collect::<Option<_>>()
         .ok_or_else(syntax)?;
     parts.try_into().map_err(|_| syntax())
 }
 
-fn at_least<const N: usize>(what: &'static str, least: usize, got: [usize; N]) -> Result<(), ParamsError> {
+fn at_least<const N: usize>(
+    what: &'static str,
+    least: usize,
+    got: [usize; N],
+) -> Result<(), ParamsError> {
     match got.into_iter().find(|&g| g < least) {
         Some(got) => Err(ParamsError::TooSmall { what, least, got }),
         None => Ok(()),
@@ -235,10 +294,18 @@ mod tests {
 
     #[test]
     fn refuses_other_text() {
-        for text in ["", "2x2", "2x2x2x2", "2,2,2", "axbxc", "0x1x1", "-1x1x1", "+1x1x1", "2x2x2 "] {
+        for text in [
+            "", "2x2", "2x2x2x2", "2,2,2", "axbxc", "0x1x1", "-1x1x1", "+1x1x1", "2x2x2 ",
+        ] {
             assert!(text.parse::<Grid>().is_err(), "{text:?}");
         }
-        for text in ["tiny", "2x2x2", "2x2x2x2", "0x2x2x3", "9999999999x9999999999x9x9"] {
+        for text in [
+            "tiny",
+            "2x2x2",
+            "2x2x2x2",
+            "0x2x2x3",
+            "9999999999x9999999999x9x9",
+        ] {
             assert!(text.parse::<Size>().is_err(), "{text:?}");
         }
         for text in ["1,2", "0,1,1", "1x1x1", "1,1,99999999999999999999"] {

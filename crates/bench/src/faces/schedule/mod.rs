@@ -13,13 +13,14 @@
 //! }
 //! ```
 //!
-//! There is no barrier inside: ranks are held together by their messages alone. A variant implements [`Exchange`];
-//! [`measure`] does the rest, and returns one rank's [`RankSample`].
+//! There is no barrier inside: ranks are held together by their messages alone. A variant
+//! implements [`Exchange`]; [`measure`] does the rest, and returns one rank's [`RankSample`].
 //!
 //! # Failures
 //!
-//! An error of the exchange ends the measurement and is returned as it is: peers may be waiting, and only the caller knows how
-//! to tell them. A wrong result does not end it (the peers would miss this rank): the sample carries it.
+//! An error of the exchange ends the measurement and is returned as it is: peers may be waiting,
+//! and only the caller knows how to tell them. A wrong result does not end it (the peers would miss
+//! this rank): the sample carries it.
 
 use super::params::Counts;
 use super::verify::Verifier;
@@ -31,8 +32,8 @@ pub trait Exchange {
     /// What can go wrong.
     type Error;
 
-    /// Builds windows, buffers, graphs: everything before the first share. Called `nk` times; drops what was built
-    /// before. Collective, not timed.
+    /// Builds windows, buffers, graphs: everything before the first share. Called `nk` times; drops
+    /// what was built before. Collective, not timed.
     ///
     /// # Errors
     ///
@@ -61,7 +62,8 @@ pub trait Exchange {
     fn inspect(&mut self, check: &mut dyn FnMut(&[f64])) -> Result<(), Self::Error>;
 }
 
-/// Runs all loops on one rank. `step` is called after every run (`nk * (nj + 1)` times), for a progress bar.
+/// Runs all loops on one rank. `step` is called after every run (`nk * (nj + 1)` times), for a
+/// progress bar.
 ///
 /// # Errors
 ///
@@ -144,7 +146,11 @@ mod tests {
 
     #[test]
     fn counts_and_verdicts() {
-        let counts = Counts { nk: 2, nj: 3, ni: 5 };
+        let counts = Counts {
+            nk: 2,
+            nj: 3,
+            ni: 5,
+        };
         let params = Params {
             grid: Grid([1; 3]),
             size: Size { m: [2; 3], n: 4 },
@@ -155,7 +161,12 @@ mod tests {
         };
         let verifier = Verifier::new(&params, 0).unwrap();
         let mut steps = 0;
-        let mut alone = Alone { verifier: &verifier, u: vec![], calls: [0; 3], broken: false };
+        let mut alone = Alone {
+            verifier: &verifier,
+            u: vec![],
+            calls: [0; 3],
+            broken: false,
+        };
         let sample = measure(counts, &verifier, &mut alone, || steps += 1).unwrap();
         assert!(sample.passed(), "{sample:?}");
         assert!(sample.us_per_share.unwrap() > 0.0);

@@ -18,9 +18,10 @@ struct Coordinate {
 
 /// The values of one rank's block after a number of shares, from a formula.
 ///
-/// The initial value is a sum of one part for each dimension, and so is the average over all copies of a point. With
-/// `2^e` copies (`e` dimensions in which the point lies between elements), the first share makes each of them `2^e` times
-/// that average, and each further one multiplies by `2^e`.
+/// The initial value is a sum of one part for each dimension, and so is the average over all copies
+/// of a point. With `2^e` copies (`e` dimensions in which the point lies between elements), the
+/// first share makes each of them `2^e` times that average, and each further one multiplies by
+/// `2^e`.
 #[derive(Debug, Clone)]
 pub struct ClosedForm {
     /// By point of the element and element of the block: `j * n + i`.
@@ -50,7 +51,14 @@ impl ClosedForm {
                     } else if i == last && j + 1 < m {
                         Some((0, offset[d] + j + 1))
                     } else if i == 0 && place[d] > 0 {
-                        Some((last, if init == Init::Same { m - 1 } else { offset[d] - 1 }))
+                        Some((
+                            last,
+                            if init == Init::Same {
+                                m - 1
+                            } else {
+                                offset[d] - 1
+                            },
+                        ))
                     } else if i == last && place[d] + 1 < grid.0[d] {
                         Some((0, if init == Init::Same { 0 } else { offset[d] + m }))
                     } else {
@@ -66,7 +74,13 @@ impl ClosedForm {
             }
             table
         });
-        ClosedForm { coordinates, n: size.n, offset, compute, shares }
+        ClosedForm {
+            coordinates,
+            n: size.n,
+            offset,
+            compute,
+            shares,
+        }
     }
 
     /// The value of point `i` of element `j` of the block.
@@ -80,7 +94,10 @@ impl ClosedForm {
         let doubled = at.iter().filter(|c| c.doubled).count() as u64;
         let summed = self.compute || at.iter().any(|c| c.end);
         if summed && doubled > 0 {
-            times_power_of_two(at[2].average + at[1].average + at[0].average, doubled * self.shares)
+            times_power_of_two(
+                at[2].average + at[1].average + at[0].average,
+                doubled * self.shares,
+            )
         } else {
             initial_value(i, [0, 1, 2].map(|d| j[d] + self.offset[d]))
         }
@@ -89,8 +106,11 @@ impl ClosedForm {
     /// Compares a block with the formula.
     pub fn check(&self, geometry: &Geometry, u: &[f64]) -> Verdict {
         let (n, [mx, my, mz]) = (geometry.size().n, geometry.size().m);
-        let elements = (0..mz).flat_map(move |jz| (0..my).flat_map(move |jy| (0..mx).map(move |jx| [jx, jy, jz])));
-        let points = move || (0..n).flat_map(move |iz| (0..n).flat_map(move |iy| (0..n).map(move |ix| [ix, iy, iz])));
+        let elements = (0..mz)
+            .flat_map(move |jz| (0..my).flat_map(move |jy| (0..mx).map(move |jx| [jx, jy, jz])));
+        let points = move || {
+            (0..n).flat_map(move |iz| (0..n).flat_map(move |iy| (0..n).map(move |ix| [ix, iy, iz])))
+        };
         let values = elements.flat_map(|j| points().map(move |i| self.value(i, j)));
         Verdict::compare(geometry, "the closed form", u, values)
     }
@@ -123,7 +143,10 @@ mod tests {
         let geometry = Geometry::new(Grid([2, 1, 1]), size, 0).unwrap();
         let form = ClosedForm::new(&geometry, Init::Global, false, 2);
         assert_eq!(form.value([0, 0, 0], [0; 3]), 0.0);
-        assert_eq!(form.value([1, 2, 1], [0; 3]), initial_value([1, 2, 1], [0; 3]));
+        assert_eq!(
+            form.value([1, 2, 1], [0; 3]),
+            initial_value([1, 2, 1], [0; 3])
+        );
         assert_eq!(form.value([2, 0, 0], [0; 3]), 4.0 * (1.0 + 2e-6) / 2.0);
         // With the same values everywhere, the upper copy is element 0 again.
         let form = ClosedForm::new(&geometry, Init::Same, false, 2);

@@ -2,9 +2,10 @@
 
 use crate::faces::params::{Grid, Init, Size};
 
-/// All elements of all ranks, and shares between them done as plainly as possible: for each point of the domain, find its
-/// copies, sum them, write the sum back. There are no messages, blocks matter only for the question which points are on the
-/// surface of one, and sums are exact before they are rounded, so that there is no order that matters.
+/// All elements of all ranks, and shares between them done as plainly as possible: for each point
+/// of the domain, find its copies, sum them, write the sum back. There are no messages, blocks
+/// matter only for the question which points are on the surface of one, and sums are exact before
+/// they are rounded, so that there is no order that matters.
 #[derive(Debug, Clone)]
 pub struct Domain {
     grid: Grid,
@@ -21,8 +22,13 @@ type Copy1 = (usize, usize);
 impl Domain {
     /// Whether simulating this many shares takes less than about a second.
     pub fn is_cheap(grid: Grid, size: Size, shares: u64) -> bool {
-        let work = grid.0.iter().try_fold(size.values(), |all, &l| all.checked_mul(l)).map(|all| all as u64);
-        work.and_then(|all| all.checked_mul(shares.max(1))).is_some_and(|work| work <= 20_000_000)
+        let work = grid
+            .0
+            .iter()
+            .try_fold(size.values(), |all, &l| all.checked_mul(l))
+            .map(|all| all as u64);
+        work.and_then(|all| all.checked_mul(shares.max(1)))
+            .is_some_and(|work| work <= 20_000_000)
     }
 
     /// The domain with its initial values. `grid` and `size` must be valid.
@@ -32,16 +38,26 @@ impl Domain {
     /// When the domain does not fit into memory.
     pub fn new(grid: Grid, size: Size, init: Init) -> Domain {
         let elements = [0, 1, 2].map(|d| grid.0[d] * size.m[d]);
-        let mut domain = Domain { grid, size, elements, values: vec![0.0; size.values() * grid.ranks()] };
+        let mut domain = Domain {
+            grid,
+            size,
+            elements,
+            values: vec![0.0; size.values() * grid.ranks()],
+        };
         for e in 0..elements.iter().product() {
-            let global = [e % elements[0], e / elements[0] % elements[1], e / (elements[0] * elements[1])];
+            let global = [
+                e % elements[0],
+                e / elements[0] % elements[1],
+                e / (elements[0] * elements[1]),
+            ];
             let [jx, jy, jz] = match init {
                 Init::Global => global,
                 Init::Same => [0, 1, 2].map(|d| global[d] % size.m[d]),
             }
             .map(|j| j as f64);
             for p in 0..size.n.pow(3) {
-                let [ix, iy, iz] = [p % size.n, p / size.n % size.n, p / size.n.pow(2)].map(|i| i as f64);
+                let [ix, iy, iz] =
+                    [p % size.n, p / size.n % size.n, p / size.n.pow(2)].map(|i| i as f64);
                 let value = 1e4 * jz + 100.0 * jy + jx + 1e-2 * iz + 1e-4 * iy + 1e-6 * ix;
                 domain.values[e * size.n.pow(3) + p] = value;
             }
@@ -62,7 +78,7 @@ impl Domain {
         if g / last < self.elements[d] {
             copies.push((g / last, g % last));
         }
-        if g % last == 0 && g > 0 {
+        if g.is_multiple_of(last) && g > 0 {
             copies.push((g / last - 1, last));
         }
         copies
@@ -71,9 +87,12 @@ impl Domain {
     /// One share; with `compute`, points strictly inside a block are summed too.
     pub fn share(&mut self, compute: bool) {
         let last = self.size.n - 1;
-        let at_border = |d: usize, g: usize| g % (self.size.m[d] * last) == 0;
-        let copies: [Vec<Vec<Copy1>>; 3] =
-            [0, 1, 2].map(|d| (0..=self.elements[d] * last).map(|g| self.copies(d, g)).collect());
+        let at_border = |d: usize, g: usize| g.is_multiple_of(self.size.m[d] * last);
+        let copies: [Vec<Vec<Copy1>>; 3] = [0, 1, 2].map(|d| {
+            (0..=self.elements[d] * last)
+                .map(|g| self.copies(d, g))
+                .collect()
+        });
         let mut at = Vec::with_capacity(8);
         for (gz, zs) in copies[2].iter().enumerate() {
             for (gy, ys) in copies[1].iter().enumerate() {
@@ -108,7 +127,11 @@ impl Domain {
         for jz in 0..m[2] {
             for jy in 0..m[1] {
                 for jx in 0..m[0] {
-                    let [x, y, z] = [place[0] * m[0] + jx, place[1] * m[1] + jy, place[2] * m[2] + jz];
+                    let [x, y, z] = [
+                        place[0] * m[0] + jx,
+                        place[1] * m[1] + jy,
+                        place[2] * m[2] + jz,
+                    ];
                     let start = self.index((x, 0), (y, 0), (z, 0));
                     block.extend_from_slice(&self.values[start..start + each]);
                 }
@@ -123,8 +146,13 @@ fn exact_sum(values: impl Iterator<Item = f64>) -> f64 {
     let (mut sum, mut lost) = (0.0f64, 0.0);
     for value in values {
         let next = sum + value;
-        // What the addition rounded away: the larger operand is met exactly, the smaller one in part.
-        lost += if sum.abs() >= value.abs() { (sum - next) + value } else { (value - next) + sum };
+        // What the addition rounded away: the larger operand is met exactly, the smaller one in
+        // part.
+        lost += if sum.abs() >= value.abs() {
+            (sum - next) + value
+        } else {
+            (value - next) + sum
+        };
         sum = next;
     }
     sum + lost
@@ -136,7 +164,10 @@ mod tests {
 
     #[test]
     fn sums_are_exact() {
-        assert_eq!(exact_sum([1.0, 1e-17, 1e-17, 1e-16].into_iter()), 1.0 + 1.2e-16);
+        assert_eq!(
+            exact_sum([1.0, 1e-17, 1e-17, 1e-16].into_iter()),
+            1.0 + 1.2e-16
+        );
         for s in [0.1, 1.0 / 3.0, f64::EPSILON + 1.0] {
             assert_eq!(exact_sum(std::iter::repeat_n(s, 8)), 8.0 * s);
         }
@@ -150,7 +181,8 @@ mod tests {
         assert_eq!(block[2], 1.0 + 2e-6);
         assert_eq!(block[27], block[2]);
         assert_eq!(block[0], 0.0);
-        // The point in the middle of the common face is on no surface... of this block: y and z are inside.
+        // The point in the middle of the common face is on no surface... of this block: y and z are
+        // inside.
         let inside = (3 + 1) * 3 + 2;
         assert_ne!(block[inside], block[27 + inside - 2]);
         domain.share(true);

@@ -2,20 +2,22 @@
 //!
 //! # Model
 //!
-//! After `K` shares every rank's block is compared, value by value, with two references that know nothing of each other, of
-//! messages, or of the [kernels](super::kernels):
+//! After `K` shares every rank's block is compared, value by value, with two references that know
+//! nothing of each other, of messages, or of the [kernels](super::kernels):
 //!
-//! - [`ClosedForm`]: what the mathematics say. A point that is shared has the average of its initial copies times the number
-//!   of copies to the power of `K`. Costs one pass over the block, whatever `K` is.
-//! - [`Domain`]: a plain simulation of the whole domain, share by share, with exact sums. For small sizes
-//!   ([`Domain::is_cheap`]).
+//! - [`ClosedForm`]: what the mathematics say. A point that is shared has the average of its
+//!   initial copies times the number of copies to the power of `K`. Costs one pass over the block,
+//!   whatever `K` is.
+//! - [`Domain`]: a plain simulation of the whole domain, share by share, with exact sums. For small
+//!   sizes ([`Domain::is_cheap`]).
 //!
 //! The measure is [`error`]`(u, v) = |u - v| / (|u| + |v|)`, which must stay below [`TOLERANCE`].
 //!
 //! # Failures
 //!
-//! A [`Verdict`] counts the wrong values and keeps the worst one. A value that is not finite is always wrong, also when the
-//! reference is not finite either. Too many values (or too few) are wrong as well.
+//! A [`Verdict`] counts the wrong values and keeps the worst one. A value that is not finite is
+//! always wrong, also when the reference is not finite either. Too many values (or too few) are
+//! wrong as well.
 
 mod closed;
 mod domain;
@@ -27,8 +29,9 @@ use super::layout::Geometry;
 use super::params::{Params, ParamsError};
 use std::fmt;
 
-/// What [`error`] must be smaller than: about nine units in the last place. The initial value has five additions, a share
-/// adds three, the closed form three of its own: all together less than seven.
+/// What [`error`] must be smaller than: about nine units in the last place. The initial value has
+/// five additions, a share adds three, the closed form three of its own: all together less than
+/// seven.
 pub const TOLERANCE: f64 = 1e-15;
 
 /// `|u - v| / (|u| + |v|)`, and 0 where both are 0. Infinite where `u` or `v` is not finite.
@@ -116,7 +119,14 @@ impl Verdict {
         }
         if let (true, Some((index, got, expected))) = (verdict.wrong > 0, worst) {
             let (i, j) = geometry.coordinates(index);
-            verdict.worst = Some(Mismatch { i, j, got, expected, error: verdict.max_error, reference });
+            verdict.worst = Some(Mismatch {
+                i,
+                j,
+                got,
+                expected,
+                error: verdict.max_error,
+                reference,
+            });
         }
         verdict
     }
@@ -135,7 +145,11 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.passed() {
-            return write!(f, "{} values agree, largest error {:.1e}", self.compared, self.max_error);
+            return write!(
+                f,
+                "{} values agree, largest error {:.1e}",
+                self.compared, self.max_error
+            );
         }
         if self.compared != self.expected {
             return write!(f, "the block does not have {} values", self.expected);
@@ -144,7 +158,15 @@ impl fmt::Display for Verdict {
         if self.non_finite > 0 {
             write!(f, ", {} are not finite", self.non_finite)?;
         }
-        if let Some(Mismatch { i, j, got, expected, error, reference }) = self.worst {
+        if let Some(Mismatch {
+            i,
+            j,
+            got,
+            expected,
+            error,
+            reference,
+        }) = self.worst
+        {
             write!(
                 f,
                 "; the worst: point {i:?} of element {j:?} is {got:e}, {reference} says {expected:e} (error {error:.1e})"
@@ -154,7 +176,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Checks the final blocks of one rank: against the closed form, and against the simulated domain where that is cheap.
+/// Checks the final blocks of one rank: against the closed form, and against the simulated domain
+/// where that is cheap.
 #[derive(Debug, Clone)]
 pub struct Verifier {
     geometry: Geometry,
@@ -171,17 +194,40 @@ impl Verifier {
     /// [`ParamsError`], as [`Params::validate`] and [`Geometry::new`].
     pub fn new(params: &Params, rank: usize) -> Result<Verifier, ParamsError> {
         params.validate()?;
+        Verifier::of(params, rank, Verifier::simulate(params).as_ref())
+    }
+
+    /// The verifiers of all ranks, with one simulation for all: for runs within one process.
+    ///
+    /// # Errors
+    ///
+    /// As [`Verifier::new`].
+    pub fn all(params: &Params) -> Result<Vec<Verifier>, ParamsError> {
+        params.validate()?;
+        let domain = Verifier::simulate(params);
+        (0..params.grid.ranks())
+            .map(|rank| Verifier::of(params, rank, domain.as_ref()))
+            .collect()
+    }
+
+    fn of(params: &Params, rank: usize, domain: Option<&Domain>) -> Result<Verifier, ParamsError> {
         let geometry = Geometry::new(params.grid, params.size, rank)?;
+        let closed = ClosedForm::new(&geometry, params.init, params.compute, params.counts.ni);
+        let simulated = domain.map(|d| d.block(rank));
+        Ok(Verifier {
+            geometry,
+            closed,
+            simulated,
+        })
+    }
+
+    fn simulate(params: &Params) -> Option<Domain> {
         let shares = params.counts.ni;
-        let closed = ClosedForm::new(&geometry, params.init, params.compute, shares);
-        let simulated = Domain::is_cheap(params.grid, params.size, shares).then(|| {
+        Domain::is_cheap(params.grid, params.size, shares).then(|| {
             let mut domain = Domain::new(params.grid, params.size, params.init);
-            for _ in 0..shares {
-                domain.share(params.compute);
-            }
-            domain.block(rank)
-        });
-        Ok(Verifier { geometry, closed, simulated })
+            (0..shares).for_each(|_| domain.share(params.compute));
+            domain
+        })
     }
 
     /// The rank's layout.
@@ -199,9 +245,12 @@ impl Verifier {
         let verdict = self.closed.check(&self.geometry, u);
         match &self.simulated {
             None => verdict,
-            Some(v) => {
-                verdict.or_worse(Verdict::compare(&self.geometry, "the simulation", u, v.iter().copied()))
-            }
+            Some(v) => verdict.or_worse(Verdict::compare(
+                &self.geometry,
+                "the simulation",
+                u,
+                v.iter().copied(),
+            )),
         }
     }
 }
@@ -228,7 +277,11 @@ mod tests {
         Params {
             grid: Grid([2, 1, 1]),
             size: Size { m: [2, 2, 2], n: 3 },
-            counts: Counts { nk: 1, nj: 1, ni: 3 },
+            counts: Counts {
+                nk: 1,
+                nj: 1,
+                ni: 3,
+            },
             init: Init::Global,
             compute: false,
             variants: vec![Variant::St],
@@ -244,7 +297,12 @@ mod tests {
 
         u[5] *= 1.0 + 1e-14;
         let text = verifier.check(&u).to_string();
-        assert!(text.starts_with("1 of 216 values are wrong; the worst: point [2, 1, 0] of element [0, 0, 0]"), "{text}");
+        assert!(
+            text.starts_with(
+                "1 of 216 values are wrong; the worst: point [2, 1, 0] of element [0, 0, 0]"
+            ),
+            "{text}"
+        );
 
         u[7] = f64::NAN;
         let verdict = verifier.check(&u);

@@ -1,0 +1,112 @@
+//! Where and when a run took place.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The circumstances of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    /// The command that was run.
+    pub command: String,
+    /// The name of the machine.
+    pub machine: String,
+    /// Its processor, and how many of its cores can be used.
+    pub processor: String,
+    /// Its operating system.
+    pub system: String,
+    /// When, in UTC.
+    pub date: String,
+}
+
+impl About {
+    /// This machine, now. What cannot be found out is `unknown`.
+    pub fn detect(command: impl Into<String>) -> About {
+        let read = |path: &str| std::fs::read_to_string(path).ok();
+        let line = |path: &str| read(path).map_or("unknown".into(), |text| text.trim().to_owned());
+        let model = read("/proc/cpuinfo").and_then(|text| {
+            let line = text.lines().find(|l| l.starts_with("model name"))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        });
+        let cores = std::thread::available_parallelism().map_or(0, usize::from);
+        let seconds = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| d.as_secs());
+        About {
+            command: command.into(),
+            machine: line("/proc/sys/kernel/hostname"),
+            processor: format!("{}, {cores} cores", model.unwrap_or("unknown".into())),
+            system: format!(
+                "{} {}",
+                std::env::consts::OS,
+                line("/proc/sys/kernel/osrelease")
+            ),
+            date: date(seconds),
+        }
+    }
+
+    /// All but the command, with names.
+    pub(super) fn entries(&self) -> [(&'static str, &str); 4] {
+        [
+            ("date", &self.date),
+            ("machine", &self.machine),
+            ("processor", &self.processor),
+            ("system", &self.system),
+        ]
+    }
+}
+
+/// Seconds since 1970 as `YYYY-MM-DD hh:mm UTC`.
+fn date(seconds: u64) -> String {
+    let (mut days, time) = (seconds / 86_400, seconds % 86_400);
+    let leap = |y: u64| (y.is_multiple_of(4) && !y.is_multiple_of(100)) || y.is_multiple_of(400);
+    let mut year = 1970;
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let lengths = [
+        31,
+        28 + u64::from(leap(year)),
+        31,
+        30,
+        31,
+        30,
+        31,
+        31,
+        30,
+        31,
+        30,
+        31,
+    ];
+    let mut month = 0;
+    while days >= lengths[month] {
+        days -= lengths[month];
+        month += 1;
+    }
+    format!(
+        "{year}-{:02}-{:02} {:02}:{:02} UTC",
+        month + 1,
+        days + 1,
+        time / 3600,
+        time / 60 % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(date(0), "1970-01-01 00:00 UTC");
+        assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(date(1_735_689_599), "2024-12-31 23:59 UTC");
+        assert_eq!(date(1_735_689_600), "2025-01-01 00:00 UTC");
+    }
+
+    #[test]
+    fn this_machine_is_described() {
+        let about = About::detect("faces");
+        assert!(about.entries().iter().all(|(_, value)| !value.is_empty()));
+        assert!(about.processor.ends_with(" cores"));
+    }
+}

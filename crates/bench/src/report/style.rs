@@ -1,0 +1,123 @@
+//! Colours and layout of the page.
+
+use plotters::style::RGBColor;
+
+/// How many colours there are for variants.
+pub(super) const SERIES: usize = 6;
+
+/// A colour of the page, for a chart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ink {
+    /// Text and axes.
+    Text,
+    /// Text of less weight.
+    Faint,
+    /// Grid lines.
+    Grid,
+    /// Marks on top of bars.
+    Mark,
+    /// Better than the baseline.
+    Good,
+    /// Worse, or failed.
+    Bad,
+    /// A variant's own.
+    Series(usize),
+}
+
+impl Ink {
+    const NAMED: [(Ink, &'static str); 6] = [
+        (Ink::Text, "text"),
+        (Ink::Faint, "faint"),
+        (Ink::Grid, "grid"),
+        (Ink::Mark, "mark"),
+        (Ink::Good, "good"),
+        (Ink::Bad, "bad"),
+    ];
+
+    /// The number that stands for this colour until the chart is finished.
+    pub(super) fn code(self) -> RGBColor {
+        let k = match self {
+            Ink::Series(k) => 0x40 + (k % SERIES) as u8,
+            named => Ink::NAMED
+                .iter()
+                .position(|(ink, _)| *ink == named)
+                .unwrap_or(0) as u8,
+        };
+        RGBColor(0x01, 0xfe, k)
+    }
+
+    /// Puts the page's colours in the place of all [codes](Ink::code).
+    pub(super) fn resolve(svg: &str) -> String {
+        let all = Ink::NAMED
+            .iter()
+            .copied()
+            .map(|(ink, name)| (ink, name.to_owned()));
+        let series = (0..SERIES).map(|k| (Ink::Series(k), format!("s{k}")));
+        all.chain(series).fold(svg.to_owned(), |svg, (ink, name)| {
+            let RGBColor(r, g, b) = ink.code();
+            svg.replace(
+                &format!("\"#{r:02X}{g:02X}{b:02X}\""),
+                &format!("\"var(--{name})\""),
+            )
+        })
+    }
+}
+
+/// The style sheet. Colours are named once, for each of the two schemes.
+pub(super) const CSS: &str = "\
+:root {
+  --paper: #fcfcfa; --panel: #ffffff; --text: #1d2329; --faint: #5b6670; --grid: #dfe3e6; --mark: #10151a;
+  --good: #1b7f4b; --bad: #c0362c;
+  --s0: #2f6fb3; --s1: #17928f; --s2: #d08a1d; --s3: #8a5aa8; --s4: #5d8a2b; --s5: #b3527b;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --paper: #14181c; --panel: #1b2126; --text: #e4e8eb; --faint: #9aa5ae; --grid: #323a41; --mark: #10151a;
+    --good: #5cc48d; --bad: #f0796d;
+    --s0: #5c9fe0; --s1: #3fbdb8; --s2: #e0a546; --s3: #b48bd0; --s4: #93bf5f; --s5: #db86ab;
+  }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--text); font: 16px/1.5 system-ui, sans-serif; }
+main { max-width: 880px; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
+h1 { font-size: 1.7rem; margin: 0 0 .5rem; letter-spacing: -.01em; }
+h2 { font-size: 1.1rem; margin: 0; }
+header p { margin: .2rem 0; }
+section { background: var(--panel); border: 1px solid var(--grid); border-radius: 8px; margin-top: 1.25rem; padding: 1rem 1.25rem; }
+section > p { margin: .1rem 0 .6rem; color: var(--faint); font-size: .9rem; }
+svg { display: block; width: 100%; height: auto; }
+svg text { font-family: system-ui, sans-serif; font-variant-numeric: tabular-nums; }
+.good { color: var(--good); font-weight: 600; }
+.bad { color: var(--bad); font-weight: 600; }
+.facts { list-style: none; display: flex; flex-wrap: wrap; gap: .4rem; padding: 0; margin: 1.1rem 0; }
+.facts li { border: 1px solid var(--grid); border-radius: 99px; padding: .1rem .7rem; font-size: .85rem; background: var(--panel); }
+.facts span { color: var(--faint); margin-right: .25rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th { font-size: .8rem; font-weight: 600; color: var(--faint); border-bottom: 1px solid var(--faint); }
+th, td { text-align: right; padding: .35rem .7rem; }
+td { border-bottom: 1px solid var(--grid); }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+td i { display: inline-block; width: .7em; height: .7em; border-radius: 2px; margin-right: .55em; }
+.failed td { color: var(--bad); }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; margin: .6rem 0; font-size: .9rem; }
+dt { color: var(--faint); }
+dd { margin: 0; overflow-wrap: anywhere; }
+pre { margin: .8rem 0 .2rem; padding: .7rem .9rem; border-radius: 6px; background: var(--paper); font-size: .82rem; white-space: pre-wrap; }
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_colour_is_defined_for_both_schemes() {
+        let names = Ink::NAMED
+            .iter()
+            .map(|(_, n)| (*n).to_owned())
+            .chain((0..SERIES).map(|k| format!("s{k}")));
+        for name in names {
+            assert_eq!(CSS.matches(&format!("--{name}: #")).count(), 2, "{name}");
+        }
+    }
+}
