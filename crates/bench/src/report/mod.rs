@@ -2,7 +2,7 @@
 //!
 //! # Model
 //!
-//! [`page`] makes the text of the file from [`Row`]s and [`About`]; [`write`] puts it into a
+//! [`page`] makes the text of the file from [`Row`]s and [`About`]; [`write()`] puts it into a
 //! folder. The charts are SVG drawn by `plotters`; their colours are the page's, so that it can be
 //! read on a light and on a dark screen.
 //!
@@ -22,7 +22,7 @@ use std::fmt::Write;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The name of the file that [`write`] makes.
+/// The name of the file that [`write()`] makes.
 pub const FILE_NAME: &str = "faces.html";
 
 /// Writes the page into a folder, which is made if it is missing; returns the path of the page.

@@ -22,8 +22,9 @@
 //! and interior) would make it trivial to lend the two parts to two streams: then packing would be
 //! a copy of contiguous memory, and the benchmark would no longer measure what a halo exchange
 //! costs. The kernels take views instead ([`Points`](super::kernels::Points)). A view of relaxed
-//! atomic words costs 2 to 9 % over a slice; one that looks each index up in a bit set of its part
-//! costs 15 to 70 %.
+//! atomic words costs up to 8 % over a slice in `compute` and `unpack` and up to 50 % in `pack`;
+//! one that looks each index up in a bit set of its part costs 15 to 25 % in `unpack`, 30 to 65 %
+//! in `compute` and up to 100 % in `pack` (`cargo bench -p tidegate-bench --bench kernels`).
 //!
 //! # Failures
 //!
