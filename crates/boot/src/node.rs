@@ -58,8 +58,8 @@ pub(crate) struct Node {
     side: Side,
     /// The lowest rank of this node.
     pub(crate) leader: usize,
-    /// A contribution whose descriptors are not with the leader yet.
-    held: Option<Message>,
+    /// A contribution whose descriptors are not with the leader yet, and what was said after it.
+    held: Vec<Message>,
     /// For the service to send.
     pub(crate) to_hub: Vec<Message>,
     /// For the service to deliver.
@@ -73,7 +73,7 @@ impl Node {
             key,
             side: Side::Alone,
             leader: me,
-            held: None,
+            held: Vec::new(),
             to_hub: Vec::new(),
             arrived: Vec::new(),
         }
@@ -141,12 +141,20 @@ impl Node {
             }
             Side::Member(passage) => {
                 passage.push(parcel);
-                self.held = Some(contribution);
+                self.held.push(contribution);
             }
             // Nobody here to give them to.
             Side::Alone => self.to_hub.push(contribution),
             // The clock of the broken passage runs, and ends the exchange if the hub does not.
-            Side::Broken(_) | Side::Outside | Side::Visiting(_) => self.held = Some(contribution),
+            Side::Broken(_) | Side::Outside | Side::Visiting(_) => self.held.push(contribution),
+        }
+    }
+
+    /// Says something to the hub, after what is held.
+    pub(crate) fn say(&mut self, message: Message) {
+        match self.held.is_empty() {
+            true => self.to_hub.push(message),
+            false => self.held.push(message),
         }
     }
 
@@ -157,7 +165,7 @@ impl Node {
                 .iter()
                 .filter_map(|m| m.passage.as_ref())
                 .all(Passage::is_empty),
-            Side::Member(passage) => self.held.is_none() && passage.is_empty(),
+            Side::Member(passage) => self.held.is_empty() && passage.is_empty(),
             _ => true,
         }
     }
@@ -169,11 +177,16 @@ impl Node {
             self.receive_from_leader();
             self.side = Side::Alone;
             // The hub has told all that the leader is gone; this round fails with it, or was complete.
-            self.to_hub.extend(self.held.take());
+            self.to_hub.extend(self.held.drain(..));
         }
-        if let Side::Leader { members, .. } = &mut self.side {
-            for member in members.iter_mut().filter(|m| m.rank == rank) {
-                member.passage = None;
+        let Side::Leader { members, .. } = &self.side else {
+            return;
+        };
+        if let Some(index) = members.iter().position(|m| m.rank == rank) {
+            // What it had sent before it went counts, here and for the others.
+            self.receive_from_member(index);
+            if let Side::Leader { members, .. } = &mut self.side {
+                members[index].passage = None;
             }
         }
     }
@@ -321,7 +334,7 @@ impl Node {
                 }
             }
             Side::Member(passage) => match passage.flush() {
-                Ok(_) if passage.is_empty() => self.to_hub.extend(self.held.take()),
+                Ok(_) if passage.is_empty() => self.to_hub.extend(self.held.drain(..)),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::debug!(%error, "the passage to the leader of this node ended");
@@ -343,7 +356,7 @@ impl Node {
             }
             Side::Broken(since) if now >= *since + VERDICT_PATIENCE => {
                 self.side = Side::Alone;
-                self.held = None;
+                self.held.clear();
                 let (me, leader) = (self.me, self.leader);
                 Some(format!(
                     "the connection between ranks {me} and {leader} of one node broke"

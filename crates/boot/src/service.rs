@@ -138,7 +138,8 @@ impl Service {
                     };
                     self.node.contribute(round, fds, contribution);
                 }
-                Command::Say(message) => self.to_hub(message),
+                // By way of the node: nothing overtakes a contribution that waits for its descriptors.
+                Command::Say(message) => self.node.say(message),
                 Command::End(message) => {
                     if self.ending.is_none() {
                         self.ending = Some(Ending::Wanted(message));
@@ -210,7 +211,7 @@ impl Service {
         let since = Instant::now();
         let said = self.ending.replace(Ending::Said { since, in_good_order });
         if let Some(Ending::Wanted(message)) = said {
-            self.to_hub(message);
+            self.node.say(message);
         }
     }
 

@@ -9,13 +9,13 @@ use std::time::Duration;
 use tidegate_boot::{BootError, Config, TcpControl};
 use tidegate_hal::control::{Control, Event, Packet};
 
-pub const SECRET: &str = "a secret that only this test knows";
+pub(crate) const SECRET: &str = "a secret that only this test knows";
 
 /// Long enough for a loaded machine, short enough to fail within a test run.
-pub const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Configurations of all ranks of a job; the port is taken before anybody needs it.
-pub fn configs(size: usize) -> Vec<Config> {
+pub(crate) fn configs(size: usize) -> Vec<Config> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let mut configs: Vec<_> = (0..size)
@@ -26,7 +26,7 @@ pub fn configs(size: usize) -> Vec<Config> {
 }
 
 /// Joins all of `configs`, each in its own thread, and runs `body` there.
-pub fn run<R: Send>(
+pub(crate) fn run<R: Send>(
     configs: Vec<Config>,
     body: impl Fn(Result<TcpControl, BootError>) -> R + Sync,
 ) -> Vec<R> {
@@ -40,18 +40,18 @@ pub fn run<R: Send>(
 }
 
 /// Runs `body` on every rank of a job that starts.
-pub fn job<R: Send>(size: usize, body: impl Fn(TcpControl) -> R + Sync) -> Vec<R> {
+pub(crate) fn job<R: Send>(size: usize, body: impl Fn(TcpControl) -> R + Sync) -> Vec<R> {
     run(configs(size), |joined| body(joined.unwrap()))
 }
 
-pub fn bytes(bytes: &[u8]) -> Packet {
+pub(crate) fn bytes(bytes: &[u8]) -> Packet {
     Packet {
         bytes: bytes.to_vec(),
         handles: Vec::new(),
     }
 }
 
-pub fn events(control: &TcpControl) -> Receiver<Event> {
+pub(crate) fn events(control: &TcpControl) -> Receiver<Event> {
     let (sender, receiver) = channel();
     control.subscribe(Arc::new(move |event| {
         let _ = sender.send(event);
