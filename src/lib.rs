@@ -1,1 +1,44 @@
-//! Facade.
+//! Safe, GPU-stream-aware, one-sided messaging: active-target RMA whose epochs are typed tokens.
+
+// pub use tidegate_boot::launch;
+pub use tidegate_core::{
+    Arithmetic, Carry, Element, Error, OnHost, Place, Rejected, Result, capture, element, error,
+    kernel, stream, window,
+};
+pub use tidegate_derive::{Carry, Element};
+pub use tidegate_hal as hal;
+pub use tidegate_host::Host;
+
+pub use window::{Atomic, Buffers, ByRange, BySlot, Group, Op, Slot, Slots, Window, exchange};
+
+#[doc(hidden)]
+pub use tidegate_core::{__private, UnboundStream};
+
+/// One rank's view of the job, on a device (at first the host).
+pub type World<D = Host> = tidegate_core::World<D>;
+/// A stream with its brand.
+pub type Stream<'s, D = Host> = tidegate_core::Stream<'s, D>;
+/// At home on a stream.
+pub type On<'s, D = Host> = tidegate_core::On<'s, D>;
+/// A run of elements in memory of a device.
+pub type Region<T, P = OnHost<Host>> = tidegate_core::Region<T, P>;
+/// The target's half of a window.
+pub type Inbox<'s, T, K = BySlot, D = Host> = window::Inbox<'s, T, K, D>;
+/// An inbox that is exposed.
+pub type Exposed<'s, T, K = BySlot, D = Host> = window::Exposed<'s, T, K, D>;
+/// The origin's half of a window.
+pub type Outbox<'s, T, K = BySlot, D = Host> = window::Outbox<'s, T, K, D>;
+/// An access epoch.
+pub type Access<'s, 'b, T, K = BySlot, D = Host> = window::Access<'s, 'b, T, K, D>;
+/// A choice of elements.
+pub type Layout<D = Host> = tidegate_core::Layout<D>;
+/// A recorded step.
+pub type Graph<'s, D = Host> = tidegate_core::Graph<'s, D>;
+
+/// What most programs need.
+pub mod prelude {
+    pub use crate::{
+        Access, Carry, Element, Exposed, Graph, Group, Inbox, Layout, On, Op, Outbox, Region,
+        Result, Slot, Slots, Stream, Window, World, exchange, stream,
+    };
+}

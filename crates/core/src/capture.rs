@@ -33,17 +33,23 @@ pub struct Visitor<'a, D: Device>(Purpose<'a, D>);
 enum Purpose<'a, D: Device> {
     /// Lists their numbers.
     Identify(&'a mut Vec<u64>),
-    /// Makes them at home on a stream.
-    Settle(&'a Arc<ReclaimOf<D>>),
+    /// Makes them at home on a stream, which must come as far as the mark before their last work is done.
+    Settle(&'a Arc<ReclaimOf<D>>, u64),
 }
 
 impl<D: Device> Visitor<'_, D> {
-    /// One region or window half: its number, and the stream that it is at home on.
-    pub(crate) fn leaf(&mut self, id: u64, home: &mut Arc<ReclaimOf<D>>) {
+    /// One region or window half: its number, the stream that it is at home on, and the mark of its last work there if it keeps one.
+    pub(crate) fn leaf(&mut self, id: u64, home: &mut Arc<ReclaimOf<D>>, mark: Option<&mut u64>) {
         match &mut self.0 {
             Purpose::Identify(ids) => ids.push(id),
-            Purpose::Settle(to) if !Arc::ptr_eq(home, to) => *home = Arc::clone(to),
-            Purpose::Settle(_) => {}
+            Purpose::Settle(to, at) => {
+                if !Arc::ptr_eq(home, to) {
+                    *home = Arc::clone(to);
+                }
+                if let Some(mark) = mark {
+                    *mark = *at;
+                }
+            }
         }
     }
 }
@@ -65,14 +71,27 @@ pub unsafe trait Carry<'s, D: Device>: Sized {
     fn visit(&mut self, visitor: &mut Visitor<'_, D>);
 }
 
-/// Takes a value from one brand to another, at home with `home`.
-pub(crate) fn settle<'s, 't, D: Device, X: Carry<'s, D>>(mut value: X, home: &Arc<ReclaimOf<D>>) -> X::At<'t> {
-    value.visit(&mut Visitor(Purpose::Settle(home)));
+/// Takes a value from one brand to another, at home with `to`.
+pub(crate) fn settle<'s, 't, D: Device, X: Carry<'s, D>>(
+    mut value: X,
+    to: &Stream<'t, D>,
+) -> X::At<'t> {
+    touch(&mut value, to);
     rebrand(value)
 }
 
+/// Notes that the stream has got work with the value.
+fn touch<'s, D: Device, X: Carry<'s, D>>(value: &mut X, stream: &Stream<'_, D>) {
+    let raw = stream.raw();
+    value.visit(&mut Visitor(Purpose::Settle(raw.reclaim(), raw.mark())));
+}
+
 fn rebrand<'s, 't, D: Device, X: Carry<'s, D>>(value: X) -> X::At<'t> {
-    assert_eq!(size_of::<X>(), size_of::<X::At<'t>>(), "types that differ in a lifetime have one size");
+    assert_eq!(
+        size_of::<X>(),
+        size_of::<X::At<'t>>(),
+        "types that differ in a lifetime have one size"
+    );
     let value = std::mem::ManuallyDrop::new(value);
     // SAFETY: `Carry` promises that the two types are the same but for a lifetime, which nothing at run time depends on; the
     // original is not dropped.
@@ -91,7 +110,12 @@ fn identify<'s, D: Device, X: Carry<'s, D>>(value: &mut X) -> Vec<u64> {
 }
 
 fn first_difference(a: &[u64], b: &[u64]) -> Option<usize> {
-    (a != b).then(|| a.iter().zip(b).position(|(a, b)| a != b).unwrap_or(a.len().min(b.len())))
+    (a != b).then(|| {
+        a.iter()
+            .zip(b)
+            .position(|(a, b)| a != b)
+            .unwrap_or(a.len().min(b.len()))
+    })
 }
 
 /// A recorded step. It belongs to the stream with the brand `'s` (and the second one, if it was recorded with two).
@@ -125,7 +149,11 @@ impl<'s, D: Device> Stream<'s, D> {
         let ids = identify(&mut lent);
         self.raw().begin_capture(&[])?;
         let stream = &*self;
-        let result = Recording { stream, others: &[] }.run(|| step(rebrand_ref(stream), rebrand(lent)));
+        let result = Recording {
+            stream,
+            others: &[],
+        }
+        .run(|| step(rebrand_ref(stream), rebrand(lent)));
         let (raw, returned) = result?;
         let (graph, returned) = close(raw, ids, returned)?;
         Ok((graph, rebrand(returned)))
@@ -153,11 +181,20 @@ impl<'s, D: Device> Stream<'s, D> {
         let ids = identify(&mut lent);
         self.raw().begin_capture(&[other.raw()])?;
         let (stream, side) = (&*self, &*other);
-        let result = Recording { stream, others: &[side.raw()] }
-            .run(|| step(rebrand_ref(stream), rebrand_ref(side), rebrand(lent)));
+        let result = Recording {
+            stream,
+            others: &[side.raw()],
+        }
+        .run(|| step(rebrand_ref(stream), rebrand_ref(side), rebrand(lent)));
         let (raw, returned) = result?;
         let (one, returned) = close(raw, ids, returned)?;
-        Ok((PairGraph { one, other: PhantomData }, rebrand(returned)))
+        Ok((
+            PairGraph {
+                one,
+                other: PhantomData,
+            },
+            rebrand(returned),
+        ))
     }
 }
 
@@ -185,12 +222,27 @@ impl<D: Device> Drop for Recording<'_, '_, D> {
     }
 }
 
-fn close<'s, 'c, D: Device, X: Carry<'c, D>>(raw: RawGraph<D>, ids: Vec<u64>, mut returned: X) -> Result<(Graph<'s, D>, X)> {
+fn close<'s, 'c, D: Device, X: Carry<'c, D>>(
+    raw: RawGraph<D>,
+    ids: Vec<u64>,
+    mut returned: X,
+) -> Result<(Graph<'s, D>, X)> {
     let back = identify(&mut returned);
     if let Some(position) = first_difference(&ids, &back) {
-        return Err(Error::NotReplayable { lent: ids.len(), returned: back.len(), position });
+        return Err(Error::NotReplayable {
+            lent: ids.len(),
+            returned: back.len(),
+            position,
+        });
     }
-    Ok((Graph { raw: Arc::new(raw), ids, brand: PhantomData }, returned))
+    Ok((
+        Graph {
+            raw: Arc::new(raw),
+            ids,
+            brand: PhantomData,
+        },
+        returned,
+    ))
 }
 
 impl<'s, D: Device> Graph<'s, D> {
@@ -199,7 +251,12 @@ impl<'s, D: Device> Graph<'s, D> {
     /// # Errors
     ///
     /// [`Error::OtherGraph`] if `lent` is something else; what made the stream fail. `lent` comes back.
-    pub fn replay<R: Carry<'s, D>>(&self, stream: &Stream<'s, D>, lent: R, times: u64) -> Result<R, Rejected<R>> {
+    pub fn replay<R: Carry<'s, D>>(
+        &self,
+        stream: &Stream<'s, D>,
+        lent: R,
+        times: u64,
+    ) -> Result<R, Rejected<R>> {
         self.replay_over(stream, &[], lent, times)
     }
 
@@ -219,7 +276,10 @@ impl<'s, D: Device> Graph<'s, D> {
         // SAFETY: everything that the recording touches is in `lent` (its brand let in nothing else), which the caller holds, at
         // home on this stream; it is given back on the same stream, so that what follows is ordered after the replay.
         match unsafe { stream.raw().replay(others, &self.raw, times) } {
-            Ok(()) => Ok(lent),
+            Ok(()) => {
+                touch(&mut lent, stream);
+                Ok(lent)
+            }
             Err(error) => Err(Rejected::new(error, lent)),
         }
     }
@@ -252,7 +312,7 @@ unsafe impl<'s, T: Element, D: Device> Carry<'s, D> for Region<T, On<'s, D>> {
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
         let id = self.body.id;
         if let Some(home) = &mut self.body.home {
-            visitor.leaf(id, home);
+            visitor.leaf(id, home, None);
         }
     }
 }

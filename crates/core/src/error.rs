@@ -90,7 +90,9 @@ pub enum Error {
         dst: usize,
     },
     /// Two operations of one epoch touch the same elements of a target, and not both only read or accumulate alike.
-    #[error("window `{window}`: two operations of one epoch overlap at rank {rank}, elements {first}..{end}")]
+    #[error(
+        "window `{window}`: two operations of one epoch overlap at rank {rank}, elements {first}..{end}"
+    )]
     Overlap {
         /// The window.
         window: Arc<str>,
@@ -102,7 +104,9 @@ pub enum Error {
         end: usize,
     },
     /// Completing before posting to oneself on one stream would wait forever.
-    #[error("window `{window}`: this rank is its own target, and its post is not before this complete on the stream")]
+    #[error(
+        "window `{window}`: this rank is its own target, and its post is not before this complete on the stream"
+    )]
     SelfDeadlock {
         /// The window.
         window: Arc<str>,
@@ -127,7 +131,9 @@ pub enum Error {
     #[error("{0}")]
     Invalid(String),
     /// The steps of a recording do not end with what they began with, in the same places.
-    #[error("not replayable: the step got {lent} things and gave back {returned}; place {position} differs")]
+    #[error(
+        "not replayable: the step got {lent} things and gave back {returned}; place {position} differs"
+    )]
     NotReplayable {
         /// How many regions and window halves went in.
         lent: usize,
@@ -148,6 +154,9 @@ pub enum Error {
     /// The device refused.
     #[error(transparent)]
     Device(DeviceError),
+    /// The job could not be joined.
+    #[error(transparent)]
+    Join(#[from] tidegate_boot::BootError),
     /// The control plane failed.
     #[error(transparent)]
     Control(#[from] ControlError),
@@ -221,7 +230,9 @@ impl fmt::Display for Cause {
             Cause::PeerLost { rank, reason } => write!(f, "rank {rank} is lost ({reason})"),
             Cause::PeerLeft { rank } => write!(f, "rank {rank} has left the job"),
             Cause::Dropped { rank, token } => write!(f, "rank {rank} dropped {token} half-done"),
-            Cause::Limit { rank, limit } => write!(f, "rank {rank} had waited for the limit of {limit:?}"),
+            Cause::Limit { rank, limit } => {
+                write!(f, "rank {rank} had waited for the limit of {limit:?}")
+            }
             Cause::PeerFailed { rank } => write!(f, "a stream of rank {rank} had failed"),
         }
     }
@@ -237,12 +248,18 @@ pub struct Rejected<T> {
 
 impl<T> Rejected<T> {
     pub(crate) fn new(error: impl Into<Error>, value: T) -> Self {
-        Rejected { error: error.into(), value }
+        Rejected {
+            error: error.into(),
+            value,
+        }
     }
 
     /// Applies a function to the value.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Rejected<U> {
-        Rejected { error: self.error, value: f(self.value) }
+        Rejected {
+            error: self.error,
+            value: f(self.value),
+        }
     }
 }
 
@@ -254,7 +271,9 @@ impl<T> From<Rejected<T>> for Error {
 
 impl<T> fmt::Debug for Rejected<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rejected").field("error", &self.error).finish_non_exhaustive()
+        f.debug_struct("Rejected")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
     }
 }
 

@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
+use crate::window::{InboxView, Memory, MemoryMut};
 
 /// An argument of a kernel, of stream `'s`.
 ///
@@ -76,6 +77,22 @@ pub struct Shared<T> {
 /// An exclusive view to be.
 pub struct Exclusive<T>(Shared<T>);
 
+impl<T> Shared<T> {
+    pub(crate) fn new(ptr: Ptr, len: usize) -> Self {
+        Shared {
+            ptr,
+            len,
+            marker: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<T> Exclusive<T> {
+    pub(crate) fn new(ptr: Ptr, len: usize) -> Self {
+        Exclusive(Shared::new(ptr, len))
+    }
+}
+
 impl<T> Clone for Shared<T> {
     fn clone(&self) -> Self {
         *self
@@ -90,8 +107,12 @@ impl<T> Clone for Exclusive<T> {
 impl<T> Copy for Exclusive<T> {}
 
 fn whole<T: Element, D: Device>(region: &Region<T, On<'_, D>>) -> Shared<T> {
-    let ptr = if region.is_empty() { Ptr(std::ptr::NonNull::<T>::dangling().as_ptr().cast()) } else { region.body.ptr() };
-    Shared { ptr, len: region.len(), marker: std::marker::PhantomData }
+    let ptr = if region.is_empty() {
+        Ptr(std::ptr::NonNull::<T>::dangling().as_ptr().cast())
+    } else {
+        region.body.ptr()
+    };
+    Shared::new(ptr, region.len())
 }
 
 // SAFETY: the region is at home on the stream; a shared borrow gives a shared view.
@@ -131,19 +152,40 @@ unsafe impl<T: Element> Lowered for Exclusive<T> {
     }
 }
 
-impl<'s, D, A, F> Kernel<'s, D, A> for F
+/// A kernel of one argument that is not in a tuple.
+macro_rules! kernel_of_one {
+    ($($argument:ty;)*) => {$(
+        impl<'s, 'b, T, D, F> Kernel<'s, D, $argument> for F
+        where
+            T: Element,
+            D: ClosureDevice,
+            F: for<'k> Fn(<<$argument as Argument<'s, D>>::Lowered as Lowered>::View<'k>) + Clone + Send + 'static,
+        {
+            fn enqueue(self, stream: &Stream<'s, D>, argument: $argument) -> Result<()> {
+                enqueue_closure(stream, argument.lower(), self)
+            }
+        }
+    )*};
+}
+
+kernel_of_one! {
+    &'b Region<T, On<'s, D>>;
+    &'b mut Region<T, On<'s, D>>;
+    InboxView<'b, 's, T, D>;
+    Memory<'b, 's, T, D>;
+    MemoryMut<'b, 's, T, D>;
+}
+
+fn enqueue_closure<D, L, F>(stream: &Stream<'_, D>, lowered: L, kernel: F) -> Result<()>
 where
     D: ClosureDevice,
-    A: Argument<'s, D>,
-    F: for<'k> Fn(<A::Lowered as Lowered>::View<'k>) + Clone + Send + 'static,
+    L: Lowered,
+    F: for<'k> Fn(L::View<'k>) + Clone + Send + 'static,
 {
-    fn enqueue(self, stream: &Stream<'s, D>, argument: A) -> Result<()> {
-        let lowered = argument.lower();
-        // SAFETY: the views are of this stream's own memory (brand), live until it has passed (regions and halves are retired in
-        // stream order), and accessed only in stream order.
-        unsafe { D::launch(stream.raw(), move || self(lowered.view())) }?;
-        Ok(())
-    }
+    // SAFETY: the view is of this stream's own memory (brand), live until it has passed (regions and halves are retired in
+    // stream order), and accessed only in stream order.
+    unsafe { D::launch(stream.raw(), move || kernel(lowered.view())) }?;
+    Ok(())
 }
 
 macro_rules! kernel_of {

@@ -1,1 +1,32 @@
-//! Placeholder.
+//! Regions, windows and typed epochs over streams.
+//!
+//! This crate knows no vendor: it is generic over a device of `tidegate-hal`. The facade `tidegate` re-exports it for the devices
+//! that are built in.
+
+pub mod capture;
+pub mod element;
+pub mod error;
+pub mod kernel;
+mod layout;
+mod message;
+mod place;
+mod region;
+pub mod stream;
+mod watch;
+pub mod window;
+mod world;
+
+pub use capture::{Carry, Graph, PairGraph};
+pub use element::{Arithmetic, Element};
+pub use error::{Error, Rejected, Result};
+pub use layout::Layout;
+pub use place::{On, OnHost, Place};
+pub use region::Region;
+pub use stream::{Stream, UnboundStream};
+pub use window::Window;
+pub use world::World;
+
+#[doc(hidden)]
+pub mod __private {
+    pub use generativity::make_guard;
+}

@@ -61,7 +61,9 @@ pub(crate) fn fresh_id() -> u64 {
 
 impl<D: Device> Body<D> {
     pub(crate) fn ptr(&self) -> Ptr {
-        self.block.as_ref().map_or(Ptr::NULL, |block| block.base().add(self.offset))
+        self.block
+            .as_ref()
+            .map_or(Ptr::NULL, |block| block.base().add(self.offset))
     }
 }
 
@@ -76,7 +78,10 @@ impl<D: Device> Drop for Body<D> {
 
 impl<T: Element, P: Place> Region<T, P> {
     fn from_body(body: Body<P::Device>) -> Self {
-        Region { body, marker: PhantomData }
+        Region {
+            body,
+            marker: PhantomData,
+        }
     }
 
     /// How many elements it has.
@@ -124,7 +129,8 @@ impl<T: Element, P: Place> Region<T, P> {
             _ => false,
         };
         if !same || self.body.offset + self.len() * size_of::<T>() != next.body.offset {
-            let error = Error::Invalid("only neighbouring parts of one region can be joined".into());
+            let error =
+                Error::Invalid("only neighbouring parts of one region can be joined".into());
             return Err(Rejected::new(error, (self, next)));
         }
         self.body.len += next.len();
@@ -134,7 +140,13 @@ impl<T: Element, P: Place> Region<T, P> {
 }
 
 pub(crate) fn bounds(what: &str, range: Range<usize>, len: usize) -> Error {
-    Error::OutOfBounds { window: "-".into(), what: what.to_owned(), first: range.start, end: range.end, len }
+    Error::OutOfBounds {
+        window: "-".into(),
+        what: what.to_owned(),
+        first: range.start,
+        end: range.end,
+        len,
+    }
 }
 
 impl<T: Element, D: Device> Region<T, OnHost<D>> {
@@ -163,14 +175,26 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         let block = if len == 0 {
             None
         } else {
-            let bytes = len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok());
+            let bytes = len
+                .checked_mul(size_of::<T>())
+                .filter(|bytes| isize::try_from(*bytes).is_ok());
             let bytes = bytes.ok_or_else(|| {
                 let detail = format!("{len} elements of {} bytes", size_of::<T>());
-                tidegate_hal::device::DeviceError::Exhausted { what: "memory", detail }
+                tidegate_hal::device::DeviceError::Exhausted {
+                    what: "memory",
+                    detail,
+                }
             })?;
             Some(Arc::new(device.alloc(bytes, Sharing::Private)?))
         };
-        let body = Body { block, device: device.clone(), offset: 0, len, id: fresh_id(), home: None };
+        let body = Body {
+            block,
+            device: device.clone(),
+            offset: 0,
+            len,
+            id: fresh_id(),
+            home: None,
+        };
         Ok(Self::from_body(body))
     }
 
@@ -185,9 +209,15 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
             return Err(bounds("region", first..end, self.len()));
         }
         // SAFETY: elements have no padding, so their bytes are initialised.
-        let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
+        let bytes = unsafe {
+            std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values))
+        };
         // SAFETY: the range was checked; the region is with the host, so no stream has work for it, and it is exclusive.
-        unsafe { self.body.device.write(self.body.ptr().add(first * size_of::<T>()), bytes) }?;
+        unsafe {
+            self.body
+                .device
+                .write(self.body.ptr().add(first * size_of::<T>()), bytes)
+        }?;
         Ok(())
     }
 
@@ -202,10 +232,16 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
             return Err(bounds("region", first..end, self.len()));
         }
         // SAFETY: any bytes are a valid element, so they may be written as bytes.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast::<u8>(), size_of_val(values)) };
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut(values.as_mut_ptr().cast::<u8>(), size_of_val(values))
+        };
         // SAFETY: the range was checked; the region is with the host, so no stream has work for it, and is not written
         // while it is borrowed.
-        unsafe { self.body.device.read(self.body.ptr().add(first * size_of::<T>()), bytes) }?;
+        unsafe {
+            self.body
+                .device
+                .read(self.body.ptr().add(first * size_of::<T>()), bytes)
+        }?;
         Ok(())
     }
 
@@ -214,12 +250,18 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// # Errors
     ///
     /// [`Error::Capturing`] while the stream is captured; the region comes back.
-    pub fn on<'s>(mut self, stream: &Stream<'s, D>) -> Result<Region<T, On<'s, D>>, Rejected<Self>> {
+    pub fn on<'s>(
+        mut self,
+        stream: &Stream<'s, D>,
+    ) -> Result<Region<T, On<'s, D>>, Rejected<Self>> {
         if let Err(error) = stream.not_capturing("bringing a region to the stream") {
             return Err(Rejected::new(error, self));
         }
         self.body.home = Some(stream.raw().reclaim().clone());
-        Ok(Region { body: self.body, marker: PhantomData })
+        Ok(Region {
+            body: self.body,
+            marker: PhantomData,
+        })
     }
 }
 
@@ -264,7 +306,10 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     /// # Errors
     ///
     /// As [`Region::into_host`].
-    pub async fn into_host_async(self, stream: &Stream<'s, D>) -> Result<Region<T, OnHost<D>>, Rejected<Self>> {
+    pub async fn into_host_async(
+        self,
+        stream: &Stream<'s, D>,
+    ) -> Result<Region<T, OnHost<D>>, Rejected<Self>> {
         match stream.synchronized().await {
             Ok(()) => Ok(self.at_host()),
             Err(error) => Err(Rejected::new(error, self)),
@@ -273,10 +318,9 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
 
     fn at_host(mut self) -> Region<T, OnHost<D>> {
         self.body.home = None;
-        Region { body: self.body, marker: PhantomData }
-    }
-
-    pub(crate) fn rebrand<'t>(self) -> Region<T, On<'t, D>> {
-        Region { body: self.body, marker: PhantomData }
+        Region {
+            body: self.body,
+            marker: PhantomData,
+        }
     }
 }

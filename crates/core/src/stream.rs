@@ -52,7 +52,13 @@ impl<D: Device> UnboundStream<D> {
     /// Gives the stream the brand of the guard, which nothing else can have.
     pub fn bind<'s>(self, guard: Guard<'s>) -> Stream<'s, D> {
         let _: Guard<'s> = guard;
-        Stream { raw: self.raw, world: self.world, name: self.name, brand: PhantomData, not_sync: PhantomData }
+        Stream {
+            raw: self.raw,
+            world: self.world,
+            name: self.name,
+            brand: PhantomData,
+            not_sync: PhantomData,
+        }
     }
 }
 
@@ -84,7 +90,11 @@ impl<'s, D: Device> Stream<'s, D> {
     }
 
     pub(crate) fn not_capturing(&self, what: &'static str) -> Result<()> {
-        if self.raw.capturing() { Err(Error::Capturing(what)) } else { Ok(()) }
+        if self.raw.capturing() {
+            Err(Error::Capturing(what))
+        } else {
+            Ok(())
+        }
     }
 
     /// An error if the stream has failed.
@@ -115,7 +125,9 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// What made the stream fail; [`Error::Capturing`] while it is captured.
     pub fn synchronize(&self) -> Result<()> {
-        self.raw.synchronize()?.map_err(|fault| self.world.explain(fault, &self.name))
+        self.raw
+            .synchronize()?
+            .map_err(|fault| self.world.explain(fault, &self.name))
     }
 
     /// As [`Stream::synchronize`], without blocking the thread. Works on any executor.
@@ -128,7 +140,11 @@ impl<'s, D: Device> Stream<'s, D> {
         let mark = self.raw.mark();
         let reclaim = self.raw.reclaim();
         poll_fn(|context| {
-            if reclaim.wake_at(mark, context.waker()) { task::Poll::Ready(()) } else { task::Poll::Pending }
+            if reclaim.wake_at(mark, context.waker()) {
+                task::Poll::Ready(())
+            } else {
+                task::Poll::Pending
+            }
         })
         .await;
         self.healthy()
@@ -145,10 +161,17 @@ impl<'s, D: Device> Stream<'s, D> {
     /// # Errors
     ///
     /// [`Error::Device`], [`Error::Capturing`] if only one of the two is being captured; the value comes back.
-    pub fn hand_off<'t, X: Carry<'s, D>>(&self, value: X, to: &Stream<'t, D>) -> Result<X::At<'t>, Rejected<X>> {
-        let handed = self.raw.record().and_then(|event| to.raw.wait_event(&event));
+    pub fn hand_off<'t, X: Carry<'s, D>>(
+        &self,
+        value: X,
+        to: &Stream<'t, D>,
+    ) -> Result<X::At<'t>, Rejected<X>> {
+        let handed = self
+            .raw
+            .record()
+            .and_then(|event| to.raw.wait_event(&event));
         match handed {
-            Ok(()) => Ok(crate::capture::settle(value, to.raw.reclaim())),
+            Ok(()) => Ok(crate::capture::settle(value, to)),
             Err(error) => Err(Rejected::new(error, value)),
         }
     }
@@ -156,6 +179,9 @@ impl<'s, D: Device> Stream<'s, D> {
 
 impl<D: Device> std::fmt::Debug for Stream<'_, D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stream").field("name", &self.name).field("device", &D::NAME).finish_non_exhaustive()
+        f.debug_struct("Stream")
+            .field("name", &self.name)
+            .field("device", &D::NAME)
+            .finish_non_exhaustive()
     }
 }

@@ -37,7 +37,9 @@ pub struct World<D: Device> {
 
 impl<D: Device> Clone for World<D> {
     fn clone(&self) -> Self {
-        World { inner: self.inner.clone() }
+        World {
+            inner: self.inner.clone(),
+        }
     }
 }
 
@@ -68,26 +70,55 @@ pub(crate) struct Watched<D: Device> {
     pub(crate) words: Vec<(Ptr, usize)>,
     /// Keeps the words alive.
     pub(crate) block: Arc<D::Block>,
+    /// Bytes of an element.
+    pub(crate) element_size: usize,
     pub(crate) limit: Option<Duration>,
     revoked: AtomicBool,
     cause: OnceLock<Cause>,
 }
 
 impl<D: Device> Watched<D> {
-    pub(crate) fn new(name: Arc<str>, id: u32, words: Vec<(Ptr, usize)>, block: Arc<D::Block>, limit: Option<Duration>) -> Self {
-        Watched { name, id, words, block, limit, revoked: AtomicBool::new(false), cause: OnceLock::new() }
+    pub(crate) fn new(
+        name: Arc<str>,
+        id: u32,
+        words: Vec<(Ptr, usize)>,
+        block: Arc<D::Block>,
+        element_size: usize,
+        limit: Option<Duration>,
+    ) -> Self {
+        Watched {
+            name,
+            id,
+            words,
+            block,
+            element_size,
+            limit,
+            revoked: AtomicBool::new(false),
+            cause: OnceLock::new(),
+        }
     }
 
     /// An error if the window was revoked.
     #[inline]
     pub(crate) fn usable(&self) -> Result<()> {
-        if self.revoked.load(Ordering::Relaxed) { Err(self.revocation()) } else { Ok(()) }
+        if self.revoked.load(Ordering::Relaxed) {
+            Err(self.revocation())
+        } else {
+            Ok(())
+        }
     }
 
     #[cold]
     fn revocation(&self) -> Error {
-        let cause = self.cause.get().cloned().unwrap_or(Cause::PeerFailed { rank: 0 });
-        Error::Revoked { window: self.name.clone(), cause }
+        let cause = self
+            .cause
+            .get()
+            .cloned()
+            .unwrap_or(Cause::PeerFailed { rank: 0 });
+        Error::Revoked {
+            window: self.name.clone(),
+            cause,
+        }
     }
 
     fn revoke(&self, device: &D, bell: Ptr, cause: &Cause) {
@@ -119,7 +150,9 @@ impl<D: Device> World<D> {
     pub fn init() -> Result<Self> {
         let control: Arc<dyn Control> = Arc::new(TcpControl::from_env()?);
         let node = control.node(control.rank());
-        let local_rank = (0..control.rank()).filter(|rank| control.node(*rank) == node).count();
+        let local_rank = (0..control.rank())
+            .filter(|rank| control.node(*rank) == node)
+            .count();
         Self::from_control(control, D::open(local_rank)?)
     }
 
@@ -138,14 +171,18 @@ impl<D: Device> World<D> {
                     let program = &program;
                     scope.spawn(move || {
                         let device = D::open_local(control.rank()).expect("the device opens");
-                        let world = Self::from_control(Arc::new(control), device).expect("the ranks meet");
+                        let world =
+                            Self::from_control(Arc::new(control), device).expect("the ranks meet");
                         program(world)
                     })
                 })
                 .collect();
             let results: Vec<_> = ranks.into_iter().map(|rank| rank.join()).collect();
             let unwind = |panic| std::panic::resume_unwind(panic);
-            results.into_iter().map(|result| result.unwrap_or_else(unwind)).collect()
+            results
+                .into_iter()
+                .map(|result| result.unwrap_or_else(unwind))
+                .collect()
         })
     }
 
@@ -157,17 +194,33 @@ impl<D: Device> World<D> {
     pub fn from_control(control: Arc<dyn Control>, device: D) -> Result<Self> {
         let bytes = size_of::<Bell>();
         let own = device.alloc(bytes, Sharing::Peers)?;
-        let packet = Packet { bytes: D::NAME.into(), handles: vec![own.share()?] };
+        let packet = Packet {
+            bytes: D::NAME.into(),
+            handles: vec![own.share()?],
+        };
         let mut bells = Vec::with_capacity(control.size());
         for (rank, mut packet) in control.exchange("world", packet)?.into_iter().enumerate() {
             if packet.bytes != D::NAME.as_bytes() {
                 let theirs = String::from_utf8_lossy(&packet.bytes).into_owned();
-                let what = format!("rank {rank} uses the device `{theirs}`, this rank `{}`", D::NAME);
+                let what = format!(
+                    "rank {rank} uses the device `{theirs}`, this rank `{}`",
+                    D::NAME
+                );
                 return Err(Error::Invalid(what));
             }
-            bells.push(packet.handles.pop().map(|handle: Handle| device.map(handle, bytes)).transpose()?);
+            bells.push(
+                packet
+                    .handles
+                    .pop()
+                    .map(|handle: Handle| device.map(handle, bytes))
+                    .transpose()?,
+            );
         }
-        let events = Events { gone: BTreeMap::new(), windows: Vec::new(), streams: Vec::new() };
+        let events = Events {
+            gone: BTreeMap::new(),
+            windows: Vec::new(),
+            streams: Vec::new(),
+        };
         let inner = Arc::new(Inner {
             control,
             device,
@@ -253,19 +306,29 @@ impl<D: Device> World<D> {
             bell: inner.own_bell.base(),
             keep: inner.own_bell.clone(),
             inline,
-            ranks_on_node: (0..self.size()).filter(|rank| inner.control.node(*rank) == node).count(),
+            ranks_on_node: (0..self.size())
+                .filter(|rank| inner.control.node(*rank) == node)
+                .count(),
         };
         let raw = inner.device.stream(config)?;
         let mut events = lock(&inner.events);
-        events.streams.retain(|(_, stream)| stream.strong_count() > 0);
-        events.streams.push((name.clone(), Arc::downgrade(raw.reclaim())));
+        events
+            .streams
+            .retain(|(_, stream)| stream.strong_count() > 0);
+        events
+            .streams
+            .push((name.clone(), Arc::downgrade(raw.reclaim())));
         drop(events);
         Ok(UnboundStream::new(raw, self.clone(), name))
     }
 
     pub(crate) fn check_rank(&self, rank: usize) -> Result<()> {
         let size = self.size();
-        if rank < size { Ok(()) } else { Err(Error::NoSuchRank { rank, size }) }
+        if rank < size {
+            Ok(())
+        } else {
+            Err(Error::NoSuchRank { rank, size })
+        }
     }
 
     /// The bell of a rank, if it is on this node.
@@ -298,7 +361,12 @@ impl<D: Device> World<D> {
     #[cold]
     pub(crate) fn explain(&self, fault: Fault, stream: &str) -> Error {
         let (tag, epoch) = match fault {
-            Fault::Kernel(message) => return Error::KernelPanicked { stream: stream.to_owned(), message },
+            Fault::Kernel(message) => {
+                return Error::KernelPanicked {
+                    stream: stream.to_owned(),
+                    message,
+                };
+            }
             Fault::Aborted => return Error::Aborted(stream.to_owned()),
             Fault::Wait { tag, epoch } => (tag, epoch),
         };
@@ -312,7 +380,10 @@ impl<D: Device> World<D> {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        let window = lock(&self.inner.events).windows.get(tag.window as usize).map(|(name, _)| name.clone());
+        let window = lock(&self.inner.events)
+            .windows
+            .get(tag.window as usize)
+            .map(|(name, _)| name.clone());
         Error::Wait(Box::new(WaitFailed {
             window: window.unwrap_or_else(|| "-".into()),
             epoch,
@@ -343,14 +414,20 @@ impl<D: Device> Inner<D> {
             return;
         }
         window.revoke(&self.device, self.own_bell.base(), &cause);
-        let message = Message::Revoke { window: window.id, cause };
+        let message = Message::Revoke {
+            window: window.id,
+            cause,
+        };
         // If the control plane is closed, the peers are told by its end.
         let _ = self.control.notify(None, &message.encode());
     }
 
     fn cause(&self, tag: Tag) -> Option<Cause> {
         let events = lock(&self.events);
-        let window = events.windows.get(tag.window as usize).and_then(|(_, window)| window.upgrade());
+        let window = events
+            .windows
+            .get(tag.window as usize)
+            .and_then(|(_, window)| window.upgrade());
         let lost = |cause: &&Cause| matches!(cause, Cause::PeerLost { .. });
         window
             .and_then(|window| window.cause.get().cloned())
@@ -366,14 +443,23 @@ impl<D: Device> Inner<D> {
                 Some(Message::Revoke { window, cause }) => {
                     let window = {
                         let events = lock(&self.events);
-                        events.windows.get(window as usize).and_then(|(_, window)| window.upgrade())
+                        events
+                            .windows
+                            .get(window as usize)
+                            .and_then(|(_, window)| window.upgrade())
                     };
                     if let Some(window) = window {
                         window.revoke(&self.device, self.own_bell.base(), &cause);
                     }
                 }
                 Some(Message::Panicked) => {
-                    self.on_gone(from, Cause::PeerLost { rank: from, reason: "its thread panicked".into() });
+                    self.on_gone(
+                        from,
+                        Cause::PeerLost {
+                            rank: from,
+                            reason: "its thread panicked".into(),
+                        },
+                    );
                 }
                 Some(Message::Watch(message)) => crate::watch::on_message(self, from, message),
                 None => tracing::warn!(from, "a control message could not be read"),
@@ -402,14 +488,26 @@ impl<D: Device> Inner<D> {
         use tidegate_hal::device::Reclaim as _;
         let streams: Vec<_> = {
             let events = lock(&self.events);
-            events.streams.iter().filter_map(|(name, stream)| Some((name.clone(), stream.upgrade()?))).collect()
+            events
+                .streams
+                .iter()
+                .filter_map(|(name, stream)| Some((name.clone(), stream.upgrade()?)))
+                .collect()
         };
-        streams.into_iter().filter_map(|(name, stream)| Some((name, stream.blocked()?))).collect()
+        streams
+            .into_iter()
+            .filter_map(|(name, stream)| Some((name, stream.blocked()?)))
+            .collect()
     }
 
     pub(crate) fn window(&self, id: u32) -> (Arc<str>, Option<Arc<Watched<D>>>) {
         let events = lock(&self.events);
-        events.windows.get(id as usize).map_or(("-".into(), None), |(name, window)| (name.clone(), window.upgrade()))
+        events
+            .windows
+            .get(id as usize)
+            .map_or(("-".into(), None), |(name, window)| {
+                (name.clone(), window.upgrade())
+            })
     }
 }
 
@@ -425,5 +523,7 @@ impl<D: Device> Drop for Inner<D> {
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

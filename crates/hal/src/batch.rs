@@ -262,7 +262,9 @@ pub struct Batch {
 
 impl std::fmt::Debug for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.lanes.iter().map(|lane| self.steps(*lane))).finish()
+        f.debug_list()
+            .entries(self.lanes.iter().map(|lane| self.steps(*lane)))
+            .finish()
     }
 }
 
@@ -283,7 +285,10 @@ impl Batch {
     /// # Panics
     ///
     /// If there are more than `u32::MAX` steps.
-    pub unsafe fn new(lanes: impl IntoIterator<Item = Vec<Step>>, keep: Vec<Arc<dyn Any + Send + Sync>>) -> Self {
+    pub unsafe fn new(
+        lanes: impl IntoIterator<Item = Vec<Step>>,
+        keep: Vec<Arc<dyn Any + Send + Sync>>,
+    ) -> Self {
         let mut steps = Vec::new();
         let lanes = lanes
             .into_iter()
@@ -294,7 +299,32 @@ impl Batch {
                 Lane { first, len }
             })
             .collect();
-        Batch { steps: steps.into(), lanes, _keep: keep.into() }
+        Batch {
+            steps: steps.into(),
+            lanes,
+            _keep: keep.into(),
+        }
+    }
+
+    /// One batch of the lanes of several, in order.
+    ///
+    /// # Safety
+    ///
+    /// The promises of [`Batch::new`] hold for all lanes together, in no order but that of their words.
+    ///
+    /// # Panics
+    ///
+    /// As [`Batch::new`].
+    pub unsafe fn join(batches: &[&Arc<Batch>]) -> Self {
+        let lanes = batches
+            .iter()
+            .flat_map(|batch| batch.lanes.iter().map(|lane| batch.steps(*lane).to_vec()));
+        let keep = batches
+            .iter()
+            .map(|batch| -> Arc<dyn Any + Send + Sync> { Arc::clone(*batch) as _ })
+            .collect();
+        // SAFETY: the caller's promise; the batches themselves keep what they keep.
+        unsafe { Batch::new(lanes, keep) }
     }
 
     /// The lanes.

@@ -316,5 +316,10 @@ pub unsafe trait Stream: Send + 'static {
     /// # Safety
     ///
     /// As for each thing recorded, for each time. `others` are those of the capture, in the same order.
-    unsafe fn replay(&self, others: &[&Self], graph: &Arc<Self::Graph>, times: u64) -> Result<(), DeviceError>;
+    unsafe fn replay(
+        &self,
+        others: &[&Self],
+        graph: &Arc<Self::Graph>,
+        times: u64,
+    ) -> Result<(), DeviceError>;
 }

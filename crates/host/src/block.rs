@@ -44,8 +44,12 @@ unsafe impl Sync for Heap {}
 
 impl Heap {
     fn new(bytes: usize) -> Result<Self, DeviceError> {
-        let out = |detail: String| DeviceError::Exhausted { what: "memory", detail };
-        let layout = Layout::from_size_align(bytes, ALIGN).map_err(|e| out(format!("{bytes} bytes: {e}")))?;
+        let out = |detail: String| DeviceError::Exhausted {
+            what: "memory",
+            detail,
+        };
+        let layout = Layout::from_size_align(bytes, ALIGN)
+            .map_err(|e| out(format!("{bytes} bytes: {e}")))?;
         debug_assert_ne!(bytes, 0, "core asks for no empty blocks");
         // SAFETY: the layout has a size other than 0: `bytes` is not 0, which `Device::alloc` requires and `alloc` checks.
         let base = unsafe { alloc_zeroed(layout) };
@@ -64,7 +68,10 @@ impl Drop for Heap {
 impl HostBlock {
     pub(crate) fn alloc(bytes: usize, sharing: Sharing, by_fd: bool) -> Result<Self, DeviceError> {
         if bytes == 0 {
-            return Err(DeviceError::Exhausted { what: "memory", detail: "0 bytes asked for".into() });
+            return Err(DeviceError::Exhausted {
+                what: "memory",
+                detail: "0 bytes asked for".into(),
+            });
         }
         let backing = match sharing {
             Sharing::Peers if by_fd => Self::memfd(bytes)?,
@@ -75,9 +82,12 @@ impl HostBlock {
 
     fn memfd(bytes: usize) -> Result<Backing, DeviceError> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd = rustix::fs::memfd_create("tidegate", flags).map_err(|e| system("memfd_create", &e))?;
-        rustix::fs::ftruncate(&fd, bytes as u64)
-            .map_err(|e| DeviceError::Exhausted { what: "shared memory", detail: format!("{bytes} bytes: {e}") })?;
+        let fd =
+            rustix::fs::memfd_create("tidegate", flags).map_err(|e| system("memfd_create", &e))?;
+        rustix::fs::ftruncate(&fd, bytes as u64).map_err(|e| DeviceError::Exhausted {
+            what: "shared memory",
+            detail: format!("{bytes} bytes: {e}"),
+        })?;
         // A peer that shrank the file would make us die of SIGBUS.
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(|e| system("F_ADD_SEALS", &e))?;
@@ -86,10 +96,14 @@ impl HostBlock {
 
     fn mapped(fd: OwnedFd, bytes: usize) -> Result<Backing, DeviceError> {
         let fd = File::from(fd);
-        let map = MmapOptions::new()
-            .len(bytes)
-            .map_raw(&fd)
-            .map_err(|e| DeviceError::Exhausted { what: "address space", detail: format!("{bytes} bytes: {e}") })?;
+        let map =
+            MmapOptions::new()
+                .len(bytes)
+                .map_raw(&fd)
+                .map_err(|e| DeviceError::Exhausted {
+                    what: "address space",
+                    detail: format!("{bytes} bytes: {e}"),
+                })?;
         Ok(Backing::Mapped { map, fd: Some(fd) })
     }
 
@@ -97,22 +111,31 @@ impl HostBlock {
         let bad = |what: String| DeviceError::BadHandle(what);
         let backing = match handle {
             Handle::Fd(fd) => {
-                let held = rustix::fs::fstat(&fd).map_err(|e| system("fstat", &e))?.st_size;
+                let held = rustix::fs::fstat(&fd)
+                    .map_err(|e| system("fstat", &e))?
+                    .st_size;
                 if u64::try_from(held).ok() != Some(bytes as u64) {
-                    return Err(bad(format!("it holds {held} bytes where {bytes} were announced")));
+                    return Err(bad(format!(
+                        "it holds {held} bytes where {bytes} were announced"
+                    )));
                 }
                 // The peer could shrink what is not sealed, and this process would die of SIGBUS.
-                let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|e| system("F_GET_SEALS", &e))?;
+                let seals =
+                    rustix::fs::fcntl_get_seals(&fd).map_err(|e| system("F_GET_SEALS", &e))?;
                 if !seals.contains(SealFlags::SHRINK) {
                     return Err(bad("its size is not sealed".into()));
                 }
                 Self::mapped(fd, bytes)?
             }
             Handle::Local(any) => {
-                let heap = any.downcast::<Heap>().map_err(|_| bad("it is of another device".into()))?;
+                let heap = any
+                    .downcast::<Heap>()
+                    .map_err(|_| bad("it is of another device".into()))?;
                 if heap.layout.size() != bytes {
                     let held = heap.layout.size();
-                    return Err(bad(format!("it holds {held} bytes where {bytes} were announced")));
+                    return Err(bad(format!(
+                        "it holds {held} bytes where {bytes} were announced"
+                    )));
                 }
                 Backing::Heap(heap)
             }
@@ -122,7 +145,10 @@ impl HostBlock {
 }
 
 fn system(what: &'static str, error: &dyn std::fmt::Display) -> DeviceError {
-    DeviceError::System { what, detail: error.to_string() }
+    DeviceError::System {
+        what,
+        detail: error.to_string(),
+    }
 }
 
 // SAFETY: heap memory and mappings live until the block is dropped (the heap perhaps longer, if a peer shares it), are
@@ -142,10 +168,13 @@ unsafe impl Block for HostBlock {
     fn share(&self) -> Result<Handle, DeviceError> {
         match &self.backing {
             Backing::Heap(heap) => Ok(Handle::Local(heap.clone())),
-            Backing::Mapped { fd: Some(fd), .. } => {
-                fd.try_clone().map(|fd| Handle::Fd(fd.into())).map_err(|e| system("dup", &e))
-            }
-            Backing::Mapped { fd: None, .. } => Err(DeviceError::BadHandle("a mapping of a peer's memory".into())),
+            Backing::Mapped { fd: Some(fd), .. } => fd
+                .try_clone()
+                .map(|fd| Handle::Fd(fd.into()))
+                .map_err(|e| system("dup", &e)),
+            Backing::Mapped { fd: None, .. } => Err(DeviceError::BadHandle(
+                "a mapping of a peer's memory".into(),
+            )),
         }
     }
 }

@@ -25,12 +25,16 @@ struct Options {
 impl Host {
     /// The device for ranks that are processes: memory for peers can be mapped by file descriptor.
     pub fn for_processes() -> Self {
-        Host { options: Arc::new(Options { by_fd: true }) }
+        Host {
+            options: Arc::new(Options { by_fd: true }),
+        }
     }
 
     /// The device for ranks that are threads of this process.
     pub fn for_threads() -> Self {
-        Host { options: Arc::new(Options { by_fd: false }) }
+        Host {
+            options: Arc::new(Options { by_fd: false }),
+        }
     }
 }
 
@@ -96,7 +100,10 @@ unsafe impl HostAccess for Host {}
 
 // SAFETY: kernels run on the stream's one thread, in order.
 unsafe impl ClosureDevice for Host {
-    unsafe fn launch<K: Fn() + Send + 'static>(stream: &HostStream, kernel: K) -> Result<(), DeviceError> {
+    unsafe fn launch<K: Fn() + Send + 'static>(
+        stream: &HostStream,
+        kernel: K,
+    ) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
         unsafe { stream.launch(kernel) };
         Ok(())

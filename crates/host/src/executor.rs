@@ -32,7 +32,12 @@ pub(crate) struct Executor {
 
 impl Executor {
     pub(crate) fn new(shared: Arc<Shared>, patience: Patience) -> Self {
-        Executor { shared, engine: Engine::default(), failed: false, patience }
+        Executor {
+            shared,
+            engine: Engine::default(),
+            failed: false,
+            patience,
+        }
     }
 
     /// Executes one item and counts it as passed. Returns whether more may come.
@@ -88,7 +93,10 @@ impl Executor {
         }
         match outcome {
             Ok(()) => {}
-            Err(Some(halt)) => self.fail(Fault::Wait { tag: halt.tag, epoch: halt.epoch }),
+            Err(Some(halt)) => self.fail(Fault::Wait {
+                tag: halt.tag,
+                epoch: halt.epoch,
+            }),
             Err(None) => self.fail(Fault::Aborted),
         }
     }
@@ -108,7 +116,11 @@ impl Executor {
     }
 
     fn follow(&mut self, other: &Arc<Shared>, mark: u64) {
-        other.progress.wait(self.patience, || (other.passed() >= mark).then_some(()), || {});
+        other.progress.wait(
+            self.patience,
+            || (other.passed() >= mark).then_some(()),
+            || {},
+        );
         if other.failed_by(mark) {
             self.fail(other.fault().unwrap_or(Fault::Aborted));
         }
@@ -118,7 +130,9 @@ impl Executor {
     ///
     /// What the hal asks of the submitter of each recorded item holds, each time.
     unsafe fn replay(&mut self, list: &List, times: u64) {
-        let mut list = list.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut list = list
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         for _ in 0..times {
             for item in list.iter_mut() {
                 match item {

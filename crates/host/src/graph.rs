@@ -59,7 +59,11 @@ impl Link {
     /// aborted: order holds on failed streams too, and every stream comes to its end.
     pub(crate) fn follow(&self, operand: &mut u64, patience: Patience) -> bool {
         let from = *operand;
-        self.bell.wait(patience, || (self.word.0.look(from, QUANTUM) == State::Reached).then_some(()), || {});
+        self.bell.wait(
+            patience,
+            || (self.word.0.look(from, QUANTUM) == State::Reached).then_some(()),
+            || {},
+        );
         *operand = from + QUANTUM;
         self.failed.load(Ordering::Relaxed)
     }

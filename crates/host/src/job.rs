@@ -31,11 +31,17 @@ impl Job {
     }
 
     fn inline<F: Fn() + Send + 'static>(closure: F) -> Self {
-        assert!(size_of::<F>() <= INLINE && align_of::<F>() <= align_of::<u64>(), "the closure fits in place");
+        assert!(
+            size_of::<F>() <= INLINE && align_of::<F>() <= align_of::<u64>(),
+            "the closure fits in place"
+        );
         let mut data = MaybeUninit::<[u64; INLINE / 8]>::uninit();
         // SAFETY: `data` is large enough and aligned for `F`, as just checked.
         unsafe { data.as_mut_ptr().cast::<F>().write(closure) };
-        Job { data, table: &Erased::<F>::TABLE }
+        Job {
+            data,
+            table: &Erased::<F>::TABLE,
+        }
     }
 
     pub(crate) fn call(&self) {
@@ -54,7 +60,10 @@ impl Drop for Job {
 struct Erased<F>(std::marker::PhantomData<F>);
 
 impl<F: Fn() + Send + 'static> Erased<F> {
-    const TABLE: Table = Table { call: Self::call, drop: Self::drop };
+    const TABLE: Table = Table {
+        call: Self::call,
+        drop: Self::drop,
+    };
 
     /// # Safety
     ///

@@ -21,7 +21,13 @@ impl Mover for HostMover {
             // SAFETY: `Batch::new` promises that a parity that is not null points to a live word.
             unsafe { &*step.parity.0.cast::<Word>() }.epoch() & 1 == 1
         };
-        let base = |side: &Side| if odd { side.base.0.wrapping_add(side.flip) } else { side.base.0 };
+        let base = |side: &Side| {
+            if odd {
+                side.base.0.wrapping_add(side.flip)
+            } else {
+                side.base.0
+            }
+        };
         let (src, dst) = (base(&step.src), base(&step.dst));
         let size = step.size as usize;
         match step.action {
@@ -31,7 +37,8 @@ impl Mover for HostMover {
                     unsafe { std::ptr::copy_nonoverlapping(src, dst, size * step.count) };
                 }
                 (from, to) => {
-                    let (mut from, mut to) = (Walk::new(&from, step.count), Walk::new(&to, step.count));
+                    let (mut from, mut to) =
+                        (Walk::new(&from, step.count), Walk::new(&to, step.count));
                     // SAFETY: as above, for every element that the shapes reach.
                     unsafe { copy_runs(src, &mut from, dst, &mut to, size) };
                 }
@@ -41,11 +48,20 @@ impl Mover for HostMover {
                 combine(step, src, dst, Ptr::NULL, op, scalar, atomic);
             },
             // SAFETY: as above; `result` is live for `count` elements.
-            Action::FetchOp { op, scalar, result, atomic } => unsafe {
+            Action::FetchOp {
+                op,
+                scalar,
+                result,
+                atomic,
+            } => unsafe {
                 combine(step, src, dst, result, op, scalar, atomic);
             },
             // SAFETY: as above; `result` and `compare` are live for `count` elements.
-            Action::CompareSwap { scalar, compare, result } => unsafe {
+            Action::CompareSwap {
+                scalar,
+                compare,
+                result,
+            } => unsafe {
                 swap(step, src, dst, compare, result, scalar);
             },
         }
@@ -66,7 +82,13 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(shape: &'a Shape, count: usize) -> Self {
-        Walk { shape, left: count, at: [0; Shape::MAX_DIMS], next: 0, offset: 0 }
+        Walk {
+            shape,
+            left: count,
+            at: [0; Shape::MAX_DIMS],
+            next: 0,
+            offset: 0,
+        }
     }
 
     /// The offset of the next element, and how many more elements follow it contiguously (itself counted), 0 at the end.
@@ -79,7 +101,11 @@ impl<'a> Walk<'a> {
             Shape::Linear => (self.next as isize, self.left),
             Shape::Strided { dims, .. } => {
                 let (count, stride) = dims[0];
-                let more = if stride == 1 { (count - self.at[0]) as usize } else { 1 };
+                let more = if stride == 1 {
+                    (count - self.at[0]) as usize
+                } else {
+                    1
+                };
                 (self.offset, more.min(self.left))
             }
             Shape::Indexed { table } => {
@@ -87,7 +113,10 @@ impl<'a> Walk<'a> {
                     return (0, 0);
                 }
                 // SAFETY: the caller promises `count` entries, of which `left` are left from `next` on.
-                (unsafe { table.0.cast::<u32>().add(self.next).read() } as isize, 1)
+                (
+                    unsafe { table.0.cast::<u32>().add(self.next).read() } as isize,
+                    1,
+                )
             }
         }
     }
@@ -120,7 +149,13 @@ impl<'a> Walk<'a> {
 /// # Safety
 ///
 /// Both sides are live for all elements of their walks, which are equally many, and do not overlap.
-unsafe fn copy_runs(src: *const u8, from: &mut Walk<'_>, dst: *mut u8, to: &mut Walk<'_>, size: usize) {
+unsafe fn copy_runs(
+    src: *const u8,
+    from: &mut Walk<'_>,
+    dst: *mut u8,
+    to: &mut Walk<'_>,
+    size: usize,
+) {
     while from.left > 0 {
         // A gather of single elements into a contiguous side, or the scatter back, is the inner loop of most halo exchanges
         // along a slow dimension: it is worth a loop of its own for 8-byte elements.
@@ -236,12 +271,30 @@ macro_rules! with_scalar {
 /// # Safety
 ///
 /// Both sides (and `result` unless null) are live for all elements; see [`Action::FetchOp`].
-unsafe fn combine(step: &Move, src: *mut u8, dst: *mut u8, result: Ptr, op: Op, scalar: Scalar, atomic: bool) {
+unsafe fn combine(
+    step: &Move,
+    src: *mut u8,
+    dst: *mut u8,
+    result: Ptr,
+    op: Op,
+    scalar: Scalar,
+    atomic: bool,
+) {
     /// # Safety
     ///
     /// As the outer function, for elements of `N`.
-    unsafe fn each<N: Number>(step: &Move, src: *mut u8, dst: *mut u8, result: Ptr, op: Op, atomic: bool) {
-        let (mut from, mut to) = (Walk::new(&step.src.shape, step.count), Walk::new(&step.dst.shape, step.count));
+    unsafe fn each<N: Number>(
+        step: &Move,
+        src: *mut u8,
+        dst: *mut u8,
+        result: Ptr,
+        op: Op,
+        atomic: bool,
+    ) {
+        let (mut from, mut to) = (
+            Walk::new(&step.src.shape, step.count),
+            Walk::new(&step.dst.shape, step.count),
+        );
         let (src, dst, result) = (src.cast::<N>(), dst.cast::<N>(), result.0.cast::<N>());
         for index in 0..step.count {
             // SAFETY: the caller's promise for the element that each walk stands at.
@@ -275,7 +328,10 @@ unsafe fn swap(step: &Move, src: *mut u8, dst: *mut u8, compare: Ptr, result: Pt
     ///
     /// As the outer function, for elements of `N`.
     unsafe fn each<N: Number>(step: &Move, src: *mut u8, dst: *mut u8, compare: Ptr, result: Ptr) {
-        let (mut from, mut to) = (Walk::new(&step.src.shape, step.count), Walk::new(&step.dst.shape, step.count));
+        let (mut from, mut to) = (
+            Walk::new(&step.src.shape, step.count),
+            Walk::new(&step.dst.shape, step.count),
+        );
         let (src, dst) = (src.cast::<N>(), dst.cast::<N>());
         for index in 0..step.count {
             // SAFETY: the caller's promise for the element that each walk stands at.

@@ -83,7 +83,10 @@ impl Shared {
         let mut list = held.take().map(|blocked| blocked.on).unwrap_or_default();
         list.clear();
         list.extend(on);
-        *held = Some(Blocked { on: list, since: Instant::now() });
+        *held = Some(Blocked {
+            on: list,
+            since: Instant::now(),
+        });
     }
 
     pub(crate) fn set_running(&self) {
@@ -124,7 +127,10 @@ impl Shared {
                 }
                 !due
             });
-            self.any_later.store(!later.garbage.is_empty() || !later.wakers.is_empty(), Ordering::SeqCst);
+            self.any_later.store(
+                !later.garbage.is_empty() || !later.wakers.is_empty(),
+                Ordering::SeqCst,
+            );
         }
         // Outside of the lock: dropping and waking may run foreign code.
         drop(due);
@@ -163,7 +169,9 @@ impl Reclaim for Shared {
     }
 
     fn blocked(&self) -> Option<Blocked> {
-        lock(&self.blocked).clone().filter(|blocked| !blocked.on.is_empty())
+        lock(&self.blocked)
+            .clone()
+            .filter(|blocked| !blocked.on.is_empty())
     }
 
     fn passed(&self) -> u64 {
@@ -177,7 +185,9 @@ impl Reclaim for Shared {
         {
             let mut later = lock(&self.later);
             // A future that is polled again replaces its waker instead of adding one.
-            later.wakers.retain(|(at, held)| !(*at == mark && held.will_wake(waker)));
+            later
+                .wakers
+                .retain(|(at, held)| !(*at == mark && held.will_wake(waker)));
             later.wakers.push((mark, waker.clone()));
             self.any_later.store(true, Ordering::SeqCst);
         }
@@ -187,5 +197,7 @@ impl Reclaim for Shared {
 
 /// A poisoned lock means that a panic came between two plain assignments; the data is whole.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -27,7 +27,10 @@ pub struct HostStream {
 }
 
 enum Queue {
-    Thread { producer: RefCell<Producer<Item>>, thread: Cell<Option<JoinHandle<()>>> },
+    Thread {
+        producer: RefCell<Producer<Item>>,
+        thread: Cell<Option<JoinHandle<()>>>,
+    },
     Inline(RefCell<Executor>),
 }
 
@@ -54,8 +57,14 @@ enum EventKind {
 /// rank; the owner of a stream may spin only if there is one more for each.
 fn patience(ranks: usize) -> (Patience, Patience) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let spin = Patience { spins: 4000, yields: 0 };
-    let give_way = Patience { spins: 0, yields: 8 };
+    let spin = Patience {
+        spins: 4000,
+        yields: 0,
+    };
+    let give_way = Patience {
+        spins: 0,
+        yields: 8,
+    };
     let executor = if ranks <= cores { spin } else { give_way };
     let owner = if 2 * ranks <= cores { spin } else { give_way };
     (executor, owner)
@@ -83,10 +92,21 @@ impl HostStream {
                         }
                     }
                 })
-                .map_err(|e| DeviceError::Exhausted { what: "threads", detail: e.to_string() })?;
-            Queue::Thread { producer: RefCell::new(producer), thread: Cell::new(Some(thread)) }
+                .map_err(|e| DeviceError::Exhausted {
+                    what: "threads",
+                    detail: e.to_string(),
+                })?;
+            Queue::Thread {
+                producer: RefCell::new(producer),
+                thread: Cell::new(Some(thread)),
+            }
         };
-        Ok(HostStream { shared, queue, recording: RefCell::new(None), owner })
+        Ok(HostStream {
+            shared,
+            queue,
+            recording: RefCell::new(None),
+            owner,
+        })
     }
 
     /// # Safety
@@ -94,7 +114,9 @@ impl HostStream {
     /// What the hal asks of the submitter of the item holds.
     unsafe fn push(&self, item: Item) {
         // Counted first: an inline executor may retire things while it runs the item.
-        self.shared.submitted.store(self.mark() + 1, Ordering::Release);
+        self.shared
+            .submitted
+            .store(self.mark() + 1, Ordering::Release);
         match &self.queue {
             // SAFETY: the caller's promise.
             Queue::Inline(executor) => drop(unsafe { executor.borrow_mut().execute(item) }),
@@ -132,7 +154,9 @@ impl HostStream {
         let item = match recorded {
             Recorded::Batch(batch) => Item::Batch(batch),
             Recorded::Kernel(job) => Item::Kernel(job),
-            Recorded::Signal(_) | Recorded::Await(..) => unreachable!("links exist only in recordings"),
+            Recorded::Signal(_) | Recorded::Await(..) => {
+                unreachable!("links exist only in recordings")
+            }
         };
         // SAFETY: the caller's promise.
         unsafe { self.push(item) };
@@ -144,7 +168,11 @@ impl HostStream {
     }
 
     fn not_capturing(&self, what: &'static str) -> Result<(), DeviceError> {
-        if self.capturing() { Err(DeviceError::Capturing(what)) } else { Ok(()) }
+        if self.capturing() {
+            Err(DeviceError::Capturing(what))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -173,7 +201,11 @@ unsafe impl Stream for HostStream {
         self.not_capturing("synchronisation")?;
         let mark = self.mark();
         let shared = &self.shared;
-        shared.progress.wait(self.owner, || (shared.passed() >= mark).then_some(()), || {});
+        shared.progress.wait(
+            self.owner,
+            || (shared.passed() >= mark).then_some(()),
+            || {},
+        );
         Ok(shared.fault().map_or(Ok(()), Err))
     }
 
@@ -184,7 +216,10 @@ unsafe impl Stream for HostStream {
             recording.links.push(link.clone());
             return Ok(HostEvent(EventKind::Recorded(link)));
         }
-        Ok(HostEvent(EventKind::Eager(self.shared.clone(), self.mark())))
+        Ok(HostEvent(EventKind::Eager(
+            self.shared.clone(),
+            self.mark(),
+        )))
     }
 
     fn wait_event(&self, event: &HostEvent) -> Result<(), DeviceError> {
@@ -212,7 +247,10 @@ unsafe impl Stream for HostStream {
             stream.not_capturing("another capture")?;
         }
         for (index, stream) in others.iter().copied().chain([self]).enumerate() {
-            *stream.recording.borrow_mut() = Some(Recording { branch: index < others.len(), ..Recording::default() });
+            *stream.recording.borrow_mut() = Some(Recording {
+                branch: index < others.len(),
+                ..Recording::default()
+            });
         }
         Ok(())
     }
@@ -243,12 +281,22 @@ unsafe impl Stream for HostStream {
         self.recording.borrow().is_some()
     }
 
-    unsafe fn replay(&self, others: &[&Self], graph: &Arc<HostGraph>, times: u64) -> Result<(), DeviceError> {
+    unsafe fn replay(
+        &self,
+        others: &[&Self],
+        graph: &Arc<HostGraph>,
+        times: u64,
+    ) -> Result<(), DeviceError> {
         for stream in others.iter().copied().chain([self]) {
             stream.not_capturing("a replay")?;
         }
         // The branches first: an inline capturing stream blocks in its own list until they have done theirs.
-        for (stream, list) in others.iter().copied().zip(&graph.lists[1..]).chain([(self, &graph.lists[0])]) {
+        for (stream, list) in others
+            .iter()
+            .copied()
+            .zip(&graph.lists[1..])
+            .chain([(self, &graph.lists[0])])
+        {
             // SAFETY: the caller's promise.
             unsafe { stream.push(Item::Replay(list.clone(), times)) };
         }
@@ -258,7 +306,9 @@ unsafe impl Stream for HostStream {
 
 impl Drop for HostStream {
     fn drop(&mut self) {
-        let Queue::Thread { thread, .. } = &self.queue else { return };
+        let Queue::Thread { thread, .. } = &self.queue else {
+            return;
+        };
         let Some(thread) = thread.take() else { return };
         if std::thread::panicking() {
             self.shared.abort();

@@ -13,7 +13,10 @@ pub struct Patience {
 
 impl Patience {
     /// Sleeps at once.
-    pub const NONE: Patience = Patience { spins: 0, yields: 0 };
+    pub const NONE: Patience = Patience {
+        spins: 0,
+        yields: 0,
+    };
 }
 
 /// An event count in memory that processes share: one a rank, rung by whoever adds to a word that the rank
@@ -40,7 +43,10 @@ impl Default for Bell {
 impl Bell {
     /// A bell; all-zero bytes are one too.
     pub fn new() -> Self {
-        Bell { rings: AtomicU32::new(0), asleep: AtomicU32::new(0) }
+        Bell {
+            rings: AtomicU32::new(0),
+            asleep: AtomicU32::new(0),
+        }
     }
 
     /// Wakes the sleepers, if there are any. Call it after the add.

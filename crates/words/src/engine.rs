@@ -94,7 +94,11 @@ impl Engine {
                 self.left -= 1;
             }
         }
-        if self.left == 0 { Poll::Done } else { Poll::Blocked }
+        if self.left == 0 {
+            Poll::Done
+        } else {
+            Poll::Blocked
+        }
     }
 
     /// Gives up the batch that was begun: every add that has not been done and that somebody may wait for
@@ -125,14 +129,19 @@ impl Engine {
     ///
     /// As [`Engine::poll`].
     pub unsafe fn pending<'a>(&'a self, batch: &'a Batch) -> impl Iterator<Item = (Tag, u64)> + 'a {
-        self.next.iter().zip(batch.lanes()).filter_map(|(next, lane)| match batch.steps(*lane).get(*next as usize) {
-            Some(Step::Wait(wait)) => {
-                // SAFETY: `Batch::new` promises that the words are live.
-                let Halt { tag, epoch } = unsafe { halt(wait) };
-                Some((tag, epoch))
-            }
-            _ => None,
-        })
+        self.next
+            .iter()
+            .zip(batch.lanes())
+            .filter_map(
+                |(next, lane)| match batch.steps(*lane).get(*next as usize) {
+                    Some(Step::Wait(wait)) => {
+                        // SAFETY: `Batch::new` promises that the words are live.
+                        let Halt { tag, epoch } = unsafe { halt(wait) };
+                        Some((tag, epoch))
+                    }
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -214,7 +223,10 @@ unsafe fn pass(wait: &Wait) -> State {
 unsafe fn halt(wait: &Wait) -> Halt {
     // SAFETY: the caller's promise.
     let operand = unsafe { word(wait.operand) };
-    Halt { tag: wait.tag, epoch: operand.operand() / tidegate_hal::batch::QUANTUM }
+    Halt {
+        tag: wait.tag,
+        epoch: operand.operand() / tidegate_hal::batch::QUANTUM,
+    }
 }
 
 /// # Safety

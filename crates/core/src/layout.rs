@@ -1,0 +1,227 @@
+//! Which elements of a region or slot a put, get or accumulate touches.
+
+use std::sync::Arc;
+
+use tidegate_hal::batch::Shape;
+use tidegate_hal::device::Device;
+use tidegate_hal::memory::{Block as _, Sharing};
+
+use crate::error::{Error, Result};
+use crate::world::World;
+
+/// A choice of elements, in order: a nest of strides, or a list of indices. Checked once, when it is made; immutable; cheap to clone.
+///
+/// With a layout on its source a put gathers while it sends, with one on its destination it scatters: a face of an array needs
+/// no packing by hand.
+pub struct Layout<D: Device> {
+    inner: Arc<Inner<D>>,
+}
+
+struct Inner<D: Device> {
+    /// The element that offset 0 of the shape stands for.
+    first: usize,
+    shape: Shape,
+    count: usize,
+    /// One more than the highest element that is touched.
+    extent: usize,
+    /// Whether no element occurs twice.
+    distinct: bool,
+    /// The runs of neighbouring elements, in order, for the check of overlaps.
+    runs: Vec<(usize, usize)>,
+    /// The index table, in memory of the device.
+    _table: Option<D::Block>,
+}
+
+impl<D: Device> Clone for Layout<D> {
+    fn clone(&self) -> Self {
+        Layout {
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<D: Device> Layout<D> {
+    /// Elements `first + i0*stride0 + i1*stride1 + …` for `ik` in `0..countk`, `i0` fastest; `loops` are `(count, stride)`,
+    /// at most [`Shape::MAX_DIMS`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for no or too many loops, a count of 0, or elements that are negative or too far.
+    pub fn strided(first: usize, loops: &[(u32, i32)]) -> Result<Self> {
+        let invalid =
+            |what: &str| Error::Invalid(format!("strided layout {first} {loops:?}: {what}"));
+        if loops.is_empty() || loops.len() > Shape::MAX_DIMS {
+            return Err(invalid("it has no loop, or too many"));
+        }
+        let (mut low, mut high, mut count) = (first as i128, first as i128, 1usize);
+        for &(times, stride) in loops {
+            if times == 0 {
+                return Err(invalid("a loop has no turns"));
+            }
+            let reach = i128::from(times - 1) * i128::from(stride);
+            (low, high) = (low + reach.min(0), high + reach.max(0));
+            count = count
+                .checked_mul(times as usize)
+                .ok_or_else(|| invalid("too many elements"))?;
+        }
+        // Elements are counted in `isize` bytes further down, and in `u32` in tables.
+        if low < 0 || high >= i128::from(u32::MAX) || count > u32::MAX as usize {
+            return Err(invalid("it reaches beyond what can be addressed"));
+        }
+        let mut dims = [(1, 0); Shape::MAX_DIMS];
+        dims[..loops.len()].copy_from_slice(loops);
+        let elements = Turns {
+            loops,
+            at: vec![0; loops.len()],
+            next: Some(first as i64),
+        };
+        let shape = Shape::Strided {
+            dims,
+            rank: loops.len() as u32,
+        };
+        Ok(Self::new(
+            first,
+            shape,
+            count,
+            high as usize + 1,
+            elements.map(|e| e as usize),
+            None,
+        ))
+    }
+
+    /// The elements with these indices.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for an empty list, [`Error::Device`] if there is no memory for the table.
+    pub fn indexed(world: &World<D>, indices: &[u32]) -> Result<Self> {
+        let Some(highest) = indices.iter().max() else {
+            return Err(Error::Invalid(
+                "an indexed layout has at least one index".into(),
+            ));
+        };
+        let table = world
+            .device()
+            .alloc(size_of_val(indices), Sharing::Private)?;
+        let bytes: Vec<u8> = indices
+            .iter()
+            .flat_map(|index| index.to_ne_bytes())
+            .collect();
+        // SAFETY: the block has just been allocated with this size.
+        unsafe { world.device().write(table.base(), &bytes) }?;
+        let shape = Shape::Indexed {
+            table: table.base(),
+        };
+        let elements = indices.iter().map(|index| *index as usize);
+        Ok(Self::new(
+            0,
+            shape,
+            indices.len(),
+            *highest as usize + 1,
+            elements,
+            Some(table),
+        ))
+    }
+
+    fn new(
+        first: usize,
+        shape: Shape,
+        count: usize,
+        extent: usize,
+        elements: impl Iterator<Item = usize>,
+        table: Option<D::Block>,
+    ) -> Self {
+        let mut seen = vec![0u64; extent.div_ceil(64)];
+        let mut distinct = true;
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for element in elements {
+            let (word, bit) = (element / 64, 1 << (element % 64));
+            distinct &= seen[word] & bit == 0;
+            seen[word] |= bit;
+            match runs.last_mut() {
+                Some((_, end)) if *end == element => *end += 1,
+                _ => runs.push((element, element + 1)),
+            }
+        }
+        Layout {
+            inner: Arc::new(Inner {
+                first,
+                shape,
+                count,
+                extent,
+                distinct,
+                runs,
+                _table: table,
+            }),
+        }
+    }
+
+    /// How many elements it chooses.
+    pub fn count(&self) -> usize {
+        self.inner.count
+    }
+
+    /// One more than the highest element: a region must have at least so many.
+    pub fn extent(&self) -> usize {
+        self.inner.extent
+    }
+
+    /// Whether no element occurs twice, as a destination requires.
+    pub fn is_distinct(&self) -> bool {
+        self.inner.distinct
+    }
+
+    pub(crate) fn runs(&self) -> &[(usize, usize)] {
+        &self.inner.runs
+    }
+
+    /// The shape, and how many elements further on its base lies.
+    pub(crate) fn shape(&self) -> (usize, Shape) {
+        (self.inner.first, self.inner.shape)
+    }
+
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    pub(crate) fn keep(&self) -> Arc<dyn std::any::Any + Send + Sync> {
+        crate::capture::keep(&self.inner)
+    }
+}
+
+/// The turns of a nest of loops, the first fastest.
+struct Turns<'a> {
+    loops: &'a [(u32, i32)],
+    at: Vec<u32>,
+    next: Option<i64>,
+}
+
+impl Iterator for Turns<'_> {
+    type Item = i64;
+
+    fn next(&mut self) -> Option<i64> {
+        let now = self.next?;
+        let mut then = now;
+        self.next = None;
+        for (at, &(count, stride)) in self.at.iter_mut().zip(self.loops) {
+            *at += 1;
+            then += i64::from(stride);
+            if *at < count {
+                self.next = Some(then);
+                break;
+            }
+            *at = 0;
+            then -= i64::from(count) * i64::from(stride);
+        }
+        Some(now)
+    }
+}
+
+impl<D: Device> std::fmt::Debug for Layout<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Layout")
+            .field("count", &self.count())
+            .field("extent", &self.extent())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,348 @@
+//! Looks after waits that last long.
+//!
+//! # Model
+//!
+//! One thread a rank looks at what the rank's streams wait for, a few times a second, and only then. A wait of a window with
+//! a *limit* that has passed revokes the window. A wait that lasts longer than the *deadline* (30 s at first) is *reported*, not failed:
+//! an imbalanced program is not an error. Rank 0 then asks all ranks what they wait for, and makes of the answers a wait-for graph
+//! that names its cycles; it is logged there, and sent to all ranks ([`World::last_report`](crate::World::last_report)).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use tidegate_hal::device::Device;
+
+use crate::error::{Cause, Error, Result};
+use crate::message::{Message, Waiting, WatchMessage};
+use crate::world::{Inner, lock};
+
+/// How often waits are looked at, at most.
+const TICK: Duration = Duration::from_millis(200);
+/// How long rank 0 waits for the answers of the others.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+pub(crate) struct Watch {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    stop: bool,
+    deadline: Duration,
+    reported: Option<Instant>,
+    report: Option<String>,
+    /// On rank 0: the round of questions under way.
+    round: Option<Round>,
+    rounds: u32,
+}
+
+struct Round {
+    number: u32,
+    until: Instant,
+    answers: BTreeMap<usize, Vec<Waiting>>,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        let deadline = Duration::from_secs(30);
+        let state = State {
+            stop: false,
+            deadline,
+            reported: None,
+            report: None,
+            round: None,
+            rounds: 0,
+        };
+        Watch {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
+    }
+}
+
+impl Watch {
+    pub(crate) fn start<D: Device>(inner: &Arc<Inner<D>>) -> Result<()> {
+        let weak = Arc::downgrade(inner);
+        std::thread::Builder::new()
+            .name("tidegate-watch".into())
+            .spawn(move || look(&weak))
+            .map_err(|e| {
+                let detail = e.to_string();
+                Error::Device(tidegate_hal::device::DeviceError::Exhausted {
+                    what: "threads",
+                    detail,
+                })
+            })?;
+        Ok(())
+    }
+
+    pub(crate) fn stop(&self) {
+        lock(&self.state).stop = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn last_report(&self) -> Option<String> {
+        lock(&self.state).report.clone()
+    }
+
+    pub(crate) fn set_deadline(&self, deadline: Duration) {
+        lock(&self.state).deadline = deadline;
+        self.changed.notify_all();
+    }
+}
+
+fn look<D: Device>(weak: &Weak<Inner<D>>) {
+    loop {
+        // Not held while sleeping: the last holder of the world ends it.
+        let Some(inner) = weak.upgrade() else { return };
+        if lock(&inner.watch.state).stop {
+            return;
+        }
+        tick(&inner);
+        drop(inner);
+        std::thread::sleep(TICK);
+    }
+}
+
+fn tick<D: Device>(inner: &Arc<Inner<D>>) {
+    let blocked = inner.blocked();
+    let deadline = lock(&inner.watch.state).deadline;
+    let mut overdue = None;
+    for (_, blocked) in &blocked {
+        let elapsed = blocked.since.elapsed();
+        for (tag, _) in &blocked.on {
+            if let (_, Some(window)) = inner.window(tag.window)
+                && let Some(limit) = window.limit
+                && elapsed >= limit
+            {
+                inner.revoke(
+                    &window,
+                    Cause::Limit {
+                        rank: inner.control().rank(),
+                        limit,
+                    },
+                );
+            }
+        }
+        if elapsed >= deadline {
+            overdue = Some(blocked.since.max(overdue.unwrap_or(blocked.since)));
+        }
+    }
+    let ask = {
+        let mut state = lock(&inner.watch.state);
+        // One report a wait; and again if it lasts a deadline longer.
+        let again = state.reported.is_none_or(|at| at.elapsed() >= deadline);
+        let ask = overdue.is_some() && again;
+        if ask {
+            state.reported = Some(Instant::now());
+        }
+        ask
+    };
+    if ask {
+        if inner.control().rank() == 0 {
+            begin_round(inner);
+        } else {
+            send(inner, Some(&[0]), WatchMessage::Stuck);
+        }
+    }
+    end_round(inner);
+}
+
+fn send<D: Device>(inner: &Inner<D>, to: Option<&[usize]>, message: WatchMessage) {
+    // Reports are a help, and their loss is not worth an error; the control plane's end is noticed elsewhere.
+    let _ = inner
+        .control()
+        .notify(to, &Message::Watch(message).encode());
+}
+
+fn waits<D: Device>(inner: &Inner<D>) -> Vec<Waiting> {
+    let mut waits = Vec::new();
+    for (stream, blocked) in inner.blocked() {
+        let millis = blocked.since.elapsed().as_millis() as u64;
+        for (tag, epoch) in &blocked.on {
+            waits.push(Waiting {
+                stream: stream.clone(),
+                window: inner.window(tag.window).0.to_string(),
+                epoch: *epoch,
+                peer: tag.peer,
+                awaited: tag.awaited.to_string(),
+                millis,
+            });
+        }
+    }
+    waits
+}
+
+pub(crate) fn on_message<D: Device>(inner: &Arc<Inner<D>>, from: usize, message: WatchMessage) {
+    match message {
+        WatchMessage::Stuck => begin_round(inner),
+        WatchMessage::Query { round } => {
+            let waits = waits(inner);
+            send(inner, Some(&[from]), WatchMessage::Answer { round, waits });
+        }
+        WatchMessage::Answer { round, waits } => {
+            if let Some(current) = &mut lock(&inner.watch.state).round
+                && current.number == round
+            {
+                current.answers.insert(from, waits);
+            }
+        }
+        WatchMessage::Report(text) => lock(&inner.watch.state).report = Some(text),
+    }
+}
+
+fn begin_round<D: Device>(inner: &Arc<Inner<D>>) {
+    let own = waits(inner);
+    let number = {
+        let mut state = lock(&inner.watch.state);
+        if state.round.is_some() {
+            return;
+        }
+        state.rounds += 1;
+        let number = state.rounds;
+        let answers = BTreeMap::from([(inner.control().rank(), own)]);
+        state.round = Some(Round {
+            number,
+            until: Instant::now() + PATIENCE,
+            answers,
+        });
+        number
+    };
+    send(inner, None, WatchMessage::Query { round: number });
+}
+
+fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
+    let size = inner.control().size();
+    let round = {
+        let mut state = lock(&inner.watch.state);
+        let due = |round: &Round| round.answers.len() == size || Instant::now() >= round.until;
+        if state.round.as_ref().is_some_and(due) {
+            state.round.take()
+        } else {
+            None
+        }
+    };
+    let Some(round) = round else { return };
+    let text = describe(size, &round.answers);
+    tracing::warn!("{text}");
+    if !tracing::dispatcher::has_been_set() {
+        // A hang with nothing on the screen is what users of other libraries lose days to.
+        eprintln!("tidegate: {text}");
+    }
+    send(inner, None, WatchMessage::Report(text.clone()));
+    lock(&inner.watch.state).report = Some(text);
+}
+
+/// The wait-for graph in words.
+fn describe(size: usize, answers: &BTreeMap<usize, Vec<Waiting>>) -> String {
+    let mut text = String::from(
+        "some waits have lasted longer than the deadline; what each rank waits for:\n",
+    );
+    let mut edges: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    for rank in 0..size {
+        match answers.get(&rank).map(Vec::as_slice) {
+            None => writeln!(text, "  rank {rank}: did not answer"),
+            Some([]) => writeln!(text, "  rank {rank}: nothing"),
+            Some(waits) => waits.iter().try_for_each(|wait| {
+                edges.entry(rank).or_default().insert(wait.peer as usize);
+                writeln!(
+                    text,
+                    "  rank {rank}: rank {}, {} (window `{}`, epoch {}, stream `{}`, for {} ms)",
+                    wait.peer, wait.awaited, wait.window, wait.epoch, wait.stream, wait.millis
+                )
+            }),
+        }
+        .expect("writing to a string succeeds");
+    }
+    let cycles = cycles(&edges);
+    if cycles.is_empty() {
+        text.push_str("  no cycle: somebody is late, or never posts or completes");
+    }
+    for cycle in cycles {
+        let path: Vec<_> = cycle
+            .iter()
+            .chain(cycle.first())
+            .map(|rank| format!("rank {rank}"))
+            .collect();
+        writeln!(text, "  cycle: {}", path.join(" -> ")).expect("writing to a string succeeds");
+    }
+    text.trim_end().to_owned()
+}
+
+/// For each set of ranks that wait for each other, one shortest cycle through its lowest rank.
+fn cycles(edges: &BTreeMap<usize, BTreeSet<usize>>) -> Vec<Vec<usize>> {
+    let mut found: Vec<Vec<usize>> = Vec::new();
+    for &start in edges.keys() {
+        if found.iter().any(|cycle| cycle.contains(&start)) {
+            continue;
+        }
+        // Breadth first from `start`, until an edge leads back to it.
+        let mut from: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut queue = std::collections::VecDeque::from([start]);
+        'search: while let Some(rank) = queue.pop_front() {
+            for &next in edges.get(&rank).into_iter().flatten() {
+                if next == start {
+                    let mut cycle = vec![rank];
+                    while let Some(&before) = from.get(cycle.last().expect("it is not empty")) {
+                        cycle.push(before);
+                    }
+                    cycle.reverse();
+                    found.push(cycle);
+                    break 'search;
+                }
+                if next != start && !from.contains_key(&next) {
+                    from.insert(next, rank);
+                    queue.push_back(next);
+                }
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(edges: &[(usize, usize)]) -> BTreeMap<usize, BTreeSet<usize>> {
+        let mut graph: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for (from, to) in edges {
+            graph.entry(*from).or_default().insert(*to);
+        }
+        graph
+    }
+
+    #[test]
+    fn a_ring_is_one_cycle_and_a_chain_is_none() {
+        assert_eq!(cycles(&graph(&[(0, 1), (1, 2), (2, 0)])), [vec![0, 1, 2]]);
+        assert_eq!(cycles(&graph(&[(0, 1), (1, 2)])), Vec::<Vec<usize>>::new());
+        assert_eq!(
+            cycles(&graph(&[(0, 1), (1, 2), (2, 1), (3, 3)])),
+            [vec![1, 2], vec![3]]
+        );
+    }
+
+    #[test]
+    fn the_report_names_windows_and_cycles() {
+        let wait = |peer: u32| Waiting {
+            stream: "s".into(),
+            window: "halo".into(),
+            epoch: 7,
+            peer,
+            awaited: "its post".into(),
+            millis: 31_000,
+        };
+        let answers = BTreeMap::from([(0, vec![wait(1)]), (1, vec![wait(0)]), (2, vec![])]);
+        let text = describe(4, &answers);
+        assert!(
+            text.contains(
+                "rank 0: rank 1, its post (window `halo`, epoch 7, stream `s`, for 31000 ms)"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("cycle: rank 0 -> rank 1 -> rank 0"), "{text}");
+        assert!(text.contains("rank 3: did not answer"), "{text}");
+    }
+}

@@ -1,0 +1,571 @@
+//! The access epoch.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use tidegate_hal::batch::Op;
+use tidegate_hal::device::Device;
+use tidegate_hal::memory::Ptr;
+
+use super::outbox::{Outbox, OutboxBody};
+use super::plan::{Draft, What};
+use super::{Atomic, ByRange, BySlot, Discipline, Held, submit};
+use crate::element::{Arithmetic, Element};
+use crate::error::{Error, Rejected, Result};
+use crate::layout::Layout;
+use crate::place::{Brand, On};
+use crate::region::{Region, bounds};
+use crate::stream::Stream;
+
+/// An epoch in which this rank accesses its targets' memory. Operations are only noted; [`Access::complete`] enqueues them.
+///
+/// `'b` is the borrow of the sources and destinations: until the epoch is complete, they can be neither written nor freed.
+/// Dropping the epoch revokes the window, for the targets wait for its completion.
+#[must_use = "dropping an epoch half-done revokes the window; call `complete`"]
+pub struct Access<'s, 'b, T, K, D: Device> {
+    held: Held<OutboxBody<D>>,
+    borrow: PhantomData<fn(&'b ()) -> &'b ()>,
+    marker: PhantomData<(Brand<'s>, fn(T, K) -> T)>,
+}
+
+/// The number of an outbound slot (or range), in the order of declaration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot(pub u32);
+
+/// An outbound slot of one epoch, to be used once: see [`Access::slots`].
+#[derive(Debug)]
+pub struct OutSlot {
+    edge: u32,
+    epoch: (u64, u64),
+}
+
+/// Elements of an atomic window: `rank`'s, from `first` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The target.
+    pub rank: usize,
+    /// The first element.
+    pub first: usize,
+}
+
+/// Where an operation goes: a slot, from its first element on unless [`Dest::at`] says otherwise.
+pub struct Dest<'b, D: Device> {
+    edge: u32,
+    epoch: Option<(u64, u64)>,
+    first: usize,
+    layout: Option<&'b Layout<D>>,
+}
+
+impl Slot {
+    /// The slot from element `first` on.
+    pub fn at<'b, D: Device>(self, first: usize) -> Dest<'b, D> {
+        Dest::from(self).at(first)
+    }
+
+    /// The elements of the slot that a layout chooses.
+    pub fn with<D: Device>(self, layout: &Layout<D>) -> Dest<'_, D> {
+        Dest::from(self).with(layout)
+    }
+}
+
+impl<'b, D: Device> Dest<'b, D> {
+    /// Goes to element `first` on.
+    #[must_use]
+    pub fn at(mut self, first: usize) -> Self {
+        self.first = first;
+        self
+    }
+
+    /// Goes to the elements that a layout chooses (counted from where [`Dest::at`] says).
+    #[must_use]
+    pub fn with(mut self, layout: &'b Layout<D>) -> Self {
+        self.layout = Some(layout);
+        self
+    }
+}
+
+impl<D: Device> From<Slot> for Dest<'_, D> {
+    fn from(slot: Slot) -> Self {
+        Dest {
+            edge: slot.0,
+            epoch: None,
+            first: 0,
+            layout: None,
+        }
+    }
+}
+
+impl<D: Device> From<OutSlot> for Dest<'_, D> {
+    fn from(slot: OutSlot) -> Self {
+        Dest {
+            edge: slot.edge,
+            epoch: Some(slot.epoch),
+            first: 0,
+            layout: None,
+        }
+    }
+}
+
+/// What is sent: a region of the stream, or some of its elements. Borrowed until the epoch is complete.
+pub struct Source<'b, 's, T, D: Device> {
+    local: (Ptr, u64),
+    count: usize,
+    layout: Option<&'b Layout<D>>,
+    marker: PhantomData<(&'b T, Brand<'s>)>,
+}
+
+/// Where what is fetched goes: a region of the stream, or some of its elements. Borrowed exclusively until the epoch is complete.
+pub struct SourceMut<'b, 's, T, D: Device> {
+    source: Source<'b, 's, T, D>,
+    marker: PhantomData<&'b mut T>,
+}
+
+impl<'b, 's, T: Element, D: Device> From<&'b Region<T, On<'s, D>>> for Source<'b, 's, T, D> {
+    fn from(region: &'b Region<T, On<'s, D>>) -> Self {
+        Source {
+            local: (region.body.ptr(), region.body.id),
+            count: region.len(),
+            layout: None,
+            marker: PhantomData,
+        }
+    }
+}
+
+impl<'b, 's, T: Element, D: Device> From<&'b mut Region<T, On<'s, D>>> for SourceMut<'b, 's, T, D> {
+    fn from(region: &'b mut Region<T, On<'s, D>>) -> Self {
+        SourceMut {
+            source: Source::from(&*region),
+            marker: PhantomData,
+        }
+    }
+}
+
+impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
+    /// Some neighbouring elements, as the source of a put.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`].
+    pub fn slice(&self, range: Range<usize>) -> Result<Source<'_, 's, T, D>> {
+        Source::from(self).slice(range, self.len())
+    }
+
+    /// The elements that a layout chooses, as the source of a put.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`] if the layout reaches further than the region.
+    pub fn with<'b>(&'b self, layout: &'b Layout<D>) -> Result<Source<'b, 's, T, D>> {
+        Source::from(self).with(layout, self.len())
+    }
+
+    /// Some neighbouring elements, as the destination of a get or fetch.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`].
+    pub fn slice_mut(&mut self, range: Range<usize>) -> Result<SourceMut<'_, 's, T, D>> {
+        let len = self.len();
+        let SourceMut { source, marker } = SourceMut::from(self);
+        Ok(SourceMut {
+            source: source.slice(range, len)?,
+            marker,
+        })
+    }
+
+    /// The elements that a layout chooses, as the destination of a get. No element may occur twice.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`], [`Error::Invalid`].
+    pub fn with_mut<'b>(&'b mut self, layout: &'b Layout<D>) -> Result<SourceMut<'b, 's, T, D>> {
+        distinct(layout)?;
+        let len = self.len();
+        let SourceMut { source, marker } = SourceMut::from(self);
+        Ok(SourceMut {
+            source: source.with(layout, len)?,
+            marker,
+        })
+    }
+}
+
+impl<'b, T: Element, D: Device> Source<'b, '_, T, D> {
+    fn slice(mut self, range: Range<usize>, len: usize) -> Result<Self> {
+        if range.start > range.end || range.end > len {
+            return Err(bounds("region", range, len));
+        }
+        self.local.0 = self.local.0.add(range.start * size_of::<T>());
+        self.count = range.len();
+        Ok(self)
+    }
+
+    fn with(mut self, layout: &'b Layout<D>, len: usize) -> Result<Self> {
+        if layout.extent() > len {
+            return Err(bounds("region", 0..layout.extent(), len));
+        }
+        self.count = layout.count();
+        self.layout = Some(layout);
+        Ok(self)
+    }
+}
+
+fn distinct<D: Device>(layout: &Layout<D>) -> Result<()> {
+    if layout.is_distinct() {
+        return Ok(());
+    }
+    Err(Error::Invalid(
+        "a layout in which an element occurs twice cannot be a destination".into(),
+    ))
+}
+
+impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
+    pub(super) fn new(held: Held<OutboxBody<D>>) -> Self {
+        Access {
+            held,
+            borrow: PhantomData,
+            marker: PhantomData,
+        }
+    }
+
+    pub(super) fn body_mut(&mut self) -> &mut OutboxBody<D> {
+        &mut self.held
+    }
+
+    pub(super) fn into_outbox(mut self) -> Outbox<'s, T, K, D> {
+        Outbox::from_held(self.held.take())
+    }
+
+    /// The outbound slots, each to be used once: using one twice does not compile. [`Slot`]s do the same by number, with
+    /// the check at [`Access::complete`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Slots`] if there are not `N`, or they were taken before.
+    pub fn slots<const N: usize>(&mut self) -> Result<[OutSlot; N]> {
+        let body = &mut *self.held;
+        let wrong = |detail: String| Error::Slots {
+            window: body.half.window.name.clone(),
+            detail,
+        };
+        if body.slots_taken {
+            return Err(wrong("the slots of this epoch were taken before".into()));
+        }
+        if body.edges.len() != N {
+            return Err(wrong(format!(
+                "{N} slots asked for, {} declared",
+                body.edges.len()
+            )));
+        }
+        body.slots_taken = true;
+        let epoch = (body.half.id, body.epoch);
+        Ok(std::array::from_fn(|edge| OutSlot {
+            edge: edge as u32,
+            epoch,
+        }))
+    }
+
+    /// Checks what one operation can show, and notes it.
+    #[inline]
+    fn note(
+        &mut self,
+        what: What,
+        source: &Source<'b, 's, T, D>,
+        dest: &Dest<'b, D>,
+    ) -> Result<()> {
+        let body = &mut *self.held;
+        let Some(edge) = body.edges.get(dest.edge as usize) else {
+            return Err(no_such_slot(body, dest.edge));
+        };
+        if let Some(epoch) = dest.epoch
+            && epoch != (body.half.id, body.epoch)
+        {
+            return Err(foreign_slot(body));
+        }
+        let extent = dest.layout.map_or(source.count, Layout::extent);
+        if dest.first > edge.len || extent > edge.len - dest.first {
+            return Err(too_long(body, dest.first, extent, edge.len));
+        }
+        if let Some(layout) = dest.layout {
+            distinct(layout)?;
+            if layout.count() != source.count {
+                return Err(Error::CountMismatch {
+                    src: source.count,
+                    dst: layout.count(),
+                });
+            }
+        }
+        body.plans.note(&Draft {
+            what,
+            edge: dest.edge,
+            first: dest.first,
+            count: source.count,
+            local: source.local,
+            local_layout: source.layout,
+            remote_layout: dest.layout,
+        });
+        Ok(())
+    }
+
+    /// Validates the epoch as a whole, and enqueues it: for each target, wait until it has posted, move, signal (MPI:
+    /// `MPI_Win_complete`). What is enqueued later may write the sources.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overlap`], [`Error::NotInGroup`], [`Error::SelfDeadlock`], [`Error::Revoked`], or what made the stream fail. The epoch comes
+    /// back, still open (and dropping it revokes the window); nothing has been enqueued.
+    pub fn complete(
+        mut self,
+        stream: &Stream<'s, D>,
+    ) -> Result<Outbox<'s, T, K, D>, Rejected<Self>> {
+        match self.try_complete(stream) {
+            Ok(()) => Ok(self.into_outbox()),
+            Err(error) => Err(Rejected::new(error, self)),
+        }
+    }
+
+    fn try_complete(&mut self, stream: &Stream<'s, D>) -> Result<()> {
+        let body = &mut *self.held;
+        body.half.ready(stream)?;
+        body.check_own_post(stream)?;
+        let members = &body.groups[body.current].1;
+        let plan = body.plans.plan(&body.half, &body.edges, members)?;
+        submit(stream, &plan.batch)?;
+        body.count_own_complete();
+        Ok(())
+    }
+}
+
+#[cold]
+fn no_such_slot<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
+    Error::NoSuchSlot {
+        window: body.half.window.name.clone(),
+        slot,
+        slots: body.edges.len(),
+    }
+}
+
+#[cold]
+fn foreign_slot<D: Device>(body: &OutboxBody<D>) -> Error {
+    Error::Slots {
+        window: body.half.window.name.clone(),
+        detail: "the slot is of another epoch".into(),
+    }
+}
+
+#[cold]
+fn too_long<D: Device>(body: &OutboxBody<D>, first: usize, extent: usize, len: usize) -> Error {
+    let (window, what, end) = (
+        body.half.window.name.clone(),
+        "the slot".to_owned(),
+        first.saturating_add(extent),
+    );
+    Error::OutOfBounds {
+        window,
+        what,
+        first,
+        end,
+        len,
+    }
+}
+
+macro_rules! put {
+    ($kind:ty) => {
+        impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, $kind, D> {
+            /// Notes a put: the elements of `source` will replace those of `dest`, from its first element on.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::NoSuchSlot`], [`Error::OutOfBounds`], [`Error::CountMismatch`], [`Error::Invalid`], [`Error::Slots`]; nothing was noted.
+            #[inline]
+            pub fn put(
+                &mut self,
+                source: impl Into<Source<'b, 's, T, D>>,
+                dest: impl Into<Dest<'b, D>>,
+            ) -> Result<()> {
+                self.note(What::Put, &source.into(), &dest.into())
+            }
+        }
+    };
+}
+put!(BySlot);
+put!(ByRange);
+
+impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, ByRange, D> {
+    /// Notes a get: the elements of the range will be copied to `into`, which has as many.
+    ///
+    /// # Errors
+    ///
+    /// As [`Access::put`](Self::put).
+    pub fn get(
+        &mut self,
+        into: impl Into<SourceMut<'b, 's, T, D>>,
+        from: impl Into<Dest<'b, D>>,
+    ) -> Result<()> {
+        self.note(What::Get, &into.into().source, &from.into())
+    }
+}
+
+impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, ByRange, D> {
+    /// Notes an accumulate: each element of the range becomes `op` of itself and the source's.
+    ///
+    /// # Errors
+    ///
+    /// As [`Access::put`](Self::put); [`Error::Invalid`] for a bitwise operation on floats.
+    pub fn accumulate(
+        &mut self,
+        source: impl Into<Source<'b, 's, T, D>>,
+        dest: impl Into<Dest<'b, D>>,
+        op: Op,
+    ) -> Result<()> {
+        check_op::<T>(op)?;
+        let what = What::Accumulate {
+            op,
+            scalar: T::SCALAR,
+            atomic: false,
+        };
+        self.note(what, &source.into(), &dest.into())
+    }
+}
+
+impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
+    /// Notes an atomic accumulate: each element becomes `op` of itself and the source's.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotInGroup`] if the rank is no declared target, [`Error::OutOfBounds`], [`Error::Invalid`] for a bitwise operation
+    /// on floats; nothing was noted.
+    pub fn accumulate(
+        &mut self,
+        source: impl Into<Source<'b, 's, T, D>>,
+        at: At,
+        op: Op,
+    ) -> Result<()> {
+        check_op::<T>(op)?;
+        let dest = self.locate(at)?;
+        self.note(
+            What::Accumulate {
+                op,
+                scalar: T::SCALAR,
+                atomic: true,
+            },
+            &source.into(),
+            &dest,
+        )
+    }
+
+    /// Notes a fetch-and-op: as accumulate, and the old values go to `result`, which has as many elements as the operand.
+    ///
+    /// # Errors
+    ///
+    /// As [`Access::accumulate`](Self::accumulate); [`Error::CountMismatch`].
+    pub fn fetch_and_op(
+        &mut self,
+        operand: impl Into<Source<'b, 's, T, D>>,
+        result: &'b mut Region<T, On<'s, D>>,
+        at: At,
+        op: Op,
+    ) -> Result<()> {
+        check_op::<T>(op)?;
+        let (dest, operand, result) = (
+            self.locate(at)?,
+            operand.into(),
+            SourceMut::from(result).source,
+        );
+        same_count(operand.count, result.count)?;
+        let what = What::FetchOp {
+            op,
+            scalar: T::SCALAR,
+            atomic: true,
+            result: result.local,
+        };
+        self.note(what, &operand, &dest)
+    }
+
+    /// Notes an atomic read of elements into `result`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Access::accumulate`](Self::accumulate).
+    pub fn get(&mut self, result: &'b mut Region<T, On<'s, D>>, at: At) -> Result<()> {
+        let (dest, result) = (self.locate(at)?, SourceMut::from(result).source);
+        // The operand of a fetch that keeps the old value is read and ignored; the result itself will do.
+        let what = What::FetchOp {
+            op: Op::Keep,
+            scalar: T::SCALAR,
+            atomic: true,
+            result: result.local,
+        };
+        self.note(what, &result, &dest)
+    }
+
+    /// Notes a compare-and-swap of each element: where its bits are those of `compare`, it becomes the element of
+    /// `desired`; the old values go to `result`. All have the same count.
+    ///
+    /// # Errors
+    ///
+    /// As [`Access::fetch_and_op`].
+    pub fn compare_and_swap(
+        &mut self,
+        compare: &'b Region<T, On<'s, D>>,
+        desired: &'b Region<T, On<'s, D>>,
+        result: &'b mut Region<T, On<'s, D>>,
+        at: At,
+    ) -> Result<()> {
+        let dest = self.locate(at)?;
+        let (compare, desired, result) = (
+            Source::from(compare),
+            Source::from(desired),
+            SourceMut::from(result).source,
+        );
+        same_count(compare.count, desired.count)?;
+        same_count(desired.count, result.count)?;
+        let what = What::CompareSwap {
+            scalar: T::SCALAR,
+            compare: compare.local,
+            result: result.local,
+        };
+        self.note(what, &desired, &dest)
+    }
+
+    fn locate(&self, at: At) -> Result<Dest<'b, D>> {
+        let half = &self.held.half;
+        half.world.check_rank(at.rank)?;
+        let is_there = |edge: &super::outbox::Edge| half.peers[edge.lane].rank == at.rank;
+        match self.held.edges.iter().position(is_there) {
+            Some(edge) => Ok(Dest {
+                edge: edge as u32,
+                epoch: None,
+                first: at.first,
+                layout: None,
+            }),
+            None => Err(Error::NotInGroup {
+                window: half.window.name.clone(),
+                rank: at.rank,
+                role: "a target",
+            }),
+        }
+    }
+}
+
+fn check_op<T: Arithmetic>(op: Op) -> Result<()> {
+    if T::FLOAT && matches!(op, Op::BitAnd | Op::BitOr | Op::BitXor) {
+        return Err(Error::Invalid(format!("{op:?} is not defined for floats")));
+    }
+    Ok(())
+}
+
+fn same_count(src: usize, dst: usize) -> Result<()> {
+    if src == dst {
+        Ok(())
+    } else {
+        Err(Error::CountMismatch { src, dst })
+    }
+}
+
+impl<T, K, D: Device> Drop for Access<'_, '_, T, K, D> {
+    fn drop(&mut self) {
+        if !self.held.is_taken() {
+            self.held.half.revoke("an access epoch");
+        }
+    }
+}

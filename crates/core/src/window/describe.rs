@@ -1,0 +1,322 @@
+//! What each rank says about a window when it is created, and how it fits together.
+//!
+//! Every rank gets every rank's description and checks all of them, so that all ranks come to the same verdict.
+
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+use super::Kind;
+
+/// Slots begin at multiples of this, so that no two origins write to one cache line.
+const SLOT_ALIGN: usize = 64;
+
+/// One rank's description.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Description {
+    pub(super) name: String,
+    pub(super) layout: u64,
+    pub(super) size: usize,
+    pub(super) kind: Kind,
+    pub(super) buffers: u32,
+    /// Elements of memory (ranges and atomics).
+    pub(super) memory: usize,
+    pub(super) inbound: Vec<Inbound>,
+    pub(super) outbound: Vec<Outbound>,
+}
+
+/// A slot for an origin.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Inbound {
+    pub(super) origin: usize,
+    pub(super) key: u64,
+    pub(super) len: usize,
+}
+
+/// A way to a target: a slot by its key, or a range of its memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Outbound {
+    pub(super) target: usize,
+    pub(super) key: u64,
+    pub(super) range: Range<usize>,
+}
+
+impl Description {
+    /// The ranks that this one puts to, ascending.
+    pub(super) fn targets(&self) -> Vec<usize> {
+        sorted(self.outbound.iter().map(|out| out.target))
+    }
+
+    /// The byte offset of each inbound slot within one buffer, and the bytes of a buffer.
+    pub(super) fn slots(&self) -> Option<(Vec<usize>, usize)> {
+        if self.kind != Kind::Slot {
+            return Some((
+                Vec::new(),
+                self.memory
+                    .checked_mul(self.size)?
+                    .checked_next_multiple_of(SLOT_ALIGN)?,
+            ));
+        }
+        let mut end = 0usize;
+        let mut offsets = Vec::with_capacity(self.inbound.len());
+        for slot in &self.inbound {
+            offsets.push(end);
+            end = end
+                .checked_add(slot.len.checked_mul(self.size)?)?
+                .checked_next_multiple_of(SLOT_ALIGN)?;
+        }
+        Some((offsets, end))
+    }
+}
+
+/// The ranks that put to `rank`, ascending.
+pub(super) fn origins(all: &[Description], rank: usize) -> Vec<usize> {
+    sorted(
+        (0..all.len()).filter(|origin| all[*origin].outbound.iter().any(|out| out.target == rank)),
+    )
+}
+
+fn sorted(ranks: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut ranks: Vec<_> = ranks.collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
+}
+
+/// Checks that the descriptions fit together.
+pub(super) fn check(all: &[Description]) -> Result<(), String> {
+    let first = &all[0];
+    for (rank, each) in all.iter().enumerate() {
+        let differs = |what: &str, mine: &dyn std::fmt::Debug, theirs: &dyn std::fmt::Debug| {
+            Err(format!(
+                "ranks 0 and {rank} disagree about {what}: {mine:?} and {theirs:?}"
+            ))
+        };
+        if each.name != first.name {
+            return differs("its name", &first.name, &each.name);
+        }
+        if each.kind != first.kind {
+            return differs("its discipline", &first.kind, &each.kind);
+        }
+        if (each.layout, each.size) != (first.layout, first.size) {
+            return differs(
+                "the element type (layout hash, bytes)",
+                &(first.layout, first.size),
+                &(each.layout, each.size),
+            );
+        }
+        if each.buffers != first.buffers {
+            return differs("buffers", &first.buffers, &each.buffers);
+        }
+        check_rank(all, rank, each)?;
+    }
+    if first.kind == Kind::Range {
+        check_ranges(all)
+    } else {
+        Ok(())
+    }
+}
+
+fn check_rank(all: &[Description], rank: usize, each: &Description) -> Result<(), String> {
+    let size = all.len();
+    let no_such =
+        |other: usize| format!("rank {rank} names rank {other}, but the job has {size} ranks");
+    for (index, slot) in each.inbound.iter().enumerate() {
+        let origin = all.get(slot.origin).ok_or_else(|| no_such(slot.origin))?;
+        if slot.len == 0 {
+            return Err(format!(
+                "rank {rank} has a slot of length 0 for rank {}",
+                slot.origin
+            ));
+        }
+        if each.inbound[..index]
+            .iter()
+            .any(|other| (other.origin, other.key) == (slot.origin, slot.key))
+        {
+            return Err(format!(
+                "rank {rank} has two slots for rank {} with key {}",
+                slot.origin, slot.key
+            ));
+        }
+        if !origin
+            .outbound
+            .iter()
+            .any(|out| (out.target, out.key) == (rank, slot.key))
+        {
+            let (origin, key) = (slot.origin, slot.key);
+            return Err(format!(
+                "rank {rank} has a slot for rank {origin} with key {key}, which rank {origin} does not name"
+            ));
+        }
+    }
+    for (index, out) in each.outbound.iter().enumerate() {
+        let (key, target) = (
+            out.key,
+            all.get(out.target).ok_or_else(|| no_such(out.target))?,
+        );
+        let there = out.target;
+        if each.kind == Kind::Slot {
+            if each.outbound[..index]
+                .iter()
+                .any(|other| (other.target, other.key) == (there, key))
+            {
+                return Err(format!(
+                    "rank {rank} names rank {there} with key {key} twice"
+                ));
+            }
+            if !target
+                .inbound
+                .iter()
+                .any(|slot| (slot.origin, slot.key) == (rank, key))
+            {
+                return Err(format!(
+                    "rank {rank} names rank {there} with key {key}, which has no such slot for it"
+                ));
+            }
+        } else if out.range.is_empty() || out.range.end > target.memory {
+            let (range, len) = (&out.range, target.memory);
+            return Err(format!(
+                "rank {rank} declares {range:?} of rank {there}, which has {len} elements"
+            ));
+        }
+    }
+    if each
+        .slots()
+        .and_then(|(_, bytes)| bytes.checked_mul(each.buffers as usize))
+        .is_none_or(|b| b > isize::MAX as usize)
+    {
+        return Err(format!(
+            "the memory of rank {rank} exceeds what can be addressed"
+        ));
+    }
+    Ok(())
+}
+
+/// No two declared ranges of one target overlap.
+fn check_ranges(all: &[Description]) -> Result<(), String> {
+    for target in 0..all.len() {
+        let mut ranges: Vec<(usize, usize, usize)> = Vec::new();
+        for (origin, each) in all.iter().enumerate() {
+            let to_target = each.outbound.iter().filter(|out| out.target == target);
+            ranges.extend(to_target.map(|out| (out.range.start, out.range.end, origin)));
+        }
+        ranges.sort_unstable();
+        for pair in ranges.windows(2) {
+            if pair[1].0 < pair[0].1 {
+                let ((a, b, o), (c, d, p)) = (pair[0], pair[1]);
+                return Err(format!(
+                    "of rank {target}'s memory, {a}..{b} of rank {o} and {c}..{d} of rank {p} overlap"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(inbound: &[(usize, u64, usize)], outbound: &[(usize, u64)]) -> Description {
+        Description {
+            name: "w".into(),
+            layout: 1,
+            size: 8,
+            kind: Kind::Slot,
+            buffers: 2,
+            memory: 0,
+            inbound: inbound
+                .iter()
+                .map(|&(origin, key, len)| Inbound { origin, key, len })
+                .collect(),
+            outbound: outbound
+                .iter()
+                .map(|&(target, key)| Outbound {
+                    target,
+                    key,
+                    range: 0..0,
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn a_ring_of_two_with_two_keys_fits() {
+        let all = [
+            plain(&[(1, 0, 4), (1, 1, 9)], &[(1, 0), (1, 1)]),
+            plain(&[(0, 0, 1), (0, 1, 1)], &[(0, 0), (0, 1)]),
+        ];
+        check(&all).unwrap();
+        assert_eq!(origins(&all, 0), [1]);
+        assert_eq!(all[0].slots(), Some((vec![0, 64], 192)));
+    }
+
+    #[test]
+    fn disagreements_are_named() {
+        let fits = plain(&[(1, 0, 4)], &[(1, 0)]);
+        let other = plain(&[(0, 0, 4)], &[(0, 0)]);
+        check(&[fits.clone(), other.clone()]).unwrap();
+        let verdict = |other: Description| check(&[fits.clone(), other]).unwrap_err();
+        assert!(
+            verdict(Description {
+                name: "v".into(),
+                ..other.clone()
+            })
+            .contains("its name")
+        );
+        assert!(
+            verdict(Description {
+                layout: 2,
+                ..other.clone()
+            })
+            .contains("element type")
+        );
+        assert!(
+            verdict(Description {
+                buffers: 1,
+                ..other.clone()
+            })
+            .contains("buffers")
+        );
+        assert!(
+            verdict(Description {
+                kind: Kind::Atomic,
+                ..other.clone()
+            })
+            .contains("discipline")
+        );
+        assert!(verdict(plain(&[(0, 0, 4)], &[])).contains("does not name"));
+        assert!(verdict(plain(&[], &[(0, 0)])).contains("no such slot"));
+        assert!(verdict(plain(&[(0, 0, 0)], &[(0, 0)])).contains("length 0"));
+        assert!(verdict(plain(&[(7, 0, 1)], &[(0, 0)])).contains("the job has 2 ranks"));
+        assert!(verdict(plain(&[(0, 0, usize::MAX)], &[(0, 0)])).contains("exceeds"));
+    }
+
+    #[test]
+    fn ranges_must_be_disjoint_and_within() {
+        let ranged = |ranges: &[(usize, Range<usize>)]| Description {
+            kind: Kind::Range,
+            buffers: 1,
+            memory: 10,
+            outbound: ranges
+                .iter()
+                .map(|(target, range)| Outbound {
+                    target: *target,
+                    key: 0,
+                    range: range.clone(),
+                })
+                .collect(),
+            ..plain(&[], &[])
+        };
+        check(&[ranged(&[(1, 0..5)]), ranged(&[(1, 5..10), (0, 0..10)])]).unwrap();
+        assert!(
+            check(&[ranged(&[(1, 0..6)]), ranged(&[(1, 5..10)])])
+                .unwrap_err()
+                .contains("overlap")
+        );
+        assert!(
+            check(&[ranged(&[(1, 0..11)]), ranged(&[])])
+                .unwrap_err()
+                .contains("which has 10 elements")
+        );
+    }
+}

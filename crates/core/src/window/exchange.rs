@@ -1,0 +1,66 @@
+//! Post, complete and wait in one.
+
+use std::sync::Arc;
+
+use tidegate_hal::batch::Batch;
+use tidegate_hal::device::Device;
+
+use super::access::Access;
+use super::inbox::Inbox;
+use super::outbox::Outbox;
+use super::{Discipline, submit};
+use crate::element::Element;
+use crate::error::{Rejected, Result};
+use crate::stream::Stream;
+
+/// What a refused [`exchange`] gives back.
+pub type Refused<'s, 'b, T, K, D> = Rejected<(Inbox<'s, T, K, D>, Access<'s, 'b, T, K, D>)>;
+
+/// Posts the inbox to all its origins, completes the epoch, and waits for the origins, as *one* batch: on a GPU one kernel.
+///
+/// # Errors
+///
+/// As [`Inbox::post`] and [`Access::complete`]; both come back, and nothing has been enqueued.
+#[expect(clippy::type_complexity, reason = "the two halves, plainly")]
+pub fn exchange<'s, 'b, T: Element, K: Discipline, D: Device>(
+    stream: &Stream<'s, D>,
+    mut inbox: Inbox<'s, T, K, D>,
+    mut epoch: Access<'s, 'b, T, K, D>,
+) -> Result<(Inbox<'s, T, K, D>, Outbox<'s, T, K, D>), Refused<'s, 'b, T, K, D>> {
+    match try_exchange(stream, &mut inbox, &mut epoch) {
+        Ok(()) => Ok((inbox, epoch.into_outbox())),
+        Err(error) => Err(Rejected::new(error, (inbox, epoch))),
+    }
+}
+
+fn try_exchange<'s, T: Element, K: Discipline, D: Device>(
+    stream: &Stream<'s, D>,
+    inbox: &mut Inbox<'s, T, K, D>,
+    epoch: &mut Access<'s, '_, T, K, D>,
+) -> Result<()> {
+    use tidegate_hal::device::Stream as _;
+    let (inbox, outbox) = (inbox.body_mut(), epoch.body_mut());
+    inbox.half.ready(stream)?;
+    outbox.half.ready(stream)?;
+    inbox.choose_all();
+    let key = inbox.epoch_key();
+    let members = &outbox.groups[outbox.current].1;
+    let plan = outbox.plans.plan(&outbox.half, &outbox.edges, members)?;
+    if plan
+        .exchange
+        .as_ref()
+        .is_none_or(|(other, _)| *other != key)
+    {
+        // SAFETY: the three batches touch different words, and different memory: the outbox's moves write peers' slots (if a peer is this
+        // rank itself, the exposure that they wait for and the completion that the inbox waits for order them).
+        // Posts come first, so that none of them is behind a wait.
+        let batch = unsafe { Batch::join(&[inbox.post_batch(), &plan.batch, inbox.wait_batch()]) };
+        plan.exchange = Some((key, Arc::new(batch)));
+    }
+    let (_, batch) = plan.exchange.as_ref().expect("it was just made");
+    submit(stream, batch)?;
+    inbox.count_own_post(stream);
+    inbox.passed_at(stream.raw().mark());
+    outbox.count_own_complete();
+    Ok(())
+}

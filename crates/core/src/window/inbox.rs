@@ -1,0 +1,379 @@
+//! The target's half of a window.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Tag, Wait};
+use tidegate_hal::device::{Device, HostAccess, Reclaim, Stream as _};
+
+use super::view::{Slots, Table};
+use super::{
+    Atomic, Body, ByRange, BySlot, Discipline, Group, Half, Held, Peer, home_number, submit,
+};
+use crate::capture::{Carry, Visitor};
+use crate::element::Element;
+use crate::error::{Rejected, Result};
+use crate::place::Brand;
+use crate::stream::Stream;
+
+/// The memory that others put into, while nobody does: the target's half of a window, at home on stream `'s`.
+///
+/// Kernels of the stream see it through [`Inbox::view`], the host through [`Inbox::read`].
+pub struct Inbox<'s, T, K, D: Device> {
+    held: Held<InboxBody<D>>,
+    marker: PhantomData<(Brand<'s>, fn(T, K) -> T)>,
+}
+
+/// An inbox whose memory is exposed to a group of origins: nothing here can touch it until [`Exposed::wait`].
+///
+/// Dropping it revokes the window.
+#[must_use = "dropping an exposure half-done revokes the window; call `wait`"]
+pub struct Exposed<'s, T, K, D: Device> {
+    held: Held<InboxBody<D>>,
+    marker: PhantomData<(Brand<'s>, fn(T, K) -> T)>,
+}
+
+/// What [`Exposed::test`] found.
+pub enum Tested<'s, T, K, D: Device> {
+    /// All origins have completed: the inbox is back.
+    Done(Inbox<'s, T, K, D>),
+    /// Not all of them have.
+    Pending(Exposed<'s, T, K, D>),
+}
+
+pub(super) struct InboxBody<D: Device> {
+    pub(super) half: Half<D>,
+    table: Table,
+    /// Post and wait for all origins, then for each group that was used.
+    epochs: Vec<Epoch>,
+    /// The epoch that is open, or was last.
+    current: usize,
+    /// How far the stream must have come for the operands to be those of the last epoch.
+    mark: u64,
+}
+
+/// The batches of a group of origins.
+struct Epoch {
+    /// The group's number; 0 for all origins.
+    group: u64,
+    members: Vec<usize>,
+    post: Arc<Batch>,
+    wait: Arc<Batch>,
+}
+
+impl<D: Device> Body for InboxBody<D> {
+    type Device = D;
+    fn half(&self) -> &Half<D> {
+        &self.half
+    }
+}
+
+impl Epoch {
+    fn new<D: Device>(half: &Half<D>, group: u64, members: Vec<usize>) -> Self {
+        let peers = || members.iter().map(|index| half.peers[*index]);
+        let post = peers().map(|peer| vec![post_step(&peer)]);
+        let wait = peers().map(|peer| vec![wait_step(&peer, half.window.id)]);
+        // SAFETY: all words lie in blocks that the half holds; this inbox's stream alone advances the operands.
+        let (post, wait) = unsafe { (Batch::new(post, Vec::new()), Batch::new(wait, Vec::new())) };
+        Epoch {
+            group,
+            members,
+            post: Arc::new(post),
+            wait: Arc::new(wait),
+        }
+    }
+}
+
+/// Tells an origin that the memory is exposed to it.
+fn post_step(peer: &Peer) -> Step {
+    Step::Add(Add {
+        word: peer.remote,
+        value: QUANTUM,
+        bell: peer.bell,
+    })
+}
+
+/// Waits until an origin has completed.
+fn wait_step(peer: &Peer, window: u32) -> Step {
+    let tag = Tag {
+        window,
+        peer: peer.rank as u32,
+        awaited: Awaited::Completion,
+    };
+    Step::Wait(Wait {
+        word: peer.word,
+        operand: peer.operand,
+        quantum: QUANTUM,
+        tag,
+    })
+}
+
+impl<D: Device> InboxBody<D> {
+    pub(super) fn new(half: Half<D>, table: Table) -> Self {
+        let all = Epoch::new(&half, 0, (0..half.peers.len()).collect());
+        InboxBody {
+            half,
+            table,
+            epochs: vec![all],
+            current: 0,
+            mark: 0,
+        }
+    }
+
+    /// Chooses the batches of a group, making them the first time.
+    fn choose(&mut self, group: Option<&Group>) -> Result<()> {
+        let id = group.map_or(0, |group| group.id);
+        if let Some(index) = self.epochs.iter().position(|epoch| epoch.group == id) {
+            self.current = index;
+            return Ok(());
+        }
+        let members = self.half.members(
+            group.expect("all origins are known from the start"),
+            "an origin",
+        )?;
+        self.epochs.push(Epoch::new(&self.half, id, members));
+        self.current = self.epochs.len() - 1;
+        Ok(())
+    }
+
+    pub(super) fn post_batch(&self) -> &Arc<Batch> {
+        &self.epochs[self.current].post
+    }
+
+    pub(super) fn wait_batch(&self) -> &Arc<Batch> {
+        &self.epochs[self.current].wait
+    }
+
+    /// What identifies the pair of batches that is current.
+    pub(super) fn epoch_key(&self) -> (u64, u64) {
+        (self.half.id, self.epochs[self.current].group)
+    }
+
+    pub(super) fn choose_all(&mut self) {
+        self.current = 0;
+    }
+
+    pub(super) fn passed_at(&mut self, mark: u64) {
+        self.mark = mark;
+    }
+
+    pub(super) fn count_own_post(&self, stream: &Stream<'_, D>) {
+        self.half
+            .myself
+            .inbox_home
+            .store(home_number(stream), Ordering::Relaxed);
+        let rank = self.half.world.rank();
+        if self.epochs[self.current]
+            .members
+            .iter()
+            .any(|index| self.half.peers[*index].rank == rank)
+        {
+            self.half.myself.posts.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
+    pub(super) fn new(body: InboxBody<D>) -> Self {
+        Inbox {
+            held: Held::new(body),
+            marker: PhantomData,
+        }
+    }
+
+    pub(super) fn table(&self) -> &Table {
+        &self.held.table
+    }
+
+    pub(super) fn body_mut(&mut self) -> &mut InboxBody<D> {
+        &mut self.held
+    }
+
+    /// The window's name.
+    pub fn name(&self) -> &str {
+        &self.held.half.window.name
+    }
+
+    /// The ranks that put into it, ascending.
+    pub fn origins(&self) -> impl Iterator<Item = usize> + '_ {
+        self.held.half.peers.iter().map(|peer| peer.rank)
+    }
+
+    /// Enqueues the exposure of the memory to all origins (MPI: `MPI_Win_post`). What is enqueued before may still read it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Revoked`], or what made the stream fail. The inbox comes back.
+    pub fn post(self, stream: &Stream<'s, D>) -> Result<Exposed<'s, T, K, D>, Rejected<Self>> {
+        self.post_group(stream, None)
+    }
+
+    /// As [`Inbox::post`], to some of the origins only. Each of them must start an epoch that names this rank.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotInGroup`], and as [`Inbox::post`].
+    pub fn post_to(
+        self,
+        stream: &Stream<'s, D>,
+        group: &Group,
+    ) -> Result<Exposed<'s, T, K, D>, Rejected<Self>> {
+        self.post_group(stream, Some(group))
+    }
+
+    fn post_group(
+        mut self,
+        stream: &Stream<'s, D>,
+        group: Option<&Group>,
+    ) -> Result<Exposed<'s, T, K, D>, Rejected<Self>> {
+        let body = &mut *self.held;
+        let posted = body
+            .half
+            .ready(stream)
+            .and_then(|()| body.choose(group))
+            .and_then(|()| submit(stream, body.post_batch()));
+        match posted {
+            Ok(()) => {
+                body.count_own_post(stream);
+                Ok(Exposed {
+                    held: self.held.take(),
+                    marker: PhantomData,
+                })
+            }
+            Err(error) => Err(Rejected::new(error, self)),
+        }
+    }
+}
+
+impl<'s, T: Element, D: HostAccess> Inbox<'s, T, BySlot, D> {
+    /// Waits until the stream has passed, and lets the host read the slots.
+    ///
+    /// # Errors
+    ///
+    /// What made the stream fail; [`Error::Capturing`].
+    pub fn read<'b>(&'b mut self, stream: &Stream<'s, D>) -> Result<Slots<'b, T>> {
+        stream.synchronize()?;
+        // SAFETY: the stream has passed everything that was enqueued, the last wait included; the inbox is borrowed exclusively,
+        // so nothing can be enqueued with it, or posted, while the slots are read.
+        Ok(unsafe { Slots::new(&self.held.table) })
+    }
+}
+
+macro_rules! host_memory {
+    ($kind:ty) => {
+        impl<'s, T: Element, D: HostAccess> Inbox<'s, T, $kind, D> {
+            /// Waits until the stream has passed, and lets the host read and write the memory.
+            ///
+            /// # Errors
+            ///
+            /// What made the stream fail; [`Error::Capturing`].
+            pub fn host_mut<'b>(&'b mut self, stream: &Stream<'s, D>) -> Result<&'b mut [T]> {
+                stream.synchronize()?;
+                let table = &self.held.table;
+                // SAFETY: `memory` has `len` elements for which all bytes are valid, aligned to a cache line; the stream has passed
+                // everything that was enqueued, the last wait included; the inbox is borrowed exclusively, so nothing can be
+                // enqueued with it, or posted, meanwhile; origins access it only while it is exposed.
+                Ok(
+                    unsafe {
+                        std::slice::from_raw_parts_mut(table.memory.0.cast::<T>(), table.len)
+                    },
+                )
+            }
+        }
+    };
+}
+host_memory!(ByRange);
+host_memory!(Atomic);
+
+impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
+    /// Enqueues the wait until all origins of the epoch have completed (MPI: `MPI_Win_wait`). What is enqueued
+    /// later sees what they put.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Revoked`], or what made the stream fail. The exposure comes back (and dropping it revokes the window).
+    pub fn wait(mut self, stream: &Stream<'s, D>) -> Result<Inbox<'s, T, K, D>, Rejected<Self>> {
+        let body = &mut *self.held;
+        match body
+            .half
+            .ready(stream)
+            .and_then(|()| submit(stream, body.wait_batch()))
+        {
+            Ok(()) => {
+                body.passed_at(stream.raw().mark());
+                Ok(Inbox {
+                    held: self.held.take(),
+                    marker: PhantomData,
+                })
+            }
+            Err(error) => Err(Rejected::new(error, self)),
+        }
+    }
+
+    /// Looks whether all origins have completed, without waiting (MPI: `MPI_Win_test`); if so, the inbox is back as after
+    /// [`Exposed::wait`]. Pending as long as the stream has not come to the end of this inbox's last epoch.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Capturing`], and as [`Exposed::wait`]. The exposure comes back.
+    pub fn test(self, stream: &Stream<'s, D>) -> Result<Tested<'s, T, K, D>, Rejected<Self>> {
+        let half = &self.held.half;
+        if let Err(error) = stream
+            .not_capturing("a test")
+            .and_then(|()| half.ready(stream))
+        {
+            return Err(Rejected::new(error, self));
+        }
+        // Until the stream has passed the last wait, the operands are those of an earlier epoch.
+        if half.home.passed() < self.held.mark {
+            return Ok(Tested::Pending(self));
+        }
+        let device = half.world.device();
+        let epoch = &self.held.epochs[self.held.current];
+        let done = epoch
+            .members
+            .iter()
+            .map(|index| half.peers[*index])
+            .all(|peer| {
+                // SAFETY: word and operand lie in the window's block, which the half holds.
+                let (word, operand) =
+                    unsafe { (device.peek(peer.word), device.peek(peer.operand)) };
+                tidegate_words::Word::new(word).look(operand, QUANTUM)
+                    == tidegate_words::State::Reached
+            });
+        if done {
+            self.wait(stream).map(Tested::Done)
+        } else {
+            Ok(Tested::Pending(self))
+        }
+    }
+}
+
+impl<T, K, D: Device> Drop for Exposed<'_, T, K, D> {
+    fn drop(&mut self) {
+        if !self.held.is_taken() {
+            self.held.half.revoke("an exposure");
+        }
+    }
+}
+
+// SAFETY: the one leaf is visited; the marker is the only mention of the brand.
+unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Inbox<'s, T, K, D> {
+    type At<'t> = Inbox<'t, T, K, D>;
+
+    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        let InboxBody { half, mark, .. } = &mut *self.held;
+        visitor.leaf(half.id, &mut half.home, Some(mark));
+    }
+}
+
+// SAFETY: the one leaf is visited; the marker is the only mention of the brand.
+unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Exposed<'s, T, K, D> {
+    type At<'t> = Exposed<'t, T, K, D>;
+
+    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        let InboxBody { half, mark, .. } = &mut *self.held;
+        visitor.leaf(half.id, &mut half.home, Some(mark));
+    }
+}

@@ -1,0 +1,259 @@
+//! Windows: memory that peers put into, and the epochs in which they do.
+//!
+//! # Model
+//!
+//! A window is created by all ranks together ([`Window`]). Each rank gets two halves of it, which are independent of each other:
+//!
+//! - an [`Inbox`]: the memory that others put into. [`Inbox::post`] exposes it: the result is an [`Exposed`], and nobody
+//!   here can touch the memory until [`Exposed::wait`] gives the inbox back.
+//! - an [`Outbox`]: the way to others. [`Outbox::start`] opens an [`Access`] epoch, in which puts are noted; [`Access::complete`]
+//!   validates them, enqueues them, and gives the outbox back.
+//!
+//! The k-th post that names an origin belongs to the k-th complete of that origin that names this rank. All of it is enqueued on
+//! streams; the host waits for nothing.
+//!
+//! # Disciplines
+//!
+//! What keeps two origins from writing the same memory is the window's *discipline*:
+//!
+//! - [`BySlot`]: each inbound slot belongs to one origin and one key; two slots never share memory. Slots are double-buffered unless
+//!   told otherwise: an origin may fill one buffer while the target still reads the other, so that a complete rarely waits for a post.
+//! - [`ByRange`]: plain displacements; each origin declares ranges of its targets' memory, checked to be disjoint when the window is created.
+//! - [`Atomic`]: any origin may update any element of its targets, by atomic operations only.
+//!
+//! # Failure
+//!
+//! Errors of a call give its token back. Dropping an [`Exposed`] or an [`Access`] half-done revokes the window for everybody,
+//! since the peers' counts would never fit again; forgetting one leaves the peers waiting until they run into their limit.
+
+mod access;
+mod builder;
+mod describe;
+mod exchange;
+mod inbox;
+mod outbox;
+mod plan;
+mod view;
+
+pub use access::{Access, At, Dest, OutSlot, Slot, Source, SourceMut};
+pub use builder::{Buffers, Window};
+pub use exchange::{Refused, exchange};
+pub use inbox::{Exposed, Inbox, Tested};
+pub use outbox::Outbox;
+pub use tidegate_hal::batch::Op;
+pub use view::{InboxView, Memory, MemoryMut, Slots};
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+use tidegate_hal::batch::Batch;
+use tidegate_hal::device::{Device, Reclaim};
+use tidegate_hal::memory::Ptr;
+
+use crate::error::{Cause, Error, Result};
+use crate::region::ReclaimOf;
+use crate::stream::Stream;
+use crate::world::{Watched, World};
+
+/// How a window keeps origins apart. Sealed.
+pub trait Discipline: sealed::Sealed + Send + 'static {
+    #[doc(hidden)]
+    const KIND: Kind;
+}
+
+/// One slot an origin (and key), disjoint by construction.
+pub struct BySlot;
+
+/// Ranges of displacements, declared by the origins and checked to be disjoint.
+pub struct ByRange;
+
+/// Any displacement, atomic operations only.
+pub struct Atomic;
+
+/// A discipline at run time.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Kind {
+    Slot,
+    Range,
+    Atomic,
+}
+
+impl Discipline for BySlot {
+    const KIND: Kind = Kind::Slot;
+}
+impl Discipline for ByRange {
+    const KIND: Kind = Kind::Range;
+}
+impl Discipline for Atomic {
+    const KIND: Kind = Kind::Atomic;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::BySlot {}
+    impl Sealed for super::ByRange {}
+    impl Sealed for super::Atomic {}
+}
+
+/// A set of ranks, for posts and starts that name only some of the neighbours.
+#[derive(Clone, Debug)]
+pub struct Group {
+    ranks: Arc<[usize]>,
+    id: u64,
+}
+
+impl Group {
+    /// The group of these ranks; order and repetition do not matter.
+    pub fn new(ranks: impl IntoIterator<Item = usize>) -> Self {
+        let mut ranks: Vec<_> = ranks.into_iter().collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        Group {
+            ranks: ranks.into(),
+            id: crate::region::fresh_id(),
+        }
+    }
+
+    /// The ranks, ascending.
+    pub fn ranks(&self) -> &[usize] {
+        &self.ranks
+    }
+}
+
+/// A peer as one half of a window sees it.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    rank: usize,
+    /// The word that this rank waits on for the peer, with the operand beside it.
+    word: Ptr,
+    operand: Ptr,
+    /// The word at the peer that this rank adds to.
+    remote: Ptr,
+    /// The peer's bell.
+    bell: Ptr,
+}
+
+/// What both halves have, and what must outlive all work of the stream with them.
+struct Half<D: Device> {
+    id: u64,
+    home: Arc<ReclaimOf<D>>,
+    world: World<D>,
+    window: Arc<Watched<D>>,
+    /// The windows' blocks of all ranks that this one exchanges with.
+    _blocks: Arc<Vec<Option<D::Block>>>,
+    peers: Vec<Peer>,
+    /// Posts and completes towards this rank itself, of both halves.
+    myself: Arc<Myself>,
+}
+
+/// How often this rank has posted to itself, and completed towards itself.
+#[derive(Debug, Default)]
+struct Myself {
+    posts: AtomicU64,
+    completes: AtomicU64,
+    /// The stream that the inbox was last posted on, or made for.
+    inbox_home: AtomicUsize,
+}
+
+/// A number for a stream that is not another's while it lives.
+fn home_number<D: Device>(stream: &Stream<'_, D>) -> usize {
+    use tidegate_hal::device::Stream as _;
+    Arc::as_ptr(stream.raw().reclaim()).addr()
+}
+
+impl<D: Device> Half<D> {
+    fn ready(&self, stream: &Stream<'_, D>) -> Result<()> {
+        self.window.usable()?;
+        stream.healthy()
+    }
+
+    fn revoke(&self, token: &str) {
+        let cause = Cause::Dropped {
+            rank: self.world.rank(),
+            token: token.to_owned(),
+        };
+        self.world.revoke(&self.window, cause);
+    }
+
+    /// The indices of a group's ranks among the peers.
+    fn members(&self, group: &Group, role: &'static str) -> Result<Vec<usize>> {
+        group
+            .ranks()
+            .iter()
+            .map(|rank| {
+                self.world.check_rank(*rank)?;
+                self.peers
+                    .iter()
+                    .position(|peer| peer.rank == *rank)
+                    .ok_or_else(|| Error::NotInGroup {
+                        window: self.window.name.clone(),
+                        rank: *rank,
+                        role,
+                    })
+            })
+            .collect()
+    }
+}
+
+/// Owns the body of a half; gives it to the stream's reclaimer when dropped.
+struct Held<B: Body>(Option<Box<B>>);
+
+/// The body of a half.
+trait Body: Send + 'static {
+    type Device: Device;
+    fn half(&self) -> &Half<Self::Device>;
+}
+
+impl<B: Body> Held<B> {
+    fn new(body: B) -> Self {
+        Held(Some(Box::new(body)))
+    }
+
+    /// Moves the body out, to another token.
+    fn take(&mut self) -> Held<B> {
+        Held(self.0.take())
+    }
+
+    /// Whether the body has been moved out.
+    fn is_taken(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl<B: Body> std::ops::Deref for Held<B> {
+    type Target = B;
+    fn deref(&self) -> &B {
+        self.0
+            .as_ref()
+            .expect("only a token that is being dropped has no body")
+    }
+}
+
+impl<B: Body> std::ops::DerefMut for Held<B> {
+    fn deref_mut(&mut self) -> &mut B {
+        self.0
+            .as_mut()
+            .expect("only a token that is being dropped has no body")
+    }
+}
+
+impl<B: Body> Drop for Held<B> {
+    fn drop(&mut self) {
+        // Batches and kernels in the queue point into the window's memory and tables.
+        if let Some(body) = self.0.take() {
+            let home = body.half().home.clone();
+            home.retire(body);
+        }
+    }
+}
+
+/// Submits a batch of a window half.
+fn submit<D: Device>(stream: &Stream<'_, D>, batch: &Arc<Batch>) -> Result<()> {
+    use tidegate_hal::device::Stream as _;
+    // SAFETY: the batches of a half are made in this module: words, bells and peers' memory lie in blocks that the half holds and
+    // that are retired in stream order; sources and results are regions of this stream, which are too; index tables are kept
+    // by the batch; epochs order the accesses of other ranks, and slots, ranges or atomicity keep origins apart.
+    unsafe { stream.raw().submit(batch) }?;
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! The origin's half of a window.
+
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering;
+
+use tidegate_hal::device::Device;
+use tidegate_hal::memory::Ptr;
+
+use super::access::Access;
+use super::plan::Plans;
+use super::{Body, Discipline, Group, Half, Held, home_number};
+use crate::capture::{Carry, Visitor};
+use crate::element::Element;
+use crate::error::{Error, Rejected, Result};
+use crate::place::Brand;
+use crate::stream::Stream;
+
+/// The way to others: the origin's half of a window, at home on stream `'s`.
+pub struct Outbox<'s, T, K, D: Device> {
+    pub(super) held: Held<OutboxBody<D>>,
+    marker: PhantomData<(Brand<'s>, fn(T, K) -> T)>,
+}
+
+/// A slot or range of a target.
+pub(super) struct Edge {
+    /// The target, among the peers.
+    pub(super) lane: usize,
+    pub(super) base: Ptr,
+    /// Where it begins in the target's memory, in elements.
+    pub(super) first: usize,
+    /// Bytes from the buffer of even epochs to that of odd ones.
+    pub(super) flip: usize,
+    /// Elements.
+    pub(super) len: usize,
+}
+
+pub(super) struct OutboxBody<D: Device> {
+    pub(super) half: Half<D>,
+    pub(super) edges: Box<[Edge]>,
+    pub(super) plans: Plans<D>,
+    /// The members of all targets, then of each group that was used, with its number.
+    pub(super) groups: Vec<(u64, Vec<usize>)>,
+    pub(super) current: usize,
+    /// The number of the epoch, so that its slots fit no other.
+    pub(super) epoch: u64,
+    pub(super) slots_taken: bool,
+    /// How many exposures each target has given in advance.
+    early: u64,
+    /// Which peer is this rank itself.
+    myself: Option<usize>,
+}
+
+impl<D: Device> Body for OutboxBody<D> {
+    type Device = D;
+    fn half(&self) -> &Half<D> {
+        &self.half
+    }
+}
+
+impl<D: Device> OutboxBody<D> {
+    pub(super) fn new(half: Half<D>, edges: Box<[Edge]>, early: u64) -> Self {
+        let all = (0..half.peers.len()).collect();
+        let myself = half
+            .peers
+            .iter()
+            .position(|peer| peer.rank == half.world.rank());
+        OutboxBody {
+            half,
+            edges,
+            plans: Plans::new(),
+            groups: vec![(0, all)],
+            current: 0,
+            epoch: 0,
+            slots_taken: false,
+            early,
+            myself,
+        }
+    }
+
+    fn begin(&mut self) {
+        self.plans.begin(self.groups[self.current].0);
+        self.epoch += 1;
+        self.slots_taken = false;
+    }
+
+    pub(super) fn members(&self) -> &[usize] {
+        &self.groups[self.current].1
+    }
+
+    /// Whether the epoch names this rank itself.
+    fn names_myself(&self) -> bool {
+        self.myself
+            .is_some_and(|index| self.members().contains(&index))
+    }
+
+    /// Refuses a complete that would wait for a post that can only come after it.
+    pub(super) fn check_own_post(&self, stream: &Stream<'_, D>) -> Result<()> {
+        let myself = &self.half.myself;
+        // An inbox on another stream may be posted there at any time.
+        let elsewhere = myself.inbox_home.load(Ordering::Relaxed) != home_number(stream);
+        if !self.names_myself() || elsewhere {
+            return Ok(());
+        }
+        let given = myself.posts.load(Ordering::Relaxed) + self.early;
+        if given > myself.completes.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(Error::SelfDeadlock {
+            window: self.half.window.name.clone(),
+        })
+    }
+
+    pub(super) fn count_own_complete(&self) {
+        if self.names_myself() {
+            self.half.myself.completes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {
+    pub(super) fn new(body: OutboxBody<D>) -> Self {
+        Self::from_held(Held::new(body))
+    }
+
+    pub(super) fn from_held(held: Held<OutboxBody<D>>) -> Self {
+        Outbox {
+            held,
+            marker: PhantomData,
+        }
+    }
+
+    /// The window's name.
+    pub fn name(&self) -> &str {
+        &self.held.half.window.name
+    }
+
+    /// The ranks that it leads to, ascending.
+    pub fn targets(&self) -> impl Iterator<Item = usize> + '_ {
+        self.held.half.peers.iter().map(|peer| peer.rank)
+    }
+
+    /// How many outbound slots (or ranges) there are.
+    pub fn slots(&self) -> usize {
+        self.held.edges.len()
+    }
+
+    /// Opens an epoch that names all targets (MPI: `MPI_Win_start`). Nothing is enqueued before [`Access::complete`].
+    pub fn start<'b>(mut self) -> Access<'s, 'b, T, K, D> {
+        self.held.current = 0;
+        self.held.begin();
+        Access::new(self.held.take())
+    }
+
+    /// As [`Outbox::start`], naming some of the targets only. Each of them must post to this rank.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotInGroup`], [`Error::NoSuchRank`]; the outbox comes back.
+    pub fn start_with<'b>(
+        mut self,
+        group: &Group,
+    ) -> Result<Access<'s, 'b, T, K, D>, Rejected<Self>> {
+        let body = &mut *self.held;
+        body.current = match body.groups.iter().position(|(id, _)| *id == group.id) {
+            Some(index) => index,
+            None => match body.half.members(group, "a target") {
+                Ok(members) => {
+                    body.groups.push((group.id, members));
+                    body.groups.len() - 1
+                }
+                Err(error) => return Err(Rejected::new(error, self)),
+            },
+        };
+        body.begin();
+        Ok(Access::new(self.held.take()))
+    }
+}
+
+// SAFETY: the one leaf is visited; the marker is the only mention of the brand.
+unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Outbox<'s, T, K, D> {
+    type At<'t> = Outbox<'t, T, K, D>;
+
+    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        let half = &mut self.held.half;
+        visitor.leaf(half.id, &mut half.home, None);
+    }
+}

@@ -1,0 +1,439 @@
+//! What an access epoch does: notes while it is open, a validated batch when it is complete.
+//!
+//! An epoch that notes the same as an earlier one uses that one's batch again, and costs one comparison a note: no validation, no allocation.
+
+use std::sync::Arc;
+
+use tidegate_hal::batch::{
+    Action, Add, Awaited, Batch, Move, Op, QUANTUM, Scalar, Shape, Side, Step, Tag, Wait,
+};
+use tidegate_hal::device::Device;
+use tidegate_hal::memory::Ptr;
+
+use super::Half;
+use super::outbox::Edge;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+
+/// How many different epochs an outbox remembers.
+const PLANS: usize = 8;
+
+/// One operation, as `put` and its like note it.
+#[derive(Clone)]
+pub(super) struct Note<D: Device> {
+    pub(super) what: What,
+    pub(super) edge: u32,
+    /// First element of the edge's memory.
+    pub(super) first: usize,
+    pub(super) count: usize,
+    /// The region at this end: its address and its number, so that another region at the same address is another region.
+    pub(super) local: (Ptr, u64),
+    pub(super) local_layout: Option<Layout<D>>,
+    pub(super) remote_layout: Option<Layout<D>>,
+}
+
+/// The kind of an operation.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum What {
+    Put,
+    Get,
+    Accumulate {
+        op: Op,
+        scalar: Scalar,
+        atomic: bool,
+    },
+    FetchOp {
+        op: Op,
+        scalar: Scalar,
+        atomic: bool,
+        result: (Ptr, u64),
+    },
+    CompareSwap {
+        scalar: Scalar,
+        compare: (Ptr, u64),
+        result: (Ptr, u64),
+    },
+}
+
+/// A note whose layouts are borrowed.
+pub(super) struct Draft<'a, D: Device> {
+    pub(super) what: What,
+    pub(super) edge: u32,
+    pub(super) first: usize,
+    pub(super) count: usize,
+    pub(super) local: (Ptr, u64),
+    pub(super) local_layout: Option<&'a Layout<D>>,
+    pub(super) remote_layout: Option<&'a Layout<D>>,
+}
+
+impl<D: Device> Draft<'_, D> {
+    #[inline]
+    fn is(&self, note: &Note<D>) -> bool {
+        let same = |a: Option<&Layout<D>>, b: &Option<Layout<D>>| match (a, b) {
+            (None, None) => true,
+            (Some(a), Some(b)) => a.same(b),
+            _ => false,
+        };
+        self.edge == note.edge
+            && self.local == note.local
+            && self.first == note.first
+            && self.count == note.count
+            && self.what == note.what
+            && same(self.local_layout, &note.local_layout)
+            && same(self.remote_layout, &note.remote_layout)
+    }
+
+    fn to_note(&self) -> Note<D> {
+        Note {
+            what: self.what,
+            edge: self.edge,
+            first: self.first,
+            count: self.count,
+            local: self.local,
+            local_layout: self.local_layout.cloned(),
+            remote_layout: self.remote_layout.cloned(),
+        }
+    }
+}
+
+/// An epoch that was validated.
+pub(super) struct Plan<D: Device> {
+    /// The group's number; 0 for all targets.
+    pub(super) group: u64,
+    notes: Vec<Note<D>>,
+    pub(super) batch: Arc<Batch>,
+    /// Joined with the post and wait of an inbox epoch, by what identifies that.
+    pub(super) exchange: Option<((u64, u64), Arc<Batch>)>,
+}
+
+/// The plans of an outbox, and the epoch that is open.
+pub(super) struct Plans<D: Device> {
+    plans: Vec<Plan<D>>,
+    /// The plan whose notes the open epoch has repeated so far, and how many.
+    following: Option<usize>,
+    followed: usize,
+    /// The notes of the open epoch, if it follows no plan.
+    notes: Vec<Note<D>>,
+    group: u64,
+}
+
+impl<D: Device> Plans<D> {
+    pub(super) fn new() -> Self {
+        Plans {
+            plans: Vec::new(),
+            following: None,
+            followed: 0,
+            notes: Vec::new(),
+            group: 0,
+        }
+    }
+
+    /// Opens an epoch of a group.
+    pub(super) fn begin(&mut self, group: u64) {
+        self.group = group;
+        self.followed = 0;
+        self.notes.clear();
+        self.following = self.plans.iter().position(|plan| plan.group == group);
+    }
+
+    /// Notes an operation.
+    #[inline]
+    pub(super) fn note(&mut self, draft: &Draft<'_, D>) {
+        if let Some(index) = self.following {
+            if self.plans[index]
+                .notes
+                .get(self.followed)
+                .is_some_and(|note| draft.is(note))
+            {
+                self.followed += 1;
+                return;
+            }
+            self.depart(index, draft);
+            if self.following.is_some() {
+                return;
+            }
+        }
+        self.notes.push(draft.to_note());
+    }
+
+    /// The open epoch is not the plan that it seemed to be: another one, or a new one.
+    #[cold]
+    fn depart(&mut self, index: usize, draft: &Draft<'_, D>) {
+        let begun = &self.plans[index].notes[..self.followed];
+        let agrees = |plan: &Plan<D>| {
+            plan.group == self.group
+                && plan.notes.len() > begun.len()
+                && draft.is(&plan.notes[begun.len()])
+                && begun.iter().zip(&plan.notes).all(|(a, b)| a.draft().is(b))
+        };
+        self.following = self.plans.iter().position(agrees);
+        if self.following.is_some() {
+            self.followed += 1;
+        } else {
+            let begun = begun.to_vec();
+            self.notes.extend(begun);
+        }
+    }
+
+    /// The plan that the open epoch has repeated to the end.
+    fn repeated(&self) -> Option<usize> {
+        let index = self.following?;
+        let whole = |plan: &Plan<D>| plan.notes.len() == self.followed;
+        if whole(&self.plans[index]) {
+            return Some(index);
+        }
+        // An epoch that stops where another went on may still be a plan of its own.
+        let begun = &self.plans[index].notes[..self.followed];
+        self.plans.iter().position(|plan| {
+            plan.group == self.group
+                && whole(plan)
+                && begun.iter().zip(&plan.notes).all(|(a, b)| a.draft().is(b))
+        })
+    }
+
+    /// The plan of the open epoch, made if it is new. The epoch stays open.
+    pub(super) fn plan(
+        &mut self,
+        half: &Half<D>,
+        edges: &[Edge],
+        members: &[usize],
+    ) -> Result<&mut Plan<D>> {
+        if let Some(index) = self.repeated() {
+            return Ok(&mut self.plans[index]);
+        }
+        if let Some(index) = self.following.take() {
+            let begun = self.plans[index].notes[..self.followed].to_vec();
+            self.notes.extend(begun);
+        }
+        validate(half, edges, members, &self.notes)?;
+        let batch = Arc::new(lower(half, edges, members, &self.notes));
+        if self.plans.len() == PLANS {
+            // The queue holds what of it is still to run.
+            self.plans.remove(0);
+        }
+        self.plans.push(Plan {
+            group: self.group,
+            notes: self.notes.clone(),
+            batch,
+            exchange: None,
+        });
+        let last = self.plans.len() - 1;
+        (self.following, self.followed) = (Some(last), self.notes.len());
+        self.notes.clear();
+        Ok(&mut self.plans[last])
+    }
+}
+
+impl<D: Device> Note<D> {
+    fn draft(&self) -> Draft<'_, D> {
+        Draft {
+            what: self.what,
+            edge: self.edge,
+            first: self.first,
+            count: self.count,
+            local: self.local,
+            local_layout: self.local_layout.as_ref(),
+            remote_layout: self.remote_layout.as_ref(),
+        }
+    }
+
+    /// The elements of the target's memory that it touches, in runs.
+    fn runs<'a>(&'a self, edge: &'a Edge) -> impl Iterator<Item = (usize, usize)> + 'a {
+        let start = edge.first + self.first;
+        let linear = self
+            .remote_layout
+            .is_none()
+            .then_some((start, start + self.count));
+        let runs = self
+            .remote_layout
+            .iter()
+            .flat_map(move |layout| layout.runs());
+        linear
+            .into_iter()
+            .chain(runs.map(move |(a, b)| (start + a, start + b)))
+    }
+}
+
+/// Checks what only the whole epoch can show: targets outside of the group, and overlaps.
+fn validate<D: Device>(
+    half: &Half<D>,
+    edges: &[Edge],
+    members: &[usize],
+    notes: &[Note<D>],
+) -> Result<()> {
+    for note in notes {
+        let lane = edges[note.edge as usize].lane;
+        if !members.contains(&lane) {
+            let (window, rank) = (half.window.name.clone(), half.peers[lane].rank);
+            return Err(Error::NotInGroup {
+                window,
+                rank,
+                role: "a target of this epoch",
+            });
+        }
+    }
+    for &lane in members {
+        let mut runs: Vec<(usize, usize, What)> = Vec::new();
+        for note in notes {
+            let edge = &edges[note.edge as usize];
+            if edge.lane == lane && !is_atomic(note.what) {
+                runs.extend(note.runs(edge).map(|(first, end)| (first, end, note.what)));
+            }
+        }
+        runs.sort_unstable_by_key(|(first, end, _)| (*first, *end));
+        // The furthest end so far, and which operation reaches it.
+        let mut reach: Option<(usize, What)> = None;
+        for (first, end, what) in runs {
+            if let Some((until, other)) = reach
+                && first < until
+                && !compatible(what, other)
+            {
+                let (window, rank) = (half.window.name.clone(), half.peers[lane].rank);
+                return Err(Error::Overlap {
+                    window,
+                    rank,
+                    first,
+                    end: end.min(until),
+                });
+            }
+            if reach.is_none_or(|(until, _)| end > until) {
+                reach = Some((end, what));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_atomic(what: What) -> bool {
+    match what {
+        What::Put | What::Get => false,
+        What::Accumulate { atomic, .. } | What::FetchOp { atomic, .. } => atomic,
+        What::CompareSwap { .. } => true,
+    }
+}
+
+/// Whether two operations may touch the same elements: reads, and accumulates with one reduction. A lane does them
+/// in order, but a device may spread one move over many threads, and the next over others.
+fn compatible(a: What, b: What) -> bool {
+    matches!((a, b), (What::Get, What::Get)) || (matches!(a, What::Accumulate { .. }) && a == b)
+}
+
+fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[Note<D>]) -> Batch {
+    let window = half.window.id;
+    let lanes: Vec<Vec<Step>> = members
+        .iter()
+        .map(|&lane| {
+            let peer = &half.peers[lane];
+            let tag = Tag {
+                window,
+                peer: peer.rank as u32,
+                awaited: Awaited::Exposure,
+            };
+            let wait = Wait {
+                word: peer.word,
+                operand: peer.operand,
+                quantum: QUANTUM,
+                tag,
+            };
+            let add = Add {
+                word: peer.remote,
+                value: QUANTUM,
+                bell: peer.bell,
+            };
+            let of_lane = notes
+                .iter()
+                .filter(|note| edges[note.edge as usize].lane == lane);
+            let moves = of_lane.map(|note| {
+                Step::Move(lower_note(
+                    note,
+                    &edges[note.edge as usize],
+                    peer.operand,
+                    half,
+                ))
+            });
+            [Step::Wait(wait)]
+                .into_iter()
+                .chain(moves)
+                .chain([Step::Flush, Step::Add(add)])
+                .collect()
+        })
+        .collect();
+    let layouts = notes
+        .iter()
+        .flat_map(|note| note.local_layout.iter().chain(&note.remote_layout));
+    let keep = layouts.map(Layout::keep).collect();
+    // SAFETY: words, operands, bells and remote memory lie in blocks that the half holds; counts were checked against regions, slots
+    // and layouts when the operations were noted; regions are of the outbox's stream and borrowed until the epoch is complete;
+    // overlaps were refused above; the exposure that each lane waits for orders its moves with the target, and slots,
+    // ranges or atomicity with other origins; tables are kept.
+    unsafe { Batch::new(lanes, keep) }
+}
+
+fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, half: &Half<D>) -> Move {
+    let size = half.window.element_size;
+    let side = |base: Ptr, flip: usize, layout: Option<&Layout<D>>| match layout {
+        None => Side {
+            base,
+            flip,
+            shape: Shape::Linear,
+        },
+        Some(layout) => {
+            let (first, shape) = layout.shape();
+            Side {
+                base: base.add(first * size),
+                flip,
+                shape,
+            }
+        }
+    };
+    let local = side(note.local.0, 0, note.local_layout.as_ref());
+    let remote = side(
+        edge.base.add(note.first * size),
+        edge.flip,
+        note.remote_layout.as_ref(),
+    );
+    let (action, src, dst) = match note.what {
+        What::Put => (Action::Copy, local, remote),
+        What::Get => (Action::Copy, remote, local),
+        What::Accumulate { op, scalar, atomic } => {
+            (Action::Accumulate { op, scalar, atomic }, local, remote)
+        }
+        What::FetchOp {
+            op,
+            scalar,
+            atomic,
+            result,
+        } => (
+            Action::FetchOp {
+                op,
+                scalar,
+                result: result.0,
+                atomic,
+            },
+            local,
+            remote,
+        ),
+        What::CompareSwap {
+            scalar,
+            compare,
+            result,
+        } => (
+            Action::CompareSwap {
+                scalar,
+                compare: compare.0,
+                result: result.0,
+            },
+            local,
+            remote,
+        ),
+    };
+    let parity = if edge.flip == 0 { Ptr::NULL } else { parity };
+    Move {
+        action,
+        size: size as u32,
+        count: note.count,
+        src,
+        dst,
+        parity,
+    }
+}

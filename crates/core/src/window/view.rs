@@ -1,0 +1,205 @@
+//! What kernels and the host see of an inbox.
+
+use std::marker::PhantomData;
+
+use tidegate_hal::device::Device;
+use tidegate_hal::memory::Ptr;
+use tidegate_words::Word;
+
+use super::inbox::Inbox;
+use super::{Atomic, ByRange, BySlot};
+use crate::element::Element;
+use crate::kernel::{Argument, Exclusive, Lowered, Shared};
+
+/// Where an inbox's memory is.
+pub(super) struct Table {
+    /// The slots, in the order of their declaration.
+    pub(super) entries: Box<[SlotEntry]>,
+    /// The memory of a window by range, or atomic.
+    pub(super) memory: Ptr,
+    pub(super) len: usize,
+}
+
+pub(super) struct SlotEntry {
+    pub(super) base: Ptr,
+    pub(super) len: usize,
+    /// Bytes from the buffer of even epochs to that of odd ones; 0 if there is one buffer.
+    pub(super) flip: usize,
+    /// The operand of the wait for the origin: how many epochs have come.
+    pub(super) operand: Ptr,
+}
+
+impl SlotEntry {
+    fn current(&self) -> Ptr {
+        if self.flip == 0 {
+            return self.base;
+        }
+        // SAFETY: the operand lies in the window's block, which lives as long as the table.
+        let epoch = unsafe { &*self.operand.0.cast::<Word>() }.epoch();
+        // Before the first epoch (`u64::MAX`) either buffer will do: both are zero.
+        if epoch & 1 == 1 {
+            self.base.add(self.flip)
+        } else {
+            self.base
+        }
+    }
+}
+
+/// The inbound slots of a window, as the last wait has left them: what each origin put in its last epoch. What an
+/// epoch did not put is as some earlier one left it, or zero.
+pub struct Slots<'k, T> {
+    table: &'k Table,
+    marker: PhantomData<&'k [T]>,
+}
+
+impl<T> Clone for Slots<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Slots<'_, T> {}
+
+impl<'k, T: Element> Slots<'k, T> {
+    /// # Safety
+    ///
+    /// The table is that of an inbox of elements `T` that is not exposed, and stays so for `'k`; what its stream
+    /// waited for has come.
+    pub(super) unsafe fn new(table: &'k Table) -> Self {
+        Slots {
+            table,
+            marker: PhantomData,
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.table.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.table.entries.is_empty()
+    }
+
+    /// The slot that was declared as number `index`.
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many.
+    pub fn slot(&self, index: usize) -> &'k [T] {
+        let entry = &self.table.entries[index];
+        // SAFETY: the buffer has `len` elements for which all bytes are valid, aligned to a cache line; while the inbox is
+        // not exposed no origin writes this one (with two buffers, the other may be written); see `Slots::new`.
+        unsafe { std::slice::from_raw_parts(entry.current().0.cast::<T>(), entry.len) }
+    }
+
+    /// All slots, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &'k [T]> + '_ {
+        (0..self.len()).map(|index| self.slot(index))
+    }
+}
+
+/// An inbox as a kernel's argument: [`Slots`] for the kernel. See [`Inbox::view`].
+pub struct InboxView<'b, 's, T, D: Device> {
+    table: Ptr,
+    marker: PhantomData<(&'b Inbox<'s, T, BySlot, D>, T)>,
+}
+
+/// The memory of an inbox by range (or atomic) as a kernel's argument: `&[T]`. See [`Inbox::memory`].
+pub struct Memory<'b, 's, T, D: Device> {
+    ptr: Ptr,
+    len: usize,
+    marker: PhantomData<(&'b T, &'s D, crate::place::Brand<'s>)>,
+}
+
+/// The memory of an inbox by range (or atomic) as a kernel's argument: `&mut [T]`. See [`Inbox::memory_mut`].
+pub struct MemoryMut<'b, 's, T, D: Device>(Memory<'b, 's, T, D>, PhantomData<&'b mut T>);
+
+impl<'s, T: Element, D: Device> Inbox<'s, T, BySlot, D> {
+    /// The inbox as an argument of a kernel on its stream; the kernel sees [`Slots`].
+    pub fn view(&self) -> InboxView<'_, 's, T, D> {
+        let table: *const Table = self.table();
+        InboxView {
+            table: Ptr(table.cast_mut().cast()),
+            marker: PhantomData,
+        }
+    }
+}
+
+macro_rules! memory_of {
+    ($kind:ty) => {
+        impl<'s, T: Element, D: Device> Inbox<'s, T, $kind, D> {
+            /// The memory as an argument of a kernel on the inbox's stream; the kernel sees `&[T]`.
+            pub fn memory(&self) -> Memory<'_, 's, T, D> {
+                Memory {
+                    ptr: self.table().memory,
+                    len: self.table().len,
+                    marker: PhantomData,
+                }
+            }
+
+            /// The memory as an argument of a kernel on the inbox's stream; the kernel sees `&mut [T]`.
+            pub fn memory_mut(&mut self) -> MemoryMut<'_, 's, T, D> {
+                let memory = Memory {
+                    ptr: self.table().memory,
+                    len: self.table().len,
+                    marker: PhantomData,
+                };
+                MemoryMut(memory, PhantomData)
+            }
+        }
+    };
+}
+memory_of!(ByRange);
+memory_of!(Atomic);
+
+/// An inbox view to be.
+pub struct LoweredSlots<T> {
+    table: Ptr,
+    marker: PhantomData<T>,
+}
+
+impl<T> Clone for LoweredSlots<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for LoweredSlots<T> {}
+
+// SAFETY: the inbox is at home on the stream; the view is shared, and so is the borrow.
+unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for InboxView<'_, 's, T, D> {
+    type Lowered = LoweredSlots<T>;
+    fn lower(self) -> LoweredSlots<T> {
+        LoweredSlots {
+            table: self.table,
+            marker: PhantomData,
+        }
+    }
+}
+
+// SAFETY: see `view`.
+unsafe impl<T: Element> Lowered for LoweredSlots<T> {
+    type View<'k> = Slots<'k, T>;
+
+    unsafe fn view<'k>(self) -> Slots<'k, T> {
+        // SAFETY: the table belongs to a half, which is retired in stream order; it was not exposed when the kernel was enqueued, and a
+        // post that came later is later in stream order too.
+        unsafe { Slots::new(&*self.table.0.cast::<Table>()) }
+    }
+}
+
+// SAFETY: the inbox is at home on the stream; the view is shared, and so is the borrow.
+unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Memory<'_, 's, T, D> {
+    type Lowered = Shared<T>;
+    fn lower(self) -> Shared<T> {
+        Shared::new(self.ptr, self.len)
+    }
+}
+
+// SAFETY: the inbox is at home on the stream; the view is exclusive, and so is the borrow.
+unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for MemoryMut<'_, 's, T, D> {
+    type Lowered = Exclusive<T>;
+    fn lower(self) -> Exclusive<T> {
+        Exclusive::new(self.0.ptr, self.0.len)
+    }
+}

@@ -1,0 +1,73 @@
+//! Every rank adds one to its numbers, puts them to its left and right neighbours, and compares what came.
+//!
+//! Run it with `cargo run --example ring`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/ring`.
+
+use tidegate::prelude::*;
+
+/// The outbound slots, in the order of their declaration below.
+const LEFT: Slot = Slot(0);
+const RIGHT: Slot = Slot(1);
+
+/// Numbers a rank.
+const LEN: usize = 1000;
+
+/// Everything that a step needs; `'s` is the stream that it is at home on.
+#[derive(Carry)]
+struct Ring<'s> {
+    src: Region<f64, On<'s>>,
+    inbox: Inbox<'s, f64>,
+    outbox: Outbox<'s, f64>,
+}
+
+/// A kernel: on the host, a function of slices.
+fn increment(src: &mut [f64]) {
+    src.iter_mut().for_each(|x| *x += 1.0);
+}
+
+/// A kernel that looks at what the neighbours put.
+fn compare(inbox: Slots<'_, f64>, src: &[f64]) {
+    for slot in inbox.iter() {
+        assert_eq!(slot, src, "all ranks count alike");
+    }
+}
+
+/// One step: nothing here waits; everything is enqueued on the stream.
+fn step<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
+    let exposed = r.inbox.post(s)?; // the inbox is moved: nobody here can touch it now
+    s.launch(increment, &mut r.src)?;
+    let mut epoch = r.outbox.start();
+    epoch.put(&r.src, LEFT)?; // only noted; `r.src` is borrowed: writing it now does not compile
+    epoch.put(&r.src, RIGHT)?;
+    let outbox = epoch.complete(s)?; // enqueued: wait for the neighbours' posts, move, signal
+    let inbox = exposed.wait(s)?; // enqueued: wait for the neighbours' signals
+    s.launch(compare, (inbox.view(), &r.src))?;
+    Ok(Ring {
+        src: r.src,
+        inbox,
+        outbox,
+    })
+}
+
+fn main() -> Result<()> {
+    let world: World = World::init()?;
+    let (rank, size) = (world.rank(), world.size());
+    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+
+    stream!(let s = world.stream()?);
+    // The key tells the two slots of a neighbour apart that is on both sides: 0 for what goes left, 1 for what goes right.
+    let window = Window::by_slot("ring")
+        .slot_from(right, 0, LEN)
+        .slot_from(left, 1, LEN);
+    let (inbox, outbox) = window.slot_to(left, 0).slot_to(right, 1).open(&s)?;
+    let src = Region::zeroed(&world, LEN)?.on(&s)?;
+    let ring = Ring { src, inbox, outbox };
+
+    let (graph, ring) = s.capture(ring, step)?; // records, executes nothing
+    let ring = graph.replay(&s, ring, 1_000)?; // and eager steps may go between replays:
+    let ring = step(&s, ring)?;
+
+    let src = ring.src.into_host(&s)?; // the one synchronisation; only now can the CPU read
+    assert!(src.iter().all(|x| *x == 1001.0));
+    println!("rank {rank} of {size}: {} steps, all equal", src[0]);
+    Ok(())
+}

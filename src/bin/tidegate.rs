@@ -1,0 +1,2 @@
+//! The launcher: `tidegate run -n 8 PROGRAM ARGS…`.
+fn main() {}
