@@ -7,6 +7,7 @@ mod events;
 mod handshake;
 mod hub;
 mod inherit;
+pub mod launch;
 mod link;
 mod local;
 mod node;

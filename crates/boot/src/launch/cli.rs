@@ -1,0 +1,114 @@
+//! The command line of the launcher.
+
+use super::{Input, Job, LaunchError, Output};
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The command line of `tidegate`.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, about = "Starts tidegate jobs")]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Subcommands,
+}
+
+#[derive(Debug, Subcommand)]
+enum Subcommands {
+    /// Start a program as the ranks of one job on this host
+    Run(RunArgs),
+}
+
+/// The arguments of `tidegate run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// How many ranks
+    #[arg(short = 'n', long, value_name = "N")]
+    pub ranks: usize,
+
+    /// Do not put `[rank] ` in front of each line of output
+    #[arg(long)]
+    pub no_label: bool,
+
+    /// Seconds that the other ranks get to end by themselves when one has failed
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    pub grace: Duration,
+
+    /// Set a variable for all ranks; may be repeated
+    #[arg(short = 'e', long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    pub envs: Vec<(String, String)>,
+
+    /// Say nothing about ranks that fail
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("not NAME=VALUE".to_owned()),
+    }
+}
+
+impl Cli {
+    /// Does what the command line asks for; the exit code of the job.
+    pub fn run(self) -> u8 {
+        match self.command {
+            Subcommands::Run(args) => args.run(),
+        }
+    }
+}
+
+impl RunArgs {
+    /// The job that is asked for.
+    pub fn job(self) -> Job {
+        let mut program = self.program.into_iter();
+        let mut job = Job::new(program.next().unwrap_or_default(), self.ranks)
+            .args(program)
+            .grace(self.grace)
+            .forward_signals(true)
+            .explain(!self.quiet)
+            .output(if self.no_label { Output::Plain } else { Output::Labelled })
+            // A process group in the background must not read from a terminal: it would be stopped.
+            .input(if std::io::stdin().is_terminal() { Input::Null } else { Input::Inherited });
+        for (name, value) in self.envs {
+            job = job.env(name, value);
+        }
+        job
+    }
+
+    fn run(self) -> u8 {
+        match self.job().run() {
+            Ok(outcome) => outcome.exit_code(),
+            Err(error) => {
+                eprintln!("tidegate: {error}");
+                let kind = match &error {
+                    LaunchError::Spawn { source, .. } => Some(source.kind()),
+                    _ => None,
+                };
+                // The codes that shells use.
+                match kind {
+                    Some(std::io::ErrorKind::NotFound) => 127,
+                    Some(_) => 126,
+                    None => 1,
+                }
+            }
+        }
+    }
+}
+
+/// The whole of the program `tidegate`.
+pub fn main() -> ExitCode {
+    ExitCode::from(Cli::parse().run())
+}

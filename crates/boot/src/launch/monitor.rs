@@ -1,0 +1,424 @@
+//! The thread that starts the ranks and watches them until the last has ended.
+
+use super::guard::Guard;
+use super::output::{Source, Stream};
+use super::{Input, Job, LaunchError, Outcome, Output, Process, RankOutcome, Remote, Running};
+use crate::inherit::LISTEN_FD;
+use crate::lock;
+use crate::secret::{hex, random};
+use crate::wire::MAX_RANKS;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, kill_process_group, pidfd_open, set_parent_process_death_signal,
+};
+use signal_hook::SigId;
+use std::io::Read;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long ranks may take after `SIGTERM`.
+const AFTER_TERM: Duration = Duration::from_secs(2);
+/// How long output is waited for after the last rank has ended: somebody else may hold the other end.
+const LAST_OUTPUT: Duration = Duration::from_millis(500);
+
+const FORWARDED: [Signal; 5] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2];
+
+/// The variables that make a job; none is inherited from a job that the launcher itself may be part of.
+const OWN: [&str; 8] = [
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TIDEGATE_SECRET",
+    LISTEN_FD,
+];
+
+struct Rank {
+    child: Child,
+    group: Pid,
+    ended: Option<(ExitStatus, Duration)>,
+    captured: [Vec<u8>; 2],
+}
+
+/// A signal of this process that is passed on.
+struct Forwarded {
+    signal: Signal,
+    pipe: UnixStream,
+    id: SigId,
+}
+
+impl Drop for Forwarded {
+    fn drop(&mut self) {
+        signal_hook::low_level::unregister(self.id);
+    }
+}
+
+struct Monitor {
+    job: Job,
+    started: Instant,
+    ranks: Vec<Rank>,
+    sources: Vec<(usize, Source)>,
+    signals: Vec<Forwarded>,
+    remote: Remote,
+    guard: Option<Guard>,
+    first_failure: Option<usize>,
+    /// When the ranks that still run are to get which signal.
+    next_step: Option<(Instant, Signal)>,
+    asked_to_end: bool,
+}
+
+/// Starts the job in a thread of its own. The kernel kills the ranks when the *thread* that started them ends, so
+/// it has to be one that stays until the last of them has ended.
+pub(crate) fn start(job: Job) -> Result<Running, LaunchError> {
+    if job.ranks == 0 || job.ranks > MAX_RANKS {
+        return Err(LaunchError::Ranks {
+            ranks: job.ranks,
+            most: MAX_RANKS,
+        });
+    }
+    let (sender, receiver) = sync_channel(1);
+    let monitor = std::thread::Builder::new()
+        .name("tidegate-launch".into())
+        .spawn(move || match Monitor::start(job) {
+            Ok(monitor) => {
+                let _ = sender.send(Ok(monitor.remote.clone()));
+                monitor.watch()
+            }
+            Err(error) => {
+                let _ = sender.send(Err(error));
+                Outcome {
+                    ranks: Vec::new(),
+                    first_failure: None,
+                }
+            }
+        })
+        .map_err(|error| LaunchError::io("starting the thread that watches the ranks", error))?;
+    match receiver.recv() {
+        Ok(Ok(remote)) => Ok(Running {
+            remote,
+            monitor: Some(monitor),
+        }),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(LaunchError::io(
+            "starting the ranks",
+            std::io::Error::other("the thread that does it panicked"),
+        )),
+    }
+}
+
+impl Monitor {
+    fn start(job: Job) -> Result<Self, LaunchError> {
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .map_err(|error| LaunchError::io("taking a port on the loopback address", error))?;
+        let port = listener
+            .local_addr()
+            .map_err(|error| LaunchError::io("taking a port on the loopback address", error))?
+            .port();
+        let secret = hex(&random::<32>().map_err(|error| LaunchError::io("making a secret", error))?);
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| LaunchError::io("making an event descriptor", error))?;
+        let mut monitor = Self {
+            started: Instant::now(),
+            ranks: Vec::new(),
+            sources: Vec::new(),
+            signals: Vec::new(),
+            remote: Remote {
+                processes: Arc::new(Mutex::new(Vec::new())),
+                stop: Arc::new(stop),
+            },
+            guard: None,
+            first_failure: None,
+            next_step: None,
+            asked_to_end: false,
+            job,
+        };
+        // Before the first rank, so that no signal comes in between.
+        if monitor.job.forward_signals {
+            monitor.listen_to_signals()?;
+        }
+        monitor.guard = Guard::start();
+        for rank in 0..monitor.job.ranks {
+            monitor.start_rank(rank, port, &secret, listener.as_raw_fd())?;
+        }
+        Ok(monitor)
+    }
+
+    fn listen_to_signals(&mut self) -> Result<(), LaunchError> {
+        let failed = |error| LaunchError::io("listening to signals", error);
+        for signal in FORWARDED {
+            let (pipe, write) = UnixStream::pair().map_err(failed)?;
+            pipe.set_nonblocking(true).map_err(failed)?;
+            let id = signal_hook::low_level::pipe::register(signal.as_raw(), write).map_err(failed)?;
+            self.signals.push(Forwarded { signal, pipe, id });
+        }
+        Ok(())
+    }
+
+    fn start_rank(&mut self, rank: usize, port: u16, secret: &str, listener: RawFd) -> Result<(), LaunchError> {
+        let job = &self.job;
+        let mut command = Command::new(&job.program);
+        command.args(&job.args).process_group(0);
+        if let Some(directory) = &job.directory {
+            command.current_dir(directory);
+        }
+        let own = job.rank_envs.iter().filter(|(of, _, _)| *of == rank);
+        command
+            .envs(job.envs.iter().map(|(name, value)| (name, value)))
+            .envs(own.map(|(_, name, value)| (name, value)));
+        for name in OWN {
+            command.env_remove(name);
+        }
+        command
+            .env("RANK", rank.to_string())
+            .env("WORLD_SIZE", job.ranks.to_string())
+            .env("LOCAL_RANK", rank.to_string())
+            .env("LOCAL_WORLD_SIZE", job.ranks.to_string())
+            .env("MASTER_ADDR", "127.0.0.1")
+            .env("MASTER_PORT", port.to_string())
+            .env("TIDEGATE_SECRET", secret);
+        let inherited = (rank == 0 && job.ranks > 1).then_some(listener);
+        if let Some(listener) = inherited {
+            command.env(LISTEN_FD, listener.to_string());
+        }
+        command.stdin(match job.input {
+            Input::Inherited if rank == 0 => Stdio::inherit(),
+            Input::Inherited | Input::Null => Stdio::null(),
+        });
+        let piped = matches!(job.output, Output::Labelled | Output::Plain | Output::Captured);
+        let stdio = || match job.output {
+            Output::Inherited => Stdio::inherit(),
+            Output::Discarded => Stdio::null(),
+            Output::Labelled | Output::Plain | Output::Captured => Stdio::piped(),
+        };
+        command.stdout(stdio()).stderr(stdio());
+        let launcher = getpid();
+        // SAFETY: between fork and exec the closure makes system calls only (rustix does them without libc's locks,
+        // and on success and error alike without allocating: `io::Error` of a raw error number owns no memory).
+        // `listener` is open in the child: the parent holds it until all ranks are started.
+        unsafe {
+            command.pre_exec(move || {
+                set_parent_process_death_signal(Some(Signal::KILL))?;
+                // The launcher may have ended before that: then nobody would ever end this process.
+                if getppid() != Some(launcher) {
+                    return Err(rustix::io::Errno::SRCH.into());
+                }
+                if let Some(listener) = inherited {
+                    let listener = BorrowedFd::borrow_raw(listener);
+                    rustix::io::fcntl_setfd(listener, rustix::io::FdFlags::empty())?;
+                }
+                Ok(())
+            });
+        }
+        let failed = |source| LaunchError::Spawn {
+            rank,
+            program: job.program.clone(),
+            source,
+        };
+        let mut child = command.spawn().map_err(failed)?;
+        let pid = child.id();
+        let out = child.stdout.take().map(OwnedFd::from);
+        let err = child.stderr.take().map(OwnedFd::from);
+        let group = Pid::from_child(&child);
+        self.ranks.push(Rank {
+            child,
+            group,
+            ended: None,
+            captured: [Vec::new(), Vec::new()],
+        });
+        // From here on `Drop` ends the child if anything fails.
+        if let Some(guard) = &mut self.guard {
+            guard.watch(group);
+        }
+        let pidfd = pidfd_open(group, PidfdFlags::empty())
+            .map_err(|error| LaunchError::io("opening the process of a rank", error))?;
+        lock(&self.remote.processes).push(Process {
+            pid,
+            pidfd: Some(pidfd),
+        });
+        if piped {
+            for (pipe, stream) in [(out, Stream::Out), (err, Stream::Err)] {
+                if let Some(pipe) = pipe {
+                    let source = Source::new(pipe, stream, rank, self.job.output)
+                        .map_err(|error| LaunchError::io("reading the output of a rank", error))?;
+                    self.sources.push((rank, source));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn explain(&self, text: std::fmt::Arguments<'_>) {
+        if self.job.explain {
+            eprintln!("tidegate: {text}");
+        }
+    }
+
+    fn watch(mut self) -> Outcome {
+        let mut last_output = None;
+        loop {
+            let running = self.ranks.iter().any(|rank| rank.ended.is_none());
+            if !running {
+                let until = *last_output.get_or_insert_with(|| Instant::now() + LAST_OUTPUT);
+                if self.sources.is_empty() || Instant::now() >= until {
+                    break;
+                }
+            }
+            self.wait(last_output);
+            self.step();
+        }
+        for (rank, mut source) in std::mem::take(&mut self.sources) {
+            source.finish();
+            self.keep(rank, source);
+        }
+        let ranks = std::mem::take(&mut self.ranks);
+        let outcome = |rank: Rank| {
+            let (status, after) = rank.ended?;
+            let [stdout, stderr] = rank.captured;
+            Some(RankOutcome {
+                pid: rank.child.id(),
+                status,
+                stdout,
+                stderr,
+                after,
+            })
+        };
+        Outcome {
+            ranks: ranks.into_iter().filter_map(outcome).collect(),
+            first_failure: self.first_failure,
+        }
+    }
+
+    /// Sleeps until something happens, and handles it.
+    fn wait(&mut self, last_output: Option<Instant>) {
+        let (stop, signals, sources, ended) = {
+            let processes = lock(&self.remote.processes);
+            // Duplicated: the lock is not held during the sleep, and only this thread closes them.
+            let pidfds: Vec<(usize, OwnedFd)> = processes
+                .iter()
+                .enumerate()
+                .filter_map(|(rank, process)| Some((rank, process.pidfd.as_ref()?.try_clone().ok()?)))
+                .collect();
+            drop(processes);
+            let mut fds = vec![PollFd::from_borrowed_fd(self.remote.stop.as_fd(), PollFlags::IN)];
+            let mut add = |fd| fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            self.signals.iter().for_each(|signal| add(signal.pipe.as_fd()));
+            self.sources.iter().for_each(|(_, source)| add(source.as_fd()));
+            pidfds.iter().for_each(|(_, pidfd)| add(pidfd.as_fd()));
+            let deadline = self.next_step.map(|(at, _)| at).into_iter().chain(last_output).min();
+            let timeout = deadline.map(|at| {
+                let wait = at.saturating_duration_since(Instant::now()) + Duration::from_micros(500);
+                Timespec {
+                    tv_sec: wait.as_secs() as _,
+                    tv_nsec: wait.subsec_nanos().into(),
+                }
+            });
+            if poll(&mut fds, timeout.as_ref()).is_err() {
+                return;
+            }
+            let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+            let stop = ready.next() == Some(true);
+            let signals: Vec<bool> = ready.by_ref().take(self.signals.len()).collect();
+            let sources: Vec<bool> = ready.by_ref().take(self.sources.len()).collect();
+            let ended = pidfds.iter().zip(ready).filter(|(_, ready)| *ready);
+            let ended: Vec<usize> = ended.map(|((rank, _), _)| *rank).collect();
+            (stop, signals, sources, ended)
+        };
+        if stop {
+            let _ = rustix::io::read(&self.remote.stop, &mut [0u8; 8]);
+            self.signal_all(Signal::KILL);
+        }
+        for index in (0..signals.len()).filter(|index| signals[*index]) {
+            let _ = (&self.signals[index].pipe).read(&mut [0; 64]);
+            self.forward(self.signals[index].signal);
+        }
+        for index in (0..sources.len()).rev().filter(|index| sources[*index]) {
+            if !self.sources[index].1.read() {
+                let (rank, mut source) = self.sources.remove(index);
+                source.finish();
+                self.keep(rank, source);
+            }
+        }
+        for rank in ended {
+            self.collect(rank);
+        }
+    }
+
+    fn keep(&mut self, rank: usize, mut source: Source) {
+        let index = usize::from(source.stream() == Stream::Err);
+        self.ranks[rank].captured[index] = std::mem::take(&mut source.pending);
+    }
+
+    fn forward(&mut self, signal: Signal) {
+        if matches!(signal, Signal::USR1 | Signal::USR2) {
+            self.signal_all(signal);
+        } else if std::mem::replace(&mut self.asked_to_end, true) {
+            self.explain(format_args!("asked to end again: killing the ranks"));
+            self.signal_all(Signal::KILL);
+        } else {
+            self.signal_all(signal);
+            self.next_step = Some((Instant::now() + self.job.grace, Signal::KILL));
+        }
+    }
+
+    /// To the process groups of all ranks that have not ended.
+    fn signal_all(&self, signal: Signal) {
+        for rank in self.ranks.iter().filter(|rank| rank.ended.is_none()) {
+            // The process was not waited for, so its number is still its own.
+            let _ = kill_process_group(rank.group, signal);
+        }
+    }
+
+    /// The process of `rank` has ended.
+    fn collect(&mut self, rank: usize) {
+        let ended = &mut self.ranks[rank];
+        // Before the process is waited for: its number, which is the number of its group, is still its own.
+        let _ = kill_process_group(ended.group, Signal::KILL);
+        lock(&self.remote.processes)[rank].pidfd = None;
+        if let Some(guard) = &mut self.guard {
+            guard.forget(ended.group);
+        }
+        let Ok(status) = ended.child.wait() else { return };
+        ended.ended = Some((status, self.started.elapsed()));
+        if status.success() || self.first_failure.is_some() {
+            return;
+        }
+        self.first_failure = Some(rank);
+        if self.ranks.iter().any(|rank| rank.ended.is_none()) && self.next_step.is_none() {
+            let grace = self.job.grace;
+            self.explain(format_args!(
+                "rank {rank} failed ({status}); the others get {grace:.1?} to end by themselves"
+            ));
+            self.next_step = Some((Instant::now() + grace, Signal::TERM));
+        } else {
+            self.explain(format_args!("rank {rank} failed ({status})"));
+        }
+    }
+
+    fn step(&mut self) {
+        let Some((at, signal)) = self.next_step else { return };
+        if Instant::now() < at || self.ranks.iter().all(|rank| rank.ended.is_some()) {
+            return;
+        }
+        let name = if signal == Signal::TERM { "SIGTERM" } else { "SIGKILL" };
+        self.explain(format_args!("the ranks that still run get {name}"));
+        self.signal_all(signal);
+        self.next_step = (signal == Signal::TERM).then(|| (Instant::now() + AFTER_TERM, Signal::KILL));
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        for rank in self.ranks.iter_mut().filter(|rank| rank.ended.is_none()) {
+            let _ = kill_process_group(rank.group, Signal::KILL);
+            let _ = rank.child.wait();
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The launcher: exit codes, output, signals, and that nothing is left behind.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use tidegate_boot::launch::{Cli, Job, Output, Signal};
+
+/// Long enough for a loaded machine.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Ranks that are a shell script.
+fn shell(ranks: usize, script: &str) -> Job {
+    Job::new("/bin/sh", ranks).arg("-c").arg(script).output(Output::Captured)
+}
+
+/// `tidegate ARGS...` as a process of its own: this program again, in the role below.
+fn tidegate(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "role_of_the_launcher", "--nocapture", "--quiet"]);
+    command.env("TEST_CLI", args.join("\u{1}"));
+    command
+}
+
+/// Not a test: what [`tidegate`] starts.
+#[test]
+fn role_of_the_launcher() {
+    use clap::Parser;
+    if let Ok(args) = std::env::var("TEST_CLI") {
+        let args = std::iter::once("tidegate").chain(args.split('\u{1}'));
+        std::process::exit(match Cli::try_parse_from(args) {
+            Ok(cli) => cli.run().into(),
+            Err(error) => {
+                eprintln!("{error}");
+                error.exit_code()
+            }
+        });
+    }
+}
+
+fn exists(pid: u32) -> bool {
+    // A zombie that nobody has waited for yet does not run any more.
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'),
+        Err(_) => false,
+    }
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < LONG, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn ranks_have_their_environment() {
+    let script = "echo $RANK $WORLD_SIZE $LOCAL_RANK $MASTER_ADDR ${#TIDEGATE_SECRET} $MINE; test $MASTER_PORT -gt 0";
+    let outcome = shell(3, script)
+        .env("MINE", "x")
+        .env("RANK", "9")
+        .rank_env(1, "MINE", "y")
+        .run()
+        .unwrap();
+    assert!(outcome.success());
+    assert_eq!(outcome.exit_code(), 0);
+    for (rank, end) in outcome.ranks.iter().enumerate() {
+        let mine = if rank == 1 { "y" } else { "x" };
+        let expected = format!("{rank} 3 {rank} 127.0.0.1 64 {mine}\n");
+        assert_eq!(String::from_utf8_lossy(&end.stdout), expected);
+    }
+}
+
+#[test]
+fn the_first_failure_decides() {
+    let outcome = shell(3, "test $RANK = 1 && exit 7; sleep 1000")
+        .grace(Duration::from_millis(50))
+        .run()
+        .unwrap();
+    assert_eq!(outcome.first_failure, Some(1));
+    assert_eq!(outcome.exit_code(), 7);
+    assert_eq!(outcome.ranks[0].status.signal(), Some(15));
+}
+
+#[test]
+fn a_signal_is_128_and_its_number() {
+    let outcome = shell(2, "test $RANK = 0 && kill -9 $$; exit 0").run().unwrap();
+    assert_eq!(outcome.exit_code(), 137);
+    assert_eq!(outcome.ranks[1].status.code(), Some(0));
+}
+
+#[test]
+fn ranks_that_do_not_want_to_end_are_killed() {
+    let script = "trap '' TERM; test $RANK = 1 && exit 3; while :; do sleep 1000; done";
+    let outcome = shell(2, script).grace(Duration::from_millis(10)).run().unwrap();
+    assert_eq!(outcome.exit_code(), 3);
+    assert_eq!(outcome.ranks[0].status.signal(), Some(9));
+}
+
+#[test]
+fn survivors_get_their_time() {
+    let script = "test $RANK = 1 && exit 3; sleep 0.3; echo mine; exit 4";
+    let outcome = shell(2, script).grace(LONG).run().unwrap();
+    assert_eq!(outcome.exit_code(), 3);
+    assert_eq!(outcome.ranks[0].status.code(), Some(4));
+    assert_eq!(outcome.ranks[0].stdout, b"mine\n");
+}
+
+#[test]
+fn output_is_labelled_in_whole_lines() {
+    let script = r"printf 'a\000\377b\n'; printf 'half' ; printf ' line\n'; echo err >&2; printf end";
+    let output = tidegate(&["run", "-n", "2", "--", "/bin/sh", "-c", script]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let lines = |bytes: &[u8]| {
+        let mut lines: Vec<Vec<u8>> = bytes
+            .split(|b| *b == b'\n')
+            .filter(|line| line.starts_with(b"["))
+            .map(<[u8]>::to_vec)
+            .collect();
+        lines.sort();
+        lines
+    };
+    let expected: [&[u8]; 6] = [
+        b"[0] a\0\xffb",
+        b"[0] end",
+        b"[0] half line",
+        b"[1] a\0\xffb",
+        b"[1] end",
+        b"[1] half line",
+    ];
+    assert_eq!(lines(&output.stdout), expected);
+    assert_eq!(lines(&output.stderr), [b"[0] err", b"[1] err"]);
+}
+
+#[test]
+fn labels_can_be_left_out() {
+    let output = tidegate(&["run", "-n", "2", "--no-label", "echo", "plain"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text.lines().filter(|line| *line == "plain").count(), 2, "{text}");
+}
+
+#[test]
+fn the_command_line_has_the_codes_of_a_shell() {
+    let code = |args: &[&str]| tidegate(args).output().unwrap().status.code();
+    assert_eq!(code(&["run", "-n", "2", "/bin/sh", "-c", "exit 5"]), Some(5));
+    assert_eq!(code(&["run", "-n", "1", "/no/such/program"]), Some(127));
+    assert_eq!(code(&["run", "-n", "1", "/etc/passwd"]), Some(126));
+    assert_eq!(code(&["run", "-n", "0", "true"]), Some(1));
+    assert_eq!(code(&["run", "-n", "x", "true"]), Some(2));
+    assert_eq!(code(&["run", "-n", "2"]), Some(2));
+    assert_eq!(code(&["run", "-n", "1", "-e", "A=b", "--", "/bin/sh", "-c", "test $A = b"]), Some(0));
+}
+
+#[test]
+fn signals_are_passed_on() {
+    for (signal, number) in [(Signal::TERM, 15), (Signal::INT, 2), (Signal::HUP, 1)] {
+        let script = "echo ready; while :; do sleep 1000; done";
+        let mut child = tidegate(&["run", "-n", "2", "/bin/sh", "-c", script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let ready = lines.by_ref().map_while(Result::ok).filter(|line| line.ends_with("ready"));
+        assert_eq!(ready.take(2).count(), 2);
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(128 + number));
+    }
+}
+
+#[test]
+fn user_signals_are_passed_on_and_end_nothing() {
+    let script = "trap 'echo got; exit 0' USR1; echo ready; while :; do sleep 0.05; done";
+    let mut child = tidegate(&["run", "-n", "2", "/bin/sh", "-c", script])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert_eq!(lines.by_ref().filter(|line| line.ends_with("ready")).take(2).count(), 2);
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::USR1).unwrap();
+    assert_eq!(lines.filter(|line| line.ends_with("got")).count(), 2);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn children_of_ranks_end_with_them() {
+    let outcome = shell(2, "sleep 1000 & echo $!").run().unwrap();
+    assert!(outcome.success());
+    for end in &outcome.ranks {
+        let child: u32 = String::from_utf8_lossy(&end.stdout).trim().parse().unwrap();
+        wait_until("the child of a rank ends", || !exists(child));
+    }
+}
+
+#[test]
+fn a_launcher_that_is_killed_leaves_nothing() {
+    // The shell has a child of its own, which the kernel does not kill with it.
+    let script = "sleep 1000 & echo pids $$ $!; wait";
+    let mut child = tidegate(&["run", "-n", "2", "/bin/sh", "-c", script])
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let pids: Vec<u32> = lines
+        .filter(|line| line.contains("pids"))
+        .take(2)
+        .flat_map(|line| {
+            let words = line.split_whitespace().rev().take(2).map(|pid| pid.parse().unwrap());
+            words.collect::<Vec<u32>>()
+        })
+        .collect();
+    assert_eq!(pids.len(), 4);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for pid in pids {
+        wait_until("a rank or its child ends", || !exists(pid));
+    }
+}
+
+#[test]
+fn ranks_can_be_signalled_and_the_job_dropped() {
+    let job = shell(2, "sleep 1000").grace(LONG).spawn().unwrap();
+    let pids = [job.pid(0).unwrap(), job.pid(1).unwrap()];
+    assert!(job.pid(2).is_none());
+    job.signal(1, Signal::KILL).unwrap();
+    wait_until("a killed rank is collected", || job.signal(1, Signal::CONT).is_err());
+    assert!(exists(pids[0]));
+    drop(job);
+    assert!(!pids.iter().any(|pid| exists(*pid)));
+}
+
+#[test]
+fn a_job_can_be_killed_from_elsewhere() {
+    let job = shell(3, "sleep 1000").spawn().unwrap();
+    let remote = job.remote();
+    let killer = std::thread::spawn(move || remote.kill());
+    let outcome = job.wait();
+    killer.join().unwrap();
+    assert!(outcome.ranks.iter().all(|rank| rank.status.signal() == Some(9)));
+    assert_eq!(outcome.exit_code(), 137);
+}
+
+#[test]
+fn a_program_that_does_not_exist_leaves_no_ranks() {
+    let error = Job::new("/no/such/program", 2).run().unwrap_err();
+    assert!(error.to_string().contains("rank 0"), "{error}");
+}
