@@ -2,8 +2,8 @@
 
 // pub use tidegate_boot::launch;
 pub use tidegate_core::{
-    Arithmetic, Carry, Element, Error, OnHost, Place, Rejected, Result, capture, element, error,
-    kernel, stream, window,
+    Arithmetic, Carry, Cells, CellsMut, Element, Error, IndexSet, OnHost, Place, Rejected, Result,
+    capture, element, error, kernel, stream, window,
 };
 pub use tidegate_derive::{Carry, Element};
 pub use tidegate_hal as hal;
@@ -22,6 +22,8 @@ pub type Stream<'s, D = Host> = tidegate_core::Stream<'s, D>;
 pub type On<'s, D = Host> = tidegate_core::On<'s, D>;
 /// A run of elements in memory of a device.
 pub type Region<T, P = OnHost<Host>> = tidegate_core::Region<T, P>;
+/// A part of a region.
+pub type Part<T, P = OnHost<Host>> = tidegate_core::Part<T, P>;
 /// The target's half of a window.
 pub type Inbox<'s, T, K = BySlot, D = Host> = window::Inbox<'s, T, K, D>;
 /// An inbox that is exposed.
@@ -38,7 +40,7 @@ pub type Graph<'s, D = Host> = tidegate_core::Graph<'s, D>;
 /// What most programs need.
 pub mod prelude {
     pub use crate::{
-        Access, Carry, Element, Exposed, Graph, Group, Inbox, Layout, On, Op, Outbox, Region,
+        Access, Carry, Element, Exposed, Graph, Group, Inbox, Layout, On, Op, Outbox, Part, Region,
         Result, Slot, Slots, Stream, Window, World, exchange, stream,
     };
 }

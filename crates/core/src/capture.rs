@@ -310,10 +310,7 @@ unsafe impl<'s, T: Element, D: Device> Carry<'s, D> for Region<T, On<'s, D>> {
     type At<'t> = Region<T, On<'t, D>>;
 
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
-        let id = self.body.id;
-        if let Some(home) = &mut self.body.home {
-            visitor.leaf(id, home, None);
-        }
+        self.body.visit(visitor);
     }
 }
 

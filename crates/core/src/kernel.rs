@@ -12,6 +12,7 @@ use tidegate_hal::memory::Ptr;
 
 use crate::element::Element;
 use crate::error::Result;
+use crate::part::Part;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
@@ -171,6 +172,8 @@ macro_rules! kernel_of_one {
 kernel_of_one! {
     &'b Region<T, On<'s, D>>;
     &'b mut Region<T, On<'s, D>>;
+    &'b Part<T, On<'s, D>>;
+    &'b mut Part<T, On<'s, D>>;
     InboxView<'b, 's, T, D>;
     Memory<'b, 's, T, D>;
     MemoryMut<'b, 's, T, D>;

@@ -14,6 +14,7 @@
 //! If the stream has failed, `into_host` gives the region back with the error. Its contents are then whatever the last
 //! work that was done has left.
 
+use std::any::Any;
 use std::marker::PhantomData;
 use std::mem::size_of;
 use std::ops::{Deref, DerefMut, Range};
@@ -23,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_hal::device::{Device, HostAccess, Reclaim, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 
+use crate::capture::Visitor;
 use crate::element::Element;
 use crate::error::{Error, Rejected, Result};
 use crate::place::{On, OnHost, Place};
@@ -47,6 +49,8 @@ pub(crate) struct Body<D: Device> {
     offset: usize,
     /// Elements.
     len: usize,
+    /// What kernels need beside the memory, and for as long.
+    keep: Option<Arc<dyn Any + Send + Sync>>,
     /// Never used twice in a process, so that a recording and a cached plan know a region again.
     pub(crate) id: u64,
     /// The stream that it is at home on.
@@ -65,19 +69,50 @@ impl<D: Device> Body<D> {
             .as_ref()
             .map_or(Ptr::NULL, |block| block.base().add(self.offset))
     }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The same memory once more, for a part of it; `keep` lives as long as the memory.
+    pub(crate) fn share(&self, keep: Arc<dyn Any + Send + Sync>) -> Self {
+        let mut body = self.whole();
+        body.keep = Some(keep);
+        body
+    }
+
+    /// The same memory once more. Whoever calls this sees to it that the two do not both give access to an element.
+    pub(crate) fn whole(&self) -> Self {
+        Body {
+            block: self.block.clone(),
+            device: self.device.clone(),
+            offset: self.offset,
+            len: self.len,
+            keep: None,
+            id: fresh_id(),
+            home: self.home.clone(),
+        }
+    }
+
+    pub(crate) fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        let id = self.id;
+        if let Some(home) = &mut self.home {
+            visitor.leaf(id, home, None);
+        }
+    }
 }
 
 impl<D: Device> Drop for Body<D> {
     fn drop(&mut self) {
         // Work of the stream may still touch the memory; the host's own memory nobody touches.
         if let (Some(block), Some(home)) = (self.block.take(), &self.home) {
-            home.retire(Box::new(block));
+            home.retire(Box::new((block, self.keep.take())));
         }
     }
 }
 
 impl<T: Element, P: Place> Region<T, P> {
-    fn from_body(body: Body<P::Device>) -> Self {
+    pub(crate) fn from_body(body: Body<P::Device>) -> Self {
         Region {
             body,
             marker: PhantomData,
@@ -104,14 +139,9 @@ impl<T: Element, P: Place> Region<T, P> {
         if at > len {
             return Err(Rejected::new(bounds("region", at..at, len), self));
         }
-        let second = Body {
-            block: self.body.block.clone(),
-            device: self.body.device.clone(),
-            offset: self.body.offset + at * size_of::<T>(),
-            len: len - at,
-            id: fresh_id(),
-            home: self.body.home.clone(),
-        };
+        let mut second = self.body.whole();
+        second.offset += at * size_of::<T>();
+        second.len = len - at;
         self.body.len = at;
         // Whoever remembers the whole must not take the first part for it.
         self.body.id = fresh_id();
@@ -192,6 +222,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
             device: device.clone(),
             offset: 0,
             len,
+            keep: None,
             id: fresh_id(),
             home: None,
         };

@@ -14,7 +14,7 @@ use crate::element::{Arithmetic, Element};
 use crate::error::{Error, Rejected, Result};
 use crate::layout::Layout;
 use crate::place::{Brand, On};
-use crate::region::{Region, bounds};
+use crate::region::{Body, Region, bounds};
 use crate::stream::Stream;
 
 /// An epoch in which this rank accesses its targets' memory. Operations are only noted; [`Access::complete`] enqueues them.
@@ -190,6 +190,16 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
 }
 
 impl<'b, T: Element, D: Device> Source<'b, '_, T, D> {
+    /// The elements that a layout chooses of a part; whether the part holds them has been checked.
+    pub(crate) fn of(body: &'b Body<D>, layout: &'b Layout<D>) -> Self {
+        Source {
+            local: (body.ptr(), body.id),
+            count: layout.count(),
+            layout: Some(layout),
+            marker: PhantomData,
+        }
+    }
+
     fn slice(mut self, range: Range<usize>, len: usize) -> Result<Self> {
         if range.start > range.end || range.end > len {
             return Err(bounds("region", range, len));

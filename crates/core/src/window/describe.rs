@@ -287,7 +287,7 @@ mod tests {
         assert!(verdict(plain(&[(0, 0, 4)], &[])).contains("does not name"));
         assert!(verdict(plain(&[], &[(0, 0)])).contains("no such slot"));
         assert!(verdict(plain(&[(0, 0, 0)], &[(0, 0)])).contains("length 0"));
-        assert!(verdict(plain(&[(7, 0, 1)], &[(0, 0)])).contains("the job has 2 ranks"));
+        assert!(verdict(plain(&[(0, 0, 4), (7, 0, 1)], &[(0, 0)])).contains("the job has 2 ranks"));
         assert!(verdict(plain(&[(0, 0, usize::MAX)], &[(0, 0)])).contains("exceeds"));
     }
 

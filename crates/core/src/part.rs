@@ -1,0 +1,532 @@
+//! Disjoint parts of a region, on different streams.
+//!
+//! # Model
+//!
+//! [`Region::partition`] takes a region apart by [`IndexSet`]s, which it checks to be disjoint and within the region. Each [`Part`] is then
+//! at home with the host or on a stream of its own: the surface of a block can be packed and exchanged on one stream while
+//! the interior is computed on another. [`Region::reunite`] puts the parts together again.
+//!
+//! Kernels see a part as [`Cells`] (read) or [`CellsMut`]: the elements by their index in the region, read and written one at a time. Each access
+//! asks a bit map whether the part holds the element (a load and a test), since another stream may be writing the others.
+//!
+//! # Failure
+//!
+//! Overlapping sets, or indices outside of the region, are refused, and the region comes back.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use tidegate_hal::device::{Device, HostAccess, Stream as _};
+use tidegate_hal::memory::Ptr;
+
+use crate::capture::{Carry, Visitor};
+use crate::element::Element;
+use crate::error::{Error, Rejected, Result};
+use crate::kernel::{Argument, Lowered};
+use crate::layout::Layout;
+use crate::place::{On, OnHost, Place};
+use crate::region::{Body, Region, bounds};
+use crate::stream::Stream;
+use crate::window::Source;
+
+/// A set of indices: sorted, disjoint, not empty ranges. Immutable; cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexSet {
+    ranges: Arc<[Range<usize>]>,
+}
+
+impl IndexSet {
+    /// The union of these ranges, in any order; empty ones are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if two of them overlap.
+    pub fn from_ranges(ranges: impl IntoIterator<Item = Range<usize>>) -> Result<Self> {
+        let mut ranges: Vec<_> = ranges
+            .into_iter()
+            .filter(|range| !range.is_empty())
+            .collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut merged: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            match merged.last_mut() {
+                Some(last) if range.start < last.end => {
+                    return Err(Error::Invalid(format!(
+                        "index sets are disjoint: {last:?} and {range:?} overlap"
+                    )));
+                }
+                Some(last) if range.start == last.end => last.end = range.end,
+                _ => merged.push(range),
+            }
+        }
+        Ok(IndexSet {
+            ranges: merged.into(),
+        })
+    }
+
+    /// The set of these indices, in any order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if one occurs twice, or is `usize::MAX`.
+    pub fn from_indices(indices: impl IntoIterator<Item = usize>) -> Result<Self> {
+        let range = |index: usize| match index.checked_add(1) {
+            Some(end) => Ok(index..end),
+            None => Err(Error::Invalid("usize::MAX is no index".into())),
+        };
+        Self::from_ranges(indices.into_iter().map(range).collect::<Result<Vec<_>>>()?)
+    }
+
+    /// Its ranges, ascending; neighbouring ones are merged.
+    pub fn ranges(&self) -> &[Range<usize>] {
+        &self.ranges
+    }
+
+    /// Whether it holds an index.
+    pub fn contains(&self, index: usize) -> bool {
+        self.covers(index, index + 1)
+    }
+
+    /// Whether it holds all of `first..end`.
+    fn covers(&self, first: usize, end: usize) -> bool {
+        let after = self.ranges.partition_point(|range| range.start <= first);
+        after > 0 && self.ranges[after - 1].end >= end
+    }
+}
+
+/// A part of a region: the elements of an [`IndexSet`].
+pub struct Part<T, P: Place> {
+    body: Body<P::Device>,
+    set: IndexSet,
+    /// The set as kernels ask it; also kept by the body, until the stream has passed.
+    members: Arc<Members>,
+    /// What the partition was made of, so that only its own parts are put together.
+    whole: Arc<Whole>,
+    /// Which of them this is.
+    index: usize,
+    /// Layouts that were found to lie within the set.
+    admitted: RefCell<Vec<Layout<P::Device>>>,
+    marker: PhantomData<(T, P)>,
+}
+
+struct Whole {
+    parts: usize,
+}
+
+/// A set as a bit map.
+struct Members {
+    whole_len: usize,
+    bits: Box<[u64]>,
+}
+
+impl Members {
+    fn new(set: &IndexSet, whole_len: usize) -> Self {
+        let mut bits = vec![0u64; whole_len.div_ceil(64)];
+        for index in set.ranges.iter().cloned().flatten() {
+            bits[index / 64] |= 1 << (index % 64);
+        }
+        Members {
+            whole_len,
+            bits: bits.into(),
+        }
+    }
+
+    #[inline(always)]
+    fn holds(&self, index: usize) -> bool {
+        self.bits
+            .get(index / 64)
+            .is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+}
+
+impl<T: Element, P: Place> Region<T, P> {
+    /// Takes the region apart. Elements that no set holds are out of reach until [`Region::reunite`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`], or [`Error::Invalid`] if two sets overlap; the region comes back.
+    pub fn partition<const N: usize>(
+        self,
+        sets: [IndexSet; N],
+    ) -> Result<[Part<T, P>; N], Rejected<Self>> {
+        if let Err(error) = check(&sets, self.len()) {
+            return Err(Rejected::new(error, self));
+        }
+        let whole = Arc::new(Whole { parts: N });
+        let mut index = 0;
+        Ok(sets.map(|set| {
+            index += 1;
+            let members = Arc::new(Members::new(&set, self.len()));
+            Part {
+                body: self.body.share(members.clone()),
+                set,
+                members,
+                whole: whole.clone(),
+                index: index - 1,
+                admitted: RefCell::default(),
+                marker: PhantomData,
+            }
+        }))
+    }
+
+    /// Puts all parts of one partition together again, in their order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if they are not the parts of one partition, in their order; they come back.
+    ///
+    /// # Panics
+    ///
+    /// If `N` is 0.
+    pub fn reunite<const N: usize>(
+        parts: [Part<T, P>; N],
+    ) -> Result<Self, Rejected<[Part<T, P>; N]>> {
+        let whole = &parts[0].whole;
+        let fits = |(index, part): (usize, &Part<T, P>)| {
+            part.index == index && Arc::ptr_eq(&part.whole, whole)
+        };
+        if whole.parts != N || !parts.iter().enumerate().all(fits) {
+            let error = Error::Invalid(
+                "only all parts of one partition, in their order, make a region".into(),
+            );
+            return Err(Rejected::new(error, parts));
+        }
+        let mut parts = parts.iter();
+        let body = &parts.next().expect("N is not 0").body;
+        Ok(Region::from_body(body.whole()))
+    }
+}
+
+/// All sets within `0..len`, and disjoint.
+fn check(sets: &[IndexSet], len: usize) -> Result<()> {
+    if let Some(range) = sets
+        .iter()
+        .filter_map(|set| set.ranges.last())
+        .find(|range| range.end > len)
+    {
+        return Err(bounds("region", range.clone(), len));
+    }
+    IndexSet::from_ranges(sets.iter().flat_map(|set| set.ranges.iter().cloned())).map(|_| ())
+}
+
+impl<T: Element, P: Place> Part<T, P> {
+    /// The elements that it holds.
+    pub fn set(&self) -> &IndexSet {
+        &self.set
+    }
+
+    /// How many elements the whole region has.
+    pub fn whole_len(&self) -> usize {
+        self.body.len()
+    }
+
+    fn settled<Q: Place<Device = P::Device>>(
+        self,
+        body: impl FnOnce(&mut Body<P::Device>),
+    ) -> Part<T, Q> {
+        let Part {
+            body: mut inner,
+            set,
+            members,
+            whole,
+            index,
+            admitted,
+            marker: _,
+        } = self;
+        body(&mut inner);
+        Part {
+            body: inner,
+            set,
+            members,
+            whole,
+            index,
+            admitted,
+            marker: PhantomData,
+        }
+    }
+}
+
+impl<T: Element, D: Device> Part<T, OnHost<D>> {
+    /// Hands the part to a stream; see [`Region::on`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Capturing`] while the stream is captured; the part comes back.
+    pub fn on<'s>(self, stream: &Stream<'s, D>) -> Result<Part<T, On<'s, D>>, Rejected<Self>> {
+        match stream.not_capturing("bringing a part to the stream") {
+            Ok(()) => Ok(self.settled(|body| body.home = Some(stream.raw().reclaim().clone()))),
+            Err(error) => Err(Rejected::new(error, self)),
+        }
+    }
+}
+
+impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
+    /// Waits until the stream has passed, and gives the part to the host; see [`Region::into_host`].
+    ///
+    /// # Errors
+    ///
+    /// What made the stream fail; [`Error::Capturing`]. The part comes back.
+    pub fn into_host(self, stream: &Stream<'s, D>) -> Result<Part<T, OnHost<D>>, Rejected<Self>> {
+        match stream.synchronize() {
+            Ok(()) => Ok(self.settled(|body| body.home = None)),
+            Err(error) => Err(Rejected::new(error, self)),
+        }
+    }
+
+    /// The elements of the region that a layout chooses, as the source of a put. All of them must be in the part; that is checked the first
+    /// time that the layout is used with it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`], or [`Error::Invalid`] if the part does not hold all of them.
+    pub fn with<'b>(&'b self, layout: &'b Layout<D>) -> Result<Source<'b, 's, T, D>> {
+        let mut admitted = self.admitted.borrow_mut();
+        if !admitted.iter().any(|other| other.same(layout)) {
+            if layout.extent() > self.body.len() {
+                return Err(bounds("region", 0..layout.extent(), self.body.len()));
+            }
+            if let Some((first, end)) = layout
+                .runs()
+                .iter()
+                .find(|(first, end)| !self.set.covers(*first, *end))
+            {
+                return Err(Error::Invalid(format!(
+                    "elements {first}..{end} of the layout are not in the part"
+                )));
+            }
+            admitted.push(layout.clone());
+        }
+        Ok(Source::of(&self.body, layout))
+    }
+}
+
+// SAFETY: the one leaf is visited; `On<'s, D>` is the only mention of the brand.
+unsafe impl<'s, T: Element, D: Device> Carry<'s, D> for Part<T, On<'s, D>> {
+    type At<'t> = Part<T, On<'t, D>>;
+
+    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        self.body.visit(visitor);
+    }
+}
+
+/// A part, as a kernel that only reads sees it.
+pub struct Cells<'k, T> {
+    ptr: *const T,
+    members: &'k Members,
+    marker: PhantomData<&'k T>,
+}
+
+/// A part, as a kernel that writes sees it.
+pub struct CellsMut<'k, T>(Cells<'k, T>);
+
+impl<T: Element> Cells<'_, T> {
+    /// How many elements the whole region has.
+    pub fn whole_len(&self) -> usize {
+        self.members.whole_len
+    }
+
+    /// Element `index` of the region.
+    ///
+    /// # Panics
+    ///
+    /// If the part does not hold it.
+    #[inline(always)]
+    pub fn get(&self, index: usize) -> T {
+        // SAFETY: `at` points to an element of this part, live while the kernel runs; other parts do not hold it, and what else uses this
+        // one is ordered with the kernel.
+        unsafe { self.at(index).read() }
+    }
+
+    #[inline(always)]
+    fn at(&self, index: usize) -> *const T {
+        if !self.members.holds(index) {
+            not_in_part(index);
+        }
+        self.ptr.wrapping_add(index)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn not_in_part(index: usize) -> ! {
+    panic!("element {index} is not in this part")
+}
+
+impl<T: Element> CellsMut<'_, T> {
+    /// How many elements the whole region has.
+    pub fn whole_len(&self) -> usize {
+        self.0.whole_len()
+    }
+
+    /// Element `index` of the region.
+    ///
+    /// # Panics
+    ///
+    /// As [`Cells::get`].
+    #[inline(always)]
+    pub fn get(&self, index: usize) -> T {
+        self.0.get(index)
+    }
+
+    /// Sets element `index` of the region.
+    ///
+    /// # Panics
+    ///
+    /// As [`Cells::get`].
+    #[inline(always)]
+    pub fn set(&mut self, index: usize, value: T) {
+        // SAFETY: as for `get`; the kernel has the part exclusively.
+        unsafe { self.0.at(index).cast_mut().write(value) }
+    }
+}
+
+/// A view of a part to be; `WRITE` if it is exclusive.
+pub struct LoweredPart<T, const WRITE: bool> {
+    ptr: Ptr,
+    members: Ptr,
+    marker: PhantomData<T>,
+}
+
+impl<T, const WRITE: bool> Clone for LoweredPart<T, WRITE> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T, const WRITE: bool> Copy for LoweredPart<T, WRITE> {}
+
+impl<T: Element, const WRITE: bool> LoweredPart<T, WRITE> {
+    fn new<D: Device>(part: &Part<T, On<'_, D>>) -> Self {
+        let members: *const Members = &*part.members;
+        LoweredPart {
+            ptr: part.body.ptr(),
+            members: Ptr(members.cast_mut().cast()),
+            marker: PhantomData,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Lowered::view`].
+    unsafe fn cells<'k>(self) -> Cells<'k, T> {
+        // SAFETY: the members are retired in stream order, with the memory (`Body::keep`).
+        let members = unsafe { &*self.members.0.cast::<Members>() };
+        Cells {
+            ptr: self.ptr.0.cast(),
+            members,
+            marker: PhantomData,
+        }
+    }
+}
+
+// SAFETY: the part is at home on the stream; a shared borrow gives a shared view.
+unsafe impl<'s, T: Element, D: HostAccess> Argument<'s, D> for &Part<T, On<'s, D>> {
+    type Lowered = LoweredPart<T, false>;
+    fn lower(self) -> LoweredPart<T, false> {
+        LoweredPart::new(self)
+    }
+}
+
+// SAFETY: the part is at home on the stream; an exclusive borrow gives the one exclusive view.
+unsafe impl<'s, T: Element, D: HostAccess> Argument<'s, D> for &mut Part<T, On<'s, D>> {
+    type Lowered = LoweredPart<T, true>;
+    fn lower(self) -> LoweredPart<T, true> {
+        LoweredPart::new(self)
+    }
+}
+
+// SAFETY: see `cells`.
+unsafe impl<T: Element> Lowered for LoweredPart<T, false> {
+    type View<'k> = Cells<'k, T>;
+    unsafe fn view<'k>(self) -> Cells<'k, T> {
+        // SAFETY: the caller's promise.
+        unsafe { self.cells() }
+    }
+}
+
+// SAFETY: see `cells`.
+unsafe impl<T: Element> Lowered for LoweredPart<T, true> {
+    type View<'k> = CellsMut<'k, T>;
+    unsafe fn view<'k>(self) -> CellsMut<'k, T> {
+        // SAFETY: the caller's promise.
+        CellsMut(unsafe { self.cells() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::World;
+    use tidegate_host::Host;
+
+    fn set(ranges: &[Range<usize>]) -> IndexSet {
+        IndexSet::from_ranges(ranges.iter().cloned()).unwrap()
+    }
+
+    #[test]
+    fn sets_are_sorted_merged_and_disjoint() {
+        let merged = set(&[5..7, 0..2, 2..4, 9..9]);
+        assert_eq!(merged.ranges(), [0..4, 5..7]);
+        assert!(
+            merged.contains(3) && !merged.contains(4) && merged.contains(6) && !merged.contains(7)
+        );
+        assert!(IndexSet::from_ranges([0..3, 2..4]).is_err());
+        assert!(IndexSet::from_indices([1, 2, 1]).is_err());
+        assert_eq!(IndexSet::from_indices([3, 1, 2]).unwrap().ranges(), [1..4]);
+    }
+
+    #[test]
+    fn parts_are_checked_used_and_put_together() {
+        World::<Host>::local(1, |world| {
+            let region = Region::from_slice(&world, &[0u32, 1, 2, 3, 4, 5]).unwrap();
+            let region = region
+                .partition([set(&[0..3]), set(&[2..4])])
+                .err()
+                .unwrap()
+                .value;
+            let region = region
+                .partition([set(&[0..3]), set(&[4..7])])
+                .err()
+                .unwrap()
+                .value;
+            let [low, high] = region
+                .partition([set(&[0..2, 3..4]), set(&[4..6])])
+                .unwrap();
+            crate::stream!(let a = world.stream().unwrap());
+            crate::stream!(let b = world.stream().unwrap());
+            let (mut low, mut high) = (low.on(&a).unwrap(), high.on(&b).unwrap());
+            a.launch(
+                |mut low: CellsMut<'_, u32>| low.set(3, low.get(0) + 70),
+                &mut low,
+            )
+            .unwrap();
+            b.launch(
+                |mut high: CellsMut<'_, u32>| high.set(5, high.get(4) + 10),
+                &mut high,
+            )
+            .unwrap();
+            let layout = Layout::strided(0, &[(2, 1)]).unwrap();
+            assert!(low.with(&layout).is_ok());
+            assert!(low.with(&Layout::strided(1, &[(2, 1)]).unwrap()).is_err());
+            let (low, high) = (low.into_host(&a).unwrap(), high.into_host(&b).unwrap());
+            let [high, low] = Region::reunite([high, low]).err().unwrap().value;
+            let whole = Region::reunite([low, high]).unwrap();
+            assert_eq!(whole[..], [0, 1, 2, 70, 4, 14]);
+        });
+    }
+
+    #[test]
+    fn touching_what_is_not_in_the_part_panics() {
+        World::<Host>::local(1, |world| {
+            let region = Region::from_slice(&world, &[0u32; 4]).unwrap();
+            let [part] = region.partition([set(&[0..2])]).unwrap();
+            crate::stream!(let s = world.stream().unwrap());
+            let part = part.on(&s).unwrap();
+            s.launch(|part: Cells<'_, u32>| assert_eq!(part.get(2), 0), &part)
+                .unwrap();
+            let error = s.synchronize().unwrap_err();
+            assert!(matches!(error, Error::KernelPanicked { .. }), "{error}");
+        });
+    }
+}
