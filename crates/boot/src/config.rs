@@ -71,7 +71,12 @@ impl std::fmt::Debug for Config {
 
 impl Config {
     /// A configuration with default limits.
-    pub fn new(rank: usize, size: usize, address: impl Into<String>, secret: impl Into<Vec<u8>>) -> Self {
+    pub fn new(
+        rank: usize,
+        size: usize,
+        address: impl Into<String>,
+        secret: impl Into<Vec<u8>>,
+    ) -> Self {
         Self {
             rank,
             size,
@@ -101,7 +106,9 @@ impl Config {
     /// # Errors
     ///
     /// As [`Config::from_env`].
-    pub fn from_lookup(lookup: impl Fn(&'static str) -> Option<OsString>) -> Result<Option<Self>, BootError> {
+    pub fn from_lookup(
+        lookup: impl Fn(&'static str) -> Option<OsString>,
+    ) -> Result<Option<Self>, BootError> {
         let text = |name: &'static str| -> Result<Option<String>, BootError> {
             match lookup(name).map(OsString::into_string) {
                 None => Ok(None),
@@ -139,7 +146,9 @@ impl Config {
                 true => format!("[{host}]:{port}"),
                 false => format!("{host}:{port}"),
             };
-            config.secret = text("TIDEGATE_SECRET")?.ok_or(BootError::NoSecret)?.into_bytes();
+            config.secret = text("TIDEGATE_SECRET")?
+                .ok_or(BootError::NoSecret)?
+                .into_bytes();
             if config.secret.len() < MIN_SECRET {
                 let length = format!("({} bytes)", config.secret.len());
                 let expected = "it must have at least 16 bytes that nobody can guess, for instance from `openssl rand -hex 32`";
@@ -243,8 +252,13 @@ mod tests {
         let config = parse(&GOOD).unwrap().unwrap();
         assert_eq!((config.rank, config.size), (1, 2));
         assert_eq!(config.address, "[::1]:2000");
-        assert!(!format!("{config:?}").contains("0123"), "a secret is not printed");
-        let config = with("TIDEGATE_RENDEZVOUS_TIMEOUT", Some("3")).unwrap().unwrap();
+        assert!(
+            !format!("{config:?}").contains("0123"),
+            "a secret is not printed"
+        );
+        let config = with("TIDEGATE_RENDEZVOUS_TIMEOUT", Some("3"))
+            .unwrap()
+            .unwrap();
         assert_eq!(config.timeout, Duration::from_secs(3));
     }
 
@@ -252,7 +266,9 @@ mod tests {
     fn nothing_set_is_a_job_of_one() {
         assert!(parse(&[]).unwrap().is_none());
         assert!(parse(&[("MASTER_ADDR", "x")]).unwrap().is_none());
-        let alone = parse(&[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap().unwrap();
+        let alone = parse(&[("RANK", "0"), ("WORLD_SIZE", "1")])
+            .unwrap()
+            .unwrap();
         assert_eq!(alone.size, 1);
     }
 
@@ -277,11 +293,17 @@ mod tests {
                 panic!("{error}")
             };
             assert_eq!(*named, name, "{error}");
-            assert!(!error.to_string().contains("short"), "a secret is not printed");
+            assert!(
+                !error.to_string().contains("short"),
+                "a secret is not printed"
+            );
         }
         for name in ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"] {
             let error = with(name, None).unwrap_err();
-            assert!(matches!(error, BootError::MissingVariable { name: n, .. } if n == name), "{error}");
+            assert!(
+                matches!(error, BootError::MissingVariable { name: n, .. } if n == name),
+                "{error}"
+            );
         }
         let error = with("TIDEGATE_SECRET", None).unwrap_err();
         assert!(error.to_string().contains("TIDEGATE_SECRET="), "{error}");

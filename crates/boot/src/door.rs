@@ -21,8 +21,8 @@ use crate::wire::DoorName;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, connect,
-    listen, recv, recvmsg, send, sendmsg, socket_with, sockopt,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with,
+    bind, connect, listen, recv, recvmsg, send, sendmsg, socket_with, sockopt,
 };
 use std::collections::VecDeque;
 use std::io;
@@ -68,8 +68,22 @@ fn socket() -> io::Result<OwnedFd> {
     )?)
 }
 
-fn tag(key: &Key, word: &[u8], name: &DoorName, rank: usize, leader: &Nonce, member: &Nonce) -> [u8; TAG_LEN] {
-    key.tag(&[b"door", word, name, &(rank as u64).to_le_bytes(), leader, member])
+fn tag(
+    key: &Key,
+    word: &[u8],
+    name: &DoorName,
+    rank: usize,
+    leader: &Nonce,
+    member: &Nonce,
+) -> [u8; TAG_LEN] {
+    key.tag(&[
+        b"door",
+        word,
+        name,
+        &(rank as u64).to_le_bytes(),
+        leader,
+        member,
+    ])
 }
 
 fn would_block(error: Errno) -> bool {
@@ -116,7 +130,8 @@ impl Passage {
             body.extend_from_slice(&parcel.round.to_le_bytes());
             body.push(parcel.fds.len() as u8);
             let fds: Vec<BorrowedFd<'_>> = parcel.fds.iter().map(|fd| fd.as_fd()).collect();
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Packet::MAX_HANDLES))];
+            let mut space =
+                [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Packet::MAX_HANDLES))];
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
             if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
                 return Err(io::Error::other("too many descriptors for one message"));
@@ -142,10 +157,16 @@ impl Passage {
     pub(crate) fn receive(&mut self) -> io::Result<Option<Arrived>> {
         // One byte more than a parcel has, to notice what is too long.
         let mut body = [0u8; PARCEL_LEN + 1];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Packet::MAX_HANDLES))];
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Packet::MAX_HANDLES))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let received = recvmsg(&self.fd, &mut [IoSliceMut::new(&mut body)], &mut ancillary, flags);
+        let received = recvmsg(
+            &self.fd,
+            &mut [IoSliceMut::new(&mut body)],
+            &mut ancillary,
+            flags,
+        );
         let received = match received {
             Ok(received) => received,
             Err(error) if would_block(error) => return Ok(None),
@@ -162,7 +183,8 @@ impl Passage {
             PARCEL_LEN => {}
             _ => return Err(io::Error::other("a garbled parcel")),
         }
-        let number = |at: usize| u32::from_le_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
+        let number =
+            |at: usize| u32::from_le_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
         let count = usize::from(body[12]);
         let got = fds.len();
         Ok(Some(Arrived {
@@ -258,14 +280,20 @@ impl Porch {
                     continue;
                 }
             }
-            let Ok(nonce) = random::<NONCE_LEN>() else { continue };
+            let Ok(nonce) = random::<NONCE_LEN>() else {
+                continue;
+            };
             if send(&fd, &nonce, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_err() {
                 continue;
             }
             if self.guests.len() >= MAX_GUESTS {
                 self.guests.remove(0);
             }
-            self.guests.push(Guest { fd, nonce, since: now });
+            self.guests.push(Guest {
+                fd,
+                nonce,
+                since: now,
+            });
         }
     }
 
@@ -281,8 +309,14 @@ impl Porch {
         };
         let guest = self.guests.remove(index);
         if count == PROOF_LEN
-            && let Some((rank, answer)) = check_proof(&self.key, &self.name, &guest.nonce, &proof[..PROOF_LEN])
-            && send(&guest.fd, &answer, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_ok()
+            && let Some((rank, answer)) =
+                check_proof(&self.key, &self.name, &guest.nonce, &proof[..PROOF_LEN])
+            && send(
+                &guest.fd,
+                &answer,
+                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+            )
+            .is_ok()
         {
             return Some(Some((rank, Passage::new(guest.fd))));
         }
@@ -292,12 +326,24 @@ impl Porch {
 }
 
 /// Whom a proof is of, and the answer to it.
-fn check_proof(key: &Key, name: &DoorName, leader: &Nonce, proof: &[u8]) -> Option<(usize, [u8; TAG_LEN])> {
+pub(crate) fn check_proof(
+    key: &Key,
+    name: &DoorName,
+    leader: &Nonce,
+    proof: &[u8],
+) -> Option<(usize, [u8; TAG_LEN])> {
     let (rank, rest) = proof.split_first_chunk::<4>()?;
     let (member, theirs) = rest.split_first_chunk::<NONCE_LEN>()?;
     let rank = u32::from_le_bytes(*rank) as usize;
     let proved = key.check(
-        &[b"door", b"member", name, &(rank as u64).to_le_bytes(), leader, member],
+        &[
+            b"door",
+            b"member",
+            name,
+            &(rank as u64).to_le_bytes(),
+            leader,
+            member,
+        ],
         theirs,
     );
     proved.then(|| (rank, tag(key, b"leader", name, rank, leader, member)))
@@ -363,7 +409,9 @@ impl Visit {
                     bytes.extend_from_slice(&mine);
                     bytes.extend_from_slice(&proof);
                     send(&self.fd, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
-                    self.expected = Some(tag(&self.key, b"leader", &self.name, self.rank, &leader, &mine));
+                    self.expected = Some(tag(
+                        &self.key, b"leader", &self.name, self.rank, &leader, &mine,
+                    ));
                 }
             }
         }

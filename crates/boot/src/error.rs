@@ -8,7 +8,9 @@ use tidegate_hal::control::ControlError;
 #[non_exhaustive]
 pub enum BootError {
     /// A variable that the others require is not set.
-    #[error("{name} is not set, but {because}; a starter sets RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and TIDEGATE_SECRET")]
+    #[error(
+        "{name} is not set, but {because}; a starter sets RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and TIDEGATE_SECRET"
+    )]
     MissingVariable {
         /// The variable.
         name: &'static str,
@@ -33,7 +35,9 @@ pub enum BootError {
     )]
     NoSecret,
     /// Not all ranks came in time.
-    #[error("after {waited:.1?} these ranks had not joined: {missing:?} (TIDEGATE_RENDEZVOUS_TIMEOUT sets how long to wait)")]
+    #[error(
+        "after {waited:.1?} these ranks had not joined: {missing:?} (TIDEGATE_RENDEZVOUS_TIMEOUT sets how long to wait)"
+    )]
     MissingRanks {
         /// The ranks that are missing.
         missing: Vec<usize>,

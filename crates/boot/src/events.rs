@@ -61,7 +61,9 @@ impl Events {
                     .spawn(move || inner.deliver());
                 match spawned {
                     Ok(thread) => state.thread = Some(thread),
-                    Err(error) => tracing::error!(%error, "no thread for the events of the control plane"),
+                    Err(error) => {
+                        tracing::error!(%error, "no thread for the events of the control plane")
+                    }
                 }
             }
             self.inner.changed.notify_one();

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 const MAGIC: [u8; 8] = *b"tidegat1";
 const GREETING_LEN: usize = MAGIC.len() + NONCE_LEN;
-const PROOF_LEN: usize = MAGIC.len() + 8 + NONCE_LEN + TAG_LEN;
+pub(crate) const PROOF_LEN: usize = MAGIC.len() + 8 + NONCE_LEN + TAG_LEN;
 const ANSWER_LEN: usize = 1 + TAG_LEN;
 
 /// How long a caller may take to prove itself.
@@ -99,7 +99,11 @@ pub(crate) struct Proved {
 
 impl Caller {
     /// Greets a new connection.
-    pub(crate) fn greet(stream: TcpStream, from: SocketAddr, now: Instant) -> Result<Self, Refusal> {
+    pub(crate) fn greet(
+        stream: TcpStream,
+        from: SocketAddr,
+        now: Instant,
+    ) -> Result<Self, Refusal> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let nonce: Nonce = random()?;
@@ -178,7 +182,9 @@ pub(crate) fn check_proof(
     }
     let mut caller = [0; NONCE_LEN];
     caller.copy_from_slice(theirs);
-    let field = |at: usize| u32::from_le_bytes([claims[at], claims[at + 1], claims[at + 2], claims[at + 3]]);
+    let field = |at: usize| {
+        u32::from_le_bytes([claims[at], claims[at + 1], claims[at + 2], claims[at + 3]])
+    };
     let (claimed_size, rank) = (field(0), field(4));
     if claimed_size as usize != size {
         return Err(Refusal::OtherSize(claimed_size));
@@ -227,18 +233,27 @@ impl From<io::Error> for Attempt {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             ErrorKind::UnexpectedEof => Attempt::Again("it closed the connection".into()),
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Attempt::Again("it did not answer in time".into()),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                Attempt::Again("it did not answer in time".into())
+            }
             _ => Attempt::Again(error.to_string()),
         }
     }
 }
 
 /// Proves to the hub at the other end of `stream` to be `rank`, and that it is the hub.
-pub(crate) fn call(mut stream: &TcpStream, key: &Key, rank: usize, size: usize) -> Result<Session, Attempt> {
+pub(crate) fn call(
+    mut stream: &TcpStream,
+    key: &Key,
+    rank: usize,
+    size: usize,
+) -> Result<Session, Attempt> {
     let mut greeting = [0; GREETING_LEN];
     stream.read_exact(&mut greeting)?;
     if greeting[..MAGIC.len()] != MAGIC {
-        return Err(Attempt::Again("something else than tidegate answers there".into()));
+        return Err(Attempt::Again(
+            "something else than tidegate answers there".into(),
+        ));
     }
     let mut hub: Nonce = [0; NONCE_LEN];
     hub.copy_from_slice(&greeting[MAGIC.len()..]);
@@ -266,6 +281,8 @@ pub(crate) fn call(mut stream: &TcpStream, key: &Key, rank: usize, size: usize) 
         code if code == Answer::NotProved as u8 => Err(Attempt::Again(
             "a job with another TIDEGATE_SECRET or TIDEGATE_JOB_ID answers there".into(),
         )),
-        _ => Err(Attempt::Again("what answers there does not know the secret of this job".into())),
+        _ => Err(Attempt::Again(
+            "what answers there does not know the secret of this job".into(),
+        )),
     }
 }

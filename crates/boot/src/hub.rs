@@ -162,7 +162,9 @@ impl Hub {
             }
             Phase::Aborted => {}
             Phase::Gathering | Phase::Opening => {
-                self.abort(&format!("rank {rank} ended during the rendezvous: {reason}"));
+                self.abort(&format!(
+                    "rank {rank} ended during the rendezvous: {reason}"
+                ));
             }
         }
     }
@@ -206,8 +208,17 @@ impl Hub {
                 self.contributed[from] += 1;
                 self.broadcast(from, &message);
             }
-            (Phase::Running, Message::Withdrawn { rank, .. }) if genuine(*rank) => self.broadcast(from, &message),
-            (Phase::Running, Message::Notify { from: rank, to, bytes }) if genuine(*rank) => {
+            (Phase::Running, Message::Withdrawn { rank, .. }) if genuine(*rank) => {
+                self.broadcast(from, &message)
+            }
+            (
+                Phase::Running,
+                Message::Notify {
+                    from: rank,
+                    to,
+                    bytes,
+                },
+            ) if genuine(*rank) => {
                 let message = Message::Notify {
                     from: *rank,
                     to: None,
@@ -248,17 +259,30 @@ impl Hub {
 
     pub(crate) fn interest<'a>(&'a self, mut add: impl FnMut(HubToken, BorrowedFd<'a>, PollFlags)) {
         let now = Instant::now();
-        let crowded = self.callers.len() >= MAX_CALLERS && self.callers.iter().all(|c| now < c.since + YOUNG);
+        let crowded =
+            self.callers.len() >= MAX_CALLERS && self.callers.iter().all(|c| now < c.since + YOUNG);
         if !crowded && self.accept_after.is_none_or(|after| now >= after) {
             add(HubToken::Listener, self.listener.as_fd(), PollFlags::IN);
         }
         for (index, caller) in self.callers.iter().enumerate() {
-            add(HubToken::Caller(index), caller.stream().as_fd(), PollFlags::IN);
+            add(
+                HubToken::Caller(index),
+                caller.stream().as_fd(),
+                PollFlags::IN,
+            );
         }
         for (rank, link) in self.links.iter().enumerate() {
             if let Some(link) = link {
-                let write = if link.wants_write() { PollFlags::OUT } else { PollFlags::empty() };
-                add(HubToken::Rank(rank), link.stream().as_fd(), PollFlags::IN | write);
+                let write = if link.wants_write() {
+                    PollFlags::OUT
+                } else {
+                    PollFlags::empty()
+                };
+                add(
+                    HubToken::Rank(rank),
+                    link.stream().as_fd(),
+                    PollFlags::IN | write,
+                );
             }
         }
     }
@@ -291,7 +315,11 @@ impl Hub {
                     Err(reason) => tracing::warn!(%from, %reason, "refused a caller"),
                 },
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+                    ) => {}
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept callers for a moment");
                     self.accept_after = Some(now + Duration::from_millis(200));
@@ -316,7 +344,8 @@ impl Hub {
                         true => match proved.accept() {
                             Ok((stream, session)) => {
                                 let limit = (2 * self.size + 64) << 20;
-                                let link = Link::new(stream, session.to_rank, session.to_hub, limit);
+                                let link =
+                                    Link::new(stream, session.to_rank, session.to_hub, limit);
                                 self.links[rank] = Some(link);
                                 return;
                             }
@@ -336,10 +365,14 @@ impl Hub {
     }
 
     fn hear_rank(&mut self, rank: usize) {
-        let Some(link) = &mut self.links[rank] else { return };
+        let Some(link) = &mut self.links[rank] else {
+            return;
+        };
         let end = link.fill().err();
         loop {
-            let Some(link) = &mut self.links[rank] else { return };
+            let Some(link) = &mut self.links[rank] else {
+                return;
+            };
             match link.next() {
                 Ok(Some(message)) => self.receive(rank, message),
                 Ok(None) => break,
@@ -384,8 +417,14 @@ impl Hub {
     pub(crate) fn beat(&mut self, interval: Duration, limit: u32) {
         let body = Message::Beat.encode();
         for rank in 1..self.size {
-            let Some(link) = &mut self.links[rank] else { continue };
-            link.quiet = if std::mem::take(&mut link.heard) { 0 } else { link.quiet + 1 };
+            let Some(link) = &mut self.links[rank] else {
+                continue;
+            };
+            link.quiet = if std::mem::take(&mut link.heard) {
+                0
+            } else {
+                link.quiet + 1
+            };
             if link.quiet >= limit {
                 let silence = interval * link.quiet;
                 self.ended(rank, &format!("nothing was heard of it for {silence:.1?}"));
@@ -422,10 +461,13 @@ fn number_nodes(joined: &[Option<NodeId>]) -> Vec<u32> {
     let mut known: Vec<&NodeId> = Vec::new();
     let mut numbers = Vec::with_capacity(joined.len());
     for id in joined.iter().flatten() {
-        let number = known.iter().position(|other| *other == id).unwrap_or_else(|| {
-            known.push(id);
-            known.len() - 1
-        });
+        let number = known
+            .iter()
+            .position(|other| *other == id)
+            .unwrap_or_else(|| {
+                known.push(id);
+                known.len() - 1
+            });
         numbers.push(number as u32);
     }
     numbers

@@ -25,7 +25,11 @@ pub(crate) fn take_listener(mut config: Config) -> Result<Config, BootError> {
     let refuse = |expected: &str| bad(LISTEN_FD, &value, expected);
     let number: i32 = match value.parse() {
         Ok(number) if number > 2 => number,
-        _ => return Err(refuse("it must be the number of an inherited descriptor above 2")),
+        _ => {
+            return Err(refuse(
+                "it must be the number of an inherited descriptor above 2",
+            ));
+        }
     };
     // SAFETY: the descriptor may be closed, which the calls below report as an error and are defined for; it is
     // not -1, and the borrow ends in this function.

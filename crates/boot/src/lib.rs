@@ -1,9 +1,40 @@
-//! How the ranks of a job find each other.
+//! How the ranks of a job find each other, and how a job is started.
+//!
+//! # Model
+//!
+//! Everything here implements, or starts processes for, the contract in [`tidegate_hal::control`]:
+//!
+//! - [`local`]: ranks are threads of one process. No sockets; for tests, and for programs that want no processes.
+//! - [`TcpControl`]: ranks are processes, on one host or many. [`TcpControl::from_env`] reads what a starter has
+//!   put into the environment ([`Config`] has the table); without one, the process is a job of its own.
+//! - [`launch`]: the starter for one host: the library behind `tidegate run -n 8 PROGRAM`.
+//!
+//! ```
+//! use tidegate_boot::TcpControl;
+//! use tidegate_hal::control::{Control, Packet};
+//!
+//! let control = TcpControl::from_env()?;
+//! let all = control.exchange("hello", Packet { bytes: vec![control.rank() as u8], handles: vec![] })?;
+//! assert_eq!(all.len(), control.size());
+//! control.leave();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Failure
+//!
+//! Joining fails with a [`BootError`] that names the variable, the missing ranks, or the step. After that, ends of peers are
+//! events, and end the exchanges that miss them. Whoever cannot prove to know the job's secret is logged
+//! (`tracing`) and refused, and changes nothing for the job.
+//!
+//! What is *not* promised: messages are authenticated, not secret; a rank of the job is trusted not to attack it;
+//! and a lost rank may still be running ([`TcpControl`] says when).
 
 mod config;
 mod door;
 mod error;
 mod events;
+#[doc(hidden)]
+pub mod fuzz;
 mod handshake;
 mod hub;
 mod inherit;

@@ -87,7 +87,8 @@ impl Unframer {
         if length > MAX_MESSAGE {
             return Err(LinkError::Oversized(length));
         }
-        let (Some(body), Some(tag)) = (rest.get(..length), rest.get(length..length + TAG_LEN)) else {
+        let (Some(body), Some(tag)) = (rest.get(..length), rest.get(length..length + TAG_LEN))
+        else {
             return Ok(None);
         };
         let sequence = self.direction.sequence.to_le_bytes();

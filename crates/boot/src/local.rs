@@ -110,7 +110,11 @@ impl LocalControl {
 
 impl Table {
     fn forget_finished(&mut self) {
-        let present = self.finished.iter().zip(&self.gone).filter(|(_, gone)| !**gone);
+        let present = self
+            .finished
+            .iter()
+            .zip(&self.gone)
+            .filter(|(_, gone)| !**gone);
         if let Some(oldest) = present.map(|(finished, _)| *finished).min() {
             self.rounds.forget_before(oldest);
         }
@@ -128,17 +132,24 @@ pub(crate) fn check_size(bytes: usize, handles: usize) -> Result<(), ControlErro
 pub(crate) fn duplicate(handle: &Handle) -> Result<Handle, ControlError> {
     match handle {
         Handle::Local(shared) => Ok(Handle::Local(Arc::clone(shared))),
-        Handle::Fd(fd) => fd.try_clone().map(Handle::Fd).map_err(|source| ControlError::Io {
-            what: "duplicating a file descriptor for a peer".into(),
-            source,
-        }),
+        Handle::Fd(fd) => fd
+            .try_clone()
+            .map(Handle::Fd)
+            .map_err(|source| ControlError::Io {
+                what: "duplicating a file descriptor for a peer".into(),
+                source,
+            }),
     }
 }
 
 fn duplicate_packet(packet: &Packet) -> Result<Packet, ControlError> {
     Ok(Packet {
         bytes: packet.bytes.clone(),
-        handles: packet.handles.iter().map(duplicate).collect::<Result<_, _>>()?,
+        handles: packet
+            .handles
+            .iter()
+            .map(duplicate)
+            .collect::<Result<_, _>>()?,
     })
 }
 
@@ -164,21 +175,30 @@ impl Control for LocalControl {
             return Err(ControlError::Closed(reason.clone()));
         }
         let round = table.finished[self.rank];
-        if let Err(error) = table.rounds.contribute(self.rank, round, Arc::from(label), packet) {
+        if let Err(error) = table
+            .rounds
+            .contribute(self.rank, round, Arc::from(label), packet)
+        {
             return Err(ControlError::Closed(error.to_string()));
         }
         self.job.changed.notify_all();
         let result = loop {
             match table.rounds.verdict(self.rank, round) {
                 // Even when this rank was killed meanwhile: a verdict that is known is the better answer.
-                Verdict::Complete(all) => break all.iter().map(|c| duplicate_packet(&c.payload)).collect(),
+                Verdict::Complete(all) => {
+                    break all.iter().map(|c| duplicate_packet(&c.payload)).collect();
+                }
                 Verdict::Failed(error) => break Err(error),
                 Verdict::Pending => {}
             }
             if let Some(reason) = &table.closed[self.rank] {
                 return Err(ControlError::Closed(reason.clone()));
             }
-            table = self.job.changed.wait(table).unwrap_or_else(|e| e.into_inner());
+            table = self
+                .job
+                .changed
+                .wait(table)
+                .unwrap_or_else(|e| e.into_inner());
         };
         if let Err(error) = &result {
             let reason = format!("an earlier exchange failed: {error}");
@@ -217,7 +237,10 @@ impl Control for LocalControl {
     }
 
     fn leave(&self) {
-        self.end("it has left the job".into(), Event::Left { rank: self.rank });
+        self.end(
+            "it has left the job".into(),
+            Event::Left { rank: self.rank },
+        );
     }
 }
 

@@ -43,7 +43,10 @@ struct Member {
 enum Side {
     /// Nobody else is on this node, or it is not known yet.
     Alone,
-    Leader { porch: Option<Porch>, members: Vec<Member> },
+    Leader {
+        porch: Option<Porch>,
+        members: Vec<Member>,
+    },
     /// A member that waits for the name of the door.
     Outside,
     Visiting(Visit),
@@ -86,7 +89,9 @@ impl Node {
 
     /// All ranks have joined; `nodes` says where each runs.
     pub(crate) fn start(&mut self, nodes: &[usize]) {
-        let here: Vec<usize> = (0..nodes.len()).filter(|r| nodes[*r] == nodes[self.me]).collect();
+        let here: Vec<usize> = (0..nodes.len())
+            .filter(|r| nodes[*r] == nodes[self.me])
+            .collect();
         self.leader = here.first().copied().unwrap_or(self.me);
         if here.len() == 1 {
             self.to_hub.push(Message::Ready);
@@ -96,7 +101,10 @@ impl Node {
             match Porch::open(self.key.clone(), here.len()) {
                 Ok(porch) => {
                     self.to_hub.push(Message::Door { name: porch.name });
-                    let members = here[1..].iter().map(|rank| Member { rank: *rank, passage: None });
+                    let members = here[1..].iter().map(|rank| Member {
+                        rank: *rank,
+                        passage: None,
+                    });
                     self.side = Side::Leader {
                         members: members.collect(),
                         porch: Some(porch),
@@ -191,7 +199,10 @@ impl Node {
         }
     }
 
-    pub(crate) fn interest<'a>(&'a self, mut add: impl FnMut(NodeToken, BorrowedFd<'a>, PollFlags)) {
+    pub(crate) fn interest<'a>(
+        &'a self,
+        mut add: impl FnMut(NodeToken, BorrowedFd<'a>, PollFlags),
+    ) {
         let flags = |passage: &Passage| match passage.wants_write() {
             true => PollFlags::IN | PollFlags::OUT,
             false => PollFlags::IN,
@@ -220,7 +231,10 @@ impl Node {
     pub(crate) fn ready(&mut self, token: NodeToken, now: Instant) {
         match token {
             NodeToken::Porch => {
-                if let Side::Leader { porch: Some(porch), .. } = &mut self.side {
+                if let Side::Leader {
+                    porch: Some(porch), ..
+                } = &mut self.side
+                {
                     porch.admit(now);
                 }
             }
@@ -255,7 +269,9 @@ impl Node {
         };
         while let Some(member) = members.get_mut(index) {
             let from = member.rank;
-            let Some(passage) = &mut member.passage else { return };
+            let Some(passage) = &mut member.passage else {
+                return;
+            };
             let arrived = match passage.receive() {
                 Ok(None) => return,
                 Ok(Some(arrived)) if arrived.rank == from => arrived,
@@ -350,7 +366,9 @@ impl Node {
     /// Looks at the clocks. `Some`: this rank can take part in no exchange any more.
     pub(crate) fn tick(&mut self, now: Instant) -> Option<String> {
         match &mut self.side {
-            Side::Leader { porch: Some(porch), .. } => {
+            Side::Leader {
+                porch: Some(porch), ..
+            } => {
                 porch.guests.retain(|guest| now < guest.since + PATIENCE);
                 None
             }
@@ -375,7 +393,11 @@ impl Node {
                     .iter()
                     .filter_map(|m| m.passage.as_ref())
                     .any(|p| p.throttled);
-                let guests = porch.iter().flat_map(|p| &p.guests).map(|g| g.since + PATIENCE).min();
+                let guests = porch
+                    .iter()
+                    .flat_map(|p| &p.guests)
+                    .map(|g| g.since + PATIENCE)
+                    .min();
                 if throttled { Some(soon()) } else { guests }
             }
             Side::Member(passage) if passage.throttled => Some(soon()),

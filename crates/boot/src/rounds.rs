@@ -43,13 +43,21 @@ pub(crate) struct OutOfOrder {
 }
 
 #[derive(Debug)]
+struct Ended {
+    rank: usize,
+    /// Whose end it was in truth: a rank can be out of reach because another is.
+    blamed: usize,
+    reason: String,
+}
+
+#[derive(Debug)]
 pub(crate) struct Rounds<P> {
     size: usize,
     /// Number of the round at the front of `open`.
     first: u64,
     open: VecDeque<Vec<Option<Contribution<P>>>>,
     /// In the order in which the ranks ended, so that every rank blames the same one.
-    ended: Vec<(usize, String)>,
+    ended: Vec<Ended>,
 }
 
 impl<P> Rounds<P> {
@@ -74,7 +82,9 @@ impl<P> Rounds<P> {
         payload: P,
     ) -> Result<(), OutOfOrder> {
         let refused = OutOfOrder { rank, round };
-        let index = round.checked_sub(self.first).ok_or(OutOfOrder { rank, round })?;
+        let index = round
+            .checked_sub(self.first)
+            .ok_or(OutOfOrder { rank, round })?;
         if index > 1 || rank >= self.size || self.has_ended(rank) {
             return Err(refused);
         }
@@ -92,13 +102,22 @@ impl<P> Rounds<P> {
 
     /// Notes that `rank` contributes nothing any more. The first reason stays.
     pub(crate) fn end(&mut self, rank: usize, reason: impl Into<String>) {
+        self.end_because_of(rank, rank, reason);
+    }
+
+    /// As [`Rounds::end`]; exchanges that fail by it name `blamed`.
+    pub(crate) fn end_because_of(&mut self, rank: usize, blamed: usize, reason: impl Into<String>) {
         if !self.has_ended(rank) {
-            self.ended.push((rank, reason.into()));
+            self.ended.push(Ended {
+                rank,
+                blamed,
+                reason: reason.into(),
+            });
         }
     }
 
     pub(crate) fn has_ended(&self, rank: usize) -> bool {
-        self.ended.iter().any(|(ended, _)| *ended == rank)
+        self.ended.iter().any(|ended| ended.rank == rank)
     }
 
     /// What `me`, who has contributed to `round`, can be told about it.
@@ -112,7 +131,8 @@ impl<P> Rounds<P> {
         let Some(mine) = slots[me].as_ref() else {
             return Verdict::Pending;
         };
-        let differs = |slot: &Option<Contribution<P>>| slot.as_ref().is_some_and(|c| c.label != mine.label);
+        let differs =
+            |slot: &Option<Contribution<P>>| slot.as_ref().is_some_and(|c| c.label != mine.label);
         if let Some(rank) = slots.iter().position(differs) {
             let theirs = slots[rank].as_ref().map(|c| c.label.to_string());
             return Verdict::Failed(ControlError::Mismatch {
@@ -125,11 +145,11 @@ impl<P> Rounds<P> {
         if present.len() == self.size {
             return Verdict::Complete(present);
         }
-        match self.ended.iter().find(|(rank, _)| slots[*rank].is_none()) {
-            Some((rank, reason)) => Verdict::Failed(ControlError::PeerLost {
-                rank: *rank,
+        match self.ended.iter().find(|ended| slots[ended.rank].is_none()) {
+            Some(ended) => Verdict::Failed(ControlError::PeerLost {
+                rank: ended.blamed,
                 label: mine.label.to_string(),
-                reason: reason.clone(),
+                reason: ended.reason.clone(),
             }),
             None => Verdict::Pending,
         }
@@ -163,7 +183,10 @@ mod tests {
         let Verdict::Complete(all) = rounds.verdict(1, 0) else {
             panic!("complete")
         };
-        assert_eq!(all.iter().map(|c| c.payload).collect::<Vec<_>>(), [0, 10, 20]);
+        assert_eq!(
+            all.iter().map(|c| c.payload).collect::<Vec<_>>(),
+            [0, 10, 20]
+        );
     }
 
     #[test]

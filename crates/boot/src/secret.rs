@@ -32,7 +32,11 @@ impl Key {
     /// The key of a job. World size and job id are part of it: a rank of another job cannot even say hello.
     pub(crate) fn of_job(secret: &[u8], job_id: &str, size: usize) -> Self {
         let secret = Key(Sha256::digest(secret).into());
-        Key(secret.tag(&[b"tidegate job 1", job_id.as_bytes(), &(size as u64).to_le_bytes()]))
+        Key(secret.tag(&[
+            b"tidegate job 1",
+            job_id.as_bytes(),
+            &(size as u64).to_le_bytes(),
+        ]))
     }
 
     /// A key for one purpose.

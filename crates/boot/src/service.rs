@@ -128,7 +128,12 @@ impl Service {
         let commands = std::mem::take(&mut lock(&self.shared.state).commands);
         for command in commands {
             match command {
-                Command::Contribute { round, label, bytes, fds } => {
+                Command::Contribute {
+                    round,
+                    label,
+                    bytes,
+                    fds,
+                } => {
                     let contribution = Message::Contribution {
                         rank: self.me() as u32,
                         round,
@@ -169,7 +174,8 @@ impl Service {
                 self.to_hub(message);
             }
             for arrived in std::mem::take(&mut self.node.arrived) {
-                self.shared.fds_arrived(arrived.rank, arrived.round, arrived.fds);
+                self.shared
+                    .fds_arrived(arrived.rank, arrived.round, arrived.fds);
             }
             if let Role::Hub(hub) = &mut self.role
                 && let Some(message) = hub.own.pop_front()
@@ -209,7 +215,10 @@ impl Service {
             return;
         }
         let since = Instant::now();
-        let said = self.ending.replace(Ending::Said { since, in_good_order });
+        let said = self.ending.replace(Ending::Said {
+            since,
+            in_good_order,
+        });
         if let Some(Ending::Wanted(message)) = said {
             self.node.say(message);
         }
@@ -226,9 +235,13 @@ impl Service {
         match (&self.role, &self.ending) {
             (Role::Leaf(leaf), Some(Ending::Said { .. })) => self.bye || leaf.link.is_none(),
             (Role::Leaf(_), _) => failed,
-            (Role::Hub(hub), Some(Ending::Said { since, in_good_order: false })) => {
-                hub.is_flushed() || !patient(since)
-            }
+            (
+                Role::Hub(hub),
+                Some(Ending::Said {
+                    since,
+                    in_good_order: false,
+                }),
+            ) => hub.is_flushed() || !patient(since),
             // Rank 0 carries the control plane of the others until the last of them has ended.
             (Role::Hub(hub), Some(Ending::Said { .. })) => hub.is_deserted(),
             (Role::Hub(hub), _) => failed && hub.is_flushed(),
@@ -260,7 +273,8 @@ impl Service {
                 bytes,
             } => {
                 let blob = Blob { bytes, handles };
-                let accepted = known(rank).is_some_and(|rank| self.shared.contributed(rank, round, &label, blob));
+                let accepted = known(rank)
+                    .is_some_and(|rank| self.shared.contributed(rank, round, &label, blob));
                 if !accepted {
                     self.hub_lost("it sent a contribution out of order");
                 }
@@ -268,7 +282,9 @@ impl Service {
             Message::Withdrawn { rank, reason } => self.shared.withdrawn(rank as usize, reason),
             Message::Notify { from, bytes, .. } => self.shared.message(from as usize, bytes),
             Message::Lost { rank, reason } => match known(rank) {
-                Some(rank) if rank == self.me() => self.hub_lost(&format!("it gave this rank up: {reason}")),
+                Some(rank) if rank == self.me() => {
+                    self.hub_lost(&format!("it gave this rank up: {reason}"))
+                }
                 Some(rank) => self.peer_ended(rank, Some(&reason)),
                 None => {}
             },
@@ -286,7 +302,8 @@ impl Service {
         self.node.forget(rank);
         // Before the end itself: what has arrived decides how exchanges end.
         for arrived in std::mem::take(&mut self.node.arrived) {
-            self.shared.fds_arrived(arrived.rank, arrived.round, arrived.fds);
+            self.shared
+                .fds_arrived(arrived.rank, arrived.round, arrived.fds);
         }
         self.shared.peer_ended(rank, lost);
     }
@@ -309,19 +326,24 @@ impl Service {
         }
         self.node.forget(0);
         for arrived in std::mem::take(&mut self.node.arrived) {
-            self.shared.fds_arrived(arrived.rank, arrived.round, arrived.fds);
+            self.shared
+                .fds_arrived(arrived.rank, arrived.round, arrived.fds);
         }
         self.shared.cut_off(reason);
     }
 
     fn hear_hub(&mut self) {
-        let Role::Leaf(leaf) = &mut self.role else { return };
+        let Role::Leaf(leaf) = &mut self.role else {
+            return;
+        };
         let Some(link) = &mut leaf.link else { return };
         leaf.looked = Instant::now();
         let end = link.fill().err();
         link.quiet = 0;
         loop {
-            let Role::Leaf(leaf) = &mut self.role else { return };
+            let Role::Leaf(leaf) = &mut self.role else {
+                return;
+            };
             let Some(link) = &mut leaf.link else { return };
             match link.next() {
                 Ok(Some(message)) => self.deliver(message),
@@ -343,12 +365,17 @@ impl Service {
             Role::Hub(hub) => hub.interest(|token, fd, flags| add(Token::Hub(token), fd, flags)),
             Role::Leaf(leaf) => {
                 if let Some(link) = &leaf.link {
-                    let write = if link.wants_write() { PollFlags::OUT } else { PollFlags::empty() };
+                    let write = if link.wants_write() {
+                        PollFlags::OUT
+                    } else {
+                        PollFlags::empty()
+                    };
                     add(Token::Link, link.stream().as_fd(), PollFlags::IN | write);
                 }
             }
         }
-        self.node.interest(|token, fd, flags| add(Token::Node(token), fd, flags));
+        self.node
+            .interest(|token, fd, flags| add(Token::Node(token), fd, flags));
     }
 
     fn sleep(&self) -> Vec<(Token, PollFlags)> {
@@ -374,7 +401,10 @@ impl Service {
             }
         }
         let flags: Vec<_> = fds.iter().map(PollFd::revents).collect();
-        let ready = tokens.into_iter().zip(flags).filter(|(_, flags)| !flags.is_empty());
+        let ready = tokens
+            .into_iter()
+            .zip(flags)
+            .filter(|(_, flags)| !flags.is_empty());
         // From the last to the first: handling one may remove it from its list.
         let mut ready: Vec<_> = ready.collect();
         ready.reverse();
@@ -383,7 +413,8 @@ impl Service {
 
     fn handle(&mut self, token: Token, flags: PollFlags, now: Instant) {
         // An error or a hang-up is found by reading; what can be written is written before the next sleep.
-        let read = flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
+        let read =
+            flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
         match token {
             Token::Wake => {
                 let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
@@ -401,7 +432,10 @@ impl Service {
 
     /// How many intervals of silence are too many.
     fn patience(&self) -> u32 {
-        let intervals = self.silence.as_nanos().div_ceil(self.heartbeat.as_nanos().max(1));
+        let intervals = self
+            .silence
+            .as_nanos()
+            .div_ceil(self.heartbeat.as_nanos().max(1));
         u32::try_from(intervals).unwrap_or(u32::MAX).max(2)
     }
 
@@ -409,17 +443,26 @@ impl Service {
         let role = match &self.role {
             Role::Hub(hub) => hub.next_tick().into_iter().chain([self.next_beat]).min(),
             // A little more than an interval, so that a beat that comes in time keeps this from firing at all.
-            Role::Leaf(leaf) => leaf.link.is_some().then(|| leaf.looked + self.heartbeat * 3 / 2),
+            Role::Leaf(leaf) => leaf
+                .link
+                .is_some()
+                .then(|| leaf.looked + self.heartbeat * 3 / 2),
         };
         let last_words = match &self.ending {
-            Some(Ending::Said { since, in_good_order: false }) => Some(*since + LAST_WORDS),
+            Some(Ending::Said {
+                since,
+                in_good_order: false,
+            }) => Some(*since + LAST_WORDS),
             _ => None,
         };
         let start = lock(&self.shared.state)
             .phase
             .is_joining()
             .then(|| self.start_deadline());
-        [role, self.node.next_tick(), last_words, start].into_iter().flatten().min()
+        [role, self.node.next_tick(), last_words, start]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn start_deadline(&self) -> Instant {

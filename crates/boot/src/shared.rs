@@ -132,7 +132,11 @@ impl Shared {
     pub(crate) fn contributed(&self, rank: usize, round: u64, label: &str, blob: Blob) -> bool {
         self.change(|state| {
             // A rank whose own exchange failed does not move on, and need not follow those of the others.
-            state.no_exchange.is_some() || state.rounds.contribute(rank, round, Arc::from(label), blob).is_ok()
+            state.no_exchange.is_some()
+                || state
+                    .rounds
+                    .contribute(rank, round, Arc::from(label), blob)
+                    .is_ok()
         })
     }
 
@@ -182,6 +186,7 @@ impl Shared {
         }
         self.peer_ended(0, Some(reason));
         for rank in (1..self.size).filter(|rank| *rank != self.rank) {
+            self.change(|state| state.rounds.end_because_of(rank, 0, reason));
             self.peer_ended(
                 rank,
                 Some("cut off: rank 0, which carries the control plane, is lost"),

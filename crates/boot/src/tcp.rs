@@ -104,12 +104,18 @@ impl TcpControl {
         let key = Key::of_job(&config.secret, &config.job_id, config.size);
         let shared = Arc::new(Shared::new(config.rank, config.size));
         let node = Node::new(config.rank, key.derive(b"door", b""));
-        let join = Message::Join { node: node_id(&config) };
+        let join = Message::Join {
+            node: node_id(&config),
+        };
         let role = if config.rank == 0 {
             let listener = match config.listener.take() {
                 Some(listener) => listener,
-                None => TcpListener::bind(&*config.address)
-                    .map_err(|error| BootError::io(format!("listening at {} for the other ranks", config.address), error))?,
+                None => TcpListener::bind(&*config.address).map_err(|error| {
+                    BootError::io(
+                        format!("listening at {} for the other ranks", config.address),
+                        error,
+                    )
+                })?,
             };
             let mut hub = Hub::new(listener, key, config.size)
                 .map_err(|error| BootError::io("preparing to listen for the other ranks", error))?;
@@ -191,7 +197,11 @@ fn reach_hub(
     }
 }
 
-fn attempt(config: &Config, key: &Key, limit: Duration) -> Result<(TcpStream, handshake::Session), Attempt> {
+fn attempt(
+    config: &Config,
+    key: &Key,
+    limit: Duration,
+) -> Result<(TcpStream, handshake::Session), Attempt> {
     let mut last = Attempt::Again("the name has no address".into());
     for address in config.address.to_socket_addrs()? {
         let tried = (|| {
@@ -220,7 +230,9 @@ impl Member {
                 Phase::Joining => {}
                 Phase::Failed(error) => {
                     let error = error.take();
-                    return Err(error.unwrap_or_else(|| BootError::Aborted("it failed before".into())));
+                    return Err(
+                        error.unwrap_or_else(|| BootError::Aborted("it failed before".into()))
+                    );
                 }
                 Phase::Running | Phase::Closed => return Ok(state.nodes.clone()),
             }
@@ -229,7 +241,10 @@ impl Member {
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.shared.changed.wait(state).unwrap_or_else(|e| e.into_inner())
+        self.shared
+            .changed
+            .wait(state)
+            .unwrap_or_else(|e| e.into_inner())
     }
 
     fn wake(&self) {
@@ -246,8 +261,16 @@ impl Member {
                 handles: packet.handles.len(),
             });
         }
-        let own = packet.handles.iter().map(duplicate).collect::<Result<Vec<_>, _>>()?;
-        let fds = packet.handles.into_iter().map(descriptor).collect::<Result<Vec<_>, _>>()?;
+        let own = packet
+            .handles
+            .iter()
+            .map(duplicate)
+            .collect::<Result<Vec<_>, _>>()?;
+        let fds = packet
+            .handles
+            .into_iter()
+            .map(descriptor)
+            .collect::<Result<Vec<_>, _>>()?;
         let _one_at_a_time = lock(&self.calls);
         let mut state = lock(&self.shared.state);
         if let Some(reason) = &state.no_exchange {
@@ -304,7 +327,12 @@ impl Member {
     }
 
     /// How the round ended, if it did; the descriptors are then taken.
-    fn outcome(&self, state: &mut State, label: &str, round: u64) -> Option<Result<Vec<Packet>, ControlError>> {
+    fn outcome(
+        &self,
+        state: &mut State,
+        label: &str,
+        round: u64,
+    ) -> Option<Result<Vec<Packet>, ControlError>> {
         let me = self.shared.rank;
         let node = state.nodes.get(me).copied();
         let contributions = match state.rounds.verdict(me, round) {
@@ -318,7 +346,8 @@ impl Member {
         let mut packets = Vec::with_capacity(contributions.len());
         let mut missing = false;
         for (rank, contribution) in contributions.iter().enumerate() {
-            missing |= brings_fds(rank, &contribution.payload) && !state.fds.contains_key(&(rank, round));
+            missing |=
+                brings_fds(rank, &contribution.payload) && !state.fds.contains_key(&(rank, round));
         }
         if missing {
             // They come by way of the leader. If it is gone, what has not come by now will not.
@@ -327,7 +356,8 @@ impl Member {
                 Err(ControlError::PeerLost {
                     rank: leader,
                     label: label.to_owned(),
-                    reason: "it passes descriptors on within this node, and ended before it had".into(),
+                    reason: "it passes descriptors on within this node, and ended before it had"
+                        .into(),
                 })
             });
         }
@@ -339,7 +369,9 @@ impl Member {
                     Some(Ok(fds)) if fds.len() == usize::from(blob.handles) => {
                         handles = fds.into_iter().map(Handle::Fd).collect();
                     }
-                    Some(Ok(_)) => return Some(Err(garbled_fds(rank, "their number is wrong".into()))),
+                    Some(Ok(_)) => {
+                        return Some(Err(garbled_fds(rank, "their number is wrong".into())));
+                    }
                     Some(Err(reason)) => return Some(Err(garbled_fds(rank, reason))),
                     None => return None,
                 }
@@ -356,7 +388,11 @@ impl Member {
         check_size(bytes.len(), 0)?;
         let size = self.shared.size;
         let to = to.map(|to| {
-            let mut to: Vec<u32> = to.iter().filter(|rank| **rank < size).map(|rank| *rank as u32).collect();
+            let mut to: Vec<u32> = to
+                .iter()
+                .filter(|rank| **rank < size)
+                .map(|rank| *rank as u32)
+                .collect();
             to.sort_unstable();
             to.dedup();
             to
@@ -392,19 +428,20 @@ impl Member {
             false => Some(Instant::now() + self.patience),
         };
         while matches!(state.phase, Phase::Running) {
-            state = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                None => self.wait(state),
-                Some(Duration::ZERO) => {
-                    tracing::warn!("rank 0 did not acknowledge that this rank ends");
-                    state.abandoned = true;
-                    self.wake();
-                    return;
-                }
-                Some(left) => {
-                    let waited = self.shared.changed.wait_timeout(state, left);
-                    waited.unwrap_or_else(|e| e.into_inner()).0
-                }
-            };
+            state =
+                match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                    None => self.wait(state),
+                    Some(Duration::ZERO) => {
+                        tracing::warn!("rank 0 did not acknowledge that this rank ends");
+                        state.abandoned = true;
+                        self.wake();
+                        return;
+                    }
+                    Some(left) => {
+                        let waited = self.shared.changed.wait_timeout(state, left);
+                        waited.unwrap_or_else(|e| e.into_inner()).0
+                    }
+                };
         }
     }
 }

@@ -191,7 +191,10 @@ struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
-        let (head, tail) = self.0.split_at_checked(len).ok_or(Malformed("it is cut short"))?;
+        let (head, tail) = self
+            .0
+            .split_at_checked(len)
+            .ok_or(Malformed("it is cut short"))?;
         self.0 = tail;
         Ok(head)
     }
@@ -296,7 +299,9 @@ pub(crate) fn decode(body: &[u8]) -> Result<Message, Malformed> {
             rank: reader.u32()?,
             reason: reader.text(MAX_REASON)?,
         },
-        LEFT => Message::Left { rank: reader.u32()? },
+        LEFT => Message::Left {
+            rank: reader.u32()?,
+        },
         LEAVE => Message::Leave,
         FAIL => Message::Fail {
             reason: reader.text(MAX_REASON)?,
@@ -392,6 +397,8 @@ pub(crate) mod tests {
     fn long_reasons_are_cut_between_characters() {
         let reason = "é".repeat(MAX_REASON);
         let body = Message::Fail { reason }.encode();
-        assert!(matches!(decode(&body), Ok(Message::Fail { reason }) if reason.len() == MAX_REASON));
+        assert!(
+            matches!(decode(&body), Ok(Message::Fail { reason }) if reason.len() == MAX_REASON)
+        );
     }
 }

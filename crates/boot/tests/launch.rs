@@ -11,7 +11,10 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// Ranks that are a shell script.
 fn shell(ranks: usize, script: &str) -> Job {
-    Job::new("/bin/sh", ranks).arg("-c").arg(script).output(Output::Captured)
+    Job::new("/bin/sh", ranks)
+        .arg("-c")
+        .arg(script)
+        .output(Output::Captured)
 }
 
 /// `tidegate ARGS...` as a process of its own: this program again, in the role below.
@@ -41,7 +44,12 @@ fn role_of_the_launcher() {
 fn exists(pid: u32) -> bool {
     // A zombie that nobody has waited for yet does not run any more.
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'),
+        Ok(stat) => !stat
+            .rsplit(')')
+            .next()
+            .unwrap_or("")
+            .trim_start()
+            .starts_with('Z'),
         Err(_) => false,
     }
 }
@@ -85,7 +93,9 @@ fn the_first_failure_decides() {
 
 #[test]
 fn a_signal_is_128_and_its_number() {
-    let outcome = shell(2, "test $RANK = 0 && kill -9 $$; exit 0").run().unwrap();
+    let outcome = shell(2, "test $RANK = 0 && kill -9 $$; exit 0")
+        .run()
+        .unwrap();
     assert_eq!(outcome.exit_code(), 137);
     assert_eq!(outcome.ranks[1].status.code(), Some(0));
 }
@@ -93,7 +103,10 @@ fn a_signal_is_128_and_its_number() {
 #[test]
 fn ranks_that_do_not_want_to_end_are_killed() {
     let script = "trap '' TERM; test $RANK = 1 && exit 3; while :; do sleep 1000; done";
-    let outcome = shell(2, script).grace(Duration::from_millis(10)).run().unwrap();
+    let outcome = shell(2, script)
+        .grace(Duration::from_millis(10))
+        .run()
+        .unwrap();
     assert_eq!(outcome.exit_code(), 3);
     assert_eq!(outcome.ranks[0].status.signal(), Some(9));
 }
@@ -109,8 +122,11 @@ fn survivors_get_their_time() {
 
 #[test]
 fn output_is_labelled_in_whole_lines() {
-    let script = r"printf 'a\000\377b\n'; printf 'half' ; printf ' line\n'; echo err >&2; printf end";
-    let output = tidegate(&["run", "-n", "2", "--", "/bin/sh", "-c", script]).output().unwrap();
+    let script =
+        r"printf 'a\000\377b\n'; printf 'half' ; printf ' line\n'; echo err >&2; printf end";
+    let output = tidegate(&["run", "-n", "2", "--", "/bin/sh", "-c", script])
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(0));
     let lines = |bytes: &[u8]| {
         let mut lines: Vec<Vec<u8>> = bytes
@@ -135,21 +151,43 @@ fn output_is_labelled_in_whole_lines() {
 
 #[test]
 fn labels_can_be_left_out() {
-    let output = tidegate(&["run", "-n", "2", "--no-label", "echo", "plain"]).output().unwrap();
+    let output = tidegate(&["run", "-n", "2", "--no-label", "echo", "plain"])
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(text.lines().filter(|line| *line == "plain").count(), 2, "{text}");
+    assert_eq!(
+        text.lines().filter(|line| *line == "plain").count(),
+        2,
+        "{text}"
+    );
 }
 
 #[test]
 fn the_command_line_has_the_codes_of_a_shell() {
     let code = |args: &[&str]| tidegate(args).output().unwrap().status.code();
-    assert_eq!(code(&["run", "-n", "2", "/bin/sh", "-c", "exit 5"]), Some(5));
+    assert_eq!(
+        code(&["run", "-n", "2", "/bin/sh", "-c", "exit 5"]),
+        Some(5)
+    );
     assert_eq!(code(&["run", "-n", "1", "/no/such/program"]), Some(127));
     assert_eq!(code(&["run", "-n", "1", "/etc/passwd"]), Some(126));
     assert_eq!(code(&["run", "-n", "0", "true"]), Some(1));
     assert_eq!(code(&["run", "-n", "x", "true"]), Some(2));
     assert_eq!(code(&["run", "-n", "2"]), Some(2));
-    assert_eq!(code(&["run", "-n", "1", "-e", "A=b", "--", "/bin/sh", "-c", "test $A = b"]), Some(0));
+    assert_eq!(
+        code(&[
+            "run",
+            "-n",
+            "1",
+            "-e",
+            "A=b",
+            "--",
+            "/bin/sh",
+            "-c",
+            "test $A = b"
+        ]),
+        Some(0)
+    );
 }
 
 #[test]
@@ -162,7 +200,10 @@ fn signals_are_passed_on() {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let ready = lines.by_ref().map_while(Result::ok).filter(|line| line.ends_with("ready"));
+        let ready = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .filter(|line| line.ends_with("ready"));
         assert_eq!(ready.take(2).count(), 2);
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(pid, signal).unwrap();
@@ -177,8 +218,17 @@ fn user_signals_are_passed_on_and_end_nothing() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    assert_eq!(lines.by_ref().filter(|line| line.ends_with("ready")).take(2).count(), 2);
+    let mut lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    assert_eq!(
+        lines
+            .by_ref()
+            .filter(|line| line.ends_with("ready"))
+            .take(2)
+            .count(),
+        2
+    );
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::USR1).unwrap();
     assert_eq!(lines.filter(|line| line.ends_with("got")).count(), 2);
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -203,12 +253,18 @@ fn a_launcher_that_is_killed_leaves_nothing() {
         .process_group(0)
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
     let pids: Vec<u32> = lines
         .filter(|line| line.contains("pids"))
         .take(2)
         .flat_map(|line| {
-            let words = line.split_whitespace().rev().take(2).map(|pid| pid.parse().unwrap());
+            let words = line
+                .split_whitespace()
+                .rev()
+                .take(2)
+                .map(|pid| pid.parse().unwrap());
             words.collect::<Vec<u32>>()
         })
         .collect();
@@ -226,7 +282,9 @@ fn ranks_can_be_signalled_and_the_job_dropped() {
     let pids = [job.pid(0).unwrap(), job.pid(1).unwrap()];
     assert!(job.pid(2).is_none());
     job.signal(1, Signal::KILL).unwrap();
-    wait_until("a killed rank is collected", || job.signal(1, Signal::CONT).is_err());
+    wait_until("a killed rank is collected", || {
+        job.signal(1, Signal::CONT).is_err()
+    });
     assert!(exists(pids[0]));
     drop(job);
     assert!(!pids.iter().any(|pid| exists(*pid)));
@@ -239,7 +297,12 @@ fn a_job_can_be_killed_from_elsewhere() {
     let killer = std::thread::spawn(move || remote.kill());
     let outcome = job.wait();
     killer.join().unwrap();
-    assert!(outcome.ranks.iter().all(|rank| rank.status.signal() == Some(9)));
+    assert!(
+        outcome
+            .ranks
+            .iter()
+            .all(|rank| rank.status.signal() == Some(9))
+    );
     assert_eq!(outcome.exit_code(), 137);
 }
 

@@ -69,7 +69,11 @@ fn passes_handles_by_reference() {
 #[test]
 fn names_both_labels_of_a_mismatch_and_stays_failed() {
     job(3, |control| {
-        let label = if control.rank() == 1 { "free" } else { "create" };
+        let label = if control.rank() == 1 {
+            "free"
+        } else {
+            "create"
+        };
         let error = control.exchange(label, Packet::default()).unwrap_err();
         let ControlError::Mismatch { rank, mine, theirs } = error else {
             panic!("{error}")
@@ -89,7 +93,11 @@ fn too_large_fails_before_it_counts() {
             .exchange("big", bytes(&vec![0; Packet::MAX_BYTES + 1]))
             .unwrap_err();
         assert!(matches!(error, ControlError::TooLarge { .. }));
-        assert!(control.notify(None, &vec![0; Packet::MAX_BYTES + 1]).is_err());
+        assert!(
+            control
+                .notify(None, &vec![0; Packet::MAX_BYTES + 1])
+                .is_err()
+        );
         control.exchange("small", bytes(b"x")).unwrap();
     });
 }
@@ -111,7 +119,10 @@ fn a_killed_rank_ends_the_exchange_and_is_lost() {
             panic!("{error}")
         };
         assert_eq!((rank, label.as_str()), (2, "second"));
-        assert!(matches!(events.recv().unwrap(), Event::Lost { rank: 2, .. }));
+        assert!(matches!(
+            events.recv().unwrap(),
+            Event::Lost { rank: 2, .. }
+        ));
     });
 }
 
@@ -133,10 +144,16 @@ fn leaving_dropping_and_panicking() {
     assert!(result.is_err());
     assert_eq!(events.recv().unwrap(), Event::Left { rank: 1 });
     assert_eq!(events.recv().unwrap(), Event::Left { rank: 2 });
-    assert!(matches!(events.recv().unwrap(), Event::Lost { rank: 3, .. }));
+    assert!(matches!(
+        events.recv().unwrap(),
+        Event::Lost { rank: 3, .. }
+    ));
     drop(ranks);
     drop(watcher);
-    assert!(events.recv().is_err(), "the sink is let go, and leaving counts once");
+    assert!(
+        events.recv().is_err(),
+        "the sink is let go, and leaving counts once"
+    );
 }
 
 #[test]
@@ -156,7 +173,11 @@ fn messages_arrive_in_order_even_before_a_sink_is_there() {
         assert_eq!(watched.recv().unwrap(), Event::Message { from: 0, bytes });
     }
     drop(ranks);
-    assert!(events[0].iter().all(|e| !matches!(e, Event::Message { .. })));
+    assert!(
+        events[0]
+            .iter()
+            .all(|e| !matches!(e, Event::Message { .. }))
+    );
 }
 
 #[test]

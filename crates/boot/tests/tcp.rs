@@ -22,10 +22,15 @@ fn text(handle: &Handle) -> String {
         panic!("not a descriptor")
     };
     let flags = rustix::io::fcntl_getfd(fd).unwrap();
-    assert!(flags.contains(rustix::io::FdFlags::CLOEXEC), "descriptors do not leak into children");
+    assert!(
+        flags.contains(rustix::io::FdFlags::CLOEXEC),
+        "descriptors do not leak into children"
+    );
     // At an offset: the position is shared by all ranks, which read at the same time.
     let mut bytes = [0; 64];
-    let count = File::from(fd.try_clone().unwrap()).read_at(&mut bytes, 0).unwrap();
+    let count = File::from(fd.try_clone().unwrap())
+        .read_at(&mut bytes, 0)
+        .unwrap();
     String::from_utf8(bytes[..count].to_vec()).unwrap()
 }
 
@@ -39,7 +44,10 @@ fn exchanges_in_order_of_ranks_and_of_calls() {
                     .exchange("step", bytes(&[control.rank() as u8, round]))
                     .unwrap();
                 let got: Vec<_> = all.into_iter().map(|p| p.bytes).collect();
-                assert_eq!(got, (0..size as u8).map(|r| vec![r, round]).collect::<Vec<_>>());
+                assert_eq!(
+                    got,
+                    (0..size as u8).map(|r| vec![r, round]).collect::<Vec<_>>()
+                );
             }
         });
     }
@@ -67,9 +75,13 @@ fn passes_descriptors_within_a_node() {
         for round in 0..10 {
             // Rank 2 gives none; the others give as many as their rank says, and one.
             let count = if me == 2 { 0 } else { me + 1 };
-            let handles = (0..count).map(|n| memory(&format!("{round} {me} {n}"))).collect();
+            let handles = (0..count)
+                .map(|n| memory(&format!("{round} {me} {n}")))
+                .collect();
             let bytes = vec![me as u8];
-            let all = control.exchange("handles", Packet { bytes, handles }).unwrap();
+            let all = control
+                .exchange("handles", Packet { bytes, handles })
+                .unwrap();
             for (rank, packet) in all.iter().enumerate() {
                 assert_eq!(packet.bytes, [rank as u8]);
                 let texts: Vec<_> = packet.handles.iter().map(text).collect();
@@ -85,11 +97,19 @@ fn passes_descriptors_within_a_node() {
 fn own_handles_come_back_as_duplicates() {
     job(2, |control| {
         let mine = memory("mine");
-        let Handle::Fd(fd) = &mine else { unreachable!() };
+        let Handle::Fd(fd) = &mine else {
+            unreachable!()
+        };
         let number = fd.as_raw_fd();
         let handles = vec![mine];
         let all = control
-            .exchange("own", Packet { bytes: Vec::new(), handles })
+            .exchange(
+                "own",
+                Packet {
+                    bytes: Vec::new(),
+                    handles,
+                },
+            )
             .unwrap();
         let Handle::Fd(fd) = &all[control.rank()].handles[0] else {
             panic!("not a descriptor")
@@ -111,7 +131,13 @@ fn nodes_are_numbered_and_keep_their_handles() {
         assert_eq!(nodes, [0, 1, 0, 1, 2]);
         let handles = vec![memory(&control.rank().to_string())];
         let all = control
-            .exchange("handles", Packet { bytes: vec![7], handles })
+            .exchange(
+                "handles",
+                Packet {
+                    bytes: vec![7],
+                    handles,
+                },
+            )
             .unwrap();
         for (rank, packet) in all.iter().enumerate() {
             assert_eq!(packet.bytes, [7]);
@@ -125,7 +151,11 @@ fn nodes_are_numbered_and_keep_their_handles() {
 #[test]
 fn names_both_labels_of_a_mismatch_and_stays_failed() {
     job(3, |control| {
-        let label = if control.rank() == 1 { "free" } else { "create" };
+        let label = if control.rank() == 1 {
+            "free"
+        } else {
+            "create"
+        };
         let error = control.exchange(label, Packet::default()).unwrap_err();
         let ControlError::Mismatch { rank, mine, theirs } = error else {
             panic!("{error}")
@@ -143,7 +173,9 @@ fn a_handle_of_this_process_cannot_leave_it() {
     job(2, |control| {
         let handles = vec![Handle::Local(std::sync::Arc::new(1u8))];
         let bytes = Vec::new();
-        let error = control.exchange("local", Packet { bytes, handles }).unwrap_err();
+        let error = control
+            .exchange("local", Packet { bytes, handles })
+            .unwrap_err();
         assert!(matches!(error, ControlError::Io { .. }), "{error}");
         control.exchange("after", Packet::default()).unwrap();
     });
@@ -155,7 +187,9 @@ fn messages_arrive_in_order() {
         let events = events(&control);
         let me = control.rank();
         for n in 0..20 {
-            control.notify(Some(&[(me + 1) % 3, (me + 1) % 3, 99]), &[n]).unwrap();
+            control
+                .notify(Some(&[(me + 1) % 3, (me + 1) % 3, 99]), &[n])
+                .unwrap();
         }
         control.notify(None, b"all").unwrap();
         let mut ring = Vec::new();
@@ -185,11 +219,17 @@ fn leaving_is_seen_as_leaving_and_ends_exchanges() {
             control.leave();
             let closed = control.exchange("second", Packet::default());
             assert!(matches!(closed, Err(ControlError::Closed(_))));
-            assert!(matches!(control.notify(None, b"x"), Err(ControlError::Closed(_))));
+            assert!(matches!(
+                control.notify(None, b"x"),
+                Err(ControlError::Closed(_))
+            ));
             return;
         }
         let error = control.exchange("second", Packet::default()).unwrap_err();
-        assert!(matches!(error, ControlError::PeerLost { rank: 1, .. }), "{error}");
+        assert!(
+            matches!(error, ControlError::PeerLost { rank: 1, .. }),
+            "{error}"
+        );
         assert_eq!(events.recv_timeout(LONG).unwrap(), Event::Left { rank: 1 });
     });
 }
@@ -207,7 +247,10 @@ fn rank_0_may_leave_first_and_the_others_go_on() {
         let other = 3 - control.rank();
         control.notify(Some(&[other]), b"still here").unwrap();
         let bytes = b"still here".to_vec();
-        assert_eq!(events.recv_timeout(LONG).unwrap(), Event::Message { from: other, bytes });
+        assert_eq!(
+            events.recv_timeout(LONG).unwrap(),
+            Event::Message { from: other, bytes }
+        );
         control.notify(Some(&[other]), b"done").unwrap();
         events.recv_timeout(LONG).unwrap();
         drop(control);
@@ -234,7 +277,10 @@ fn a_rank_that_panics_is_lost() {
                 })
             })
             .collect();
-        ranks.into_iter().map(|rank| rank.join().is_err()).collect::<Vec<_>>()
+        ranks
+            .into_iter()
+            .map(|rank| rank.join().is_err())
+            .collect::<Vec<_>>()
     });
     assert_eq!(results, [false, true, false]);
 }
@@ -256,7 +302,9 @@ fn rank_0_that_panics_takes_the_control_plane_with_it() {
                     let other = 3 - control.rank();
                     let second = events.recv_timeout(LONG).unwrap();
                     let expected = match &second {
-                        Event::Lost { rank, reason } => *rank == other && reason.contains("cut off"),
+                        Event::Lost { rank, reason } => {
+                            *rank == other && reason.contains("cut off")
+                        }
                         // The other may have been quick to leave.
                         Event::Left { rank } => *rank == other,
                         Event::Message { .. } => false,
@@ -278,7 +326,13 @@ fn a_job_of_one_needs_nobody() {
     assert_eq!((control.rank(), control.size(), control.node(0)), (0, 1, 0));
     let handles = vec![memory("mine")];
     let all = control
-        .exchange("alone", Packet { bytes: vec![1], handles })
+        .exchange(
+            "alone",
+            Packet {
+                bytes: vec![1],
+                handles,
+            },
+        )
         .unwrap();
     assert_eq!(text(&all[0].handles[0]), "mine");
     control.leave();
@@ -297,6 +351,9 @@ fn missing_ranks_are_named_everywhere() {
         "{errors:?}"
     );
     for error in &errors {
-        assert!(error.to_string().contains('2') || matches!(error, BootError::Unreachable { .. }), "{error}");
+        assert!(
+            error.to_string().contains('2') || matches!(error, BootError::Unreachable { .. }),
+            "{error}"
+        );
     }
 }

@@ -45,7 +45,12 @@ pub struct RunArgs {
     pub quiet: bool,
 
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
     pub program: Vec<OsString>,
 }
 
@@ -79,9 +84,17 @@ impl RunArgs {
             .grace(self.grace)
             .forward_signals(true)
             .explain(!self.quiet)
-            .output(if self.no_label { Output::Plain } else { Output::Labelled })
+            .output(if self.no_label {
+                Output::Plain
+            } else {
+                Output::Labelled
+            })
             // A process group in the background must not read from a terminal: it would be stopped.
-            .input(if std::io::stdin().is_terminal() { Input::Null } else { Input::Inherited });
+            .input(if std::io::stdin().is_terminal() {
+                Input::Null
+            } else {
+                Input::Inherited
+            });
         for (name, value) in self.envs {
             job = job.env(name, value);
         }

@@ -23,7 +23,7 @@ while read -r what group; do
         -) live="${live%% $group *} ${live#* $group }" ;;
     esac
 done
-for group in $live; do kill -KILL -- "-$group"; done
+for group in $live; do kill -KILL "-$group"; done
 "#;
 
 pub(super) struct Guard(Child);

@@ -148,8 +148,8 @@ impl Job {
     ///
     /// If the system does not say where this program is.
     pub fn this_program(ranks: usize) -> Result<Self, LaunchError> {
-        let program =
-            std::env::current_exe().map_err(|error| LaunchError::io("finding this program", error))?;
+        let program = std::env::current_exe()
+            .map_err(|error| LaunchError::io("finding this program", error))?;
         Ok(Self::new(program, ranks))
     }
 
@@ -176,7 +176,12 @@ impl Job {
 
     /// Sets a variable for one rank.
     #[must_use]
-    pub fn rank_env(mut self, rank: usize, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+    pub fn rank_env(
+        mut self,
+        rank: usize,
+        name: impl Into<OsString>,
+        value: impl Into<OsString>,
+    ) -> Self {
         self.rank_envs.push((rank, name.into(), value.into()));
         self
     }
@@ -273,7 +278,10 @@ impl Remote {
     /// If there is no such rank, or it has ended.
     pub fn signal(&self, rank: usize, signal: Signal) -> io::Result<()> {
         let processes = lock(&self.processes);
-        match processes.get(rank).and_then(|process| process.pidfd.as_ref()) {
+        match processes
+            .get(rank)
+            .and_then(|process| process.pidfd.as_ref())
+        {
             Some(pidfd) => Ok(pidfd_send_signal(pidfd, signal)?),
             None => Err(io::Error::new(
                 io::ErrorKind::NotFound,
@@ -339,7 +347,7 @@ impl Drop for Running {
 }
 
 /// How one rank ended.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct RankOutcome {
     /// Its process number.
@@ -352,6 +360,18 @@ pub struct RankOutcome {
     pub stderr: Vec<u8>,
     /// When it ended, since the start of the job.
     pub after: Duration,
+}
+
+impl std::fmt::Debug for RankOutcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RankOutcome")
+            .field("pid", &self.pid)
+            .field("status", &self.status)
+            .field("stdout", &String::from_utf8_lossy(&self.stdout))
+            .field("stderr", &String::from_utf8_lossy(&self.stderr))
+            .field("after", &self.after)
+            .finish()
+    }
 }
 
 /// How a job ended.

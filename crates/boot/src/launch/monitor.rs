@@ -9,7 +9,8 @@ use crate::secret::{hex, random};
 use crate::wire::MAX_RANKS;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, getpid, getppid, kill_process_group, pidfd_open, set_parent_process_death_signal,
+    Pid, PidfdFlags, Signal, getpid, getppid, kill_process_group, pidfd_open,
+    set_parent_process_death_signal,
 };
 use signal_hook::SigId;
 use std::io::Read;
@@ -27,7 +28,13 @@ const AFTER_TERM: Duration = Duration::from_secs(2);
 /// How long output is waited for after the last rank has ended: somebody else may hold the other end.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
 
-const FORWARDED: [Signal; 5] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2];
+const FORWARDED: [Signal; 5] = [
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::USR1,
+    Signal::USR2,
+];
 
 /// The variables that make a job; none is inherited from a job that the launcher itself may be part of.
 const OWN: [&str; 8] = [
@@ -122,7 +129,8 @@ impl Monitor {
             .local_addr()
             .map_err(|error| LaunchError::io("taking a port on the loopback address", error))?
             .port();
-        let secret = hex(&random::<32>().map_err(|error| LaunchError::io("making a secret", error))?);
+        let secret =
+            hex(&random::<32>().map_err(|error| LaunchError::io("making a secret", error))?);
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| LaunchError::io("making an event descriptor", error))?;
         let mut monitor = Self {
@@ -156,13 +164,20 @@ impl Monitor {
         for signal in FORWARDED {
             let (pipe, write) = UnixStream::pair().map_err(failed)?;
             pipe.set_nonblocking(true).map_err(failed)?;
-            let id = signal_hook::low_level::pipe::register(signal.as_raw(), write).map_err(failed)?;
+            let id =
+                signal_hook::low_level::pipe::register(signal.as_raw(), write).map_err(failed)?;
             self.signals.push(Forwarded { signal, pipe, id });
         }
         Ok(())
     }
 
-    fn start_rank(&mut self, rank: usize, port: u16, secret: &str, listener: RawFd) -> Result<(), LaunchError> {
+    fn start_rank(
+        &mut self,
+        rank: usize,
+        port: u16,
+        secret: &str,
+        listener: RawFd,
+    ) -> Result<(), LaunchError> {
         let job = &self.job;
         let mut command = Command::new(&job.program);
         command.args(&job.args).process_group(0);
@@ -192,7 +207,10 @@ impl Monitor {
             Input::Inherited if rank == 0 => Stdio::inherit(),
             Input::Inherited | Input::Null => Stdio::null(),
         });
-        let piped = matches!(job.output, Output::Labelled | Output::Plain | Output::Captured);
+        let piped = matches!(
+            job.output,
+            Output::Labelled | Output::Plain | Output::Captured
+        );
         let stdio = || match job.output {
             Output::Inherited => Stdio::inherit(),
             Output::Discarded => Stdio::null(),
@@ -304,17 +322,32 @@ impl Monitor {
             let pidfds: Vec<(usize, OwnedFd)> = processes
                 .iter()
                 .enumerate()
-                .filter_map(|(rank, process)| Some((rank, process.pidfd.as_ref()?.try_clone().ok()?)))
+                .filter_map(|(rank, process)| {
+                    Some((rank, process.pidfd.as_ref()?.try_clone().ok()?))
+                })
                 .collect();
             drop(processes);
-            let mut fds = vec![PollFd::from_borrowed_fd(self.remote.stop.as_fd(), PollFlags::IN)];
+            let mut fds = vec![PollFd::from_borrowed_fd(
+                self.remote.stop.as_fd(),
+                PollFlags::IN,
+            )];
             let mut add = |fd| fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-            self.signals.iter().for_each(|signal| add(signal.pipe.as_fd()));
-            self.sources.iter().for_each(|(_, source)| add(source.as_fd()));
+            self.signals
+                .iter()
+                .for_each(|signal| add(signal.pipe.as_fd()));
+            self.sources
+                .iter()
+                .for_each(|(_, source)| add(source.as_fd()));
             pidfds.iter().for_each(|(_, pidfd)| add(pidfd.as_fd()));
-            let deadline = self.next_step.map(|(at, _)| at).into_iter().chain(last_output).min();
+            let deadline = self
+                .next_step
+                .map(|(at, _)| at)
+                .into_iter()
+                .chain(last_output)
+                .min();
             let timeout = deadline.map(|at| {
-                let wait = at.saturating_duration_since(Instant::now()) + Duration::from_micros(500);
+                let wait =
+                    at.saturating_duration_since(Instant::now()) + Duration::from_micros(500);
                 Timespec {
                     tv_sec: wait.as_secs() as _,
                     tv_nsec: wait.subsec_nanos().into(),
@@ -385,7 +418,9 @@ impl Monitor {
         if let Some(guard) = &mut self.guard {
             guard.forget(ended.group);
         }
-        let Ok(status) = ended.child.wait() else { return };
+        let Ok(status) = ended.child.wait() else {
+            return;
+        };
         ended.ended = Some((status, self.started.elapsed()));
         if status.success() || self.first_failure.is_some() {
             return;
@@ -403,14 +438,21 @@ impl Monitor {
     }
 
     fn step(&mut self) {
-        let Some((at, signal)) = self.next_step else { return };
+        let Some((at, signal)) = self.next_step else {
+            return;
+        };
         if Instant::now() < at || self.ranks.iter().all(|rank| rank.ended.is_some()) {
             return;
         }
-        let name = if signal == Signal::TERM { "SIGTERM" } else { "SIGKILL" };
+        let name = if signal == Signal::TERM {
+            "SIGTERM"
+        } else {
+            "SIGKILL"
+        };
         self.explain(format_args!("the ranks that still run get {name}"));
         self.signal_all(signal);
-        self.next_step = (signal == Signal::TERM).then(|| (Instant::now() + AFTER_TERM, Signal::KILL));
+        self.next_step =
+            (signal == Signal::TERM).then(|| (Instant::now() + AFTER_TERM, Signal::KILL));
     }
 }
 

@@ -32,7 +32,12 @@ impl AsFd for Source {
 }
 
 impl Source {
-    pub(crate) fn new(pipe: OwnedFd, stream: Stream, rank: usize, output: Output) -> io::Result<Self> {
+    pub(crate) fn new(
+        pipe: OwnedFd,
+        stream: Stream,
+        rank: usize,
+        output: Output,
+    ) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
         Ok(Self {
             pipe: File::from(pipe),

@@ -1,0 +1,133 @@
+//! What reads bytes that others wrote, for tests that feed it bytes nobody should have written.
+//!
+//! Every function takes any bytes and returns; a panic, or memory out of proportion to the input, is a bug.
+
+use crate::door;
+use crate::handshake;
+use crate::link::{Framer, Unframer};
+use crate::secret::Key;
+use crate::wire;
+
+/// Decodes one message. Returns whether it was one; asserts that a message has exactly one encoding.
+pub fn decode_message(body: &[u8]) -> bool {
+    match wire::decode(body) {
+        Ok(message) => {
+            assert_eq!(message.encode(), body, "a message has one encoding");
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// Reads a stream of frames, in pieces of `piece` bytes, after `good` frames that are genuine. Returns how many
+/// messages were found: never more than the genuine ones, since nobody can guess a tag.
+pub fn read_stream(bytes: &[u8], piece: usize, good: usize) -> usize {
+    let key = Key::of_job(b"a key for tests", "", 2);
+    let mut framer = Framer::new(key.clone());
+    let mut stream = Vec::new();
+    for _ in 0..good {
+        framer.frame(&wire::Message::Beat.encode(), &mut stream);
+    }
+    stream.extend_from_slice(bytes);
+    let mut unframer = Unframer::new(key);
+    let mut found = 0;
+    for piece in stream.chunks(piece.max(1)) {
+        unframer.feed(piece);
+        loop {
+            match unframer.next() {
+                Ok(Some(_)) => found += 1,
+                Ok(None) => break,
+                Err(_) => return found,
+            }
+        }
+    }
+    found
+}
+
+/// Checks what a caller may send to prove itself. Returns whether it did: never, for bytes not made with the key.
+pub fn check_proof(bytes: &[u8]) -> bool {
+    let key = Key::of_job(b"a key for tests", "", 2);
+    let mut proof = [0; handshake::PROOF_LEN];
+    let len = bytes.len().min(proof.len());
+    proof[..len].copy_from_slice(&bytes[..len]);
+    handshake::check_proof(&proof, &[7; 32], &key, 2).is_ok()
+}
+
+/// Checks what a process of this host may send to a node's leader to prove itself.
+pub fn check_guest(bytes: &[u8]) -> bool {
+    let key = Key::of_job(b"a key for tests", "", 2);
+    door::check_proof(&key, &[3; 16], &[7; 32], bytes).is_some()
+}
+
+/// How many kinds of messages [`sample_message`] makes.
+pub const SAMPLES: usize = 15;
+
+/// A genuine encoded message, to be damaged; `which` counts from 0 to [`SAMPLES`].
+pub fn sample_message(which: usize) -> Vec<u8> {
+    use wire::Message as M;
+    let reason = || "because".to_owned();
+    let message = match which % SAMPLES {
+        0 => M::Join { node: [1; 32] },
+        1 => M::Start {
+            nodes: vec![0, 0, 1, 1],
+        },
+        2 => M::Door { name: [2; 16] },
+        3 => M::Ready,
+        4 => M::Go,
+        5 => M::Abort { reason: reason() },
+        6 => M::Beat,
+        7 => M::Contribution {
+            rank: 3,
+            round: 1 << 40,
+            handles: 2,
+            label: "window".into(),
+            bytes: vec![9; 100],
+        },
+        8 => M::Withdrawn {
+            rank: 1,
+            reason: reason(),
+        },
+        9 => M::Notify {
+            from: 2,
+            to: Some(vec![0, 1]),
+            bytes: vec![8; 50],
+        },
+        10 => M::Lost {
+            rank: 2,
+            reason: reason(),
+        },
+        11 => M::Left { rank: 3 },
+        12 => M::Leave,
+        13 => M::Fail { reason: reason() },
+        _ => M::Bye,
+    };
+    message.encode()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn nothing_that_reads_panics_or_believes(
+            bytes in prop::collection::vec(any::<u8>(), 0..300), piece in 1usize..100, good in 0usize..5
+        ) {
+            decode_message(&bytes);
+            prop_assert!(read_stream(&bytes, piece, good) == good);
+            prop_assert!(!check_proof(&bytes));
+            prop_assert!(!check_guest(&bytes));
+        }
+
+        #[test]
+        fn damaged_messages_are_refused_or_other_messages(which in 0..SAMPLES, at in any::<u16>(), bit in 0u8..8) {
+            let mut body = sample_message(which);
+            prop_assert!(decode_message(&body));
+            let at = usize::from(at) % body.len();
+            body[at] ^= 1 << bit;
+            decode_message(&body);
+            decode_message(&body[..at]);
+        }
+    }
+}

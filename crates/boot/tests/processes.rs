@@ -1,0 +1,304 @@
+//! Jobs of processes: sudden deaths, suspended ranks, the environment. The ranks are this program again.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tidegate_boot::launch::{Job, Outcome, Output, Running, Signal};
+use tidegate_boot::{BootError, TcpControl};
+use tidegate_hal::control::{Control, ControlError, Event, Packet};
+
+/// Long enough for a loaded machine.
+const LONG: Duration = Duration::from_secs(60);
+
+fn job(role: &str, ranks: usize) -> Job {
+    Job::this_program(ranks)
+        .unwrap()
+        .args(["--exact", "role_of_a_rank", "--nocapture", "--quiet"])
+        .env("TEST_ROLE", role)
+        .output(Output::Captured)
+        .grace(LONG)
+}
+
+/// Not a test: what a rank does.
+#[test]
+fn role_of_a_rank() {
+    let Ok(role) = std::env::var("TEST_ROLE") else {
+        return;
+    };
+    let control = match TcpControl::from_env() {
+        Ok(control) => control,
+        Err(error) => {
+            println!("error {error}");
+            std::process::exit(3);
+        }
+    };
+    let (sender, events) = channel();
+    let sender = Mutex::new(sender);
+    control.subscribe(Arc::new(move |event| {
+        let _ = sender.lock().unwrap().send(event);
+    }));
+    play(&role, control, &events);
+    // Not by returning: the test harness would go on.
+    std::process::exit(0);
+}
+
+fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
+    let me = control.rank();
+    match role {
+        "nothing" => {}
+        // Rank 1 dies without a word while the others wait for it.
+        "die" | "die-first" => {
+            let victim = if role == "die" { 1 } else { 0 };
+            let mut started = Instant::now();
+            let error = loop {
+                match control.exchange("step", Packet::default()) {
+                    // It has the step from all others; they may not have it from all.
+                    Ok(_) if me == victim => {
+                        rustix::process::kill_process(rustix::process::getpid(), Signal::KILL)
+                            .unwrap();
+                    }
+                    Ok(_) => started = Instant::now(),
+                    Err(error) => break error,
+                }
+            };
+            let ControlError::PeerLost { rank, .. } = error else {
+                panic!("{error}")
+            };
+            println!("peer {rank} after {}", started.elapsed().as_millis());
+            let mut lost = Vec::new();
+            while let Ok(event) = events.recv_timeout(Duration::from_millis(200)) {
+                lost.push(event);
+                if victim == 1 {
+                    break;
+                }
+            }
+            println!("first {:?}", lost[0]);
+            println!(
+                "victim {victim} {}",
+                matches!(lost[0], Event::Lost { rank, .. } if rank == victim)
+            );
+            control.leave();
+        }
+        "exit-without-leaving" => {
+            if me == 1 {
+                std::process::exit(0);
+            }
+            let event = events.recv_timeout(LONG).unwrap();
+            assert!(matches!(event, Event::Lost { rank: 1, .. }), "{event:?}");
+        }
+        // Says what happens until everybody else has left or is lost.
+        "watch" => {
+            println!("pid {}", std::process::id());
+            control.exchange("start", Packet::default()).unwrap();
+            if me == 0 {
+                while let Ok(event) = events.recv_timeout(Duration::from_secs(30)) {
+                    println!("{event:?}");
+                    if !matches!(event, Event::Message { .. }) {
+                        break;
+                    }
+                }
+            } else {
+                // Until rank 0 is gone or this is.
+                while let Ok(event) = events.recv_timeout(LONG) {
+                    println!("{event:?}");
+                    if matches!(event, Event::Left { rank: 0 } | Event::Lost { rank: 0, .. }) {
+                        break;
+                    }
+                }
+            }
+            control.leave();
+        }
+        // Measures how often the service wakes while nothing happens.
+        "idle" => {
+            control.exchange("start", Packet::default()).unwrap();
+            let before = wakeups();
+            std::thread::sleep(Duration::from_secs(3));
+            let count = wakeups() - before;
+            println!("wakeups {count}");
+            control.exchange("end", Packet::default()).unwrap();
+            control.leave();
+        }
+        other => panic!("no such role: {other}"),
+    }
+}
+
+/// How often the threads of the control plane have gone to sleep.
+fn wakeups() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let of = |task: std::fs::DirEntry| {
+        let comm = std::fs::read_to_string(task.path().join("comm")).ok()?;
+        let status = std::fs::read_to_string(task.path().join("status")).ok()?;
+        let line = status.lines().find(|line| line.starts_with("voluntary"))?;
+        let count = line.split_whitespace().last()?.parse::<u64>().ok()?;
+        comm.starts_with("tidegate").then_some(count)
+    };
+    tasks.filter_map(|task| of(task.ok()?)).sum()
+}
+
+fn lines(outcome: &Outcome, rank: usize) -> Vec<String> {
+    let text = String::from_utf8_lossy(&outcome.ranks[rank].stdout).into_owned();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn has(outcome: &Outcome, rank: usize, what: &str) -> bool {
+    lines(outcome, rank).iter().any(|line| line.contains(what))
+}
+
+#[test]
+fn a_launched_job_joins_and_leaves() {
+    for ranks in [1, 2, 8] {
+        let outcome = job("nothing", ranks).run().unwrap();
+        assert!(outcome.success(), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_sudden_death_is_noticed_by_all_at_once() {
+    for (role, victim) in [("die", 1), ("die-first", 0)] {
+        let outcome = job(role, 4).run().unwrap();
+        assert_eq!(outcome.first_failure, Some(victim), "{outcome:?}");
+        assert_eq!(outcome.exit_code(), 137);
+        for rank in (0..4).filter(|rank| *rank != victim) {
+            assert!(outcome.ranks[rank].status.success(), "{outcome:?}");
+            assert!(
+                has(&outcome, rank, &format!("peer {victim} after")),
+                "{outcome:?}"
+            );
+            assert!(
+                has(&outcome, rank, &format!("victim {victim} true")),
+                "{outcome:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_exit_without_leaving_is_a_loss() {
+    let outcome = job("exit-without-leaving", 3).run().unwrap();
+    assert!(outcome.success(), "{outcome:?}");
+}
+
+fn stop_and_continue(job: &Running, rank: usize, pause: Duration) {
+    job.signal(rank, Signal::STOP).unwrap();
+    std::thread::sleep(pause);
+    job.signal(rank, Signal::CONT).unwrap();
+}
+
+#[test]
+fn a_suspended_rank_is_given_up_after_the_silence() {
+    let mut watch = job("watch", 3).env("TIDEGATE_HEARTBEAT_MS", "50");
+    watch = watch.env("TIDEGATE_SILENCE_MS", "1000");
+    let job = watch.spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    job.signal(2, Signal::STOP).unwrap();
+    // Rank 0 gives it up, says so and leaves; what is suspended then finds itself cut off.
+    std::thread::sleep(Duration::from_secs(4));
+    let _ = job.signal(2, Signal::CONT);
+    let outcome = job.wait();
+    assert!(
+        has(&outcome, 0, "Lost { rank: 2, reason: \"nothing was heard"),
+        "{outcome:?}"
+    );
+    assert!(has(&outcome, 1, "Lost { rank: 2"), "{outcome:?}");
+    assert!(has(&outcome, 2, "gave this rank up"), "{outcome:?}");
+}
+
+#[test]
+fn a_short_pause_is_no_death() {
+    let watch = job("watch", 2).env("TIDEGATE_HEARTBEAT_MS", "50");
+    let job = watch.env("TIDEGATE_SILENCE_MS", "60000").spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    stop_and_continue(&job, 0, Duration::from_millis(300));
+    stop_and_continue(&job, 1, Duration::from_millis(300));
+    job.signal(1, Signal::KILL).unwrap();
+    let outcome = job.wait();
+    assert!(
+        has(&outcome, 0, "Lost { rank: 1, reason: \"the connection"),
+        "{outcome:?}"
+    );
+    assert!(!has(&outcome, 0, "nothing was heard"), "{outcome:?}");
+}
+
+#[test]
+fn an_idle_control_plane_sleeps() {
+    let outcome = job("idle", 4).run().unwrap();
+    assert!(outcome.success(), "{outcome:?}");
+    for rank in 0..4 {
+        let line = lines(&outcome, rank)
+            .into_iter()
+            .find(|line| line.starts_with("wakeups"))
+            .unwrap();
+        let count: u64 = line.split_whitespace().last().unwrap().parse().unwrap();
+        eprintln!("rank {rank}: {count} wake-ups in 3 s");
+        // Three beats, and on rank 0 an answer from each of the others; room for a loaded machine.
+        let expected = if rank == 0 { 3 * 4 } else { 3 };
+        assert!(count <= 2 * expected + 4, "rank {rank}: {count}");
+    }
+}
+
+#[test]
+fn an_incomplete_environment_is_an_error_by_name() {
+    let run = |variables: &[(&str, &str)]| {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "role_of_a_rank", "--nocapture", "--quiet"]);
+        command
+            .env("TEST_ROLE", "nothing")
+            .envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
+    };
+    assert_eq!(run(&[]).0, Some(0));
+    let (code, text) = run(&[("RANK", "0")]);
+    assert!(
+        code == Some(3) && text.contains("WORLD_SIZE is not set"),
+        "{text}"
+    );
+    let full = [
+        ("RANK", "0"),
+        ("WORLD_SIZE", "2"),
+        ("MASTER_ADDR", "127.0.0.1"),
+        ("MASTER_PORT", "1"),
+    ];
+    let (code, text) = run(&full);
+    assert!(
+        code == Some(3) && text.contains("TIDEGATE_SECRET is not set"),
+        "{text}"
+    );
+    let secret = ("TIDEGATE_SECRET", "0123456789abcdef");
+    let (code, text) = run(&[&full[..], &[secret, ("TIDEGATE_LISTEN_FD", "0")]].concat());
+    assert!(
+        code == Some(3) && text.contains("TIDEGATE_LISTEN_FD"),
+        "{text}"
+    );
+    let (code, text) = run(&[&full[..], &[secret, ("TIDEGATE_LISTEN_FD", "999")]].concat());
+    assert!(
+        code == Some(3) && text.contains("not a listening"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_rank_that_never_comes_is_named() {
+    let outcome = Job::new("/bin/sh", 3)
+        .args(["-c", "test $RANK = 1 && exit 0; exec \"$PROGRAM\" --exact role_of_a_rank --nocapture --quiet"])
+        .env("PROGRAM", std::env::current_exe().unwrap())
+        .env("TEST_ROLE", "nothing")
+        .env("TIDEGATE_RENDEZVOUS_TIMEOUT", "2")
+        .output(Output::Captured)
+        .grace(LONG)
+        .run()
+        .unwrap();
+    for rank in [0, 2] {
+        assert!(has(&outcome, rank, "had not joined: [1]"), "{outcome:?}");
+    }
+}
+
+#[test]
+fn errors_are_typed() {
+    let error =
+        TcpControl::join(tidegate_boot::Config::new(0, 2, "256.256.256.256:1", "x")).unwrap_err();
+    assert!(matches!(error, BootError::Io { .. }), "{error}");
+}
