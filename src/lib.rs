@@ -1,6 +1,6 @@
 //! Safe, GPU-stream-aware, one-sided messaging: active-target RMA whose epochs are typed tokens.
 
-// pub use tidegate_boot::launch;
+pub use tidegate_boot::launch;
 pub use tidegate_core::{
     Arithmetic, Carry, Cells, CellsMut, Element, Error, IndexSet, OnHost, Place, Rejected, Result,
     capture, element, error, kernel, stream, window,
