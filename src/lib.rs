@@ -32,6 +32,8 @@ pub type Exposed<'s, T, K = BySlot, D = Host> = window::Exposed<'s, T, K, D>;
 pub type Outbox<'s, T, K = BySlot, D = Host> = window::Outbox<'s, T, K, D>;
 /// An access epoch.
 pub type Access<'s, 'b, T, K = BySlot, D = Host> = window::Access<'s, 'b, T, K, D>;
+/// A barrier of all ranks.
+pub type Barrier<'s, D = Host> = tidegate_core::Barrier<'s, D>;
 /// A choice of elements.
 pub type Layout<D = Host> = tidegate_core::Layout<D>;
 /// A recorded step.
@@ -40,7 +42,7 @@ pub type Graph<'s, D = Host> = tidegate_core::Graph<'s, D>;
 /// What most programs need.
 pub mod prelude {
     pub use crate::{
-        Access, Carry, Element, Exposed, Graph, Group, Inbox, Layout, On, Op, Outbox, Part, Region,
-        Result, Slot, Slots, Stream, Window, World, exchange, stream,
+        Access, Barrier, Carry, Element, Exposed, Graph, Group, Inbox, Layout, On, Op, Outbox,
+        Part, Region, Result, Slot, Slots, Stream, Window, World, exchange, stream,
     };
 }

@@ -3,6 +3,7 @@
 //! This crate knows no vendor: it is generic over a device of `tidegate-hal`. The facade `tidegate` re-exports it for the devices
 //! that are built in.
 
+mod barrier;
 pub mod capture;
 pub mod element;
 pub mod error;
@@ -17,6 +18,7 @@ mod watch;
 pub mod window;
 mod world;
 
+pub use barrier::Barrier;
 pub use capture::{Carry, Graph, PairGraph};
 pub use element::{Arithmetic, Element};
 pub use error::{Error, Rejected, Result};
