@@ -36,20 +36,26 @@ pub struct Barrier<'s, D: Device> {
     brand: PhantomData<Brand<'s>>,
 }
 
+/// What the batch points into.
+struct Words<D: Device> {
+    _there: Vec<D::Block>,
+    _here: Arc<Watched<D>>,
+}
+
 struct Body<D: Device> {
     id: u64,
     home: Arc<ReclaimOf<D>>,
     window: Arc<Watched<D>>,
     /// The words of this rank and of those that it tells; moved to the stream's reclaimer at the end.
-    blocks: Option<(Vec<D::Block>, Arc<Watched<D>>)>,
+    words: Option<Words<D>>,
     batch: Arc<Batch>,
 }
 
 impl<D: Device> Drop for Body<D> {
     fn drop(&mut self) {
         // Barriers in the queue still use the words.
-        if let Some(blocks) = self.blocks.take() {
-            self.home.retire(Box::new(blocks));
+        if let Some(words) = self.words.take() {
+            self.home.retire(Box::new(words));
         }
     }
 }
@@ -91,9 +97,9 @@ impl<'s, D: Device> Barrier<'s, D> {
             let handle = packets[to].handles.pop().ok_or_else(no_way)?;
             let bell = world.bell(to).ok_or_else(no_way)?;
             let there = world.device().map(handle, bytes)?;
-            let (cell, word) = (round * CELL, own.base().add(round * CELL));
+            let (cell, word) = (round * CELL, own.base().byte_add(round * CELL));
             steps.push(Step::Add(Add {
-                word: there.base().add(cell),
+                word: there.base().byte_add(cell),
                 value: QUANTUM,
                 bell,
             }));
@@ -104,7 +110,7 @@ impl<'s, D: Device> Barrier<'s, D> {
             };
             steps.push(Step::Wait(Wait {
                 word,
-                operand: word.add(size_of::<u64>()),
+                operand: word.byte_add(size_of::<u64>()),
                 quantum: QUANTUM,
                 tag,
             }));
@@ -117,12 +123,15 @@ impl<'s, D: Device> Barrier<'s, D> {
         // advances the operands.
         let batch = Arc::new(unsafe { Batch::new([steps], Vec::new()) });
         let home = stream.raw().reclaim().clone();
-        let blocks = Some((blocks, window.clone()));
+        let words = Some(Words {
+            _there: blocks,
+            _here: window.clone(),
+        });
         let body = Body {
             id: fresh_id(),
             home,
             window,
-            blocks,
+            words,
             batch,
         };
         Ok(Barrier {

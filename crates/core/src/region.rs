@@ -67,7 +67,7 @@ impl<D: Device> Body<D> {
     pub(crate) fn ptr(&self) -> Ptr {
         self.block
             .as_ref()
-            .map_or(Ptr::NULL, |block| block.base().add(self.offset))
+            .map_or(Ptr::NULL, |block| block.base().byte_add(self.offset))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -247,7 +247,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         unsafe {
             self.body
                 .device
-                .write(self.body.ptr().add(first * size_of::<T>()), bytes)
+                .write(self.body.ptr().byte_add(first * size_of::<T>()), bytes)
         }?;
         Ok(())
     }
@@ -271,7 +271,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         unsafe {
             self.body
                 .device
-                .read(self.body.ptr().add(first * size_of::<T>()), bytes)
+                .read(self.body.ptr().byte_add(first * size_of::<T>()), bytes)
         }?;
         Ok(())
     }

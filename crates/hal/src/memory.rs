@@ -24,7 +24,7 @@ impl Ptr {
 
     /// The address `bytes` further on. Whether there is anything is the user's affair.
     #[must_use]
-    pub fn add(self, bytes: usize) -> Ptr {
+    pub fn byte_add(self, bytes: usize) -> Ptr {
         Ptr(self.0.wrapping_add(bytes))
     }
 }

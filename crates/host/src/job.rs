@@ -95,9 +95,13 @@ mod tests {
             let held = seen.clone();
             let ballast = [7u64; 64];
             let job = if wide {
-                Job::new(move || drop(held.fetch_add(ballast[63], Ordering::Relaxed)))
+                Job::new(move || {
+                    held.fetch_add(ballast[63], Ordering::Relaxed);
+                })
             } else {
-                Job::new(move || drop(held.fetch_add(7, Ordering::Relaxed)))
+                Job::new(move || {
+                    held.fetch_add(7, Ordering::Relaxed);
+                })
             };
             job.call();
             job.call();

@@ -43,27 +43,27 @@ impl Mover for HostMover {
                     unsafe { copy_runs(src, &mut from, dst, &mut to, size) };
                 }
             },
-            // SAFETY: as above; `scalar` fits `size`.
-            Action::Accumulate { op, scalar, atomic } => unsafe {
-                combine(step, src, dst, Ptr::NULL, op, scalar, atomic);
-            },
-            // SAFETY: as above; `result` is live for `count` elements.
+            Action::Accumulate { op, scalar, atomic } => {
+                // SAFETY: as above; `scalar` fits `size`.
+                unsafe { combine(step, src, dst, Ptr::NULL, op, scalar, atomic) };
+            }
             Action::FetchOp {
                 op,
                 scalar,
                 result,
                 atomic,
-            } => unsafe {
-                combine(step, src, dst, result, op, scalar, atomic);
-            },
-            // SAFETY: as above; `result` and `compare` are live for `count` elements.
+            } => {
+                // SAFETY: as above; `result` is live for `count` elements.
+                unsafe { combine(step, src, dst, result, op, scalar, atomic) };
+            }
             Action::CompareSwap {
                 scalar,
                 compare,
                 result,
-            } => unsafe {
-                swap(step, src, dst, compare, result, scalar);
-            },
+            } => {
+                // SAFETY: as above; `result` and `compare` are live for `count` elements.
+                unsafe { swap(step, src, dst, compare, result, scalar) };
+            }
         }
     }
 }

@@ -204,7 +204,7 @@ impl<'b, T: Element, D: Device> Source<'b, '_, T, D> {
         if range.start > range.end || range.end > len {
             return Err(bounds("region", range, len));
         }
-        self.local.0 = self.local.0.add(range.start * size_of::<T>());
+        self.local.0 = self.local.0.byte_add(range.start * size_of::<T>());
         self.count = range.len();
         Ok(self)
     }

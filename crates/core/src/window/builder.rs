@@ -207,9 +207,10 @@ impl<T: Element, K: Discipline> Window<T, K> {
                         // Both buffers are free at first: the exposure for epoch 0 has been given.
                         // SAFETY: the cell lies in the block, which nobody else knows yet.
                         unsafe {
-                            world
-                                .device()
-                                .init_word(block.base().add(shapes[rank].exposed(target)), QUANTUM)
+                            world.device().init_word(
+                                block.base().byte_add(shapes[rank].exposed(target)),
+                                QUANTUM,
+                            )
                         };
                     }
                 }
@@ -266,13 +267,13 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let words = (0..shapes[rank].targets.len())
             .map(|index| {
                 (
-                    own.base().add(shapes[rank].exposed(index)),
+                    own.base().byte_add(shapes[rank].exposed(index)),
                     shapes[rank].targets[index],
                 )
             })
             .chain((0..shapes[rank].origins.len()).map(|index| {
                 (
-                    own.base().add(shapes[rank].done(index)),
+                    own.base().byte_add(shapes[rank].done(index)),
                     shapes[rank].origins[index],
                 )
             }))
@@ -369,15 +370,15 @@ impl<D: Device> Meeting<D> {
         let peer = |other: usize, word: Ptr, remote: usize| Peer {
             rank: other,
             word,
-            operand: word.add(OPERAND),
-            remote: base(other).add(remote),
+            operand: word.byte_add(OPERAND),
+            remote: base(other).byte_add(remote),
             bell: bell(other),
         };
         let targets = shape.targets.iter().enumerate().map(|(index, &target)| {
             let there = &self.shapes[target];
             peer(
                 target,
-                own.add(shape.exposed(index)),
+                own.byte_add(shape.exposed(index)),
                 there.done(index_of(rank, &there.origins)),
             )
         });
@@ -385,7 +386,7 @@ impl<D: Device> Meeting<D> {
             let there = &self.shapes[origin];
             peer(
                 origin,
-                own.add(shape.done(index)),
+                own.byte_add(shape.done(index)),
                 there.exposed(index_of(rank, &there.targets)),
             )
         });
@@ -410,14 +411,14 @@ impl<D: Device> Meeting<D> {
             .iter()
             .zip(&shape.slots)
             .map(|(slot, offset)| SlotEntry {
-                base: own.add(shape.data() + offset),
+                base: own.byte_add(shape.data() + offset),
                 len: slot.len,
                 flip: shape.flip(mine.buffers),
                 operand: inbound.peers[index_of(slot.origin, &shape.origins)].operand,
             });
         let table = Table {
             entries: entries.collect(),
-            memory: own.add(shape.data()),
+            memory: own.byte_add(shape.data()),
             len: mine.memory,
         };
         let edges = mine.outbound.iter().map(|out| {
@@ -437,7 +438,7 @@ impl<D: Device> Meeting<D> {
             };
             Edge {
                 lane: index_of(out.target, &shape.targets),
-                base: base(out.target).add(there.data() + offset),
+                base: base(out.target).byte_add(there.data() + offset),
                 first: offset / mine.size,
                 flip: there.flip(mine.buffers),
                 len,

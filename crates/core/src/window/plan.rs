@@ -380,7 +380,7 @@ fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, half: &Half<D
         Some(layout) => {
             let (first, shape) = layout.shape();
             Side {
-                base: base.add(first * size),
+                base: base.byte_add(first * size),
                 flip,
                 shape,
             }
@@ -388,7 +388,7 @@ fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, half: &Half<D
     };
     let local = side(note.local.0, 0, note.local_layout.as_ref());
     let remote = side(
-        edge.base.add(note.first * size),
+        edge.base.byte_add(note.first * size),
         edge.flip,
         note.remote_layout.as_ref(),
     );

@@ -38,7 +38,7 @@ impl SlotEntry {
         let epoch = unsafe { &*self.operand.0.cast::<Word>() }.epoch();
         // Before the first epoch (`u64::MAX`) either buffer will do: both are zero.
         if epoch & 1 == 1 {
-            self.base.add(self.flip)
+            self.base.byte_add(self.flip)
         } else {
             self.base
         }
