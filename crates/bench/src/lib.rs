@@ -3,11 +3,12 @@
 //! # Model
 //!
 //! [`faces`] is the benchmark that the others are judged by: the nearest-neighbour exchange of a
-//! spectral-element code. Everything in it that does not send messages is here: its
+//! spectral-element code. Everything in it that does not send messages stands on its own: its
 //! [parameters](faces::params), the [layout](faces::layout) of a block and of its 26 messages, the
 //! CPU [kernels](faces::kernels), the [verification](faces::verify) and the
 //! [loops](faces::schedule) around the clock. A *variant* (how the messages travel) implements
-//! [`faces::schedule::Exchange`] and gets all of that.
+//! [`faces::schedule::Exchange`] and gets all of that; [`faces::variants`] are those over this
+//! library, and [`faces::driver`] runs them.
 //!
 //! Each rank produces one [`results::RankSample`] a run. Rank 0 collects them, makes
 //! [`results::Row`]s, and prints them as a [terminal table](results::table), as

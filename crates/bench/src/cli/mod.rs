@@ -33,6 +33,16 @@ impl fmt::Display for Device {
     }
 }
 
+/// What the ranks are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum RanksAs {
+    /// A process each, as the ranks of any job.
+    #[default]
+    Processes,
+    /// Threads of one process: for debuggers.
+    Threads,
+}
+
 /// The nearest-neighbour exchange of a spectral-element code, verified and timed.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "faces", max_term_width = 100)]
@@ -59,8 +69,8 @@ pub struct FacesArgs {
     #[arg(long, value_name = "WHICH", default_value_t)]
     pub init: Init,
 
-    /// Which of st, st-graph, rma, p2p to run, in this order
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = Variant::ALL)]
+    /// Which of st, st-graph, st-strided, st-fused, rma, p2p to run, in this order
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = Variant::DEFAULT)]
     pub variants: Vec<Variant>,
 
     /// How often to run all variants in turn; the result is the median
@@ -78,6 +88,10 @@ pub struct FacesArgs {
     /// Write a page with charts into this folder
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
+
+    /// What the ranks are
+    #[arg(long, value_enum, default_value_t, hide = true)]
+    pub ranks_as: RanksAs,
 
     /// Passed by cargo
     #[arg(long, hide = true)]
@@ -166,7 +180,7 @@ mod tests {
         let params = parse("--bench").unwrap().params().unwrap();
         assert_eq!(params.grid, Grid([2, 2, 2]));
         assert_eq!((params.size, params.counts), (Size::DESK, Counts::DESK));
-        assert_eq!(params.variants, Variant::ALL);
+        assert_eq!(params.variants, Variant::DEFAULT);
         assert!(!params.compute && params.init == Init::Same);
     }
 
@@ -221,7 +235,10 @@ mod tests {
             ("--size 2x2x2x2", "at least 3, not 2"),
             ("--size tiny", "`desk`, `small`, `large`"),
             ("--counts 1,1,1000", "at most 336 stay finite"),
-            ("--variants st,mpi", "one of `st`, `st-graph`, `rma`, `p2p`"),
+            (
+                "--variants st,mpi",
+                "one of `st`, `st-graph`, `st-strided`, `st-fused`, `rma`, `p2p`",
+            ),
             ("--variants st,st", "asked for twice"),
             ("--init other", "`same` or `global`"),
             ("--device gpu", "host"),

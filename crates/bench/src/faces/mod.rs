@@ -20,14 +20,18 @@
 //! | [`kernels`] | `init`, `pack`, `compute`, `unpack` on the CPU |
 //! | [`verify`] | two independent references, and the error measure |
 //! | [`schedule`] | the loops around the clock |
+//! | [`variants`] | how the messages travel, over this library |
+//! | [`driver`] | the benchmark as a program: ranks, rounds, results |
 //!
 //! # Failures
 //!
 //! See [`params::ParamsError`] for what is refused, and [`verify::Verdict`] for how a wrong result
 //! is reported.
 
+pub mod driver;
 pub mod kernels;
 pub mod layout;
 pub mod params;
 pub mod schedule;
+pub mod variants;
 pub mod verify;

@@ -117,6 +117,10 @@ pub enum Variant {
     St,
     /// One share captured in a graph, and replayed.
     StGraph,
+    /// As `St`; the puts gather out of the block, without a pack kernel.
+    StStrided,
+    /// As `St`; post, complete and wait are one work item.
+    StFused,
     /// Active-target one-sided messages, the host synchronises with the stream in every share.
     Rma,
     /// Two-sided messages, the host synchronises with the stream in every share.
@@ -124,14 +128,27 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// All variants, in the order in which they are run and shown.
-    pub const ALL: [Variant; 4] = [Variant::St, Variant::StGraph, Variant::Rma, Variant::P2p];
+    /// All variants.
+    pub const ALL: [Variant; 6] = [
+        Variant::St,
+        Variant::StGraph,
+        Variant::StStrided,
+        Variant::StFused,
+        Variant::Rma,
+        Variant::P2p,
+    ];
+
+    /// Those that are run if none are named, in the order in which they are run and shown: each
+    /// kind in its best form.
+    pub const DEFAULT: [Variant; 4] = [Variant::St, Variant::StGraph, Variant::Rma, Variant::P2p];
 
     /// The name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Variant::St => "st",
             Variant::StGraph => "st-graph",
+            Variant::StStrided => "st-strided",
+            Variant::StFused => "st-fused",
             Variant::Rma => "rma",
             Variant::P2p => "p2p",
         }
@@ -152,7 +169,7 @@ impl FromStr for Variant {
             .find(|v| v.name() == text)
             .ok_or_else(|| ParamsError::Syntax {
                 text: text.into(),
-                expected: "one of `st`, `st-graph`, `rma`, `p2p`",
+                expected: "one of `st`, `st-graph`, `st-strided`, `st-fused`, `rma`, `p2p`",
             })
     }
 }
@@ -234,7 +251,7 @@ mod tests {
             counts: Counts::DESK,
             init: Init::Same,
             compute: false,
-            variants: Variant::ALL.to_vec(),
+            variants: Variant::DEFAULT.to_vec(),
         }
     }
 

@@ -1,0 +1,167 @@
+//! The benchmark as a program.
+//!
+//! # Model
+//!
+//! [`main`] starts this very program again, once for each rank, and waits; the ranks find in their
+//! environment that they are ranks. Each runs [`rank`]: several rounds of all variants in turn,
+//! after each of which the samples are sent to rank 0, which makes [`Row`]s of them, prints the
+//! table and writes the files.
+//!
+//! # Failures
+//!
+//! The exit code is 1 if any row is a failed one. A rank that dies ends the job: rank 0 shows what
+//! it has got, with the rank that did not report.
+
+use super::params::{Params, Variant};
+use super::variants::{self, Setup};
+use super::verify::Verifier;
+use crate::cli::{FacesArgs, RanksAs};
+use crate::faces::layout::Direction;
+use crate::progress::Progress;
+use crate::report::{self, About};
+use crate::results::{RankSample, Row, Setting, exit_code, json, table};
+use std::error::Error;
+use std::process::ExitCode;
+use tidegate_boot::launch::{Job, Output};
+use tidegate_core::World;
+use tidegate_hal::control::{Control, Packet};
+use tidegate_host::Host;
+
+/// Set for the processes that are ranks.
+const IS_RANK: &str = "TIDEGATE_FACES_RANK";
+
+/// The whole of the program.
+pub fn main() -> ExitCode {
+    let args = FacesArgs::read();
+    let result = if std::env::var_os(IS_RANK).is_some() {
+        World::<Host>::init()
+            .map_err(Into::into)
+            .and_then(|world| present(&args, &world))
+    } else {
+        match args.ranks_as {
+            RanksAs::Processes => launch(&args),
+            RanksAs::Threads => World::<Host>::local(args.grid.ranks(), |world| {
+                present(&args, &world).map_err(|error| error.to_string())
+            })
+            .into_iter()
+            .try_fold(0, |code, result| Ok(code.max(result?))),
+        }
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("faces: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Starts the ranks, which print for themselves.
+fn launch(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
+    let outcome = Job::this_program(args.grid.ranks())?
+        .args(std::env::args_os().skip(1))
+        .env(IS_RANK, "1")
+        .output(Output::Inherited)
+        .forward_signals(true)
+        .run()?;
+    if let Some(rank) = outcome.first_failure
+        && let Some(ended) = outcome.ranks.get(rank)
+        && ended.status.code() != Some(1)
+    {
+        eprintln!("faces: rank {rank} ended with {}", ended.status);
+    }
+    Ok(outcome.exit_code())
+}
+
+/// One rank of the program: on rank 0 with all that is printed and written.
+fn present(args: &FacesArgs, world: &World<Host>) -> Result<u8, Box<dyn Error>> {
+    let params = args.params()?;
+    let steps = u64::from(args.rounds) * params.variants.len() as u64 * runs(&params);
+    let progress = if world.rank() == 0 {
+        Progress::new(steps)
+    } else {
+        Progress::hidden(steps)
+    };
+    let rows = rank(world, &params, args.rounds, None, &progress)?;
+    if world.rank() != 0 {
+        return Ok(0);
+    }
+    drop(progress);
+    print!("{}", table::table(&rows));
+    if let Some(path) = &args.json {
+        json::write(path, &rows)?;
+    }
+    if let Some(dir) = &args.report {
+        let path = report::write(dir, &rows, &About::detect(args.command_line()))?;
+        println!("report: {}", path.display());
+    }
+    Ok(exit_code(&rows))
+}
+
+/// How many runs one measurement has.
+fn runs(params: &Params) -> u64 {
+    params.counts.nk * (params.counts.nj + 1)
+}
+
+/// One rank's part of all measurements: `rounds` times all variants in turn; collective. The rows
+/// (on every rank).
+///
+/// `omit` leaves a direction out of the unpack kernel of this rank: for tests that want a wrong
+/// result.
+///
+/// # Errors
+///
+/// Parameters that do not work, or do not fit the job. What becomes of the messages is no error:
+/// the rows say so.
+pub fn rank(
+    world: &World<Host>,
+    params: &Params,
+    rounds: u32,
+    omit: Option<Direction>,
+    progress: &Progress,
+) -> Result<Vec<Row>, Box<dyn Error>> {
+    if world.size() != params.grid.ranks() {
+        let (size, grid) = (world.size(), params.grid);
+        return Err(format!("the job has {size} ranks, but the grid is {grid}").into());
+    }
+    let setup = Setup {
+        world,
+        params,
+        verifier: &Verifier::new(params, world.rank())?,
+        omit,
+    };
+    let mut samples = vec![Vec::new(); params.variants.len()];
+    'rounds: for _ in 0..rounds {
+        for (variant, samples) in params.variants.iter().zip(&mut samples) {
+            progress.say(variant.name());
+            let sample = variants::run(&setup, *variant, &mut || progress.step())
+                .unwrap_or_else(|error| RankSample::failed(world.rank(), error.to_string()));
+            match gather(&**world.control(), &sample) {
+                Ok(all) => samples.push(all),
+                Err(error) => {
+                    progress.note(&format!("faces: rank {}: {error}", world.rank()));
+                    samples.push(vec![sample]);
+                    break 'rounds;
+                }
+            }
+        }
+    }
+    let row = |(variant, samples): (&Variant, &Vec<Vec<RankSample>>)| {
+        let setting = Setting::new(params, "host", "mapped");
+        Row::new(variant.name(), setting, samples)
+    };
+    Ok(params.variants.iter().zip(&samples).map(row).collect())
+}
+
+/// Exchanges samples; collective.
+fn gather(control: &dyn Control, sample: &RankSample) -> Result<Vec<RankSample>, Box<dyn Error>> {
+    let packet = Packet {
+        bytes: postcard::to_stdvec(sample)?,
+        handles: Vec::new(),
+    };
+    let packets = control.exchange("faces sample", packet)?;
+    let samples = packets
+        .iter()
+        .map(|packet| postcard::from_bytes(&packet.bytes));
+    Ok(samples.collect::<Result<_, _>>()?)
+}
