@@ -46,3 +46,8 @@ pub mod prelude {
         Part, Region, Result, Slot, Slots, Stream, Window, World, exchange, stream,
     };
 }
+
+/// The README's programs, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

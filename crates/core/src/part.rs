@@ -455,6 +455,10 @@ unsafe impl<T: Element> Lowered for LoweredPart<T, true> {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::single_range_in_vec_init,
+    reason = "sets of one range are meant"
+)]
 mod tests {
     use super::*;
     use crate::World;

@@ -11,15 +11,18 @@ pub trait Place: sealed::Sealed {
 }
 
 /// At home with the host: no stream has work for it.
-pub struct OnHost<D>(PhantomData<fn(D) -> D>);
+pub struct OnHost<D>(Of<D>);
 
 /// At home on the stream with the brand `'s`: whatever touches it is in that stream's order.
 ///
 /// The lifetime is invariant, and belongs to one stream alone: see [`stream!`](crate::stream!).
-pub struct On<'s, D>(PhantomData<(Brand<'s>, fn(D) -> D)>);
+pub struct On<'s, D>(Brand<'s>, Of<D>);
 
 /// A lifetime that stands for a stream; invariant.
 pub(crate) type Brand<'s> = PhantomData<fn(&'s ()) -> &'s ()>;
+
+/// A type that is spoken of and not held; invariant.
+pub(crate) type Of<T> = PhantomData<fn(T) -> T>;
 
 impl<D: Device> Place for OnHost<D> {
     type Device = D;

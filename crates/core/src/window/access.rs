@@ -7,6 +7,7 @@ use tidegate_hal::batch::Op;
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
 
+use super::Typed;
 use super::outbox::{Outbox, OutboxBody};
 use super::plan::{Draft, What};
 use super::{Atomic, ByRange, BySlot, Discipline, Held, submit};
@@ -25,7 +26,7 @@ use crate::stream::Stream;
 pub struct Access<'s, 'b, T, K, D: Device> {
     held: Held<OutboxBody<D>>,
     borrow: PhantomData<fn(&'b ()) -> &'b ()>,
-    marker: PhantomData<(Brand<'s>, fn(T, K) -> T)>,
+    marker: Typed<'s, T, K>,
 }
 
 /// The number of an outbound slot (or range), in the order of declaration.

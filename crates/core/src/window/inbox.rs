@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Tag, Wait};
 use tidegate_hal::device::{Device, HostAccess, Reclaim, Stream as _};
 
+use super::Typed;
 use super::view::{Slots, Table};
 use super::{
     Atomic, Body, ByRange, BySlot, Discipline, Group, Half, Held, Peer, home_number, submit,
@@ -14,7 +15,6 @@ use super::{
 use crate::capture::{Carry, Visitor};
 use crate::element::Element;
 use crate::error::{Rejected, Result};
-use crate::place::Brand;
 use crate::stream::Stream;
 
 /// The memory that others put into, while nobody does: the target's half of a window, at home on stream `'s`.
@@ -22,7 +22,7 @@ use crate::stream::Stream;
 /// Kernels of the stream see it through [`Inbox::view`], the host through [`Inbox::read`].
 pub struct Inbox<'s, T, K, D: Device> {
     held: Held<InboxBody<D>>,
-    marker: PhantomData<(Brand<'s>, fn(T, K) -> T)>,
+    marker: Typed<'s, T, K>,
 }
 
 /// An inbox whose memory is exposed to a group of origins: nothing here can touch it until [`Exposed::wait`].
@@ -31,7 +31,7 @@ pub struct Inbox<'s, T, K, D: Device> {
 #[must_use = "dropping an exposure half-done revokes the window; call `wait`"]
 pub struct Exposed<'s, T, K, D: Device> {
     held: Held<InboxBody<D>>,
-    marker: PhantomData<(Brand<'s>, fn(T, K) -> T)>,
+    marker: Typed<'s, T, K>,
 }
 
 /// What [`Exposed::test`] found.
@@ -271,14 +271,12 @@ macro_rules! host_memory {
             pub fn host_mut<'b>(&'b mut self, stream: &Stream<'s, D>) -> Result<&'b mut [T]> {
                 stream.synchronize()?;
                 let table = &self.held.table;
+                let (memory, len) = (table.memory.0.cast::<T>(), table.len);
                 // SAFETY: `memory` has `len` elements for which all bytes are valid, aligned to a cache line; the stream has passed
                 // everything that was enqueued, the last wait included; the inbox is borrowed exclusively, so nothing can be
                 // enqueued with it, or posted, meanwhile; origins access it only while it is exposed.
-                Ok(
-                    unsafe {
-                        std::slice::from_raw_parts_mut(table.memory.0.cast::<T>(), table.len)
-                    },
-                )
+                let memory = unsafe { std::slice::from_raw_parts_mut(memory, len) };
+                Ok(memory)
             }
         }
     };

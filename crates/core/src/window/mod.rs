@@ -134,6 +134,9 @@ struct Peer {
     bell: Ptr,
 }
 
+/// What the tokens of a half are typed by.
+type Typed<'s, T, K> = std::marker::PhantomData<(crate::place::Brand<'s>, fn(T, K) -> T)>;
+
 /// What both halves have, and what must outlive all work of the stream with them.
 struct Half<D: Device> {
     id: u64,

@@ -6,19 +6,19 @@ use std::sync::atomic::Ordering;
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
 
+use super::Typed;
 use super::access::Access;
 use super::plan::Plans;
 use super::{Body, Discipline, Group, Half, Held, home_number};
 use crate::capture::{Carry, Visitor};
 use crate::element::Element;
 use crate::error::{Error, Rejected, Result};
-use crate::place::Brand;
 use crate::stream::Stream;
 
 /// The way to others: the origin's half of a window, at home on stream `'s`.
 pub struct Outbox<'s, T, K, D: Device> {
     pub(super) held: Held<OutboxBody<D>>,
-    marker: PhantomData<(Brand<'s>, fn(T, K) -> T)>,
+    marker: Typed<'s, T, K>,
 }
 
 /// A slot or range of a target.
