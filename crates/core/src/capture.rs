@@ -339,6 +339,28 @@ carry_tuple!(A, B, C, E, F, G);
 carry_tuple!(A, B, C, E, F, G, H);
 carry_tuple!(A, B, C, E, F, G, H, I);
 
+macro_rules! carry_plain {
+    ($($plain:ty)*) => {$(
+        // SAFETY: there is no leaf, and no brand.
+        unsafe impl<'s, D: Device> Carry<'s, D> for $plain {
+            type At<'t> = $plain;
+
+            fn visit(&mut self, _visitor: &mut Visitor<'_, D>) {}
+        }
+    )*};
+}
+
+carry_plain!(bool usize isize u8 u16 u32 u64 i8 i16 i32 i64 f32 f64);
+
+// SAFETY: the elements are carried and visited once, in order.
+unsafe impl<'s, D: Device, X: Carry<'s, D>, const N: usize> Carry<'s, D> for [X; N] {
+    type At<'t> = [X::At<'t>; N];
+
+    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        self.iter_mut().for_each(|each| each.visit(visitor));
+    }
+}
+
 // SAFETY: the elements are carried and visited once, in order.
 unsafe impl<'s, D: Device, X: Carry<'s, D>> Carry<'s, D> for Vec<X> {
     type At<'t> = Vec<X::At<'t>>;

@@ -2,14 +2,14 @@
 //!
 //! # Model
 //!
-//! One thread a rank looks at what the rank's streams wait for, a few times a second, and only then. A wait of a window with
+//! One thread a rank looks at what the rank's streams wait for, a few times a second. A wait of a window with
 //! a *limit* that has passed revokes the window. A wait that lasts longer than the *deadline* (30 s at first) is *reported*, not failed:
 //! an imbalanced program is not an error. Rank 0 then asks all ranks what they wait for, and makes of the answers a wait-for graph
 //! that names its cycles; it is logged there, and sent to all ranks ([`World::last_report`](crate::World::last_report)).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use tidegate_hal::device::Device;
@@ -25,7 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Watch {
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 struct State {
@@ -57,7 +56,6 @@ impl Default for Watch {
         };
         Watch {
             state: Mutex::new(state),
-            changed: Condvar::new(),
         }
     }
 }
@@ -80,7 +78,6 @@ impl Watch {
 
     pub(crate) fn stop(&self) {
         lock(&self.state).stop = true;
-        self.changed.notify_all();
     }
 
     pub(crate) fn last_report(&self) -> Option<String> {
@@ -89,7 +86,6 @@ impl Watch {
 
     pub(crate) fn set_deadline(&self, deadline: Duration) {
         lock(&self.state).deadline = deadline;
-        self.changed.notify_all();
     }
 }
 

@@ -264,6 +264,17 @@ impl<D: Device> World<D> {
         &self.inner.device
     }
 
+    /// Gives every rank every rank's bytes, in order of ranks: for results and set-up, not for the data path. Collective; `label`
+    /// names the call, and is compared between ranks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Control`]: a rank ended meanwhile, is in another collective call, or the bytes are too many.
+    pub fn gather(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+        let packets = self.inner.control.exchange(label, Packet { bytes, handles: Vec::new() })?;
+        Ok(packets.into_iter().map(|packet| packet.bytes).collect())
+    }
+
     /// The control plane, for collectives of small messages outside of the data path.
     pub fn control(&self) -> &Arc<dyn Control> {
         &self.inner.control
