@@ -97,7 +97,7 @@ impl Config {
     ///
     /// [`BootError::MissingVariable`], [`BootError::BadVariable`] and [`BootError::NoSecret`] name the variable.
     pub fn from_env() -> Result<Option<Self>, BootError> {
-        let config = Self::from_lookup(|name| std::env::var_os(name))?;
+        let config = Self::from_lookup(std::env::var_os)?;
         config.map(crate::inherit::take_listener).transpose()
     }
 

@@ -185,7 +185,7 @@ impl Node {
             self.receive_from_leader();
             self.side = Side::Alone;
             // The hub has told all that the leader is gone; this round fails with it, or was complete.
-            self.to_hub.extend(self.held.drain(..));
+            self.to_hub.append(&mut self.held);
         }
         let Side::Leader { members, .. } = &self.side else {
             return;
@@ -350,7 +350,7 @@ impl Node {
                 }
             }
             Side::Member(passage) => match passage.flush() {
-                Ok(_) if passage.is_empty() => self.to_hub.extend(self.held.drain(..)),
+                Ok(_) if passage.is_empty() => self.to_hub.append(&mut self.held),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::debug!(%error, "the passage to the leader of this node ended");

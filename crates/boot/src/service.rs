@@ -154,7 +154,7 @@ impl Service {
         }
     }
 
-    fn to_hub(&mut self, message: Message) {
+    fn tell_hub(&mut self, message: Message) {
         match &mut self.role {
             Role::Hub(hub) => hub.receive(0, message),
             Role::Leaf(leaf) => {
@@ -171,7 +171,7 @@ impl Service {
     fn pump(&mut self) {
         loop {
             for message in std::mem::take(&mut self.node.to_hub) {
-                self.to_hub(message);
+                self.tell_hub(message);
             }
             for arrived in std::mem::take(&mut self.node.arrived) {
                 self.shared
@@ -262,7 +262,7 @@ impl Service {
             Message::Abort { reason } => self.shared.fail(BootError::Aborted(reason)),
             Message::Beat => {
                 if let Role::Leaf(_) = self.role {
-                    self.to_hub(Message::Beat);
+                    self.tell_hub(Message::Beat);
                 }
             }
             Message::Contribution {
@@ -517,7 +517,7 @@ impl Service {
         if let Some(reason) = self.node.tick(now) {
             self.shared.withdraw(&reason);
             let rank = self.me() as u32;
-            self.to_hub(Message::Withdrawn { rank, reason });
+            self.tell_hub(Message::Withdrawn { rank, reason });
         }
     }
 }

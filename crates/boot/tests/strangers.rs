@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 use tidegate_boot::{BootError, Config, TcpControl};
-use tidegate_hal::control::{Control, ControlError, Event, Packet};
+use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet};
 
 /// Whether the other end closes the connection (after having said whatever it wants).
 fn is_closed(stream: &mut TcpStream) -> bool {
@@ -98,16 +98,10 @@ fn strangers_change_nothing_before_and_after_the_start() {
         let last = scope.spawn(move || body(late));
         // It is refused before the start or after it, but never let in: rank 1 is there, or will be.
         strangers(&address);
-        let duplicate = loop {
-            match TcpControl::join(impatient(Config::new(0, 3, "127.0.0.1:0", SECRET))) {
-                Err(error) => break error,
-                Ok(_) => panic!("there is one rank 0 only"),
-            }
-        };
-        assert!(
-            matches!(duplicate, BootError::MissingRanks { .. }),
-            "{duplicate}"
-        );
+        // Who claims to be rank 0 listens himself, and nobody comes.
+        let second = impatient(Config::new(0, 3, "127.0.0.1:0", SECRET));
+        let error = TcpControl::join(second).unwrap_err();
+        assert!(matches!(error, BootError::MissingRanks { .. }), "{error}");
         done.store(true, Ordering::SeqCst);
         let rounds: Vec<usize> = ranks
             .into_iter()
@@ -163,6 +157,8 @@ struct Relay {
     record: Mutex<Vec<u8>>,
     /// What is done to the next bytes to the hub.
     mischief: AtomicUsize,
+    /// After how many pieces to the hub the connection breaks.
+    cut_after: usize,
 }
 
 const NONE: usize = 0;
@@ -180,6 +176,7 @@ impl Relay {
             hub: hub.to_owned(),
             record: Mutex::default(),
             mischief: AtomicUsize::new(NONE),
+            cut_after: usize::MAX,
         }
     }
 
@@ -200,7 +197,11 @@ impl Relay {
                 let _ = rank.shutdown(Shutdown::Both);
             });
             let mut chunk = [0; 4096];
-            while let Ok(count @ 1..) = (&rank).read(&mut chunk) {
+            let mut pieces = 0;
+            while pieces < self.cut_after
+                && let Ok(count @ 1..) = (&rank).read(&mut chunk)
+            {
+                pieces += 1;
                 let mut bytes = chunk[..count].to_vec();
                 self.record.lock().unwrap().extend_from_slice(&bytes);
                 match self.mischief.swap(NONE, Ordering::SeqCst) {
@@ -284,4 +285,43 @@ fn a_recorded_connection_is_worth_nothing() {
             control.exchange("after", Packet::default()).unwrap();
         });
     });
+}
+
+/// Whatever the step at which a rank is cut off, everybody gets an error or gets through, and nobody hangs.
+#[test]
+fn a_rank_may_be_cut_off_at_every_step() {
+    for cut_after in 0..9 {
+        let mut configs = configs(3);
+        for config in &mut configs {
+            config.timeout = Duration::from_secs(2);
+        }
+        let mut relay = Relay::new(&configs[0].address);
+        relay.cut_after = cut_after;
+        configs[1].address.clone_from(&relay.address);
+        let results = thread::scope(|scope| {
+            scope.spawn(move || relay.carry());
+            run(configs, |joined| {
+                let control = joined.map_err(|error| format!("join: {error}"))?;
+                for _ in 0..20 {
+                    let packet = Packet {
+                        bytes: vec![1],
+                        handles: vec![memory()],
+                    };
+                    let all = control
+                        .exchange("step", packet)
+                        .map_err(|error| format!("exchange: {error}"))?;
+                    assert!(all.iter().all(|packet| packet.handles.len() == 1));
+                }
+                Ok::<_, String>(())
+            })
+        });
+        assert!(
+            results.iter().all(Result::is_err),
+            "{cut_after}: {results:?}"
+        );
+    }
+}
+
+fn memory() -> Handle {
+    Handle::Fd(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap())
 }

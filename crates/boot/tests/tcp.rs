@@ -36,7 +36,7 @@ fn text(handle: &Handle) -> String {
 
 #[test]
 fn exchanges_in_order_of_ranks_and_of_calls() {
-    for size in [2, 5] {
+    for size in [2, 5, 40] {
         job(size, |control| {
             assert_eq!(control.size(), size);
             for round in 0..50u8 {

@@ -254,7 +254,7 @@ impl Job {
 pub(crate) struct Process {
     pub(crate) pid: u32,
     /// `None` once its end has been collected.
-    pub(crate) pidfd: Option<OwnedFd>,
+    pub(crate) pidfd: Option<Arc<OwnedFd>>,
 }
 
 /// A handle on a running job that can be cloned and given to other threads.

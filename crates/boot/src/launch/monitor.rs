@@ -17,7 +17,7 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
@@ -259,7 +259,7 @@ impl Monitor {
             .map_err(|error| LaunchError::io("opening the process of a rank", error))?;
         lock(&self.remote.processes).push(Process {
             pid,
-            pidfd: Some(pidfd),
+            pidfd: Some(Arc::new(pidfd)),
         });
         if piped {
             for (pipe, stream) in [(out, Stream::Out), (err, Stream::Err)] {
@@ -318,14 +318,12 @@ impl Monitor {
     fn wait(&mut self, last_output: Option<Instant>) {
         let (stop, signals, sources, ended) = {
             let processes = lock(&self.remote.processes);
-            // Duplicated: the lock is not held during the sleep, and only this thread closes them.
-            let pidfds: Vec<(usize, OwnedFd)> = processes
-                .iter()
-                .enumerate()
-                .filter_map(|(rank, process)| {
-                    Some((rank, process.pidfd.as_ref()?.try_clone().ok()?))
-                })
-                .collect();
+            // The lock is not held during the sleep.
+            let alive = |(rank, process): (usize, &Process)| {
+                Some((rank, Arc::clone(process.pidfd.as_ref()?)))
+            };
+            let pidfds: Vec<(usize, Arc<OwnedFd>)> =
+                processes.iter().enumerate().filter_map(alive).collect();
             drop(processes);
             let mut fds = vec![PollFd::from_borrowed_fd(
                 self.remote.stop.as_fd(),
@@ -418,9 +416,8 @@ impl Monitor {
         if let Some(guard) = &mut self.guard {
             guard.forget(ended.group);
         }
-        let Ok(status) = ended.child.wait() else {
-            return;
-        };
+        // It fails only if somebody else in this program has waited for it: then nobody knows how it ended.
+        let status = ended.child.wait().unwrap_or(ExitStatus::from_raw(1 << 8));
         ended.ended = Some((status, self.started.elapsed()));
         if status.success() || self.first_failure.is_some() {
             return;
