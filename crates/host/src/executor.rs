@@ -116,11 +116,7 @@ impl Executor {
     }
 
     fn follow(&mut self, other: &Arc<Shared>, mark: u64) {
-        other.progress.wait(
-            self.patience,
-            || (other.passed() >= mark).then_some(()),
-            || {},
-        );
+        other.wait_until_passed(mark, self.patience);
         if other.failed_by(mark) {
             self.fail(other.fault().unwrap_or(Fault::Aborted));
         }

@@ -7,7 +7,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use tidegate_hal::device::{Blocked, Fault, Reclaim, StreamConfig};
-use tidegate_words::Bell;
+use tidegate_words::{Bell, Patience};
 
 /// What a stream's owner, its executor and its regions share.
 pub struct Shared {
@@ -20,8 +20,11 @@ pub struct Shared {
     failed_at: AtomicU64,
     fault: Mutex<Option<Fault>>,
     aborted: AtomicBool,
-    /// Rung when an item has been passed.
-    pub(crate) progress: Bell,
+    /// Rung when as many items have been passed as somebody waits for.
+    progress: Bell,
+    /// The lowest count of passed items that somebody waits for; `u64::MAX` if nobody does. Without it, every item would
+    /// wake whoever waits for the last one.
+    wanted: AtomicU64,
     /// Rung when an item has been submitted.
     pub(crate) work: Bell,
     /// Whether `later` holds anything.
@@ -46,6 +49,7 @@ impl Shared {
             fault: Mutex::new(None),
             aborted: AtomicBool::new(false),
             progress: Bell::new(),
+            wanted: AtomicU64::new(u64::MAX),
             work: Bell::new(),
             any_later: AtomicBool::new(false),
             later: Mutex::default(),
@@ -98,12 +102,30 @@ impl Shared {
     /// The executor has passed one more item.
     pub(crate) fn pass(&self) {
         let passed = self.passed.load(Ordering::Relaxed) + 1;
-        // Sequentially consistent with `any_later`: either this sees the new entry, or its maker sees the new count.
+        // Sequentially consistent with `any_later` and `wanted`: either this sees the new entry, or its maker sees the new count.
         self.passed.store(passed, Ordering::SeqCst);
-        self.progress.ring();
+        if passed >= self.wanted.load(Ordering::SeqCst) {
+            // Whoever waits for more says so again when it wakes.
+            self.wanted.store(u64::MAX, Ordering::SeqCst);
+            self.progress.ring();
+        }
         if self.any_later.load(Ordering::SeqCst) {
             self.collect(passed);
         }
+    }
+
+    /// Blocks until `mark` items have been passed.
+    pub(crate) fn wait_until_passed(&self, mark: u64, patience: Patience) {
+        if self.passed() >= mark {
+            return;
+        }
+        let ready = || {
+            if self.wanted.load(Ordering::SeqCst) > mark {
+                self.wanted.fetch_min(mark, Ordering::SeqCst);
+            }
+            (self.passed.load(Ordering::SeqCst) >= mark).then_some(())
+        };
+        self.progress.wait(patience, ready, || {});
     }
 
     #[cold]

@@ -132,15 +132,12 @@ impl HostStream {
 
     #[cold]
     fn push_when_room(&self, producer: &mut Producer<Item>, item: Item) {
-        let mut item = Some(item);
-        let mut attempt = || match producer.push(item.take()?) {
-            Ok(()) => Some(()),
-            Err(PushError::Full(back)) => {
-                item = Some(back);
-                None
-            }
-        };
-        self.shared.progress.wait(self.owner, &mut attempt, || {});
+        // Until half of the queue is free: a thread that woke for each free place would do little else.
+        let half = self.mark() - 1 - QUEUE as u64 / 2;
+        self.shared.wait_until_passed(half, self.owner);
+        if producer.push(item).is_err() {
+            unreachable!("there is room for half of the queue, and one producer");
+        }
     }
 
     /// # Safety
@@ -199,13 +196,8 @@ unsafe impl Stream for HostStream {
 
     fn synchronize(&self) -> Result<Result<(), Fault>, DeviceError> {
         self.not_capturing("synchronisation")?;
-        let mark = self.mark();
         let shared = &self.shared;
-        shared.progress.wait(
-            self.owner,
-            || (shared.passed() >= mark).then_some(()),
-            || {},
-        );
+        shared.wait_until_passed(self.mark(), self.owner);
         Ok(shared.fault().map_or(Ok(()), Err))
     }
 
