@@ -11,9 +11,10 @@
 //!
 //! # Failure
 //!
-//! A step that ends with other things than it was lent, or with the same in other places (swapped buffers), is
-//! refused as [`Error::NotReplayable`]: record two steps in one capture instead. A replay with other regions than those recorded is
-//! refused as [`Error::OtherGraph`]. Synchronisation, allocation and collectives inside are errors.
+//! A step that ends with other things than it was lent, or with the same in other places (swapped buffers) or in another
+//! state (an inbox that was posted), is refused as [`Error::NotReplayable`]: record two steps in one capture instead. A replay
+//! with other regions than those recorded, or with an inbox that is exposed where it was not then (or to another group), is refused
+//! as [`Error::OtherGraph`]. Synchronisation, allocation and collectives inside are errors.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -31,17 +32,38 @@ use crate::stream::Stream;
 pub struct Visitor<'a, D: Device>(Purpose<'a, D>);
 
 enum Purpose<'a, D: Device> {
-    /// Lists their numbers.
-    Identify(&'a mut Vec<u64>),
+    /// Lists their numbers, and in what state they are.
+    Identify(&'a mut Vec<(u64, State)>),
     /// Makes them at home on a stream, which must come as far as the mark before their last work is done.
     Settle(&'a Arc<ReclaimOf<D>>, u64),
+}
+
+/// Whether a window half is in an epoch. It is part of what a recording fits: one that begins with a post fits an inbox,
+/// and one that begins with a wait fits what is exposed to that very group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// A region, or a window half between its epochs.
+    Closed,
+    /// An inbox that is exposed to the group with this number.
+    Exposed(u64),
 }
 
 impl<D: Device> Visitor<'_, D> {
     /// One region or window half: its number, the stream that it is at home on, and the mark of its last work there if it keeps one.
     pub(crate) fn leaf(&mut self, id: u64, home: &mut Arc<ReclaimOf<D>>, mark: Option<&mut u64>) {
+        self.leaf_in(State::Closed, id, home, mark);
+    }
+
+    /// As [`Visitor::leaf`], of one that may be in an epoch.
+    pub(crate) fn leaf_in(
+        &mut self,
+        state: State,
+        id: u64,
+        home: &mut Arc<ReclaimOf<D>>,
+        mark: Option<&mut u64>,
+    ) {
         match &mut self.0 {
-            Purpose::Identify(ids) => ids.push(id),
+            Purpose::Identify(ids) => ids.push((id, state)),
             Purpose::Settle(to, at) => {
                 if !Arc::ptr_eq(home, to) {
                     *home = Arc::clone(to);
@@ -103,13 +125,13 @@ fn rebrand_ref<'a, 't, D: Device>(stream: &'a Stream<'_, D>) -> &'a Stream<'t, D
     unsafe { std::mem::transmute(stream) }
 }
 
-fn identify<'s, D: Device, X: Carry<'s, D>>(value: &mut X) -> Vec<u64> {
+fn identify<'s, D: Device, X: Carry<'s, D>>(value: &mut X) -> Vec<(u64, State)> {
     let mut ids = Vec::new();
     value.visit(&mut Visitor(Purpose::Identify(&mut ids)));
     ids
 }
 
-fn first_difference(a: &[u64], b: &[u64]) -> Option<usize> {
+fn first_difference(a: &[(u64, State)], b: &[(u64, State)]) -> Option<usize> {
     (a != b).then(|| {
         a.iter()
             .zip(b)
@@ -121,7 +143,7 @@ fn first_difference(a: &[u64], b: &[u64]) -> Option<usize> {
 /// A recorded step. It belongs to the stream with the brand `'s` (and the second one, if it was recorded with two).
 pub struct Graph<'s, D: Device> {
     raw: Arc<<D::Stream as tidegate_hal::device::Stream>::Graph>,
-    ids: Vec<u64>,
+    ids: Vec<(u64, State)>,
     brand: Brand<'s>,
 }
 
@@ -224,7 +246,7 @@ impl<D: Device> Drop for Recording<'_, '_, D> {
 
 fn close<'s, 'c, D: Device, X: Carry<'c, D>>(
     raw: RawGraph<D>,
-    ids: Vec<u64>,
+    ids: Vec<(u64, State)>,
     mut returned: X,
 ) -> Result<(Graph<'s, D>, X)> {
     let back = identify(&mut returned);

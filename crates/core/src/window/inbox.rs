@@ -12,7 +12,7 @@ use super::view::{Slots, Table};
 use super::{
     Atomic, Body, ByRange, BySlot, Discipline, Group, Half, Held, Peer, home_number, submit,
 };
-use crate::capture::{Carry, Visitor};
+use crate::capture::{Carry, State, Visitor};
 use crate::element::Element;
 use crate::error::{Rejected, Result};
 use crate::stream::Stream;
@@ -371,7 +371,14 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Exposed<'
     type At<'t> = Exposed<'t, T, K, D>;
 
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
-        let InboxBody { half, mark, .. } = &mut *self.held;
-        visitor.leaf(half.id, &mut half.home, Some(mark));
+        let InboxBody {
+            half,
+            mark,
+            epochs,
+            current,
+            ..
+        } = &mut *self.held;
+        let state = State::Exposed(epochs[*current].group);
+        visitor.leaf_in(state, half.id, &mut half.home, Some(mark));
     }
 }
