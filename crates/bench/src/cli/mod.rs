@@ -86,8 +86,8 @@ pub struct FacesArgs {
     pub json: Option<PathBuf>,
 
     /// Write a page with charts into this folder
-    #[arg(long, value_name = "DIR")]
-    pub report: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", default_value = "target/faces")]
+    pub report: PathBuf,
 
     /// What the ranks are
     #[arg(long, value_enum, default_value_t, hide = true)]
@@ -202,6 +202,7 @@ mod tests {
         assert_eq!(params.variants, [Variant::Rma, Variant::St]);
         assert!(params.compute && params.init == Init::Global);
         assert_eq!(args.json.as_deref(), Some("out.json".as_ref()));
+        assert_eq!(args.report, std::path::Path::new("out"));
         let again = args.command_line();
         assert!(
             again.ends_with("--init global --compute --variants rma,st --rounds 1 --device host"),

@@ -16,7 +16,6 @@ use super::params::{Params, Variant};
 use super::variants::{self, Setup};
 use super::verify::Verifier;
 use crate::cli::{FacesArgs, RanksAs};
-use crate::faces::layout::Direction;
 use crate::progress::Progress;
 use crate::report::{self, About};
 use crate::results::{RankSample, Row, Setting, exit_code, json, table};
@@ -24,7 +23,6 @@ use std::error::Error;
 use std::process::ExitCode;
 use tidegate_boot::launch::{Job, Output};
 use tidegate_core::World;
-use tidegate_hal::control::{Control, Packet};
 use tidegate_host::Host;
 
 /// Set for the processes that are ranks.
@@ -82,7 +80,13 @@ fn present(args: &FacesArgs, world: &World<Host>) -> Result<u8, Box<dyn Error>> 
     } else {
         Progress::hidden(steps)
     };
-    let rows = rank(world, &params, args.rounds, None, &progress)?;
+    let setup = Setup {
+        world,
+        params: &params,
+        verifier: &Verifier::new(&params, world.rank())?,
+        omit: None,
+    };
+    let rows = rank(&setup, args.rounds, &progress)?;
     if world.rank() != 0 {
         return Ok(0);
     }
@@ -91,10 +95,8 @@ fn present(args: &FacesArgs, world: &World<Host>) -> Result<u8, Box<dyn Error>> 
     if let Some(path) = &args.json {
         json::write(path, &rows)?;
     }
-    if let Some(dir) = &args.report {
-        let path = report::write(dir, &rows, &About::detect(args.command_line()))?;
-        println!("report: {}", path.display());
-    }
+    let path = report::write(&args.report, &rows, &About::detect(args.command_line()))?;
+    println!("report: {}", path.display());
     Ok(exit_code(&rows))
 }
 
@@ -106,37 +108,26 @@ fn runs(params: &Params) -> u64 {
 /// One rank's part of all measurements: `rounds` times all variants in turn; collective. The rows
 /// (on every rank).
 ///
-/// `omit` leaves a direction out of the unpack kernel of this rank: for tests that want a wrong
-/// result.
-///
 /// # Errors
 ///
-/// Parameters that do not work, or do not fit the job. What becomes of the messages is no error:
-/// the rows say so.
+/// A grid that does not fit the job. What becomes of the messages is no error: the rows say so.
 pub fn rank(
-    world: &World<Host>,
-    params: &Params,
+    setup: &Setup<'_>,
     rounds: u32,
-    omit: Option<Direction>,
     progress: &Progress,
 ) -> Result<Vec<Row>, Box<dyn Error>> {
+    let (world, params) = (setup.world, setup.params);
     if world.size() != params.grid.ranks() {
         let (size, grid) = (world.size(), params.grid);
         return Err(format!("the job has {size} ranks, but the grid is {grid}").into());
     }
-    let setup = Setup {
-        world,
-        params,
-        verifier: &Verifier::new(params, world.rank())?,
-        omit,
-    };
     let mut samples = vec![Vec::new(); params.variants.len()];
     'rounds: for _ in 0..rounds {
         for (variant, samples) in params.variants.iter().zip(&mut samples) {
             progress.say(variant.name());
-            let sample = variants::run(&setup, *variant, &mut || progress.step())
+            let sample = variants::run(setup, *variant, &mut || progress.step())
                 .unwrap_or_else(|error| RankSample::failed(world.rank(), error.to_string()));
-            match gather(&**world.control(), &sample) {
+            match gather(world, &sample) {
                 Ok(all) => samples.push(all),
                 Err(error) => {
                     progress.note(&format!("faces: rank {}: {error}", world.rank()));
@@ -153,15 +144,9 @@ pub fn rank(
     Ok(params.variants.iter().zip(&samples).map(row).collect())
 }
 
-/// Exchanges samples; collective.
-fn gather(control: &dyn Control, sample: &RankSample) -> Result<Vec<RankSample>, Box<dyn Error>> {
-    let packet = Packet {
-        bytes: postcard::to_stdvec(sample)?,
-        handles: Vec::new(),
-    };
-    let packets = control.exchange("faces sample", packet)?;
-    let samples = packets
-        .iter()
-        .map(|packet| postcard::from_bytes(&packet.bytes));
+/// Everybody's samples; collective.
+fn gather(world: &World<Host>, sample: &RankSample) -> Result<Vec<RankSample>, Box<dyn Error>> {
+    let all = world.gather("faces sample", postcard::to_stdvec(sample)?)?;
+    let samples = all.iter().map(|bytes| postcard::from_bytes(bytes));
     Ok(samples.collect::<Result<_, _>>()?)
 }
