@@ -60,7 +60,7 @@ pub fn check_guest(bytes: &[u8]) -> bool {
 }
 
 /// How many kinds of messages [`sample_message`] makes.
-pub const SAMPLES: usize = 15;
+pub const SAMPLES: usize = 16;
 
 /// A genuine encoded message, to be damaged; `which` counts from 0 to [`SAMPLES`].
 pub fn sample_message(which: usize) -> Vec<u8> {
@@ -98,7 +98,8 @@ pub fn sample_message(which: usize) -> Vec<u8> {
         },
         11 => M::Left { rank: 3 },
         12 => M::Leave,
-        13 => M::Fail { reason: reason() },
+        13 => M::Accepted { round: 5 },
+        14 => M::Fail { reason: reason() },
         _ => M::Bye,
     };
     message.encode()

@@ -206,6 +206,8 @@ impl Hub {
                     && self.contributed.iter().all(|count| count >= round) =>
             {
                 self.contributed[from] += 1;
+                let round = *round;
+                self.send(from, &Message::Accepted { round });
                 self.broadcast(from, &message);
             }
             (Phase::Running, Message::Withdrawn { rank, .. }) if genuine(*rank) => {

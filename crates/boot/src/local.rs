@@ -183,7 +183,7 @@ impl Control for LocalControl {
         }
         self.job.changed.notify_all();
         let result = loop {
-            match table.rounds.verdict(self.rank, round) {
+            match table.rounds.verdict(label, round) {
                 // Even when this rank was killed meanwhile: a verdict that is known is the better answer.
                 Verdict::Complete(all) => {
                     break all.iter().map(|c| duplicate_packet(&c.payload)).collect();

@@ -187,15 +187,24 @@ impl Node {
             // The hub has told all that the leader is gone; this round fails with it, or was complete.
             self.to_hub.append(&mut self.held);
         }
-        let Side::Leader { members, .. } = &self.side else {
-            return;
-        };
-        if let Some(index) = members.iter().position(|m| m.rank == rank) {
-            // What it had sent before it went counts, here and for the others.
-            self.receive_from_member(index);
-            if let Side::Leader { members, .. } = &mut self.side {
-                members[index].passage = None;
+        // What it had sent before it went counts, here and for the others.
+        self.receive_all(rank);
+        if let Side::Leader { members, .. } = &mut self.side {
+            for member in members.iter_mut().filter(|m| m.rank == rank) {
+                member.passage = None;
             }
+        }
+    }
+
+    /// Takes all that `rank` has sent this way so far.
+    pub(crate) fn receive_all(&mut self, rank: usize) {
+        if rank == self.leader && rank != self.me {
+            self.receive_from_leader();
+        }
+        if let Side::Leader { members, .. } = &self.side
+            && let Some(index) = members.iter().position(|m| m.rank == rank)
+        {
+            self.receive_from_member(index);
         }
     }
 
@@ -342,11 +351,16 @@ impl Node {
     pub(crate) fn flush(&mut self) {
         match &mut self.side {
             Side::Leader { members, .. } => {
+                let mut broken = Vec::new();
                 for member in members {
                     if let Some(Err(error)) = member.passage.as_mut().map(Passage::flush) {
                         tracing::debug!(rank = member.rank, %error, "the passage to a rank of this node ended");
-                        member.passage = None;
+                        broken.push(member.rank);
                     }
+                }
+                // A member that takes nothing any more may have given something before.
+                for rank in broken {
+                    self.forget(rank);
                 }
             }
             Side::Member(passage) => match passage.flush() {

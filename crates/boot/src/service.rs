@@ -279,7 +279,16 @@ impl Service {
                     self.hub_lost("it sent a contribution out of order");
                 }
             }
-            Message::Withdrawn { rank, reason } => self.shared.withdrawn(rank as usize, reason),
+            Message::Accepted { round } => {
+                if !self.shared.accepted(round) {
+                    self.hub_lost("it accepted a contribution that this rank had not made");
+                }
+            }
+            Message::Withdrawn { rank, reason } => {
+                self.node.receive_all(rank as usize);
+                self.deliver_parcels();
+                self.shared.withdrawn(rank as usize, reason);
+            }
             Message::Notify { from, bytes, .. } => self.shared.message(from as usize, bytes),
             Message::Lost { rank, reason } => match known(rank) {
                 Some(rank) if rank == self.me() => {
@@ -295,6 +304,13 @@ impl Service {
             }
             Message::Bye => self.bye = true,
             _ => self.hub_lost("it sent a message that only ranks send"),
+        }
+    }
+
+    fn deliver_parcels(&mut self) {
+        for arrived in std::mem::take(&mut self.node.arrived) {
+            self.shared
+                .fds_arrived(arrived.rank, arrived.round, arrived.fds);
         }
     }
 

@@ -56,6 +56,9 @@ pub(crate) struct State {
     /// Descriptors that came for a round, or why they did not.
     pub(crate) fds: HashMap<(usize, u64), Result<Vec<OwnedFd>, String>>,
     pub(crate) next_round: u64,
+    /// What this rank gives to the round it is in, until the hub has accepted it. Only then does it count here
+    /// too: so an exchange that succeeds for one rank succeeds for all that live.
+    pub(crate) own: Option<(u64, String, Blob)>,
     /// Why no exchange is possible any more.
     pub(crate) no_exchange: Option<String>,
     /// Why nothing can be said any more.
@@ -86,6 +89,7 @@ impl Shared {
                 rounds: Rounds::new(size),
                 fds: HashMap::new(),
                 next_round: 0,
+                own: None,
                 no_exchange: None,
                 no_message: None,
                 gone: vec![false; size],
@@ -140,6 +144,18 @@ impl Shared {
         })
     }
 
+    /// The hub has put this rank's contribution into the order of all.
+    pub(crate) fn accepted(&self, accepted: u64) -> bool {
+        self.change(|state| match state.own.take() {
+            _ if state.no_exchange.is_some() => true,
+            Some((round, label, blob)) if round == accepted => state
+                .rounds
+                .contribute(self.rank, round, Arc::from(label), blob)
+                .is_ok(),
+            _ => false,
+        })
+    }
+
     pub(crate) fn withdrawn(&self, rank: usize, reason: String) {
         self.change(|state| {
             if rank < self.size {
@@ -184,6 +200,8 @@ impl Shared {
         if !matches!(lock(&self.state).phase, Phase::Running) {
             return;
         }
+        // What the hub has not accepted, no other rank has seen, and this one must not count it either.
+        self.change(|state| state.rounds.end_because_of(self.rank, 0, reason));
         self.peer_ended(0, Some(reason));
         for rank in (1..self.size).filter(|rank| *rank != self.rank) {
             self.change(|state| state.rounds.end_because_of(rank, 0, reason));

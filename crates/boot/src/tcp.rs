@@ -7,6 +7,10 @@
 //! rank is one service thread, and one more that calls the sink of events if there is one. Nothing here is on
 //! the data path.
 //!
+//! The hub puts all contributions and ends into one order, and a rank counts its own contribution only when it has its
+//! place there. So an exchange that succeeds on one rank succeeds on every rank that lives to see it; only
+//! the loss of rank 0, or of a node's leader on its node, can leave ranks with different results.
+//!
 //! # Failure
 //!
 //! - A rank whose process ends without leaving is [`Event::Lost`](tidegate_hal::control::Event::Lost) at all others as soon as the kernel
@@ -282,9 +286,7 @@ impl Member {
             bytes: packet.bytes.clone(),
             handles: fds.len() as u8,
         };
-        if let Err(error) = state.rounds.contribute(me, round, Arc::from(label), blob) {
-            return Err(ControlError::Closed(error.to_string()));
-        }
+        state.own = Some((round, label.to_owned(), blob));
         state.commands.push_back(Command::Contribute {
             round,
             label: label.to_owned(),
@@ -335,7 +337,7 @@ impl Member {
     ) -> Option<Result<Vec<Packet>, ControlError>> {
         let me = self.shared.rank;
         let node = state.nodes.get(me).copied();
-        let contributions = match state.rounds.verdict(me, round) {
+        let contributions = match state.rounds.verdict(label, round) {
             Verdict::Pending => return None,
             Verdict::Failed(error) => return Some(Err(error)),
             Verdict::Complete(all) => all,
@@ -344,20 +346,28 @@ impl Member {
             rank != me && blob.handles > 0 && state.nodes.get(rank).copied() == node
         };
         let mut packets = Vec::with_capacity(contributions.len());
-        let mut missing = false;
-        for (rank, contribution) in contributions.iter().enumerate() {
-            missing |=
-                brings_fds(rank, &contribution.payload) && !state.fds.contains_key(&(rank, round));
-        }
-        if missing {
-            // They come by way of the leader. If it is gone, what has not come by now will not.
-            let leader = state.leader;
-            return state.gone[leader].then(|| {
+        let missing = contributions
+            .iter()
+            .enumerate()
+            .find(|(rank, contribution)| {
+                brings_fds(*rank, &contribution.payload) && !state.fds.contains_key(&(*rank, round))
+            });
+        if let Some((rank, _)) = missing {
+            // They come by way of the leader, which has all that their rank sent before it learns of its end. So
+            // if the one who has to send them is gone, or goes on without this exchange, they will not come.
+            let sender = if state.leader == me {
+                rank
+            } else {
+                state.leader
+            };
+            let gone = state.gone[sender] || state.rounds.has_ended(sender);
+            return gone.then(|| {
                 Err(ControlError::PeerLost {
-                    rank: leader,
+                    rank: sender,
                     label: label.to_owned(),
-                    reason: "it passes descriptors on within this node, and ended before it had"
-                        .into(),
+                    reason: format!(
+                        "it ended before it had passed on the descriptors of rank {rank}"
+                    ),
                 })
             });
         }

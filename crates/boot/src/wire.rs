@@ -52,6 +52,8 @@ pub(crate) enum Message {
         label: String,
         bytes: Vec<u8>,
     },
+    /// From the hub to the contributor: its part of this round has its place in the order of all.
+    Accepted { round: u64 },
     /// A rank takes part in no exchange any more.
     Withdrawn { rank: u32, reason: String },
     /// To the hub with the receivers (none: all others), from the hub without.
@@ -92,6 +94,7 @@ const LEFT: u8 = 12;
 const LEAVE: u8 = 13;
 const FAIL: u8 = 14;
 const BYE: u8 = 15;
+const ACCEPTED: u8 = 16;
 
 /// Cuts a text to `limit` bytes, at a border of characters.
 fn cut(text: &str, limit: usize) -> &str {
@@ -151,6 +154,10 @@ impl Message {
                 out.push(*handles);
                 put_text(&mut out, label);
                 out.extend_from_slice(bytes);
+            }
+            Message::Accepted { round } => {
+                out.push(ACCEPTED);
+                out.extend_from_slice(&round.to_le_bytes());
             }
             Message::Withdrawn { rank, reason } => {
                 out.push(WITHDRAWN);
@@ -281,6 +288,9 @@ pub(crate) fn decode(body: &[u8]) -> Result<Message, Malformed> {
                 bytes,
             }
         }
+        ACCEPTED => Message::Accepted {
+            round: u64::from_le_bytes(reader.array()?),
+        },
         WITHDRAWN => Message::Withdrawn {
             rank: reader.u32()?,
             reason: reader.text(MAX_REASON)?,
@@ -341,6 +351,7 @@ pub(crate) mod tests {
                     bytes
                 }
             ),
+            any::<u64>().prop_map(|round| Message::Accepted { round }),
             (any::<u32>(), reason()).prop_map(|(rank, reason)| Message::Withdrawn { rank, reason }),
             (any::<u32>(), prop::option::of(ranks()), bytes())
                 .prop_map(|(from, to, bytes)| Message::Notify { from, to, bytes }),
