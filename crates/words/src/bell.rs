@@ -1,6 +1,6 @@
 //! Something to sleep on until a word may have changed.
 
-use crate::sync::{AtomicU32, Ordering, fence, futex_wait, futex_wake_all, pause, yield_now};
+use crate::sync::{AtomicU32, Futex, Ordering, fence, pause, yield_now};
 
 /// How long a waiter stays awake before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Patience {
 #[repr(C, align(64))]
 pub struct Bell {
     /// Bumped by every ring that finds a sleeper.
-    rings: AtomicU32,
+    rings: Futex,
     /// Whether somebody sleeps or is about to. Whoever rings takes the flag, so that of many who ring before
     /// the sleepers run again only the first pays for the system call.
     asleep: AtomicU32,
@@ -44,7 +44,7 @@ impl Bell {
     /// A bell; all-zero bytes are one too.
     pub fn new() -> Self {
         Bell {
-            rings: AtomicU32::new(0),
+            rings: Futex::new(0),
             asleep: AtomicU32::new(0),
         }
     }
@@ -61,8 +61,9 @@ impl Bell {
     /// Wakes the sleepers whether or not the flag says that there are any.
     #[cold]
     pub fn wake_all(&self) {
+        // Release: whoever has read the new count sees what was to be seen, and finds the flag taken before.
         self.rings.fetch_add(1, Ordering::Release);
-        futex_wake_all(&self.rings);
+        self.rings.wake_all();
     }
 
     /// Returns when `ready` does not return `None`: looks, then sleeps. `before_sleep` is called before the first
@@ -90,6 +91,8 @@ impl Bell {
         }
         let mut first = true;
         loop {
+            // Acquire: the flag must not be set before the count is read. Else somebody could take the flag and count up in
+            // between, and the next who rings would find neither a flag nor, counting on the first, a reason to wake us.
             let key = self.rings.load(Ordering::Acquire);
             self.asleep.store(1, Ordering::Relaxed);
             fence(Ordering::SeqCst);
@@ -101,7 +104,7 @@ impl Bell {
             if std::mem::take(&mut first) {
                 before_sleep();
             }
-            futex_wait(&self.rings, key);
+            self.rings.sleep_while(key);
         }
     }
 }

@@ -1,0 +1,38 @@
+//! The real ones.
+
+use rustix::thread::futex;
+
+pub(crate) use std::hint::spin_loop as pause;
+pub use std::sync::Mutex;
+pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use std::thread::yield_now;
+
+/// A count to sleep on. Works between processes that share the memory.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct Futex(AtomicU32);
+
+impl Futex {
+    pub(crate) fn new(value: u32) -> Self {
+        Futex(AtomicU32::new(value))
+    }
+
+    pub(crate) fn load(&self, order: Ordering) -> u32 {
+        self.0.load(order)
+    }
+
+    pub(crate) fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        self.0.fetch_add(value, order)
+    }
+
+    /// Sleeps while the count is `expected`, until woken; may return early.
+    pub(crate) fn sleep_while(&self, expected: u32) {
+        // An error says that the value has changed or that a signal came: the caller looks again in any case.
+        let _ = futex::wait(&self.0, futex::Flags::empty(), expected, None);
+    }
+
+    /// Wakes everybody who sleeps.
+    pub(crate) fn wake_all(&self) {
+        let _ = futex::wake(&self.0, futex::Flags::empty(), i32::MAX as u32);
+    }
+}

@@ -1,0 +1,306 @@
+//! Loom's ones, and the ways to break them.
+//!
+//! A model checker that finds nothing may be looking at nothing. So each model is checked again with one thing broken
+//! ([`Mutant`]), and must fail. The breaking is done here, below the protocol, whose code stays as it is; and it is done for
+//! one thread at a time, which tells the fence of who rings from that of who sleeps.
+//!
+//! A thread can also be given a fuse ([`light`]): it dies before its n-th operation, wherever in the protocol that is.
+
+use std::cell::{Cell, RefCell};
+use std::panic::resume_unwind;
+
+use loom::sync::atomic as base;
+use loom::thread::{self, Thread};
+
+pub use loom::sync::Mutex;
+pub use loom::sync::atomic::Ordering;
+
+/// One thing broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// Additions to words (and poisonings) have no release order.
+    AddWithoutRelease,
+    /// Loads of words have no acquire order.
+    LookWithoutAcquire,
+    /// Fences do nothing.
+    NoFence,
+    /// The sleepers' flag is set only right before sleeping: nobody looks at the words once more after it was set.
+    FlagAfterLook,
+    /// Sleepers are counted as woken, and are not.
+    NoWake,
+    /// Sleepers are woken without the count going up.
+    NoBump,
+    /// Whoever goes to sleep does so even if the count has gone up.
+    SleepAnyway,
+    /// The count of rings goes up without release order.
+    BumpWithoutRelease,
+    /// The count of rings is read only after the sleepers' flag was set: what a machine may do that lets stores overtake loads,
+    /// if the count is read without acquire order. (Loom itself lets no store overtake a load.)
+    KeyAfterFlag,
+}
+
+/// What a thread that has burnt down unwinds with.
+#[derive(Debug)]
+pub struct Died;
+
+/// What is wrong with one thread.
+struct Flaws {
+    mutant: Cell<Option<Mutant>>,
+    fuse: Cell<Option<u32>>,
+    /// The flag that [`Mutant::FlagAfterLook`] has not stored yet.
+    late: Cell<Option<(*const AtomicU32, u32)>>,
+    /// The count that [`Mutant::KeyAfterFlag`] has not read yet, and what it was when it was read.
+    unread: Cell<Option<*const Futex>>,
+    key: Cell<Option<u32>>,
+}
+
+loom::thread_local! {
+    static FLAWS: Flaws = Flaws {
+        mutant: Cell::new(None),
+        fuse: Cell::new(None),
+        late: Cell::new(None),
+        unread: Cell::new(None),
+        key: Cell::new(None),
+    };
+}
+
+loom::lazy_static! {
+    /// Loom takes no decision at a fence, and so would not try two fences in both orders; all of them touch this.
+    static ref FENCES: base::AtomicU32 = base::AtomicU32::new(0);
+}
+
+/// Call it first in each model, so that no thread learns anything from another by being the second to fence.
+pub fn begin() {
+    FENCES.load(Ordering::Relaxed);
+}
+
+/// Breaks the calling thread.
+pub fn mutate(mutant: Option<Mutant>) {
+    FLAWS.with(|flaws| flaws.mutant.set(mutant));
+}
+
+/// Makes the calling thread die instead of doing its `steps`-th operation from now, counted from 0: it unwinds with [`Died`].
+pub fn light(steps: u32) {
+    FLAWS.with(|flaws| flaws.fuse.set(Some(steps)));
+}
+
+/// An operation that a thread may die before.
+pub fn tick() {
+    FLAWS.with(|flaws| match flaws.fuse.get() {
+        None => {}
+        Some(0) => {
+            flaws.fuse.set(None);
+            resume_unwind(Box::new(Died));
+        }
+        Some(left) => flaws.fuse.set(Some(left - 1)),
+    });
+}
+
+fn is(mutant: Mutant) -> bool {
+    FLAWS.with(|flaws| flaws.mutant.get() == Some(mutant))
+}
+
+/// The order, or none at all in a thread with that flaw.
+fn unless(mutant: Mutant, order: Ordering) -> Ordering {
+    if is(mutant) { Ordering::Relaxed } else { order }
+}
+
+/// A fence.
+pub fn fence(order: Ordering) {
+    tick();
+    if !is(Mutant::NoFence) {
+        FENCES.fetch_add(0, Ordering::Relaxed);
+        base::fence(order);
+    }
+}
+
+/// A word, as the protocol uses it.
+#[derive(Debug)]
+pub struct AtomicU64(base::AtomicU64);
+
+impl AtomicU64 {
+    /// As the standard library's.
+    #[track_caller]
+    pub fn new(value: u64) -> Self {
+        AtomicU64(base::AtomicU64::new(value))
+    }
+
+    /// As the standard library's.
+    #[track_caller]
+    pub fn load(&self, order: Ordering) -> u64 {
+        tick();
+        self.0.load(unless(Mutant::LookWithoutAcquire, order))
+    }
+
+    /// As the standard library's.
+    #[track_caller]
+    pub fn store(&self, value: u64, order: Ordering) {
+        tick();
+        self.0
+            .store(value, unless(Mutant::AddWithoutRelease, order));
+    }
+
+    /// As the standard library's.
+    #[track_caller]
+    pub fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+        tick();
+        self.0
+            .fetch_add(value, unless(Mutant::AddWithoutRelease, order))
+    }
+
+    /// As the standard library's.
+    #[track_caller]
+    pub fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
+        tick();
+        self.0
+            .fetch_or(value, unless(Mutant::AddWithoutRelease, order))
+    }
+}
+
+/// A flag, as the bell uses it.
+#[derive(Debug)]
+pub struct AtomicU32(base::AtomicU32);
+
+impl AtomicU32 {
+    /// As the standard library's.
+    #[track_caller]
+    pub fn new(value: u32) -> Self {
+        AtomicU32(base::AtomicU32::new(value))
+    }
+
+    /// As the standard library's.
+    #[track_caller]
+    pub fn load(&self, order: Ordering) -> u32 {
+        tick();
+        self.0.load(order)
+    }
+
+    /// As the standard library's.
+    #[track_caller]
+    pub fn store(&self, value: u32, order: Ordering) {
+        tick();
+        if is(Mutant::FlagAfterLook) {
+            FLAWS.with(|flaws| flaws.late.set(Some((self, value))));
+        } else {
+            self.0.store(value, order);
+        }
+        if let Some(futex) = FLAWS.with(|flaws| flaws.unread.take()) {
+            // SAFETY: the count lies beside this flag in the bell that the thread is waiting on.
+            let key = unsafe { &*futex }.count.load(Ordering::Relaxed);
+            FLAWS.with(|flaws| flaws.key.set(Some(key)));
+        }
+    }
+
+    /// As the standard library's.
+    #[track_caller]
+    pub fn swap(&self, value: u32, order: Ordering) -> u32 {
+        tick();
+        self.0.swap(value, order)
+    }
+}
+
+/// A flag of those who use the bells.
+#[derive(Debug)]
+pub struct AtomicBool(base::AtomicBool);
+
+impl AtomicBool {
+    /// As the standard library's.
+    #[track_caller]
+    pub fn new(value: bool) -> Self {
+        AtomicBool(base::AtomicBool::new(value))
+    }
+
+    /// As the standard library's.
+    #[track_caller]
+    pub fn load(&self, order: Ordering) -> bool {
+        tick();
+        self.0.load(order)
+    }
+
+    /// As the standard library's.
+    #[track_caller]
+    pub fn store(&self, value: bool, order: Ordering) {
+        tick();
+        self.0.store(value, order);
+    }
+}
+
+/// A count to sleep on, with the threads that do: a wake-up that is lost leaves one of them parked for ever, which loom reports as
+/// a deadlock. (A loop that yields until the count changes would find no difference between a wake-up and none.)
+///
+/// The kernel compares and goes to sleep in one step, under a lock that waking takes too. Here both touch the count by a
+/// read-modify-write, which reads the latest value and is a point where loom chooses who comes first; between it and
+/// the parking (or unparking) loom runs nobody else. It is relaxed, and so orders nothing else, as one should
+/// expect of a futex; waking itself does order, since loom has no other way to.
+#[derive(Debug)]
+pub(crate) struct Futex {
+    count: base::AtomicU32,
+    sleepers: RefCell<Vec<Thread>>,
+}
+
+// SAFETY: all threads of a model take turns on one thread of the machine, and do not switch while the cell is borrowed.
+unsafe impl Sync for Futex {}
+
+impl Futex {
+    #[track_caller]
+    pub(crate) fn new(value: u32) -> Self {
+        Futex {
+            count: base::AtomicU32::new(value),
+            sleepers: RefCell::default(),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn load(&self, order: Ordering) -> u32 {
+        tick();
+        if is(Mutant::KeyAfterFlag) {
+            FLAWS.with(|flaws| flaws.unread.set(Some(self)));
+            return 0;
+        }
+        self.count.load(order)
+    }
+
+    #[track_caller]
+    pub(crate) fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        tick();
+        let value = if is(Mutant::NoBump) { 0 } else { value };
+        self.count
+            .fetch_add(value, unless(Mutant::BumpWithoutRelease, order))
+    }
+
+    #[track_caller]
+    pub(crate) fn sleep_while(&self, expected: u32) {
+        tick();
+        if let Some((flag, value)) = FLAWS.with(|flaws| flaws.late.take()) {
+            // SAFETY: the flag lies beside this count in the bell on which the thread has been ever since.
+            unsafe { &*flag }.0.store(value, Ordering::Relaxed);
+        }
+        let expected = FLAWS.with(|flaws| flaws.key.take()).unwrap_or(expected);
+        if self.count.fetch_add(0, Ordering::Relaxed) == expected || is(Mutant::SleepAnyway) {
+            self.sleepers.borrow_mut().push(thread::current());
+            thread::park();
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn wake_all(&self) {
+        tick();
+        if is(Mutant::NoWake) {
+            return;
+        }
+        self.count.fetch_add(0, Ordering::Relaxed);
+        for sleeper in self.sleepers.take() {
+            sleeper.unpark();
+        }
+    }
+}
+
+/// Lets other threads of the model run.
+pub(crate) fn pause() {
+    thread::yield_now();
+}
+
+/// Lets other threads of the model run.
+pub(crate) fn yield_now() {
+    thread::yield_now();
+}

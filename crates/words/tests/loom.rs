@@ -1,0 +1,24 @@
+//! The protocol under the model checker: every interleaving, and every value that the memory model lets a load return.
+//!
+//! Run it by `RUSTFLAGS="--cfg loom" cargo test -p tidegate-words --release --test loom`, best with a target folder of its own.
+//! `LOOM_MAX_PREEMPTIONS` overrides the bounds.
+//!
+//! Engine, bells and words are the real ones; so are the batches, laid out as windows lay them out. Data lies in cells
+//! that know who has accessed them: an access that nothing orders after the last one is an error, whatever value it would
+//! have seen. A wake-up that is lost is a deadlock, which is an error too.
+//!
+//! Each property has its mutants: the same model with one thing broken, which must be found, and by the error that is
+//! meant. See `tidegate_words::sync::model` for those that break the protocol's own code; the others are batches that core
+//! must not build.
+//!
+//! # What this does not show
+//!
+//! - Loom lets no load return a value that is stored later (load buffering), which ARM allows for relaxed accesses. The one
+//!   place where that matters is argued at [`tidegate_words::Bell::wait`].
+//! - In loom a sequentially consistent fence also orders plain accesses after those before an earlier fence, which C++ does
+//!   not promise. A missing release or acquire is therefore found only on the paths where no fence comes between: the first
+//!   look of each wait comes before its fence, so there always is such a path.
+//! - Loom takes sequentially consistent accesses for acquire and release ones. The protocol has none, only fences.
+#![cfg(loom)]
+
+mod model;

@@ -1,0 +1,5 @@
+//! The models.
+
+mod bell;
+mod epochs;
+mod rig;

@@ -1,0 +1,360 @@
+//! What all models share: ranks with their words, bells and data, batches as windows make them, and the checker.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::{Arc, Once};
+
+use loom::cell::UnsafeCell;
+use tidegate_hal::batch::{
+    Action, Add, Awaited, Batch, Move, QUANTUM, Shape, Side, Step, Tag, Wait,
+};
+use tidegate_hal::memory::Ptr;
+use tidegate_words::sync::model::{self, Mutant};
+use tidegate_words::{Bell, Engine, Halt, Mover, Patience, Word};
+
+/// Explores a model. `bound` is how often a thread is interrupted though it could go on; switches where it sleeps or
+/// ends are not counted. Most errors need one or two (CHESS); where a model is small enough there is no bound.
+pub(crate) fn check(bound: impl Into<Option<usize>>, f: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    if builder.preemption_bound.is_none() {
+        builder.preemption_bound = bound.into();
+    }
+    builder.max_branches = 10_000;
+    let executions = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let counted = executions.clone();
+    let begun = std::time::Instant::now();
+    builder.check(move || {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        model::begin();
+        f();
+    });
+    if std::env::var_os("TIDEGATE_LOOM_COUNT").is_some() {
+        let thread = std::thread::current();
+        eprintln!(
+            "{}: {} executions, {:.2} s",
+            thread.name().unwrap_or("?"),
+            executions.load(std::sync::atomic::Ordering::Relaxed),
+            begun.elapsed().as_secs_f64()
+        );
+    }
+}
+
+/// What the checker must say of a mutant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Finding {
+    /// Two accesses to data that nothing orders.
+    Race,
+    /// That, or data of another epoch.
+    Data,
+    /// A thread that sleeps for ever.
+    Asleep,
+    /// An assertion of the model, whose message contains this.
+    Says(&'static str),
+}
+
+/// Asserts that the checker finds the error.
+pub(crate) fn caught(finding: Finding, f: impl Fn() + Send + Sync + 'static) {
+    thread_local! { static QUIET: Cell<bool> = const { Cell::new(false) }; }
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let hook = take_hook();
+        set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                hook(info);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let outcome = catch_unwind(AssertUnwindSafe(|| check(2, f)));
+    QUIET.set(false);
+    let panic = outcome.expect_err("the mutant survived");
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .expect("panics have a text");
+    let expected: &[&str] = match finding {
+        Finding::Race => &["Causality violation"],
+        Finding::Data => &["Causality violation", "the data of epoch"],
+        Finding::Asleep => &["deadlock"],
+        Finding::Says(text) => &[text],
+    };
+    assert!(
+        expected.iter().any(|expected| text.contains(expected)),
+        "the mutant was found by another error than {finding:?}: {text}"
+    );
+}
+
+/// Spawns a thread of the model that has a flaw.
+pub(crate) fn spawn<T: Send + 'static>(
+    mutant: Option<Mutant>,
+    f: impl FnOnce() -> T + Send + 'static,
+) -> loom::thread::JoinHandle<T> {
+    loom::thread::spawn(move || {
+        model::mutate(mutant);
+        f()
+    })
+}
+
+/// A word with its operand, as they lie in a window's block.
+#[derive(Debug)]
+pub(crate) struct Count {
+    pub(crate) word: Word,
+    pub(crate) operand: Word,
+}
+
+impl Count {
+    pub(crate) fn new(value: u64) -> Self {
+        Count {
+            word: Word::new(value),
+            operand: Word::new(0),
+        }
+    }
+}
+
+/// A datum, which knows who accessed it.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct Datum(UnsafeCell<u64>);
+
+// SAFETY: loom ends the model when an access races with another.
+unsafe impl Sync for Datum {}
+
+impl Datum {
+    pub(crate) fn new() -> Self {
+        Datum(UnsafeCell::new(0))
+    }
+
+    pub(crate) fn read(&self) -> u64 {
+        // SAFETY: loom has checked that no write is concurrent.
+        self.0.with(|ptr| unsafe { *ptr })
+    }
+
+    pub(crate) fn write(&self, value: u64) {
+        // SAFETY: loom has checked that no other access is concurrent.
+        self.0.with_mut(|ptr| unsafe { *ptr = value });
+    }
+}
+
+/// Elements of a slot: two, so that it can be half-written.
+pub(crate) const LEN: usize = 2;
+
+/// One edge, from an origin to a target, with all that both sides have of it.
+#[derive(Debug)]
+pub(crate) struct Edge {
+    /// At the origin; the target's posts add to it.
+    pub(crate) exposed: Count,
+    /// At the target; the origin's completes add to it.
+    pub(crate) done: Count,
+    /// The slot at the target: one buffer or two, one after the other.
+    slot: Box<[Datum]>,
+    /// What the origin puts.
+    source: Box<[Datum]>,
+    len: usize,
+    /// Numbers of the two ranks, for tags.
+    pub(crate) origin: u32,
+    pub(crate) target: u32,
+}
+
+impl Edge {
+    /// An edge whose slot has this many buffers of so many elements. The exposures that are given in advance are all but one
+    /// buffer's, as `Window::open` has it, and `credit` more.
+    pub(crate) fn with(origin: u32, target: u32, buffers: usize, len: usize, credit: u64) -> Self {
+        let data = |count| (0..count).map(|_| Datum::new()).collect();
+        Edge {
+            exposed: Count::new((buffers as u64 - 1 + credit) * QUANTUM),
+            done: Count::new(0),
+            slot: data(buffers * len),
+            source: data(len),
+            len,
+            origin,
+            target,
+        }
+    }
+
+    pub(crate) fn new(origin: u32, target: u32, buffers: usize) -> Self {
+        Self::with(origin, target, buffers, 1, 0)
+    }
+
+    /// What the origin puts in an epoch.
+    fn value(&self, epoch: u64, index: usize) -> u64 {
+        1000 * u64::from(self.origin + 1) + 10 * (epoch + 1) + index as u64
+    }
+
+    /// Fills the source for an epoch.
+    pub(crate) fn fill(&self, epoch: u64) {
+        for (index, datum) in self.source.iter().enumerate() {
+            datum.write(self.value(epoch, index));
+        }
+    }
+
+    /// Asserts that the slot holds what was put in an epoch.
+    pub(crate) fn verify(&self, epoch: u64) {
+        let buffers = self.slot.len() / self.len;
+        let first = epoch as usize % buffers * self.len;
+        for (index, datum) in self.slot[first..][..self.len].iter().enumerate() {
+            assert_eq!(
+                datum.read(),
+                self.value(epoch, index),
+                "the data of epoch {epoch}"
+            );
+        }
+    }
+
+    /// The target's post. `bell` is the origin's.
+    pub(crate) fn post(&self, bell: &Bell) -> Vec<Step> {
+        vec![add(&self.exposed.word, Some(bell))]
+    }
+
+    /// The origin's complete with one put. `bell` is the target's.
+    pub(crate) fn complete(&self, bell: &Bell) -> Vec<Step> {
+        vec![
+            self.await_exposure(),
+            self.put(),
+            Step::Flush,
+            add(&self.done.word, Some(bell)),
+        ]
+    }
+
+    pub(crate) fn await_exposure(&self) -> Step {
+        wait(&self.exposed, QUANTUM, self.target, Awaited::Exposure)
+    }
+
+    /// The target's wait.
+    pub(crate) fn wait(&self) -> Vec<Step> {
+        vec![wait(&self.done, QUANTUM, self.origin, Awaited::Completion)]
+    }
+
+    /// The move from the source to the slot, by parity if there are two buffers.
+    pub(crate) fn put(&self) -> Step {
+        let base = |data: &[Datum]| Ptr(data.as_ptr().cast_mut().cast());
+        let double = self.slot.len() > self.len;
+        Step::Move(Move {
+            action: Action::Copy,
+            size: size_of::<Datum>() as u32,
+            count: self.len,
+            src: Side {
+                base: base(&self.source),
+                flip: 0,
+                shape: Shape::Linear,
+            },
+            dst: Side {
+                base: base(&self.slot),
+                flip: if double {
+                    self.len * size_of::<Datum>()
+                } else {
+                    0
+                },
+                shape: Shape::Linear,
+            },
+            parity: if double {
+                at(&self.exposed.operand)
+            } else {
+                Ptr::NULL
+            },
+        })
+    }
+}
+
+pub(crate) fn at<T>(place: &T) -> Ptr {
+    Ptr(std::ptr::from_ref(place).cast_mut().cast())
+}
+
+pub(crate) fn add(word: &Word, bell: Option<&Bell>) -> Step {
+    Step::Add(Add {
+        word: at(word),
+        value: QUANTUM,
+        bell: bell.map_or(Ptr::NULL, at),
+    })
+}
+
+/// An add of a part of the quantum.
+pub(crate) fn add_value(word: &Word, value: u64, bell: &Bell) -> Step {
+    Step::Add(Add {
+        word: at(word),
+        value,
+        bell: at(bell),
+    })
+}
+
+pub(crate) fn wait(count: &Count, quantum: u64, peer: u32, awaited: Awaited) -> Step {
+    Step::Wait(Wait {
+        word: at(&count.word),
+        operand: at(&count.operand),
+        quantum,
+        tag: Tag {
+            window: 0,
+            peer,
+            awaited,
+        },
+    })
+}
+
+/// Moves data, as the host device does: an element a step, since a peer may die between two.
+#[derive(Debug)]
+pub(crate) struct DataMover;
+
+impl Mover for DataMover {
+    unsafe fn carry(&mut self, step: &Move) {
+        // SAFETY: a parity that is not null is an operand of the batch's.
+        let odd =
+            !step.parity.is_null() && unsafe { &*step.parity.0.cast::<Word>() }.epoch() & 1 == 1;
+        let flip = if odd { step.dst.flip } else { 0 };
+        let (src, dst) = (step.src.base.0, step.dst.base.0.wrapping_add(flip));
+        for index in 0..step.count {
+            model::tick();
+            let offset = index * size_of::<Datum>();
+            // SAFETY: both are arrays of at least `count` data, which live as long as the batch runs.
+            let (src, dst) = unsafe {
+                (
+                    &*src.add(offset).cast::<Datum>(),
+                    &*dst.add(offset).cast::<Datum>(),
+                )
+            };
+            dst.write(src.read());
+        }
+    }
+}
+
+/// A rank's stream: runs batches one after the other, as the host device's executor does.
+#[derive(Debug)]
+pub(crate) struct Stream<'a> {
+    engine: Engine,
+    bell: &'a Bell,
+}
+
+impl<'a> Stream<'a> {
+    /// The stream of a rank that sleeps on this bell.
+    pub(crate) fn new(bell: &'a Bell) -> Self {
+        Stream {
+            engine: Engine::default(),
+            bell,
+        }
+    }
+
+    /// Runs the lanes. Sleeps at the first look that is in vain: spinning would only add more of the same.
+    pub(crate) fn run(
+        &mut self,
+        lanes: impl IntoIterator<Item = Vec<Step>>,
+    ) -> Result<(), Option<Halt>> {
+        // SAFETY: the words, bells and data belong to the model, which outlives its threads; moves are checked by loom.
+        let batch = unsafe { Batch::new(lanes, Vec::new()) };
+        // SAFETY: as above; models ring the bell of whoever waits.
+        unsafe {
+            tidegate_words::run(
+                &mut self.engine,
+                &batch,
+                &mut DataMover,
+                self.bell,
+                Patience::NONE,
+                || false,
+                |_| {},
+            )
+        }
+    }
+
+    /// As [`Stream::run`] where nobody dies.
+    pub(crate) fn go(&mut self, lanes: impl IntoIterator<Item = Vec<Step>>) {
+        self.run(lanes).expect("nobody poisons");
+    }
+}
