@@ -1,0 +1,73 @@
+//! Two streams that work at the same time: one makes blocks of numbers and puts them to the right neighbour, the other digests what
+//! the left neighbour has put, together with the block that was made here.
+//!
+//! A region belongs to one stream at a time, and its type says to which. So a block is *handed off* from the stream that made it to the stream
+//! that digests it, and back; the host waits for neither. The two halves of a window may be at home on different streams as well: here
+//! blocks leave from one and arrive on the other.
+//!
+//! Run it with `cargo run --example pipeline`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/pipeline`.
+
+use tidegate::prelude::*;
+
+const RIGHT: Slot = Slot(0);
+/// Numbers a block.
+const LEN: usize = 4096;
+/// Blocks in all.
+const BLOCKS: u64 = 200;
+
+/// What rank `rank` puts into its block number `k`, at every place.
+fn value(rank: usize, k: u64) -> u64 {
+    (rank as u64 + 1) * (k + 1)
+}
+
+fn main() -> Result<()> {
+    let world: World = World::init()?;
+    let (rank, size) = (world.rank(), world.size());
+    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+
+    stream!(let make = world.named_stream("make")?);
+    stream!(let digest = world.named_stream("digest")?);
+
+    let window = Window::by_slot("blocks")
+        .slot_from(left, 0, LEN)
+        .slot_to(right, 0);
+    let (inbox, mut outbox) = window.open(&make)?;
+    let mut inbox = make.hand_off(inbox, &digest)?; // the outbox stays
+    let mut sum = Region::<u64>::zeroed(&world, 1)?.on(&digest)?;
+
+    // Two blocks: one is made while the other is digested.
+    let mut free = Region::<u64>::zeroed(&world, LEN)?.on(&make)?;
+    let mut digested = Region::<u64>::zeroed(&world, LEN)?.on(&digest)?;
+
+    for k in 0..BLOCKS {
+        // The first stream makes a block and puts it.
+        let fill = move |block: &mut [u64]| block.fill(value(rank, k));
+        make.launch(fill, &mut free)?;
+        let mut epoch = outbox.start();
+        epoch.put(&free, RIGHT)?;
+        outbox = epoch.complete(&make)?;
+
+        // The second gets it, in order after all that the first has got to do by now ...
+        let made = make.hand_off(free, &digest)?;
+        // ... and gives back the one before, so that the first goes on as soon as that one is digested.
+        free = digest.hand_off(digested, &make)?;
+
+        let exposed = inbox.post(&digest)?;
+        inbox = exposed.wait(&digest)?;
+        let multiply = |came: Slots<'_, u64>, mine: &[u64], sum: &mut [u64]| {
+            let products = came.slot(0).iter().zip(mine).map(|(a, b)| a * b);
+            sum[0] += products.sum::<u64>();
+        };
+        // `&free` here would not compile: it belongs to the other stream.
+        digest.launch(multiply, (inbox.view(), &made, &mut sum))?;
+        digested = made;
+    }
+
+    let sum = sum.into_host(&digest)?; // the one synchronisation
+    let expected: u64 = (0..BLOCKS)
+        .map(|k| LEN as u64 * value(left, k) * value(rank, k))
+        .sum();
+    assert_eq!(sum[0], expected);
+    println!("rank {rank} of {size}: {BLOCKS} blocks, their products add up to {expected}");
+    Ok(())
+}
