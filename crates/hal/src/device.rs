@@ -168,7 +168,11 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     /// # Errors
     ///
     /// [`DeviceError::Exhausted`], [`DeviceError::Unsupported`].
-    fn stream(&self, config: StreamConfig) -> Result<Self::Stream, DeviceError>;
+    ///
+    /// # Safety
+    ///
+    /// `config.bell` points to a live bell of this device for as long as `config.keep` lives.
+    unsafe fn stream(&self, config: StreamConfig) -> Result<Self::Stream, DeviceError>;
 
     /// Sets [`crate::batch::POISON`] in a word and rings the bell, from the host, at once, even while
     /// streams wait on it.

@@ -60,7 +60,7 @@ unsafe impl Device for Host {
         HostBlock::map(handle, bytes)
     }
 
-    fn stream(&self, config: StreamConfig) -> Result<HostStream, DeviceError> {
+    unsafe fn stream(&self, config: StreamConfig) -> Result<HostStream, DeviceError> {
         HostStream::new(config)
     }
 
