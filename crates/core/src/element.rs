@@ -9,7 +9,7 @@ use tidegate_hal::batch::Scalar;
 ///
 /// # Safety
 ///
-/// The type has a size other than 0, no padding, no bytes that are invalid, no interior mutability, no pointers; `LAYOUT` differs
+/// The type has a size other than 0, an alignment of at most 64 (that of every block of memory), no padding, no bytes that are invalid, no interior mutability, no pointers; `LAYOUT` differs
 /// (as far as a hash can) between types whose bytes mean different things.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be put into a region or window",

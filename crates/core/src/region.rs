@@ -202,6 +202,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
 
     fn allocate(device: &D, len: usize) -> Result<Self> {
         const { assert!(size_of::<T>() != 0, "elements have a size other than 0") };
+        const { assert!(align_of::<T>() <= 64, "elements are aligned to 64 bytes at most") };
         let block = if len == 0 {
             None
         } else {

@@ -160,12 +160,18 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`], [`Error::Capturing`] if only one of the two is being captured; the value comes back.
+    /// [`Error::Device`]; [`Error::Capturing`] if one of the two is being captured without the other; [`Error::Invalid`] if they
+    /// belong to different worlds. The value comes back.
     pub fn hand_off<'t, X: Carry<'s, D>>(
         &self,
         value: X,
         to: &Stream<'t, D>,
     ) -> Result<X::At<'t>, Rejected<X>> {
+        if !self.world.is(&to.world) {
+            // Whoever adds to a word rings the bell of one rank, and the other stream listens to another.
+            let what = "the two streams belong to different worlds".to_owned();
+            return Err(Rejected::new(Error::Invalid(what), value));
+        }
         let handed = self
             .raw
             .record()

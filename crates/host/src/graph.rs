@@ -32,6 +32,8 @@ pub(crate) struct Link {
     word: WordCell,
     bell: Bell,
     failed: AtomicBool,
+    /// The recording that it belongs to.
+    pub(crate) recording: u64,
     /// Whether a stream waits for it within the recording.
     pub(crate) joined: AtomicBool,
 }
@@ -46,6 +48,13 @@ impl Default for WordCell {
 }
 
 impl Link {
+    pub(crate) fn of(recording: u64) -> Self {
+        Link {
+            recording,
+            ..Link::default()
+        }
+    }
+
     /// The recording stream has come here; `failed` if it did nothing on the way.
     pub(crate) fn signal(&self, failed: bool) {
         if failed {

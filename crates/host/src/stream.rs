@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use rtrb::{Producer, PushError, RingBuffer};
@@ -36,6 +36,8 @@ enum Queue {
 
 #[derive(Default)]
 struct Recording {
+    /// Which recording it is; several streams may share in one.
+    number: u64,
     items: Vec<Recorded>,
     /// Events recorded by this stream, so that forgotten ones are noticed.
     links: Vec<Arc<Link>>,
@@ -203,7 +205,7 @@ unsafe impl Stream for HostStream {
 
     fn record(&self) -> Result<HostEvent, DeviceError> {
         if let Some(recording) = &mut *self.recording.borrow_mut() {
-            let link = Arc::new(Link::default());
+            let link = Arc::new(Link::of(recording.number));
             recording.items.push(Recorded::Signal(link.clone()));
             recording.links.push(link.clone());
             return Ok(HostEvent(EventKind::Recorded(link)));
@@ -224,11 +226,12 @@ unsafe impl Stream for HostStream {
                 }
             }
             EventKind::Recorded(link) => match &mut *self.recording.borrow_mut() {
-                Some(recording) => {
+                // A replay of one recording would wait for a replay of the other, which may never come.
+                Some(recording) if recording.number == link.recording => {
                     link.joined.store(true, Ordering::Relaxed);
                     recording.items.push(Recorded::Await(link.clone(), 0));
                 }
-                None => return Err(DeviceError::Capturing("the event belongs to a recording")),
+                _ => return Err(DeviceError::Capturing("the event belongs to a recording")),
             },
         }
         Ok(())
@@ -238,8 +241,11 @@ unsafe impl Stream for HostStream {
         for stream in others.iter().copied().chain([self]) {
             stream.not_capturing("another capture")?;
         }
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         for (index, stream) in others.iter().copied().chain([self]).enumerate() {
             *stream.recording.borrow_mut() = Some(Recording {
+                number,
                 branch: index < others.len(),
                 ..Recording::default()
             });
