@@ -44,7 +44,8 @@ pub enum Tested<'s, T, K, D: Device> {
 
 pub(super) struct InboxBody<D: Device> {
     pub(super) half: Half<D>,
-    table: Table,
+    /// Kernels in the queue point to it, while this token goes on being changed.
+    table: Arc<Table>,
     /// Post and wait for all origins, then for each group that was used.
     epochs: Vec<Epoch>,
     /// The epoch that is open, or was last.
@@ -111,6 +112,7 @@ fn wait_step(peer: &Peer, window: u32) -> Step {
 
 impl<D: Device> InboxBody<D> {
     pub(super) fn new(half: Half<D>, table: Table) -> Self {
+        let table = Arc::new(table);
         let all = Epoch::new(&half, 0, (0..half.peers.len()).collect());
         InboxBody {
             half,
@@ -182,7 +184,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
         }
     }
 
-    pub(super) fn table(&self) -> &Table {
+    pub(super) fn table(&self) -> &Arc<Table> {
         &self.held.table
     }
 

@@ -1,6 +1,7 @@
 //! What kernels and the host see of an inbox.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
@@ -118,7 +119,7 @@ pub struct MemoryMut<'b, 's, T, D: Device>(Memory<'b, 's, T, D>, PhantomData<&'b
 impl<'s, T: Element, D: Device> Inbox<'s, T, BySlot, D> {
     /// The inbox as an argument of a kernel on its stream; the kernel sees [`Slots`].
     pub fn view(&self) -> InboxView<'_, 's, T, D> {
-        let table: *const Table = self.table();
+        let table = Arc::as_ptr(self.table());
         InboxView {
             table: Ptr(table.cast_mut().cast()),
             marker: PhantomData,
