@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use syn::{Data, DeriveInput, Error, GenericParam, Index, Result, Type, parse_quote};
+use syn::{Data, DeriveInput, Error, GenericParam, Member, Result, Type, parse_quote};
 
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
@@ -37,23 +37,15 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         })?;
     }
     let (name, brand) = (&input.ident, &brand.lifetime);
-    let fields: Vec<_> = data
-        .fields
-        .iter()
-        .enumerate()
-        .map(|(index, field)| match &field.ident {
-            Some(ident) => quote!(#ident),
-            None => {
-                let index = Index::from(index);
-                quote!(#index)
-            }
-        })
+    let fields: Vec<Member> = data.fields.members().collect();
+    let values: Vec<_> = (0..fields.len())
+        .map(|index| format_ident!("__{index}"))
         .collect();
     let types: Vec<_> = data.fields.iter().map(|field| &field.ty).collect();
-    let check = format_ident!("__carry_fields_of_{}", name);
     Ok(quote! {
-        // SAFETY: `At` is the same struct with another brand; every field is visited once, in order; every field is `Carry` (as `visit`
-        // requires, and as the function below requires for `At` too), so nothing else mentions the brand.
+        // SAFETY: `At` is the same struct with another brand; every field is `Carry`, so nothing else mentions the brand, and is visited
+        // once, in order. The function below compiles only if the struct has these fields and no others (an attribute macro may change it
+        // after the derive has seen it), and if each field with another brand is what its `Carry` says.
         unsafe impl<#brand> ::tidegate::Carry<#brand, #device> for #name<#brand> {
             type At<'__at> = #name<'__at>;
 
@@ -62,16 +54,14 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             }
         }
 
-        #[doc(hidden)]
-        #[allow(non_snake_case, dead_code)]
-        fn #check<#brand, '__at>(value: #name<#brand>) {
-            fn same<'s, 't, X: ::tidegate::Carry<'s, #device>>(_: X) -> ::core::option::Option<X::At<'t>> {
-                ::core::option::Option::None
+        const _: () = {
+            #[allow(dead_code)]
+            fn check<#brand, '__at>(here: &#name<#brand>, there: &#name<'__at>) {
+                let #name { #(#fields: #values,)* } = here;
+                #(let _: &#types = #values;)*
+                let #name { #(#fields: #values,)* } = there;
+                #(let _: &<#types as ::tidegate::Carry<#brand, #device>>::At<'__at> = #values;)*
             }
-            #({
-                let _ = |value: #types| same::<'_, '__at, #types>(value);
-            })*
-            let _ = value;
-        }
+        };
     })
 }

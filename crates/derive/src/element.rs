@@ -1,8 +1,8 @@
 //! `#[derive(Element)]`.
 
 use proc_macro2::TokenStream;
-use quote::quote;
-use syn::{Data, DeriveInput, Error, Result};
+use quote::{format_ident, quote};
+use syn::{Data, DeriveInput, Error, Member, Result};
 
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
@@ -41,22 +41,36 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         return Err(Error::new_spanned(&input.ident, message));
     }
     let name = &input.ident;
+    let fields: Vec<Member> = data.fields.members().collect();
+    let values: Vec<_> = (0..fields.len())
+        .map(|index| format_ident!("__{index}"))
+        .collect();
     let types: Vec<_> = data.fields.iter().map(|field| &field.ty).collect();
     Ok(quote! {
-        // SAFETY: all fields are elements (`LAYOUT` of each is named), and the constant below does not evaluate if there is
-        // padding or nothing at all.
+        // SAFETY: all fields are elements (`LAYOUT` of each is named), and the constant does not evaluate if there is padding, or nothing
+        // at all, or too large an alignment. The function below compiles only if the struct has these fields and no others: an attribute
+        // macro may change it after the derive has seen it.
         unsafe impl ::tidegate::Element for #name {
             const LAYOUT: u64 = {
-                const SIZE: usize = 0 #(+ ::core::mem::size_of::<#types>())*;
-                assert!(SIZE != 0, "an element has a size other than 0");
-                assert!(::core::mem::size_of::<#name>() == SIZE, "an element has no padding");
+                let fields: usize = 0 #(+ ::core::mem::size_of::<#types>())*;
+                assert!(fields != 0, "an element has a size other than 0");
+                assert!(::core::mem::size_of::<#name>() == fields, "an element has no padding");
+                assert!(::core::mem::align_of::<#name>() <= 64, "an element is aligned to 64 bytes at most");
                 let hash = ::tidegate::element::LAYOUT_START;
                 #(let hash = ::tidegate::element::mix(hash, <#types as ::tidegate::Element>::LAYOUT);)*
                 hash
             };
         }
 
-        // Evaluated even where the constant is not used.
-        const _: u64 = <#name as ::tidegate::Element>::LAYOUT;
+        const _: () = {
+            // Evaluated even where the constant is not used.
+            const _: u64 = <#name as ::tidegate::Element>::LAYOUT;
+
+            #[allow(dead_code)]
+            fn check(here: &#name) {
+                let #name { #(#fields: #values,)* } = here;
+                #(let _: &#types = #values;)*
+            }
+        };
     })
 }
