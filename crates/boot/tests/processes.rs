@@ -88,11 +88,12 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
         }
         // Says what happens until everybody else has left or is lost.
         "watch" => {
-            println!("pid {}", std::process::id());
             control.exchange("start", Packet::default()).unwrap();
+            mark("ready", me);
             if me == 0 {
-                while let Ok(event) = events.recv_timeout(Duration::from_secs(30)) {
+                while let Ok(event) = events.recv_timeout(LONG) {
                     println!("{event:?}");
+                    mark("event", me);
                     if !matches!(event, Event::Message { .. }) {
                         break;
                     }
@@ -119,6 +120,35 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
             control.leave();
         }
         other => panic!("no such role: {other}"),
+    }
+}
+
+/// Leaves a mark that the test can see while the job runs.
+fn mark(what: &str, rank: usize) {
+    let directory = std::path::PathBuf::from(std::env::var_os("TEST_MARKS").unwrap());
+    std::fs::write(directory.join(format!("{what}.{rank}")), "").unwrap();
+}
+
+/// A job in the role `watch`, and a function that waits for the marks of its ranks.
+fn watched(ranks: usize, silence: &str) -> (Running, tempfile::TempDir) {
+    let marks = tempfile::tempdir().unwrap();
+    let job = job("watch", ranks)
+        .env("TEST_MARKS", marks.path())
+        .env("TIDEGATE_HEARTBEAT_MS", "50")
+        .env("TIDEGATE_SILENCE_MS", silence)
+        .spawn()
+        .unwrap();
+    for rank in 0..ranks {
+        wait_for(&marks, &format!("ready.{rank}"));
+    }
+    (job, marks)
+}
+
+fn wait_for(marks: &tempfile::TempDir, mark: &str) {
+    let started = Instant::now();
+    while !marks.path().join(mark).exists() {
+        assert!(started.elapsed() < LONG, "no {mark}");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -160,6 +190,12 @@ fn a_sudden_death_is_noticed_by_all_at_once() {
         assert_eq!(outcome.exit_code(), 137);
         for rank in (0..4).filter(|rank| *rank != victim) {
             assert!(outcome.ranks[rank].status.success(), "{outcome:?}");
+            let line = lines(&outcome, rank)
+                .into_iter()
+                .find(|line| line.starts_with("peer "));
+            let after: u64 = line.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+            // By the end of its connection, not by its silence, which would take 10 s.
+            assert!(after < 5_000, "{after} ms");
             assert!(
                 has(&outcome, rank, &format!("peer {victim} after")),
                 "{outcome:?}"
@@ -186,14 +222,11 @@ fn stop_and_continue(job: &Running, rank: usize, pause: Duration) {
 
 #[test]
 fn a_suspended_rank_is_given_up_after_the_silence() {
-    let mut watch = job("watch", 3).env("TIDEGATE_HEARTBEAT_MS", "50");
-    watch = watch.env("TIDEGATE_SILENCE_MS", "1000");
-    let job = watch.spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(700));
+    let (job, marks) = watched(3, "2000");
     job.signal(2, Signal::STOP).unwrap();
     // Rank 0 gives it up, says so and leaves; what is suspended then finds itself cut off.
-    std::thread::sleep(Duration::from_secs(4));
-    let _ = job.signal(2, Signal::CONT);
+    wait_for(&marks, "event.0");
+    job.signal(2, Signal::CONT).unwrap();
     let outcome = job.wait();
     assert!(
         has(&outcome, 0, "Lost { rank: 2, reason: \"nothing was heard"),
@@ -205,9 +238,7 @@ fn a_suspended_rank_is_given_up_after_the_silence() {
 
 #[test]
 fn a_short_pause_is_no_death() {
-    let watch = job("watch", 2).env("TIDEGATE_HEARTBEAT_MS", "50");
-    let job = watch.env("TIDEGATE_SILENCE_MS", "60000").spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    let (job, _marks) = watched(2, "60000");
     stop_and_continue(&job, 0, Duration::from_millis(300));
     stop_and_continue(&job, 1, Duration::from_millis(300));
     job.signal(1, Signal::KILL).unwrap();
