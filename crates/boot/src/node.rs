@@ -132,7 +132,8 @@ impl Node {
     /// Gives `fds` to the node; the contribution goes to the hub as soon as it may.
     pub(crate) fn contribute(&mut self, round: u64, fds: Vec<OwnedFd>, contribution: Message) {
         if fds.is_empty() {
-            self.to_hub.push(contribution);
+            // An exchange may be complete here before this rank's part of it is with the hub: the next one's must not overtake it.
+            self.say(contribution);
             return;
         }
         let parcel = Parcel {
@@ -418,5 +419,33 @@ impl Node {
             Side::Broken(since) => Some(*since + VERDICT_PATIENCE),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_overtakes_what_is_held() {
+        let mut node = Node::new(1, Key::of_job(b"a key for tests", "", 2));
+        node.side = Side::Outside;
+        let fd = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let contribution = |round| Message::Contribution {
+            rank: 1,
+            round,
+            handles: u8::from(round == 0),
+            label: String::new(),
+            bytes: Vec::new(),
+        };
+        node.contribute(0, vec![fd], contribution(0));
+        node.contribute(1, Vec::new(), contribution(1));
+        node.say(Message::Leave);
+        assert!(node.to_hub.is_empty());
+        let rounds = node.held.iter().map(|message| match message {
+            Message::Contribution { round, .. } => Some(*round),
+            _ => None,
+        });
+        assert_eq!(rounds.collect::<Vec<_>>(), [Some(0), Some(1), None]);
     }
 }
