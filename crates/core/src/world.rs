@@ -32,7 +32,18 @@ use crate::watch::Watch;
 
 /// One rank's view of the job.
 pub struct World<D: Device> {
-    inner: Arc<Inner<D>>,
+    inner: Arc<Member<D>>,
+}
+
+/// What the program holds of the job. Threads of the library hold [`Inner`]: so the rank has left when the *program* has let go of
+/// it, and not when a thread that happened to look at it is done, which may be after the end of the process: a loss, to the others.
+struct Member<D: Device>(Arc<Inner<D>>);
+
+impl<D: Device> std::ops::Deref for Member<D> {
+    type Target = Inner<D>;
+    fn deref(&self) -> &Inner<D> {
+        &self.0
+    }
 }
 
 impl<D: Device> Clone for World<D> {
@@ -58,8 +69,17 @@ struct Events<D: Device> {
     /// Ranks that died or left, and how.
     gone: BTreeMap<usize, Cause>,
     /// The windows of this job, by number.
-    windows: Vec<(Arc<str>, Weak<Watched<D>>)>,
+    windows: Vec<Entry<D>>,
     streams: Vec<(String, Weak<ReclaimOf<D>>)>,
+}
+
+/// A window as the world remembers it: also before it is registered (a peer may have created it, and revoked it, already),
+/// and after it is gone (its streams' errors are still to be explained).
+struct Entry<D: Device> {
+    name: Arc<str>,
+    window: Weak<Watched<D>>,
+    /// Why it is revoked; the first cause counts.
+    cause: Option<Cause>,
 }
 
 /// What the world must know of a window to end its waits.
@@ -236,7 +256,9 @@ impl<D: Device> World<D> {
             }
         }));
         Watch::start(&inner)?;
-        Ok(World { inner })
+        Ok(World {
+            inner: Arc::new(Member(inner)),
+        })
     }
 
     /// This rank, `0..size`.
@@ -271,7 +293,13 @@ impl<D: Device> World<D> {
     ///
     /// [`Error::Control`]: a rank ended meanwhile, is in another collective call, or the bytes are too many.
     pub fn gather(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
-        let packets = self.inner.control.exchange(label, Packet { bytes, handles: Vec::new() })?;
+        let packets = self.inner.control.exchange(
+            label,
+            Packet {
+                bytes,
+                handles: Vec::new(),
+            },
+        )?;
         Ok(packets.into_iter().map(|packet| packet.bytes).collect())
     }
 
@@ -356,15 +384,21 @@ impl<D: Device> World<D> {
     /// Takes a number for a window that all ranks are about to create. Collective in effect: windows are created in one order.
     pub(crate) fn reserve_window(&self, name: &Arc<str>) -> u32 {
         let mut events = lock(&self.inner.events);
-        events.windows.push((name.clone(), Weak::new()));
+        events.windows.push(Entry {
+            name: name.clone(),
+            window: Weak::new(),
+            cause: None,
+        });
         (events.windows.len() - 1) as u32
     }
 
     /// Registers a window, so that its waits end when they must.
     pub(crate) fn watch_window(&self, window: &Arc<Watched<D>>) {
         let mut events = lock(&self.inner.events);
-        events.windows[window.id as usize].1 = Arc::downgrade(window);
-        for cause in events.gone.values() {
+        let entry = &mut events.windows[window.id as usize];
+        entry.window = Arc::downgrade(window);
+        let revoked = entry.cause.clone();
+        for cause in revoked.iter().chain(events.gone.values()) {
             window.revoke(&self.inner.device, self.inner.own_bell.base(), cause);
         }
     }
@@ -400,7 +434,7 @@ impl<D: Device> World<D> {
         let window = lock(&self.inner.events)
             .windows
             .get(tag.window as usize)
-            .map(|(name, _)| name.clone());
+            .map(|entry| entry.name.clone());
         Error::Wait(Box::new(WaitFailed {
             window: window.unwrap_or_else(|| "-".into()),
             epoch,
@@ -427,8 +461,13 @@ impl<D: Device> Inner<D> {
     }
 
     pub(crate) fn revoke(&self, window: &Watched<D>, cause: Cause) {
-        if window.revoked.load(Ordering::Relaxed) {
-            return;
+        {
+            let mut events = lock(&self.events);
+            let entry = &mut events.windows[window.id as usize];
+            if entry.cause.is_some() {
+                return;
+            }
+            entry.cause = Some(cause.clone());
         }
         window.revoke(&self.device, self.own_bell.base(), &cause);
         let message = Message::Revoke {
@@ -441,13 +480,12 @@ impl<D: Device> Inner<D> {
 
     fn cause(&self, tag: Tag) -> Option<Cause> {
         let events = lock(&self.events);
-        let window = events
+        let revoked = events
             .windows
             .get(tag.window as usize)
-            .and_then(|(_, window)| window.upgrade());
+            .and_then(|entry| entry.cause.clone());
         let lost = |cause: &&Cause| matches!(cause, Cause::PeerLost { .. });
-        window
-            .and_then(|window| window.cause.get().cloned())
+        revoked
             .or_else(|| events.gone.values().find(lost).cloned())
             .or_else(|| events.gone.get(&(tag.peer as usize)).cloned())
     }
@@ -459,11 +497,11 @@ impl<D: Device> Inner<D> {
             Event::Message { from, bytes } => match Message::decode(&bytes) {
                 Some(Message::Revoke { window, cause }) => {
                     let window = {
-                        let events = lock(&self.events);
-                        events
-                            .windows
-                            .get(window as usize)
-                            .and_then(|(_, window)| window.upgrade())
+                        let mut events = lock(&self.events);
+                        events.windows.get_mut(window as usize).and_then(|entry| {
+                            entry.cause.get_or_insert_with(|| cause.clone());
+                            entry.window.upgrade()
+                        })
                     };
                     if let Some(window) = window {
                         window.revoke(&self.device, self.own_bell.base(), &cause);
@@ -493,8 +531,11 @@ impl<D: Device> Inner<D> {
             return;
         }
         events.gone.insert(rank, cause.clone());
-        for (_, window) in &events.windows {
-            if let Some(window) = window.upgrade() {
+        for entry in &mut events.windows {
+            if matches!(cause, Cause::PeerLost { .. }) {
+                entry.cause.get_or_insert_with(|| cause.clone());
+            }
+            if let Some(window) = entry.window.upgrade() {
                 window.revoke(&self.device, self.own_bell.base(), &cause);
             }
         }
@@ -522,13 +563,13 @@ impl<D: Device> Inner<D> {
         events
             .windows
             .get(id as usize)
-            .map_or(("-".into(), None), |(name, window)| {
-                (name.clone(), window.upgrade())
+            .map_or(("-".into(), None), |entry| {
+                (entry.name.clone(), entry.window.upgrade())
             })
     }
 }
 
-impl<D: Device> Drop for Inner<D> {
+impl<D: Device> Drop for Member<D> {
     fn drop(&mut self) {
         self.watch.stop();
         if std::thread::panicking() {
