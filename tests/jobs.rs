@@ -1,0 +1,372 @@
+//! Jobs of several processes: that they work, that every failure is a typed error on every rank that depends on it, and that nothing
+//! is left behind. (Each job is checked for that when it has ended: see `processes`.)
+
+#[path = "processes/mod.rs"]
+mod processes;
+#[path = "processes/ring.rs"]
+mod ring;
+
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+use processes::{LONG, assert_success, error, lines, longest_survival, ready};
+use tidegate::launch::Outcome;
+use tidegate::prelude::*;
+use tidegate::{Buffers, Error};
+
+/// How soon after a rank's death the others must have ended with their errors. It takes milliseconds; the margin is for machines that are
+/// busy with other tests.
+const SOON: Duration = Duration::from_secs(10);
+
+fn start(role: &str, ranks: usize) -> processes::Started {
+    processes::start("a_rank", role, ranks)
+}
+
+fn run(role: &str, ranks: usize) -> Outcome {
+    processes::run("a_rank", role, ranks)
+}
+
+/// Not a test: what the ranks of all jobs do.
+#[test]
+fn a_rank() {
+    processes::play(|role, world| match role {
+        "ring" => ring_of(&world, 500),
+        "forever" => forever(&world),
+        "panic" => panics(&world),
+        "left needed" => leaves(&world, 5),
+        "left unneeded" => leaves(&world, 20),
+        "limit" => limit(&world),
+        "cycle" => cycle(&world),
+        "late" => late(&world),
+        "window mismatch" => window_mismatch(&world),
+        "collective mismatch" => collective_mismatch(&world),
+        "dropped" => dropped(&world),
+        other => panic!("there is no role {other}"),
+    });
+}
+
+fn ring_of(world: &World, steps: u64) -> Result<()> {
+    stream!(let s = world.stream()?);
+    let ring = ring::open(&s)?;
+    ring::steps(&s, ring, steps)
+}
+
+#[test]
+fn rings_of_all_sizes() {
+    for ranks in [1, 2, 3, 8] {
+        assert_success(&run("ring", ranks), &[]);
+    }
+}
+
+fn forever(world: &World) -> Result<()> {
+    stream!(let s = world.stream()?);
+    let ring = ring::open(&s)?;
+    ready(world);
+    Err(ring::forever(&s, ring))
+}
+
+/// Kills each rank of a job in turn, in the middle of its epochs: every other rank ends soon, with an error that names what it
+/// waited for (or the window) and the dead rank.
+#[test]
+fn a_killed_rank_is_named_by_all_others() {
+    for (victim, ranks) in [(0, 2), (1, 3), (0, 8), (3, 8), (7, 8)] {
+        let job = start("forever", ranks);
+        job.wait_ready();
+        std::thread::sleep(Duration::from_millis(20));
+        job.kill(victim);
+        let outcome = job.finish();
+        assert_eq!(outcome.ranks[victim].status.signal(), Some(9));
+        assert_eq!(outcome.first_failure, Some(victim));
+        let cause = format!("cause: PeerLost {{ rank: {victim},");
+        for (rank, end) in outcome.ranks.iter().enumerate() {
+            if rank == victim {
+                continue;
+            }
+            let error = error(end);
+            assert!(
+                error.contains("window: \"ring\"") && error.contains(&cause),
+                "{error}"
+            );
+            let wait = ["Wait(", "epoch: ", "rank: ", "awaited: "];
+            assert!(
+                error.starts_with("Revoked") || wait.iter().all(|part| error.contains(part)),
+                "{error}"
+            );
+        }
+        let took = longest_survival(&outcome, victim);
+        println!("rank {victim} of {ranks} killed: the last error came {took:?} later");
+        assert!(took < SOON, "{took:?}");
+    }
+}
+
+fn panics(world: &World) -> Result<()> {
+    stream!(let s = world.stream()?);
+    let ring = ring::open(&s)?;
+    if world.rank() == 1 {
+        std::thread::sleep(Duration::from_millis(20));
+        panic!("rank 1 panics on purpose");
+    }
+    Err(ring::forever(&s, ring))
+}
+
+#[test]
+fn a_rank_that_panics_is_named_by_all_others() {
+    let outcome = run("panic", 4);
+    assert_eq!(outcome.ranks[1].status.code(), Some(101));
+    for rank in [0, 2, 3] {
+        let error = error(&outcome.ranks[rank]);
+        let is_named = error.contains("PeerLost { rank: 1,")
+            // Its tokens are dropped before its end is known.
+            || error.contains("Dropped { rank: 1,");
+        assert!(is_named, "{error}");
+    }
+    assert!(longest_survival(&outcome, 1) < SOON);
+}
+
+/// Rank 1 takes part in `steps` steps, the others in 20.
+fn leaves(world: &World, steps: u64) -> Result<()> {
+    ring_of(world, if world.rank() == 1 { steps } else { 20 })
+}
+
+#[test]
+fn a_rank_that_leaves_while_it_is_needed_is_an_error() {
+    let outcome = run("left needed", 3);
+    assert!(outcome.ranks[1].status.success());
+    for rank in [0, 2] {
+        let error = error(&outcome.ranks[rank]);
+        assert!(error.starts_with("Wait("), "{error}");
+        // Which of the two the wait is for depends on which poisoning came first.
+        let other = 2 - rank;
+        let first = error.contains("rank: 1,") && error.contains("cause: PeerLeft { rank: 1 }");
+        let second = error.contains(&format!("rank: {other},"));
+        assert!(first || second, "{error}");
+    }
+    let named = [0, 2].map(|rank| error(&outcome.ranks[rank]).contains("PeerLeft { rank: 1 }"));
+    assert!(named.contains(&true), "{outcome:?}");
+}
+
+#[test]
+fn a_rank_that_leaves_when_nobody_needs_it_is_no_error() {
+    // All do the same number of steps; whoever is done first leaves while the others still work on what it has put.
+    for _ in 0..5 {
+        assert_success(&run("left unneeded", 3), &[]);
+    }
+}
+
+/// Rank 1 forgets its inbox: its neighbours wait, and nobody learns why but by the limit.
+fn limit(world: &World) -> Result<()> {
+    stream!(let s = world.stream()?);
+    let (rank, size) = (world.rank(), world.size());
+    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    let (inbox, mut outbox) = Window::<u8, _>::by_slot("limited")
+        .buffers(Buffers::Single)
+        .fail_after(Duration::from_millis(300))
+        .slot_from(left, 0, 8)
+        .slot_from(right, 0, 8)
+        .slot_to(left, 0)
+        .slot_to(right, 0)
+        .open(&s)?;
+    if rank == 1 {
+        std::mem::forget(inbox);
+        // It waits for nobody, so it learns of the limit where it next uses the window.
+        let nobody = Group::new([]);
+        let start = Instant::now();
+        while start.elapsed() < LONG {
+            outbox = outbox.start_with(&nobody)?.complete(&s)?;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        return Ok(());
+    }
+    let exposed = inbox.post(&s)?;
+    let outbox = outbox.start().complete(&s)?;
+    let inbox = exposed.wait(&s)?;
+    s.synchronize()?;
+    drop((inbox, outbox));
+    Ok(())
+}
+
+#[test]
+fn a_limit_ends_all_ranks() {
+    let outcome = run("limit", 3);
+    for end in &outcome.ranks {
+        let error = error(end);
+        assert!(
+            error.contains("window: \"limited\"") && error.contains("Limit { rank: "),
+            "{error}"
+        );
+    }
+}
+
+/// Both ranks complete before they post, in one buffer: each waits for the other, for ever.
+fn cycle(world: &World) -> Result<()> {
+    world.report_waits_after(Duration::from_millis(300));
+    stream!(let s = world.named_stream("main")?);
+    let other = 1 - world.rank();
+    let (inbox, outbox) = Window::<u8, _>::by_slot("knot")
+        .buffers(Buffers::Single)
+        .slot_from(other, 0, 8)
+        .slot_to(other, 0)
+        .open(&s)?;
+    let outbox = outbox.start().complete(&s)?;
+    let exposed = inbox.post(&s)?;
+    let report = wait_for_report(world, |report| report.contains("cycle: rank"));
+    println!("report: {}", report.replace('\n', "; "));
+    // Both have seen it: now one lets go.
+    world.control().exchange("seen", Default::default())?;
+    if world.rank() == 0 {
+        drop(exposed);
+        s.synchronize()?;
+    } else {
+        let inbox = exposed.wait(&s)?;
+        s.synchronize()?;
+        drop(inbox);
+    }
+    drop(outbox);
+    Ok(())
+}
+
+fn wait_for_report(world: &World, is_it: impl Fn(&str) -> bool) -> String {
+    let start = Instant::now();
+    loop {
+        match world.last_report() {
+            Some(report) if is_it(&report) => return report,
+            other => assert!(start.elapsed() < LONG, "no such report, but {other:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_cycle_is_reported_by_name_on_all_ranks() {
+    let outcome = run("cycle", 2);
+    for (rank, end) in outcome.ranks.iter().enumerate() {
+        let report = lines(end, "report: ").next().expect("it is printed");
+        let other = 1 - rank;
+        for part in [
+            format!("rank {rank}: rank {other}, its post (window `knot`, epoch 0, stream `main`"),
+            "cycle: rank 0 -> rank 1 -> rank 0".to_owned(),
+        ] {
+            assert!(report.contains(&part), "{report}");
+        }
+        let error = error(end);
+        assert!(error.contains("Dropped { rank: 0"), "{error}");
+    }
+}
+
+/// Rank 1 takes longer for a step than the deadline.
+fn late(world: &World) -> Result<()> {
+    world.report_waits_after(Duration::from_millis(200));
+    stream!(let s = world.stream()?);
+    let mut ring = ring::open(&s)?;
+    for _ in 0..3 {
+        ring = ring::step(&s, ring)?;
+    }
+    s.synchronize()?;
+    if world.rank() == 1 {
+        // Until the others have complained.
+        wait_for_report(world, |_| true);
+    }
+    for _ in 0..3 {
+        ring = ring::step(&s, ring)?;
+    }
+    s.synchronize()?;
+    let report = wait_for_report(world, |_| true);
+    println!("report: {}", report.replace('\n', "; "));
+    Ok(())
+}
+
+#[test]
+fn an_imbalanced_program_is_reported_and_completes() {
+    let outcome = run("late", 3);
+    assert_success(&outcome, &[]);
+    for end in &outcome.ranks {
+        let report = lines(end, "report: ").next().expect("it is printed");
+        assert!(report.contains("rank 1: nothing"), "{report}");
+        assert!(!report.contains("cycle: rank"), "{report}");
+    }
+}
+
+/// Rank 1 names a slot that rank 0 has not declared.
+fn window_mismatch(world: &World) -> Result<()> {
+    stream!(let s = world.stream()?);
+    let mut window = Window::<u32, _>::by_slot("odd");
+    if world.rank() == 1 {
+        window = window.slot_to(0, 42);
+    }
+    window.open(&s).map(|_| ())
+}
+
+#[test]
+fn a_window_mismatch_is_the_same_error_on_all_ranks() {
+    let outcome = run("window mismatch", 3);
+    let first = error(&outcome.ranks[0]);
+    assert!(
+        first.starts_with("WindowMismatch { window: \"odd\"")
+            && first.contains("rank 1 names rank 0 with key 42"),
+        "{first}"
+    );
+    assert!(outcome.ranks.iter().all(|end| error(end) == first));
+}
+
+/// Rank 1 creates a window where the others exchange something else.
+fn collective_mismatch(world: &World) -> Result<()> {
+    stream!(let s = world.stream()?);
+    if world.rank() == 1 {
+        Window::<u32, _>::by_slot("mine").open(&s).map(|_| ())
+    } else {
+        world.control().exchange("ours", Default::default())?;
+        Ok(())
+    }
+}
+
+#[test]
+fn different_collectives_are_an_error_on_all_ranks() {
+    let outcome = run("collective mismatch", 3);
+    for end in &outcome.ranks {
+        let error = error(end);
+        assert!(error.starts_with("Control("), "{error}");
+    }
+    let named = |end| error(end).contains("\"ours\"") && error(end).contains("\"window\"");
+    assert!(outcome.ranks.iter().any(named), "{outcome:?}");
+}
+
+/// Rank 1 drops an epoch half-done: the others' error says so.
+fn dropped(world: &World) -> Result<()> {
+    stream!(let s = world.stream()?);
+    let (rank, size) = (world.rank(), world.size());
+    let (inbox, outbox) = Window::<u8, _>::by_slot("torn")
+        .slot_from((rank + size - 1) % size, 0, 8)
+        .slot_to((rank + 1) % size, 0)
+        .open(&s)?;
+    let exposed = inbox.post(&s)?;
+    if rank == 1 {
+        drop(outbox.start());
+        let error = exposed.wait(&s).err().map(Error::from);
+        return Err(error.expect("the window is revoked"));
+    }
+    let outbox = outbox.start().complete(&s)?;
+    let inbox = exposed.wait(&s)?;
+    s.synchronize()?;
+    // Rank 0 waits for nobody that is torn off: it learns of it where it next uses the window.
+    std::thread::sleep(Duration::from_millis(100));
+    let start = Instant::now();
+    let mut inbox = inbox;
+    while start.elapsed() < LONG {
+        inbox = inbox.post(&s)?.wait(&s)?;
+        s.synchronize()?;
+    }
+    drop(outbox);
+    Ok(())
+}
+
+#[test]
+fn an_epoch_that_is_dropped_is_an_error_on_all_ranks() {
+    let outcome = run("dropped", 3);
+    for end in &outcome.ranks {
+        let error = error(end);
+        assert!(
+            error.contains("Dropped { rank: 1, token: \"an access epoch\" }"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,72 @@
+//! The ring of `examples/ring.rs`, a little smaller, as a role for ranks that are processes.
+
+use tidegate::prelude::*;
+
+#[derive(Carry)]
+pub(crate) struct Ring<'s> {
+    src: Region<u64, On<'s>>,
+    inbox: Inbox<'s, u64>,
+    outbox: Outbox<'s, u64>,
+}
+
+const LEN: usize = 100;
+
+/// Opens the ring's window; ranks begin with all zeros.
+pub(crate) fn open<'s>(s: &Stream<'s>) -> Result<Ring<'s>> {
+    let world = s.world();
+    let (rank, size) = (world.rank(), world.size());
+    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    let (inbox, outbox) = Window::by_slot("ring")
+        .slot_from(right, 0, LEN)
+        .slot_from(left, 1, LEN)
+        .slot_to(left, 0)
+        .slot_to(right, 1)
+        .open(s)?;
+    let src = Region::zeroed(world, LEN)?.on(s)?;
+    Ok(Ring { src, inbox, outbox })
+}
+
+fn increment(src: &mut [u64]) {
+    src.iter_mut().for_each(|x| *x += 1);
+}
+
+fn compare(inbox: Slots<'_, u64>, src: &[u64]) {
+    for slot in inbox.iter() {
+        assert_eq!(slot, src, "all ranks count alike");
+    }
+}
+
+/// One step; enqueues only.
+pub(crate) fn step<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
+    let exposed = r.inbox.post(s)?;
+    s.launch(increment, &mut r.src)?;
+    let mut epoch = r.outbox.start();
+    epoch.put(&r.src, Slot(0))?;
+    epoch.put(&r.src, Slot(1))?;
+    let outbox = epoch.complete(s)?;
+    let inbox = exposed.wait(s)?;
+    s.launch(compare, (inbox.view(), &r.src))?;
+    Ok(Ring { inbox, outbox, ..r })
+}
+
+/// `steps` steps; then their sum is checked on the host.
+pub(crate) fn steps<'s>(s: &Stream<'s>, mut ring: Ring<'s>, steps: u64) -> Result<()> {
+    for _ in 0..steps {
+        ring = step(s, ring)?;
+    }
+    let src = ring.src.into_host(s)?;
+    assert!(src.iter().all(|x| *x == steps));
+    Ok(())
+}
+
+/// Steps without end. Returns the error that ends them: that of the stream if it has one, since it names the wait; the window's
+/// revocation may have come first.
+pub(crate) fn forever<'s>(s: &Stream<'s>, mut ring: Ring<'s>) -> tidegate::Error {
+    let revoked = loop {
+        match step(s, ring) {
+            Ok(back) => ring = back,
+            Err(error) => break error,
+        }
+    };
+    s.synchronize().err().unwrap_or(revoked)
+}
