@@ -32,5 +32,6 @@ pub use world::World;
 
 #[doc(hidden)]
 pub mod __private {
-    pub use generativity::make_guard;
+    pub use crate::place::{StreamsDoNotMix, brand};
+    pub use generativity::{Guard, Id};
 }

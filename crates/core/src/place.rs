@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use generativity::Id;
 use tidegate_hal::device::Device;
 
 /// Who may touch a region now. Sealed: [`OnHost`] and [`On`].
@@ -23,6 +24,22 @@ pub(crate) type Brand<'s> = PhantomData<fn(&'s ()) -> &'s ()>;
 
 /// A type that is spoken of and not held; invariant.
 pub(crate) type Of<T> = PhantomData<fn(T) -> T>;
+
+/// What is dropped at the end of a stream's block, so that the brand is no other stream's: part of [`stream!`](crate::stream!). Errors about
+/// mixed up streams mention it.
+#[doc(hidden)]
+pub struct StreamsDoNotMix<'s>(PhantomData<&'s Id<'s>>);
+
+impl Drop for StreamsDoNotMix<'_> {
+    // Without this the compiler would not ask the brand to last until here.
+    fn drop(&mut self) {}
+}
+
+/// Ties a brand to the place where its `Id` is.
+#[doc(hidden)]
+pub fn brand<'s>(_: &'s Id<'s>) -> StreamsDoNotMix<'s> {
+    StreamsDoNotMix(PhantomData)
+}
 
 impl<D: Device> Place for OnHost<D> {
     type Device = D;

@@ -30,10 +30,25 @@ use crate::world::World;
 /// work in it.
 #[macro_export]
 macro_rules! stream {
-    (let $name:ident = $unbound:expr $(;)?) => {
-        $crate::__private::make_guard!(guard);
+    // A token tree, not an identifier: it keeps its place in the caller's program, and errors point there.
+    (let $name:tt = $unbound:expr $(;)?) => {
+        let unbound = $unbound;
+        // As `generativity::make_guard!`, but with the stream's own name for what an error may mention: then an error about two
+        // streams that are mixed up names both.
+        // SAFETY: the brand is no other stream's: it lasts until `StreamsDoNotMix` is dropped at the end of the block, and ends before
+        // the `Id` below it does; every other stream's brand has other such ends.
+        let $name = unsafe { $crate::__private::Id::new() };
+        let id = $name;
+        // SAFETY: as above; there is one guard.
+        let guard = unsafe { $crate::__private::Guard::new(id) };
+        #[allow(unused_variables)]
+        let $name = $crate::__private::brand(&$name);
         #[allow(unused_mut)]
-        let mut $name = $crate::UnboundStream::bind($unbound, guard);
+        let mut $name = $crate::UnboundStream::bind(unbound, guard);
+        // However the block goes on, there is a way to its end, so that the compiler looks at the drop there.
+        if let ::core::option::Option::Some(x) = ::core::option::Option::None {
+            return x;
+        }
     };
 }
 
