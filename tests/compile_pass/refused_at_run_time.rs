@@ -1,5 +1,10 @@
 //! Attacks that types cannot refuse, and that are refused at run time.
 
+use std::mem::forget;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tidegate::error::Error;
 use tidegate::prelude::*;
 use tidegate::{Buffers, Rejected};
@@ -93,4 +98,365 @@ fn a_recording_for_one_group_replayed_with_another() -> Result<()> {
     complete(&s, outbox)?;
     value.wait(&s)?;
     s.synchronize()
+}
+
+/// A replay of one recording would wait for a replay of the other.
+#[test]
+fn a_region_handed_over_between_two_captures() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    stream!(let t = world.stream()?);
+    let x = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    let y = Region::from_slice(&world, &[1.0; 4])?.on(&t)?;
+    let mut inner = None;
+    let outer = s.capture(x, |s, x| {
+        let mut x = Some(x);
+        inner = Some(t.capture(
+            y,
+            |t, y| match s.hand_off(x.take().expect("it is there"), t) {
+                Ok(_) => Ok(y),
+                Err(Rejected { error, value }) => {
+                    x = Some(value);
+                    Err(error)
+                }
+            },
+        ));
+        Ok(x.take().expect("it came back"))
+    });
+    assert!(matches!(inner, Some(Err(Error::Capturing(_)))));
+    outer.map(drop)
+}
+
+/// Each of two streams that are not captured together goes on without the other.
+#[test]
+fn a_region_handed_over_into_and_out_of_a_capture() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    stream!(let t = world.stream()?);
+    let x = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    let y = Region::from_slice(&world, &[1.0; 4])?.on(&t)?;
+    let (_graph, _x) = s.capture(x, |s, x| {
+        let Err(Rejected { error, value: x }) = s.hand_off(x, &t) else {
+            panic!("it was handed out");
+        };
+        assert!(matches!(error, Error::Capturing(_)), "{error}");
+        let Err(Rejected { error, .. }) = t.hand_off(y, s) else {
+            panic!("it was handed in");
+        };
+        assert!(matches!(error, Error::Capturing(_)), "{error}");
+        Ok(x)
+    })?;
+    Ok(())
+}
+
+/// A window's words ring the bell of one rank; a stream of another one would not hear it.
+#[test]
+fn an_inbox_handed_over_to_another_world() -> Result<()> {
+    let (one, two): (World, World) = (World::init()?, World::init()?);
+    stream!(let s = one.stream()?);
+    stream!(let t = two.stream()?);
+    let (inbox, _outbox) = window(&s)?;
+    let Err(Rejected { error, .. }) = s.hand_off(inbox, &t) else {
+        panic!("it was handed over");
+    };
+    assert!(matches!(error, Error::Invalid(_)), "{error}");
+    Ok(())
+}
+
+/// Waiting, memory and collectives have no place in a recording.
+#[test]
+fn synchronisation_inside_a_capture() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let (inbox, outbox) = window(&s)?;
+    let region = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    let lent = (inbox, outbox, region);
+    let (_graph, _lent) = s.capture(lent, |s, (mut inbox, outbox, region)| {
+        assert!(matches!(s.synchronize(), Err(Error::Capturing(_))));
+        assert!(matches!(inbox.read(s), Err(Error::Capturing(_))));
+        assert!(matches!(window(s), Err(Error::Capturing(_))));
+        let more = Region::from_slice(s.world(), &[1.0; 4])?;
+        assert!(matches!(
+            more.on(s).map_err(Error::from),
+            Err(Error::Capturing(_))
+        ));
+        let exposed = match inbox.post(s)?.test(s) {
+            Err(Rejected {
+                error: Error::Capturing(_),
+                value,
+            }) => value,
+            _ => panic!("it was tested"),
+        };
+        let outbox = complete(s, outbox)?;
+        let inbox = exposed.wait(s)?;
+        let Err(Rejected { error, value }) = region.into_host(s) else {
+            panic!("it went to the host");
+        };
+        assert!(matches!(error, Error::Capturing(_)), "{error}");
+        Ok((inbox, outbox, value))
+    })?;
+    Ok(())
+}
+
+/// What the step began is undone, and the stream can be used again.
+#[test]
+fn a_panic_inside_a_capture() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let region = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    let attempt = catch_unwind(AssertUnwindSafe(|| {
+        let step = s.capture(region, |s, mut region| {
+            s.launch(|x: &mut [f64]| x.fill(f64::NAN), &mut region)?;
+            if !region.is_empty() {
+                panic!("inside the capture");
+            }
+            Ok(region)
+        });
+        step.is_ok()
+    }));
+    assert!(attempt.is_err());
+    let mut other = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    s.launch(|x: &mut [f64]| x.fill(2.0), &mut other)?;
+    assert_eq!(other.into_host(&s)?[..], [2.0; 4]);
+    Ok(())
+}
+
+/// A recording holds addresses. Whoever has lost what it was made with cannot replay it.
+#[test]
+fn replaying_what_is_no_longer_there() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let region = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    let (graph, region) = s.capture(region, |s, region| {
+        let mut region = region;
+        s.launch(
+            |x: &mut [f64]| x.iter_mut().for_each(|x| *x *= 2.0),
+            &mut region,
+        )?;
+        Ok(region)
+    })?;
+    // It may go to the host and come back: it is the same memory.
+    let region = region.into_host(&s)?.on(&s)?;
+    let region = graph.replay(&s, region, 3)?;
+    // A part of it, or the whole put together again, is not what was recorded.
+    let (low, high) = region.split_at(2)?;
+    let low = graph
+        .replay(&s, low, 1)
+        .err()
+        .expect("it is not what was recorded")
+        .value;
+    let region = low.join(high)?;
+    let region = graph
+        .replay(&s, region, 1)
+        .err()
+        .expect("it is not what was recorded")
+        .value;
+    assert_eq!(region.into_host(&s)?[..], [8.0; 4]);
+    // Another one, perhaps at the same address, is not either.
+    let other = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    let other = graph
+        .replay(&s, other, 1)
+        .err()
+        .expect("it is not what was recorded")
+        .value;
+    assert_eq!(other.into_host(&s)?[..], [1.0; 4]);
+    Ok(())
+}
+
+/// Swapped buffers, or one dropped on the way.
+#[test]
+fn a_step_that_ends_with_something_else() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let region = || Region::from_slice(&world, &[1.0; 4]);
+    let lent = (region()?.on(&s)?, region()?.on(&s)?);
+    let swapped = s.capture(lent, |_, (a, b)| Ok((b, a)));
+    assert!(matches!(swapped, Err(Error::NotReplayable { .. })));
+    let lent = vec![region()?.on(&s)?, region()?.on(&s)?];
+    let dropped = s.capture(lent, |s, mut lent| {
+        let mut last = lent.pop().expect("there are two");
+        s.launch(|x: &mut [f64]| x.fill(1.0), &mut last)?;
+        Ok(lent)
+    });
+    assert!(matches!(dropped, Err(Error::NotReplayable { .. })));
+    Ok(())
+}
+
+/// Leaks, in every state of every token; the runtime keeps what the queue needs.
+#[test]
+fn forgetting() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    for state in 0..5 {
+        let (inbox, outbox) = window(&s)?;
+        let mut src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+        s.launch(|x: &mut [f64]| x.fill(2.0), &mut src)?;
+        let exposed = inbox.post(&s)?;
+        if state == 0 {
+            forget((exposed, outbox, src));
+            continue;
+        }
+        let mut epoch = outbox.start();
+        epoch.put(&src, Slot(0))?;
+        if state == 1 {
+            forget(epoch);
+            forget((exposed, src));
+            continue;
+        }
+        let outbox = epoch.complete(&s)?;
+        if state == 2 {
+            forget(outbox);
+            drop((exposed, src));
+            continue;
+        }
+        let inbox = exposed.wait(&s)?;
+        s.launch(
+            |slots: Slots<'_, f64>| assert_eq!(slots.slot(0), [2.0; 4]),
+            inbox.view(),
+        )?;
+        if state == 3 {
+            forget(inbox);
+        } else {
+            drop((inbox, outbox, src));
+        }
+    }
+    s.synchronize()
+}
+
+/// Memory is freed when the stream has passed, whatever was dropped before.
+#[test]
+fn dropping_while_kernels_run() -> Result<()> {
+    let world: World = World::init()?;
+    let total = Arc::new(AtomicU64::new(0));
+    {
+        stream!(let s = world.stream()?);
+        for _ in 0..100 {
+            let mut region = Region::<u64>::zeroed(&world, 10_000)?.on(&s)?;
+            s.launch(|x: &mut [u64]| x.fill(3), &mut region)?;
+            let total = total.clone();
+            let sum = move |x: &[u64]| {
+                total.fetch_add(x.iter().sum(), Ordering::Relaxed);
+            };
+            s.launch(sum, &region)?;
+        }
+    }
+    assert_eq!(total.load(Ordering::Relaxed), 100 * 30_000);
+    Ok(())
+}
+
+/// Nothing to address, and no null slices.
+#[test]
+fn regions_of_no_elements() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let mut empty = Region::<f64>::zeroed(&world, 0)?;
+    empty.write(0, &[])?;
+    empty.read(0, &mut [])?;
+    assert!(empty.write(0, &[1.0]).is_err() && empty.write(usize::MAX, &[1.0]).is_err());
+    assert!(empty.is_empty() && empty[..].is_empty());
+    empty.fill(1.0);
+    let mut empty = empty.on(&s)?;
+    s.launch(|x: &mut [f64]| assert!(x.is_empty()), &mut empty)?;
+    let whole = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    let (whole, mut end) = whole.split_at(4)?;
+    s.launch(|x: &mut [f64]| assert!(x.is_empty()), &mut end)?;
+    let (inbox, outbox) = window(&s)?;
+    let exposed = inbox.post(&s)?;
+    let mut epoch = outbox.start();
+    epoch.put(&empty, Slot(0))?;
+    epoch.put(&end, Slot(0).at(4))?;
+    epoch.put(whole.slice(0..4)?, Slot(0))?;
+    assert!(epoch.put(&end, Slot(0).at(5)).is_err());
+    assert!(epoch.put(&whole, Slot(0).at(usize::MAX)).is_err());
+    assert!(whole.slice(3..5).is_err() && whole.slice(usize::MAX..usize::MAX).is_err());
+    epoch.complete(&s)?;
+    exposed.wait(&s)?;
+    s.synchronize()
+}
+
+/// Sizes that overflow, in the product or in the sum.
+#[test]
+fn sizes_that_cannot_be() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    for len in [
+        usize::MAX,
+        usize::MAX / 8,
+        isize::MAX as usize / 8 + 1,
+        1 << 60,
+    ] {
+        assert!(Region::<f64>::zeroed(&world, len).is_err());
+        let window = Window::<f64, _>::by_slot("w");
+        assert!(window.slot_from(0, 0, len).slot_to(0, 0).open(&s).is_err());
+        assert!(Window::<f64, _>::by_range("w", len).open(&s).is_err());
+    }
+    assert!(Layout::<tidegate::Host>::strided(usize::MAX, &[(2, 1)]).is_err());
+    assert!(Layout::<tidegate::Host>::strided(0, &[(u32::MAX, i32::MAX)]).is_err());
+    assert!(Layout::<tidegate::Host>::strided(0, &[(2, -1)]).is_err());
+    Ok(())
+}
+
+/// Slots of one epoch in another, or taken twice.
+#[test]
+fn slots_of_another_epoch() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let (inbox, outbox) = window(&s)?;
+    let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    let exposed = inbox.post(&s)?;
+    let mut epoch = outbox.start();
+    let [kept] = epoch.slots()?;
+    assert!(epoch.slots::<1>().is_err());
+    let outbox = epoch.complete(&s)?;
+    let exposed = exposed.wait(&s)?.post(&s)?;
+    let mut epoch = outbox.start();
+    assert!(matches!(epoch.put(&src, kept), Err(Error::Slots { .. })));
+    assert!(epoch.slots::<2>().is_err());
+    epoch.put(&src, Slot(0))?;
+    epoch.put(&src, Slot(0))?;
+    let Err(Rejected { error, .. }) = epoch.complete(&s) else {
+        panic!("it was completed");
+    };
+    assert!(matches!(error, Error::Overlap { .. }), "{error}");
+    drop(exposed);
+    Ok(())
+}
+
+/// The types that may go to another thread, and those that may be shared.
+#[test]
+fn what_may_cross_threads() {
+    fn send<T: Send>() {}
+    fn sync<T: Sync>() {}
+    send::<Stream<'_>>();
+    send::<Region<f64>>();
+    sync::<Region<f64>>();
+    send::<Region<f64, On<'_>>>();
+    sync::<Region<f64, On<'_>>>();
+    send::<Inbox<'_, f64>>();
+    send::<Exposed<'_, f64>>();
+    send::<Outbox<'_, f64>>();
+    send::<Access<'_, '_, f64>>();
+    send::<Graph<'_>>();
+    sync::<Graph<'_>>();
+    send::<Layout>();
+    sync::<Layout>();
+    send::<World>();
+    sync::<World>();
+}
+
+/// A region whose stream is owned by another thread can be dropped here.
+#[test]
+fn a_region_dropped_by_another_thread() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    std::thread::scope(|scope| {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        scope.spawn(move || receiver.into_iter().for_each(drop));
+        for _ in 0..1000 {
+            let mut region = Region::<u64>::zeroed(&world, 1000)?.on(&s)?;
+            s.launch(|x: &mut [u64]| x.fill(3), &mut region)?;
+            sender.send(region).expect("the other thread listens");
+        }
+        s.synchronize()
+    })
 }
