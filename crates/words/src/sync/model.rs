@@ -4,7 +4,8 @@
 //! ([`Mutant`]), and must fail. The breaking is done here, below the protocol, whose code stays as it is; and it is done for
 //! one thread at a time, which tells the fence of who rings from that of who sleeps.
 //!
-//! A thread can also be given a fuse ([`light`]): it dies before its n-th operation, wherever in the protocol that is.
+//! A thread can also be given a fuse ([`light`]): it dies before its n-th operation that others can see, wherever in the protocol
+//! that is.
 
 use std::cell::{Cell, RefCell};
 use std::panic::resume_unwind;
@@ -79,12 +80,14 @@ pub fn mutate(mutant: Option<Mutant>) {
     FLAWS.with(|flaws| flaws.mutant.set(mutant));
 }
 
-/// Makes the calling thread die instead of doing its `steps`-th operation from now, counted from 0: it unwinds with [`Died`].
+/// Makes the calling thread die instead of doing its `steps`-th visible operation from now, counted from 0: it unwinds with
+/// [`Died`].
 pub fn light(steps: u32) {
     FLAWS.with(|flaws| flaws.fuse.set(Some(steps)));
 }
 
-/// An operation that a thread may die before.
+/// An operation that others can see, and that a thread may therefore die before. (To die before a load is, for the others, to die
+/// after what was stored before it.)
 pub fn tick() {
     FLAWS.with(|flaws| match flaws.fuse.get() {
         None => {}
@@ -107,7 +110,6 @@ fn unless(mutant: Mutant, order: Ordering) -> Ordering {
 
 /// A fence.
 pub fn fence(order: Ordering) {
-    tick();
     if !is(Mutant::NoFence) {
         FENCES.fetch_add(0, Ordering::Relaxed);
         base::fence(order);
@@ -128,7 +130,6 @@ impl AtomicU64 {
     /// As the standard library's.
     #[track_caller]
     pub fn load(&self, order: Ordering) -> u64 {
-        tick();
         self.0.load(unless(Mutant::LookWithoutAcquire, order))
     }
 
@@ -171,7 +172,6 @@ impl AtomicU32 {
     /// As the standard library's.
     #[track_caller]
     pub fn load(&self, order: Ordering) -> u32 {
-        tick();
         self.0.load(order)
     }
 
@@ -213,7 +213,6 @@ impl AtomicBool {
     /// As the standard library's.
     #[track_caller]
     pub fn load(&self, order: Ordering) -> bool {
-        tick();
         self.0.load(order)
     }
 
@@ -252,7 +251,6 @@ impl Futex {
 
     #[track_caller]
     pub(crate) fn load(&self, order: Ordering) -> u32 {
-        tick();
         if is(Mutant::KeyAfterFlag) {
             FLAWS.with(|flaws| flaws.unread.set(Some(self)));
             return 0;
@@ -270,7 +268,6 @@ impl Futex {
 
     #[track_caller]
     pub(crate) fn sleep_while(&self, expected: u32) {
-        tick();
         if let Some((flag, value)) = FLAWS.with(|flaws| flaws.late.take()) {
             // SAFETY: the flag lies beside this count in the bell on which the thread has been ever since.
             unsafe { &*flag }.0.store(value, Ordering::Relaxed);

@@ -1,5 +1,7 @@
 //! The models.
 
 mod bell;
+mod death;
 mod epochs;
 mod rig;
+mod tickets;

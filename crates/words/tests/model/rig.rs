@@ -1,7 +1,8 @@
 //! What all models share: ranks with their words, bells and data, batches as windows make them, and the checker.
 
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_hook};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Once};
 
 use loom::cell::UnsafeCell;
@@ -9,7 +10,7 @@ use tidegate_hal::batch::{
     Action, Add, Awaited, Batch, Move, QUANTUM, Shape, Side, Step, Tag, Wait,
 };
 use tidegate_hal::memory::Ptr;
-use tidegate_words::sync::model::{self, Mutant};
+use tidegate_words::sync::model::{self, Died, Mutant};
 use tidegate_words::{Bell, Engine, Halt, Mover, Patience, Word};
 
 /// Explores a model. `bound` is how often a thread is interrupted though it could go on; switches where it sleeps or
@@ -20,11 +21,11 @@ pub(crate) fn check(bound: impl Into<Option<usize>>, f: impl Fn() + Send + Sync 
         builder.preemption_bound = bound.into();
     }
     builder.max_branches = 10_000;
-    let executions = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let executions = Arc::new(AtomicU64::new(0));
     let counted = executions.clone();
     let begun = std::time::Instant::now();
     builder.check(move || {
-        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        counted.fetch_add(1, Relaxed);
         model::begin();
         f();
     });
@@ -33,7 +34,7 @@ pub(crate) fn check(bound: impl Into<Option<usize>>, f: impl Fn() + Send + Sync 
         eprintln!(
             "{}: {} executions, {:.2} s",
             thread.name().unwrap_or("?"),
-            executions.load(std::sync::atomic::Ordering::Relaxed),
+            executions.load(Relaxed),
             begun.elapsed().as_secs_f64()
         );
     }
@@ -48,12 +49,14 @@ pub(crate) enum Finding {
     Data,
     /// A thread that sleeps for ever.
     Asleep,
-    /// An assertion of the model, whose message contains this.
-    Says(&'static str),
 }
 
 /// Asserts that the checker finds the error.
 pub(crate) fn caught(finding: Finding, f: impl Fn() + Send + Sync + 'static) {
+    quietly(finding, || check(2, f));
+}
+
+fn quietly(finding: Finding, checking: impl FnOnce()) {
     thread_local! { static QUIET: Cell<bool> = const { Cell::new(false) }; }
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -65,7 +68,7 @@ pub(crate) fn caught(finding: Finding, f: impl Fn() + Send + Sync + 'static) {
         }));
     });
     QUIET.set(true);
-    let outcome = catch_unwind(AssertUnwindSafe(|| check(2, f)));
+    let outcome = catch_unwind(AssertUnwindSafe(checking));
     QUIET.set(false);
     let panic = outcome.expect_err("the mutant survived");
     let text = panic
@@ -77,7 +80,6 @@ pub(crate) fn caught(finding: Finding, f: impl Fn() + Send + Sync + 'static) {
         Finding::Race => &["Causality violation"],
         Finding::Data => &["Causality violation", "the data of epoch"],
         Finding::Asleep => &["deadlock"],
-        Finding::Says(text) => &[text],
     };
     assert!(
         expected.iter().any(|expected| text.contains(expected)),
@@ -316,11 +318,12 @@ impl Mover for DataMover {
     }
 }
 
-/// A rank's stream: runs batches one after the other, as the host device's executor does.
+/// A rank's stream: runs batches one after the other, and gives them up once one has failed, as the host device's executor does.
 #[derive(Debug)]
 pub(crate) struct Stream<'a> {
     engine: Engine,
     bell: &'a Bell,
+    failed: Option<Halt>,
 }
 
 impl<'a> Stream<'a> {
@@ -329,18 +332,22 @@ impl<'a> Stream<'a> {
         Stream {
             engine: Engine::default(),
             bell,
+            failed: None,
         }
     }
 
     /// Runs the lanes. Sleeps at the first look that is in vain: spinning would only add more of the same.
-    pub(crate) fn run(
-        &mut self,
-        lanes: impl IntoIterator<Item = Vec<Step>>,
-    ) -> Result<(), Option<Halt>> {
+    pub(crate) fn run(&mut self, lanes: impl IntoIterator<Item = Vec<Step>>) -> Result<(), Halt> {
         // SAFETY: the words, bells and data belong to the model, which outlives its threads; moves are checked by loom.
         let batch = unsafe { Batch::new(lanes, Vec::new()) };
+        if let Some(halt) = self.failed {
+            self.engine.begin(&batch);
+            // SAFETY: as above.
+            unsafe { self.engine.give_up(&batch) };
+            return Err(halt);
+        }
         // SAFETY: as above; models ring the bell of whoever waits.
-        unsafe {
+        let outcome = unsafe {
             tidegate_words::run(
                 &mut self.engine,
                 &batch,
@@ -350,11 +357,52 @@ impl<'a> Stream<'a> {
                 || false,
                 |_| {},
             )
-        }
+        };
+        outcome.map_err(|halt| {
+            let halt = halt.expect("no model aborts a stream");
+            self.failed = Some(halt);
+            halt
+        })
     }
 
     /// As [`Stream::run`] where nobody dies.
     pub(crate) fn go(&mut self, lanes: impl IntoIterator<Item = Vec<Step>>) {
         self.run(lanes).expect("nobody poisons");
     }
+}
+
+/// Runs a rank that dies before its n-th operation; `None` if it did.
+pub(crate) fn mortal<T>(fuse: u32, f: impl FnOnce() -> T) -> Option<T> {
+    model::light(fuse);
+    catch_unwind(AssertUnwindSafe(f))
+        .map_err(|panic| {
+            if !panic.is::<Died>() {
+                resume_unwind(panic);
+            }
+        })
+        .ok()
+}
+
+/// Explores a model for each step before which a rank may die, until it never lives to see it. The model is told the step, and
+/// tells whether the rank died.
+pub(crate) fn check_deaths(bound: usize, f: impl Fn(u32) -> bool + Send + Sync + 'static) {
+    let f = Arc::new(f);
+    for fuse in 0.. {
+        let died = Arc::new(AtomicBool::new(false));
+        let (f, noted) = (f.clone(), died.clone());
+        check(bound, move || {
+            if f(fuse) {
+                noted.store(true, Relaxed);
+            }
+        });
+        if !died.load(Relaxed) {
+            assert!(fuse > 3, "the rank must have had occasions to die");
+            return;
+        }
+    }
+}
+
+/// Asserts that the checker finds the error for one of the steps before which a rank may die.
+pub(crate) fn caught_deaths(finding: Finding, f: impl Fn(u32) -> bool + Send + Sync + 'static) {
+    quietly(finding, move || check_deaths(2, f));
 }
