@@ -15,6 +15,7 @@ mod place;
 mod region;
 pub mod stream;
 mod watch;
+mod watched;
 pub mod window;
 mod world;
 

@@ -13,8 +13,7 @@
 //! window on all ranks.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tidegate_boot::TcpControl;
@@ -29,6 +28,7 @@ use crate::message::Message;
 use crate::region::ReclaimOf;
 use crate::stream::UnboundStream;
 use crate::watch::Watch;
+pub(crate) use crate::watched::Watched;
 
 /// One rank's view of the job.
 pub struct World<D: Device> {
@@ -80,84 +80,6 @@ struct Entry<D: Device> {
     window: Weak<Watched<D>>,
     /// Why it is revoked; the first cause counts.
     cause: Option<Cause>,
-}
-
-/// What the world must know of a window to end its waits.
-pub(crate) struct Watched<D: Device> {
-    pub(crate) name: Arc<str>,
-    pub(crate) id: u32,
-    /// The words that this rank waits on, with the rank that adds to each.
-    pub(crate) words: Vec<(Ptr, usize)>,
-    /// Keeps the words alive.
-    pub(crate) block: Arc<D::Block>,
-    /// Bytes of an element.
-    pub(crate) element_size: usize,
-    pub(crate) limit: Option<Duration>,
-    revoked: AtomicBool,
-    cause: OnceLock<Cause>,
-}
-
-impl<D: Device> Watched<D> {
-    pub(crate) fn new(
-        name: Arc<str>,
-        id: u32,
-        words: Vec<(Ptr, usize)>,
-        block: Arc<D::Block>,
-        element_size: usize,
-        limit: Option<Duration>,
-    ) -> Self {
-        Watched {
-            name,
-            id,
-            words,
-            block,
-            element_size,
-            limit,
-            revoked: AtomicBool::new(false),
-            cause: OnceLock::new(),
-        }
-    }
-
-    /// An error if the window was revoked.
-    #[inline]
-    pub(crate) fn usable(&self) -> Result<()> {
-        if self.revoked.load(Ordering::Relaxed) {
-            Err(self.revocation())
-        } else {
-            Ok(())
-        }
-    }
-
-    #[cold]
-    fn revocation(&self) -> Error {
-        let cause = self
-            .cause
-            .get()
-            .cloned()
-            .unwrap_or(Cause::PeerFailed { rank: 0 });
-        Error::Revoked {
-            window: self.name.clone(),
-            cause,
-        }
-    }
-
-    fn revoke(&self, device: &D, bell: Ptr, cause: &Cause) {
-        // Waits for what a rank that left has done before are satisfied, poisoned or not.
-        let only = match cause {
-            Cause::PeerLeft { rank } => Some(*rank),
-            _ => {
-                let _ = self.cause.set(cause.clone());
-                self.revoked.store(true, Ordering::Relaxed);
-                None
-            }
-        };
-        for (word, peer) in &self.words {
-            if only.is_none_or(|rank| rank == *peer) {
-                // SAFETY: the words lie in `block`, which this holds; the bell is held by the world.
-                unsafe { device.poison(*word, bell) };
-            }
-        }
-    }
 }
 
 impl<D: Device> World<D> {
@@ -397,9 +319,12 @@ impl<D: Device> World<D> {
         let mut events = lock(&self.inner.events);
         let entry = &mut events.windows[window.id as usize];
         entry.window = Arc::downgrade(window);
-        let revoked = entry.cause.clone();
-        for cause in revoked.iter().chain(events.gone.values()) {
-            window.revoke(&self.inner.device, self.inner.own_bell.base(), cause);
+        let (device, bell) = (&self.inner.device, self.inner.own_bell.base());
+        if let Some(cause) = &entry.cause {
+            window.revoke(device, bell, cause);
+        }
+        for cause in events.gone.values() {
+            window.gone(device, bell, cause);
         }
     }
 
@@ -421,16 +346,7 @@ impl<D: Device> World<D> {
             Fault::Aborted => return Error::Aborted(stream.to_owned()),
             Fault::Wait { tag, epoch } => (tag, epoch),
         };
-        let rank = tag.peer as usize;
-        // A peer that failed because a third one died may have been quicker than the news of the death.
-        let mut cause = None;
-        for _ in 0..50 {
-            cause = self.inner.cause(tag);
-            if cause.is_some() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let cause = self.cause_of(tag);
         let window = lock(&self.inner.events)
             .windows
             .get(tag.window as usize)
@@ -438,10 +354,23 @@ impl<D: Device> World<D> {
         Error::Wait(Box::new(WaitFailed {
             window: window.unwrap_or_else(|| "-".into()),
             epoch,
-            rank,
+            rank: tag.peer as usize,
             awaited: tag.awaited,
-            cause: cause.unwrap_or(Cause::PeerFailed { rank }),
+            cause,
         }))
+    }
+
+    /// Why a wait failed.
+    pub(crate) fn cause_of(&self, tag: Tag) -> Cause {
+        // A peer that failed because a third one died may have been quicker than the news of the death.
+        for _ in 0..50 {
+            if let Some(cause) = self.inner.cause(tag) {
+                return cause;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let rank = tag.peer as usize;
+        Cause::PeerFailed { rank }
     }
 
     /// The last wait-for report that this rank has seen or made.
@@ -536,7 +465,7 @@ impl<D: Device> Inner<D> {
                 entry.cause.get_or_insert_with(|| cause.clone());
             }
             if let Some(window) = entry.window.upgrade() {
-                window.revoke(&self.device, self.own_bell.base(), &cause);
+                window.gone(&self.device, self.own_bell.base(), &cause);
             }
         }
     }

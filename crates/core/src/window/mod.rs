@@ -47,7 +47,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use tidegate_hal::batch::Batch;
-use tidegate_hal::device::{Device, Reclaim};
+use tidegate_hal::device::{Device, Fault, Reclaim};
 use tidegate_hal::memory::Ptr;
 
 use crate::error::{Cause, Error, Result};
@@ -172,9 +172,13 @@ impl<D: Device> Half<D> {
     }
 
     fn revoke(&self, token: &str) {
-        let cause = Cause::Dropped {
-            rank: self.world.rank(),
-            token: token.to_owned(),
+        let cause = match self.home.fault() {
+            // It is dropped because it cannot be closed any more: whoever asks is to hear what came first.
+            Some(Fault::Wait { tag, .. }) => self.world.cause_of(tag),
+            _ => Cause::Dropped {
+                rank: self.world.rank(),
+                token: token.to_owned(),
+            },
         };
         self.world.revoke(&self.window, cause);
     }

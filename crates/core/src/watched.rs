@@ -1,0 +1,93 @@
+//! What the world must know of a window to end its waits.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tidegate_hal::device::Device;
+use tidegate_hal::memory::Ptr;
+
+use crate::error::{Cause, Error, Result};
+
+/// A window, or a barrier, as far as its waits go.
+pub(crate) struct Watched<D: Device> {
+    pub(crate) name: Arc<str>,
+    pub(crate) id: u32,
+    /// The words that this rank waits on, with the rank that adds to each.
+    pub(crate) words: Vec<(Ptr, usize)>,
+    /// Keeps the words alive.
+    pub(crate) block: Arc<D::Block>,
+    /// Bytes of an element.
+    pub(crate) element_size: usize,
+    pub(crate) limit: Option<Duration>,
+    revoked: AtomicBool,
+    cause: OnceLock<Cause>,
+}
+
+impl<D: Device> Watched<D> {
+    pub(crate) fn new(
+        name: Arc<str>,
+        id: u32,
+        words: Vec<(Ptr, usize)>,
+        block: Arc<D::Block>,
+        element_size: usize,
+        limit: Option<Duration>,
+    ) -> Self {
+        Watched {
+            name,
+            id,
+            words,
+            block,
+            element_size,
+            limit,
+            revoked: AtomicBool::new(false),
+            cause: OnceLock::new(),
+        }
+    }
+
+    /// An error if the window was revoked.
+    #[inline]
+    pub(crate) fn usable(&self) -> Result<()> {
+        if self.revoked.load(Ordering::Relaxed) {
+            Err(self.revocation())
+        } else {
+            Ok(())
+        }
+    }
+
+    #[cold]
+    fn revocation(&self) -> Error {
+        let cause = self
+            .cause
+            .get()
+            .cloned()
+            .unwrap_or(Cause::PeerFailed { rank: 0 });
+        Error::Revoked {
+            window: self.name.clone(),
+            cause,
+        }
+    }
+
+    /// Ends all waits.
+    pub(crate) fn revoke(&self, device: &D, bell: Ptr, cause: &Cause) {
+        let _ = self.cause.set(cause.clone());
+        self.revoked.store(true, Ordering::Relaxed);
+        self.poison(device, bell, |_| true);
+    }
+
+    /// A rank is gone: lost, so that the window is of no more use, or in good order.
+    pub(crate) fn gone(&self, device: &D, bell: Ptr, cause: &Cause) {
+        match cause {
+            // Waits for what it has done before are satisfied, poisoned or not.
+            Cause::PeerLeft { rank } => self.poison(device, bell, |peer| peer == *rank),
+            _ => self.revoke(device, bell, cause),
+        }
+    }
+
+    fn poison(&self, device: &D, bell: Ptr, of: impl Fn(usize) -> bool) {
+        for (word, _) in self.words.iter().filter(|(_, peer)| of(*peer)) {
+            // SAFETY: the words lie in `block`, which this holds; the bell is held by the world.
+            unsafe { device.poison(*word, bell) };
+        }
+    }
+}
