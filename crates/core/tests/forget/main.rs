@@ -1,0 +1,448 @@
+//! Losing tokens: each kind, in each state, forgotten and dropped, while transfers are pending and the peer goes on.
+//!
+//! Nothing that a program loses may lead to a use after free or to a data race: Miri and AddressSanitizer look for those in these tests (`cargo
+//! xtask test --only miri asan`). And the peer must learn of it: at once from a dropped epoch, by its limit from a forgotten one.
+
+mod scene;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use scene::{
+    Alarm, Gate, HostMemory, How, Inbox, LEN, LIMIT, Learns, Outbox, Queue, World, access, alone,
+    filled, open, poll_once_and_lose, scene, scribble,
+};
+use tidegate_core::stream;
+use tidegate_core::window::{At, Atomic, BySlot, Op, Slot, Slots, Window, exchange};
+use tidegate_core::{Barrier, CellsMut, IndexSet, Layout, Region, Result};
+use tidegate_host::Host;
+
+#[test]
+fn regions() {
+    alone(|how, world, gate| {
+        how.lose(Region::<u64, _>::zeroed(world, LEN)?);
+        stream!(let s = world.stream()?);
+        gate.hold_up(&s)?;
+        // One with pending kernels, one half of one, one part of one; then the other half and part.
+        let mut whole = filled(&s, 1)?;
+        s.launch(scribble, &mut whole)?;
+        how.lose(whole);
+        let (mut low, mut high) = filled(&s, 2)?.split_at(LEN / 2)?;
+        s.launch(scribble, &mut low)?;
+        s.launch(scribble, &mut high)?;
+        how.lose(low);
+        let sets = [0..LEN / 2, LEN / 2..LEN].map(|range| IndexSet::from_ranges([range]));
+        let [a, b] = sets;
+        let [mut a, mut b] = filled(&s, 3)?.partition([a?, b?])?;
+        s.launch(|mut cells: CellsMut<'_, u64>| cells.set(0, 9), &mut a)?;
+        s.launch(|mut cells: CellsMut<'_, u64>| cells.set(LEN - 1, 9), &mut b)?;
+        how.lose(a);
+        how.lose(b);
+        gate.open();
+        // What was not lost is whole.
+        let high: HostMemory = high.into_host(&s)?;
+        assert_eq!(high[..], [3; LEN / 2]);
+        Ok(())
+    });
+}
+
+#[test]
+fn kernels_and_what_they_capture() {
+    alone(|how, world, gate| {
+        let seen = Arc::new(AtomicUsize::new(0));
+        {
+            stream!(let s = world.stream()?);
+            gate.hold_up(&s)?;
+            let mut memory = filled(&s, 1)?;
+            let (counter, ballast) = (seen.clone(), vec![1u64; 100]);
+            let kernel = move |memory: &mut [u64]| {
+                memory[0] += ballast[99];
+                counter.fetch_add(1, Ordering::Relaxed);
+            };
+            s.launch(kernel.clone(), &mut memory)?;
+            // A kernel behind one that panics is not called, but dropped.
+            s.launch(|_: &mut [u64]| panic!("on purpose"), &mut memory)?;
+            s.launch(kernel, &mut memory)?;
+            how.lose(memory);
+            gate.open();
+            assert!(s.synchronize().is_err());
+        }
+        assert_eq!(seen.load(Ordering::Relaxed), 1);
+        assert_eq!(Arc::strong_count(&seen), 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn streams() {
+    alone(|how, world, gate| {
+        stream!(let a = world.stream()?);
+        stream!(let b = world.stream()?);
+        gate.hold_up(&a)?;
+        let (mut stays, mut goes) = (filled(&a, 1)?, filled(&a, 2)?);
+        a.launch(scribble, &mut stays)?;
+        a.launch(scribble, &mut goes)?;
+        let mut goes = a.hand_off(goes, &b)?;
+        b.launch(scribble, &mut goes)?;
+        // A stream that is dropped executes what is left first.
+        if how == How::Dropped {
+            gate.open();
+        }
+        how.lose(a);
+        gate.open();
+        let goes = goes.into_host(&b)?;
+        assert_eq!(goes[..], [4; LEN]);
+        // Its stream is gone, or at work without an owner.
+        drop(stays);
+        how.lose(b);
+        Ok(())
+    });
+}
+
+#[test]
+fn worlds() {
+    for how in [How::Forgotten, How::Dropped] {
+        let gate = Gate::default();
+        let results = World::local(2, |world: World| -> Result<()> {
+            if world.rank() == 1 {
+                return Ok(());
+            }
+            stream!(let s = world.stream()?);
+            gate.hold_up(&s)?;
+            let mut memory = filled(&s, 1)?;
+            how.lose(world);
+            s.launch(scribble, &mut memory)?;
+            gate.open();
+            assert_eq!(memory.into_host(&s)?[..], [2; LEN]);
+            Ok(())
+        });
+        results.into_iter().collect::<Result<Vec<_>>>().unwrap();
+    }
+}
+
+#[test]
+fn futures() {
+    alone(|how, world, gate| {
+        let alarm = Arc::new(Alarm::default());
+        stream!(let s = world.stream()?);
+        gate.hold_up(&s)?;
+        let (mut moved, mut stays) = (filled(&s, 1)?, filled(&s, 2)?);
+        s.launch(scribble, &mut moved)?;
+        s.launch(scribble, &mut stays)?;
+        poll_once_and_lose(how, s.synchronized(), &alarm);
+        // The region goes with the future.
+        poll_once_and_lose(how, moved.into_host_async(&s), &alarm);
+        gate.open();
+        assert_eq!(stays.into_host(&s)?[..], [3; LEN]);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_idle_inbox() {
+    scene(Learns::Late, |how, _s, inbox, outbox, _gate| {
+        how.lose(inbox);
+        drop(outbox);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_idle_outbox() {
+    scene(Learns::Late, |how, s, inbox, outbox, _gate| {
+        how.lose(outbox);
+        let exposed = inbox.post(s)?;
+        std::mem::forget(exposed);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_exposed_inbox() {
+    scene(Learns::AtOnce, |how, s, inbox, outbox, _gate| {
+        // The peer's puts and gets come while the memory is nobody's any more.
+        how.lose(inbox.post(s)?);
+        how.lose(outbox);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_inbox_whose_wait_is_pending() {
+    scene(Learns::Late, |how, s, inbox, outbox, _gate| {
+        let (src, mut dst) = (filled(s, 5)?, filled(s, 0)?);
+        let exposed = inbox.post(s)?;
+        let outbox = access(s, outbox, &src, &mut dst)?;
+        let mut inbox = exposed.wait(s)?;
+        // A kernel that looks at the memory, behind the wait.
+        let look = |memory: &mut [u64], dst: &[u64]| {
+            assert_eq!(memory[..LEN / 2], [7; LEN / 2]);
+            scribble(memory);
+            assert_eq!(dst[..LEN / 2], [0; LEN / 2]);
+        };
+        s.launch(look, (inbox.memory_mut(), &dst))?;
+        how.lose(inbox);
+        how.lose(outbox);
+        how.lose(dst);
+        how.lose(src);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_access_epoch_with_notes() {
+    scene(Learns::AtOnce, |how, s, inbox, outbox, gate| {
+        let (mut src, mut dst) = (filled(s, 5)?, filled(s, 0)?);
+        let exposed = inbox.post(s)?;
+        let mut epoch = outbox.start();
+        epoch.put(&src, Slot(0))?;
+        epoch.get(dst.slice_mut(0..2)?, Slot(0))?;
+        how.lose(epoch);
+        // Nothing of it was enqueued, so the sources are free.
+        s.launch(scribble, &mut src)?;
+        s.launch(scribble, &mut dst)?;
+        gate.open();
+        let (src, dst) = (src.into_host(s)?, dst.into_host(s)?);
+        assert_eq!((src[0], dst[0]), (6, 1));
+        how.lose(exposed);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_epoch_behind_a_refusal() {
+    scene(Learns::AtOnce, |how, s, inbox, outbox, _gate| {
+        let src = filled(s, 5)?;
+        let exposed = inbox.post(s)?;
+        let mut epoch = outbox.start();
+        epoch.put(&src, Slot(0))?;
+        epoch.put(&src, Slot(0))?;
+        let refused = epoch.complete(s).err().expect("the puts overlap");
+        how.lose(refused);
+        drop(src);
+        how.lose(exposed);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_outbox_whose_epoch_is_pending() {
+    scene(Learns::Late, |how, s, inbox, outbox, _gate| {
+        let (src, mut dst) = (filled(s, 5)?, filled(s, 0)?);
+        let exposed = inbox.post(s)?;
+        let outbox = access(s, outbox, &src, &mut dst)?;
+        how.lose((src, dst));
+        how.lose(outbox);
+        let inbox = exposed.wait(s)?;
+        how.lose(inbox);
+        Ok(())
+    });
+}
+
+#[test]
+fn layouts_of_pending_puts() {
+    scene(Learns::Late, |how, s, inbox, outbox, _gate| {
+        let exposed = inbox.post(s)?;
+        let (src, evens) = (filled(s, 5)?, Layout::indexed(s.world(), &[0, 2, 4, 6])?);
+        let strided = Layout::strided(1, &[(4, 2)])?;
+        let mut epoch = outbox.start();
+        epoch.put(src.with(&evens)?, Slot(0).with(&strided))?;
+        let outbox = epoch.complete(s)?;
+        how.lose((src, evens, strided));
+        how.lose(outbox);
+        how.lose(exposed.wait(s)?);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_exchange() {
+    scene(Learns::Late, |how, s, inbox, outbox, _gate| {
+        let src = filled(s, 5)?;
+        let mut epoch = outbox.start();
+        epoch.put(&src, Slot(0))?;
+        let both = exchange(s, inbox, epoch).map_err(|refused| refused.error)?;
+        how.lose(src);
+        how.lose(both);
+        Ok(())
+    });
+}
+
+type Lent<'s> = (scene::Memory<'s>, scene::Memory<'s>, Inbox<'s>, Outbox<'s>);
+
+fn step<'s>(s: &Queue<'s>, (src, mut dst, inbox, outbox): Lent<'s>) -> Result<Lent<'s>> {
+    let exposed = inbox.post(s)?;
+    let outbox = access(s, outbox, &src, &mut dst)?;
+    let mut inbox = exposed.wait(s)?;
+    s.launch(scribble, inbox.memory_mut())?;
+    Ok((src, dst, inbox, outbox))
+}
+
+#[test]
+fn graphs() {
+    scene(Learns::Late, |how, s, inbox, outbox, _gate| {
+        let lent = (filled(s, 5)?, filled(s, 0)?, inbox, outbox);
+        let (unused, lent) = s.capture(lent, step)?;
+        let (graph, lent) = s.capture(lent, step)?;
+        how.lose(unused);
+        let lent = graph.replay(s, lent, 2)?;
+        how.lose(graph);
+        how.lose(lent);
+        Ok(())
+    });
+}
+
+#[test]
+fn what_was_lent_to_a_capture_that_fails() {
+    scene(Learns::AtOnce, |how, s, inbox, outbox, _gate| {
+        let lent = (filled(s, 5)?, filled(s, 0)?, inbox, outbox);
+        let failed = s.capture(lent, |s, (src, dst, inbox, outbox)| {
+            let exposed = inbox.post(s)?;
+            how.lose(exposed);
+            how.lose(outbox.start());
+            how.lose(src);
+            drop(dst);
+            Err(tidegate_core::Error::Invalid("on purpose".into()))
+        });
+        assert!(failed.is_err());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_stream_with_everything_on_it() {
+    scene(Learns::Late, |how, s, inbox, outbox, gate| {
+        let world = s.world().clone();
+        let lent = (filled(s, 5)?, filled(s, 0)?, inbox, outbox);
+        let lent = step(s, lent)?;
+        // To a stream that is lost with its work pending, with the tokens that are at home on it.
+        stream!(let other = world.stream()?);
+        let lent = s.hand_off(lent, &other)?;
+        let lent = step(&other, lent)?;
+        gate.open();
+        how.lose(other);
+        how.lose(lent);
+        Ok(())
+    });
+}
+
+/// Both ranks, in one buffer of the slots the one and in the other the other; the target reads while the origin is a step ahead.
+#[test]
+fn slots_in_two_buffers() {
+    for how in [How::Forgotten, How::Dropped] {
+        let gate = Gate::default();
+        let results = World::local(2, |world: World| -> Result<()> {
+            let other = 1 - world.rank();
+            stream!(let s = world.stream()?);
+            let (mut inbox, mut outbox) = Window::<u64, BySlot>::by_slot("slots")
+                .fail_after(LIMIT)
+                .slot_from(other, 0, LEN)
+                .slot_to(other, 0)
+                .open(&s)?;
+            let mut src = filled(&s, 1)?;
+            if world.rank() == 0 {
+                gate.hold_up(&s)?;
+            }
+            for epoch in 1..4u64 {
+                let exposed = inbox.post(&s)?;
+                let mut access = outbox.start();
+                access.put(&src, Slot(0))?;
+                outbox = access.complete(&s)?;
+                s.launch(scribble, &mut src)?;
+                inbox = exposed.wait(&s)?;
+                let look = move |slots: Slots<'_, u64>| assert_eq!(slots.slot(0), [epoch; LEN]);
+                s.launch(look, inbox.view())?;
+            }
+            if world.rank() == 0 {
+                how.lose((inbox, outbox, src));
+                gate.open();
+                return Ok(());
+            }
+            assert_eq!(inbox.read(&s)?.slot(0), [3; LEN]);
+            Ok(())
+        });
+        results.into_iter().collect::<Result<Vec<_>>>().unwrap();
+    }
+}
+
+#[test]
+fn atomics_and_their_results() {
+    for how in [How::Forgotten, How::Dropped] {
+        let gate = Gate::default();
+        let results = World::local(2, |world: World| -> Result<()> {
+            let other = 1 - world.rank();
+            stream!(let s = world.stream()?);
+            let (inbox, outbox) = Window::<u64, Atomic>::atomic("sums", LEN)
+                .fail_after(LIMIT)
+                .target(other)
+                .target(world.rank())
+                .open(&s)?;
+            gate.hold_up(&s)?;
+            let (ones, mut old) = (filled(&s, 1)?, filled(&s, 0)?);
+            let exposed = inbox.post(&s)?;
+            let mut epoch = outbox.start();
+            let there = At {
+                rank: other,
+                first: 0,
+            };
+            let here = At {
+                rank: world.rank(),
+                first: 0,
+            };
+            epoch.accumulate(&ones, there, Op::Sum)?;
+            epoch.fetch_and_op(&ones, &mut old, here, Op::Sum)?;
+            let outbox = epoch.complete(&s)?;
+            how.lose((ones, old));
+            let mut inbox = exposed.wait(&s)?;
+            how.lose(outbox);
+            gate.open();
+            assert_eq!(inbox.host_mut(&s)?, [2; LEN]);
+            how.lose(inbox);
+            Ok(())
+        });
+        results.into_iter().collect::<Result<Vec<_>>>().unwrap();
+    }
+}
+
+#[test]
+fn barriers() {
+    for how in [How::Forgotten, How::Dropped] {
+        let gate = Gate::default();
+        let results = World::local(3, |world: World| -> Result<()> {
+            stream!(let s = world.stream()?);
+            let mut barrier = Barrier::<Host>::open(&s, "all here")?;
+            gate.hold_up(&s)?;
+            barrier.enqueue(&s)?;
+            barrier.enqueue(&s)?;
+            how.lose(barrier);
+            gate.open();
+            s.synchronize()
+        });
+        results.into_iter().collect::<Result<Vec<_>>>().unwrap();
+    }
+}
+
+/// A rank's thread ends by a panic with everything open: its peer is told, and its own threads end.
+#[test]
+fn a_rank_that_unwinds() {
+    let result = std::panic::catch_unwind(|| {
+        World::local(2, |world: World| -> Result<()> {
+            stream!(let s = world.stream()?);
+            let (inbox, outbox) = open(&s)?;
+            let (src, mut dst) = (filled(&s, 5)?, filled(&s, 0)?);
+            let exposed = inbox.post(&s)?;
+            let outbox = access(&s, outbox, &src, &mut dst)?;
+            if world.rank() == 0 {
+                let _epoch = outbox.start();
+                panic!("on purpose");
+            }
+            let inbox = exposed.wait(&s)?;
+            let exposed = inbox.post(&s)?;
+            let _inbox = exposed.wait(&s)?;
+            let error = s.synchronize().expect_err("rank 0 is gone");
+            assert!(matches!(error, tidegate_core::Error::Wait(_)), "{error}");
+            Ok(())
+        })
+    });
+    assert!(result.is_err());
+}

@@ -1,0 +1,205 @@
+//! What the tests of lost tokens share: two ranks, one that loses something, and one that goes on without knowing.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use tidegate_core::error::{Cause, WaitFailed};
+use tidegate_core::stream;
+use tidegate_core::window::{self, ByRange, Slot, Window};
+use tidegate_core::{Error, On, OnHost, Region, Result, Stream};
+use tidegate_host::Host;
+
+pub(crate) type World = tidegate_core::World<Host>;
+pub(crate) type Queue<'s> = Stream<'s, Host>;
+pub(crate) type Memory<'s> = Region<u64, On<'s, Host>>;
+pub(crate) type HostMemory = Region<u64, OnHost<Host>>;
+pub(crate) type Inbox<'s> = window::Inbox<'s, u64, ByRange, Host>;
+pub(crate) type Outbox<'s> = window::Outbox<'s, u64, ByRange, Host>;
+
+/// Elements of all regions and windows here: enough for ranges, little for Miri.
+pub(crate) const LEN: usize = 8;
+
+/// How long waits last before they fail. What is enqueued by then needs milliseconds, under Miri some tenths of a second.
+pub(crate) const LIMIT: Duration = Duration::from_millis(if cfg!(miri) { 1500 } else { 400 });
+
+/// How a token is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    Forgotten,
+    Dropped,
+}
+
+impl How {
+    pub(crate) fn lose<T>(self, token: T) {
+        match self {
+            How::Forgotten => std::mem::forget(token),
+            How::Dropped => drop(token),
+        }
+    }
+}
+
+/// Holds streams of any rank up until it is opened, so that what is behind is still pending when a token is lost.
+#[derive(Clone, Default)]
+pub(crate) struct Gate(Arc<AtomicBool>);
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Enqueues a kernel that lasts until the gate is open.
+    pub(crate) fn hold_up(&self, s: &Queue<'_>) -> Result<()> {
+        let gate = self.0.clone();
+        let mut valve = Region::<u8, _>::zeroed(s.world(), 1)?.on(s)?;
+        let wait = move |_: &mut [u8]| {
+            while !gate.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        };
+        s.launch(wait, &mut valve)
+    }
+}
+
+/// A region whose elements are `value`, on the stream.
+pub(crate) fn filled<'s>(s: &Queue<'s>, value: u64) -> Result<Memory<'s>> {
+    Ok(Region::from_slice(s.world(), &[value; LEN])?.on(s)?)
+}
+
+/// Writes all of a region, so that a race with whoever frees or reads it is one.
+pub(crate) fn scribble(memory: &mut [u64]) {
+    memory.iter_mut().for_each(|x| *x = x.wrapping_add(1));
+}
+
+/// The window of all scenes: each of two ranks puts into the first half of the other's memory, and gets from the second.
+pub(crate) fn open<'s>(s: &Queue<'s>) -> Result<(Inbox<'s>, Outbox<'s>)> {
+    Window::by_range("scene", LEN)
+        .fail_after(LIMIT)
+        .range_to(1 - s.world().rank(), 0..LEN)
+        .open(s)
+}
+
+/// Enqueues an access epoch that puts and gets.
+pub(crate) fn access<'s>(
+    s: &Queue<'s>,
+    outbox: Outbox<'s>,
+    src: &Memory<'s>,
+    dst: &mut Memory<'s>,
+) -> Result<Outbox<'s>> {
+    let half = LEN / 2;
+    let mut epoch = outbox.start();
+    epoch.put(src.slice(0..half)?, Slot(0))?;
+    epoch.get(dst.slice_mut(0..half)?, Slot(0).at(half))?;
+    Ok(epoch.complete(s)?)
+}
+
+/// The rank that goes on: epochs without end, the first of them enqueued before the other rank loses its token, and executed after.
+fn go_on(world: &World, lost: &Gate) -> Result<()> {
+    stream!(let s = world.stream()?);
+    let (mut inbox, mut outbox) = open(&s)?;
+    let (src, mut dst) = (filled(&s, 7)?, filled(&s, 0)?);
+    lost.hold_up(&s)?;
+    let result = (|| {
+        loop {
+            let exposed = inbox.post(&s)?;
+            outbox = access(&s, outbox, &src, &mut dst)?;
+            inbox = exposed.wait(&s)?;
+            s.synchronize()?;
+        }
+    })();
+    // The window's revocation may come first; the stream's error says more.
+    s.synchronize().and(result)
+}
+
+/// How the rank that goes on learns of the loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Learns {
+    /// An open epoch was dropped: at once, by name. (A forgotten one: by the limit.)
+    AtOnce,
+    /// Nothing was open: by the limit, or since the rank has left in the end.
+    Late,
+}
+
+/// Rank 0 plays `lose`, which loses a token one way and then the other, and opens the gate; rank 1 goes on. Asserts that rank 1
+/// gets a typed error that says why.
+pub(crate) fn scene<F>(learns: Learns, lose: F)
+where
+    F: for<'s> Fn(How, &mut Queue<'s>, Inbox<'s>, Outbox<'s>, &Gate) -> Result<()> + Sync,
+{
+    for how in [How::Forgotten, How::Dropped] {
+        let gate = Gate::default();
+        let mut results = World::local(2, |world| {
+            if world.rank() == 1 {
+                return go_on(&world, &gate);
+            }
+            stream!(let s = world.stream()?);
+            let (inbox, outbox) = open(&s)?;
+            gate.hold_up(&s)?;
+            let result = lose(how, &mut s, inbox, outbox, &gate);
+            gate.open();
+            result
+        });
+        let error = results.pop().expect("two ranks").expect_err("it goes on");
+        results.pop().expect("two ranks").expect("the loss itself");
+        let cause = match &error {
+            Error::Revoked { cause, .. } => cause,
+            Error::Wait(wait) => {
+                let WaitFailed { window, rank, .. } = &**wait;
+                assert_eq!((&**window, *rank), ("scene", 0));
+                &wait.cause
+            }
+            other => panic!("{other}"),
+        };
+        match (learns, how, cause) {
+            (Learns::AtOnce, How::Dropped, Cause::Dropped { rank: 0, .. })
+            | (Learns::AtOnce, How::Forgotten, Cause::Limit { .. })
+            | (Learns::Late, _, Cause::Limit { .. } | Cause::PeerLeft { rank: 0 }) => {}
+            _ => panic!("{learns:?}, {how:?}: {error}"),
+        }
+    }
+}
+
+/// One rank, both ways.
+pub(crate) fn alone(lose: impl Fn(How, &World, &Gate) -> Result<()> + Sync) {
+    for how in [How::Forgotten, How::Dropped] {
+        let gate = Gate::default();
+        World::local(1, |world| {
+            let result = lose(how, &world, &gate);
+            gate.open();
+            result
+        })
+        .pop()
+        .expect("one rank")
+        .expect("the loss itself");
+    }
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+pub(crate) struct Alarm(pub(crate) AtomicUsize);
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Polls a future once, which must not be enough, and loses it.
+pub(crate) fn poll_once_and_lose(how: How, future: impl Future, alarm: &Arc<Alarm>) {
+    let waker = Waker::from(alarm.clone());
+    let mut context = Context::from_waker(&waker);
+    match how {
+        How::Dropped => {
+            let mut future = pin!(future);
+            assert!(future.as_mut().poll(&mut context).is_pending());
+        }
+        How::Forgotten => {
+            let mut future = Box::pin(future);
+            assert!(future.as_mut().poll(&mut context).is_pending());
+            std::mem::forget(future);
+        }
+    }
+}
