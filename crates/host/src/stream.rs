@@ -166,6 +166,10 @@ impl HostStream {
         unsafe { self.record_or_push(Recorded::Kernel(Job::new(kernel))) };
     }
 
+    fn is_inline(&self) -> bool {
+        matches!(self.queue, Queue::Inline(_))
+    }
+
     fn not_capturing(&self, what: &'static str) -> Result<(), DeviceError> {
         if self.capturing() {
             Err(DeviceError::Capturing(what))
@@ -238,8 +242,15 @@ unsafe impl Stream for HostStream {
     }
 
     fn begin_capture(&self, others: &[&Self]) -> Result<(), DeviceError> {
-        for stream in others.iter().copied().chain([self]) {
+        let streams = || others.iter().copied().chain([self]);
+        for stream in streams() {
             stream.not_capturing("another capture")?;
+        }
+        // Each would have to do its whole part of a replay before the other could begin.
+        if streams().filter(|stream| stream.is_inline()).count() > 1 {
+            return Err(DeviceError::Capturing(
+                "two inline streams in one recording",
+            ));
         }
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -288,15 +299,18 @@ unsafe impl Stream for HostStream {
         for stream in others.iter().copied().chain([self]) {
             stream.not_capturing("a replay")?;
         }
-        // The branches first: an inline capturing stream blocks in its own list until they have done theirs.
-        for (stream, list) in others
-            .iter()
-            .copied()
-            .zip(&graph.lists[1..])
-            .chain([(self, &graph.lists[0])])
-        {
-            // SAFETY: the caller's promise.
-            unsafe { stream.push(Item::Replay(list.clone(), times)) };
+        // An inline stream comes last, whichever it is: it blocks in its own list until the others have done theirs.
+        for last in [false, true] {
+            for (stream, list) in [self]
+                .into_iter()
+                .chain(others.iter().copied())
+                .zip(&graph.lists)
+            {
+                if stream.is_inline() == last {
+                    // SAFETY: the caller's promise.
+                    unsafe { stream.push(Item::Replay(list.clone(), times)) };
+                }
+            }
         }
         Ok(())
     }
