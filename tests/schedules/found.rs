@@ -1,0 +1,54 @@
+//! What the schedules have found, each as small as it gets.
+
+use tidegate::prelude::*;
+use tidegate::{Error, capture::PairGraph};
+
+fn add(region: &mut [u64]) {
+    region[0] += 1;
+}
+
+/// On the first stream, on the second, and back.
+fn there_and_back<'s, 't>(
+    one: &mut Stream<'s>,
+    two: &mut Stream<'t>,
+    region: Region<u64, On<'s>>,
+) -> Result<(PairGraph<'s, 't, tidegate::Host>, Region<u64, On<'s>>)> {
+    one.capture_with(two, region, |s, t, region| {
+        let mut region = s.hand_off(region, t)?;
+        t.launch(add, &mut region)?;
+        let mut region = t.hand_off(region, s)?;
+        s.launch(add, &mut region)?;
+        Ok(region)
+    })
+}
+
+/// Replaying blocked: the inline stream did its part before the other had been told of the replay.
+#[test]
+fn an_inline_stream_is_the_second_of_a_recording() {
+    World::local(1, |world: World| {
+        for inline_first in [false, true] {
+            let stream = |inline| match inline {
+                true => world.inline_stream(),
+                false => world.stream(),
+            };
+            stream!(let s = stream(inline_first).unwrap());
+            stream!(let t = stream(!inline_first).unwrap());
+            let region = Region::zeroed(&world, 1).unwrap().on(&s).unwrap();
+            let (graph, region) = there_and_back(&mut s, &mut t, region).unwrap();
+            let region = graph.replay(&s, &t, region, 3).unwrap();
+            assert_eq!(region.into_host(&s).unwrap()[..], [6]);
+        }
+    });
+}
+
+/// Neither can begin before the other is done: refused, where it would block.
+#[test]
+fn two_inline_streams_are_not_recorded_together() {
+    World::local(1, |world: World| {
+        stream!(let s = world.inline_stream().unwrap());
+        stream!(let t = world.inline_stream().unwrap());
+        let region = Region::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        let refused = there_and_back(&mut s, &mut t, region).err();
+        assert!(matches!(refused, Some(Error::Capturing(_))), "{refused:?}");
+    });
+}

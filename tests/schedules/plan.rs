@@ -1,0 +1,466 @@
+//! Makes a job of genes: deadlock-free by construction.
+//!
+//! All meetings (one epoch of one window between some of its ranks) are in one order, the same on all ranks. In the order of each
+//! rank's program a post comes at its meeting or earlier, the complete at its meeting, the wait at its meeting or
+//! later. So what an operation waits for always belongs to an earlier place in that order, on whatever streams both
+//! are: streams keep the order of their rank's program, and a hand-off waits for what the program has had before.
+//! That holds too if the host waits after every operation, so inline streams and host reads may be anywhere.
+//! (With two buffers, the post may even come after the complete of the same meeting: that waits for the post before.)
+
+use super::acts::{Book, acts};
+use super::genes::{Choices, Genes, MeetingGene, Segment};
+use super::job::{
+    CONTESTED, Chunk, Edge, Item, Job, Kind, LaneKind, Op, PER_WINDOW, Reg, Role, SHARED, What,
+    Win, locked, own, tickets,
+};
+use super::value::{Ty, mix};
+
+const LENGTHS: [usize; 10] = [1, 2, 3, 7, 16, 33, 64, 129, 700, 2500];
+
+/// Makes the job.
+pub(crate) fn plan(genes: &Genes) -> Job {
+    let ranks = genes.ranks;
+    let windows: Vec<Win> = genes
+        .windows
+        .iter()
+        .map(|gene| {
+            let ty = Ty::ALL[gene.ty as usize % Ty::ALL.len()];
+            let kind = match gene.kind % 4 {
+                0 => Kind::Slots { double: false },
+                1 => Kind::Slots { double: true },
+                2 => Kind::Ranges,
+                _ if !ty.number() => Kind::Ranges,
+                _ => Kind::Atomic {
+                    own: 1 + gene.kind as usize / 4 % 4,
+                },
+            };
+            window(ranks, ty, kind, &gene.edges)
+        })
+        .collect();
+    let lanes = genes.lanes[..ranks].iter().map(|(count, inline)| {
+        let kind = |index: usize| match inline >> index & 1 {
+            0 => LaneKind::Thread,
+            _ => LaneKind::Inline,
+        };
+        (0..*count).map(kind).collect()
+    });
+    let mut job = Job {
+        ranks,
+        lanes: lanes.collect(),
+        windows,
+        regions: vec![Vec::new(); ranks],
+        programs: vec![Vec::new(); ranks],
+    };
+    for rank in 0..ranks {
+        job.regions[rank] = regions(genes, &job, rank);
+    }
+    let mut books: Vec<_> = (0..ranks).map(|rank| Book::new(&job, rank)).collect();
+    let mut last_loop: Option<Vec<(Item, Vec<Reg>)>> = None;
+    for (number, segment) in genes.segments.iter().enumerate() {
+        for (rank, book) in books.iter_mut().enumerate() {
+            let skeleton = skeleton(&job, segment, number, rank);
+            let items = if segment.times == 0 {
+                fill(&job, segment, number, rank, skeleton, book)
+            } else {
+                repeat(&job, segment, number, rank, skeleton, book)
+            };
+            job.programs[rank].extend(items);
+        }
+        if segment.times != 0 {
+            let of_rank = |rank: usize| {
+                let item = job.programs[rank].last().cloned();
+                (item.expect("a loop"), books[rank].regions.clone())
+            };
+            last_loop = Some((0..ranks).map(of_rank).collect());
+        } else if let Some(last) = &last_loop
+            && segment.again
+            && (0..ranks).all(|rank| books[rank].regions == last[rank].1)
+        {
+            // The same once more, with the same recording, if nothing has another length now.
+            for (rank, (item, _)) in last.iter().enumerate() {
+                job.programs[rank].push(item.clone());
+            }
+        }
+    }
+    for (rank, book) in books.into_iter().enumerate() {
+        let joins = book
+            .into_joins()
+            .map(|what| Item::Do(Op { on: None, what }));
+        job.programs[rank].extend(joins);
+    }
+    let room = super::oracle::log_room(&job);
+    for regions in &mut job.regions {
+        let logs = regions.iter_mut().filter(|reg| reg.role == Role::Log);
+        logs.for_each(|reg| reg.len += room);
+    }
+    job
+}
+
+fn window(ranks: usize, ty: Ty, kind: Kind, genes: &[(u8, u8, u8)]) -> Win {
+    let mut edges: Vec<Edge> = Vec::new();
+    let mut ends = vec![0; ranks];
+    for (origin, target, len) in genes {
+        let (origin, target) = (*origin as usize % ranks, *target as usize % ranks);
+        let before = |edge: &&Edge| (edge.origin, edge.target) == (origin, target);
+        let key = edges.iter().filter(before).count() as u64 * 5;
+        if key > 0 && matches!(kind, Kind::Atomic { .. }) {
+            continue;
+        }
+        let len = LENGTHS[*len as usize % LENGTHS.len()];
+        edges.push(Edge {
+            origin,
+            target,
+            key,
+            first: ends[target],
+            len,
+        });
+        // A gap now and then.
+        ends[target] += len + len % 2;
+    }
+    let memory = match kind {
+        Kind::Slots { .. } => 0,
+        Kind::Ranges => ends.into_iter().max().unwrap_or(0),
+        Kind::Atomic { own } => ranks * own + SHARED + 2 * CONTESTED,
+    };
+    Win {
+        ty,
+        kind,
+        edges,
+        memory,
+    }
+}
+
+/// The regions of a rank: for each window its own, then data of every type that some window has, then room for second parts.
+fn regions(genes: &Genes, job: &Job, rank: usize) -> Vec<Reg> {
+    let mut all = Vec::new();
+    let reg = |ty, len, role| Reg { ty, len, role };
+    for win in &job.windows {
+        let size = match win.kind {
+            Kind::Atomic { own } => own,
+            _ => 1,
+        };
+        all.extend([
+            reg(Ty::U64, win.inbound(rank).count().max(1), Role::Sums),
+            reg(Ty::U64, 1, Role::Log),
+            reg(win.ty, CONTESTED, Role::Fetched),
+            reg(win.ty, CONTESTED, Role::Fetched),
+            reg(win.ty, CONTESTED, Role::Mine),
+            reg(win.ty, CONTESTED, Role::Ones),
+            reg(win.ty, CONTESTED, Role::Zeros),
+            reg(win.ty, size, Role::Data),
+            reg(win.ty, size, Role::Data),
+            reg(win.ty, size, Role::Data),
+        ]);
+    }
+    debug_assert_eq!(all.len(), job.windows.len() * PER_WINDOW);
+    let first = all.len();
+    for (index, (choice, len)) in genes.regions.iter().enumerate() {
+        let len = LENGTHS[(*len as usize + rank * index) % LENGTHS.len()];
+        let win = &job.windows[*choice as usize % job.windows.len()];
+        all.push(reg(win.ty, len, Role::Data));
+    }
+    // Every window has at least one of its type.
+    for win in &job.windows {
+        if !all[first..].iter().any(|reg| reg.ty == win.ty) {
+            all.push(reg(win.ty, 64, Role::Data));
+        }
+    }
+    let rests: Vec<_> = all[first..]
+        .iter()
+        .map(|data| reg(data.ty, 0, Role::Rest))
+        .collect();
+    all.extend(rests);
+    all
+}
+
+/// An operation to be: where it belongs, and what it is, except for what depends on the state of the regions.
+struct Bone<'g> {
+    /// The meeting at which it happens, then what comes first there.
+    place: (usize, u8),
+    what: What,
+    gene: &'g MeetingGene,
+    /// The meeting that it belongs to.
+    meeting: usize,
+}
+
+/// The pairs that take part.
+fn pairs(win: &Win, gene: &MeetingGene) -> Vec<(usize, usize)> {
+    let mut pairs: Vec<_> = win.edges.iter().map(|e| (e.origin, e.target)).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    let present = pairs
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| gene.absent >> (index % 16) & 1 == 0);
+    present.map(|(_, pair)| *pair).collect()
+}
+
+/// `None` if it is all there are.
+fn group(some: Vec<usize>, all: &[usize], choices: &mut Choices<'_>) -> Option<Vec<usize>> {
+    (some != all || choices.once_in(5)).then_some(some)
+}
+
+/// What one rank does in a segment, in order, without the acts.
+fn skeleton<'g>(job: &Job, segment: &'g Segment, number: usize, rank: usize) -> Vec<Bone<'g>> {
+    let mut bones: Vec<Bone<'g>> = Vec::new();
+    let window_of = |gene: &MeetingGene| gene.window as usize % job.windows.len();
+    // The first meeting at which each window's inbox is there again.
+    let mut free = vec![0; job.windows.len()];
+    for (meeting, gene) in segment.meetings.iter().enumerate() {
+        let window = window_of(gene);
+        let win = &job.windows[window];
+        let pairs = pairs(win, gene);
+        let origins: Vec<_> = pairs
+            .iter()
+            .filter(|pair| pair.1 == rank)
+            .map(|pair| pair.0)
+            .collect();
+        let targets: Vec<_> = pairs
+            .iter()
+            .filter(|pair| pair.0 == rank)
+            .map(|pair| pair.1)
+            .collect();
+        let salt = (number * 100 + meeting) as u64;
+        let mut choices = Choices::new(&gene.tape, mix(salt, rank as u64));
+        let mut bone = |place: (usize, u8), what: What| {
+            bones.push(Bone {
+                place,
+                what,
+                gene,
+                meeting,
+            });
+        };
+        let all_origins = win.origins(rank);
+        let here = |next: &MeetingGene| window_of(next) == window;
+        let next = segment.meetings[meeting + 1..].iter().position(here);
+        // Until just before the next meeting of this window.
+        let last = next.map_or(segment.meetings.len() - 1, |after| meeting + after);
+        let consume = What::Consume {
+            window,
+            salt: choices.salt(),
+        };
+        let fused = choices.once_in(3)
+            && origins == all_origins
+            && !(origins.is_empty() && targets.is_empty());
+        let all_targets = win.targets(rank);
+        let complete =
+            (fused || !targets.is_empty()).then(|| group(targets, &all_targets, &mut choices));
+        if fused {
+            let group = complete.expect("there is an epoch, empty perhaps");
+            bone(
+                (meeting, 3),
+                What::Exchange {
+                    window,
+                    group,
+                    acts: Vec::new(),
+                },
+            );
+            if !origins.is_empty() {
+                bone((meeting, 6), consume);
+                free[window] = meeting + 1;
+            }
+            continue;
+        }
+        if let Some(group) = complete {
+            bone(
+                (meeting, 3),
+                What::Complete {
+                    window,
+                    group,
+                    acts: Vec::new(),
+                },
+            );
+        }
+        if !origins.is_empty() {
+            let wait = (meeting + choices.pick(last - meeting + 1), 5);
+            let post = if win.double() && choices.once_in(3) {
+                (wait.0, 4)
+            } else {
+                let early = choices.pick(meeting - free[window] + 1);
+                (meeting - early, 2)
+            };
+            let group = group(origins, &all_origins, &mut choices);
+            bone(post, What::Post { window, group });
+            let polls = choices.of(&[0, 0, 3, 255]);
+            bone(wait, What::Wait { window, polls });
+            // What is fetched from an atomic window is judged by what the target finds each time.
+            if matches!(win.kind, Kind::Atomic { .. }) || !choices.once_in(6) {
+                bone((wait.0, 6), consume);
+            }
+            free[window] = wait.0 + 1;
+        }
+    }
+    // Stable, so that a rank's posts and waits of one place stay in the order of meetings.
+    bones.sort_by_key(|bone| bone.place);
+    bones
+}
+
+/// The kernels that go around an epoch.
+fn around(what: &What, book: &Book, choices: &mut Choices<'_>) -> (Vec<What>, Vec<What>) {
+    let (What::Complete { window, acts, .. } | What::Exchange { window, acts, .. }) = what else {
+        return (Vec::new(), Vec::new());
+    };
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    let data: Vec<_> = acts
+        .iter()
+        .flat_map(|act| act.reads())
+        .filter(|id| book.is_data(*id) && *id != own(*window, 1))
+        .collect();
+    for region in data.into_iter().take(2) {
+        let salt = choices.salt();
+        if !choices.once_in(3) {
+            before.push(What::Change { region, salt });
+        }
+        if choices.once_in(2) {
+            after.push(What::Change {
+                region,
+                salt: salt + 7,
+            });
+        }
+    }
+    let window = *window;
+    for fetched in [tickets(window), locked(window)] {
+        if acts.iter().any(|act| act.writes() == Some(fetched)) {
+            after.push(What::Log { window, fetched });
+        }
+    }
+    (before, after)
+}
+
+/// Chooses the acts of an operation's epoch, and the kernels around it.
+fn flesh(
+    job: &Job,
+    segment_number: usize,
+    rank: usize,
+    bone: Bone<'_>,
+    book: &mut Book,
+) -> Vec<What> {
+    let seed = mix(
+        (segment_number * 100 + bone.meeting) as u64,
+        1000 + rank as u64,
+    );
+    let mut choices = Choices::new(&bone.gene.tape, seed);
+    let mut what = bone.what;
+    match &mut what {
+        What::Complete {
+            window,
+            group,
+            acts: list,
+        }
+        | What::Exchange {
+            window,
+            group,
+            acts: list,
+        } => {
+            let targets = group.clone().unwrap_or(job.windows[*window].targets(rank));
+            *list = acts(job, rank, *window, &targets, book, &mut choices);
+        }
+        _ => {}
+    }
+    let (mut all, after) = around(&what, book, &mut choices);
+    let fold = match &what {
+        What::Consume { window, .. } if choices.once_in(2) => {
+            let win = &job.windows[*window];
+            let slots = match win.kind {
+                Kind::Slots { .. } => win.inbound(rank).count(),
+                _ => 0,
+            };
+            book.fold(win.ty, *window, slots, &mut choices)
+        }
+        _ => None,
+    };
+    all.push(what);
+    all.extend(after);
+    all.extend(fold);
+    all
+}
+
+/// A segment that is done once, with things in between that cannot be captured.
+fn fill(
+    job: &Job,
+    segment: &Segment,
+    number: usize,
+    rank: usize,
+    bones: Vec<Bone<'_>>,
+    book: &mut Book,
+) -> Vec<Item> {
+    let streams = job.lanes[rank].len();
+    let mut choices = Choices::new(&segment.tape, mix(number as u64, 2000 + rank as u64));
+    let mut items = Vec::new();
+    for bone in bones {
+        let mut read = None;
+        let mut place = |what: What, choices: &mut Choices<'_>| {
+            let on = choices.once_in(2).then(|| choices.pick(streams));
+            items.push(Item::Do(Op { on, what }));
+        };
+        for what in flesh(job, number, rank, bone, book) {
+            if let What::Consume { window, .. } = what {
+                read = choices.once_in(4).then_some(window);
+            }
+            place(what, &mut choices);
+        }
+        if let Some(window) = read {
+            let salt = choices.salt();
+            place(What::Read { window, salt }, &mut choices);
+        }
+        // Not before: the acts were chosen for the regions as they were.
+        for _ in 0..choices.of(&[0, 1, 1, 2]) {
+            if let Some(extra) = book.extra(streams, &mut choices) {
+                place(extra, &mut choices);
+            }
+        }
+    }
+    items
+}
+
+/// A loop.
+fn repeat(
+    job: &Job,
+    segment: &Segment,
+    number: usize,
+    rank: usize,
+    bones: Vec<Bone<'_>>,
+    book: &mut Book,
+) -> Vec<Item> {
+    let streams = job.lanes[rank].len();
+    let mut choices = Choices::new(&segment.tape, mix(number as u64, 3000 + rank as u64));
+    let main = choices.pick(streams);
+    let side = (streams > 1 && choices.once_in(2))
+        .then(|| (main + 1 + choices.pick(streams - 1)) % streams);
+    // Two inline streams cannot be captured together.
+    let inline = |index: usize| job.lanes[rank][index] == LaneKind::Inline;
+    let side = side.filter(|side| !(inline(main) && inline(*side)));
+    let mut body = Vec::new();
+    for bone in bones {
+        for mut what in flesh(job, number, rank, bone, book) {
+            if let What::Wait { polls, .. } = &mut what {
+                // A test is refused in a capture.
+                *polls = 0;
+            }
+            let on = match side {
+                Some(side) if choices.once_in(2) => side,
+                _ => main,
+            };
+            body.push(Op { on: Some(on), what });
+        }
+    }
+    let mut left = u64::from(segment.times);
+    let mut chunks = Vec::new();
+    while left > 0 {
+        let times = 1 + choices.pick(left as usize) as u64;
+        chunks.push(if choices.once_in(3) {
+            Chunk::Eager(times)
+        } else {
+            Chunk::Replay(times)
+        });
+        left -= times;
+    }
+    let item = Item::Loop {
+        graph: number,
+        body,
+        main,
+        side,
+        chunks,
+    };
+    vec![item]
+}

@@ -1,0 +1,577 @@
+//! Runs one rank's program on the library.
+
+use std::collections::HashMap;
+
+use tidegate::prelude::*;
+use tidegate::{CellsMut, Error, IndexSet, Layout, capture::PairGraph};
+
+use super::bag::{Adjust, Bag, Elem, Keep, put, take, with_kind, with_ty};
+use super::exec::{Context, change, enqueue};
+use super::job::{Act, Chunk, Item, Job, LaneKind, Lay, Op, Res, What};
+use super::oracle::Outcome;
+use super::value::{changed, checksum};
+
+/// A stream and what is at home there.
+struct Lane<'s> {
+    bag: Bag<'s>,
+    graphs: HashMap<usize, Recorded<Graph<'s>>>,
+    stream: Stream<'s>,
+}
+
+/// A recording, and how often each of its regions had been made anew.
+struct Recorded<G> {
+    graph: G,
+    versions: Vec<u64>,
+}
+
+struct Rank<'j, 'a, 'b, 'c> {
+    cx: Context<'j>,
+    lanes: (Lane<'a>, Lane<'b>, Lane<'c>),
+    homes: HashMap<Res, usize>,
+    /// How often each region was split, joined, or made anew: a recording knows only what it was made with.
+    versions: HashMap<Res, u64>,
+    reads: Vec<u64>,
+}
+
+macro_rules! with_lane {
+    ($rank:expr, $index:expr, $lane:ident => $body:expr) => {
+        match $index {
+            0 => {
+                let $lane = &mut $rank.lanes.0;
+                $body
+            }
+            1 => {
+                let $lane = &mut $rank.lanes.1;
+                $body
+            }
+            _ => {
+                let $lane = &mut $rank.lanes.2;
+                $body
+            }
+        }
+    };
+}
+
+macro_rules! with_lanes {
+    ($rank:expr, $one:expr, $two:expr, ($a:ident, $b:ident) => $body:expr) => {{
+        let (first, second, third) = (&mut $rank.lanes.0, &mut $rank.lanes.1, &mut $rank.lanes.2);
+        match ($one, $two) {
+            (0, 1) => {
+                let ($a, $b) = (first, second);
+                $body
+            }
+            (1, 0) => {
+                let ($a, $b) = (second, first);
+                $body
+            }
+            (0, 2) => {
+                let ($a, $b) = (first, third);
+                $body
+            }
+            (2, 0) => {
+                let ($a, $b) = (third, first);
+                $body
+            }
+            (1, 2) => {
+                let ($a, $b) = (second, third);
+                $body
+            }
+            (2, 1) => {
+                let ($a, $b) = (third, second);
+                $body
+            }
+            other => unreachable!("{other:?} are not two streams"),
+        }
+    }};
+}
+
+/// Runs the program of this rank; collective.
+pub(crate) fn run(job: &Job, program: &[Item], world: World, adjust: &Adjust) -> Result<Outcome> {
+    let lane = |index: usize| match job.lanes[world.rank()].get(index) {
+        Some(LaneKind::Thread) => world.named_stream(&format!("stream {index}")),
+        // One that is not used needs no thread either.
+        Some(LaneKind::Inline) | None => world.inline_stream(),
+    };
+    stream!(let a = lane(0)?);
+    stream!(let b = lane(1)?);
+    stream!(let c = lane(2)?);
+    let lanes = (Lane::new(a), Lane::new(b), Lane::new(c));
+    let mut rank = Rank {
+        cx: Context {
+            job,
+            rank: world.rank(),
+            layouts: HashMap::new(),
+            groups: HashMap::new(),
+        },
+        lanes,
+        homes: HashMap::new(),
+        versions: HashMap::new(),
+        reads: Vec::new(),
+    };
+    rank.prepare(program, &world, adjust)?;
+    for item in program {
+        match item {
+            Item::Do(op) => rank.eager(op)?,
+            Item::Loop {
+                graph,
+                body,
+                main,
+                side,
+                chunks,
+            } => match side {
+                None => rank.repeat(*graph, body, *main, chunks)?,
+                Some(side) => rank.repeat_on_two(body, *main, *side, chunks)?,
+            },
+        }
+    }
+    rank.finish()
+}
+
+impl<'s> Lane<'s> {
+    fn new(stream: Stream<'s>) -> Self {
+        Lane {
+            bag: Bag::default(),
+            graphs: HashMap::new(),
+            stream,
+        }
+    }
+
+    fn hand<'t>(&mut self, cx: &Context<'_>, what: &[Res], to: &mut Lane<'t>) -> Result<()> {
+        let lent = self.bag.lend(cx.job, cx.rank, what);
+        let mut handed = self.stream.hand_off(lent, &to.stream)?;
+        handed.shift(cx.job, cx.rank, what, &mut to.bag);
+        Ok(())
+    }
+
+    /// Records a step of things that are all here.
+    fn record(&mut self, cx: &Context<'_>, body: &[Op], what: &[Res]) -> Result<Graph<'s>> {
+        let lent = self.bag.lend(cx.job, cx.rank, what);
+        let (graph, mut back) = self.stream.capture(lent, |s, mut bag| {
+            for op in body {
+                enqueue(cx, s, &mut bag, op)?;
+            }
+            Ok(bag)
+        })?;
+        back.shift(cx.job, cx.rank, what, &mut self.bag);
+        Ok(graph)
+    }
+
+    /// Records a step that hands things over to a second stream and back.
+    fn record_with<'t>(
+        &mut self,
+        cx: &Context<'_>,
+        side: &mut Lane<'t>,
+        indices: (usize, usize),
+        body: &[Op],
+        what: &[Res],
+    ) -> Result<PairGraph<'s, 't, tidegate::Host>> {
+        let lent = self.bag.lend(cx.job, cx.rank, what);
+        let step = self
+            .stream
+            .capture_with(&mut side.stream, lent, |s, t, mut bag| {
+                let mut over = Bag::default();
+                let mut there: Vec<Res> = Vec::new();
+                for op in body {
+                    let needs = op.what.needs();
+                    if op.on == Some(indices.1) {
+                        let go: Vec<_> = needs.into_iter().filter(|r| !there.contains(r)).collect();
+                        let lent = bag.lend(cx.job, cx.rank, &go);
+                        s.hand_off(lent, t)?.shift(cx.job, cx.rank, &go, &mut over);
+                        there.extend(go);
+                        enqueue(cx, t, &mut over, op)?;
+                    } else {
+                        let go: Vec<_> = needs.into_iter().filter(|r| there.contains(r)).collect();
+                        let lent = over.lend(cx.job, cx.rank, &go);
+                        t.hand_off(lent, s)?.shift(cx.job, cx.rank, &go, &mut bag);
+                        there.retain(|r| !go.contains(r));
+                        enqueue(cx, s, &mut bag, op)?;
+                    }
+                }
+                let lent = over.lend(cx.job, cx.rank, &there);
+                t.hand_off(lent, s)?
+                    .shift(cx.job, cx.rank, &there, &mut bag);
+                Ok(bag)
+            });
+        let (graph, mut back) = step?;
+        back.shift(cx.job, cx.rank, what, &mut self.bag);
+        Ok(graph)
+    }
+}
+
+impl Rank<'_, '_, '_, '_> {
+    /// Opens windows and makes regions, layouts and groups.
+    fn prepare(&mut self, program: &[Item], world: &World, adjust: &Adjust) -> Result<()> {
+        let (job, rank) = (self.cx.job, self.cx.rank);
+        let streams = job.lanes[rank].len();
+        for number in 0..job.windows.len() {
+            let index = number % streams;
+            with_lane!(self, index, lane => {
+                lane.bag.open(&lane.stream, job, number, adjust)?;
+            });
+            self.homes.insert(Res::Inbox(number), index);
+            self.homes.insert(Res::Outbox(number), index);
+        }
+        for (id, reg) in job.regions[rank].iter().enumerate() {
+            let index = id % streams;
+            with_ty!(reg.ty, T => {
+                let value = |index| T::of(reg.first_value(rank, id, index));
+                let values: Vec<T> = (0..reg.len).map(value).collect();
+                let region = Region::from_slice(world, &values)?;
+                with_lane!(self, index, lane => {
+                    put(&mut T::shelf(&mut lane.bag).0, id, region.on(&lane.stream)?);
+                });
+            });
+            self.homes.insert(Res::Region(id), index);
+        }
+        for item in program {
+            match item {
+                Item::Do(op) => self.prepare_op(op, world)?,
+                Item::Loop { body, .. } => {
+                    body.iter().try_for_each(|op| self.prepare_op(op, world))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn prepare_op(&mut self, op: &Op, world: &World) -> Result<()> {
+        let (group, acts): (_, &[Act]) = match &op.what {
+            What::Post { group, .. } => (group, &[]),
+            What::Complete { group, acts, .. } | What::Exchange { group, acts, .. } => {
+                (group, acts)
+            }
+            _ => return Ok(()),
+        };
+        if let Some(ranks) = group {
+            let make = || Group::new(ranks.iter().copied());
+            self.cx.groups.entry(ranks.clone()).or_insert_with(make);
+        }
+        for lay in acts.iter().flat_map(|act| [&act.lay, &act.remote]) {
+            if self.cx.layouts.contains_key(lay) {
+                continue;
+            }
+            let layout = match lay {
+                Lay::Whole | Lay::Run { .. } => continue,
+                Lay::Strided { first, loops } => Layout::strided(*first, loops)?,
+                indexed @ Lay::Indexed { .. } => {
+                    let indices = indexed.elements(0).into_iter().map(|i| i as u32);
+                    Layout::indexed(world, &indices.collect::<Vec<_>>())?
+                }
+            };
+            self.cx.layouts.insert(lay.clone(), layout);
+        }
+        Ok(())
+    }
+
+    /// Hands over to stream `to` what is elsewhere.
+    fn gather(&mut self, what: &[Res], to: usize) -> Result<()> {
+        for from in 0..3 {
+            let away: Vec<_> = what
+                .iter()
+                .copied()
+                .filter(|res| from != to && self.homes[res] == from)
+                .collect();
+            if away.is_empty() {
+                continue;
+            }
+            let cx = &self.cx;
+            with_lanes!(self, from, to, (one, two) => one.hand(cx, &away, two)?);
+            for res in away {
+                self.homes.insert(res, to);
+            }
+        }
+        Ok(())
+    }
+
+    fn eager(&mut self, op: &Op) -> Result<()> {
+        let needs = op.what.needs();
+        let home = needs.first().map_or(0, |res| self.homes[res]);
+        let on = op.on.unwrap_or(home);
+        self.gather(&needs, on)?;
+        let (job, rank) = (self.cx.job, self.cx.rank);
+        match op.what {
+            What::Synchronize => with_lane!(self, on, lane => lane.stream.synchronize()),
+            What::Read { window, salt } => self.read(window, salt, on),
+            What::Trip { region, salt } => with_ty!(job.regions[rank][region].ty, T => {
+                with_lane!(self, on, lane => {
+                    let held = take(&mut T::shelf(&mut lane.bag).0, region);
+                    let mut held = held.into_host(&lane.stream)?;
+                    change(&mut held, salt);
+                    put(&mut T::shelf(&mut lane.bag).0, region, held.on(&lane.stream)?);
+                });
+                Ok(())
+            }),
+            What::Renew { region, salt } => {
+                self.touch(Res::Region(region));
+                with_ty!(job.regions[rank][region].ty, T => with_lane!(self, on, lane => {
+                    let old = take(&mut T::shelf(&mut lane.bag).0, region);
+                    let value = |index| T::of(changed(T::TY, 0, index, salt));
+                    let values: Vec<T> = (0..old.len()).map(value).collect();
+                    // Whatever the stream still does with it, it must not do with the new one.
+                    drop(old);
+                    let new = Region::from_slice(lane.stream.world(), &values)?;
+                    put(&mut T::shelf(&mut lane.bag).0, region, new.on(&lane.stream)?);
+                    Ok(())
+                }))
+            }
+            What::Split { region, at, rest } => {
+                self.touch(Res::Region(region));
+                self.homes.insert(Res::Region(rest), on);
+                with_ty!(job.regions[rank][region].ty, T => with_lane!(self, on, lane => {
+                    let regions = &mut T::shelf(&mut lane.bag).0;
+                    let (low, high) = take(regions, region).split_at(at)?;
+                    put(regions, region, low);
+                    put(regions, rest, high);
+                    Ok(())
+                }))
+            }
+            What::Join { region, rest } => {
+                self.touch(Res::Region(region));
+                with_ty!(job.regions[rank][region].ty, T => with_lane!(self, on, lane => {
+                    let regions = &mut T::shelf(&mut lane.bag).0;
+                    let (low, high) = (take(regions, region), take(regions, rest));
+                    put(regions, region, low.join(high)?);
+                    Ok(())
+                }))
+            }
+            What::Parts {
+                region,
+                step,
+                side,
+                salt,
+            } => {
+                self.touch(Res::Region(region));
+                with_ty!(job.regions[rank][region].ty, T => if side == on {
+                    with_lane!(self, on, lane => parts_on_one::<T>(lane, region, step, salt))
+                } else {
+                    with_lanes!(self, on, side, (one, two) => {
+                        parts_on_two::<T>(one, two, region, step, salt)
+                    })
+                })
+            }
+            _ => {
+                let cx = &self.cx;
+                with_lane!(self, on, lane => enqueue(cx, &lane.stream, &mut lane.bag, op))
+            }
+        }
+    }
+
+    fn touch(&mut self, res: Res) {
+        *self.versions.entry(res).or_default() += 1;
+    }
+
+    fn read(&mut self, window: usize, salt: u64, on: usize) -> Result<()> {
+        let win = &self.cx.job.windows[window];
+        let sum = with_kind!(win, T, K => with_lane!(self, on, lane => {
+            let inbox = K::halves(T::shelf(&mut lane.bag)).0[window].as_mut().expect("it is here");
+            let mut seen = K::see(inbox, &lane.stream)?;
+            if let Some(memory) = K::memory(inbox, &lane.stream)? {
+                let certain = memory.len() - win.locks().len();
+                seen[0].truncate(certain);
+                change(&mut memory[..certain], salt);
+            }
+            checksum_all(&seen)
+        }));
+        self.reads.push(sum);
+        Ok(())
+    }
+
+    fn needs(body: &[Op]) -> Vec<Res> {
+        let mut needs: Vec<_> = body.iter().flat_map(|op| op.what.needs()).collect();
+        needs.sort_unstable();
+        needs.dedup();
+        needs
+    }
+
+    fn versions(&self, what: &[Res]) -> Vec<u64> {
+        let version = |res| self.versions.get(res).copied().unwrap_or(0);
+        what.iter().map(version).collect()
+    }
+
+    fn repeat(&mut self, number: usize, body: &[Op], main: usize, chunks: &[Chunk]) -> Result<()> {
+        let what = Self::needs(body);
+        self.gather(&what, main)?;
+        let versions = self.versions(&what);
+        let cx = &self.cx;
+        with_lane!(self, main, lane => for chunk in chunks {
+            match *chunk {
+                Chunk::Eager(times) => for _ in 0..times {
+                    for op in body {
+                        enqueue(cx, &lane.stream, &mut lane.bag, op)?;
+                    }
+                },
+                Chunk::Replay(times) => {
+                    let old = match lane.graphs.remove(&number) {
+                        Some(old) => old,
+                        None => Recorded {
+                            graph: lane.record(cx, body, &what)?,
+                            versions: versions.clone(),
+                        },
+                    };
+                    let lent = lane.bag.lend(cx.job, cx.rank, &what);
+                    let (mut back, kept) = match old.graph.replay(&lane.stream, lent, times) {
+                        Ok(back) => {
+                            assert_eq!(old.versions, versions, "the recording is stale");
+                            (back, old)
+                        }
+                        Err(rejected) if matches!(rejected.error, Error::OtherGraph { .. }) => {
+                            assert_ne!(old.versions, versions, "the recording still fits");
+                            let mut lent = rejected.value;
+                            lent.shift(cx.job, cx.rank, &what, &mut lane.bag);
+                            let graph = lane.record(cx, body, &what)?;
+                            let lent = lane.bag.lend(cx.job, cx.rank, &what);
+                            let back = graph.replay(&lane.stream, lent, times)?;
+                            (back, Recorded { graph, versions: versions.clone() })
+                        }
+                        Err(rejected) => return Err(rejected.error),
+                    };
+                    back.shift(cx.job, cx.rank, &what, &mut lane.bag);
+                    lane.graphs.insert(number, kept);
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn repeat_on_two(
+        &mut self,
+        body: &[Op],
+        main: usize,
+        side: usize,
+        chunks: &[Chunk],
+    ) -> Result<()> {
+        let what = Self::needs(body);
+        // The graph's type names both streams, so there is one arm a pair.
+        macro_rules! chunk_by_chunk {
+            ($($one:literal, $two:literal, $first:tt, $second:tt;)*) => {
+                match (main, side) {
+                    $(($one, $two) => {
+                        let mut graph = None;
+                        for chunk in chunks {
+                            self.gather(&what, main)?;
+                            match *chunk {
+                                Chunk::Eager(times) => for _ in 0..times {
+                                    body.iter().try_for_each(|op| self.eager(op))?;
+                                },
+                                Chunk::Replay(times) => {
+                                    let cx = &self.cx;
+                                    let (one, two) = (&mut self.lanes.$first, &mut self.lanes.$second);
+                                    let graph = match &graph {
+                                        Some(graph) => graph,
+                                        None => graph.insert(
+                                            one.record_with(cx, two, (main, side), body, &what)?,
+                                        ),
+                                    };
+                                    let lent = one.bag.lend(cx.job, cx.rank, &what);
+                                    let mut back = graph.replay(&one.stream, &two.stream, lent, times)?;
+                                    back.shift(cx.job, cx.rank, &what, &mut one.bag);
+                                }
+                            }
+                        }
+                        Ok(())
+                    })*
+                    other => unreachable!("{other:?} are not two streams"),
+                }
+            };
+        }
+        chunk_by_chunk! {
+            0, 1, 0, 1;
+            1, 0, 1, 0;
+            0, 2, 0, 2;
+            2, 0, 2, 0;
+            1, 2, 1, 2;
+            2, 1, 2, 1;
+        }
+    }
+
+    /// Looks at everything.
+    fn finish(mut self) -> Result<Outcome> {
+        let (job, rank) = (self.cx.job, self.cx.rank);
+        let mut regions = Vec::new();
+        for (id, reg) in job.regions[rank].iter().enumerate() {
+            let on = self.homes[&Res::Region(id)];
+            with_ty!(reg.ty, T => with_lane!(self, on, lane => {
+                let places = &mut T::shelf(&mut lane.bag).0;
+                // The second part of a region that was joined again is nowhere.
+                let Some(region) = places.get_mut(id).and_then(Option::take) else {
+                    regions.push(Vec::new());
+                    continue;
+                };
+                let region = region.into_host(&lane.stream)?;
+                regions.push(region.iter().map(|element| element.bits()).collect());
+            }));
+        }
+        let mut windows = Vec::new();
+        for (number, win) in job.windows.iter().enumerate() {
+            let on = self.homes[&Res::Inbox(number)];
+            let contents = with_kind!(win, T, K => with_lane!(self, on, lane => {
+                let mut inbox = take(&mut K::halves(T::shelf(&mut lane.bag)).0, number);
+                K::see(&mut inbox, &lane.stream)?
+            }));
+            windows.push(contents);
+        }
+        Ok(Outcome {
+            regions,
+            windows,
+            reads: self.reads,
+        })
+    }
+}
+
+fn checksum_all(seen: &[Vec<u64>]) -> u64 {
+    let slot = |sum, slot: &Vec<u64>| checksum(sum, slot.iter().copied());
+    seen.iter().fold(0, slot)
+}
+
+/// Every `step`-th element, and the others.
+fn sets(len: usize, step: usize) -> Result<[IndexSet; 2]> {
+    let chosen = |is: bool| (0..len).filter(move |index| (index % step == 0) == is);
+    Ok([
+        IndexSet::from_indices(chosen(true))?,
+        IndexSet::from_indices(chosen(false))?,
+    ])
+}
+
+/// A kernel that changes a part.
+fn change_part<T: Elem>(step: usize, chosen: bool, salt: u64) -> impl Fn(CellsMut<'_, T>) + Clone {
+    move |mut cells: CellsMut<'_, T>| {
+        for index in (0..cells.whole_len()).filter(|index| (index % step == 0) == chosen) {
+            let salt = salt + u64::from(chosen);
+            let new = changed(T::TY, cells.get(index).bits(), index, salt);
+            cells.set(index, T::of(new));
+        }
+    }
+}
+
+fn parts_on_one<T: Elem>(lane: &mut Lane<'_>, id: usize, step: usize, salt: u64) -> Result<()> {
+    let regions = &mut T::shelf(&mut lane.bag).0;
+    let region = take(regions, id);
+    let sets = sets(region.len(), step)?;
+    let [mut chosen, mut others] = region.partition(sets)?;
+    let stream = &lane.stream;
+    stream.launch(change_part::<T>(step, false, salt), &mut others)?;
+    stream.launch(change_part::<T>(step, true, salt), &mut chosen)?;
+    put(regions, id, Region::reunite([chosen, others])?);
+    Ok(())
+}
+
+fn parts_on_two<'t, T: Elem>(
+    lane: &mut Lane<'_>,
+    side: &mut Lane<'t>,
+    id: usize,
+    step: usize,
+    salt: u64,
+) -> Result<()> {
+    let regions = &mut T::shelf(&mut lane.bag).0;
+    let region = take(regions, id);
+    let sets = sets(region.len(), step)?;
+    let [chosen, mut others] = region.partition(sets)?;
+    let mut away: Part<T, On<'t>> = lane.stream.hand_off(chosen, &side.stream)?;
+    let stream = &lane.stream;
+    stream.launch(change_part::<T>(step, false, salt), &mut others)?;
+    side.stream
+        .launch(change_part::<T>(step, true, salt), &mut away)?;
+    let back = side.stream.hand_off(away, stream)?;
+    put(regions, id, Region::reunite([back, others])?);
+    Ok(())
+}

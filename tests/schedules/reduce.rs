@@ -1,0 +1,96 @@
+//! The operations that only numbers have.
+
+use tidegate::prelude::*;
+use tidegate::window::At;
+use tidegate::{Arithmetic, Atomic, ByRange};
+
+use super::bag::{Elem, Pixel};
+use super::exec::{Context, Lent, remote};
+use super::job::{Act, Verb};
+
+/// Notes accumulates and atomics, where the type has them.
+pub(crate) trait Reduce: Sized {
+    fn ranged<'s, 'b>(
+        cx: &'b Context<'_>,
+        epoch: &mut Access<'s, 'b, Self, ByRange>,
+        lent: &mut Lent<'b, 's, Self>,
+        act: &Act,
+    ) -> Result<()>
+    where
+        Self: Elem;
+
+    fn atomically<'s, 'b>(
+        cx: &'b Context<'_>,
+        epoch: &mut Access<'s, 'b, Self, Atomic>,
+        lent: &mut Lent<'b, 's, Self>,
+        act: &Act,
+    ) -> Result<()>
+    where
+        Self: Elem;
+}
+
+macro_rules! reduce {
+    ($($ty:ty),* => $ranged:expr, $atomic:expr) => {$(
+        impl Reduce for $ty {
+            fn ranged<'s, 'b>(
+                cx: &'b Context<'_>,
+                epoch: &mut Access<'s, 'b, Self, ByRange>,
+                lent: &mut Lent<'b, 's, Self>,
+                act: &Act,
+            ) -> Result<()> {
+                $ranged(cx, epoch, lent, act)
+            }
+
+            fn atomically<'s, 'b>(
+                cx: &'b Context<'_>,
+                epoch: &mut Access<'s, 'b, Self, Atomic>,
+                lent: &mut Lent<'b, 's, Self>,
+                act: &Act,
+            ) -> Result<()> {
+                $atomic(cx, epoch, lent, act)
+            }
+        }
+    )*};
+}
+
+reduce!(u64, u32, u8, i32, f64 => accumulate, atomic);
+reduce!(Pixel, [u16; 3] => |_, _, _, act: &Act| unreachable!("{act:?}"), |_, _, _, act: &Act| {
+    unreachable!("{act:?}")
+});
+
+fn accumulate<'s, 'b, T: Elem + Arithmetic>(
+    cx: &'b Context<'_>,
+    epoch: &mut Access<'s, 'b, T, ByRange>,
+    lent: &mut Lent<'b, 's, T>,
+    act: &Act,
+) -> Result<()> {
+    let Verb::Accumulate(op) = act.verb else {
+        unreachable!("{act:?}")
+    };
+    epoch.accumulate(lent.source(cx, act)?, remote(cx, act), op)
+}
+
+fn atomic<'s, 'b, T: Elem + Arithmetic>(
+    cx: &'b Context<'_>,
+    epoch: &mut Access<'s, 'b, T, Atomic>,
+    lent: &mut Lent<'b, 's, T>,
+    act: &Act,
+) -> Result<()> {
+    let at = At {
+        rank: act.edge,
+        first: act.at,
+    };
+    match act.verb {
+        Verb::Accumulate(op) => epoch.accumulate(lent.source(cx, act)?, at, op),
+        Verb::Get => epoch.get(lent.own(act.local), at),
+        Verb::Fetch { op, into } => {
+            let operand = lent.source(cx, act)?;
+            epoch.fetch_and_op(operand, lent.own(into), at, op)
+        }
+        Verb::Swap { compare, into } => {
+            let (compare, desired) = (lent.shared(compare), lent.shared(act.local));
+            epoch.compare_and_swap(compare, desired, lent.own(into), at)
+        }
+        Verb::Put => unreachable!("{act:?}"),
+    }
+}

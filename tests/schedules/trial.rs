@@ -1,0 +1,75 @@
+//! Runs one job on the library, under a watchdog, and judges it.
+
+use std::io::Write as _;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use proptest::test_runner::{Config, FileFailurePersistence, RngAlgorithm, TestRng, TestRunner};
+use tidegate::World;
+
+use super::bag::Adjust;
+use super::job::{Item, Job};
+use super::{oracle, rank};
+
+/// How long a case may take. It takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A runner whose cases are the same each time.
+pub(crate) fn runner(cases: u32) -> TestRunner {
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|value| value.parse().ok())
+    };
+    let cases = number("TIDEGATE_SCHEDULES").map_or(cases, |cases: u64| cases as u32);
+    let mut seed = [0x5e; 32];
+    seed[..8].copy_from_slice(&number("TIDEGATE_SCHEDULES_SEED").unwrap_or(0).to_le_bytes());
+    let config = Config {
+        cases,
+        max_shrink_iters: 2000,
+        max_shrink_time: 120_000,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        source_file: Some(file!()),
+        ..Config::default()
+    };
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed))
+}
+
+/// Runs the programs, which may be others than the job's own, and compares with what the job's must come to.
+///
+/// # Errors
+///
+/// The first difference, or what a rank failed with.
+pub(crate) fn run(job: &Job, programs: &[Vec<Item>], adjust: &Adjust) -> Result<(), String> {
+    let truth =
+        oracle::run(job).map_err(|stuck| format!("the generator made a deadlock: {stuck}"))?;
+    let results = guarded(job, || {
+        World::local(job.ranks, |world| {
+            let program = &programs[world.rank()];
+            rank::run(job, program, world, adjust).map_err(|error| error.to_string())
+        })
+    });
+    let mut real = Vec::new();
+    for (rank, result) in results.into_iter().enumerate() {
+        real.push(result.map_err(|error| format!("rank {rank} failed: {error}"))?);
+    }
+    truth.judge(job, &real)
+}
+
+/// Ends the process with the schedule if the run does not end: a hang must not hang whoever runs the tests.
+fn guarded<R>(job: &Job, run: impl FnOnce() -> R) -> R {
+    std::thread::scope(|scope| {
+        let (done, over) = channel::<()>();
+        scope.spawn(move || {
+            if over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                // Not `eprintln!`, which the test harness would keep to itself.
+                let text = format!("this schedule has not ended for {PATIENCE:?}: {job:#?}\n");
+                let _ = std::io::stderr().write_all(text.as_bytes());
+                std::process::abort();
+            }
+        });
+        let result = run();
+        drop(done);
+        result
+    })
+}
