@@ -1,12 +1,13 @@
 //! The part of a stream that threads share, and that outlives it.
+//!
+//! The model checker of the words runs this very file (`crates/words/tests/model/stream.rs`), hence the atomics from there.
 
 use std::any::Any;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::Instant;
 
 use tidegate_hal::device::{Blocked, Fault, Reclaim, StreamConfig};
+use tidegate_words::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use tidegate_words::{Bell, Patience};
 
 /// What a stream's owner, its executor and its regions share.
@@ -218,7 +219,7 @@ impl Reclaim for Shared {
 }
 
 /// A poisoned lock means that a panic came between two plain assignments; the data is whole.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)

@@ -9,11 +9,11 @@ mod machine;
 pub mod model;
 
 #[cfg(not(loom))]
-pub use machine::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, fence};
+pub use machine::{AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) use machine::{Futex, pause, yield_now};
 
 #[cfg(loom)]
-pub use model::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, fence};
+pub use model::{AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, fence};
 #[cfg(loom)]
 pub(crate) use model::{Futex, pause, yield_now};

@@ -18,7 +18,8 @@
 //! - In loom a sequentially consistent fence also orders plain accesses after those before an earlier fence, which C++ does
 //!   not promise. A missing release or acquire is therefore found only on the paths where no fence comes between: the first
 //!   look of each wait comes before its fence, so there always is such a path.
-//! - Loom takes sequentially consistent accesses for acquire and release ones. The protocol has none, only fences.
+//! - Loom takes sequentially consistent accesses for acquire and release ones. The words have none, only fences; the host's streams
+//!   do, and they are modelled as accesses between two fences (see `tidegate_words::sync::model`).
 #![cfg(loom)]
 
 mod model;

@@ -3,8 +3,8 @@
 use rustix::thread::futex;
 
 pub(crate) use std::hint::spin_loop as pause;
-pub use std::sync::Mutex;
 pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+pub use std::sync::{Mutex, MutexGuard};
 pub(crate) use std::thread::yield_now;
 
 /// A count to sleep on. Works between processes that share the memory.

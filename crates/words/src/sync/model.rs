@@ -13,8 +13,8 @@ use std::panic::resume_unwind;
 use loom::sync::atomic as base;
 use loom::thread::{self, Thread};
 
-pub use loom::sync::Mutex;
 pub use loom::sync::atomic::Ordering;
+pub use loom::sync::{Mutex, MutexGuard};
 
 /// One thing broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Mutant {
     AddWithoutRelease,
     /// Loads of words have no acquire order.
     LookWithoutAcquire,
-    /// Fences do nothing.
+    /// Fences do nothing, and sequentially consistent accesses are acquire and release ones.
     NoFence,
     /// The sleepers' flag is set only right before sleeping: nobody looks at the words once more after it was set.
     FlagAfterLook,
@@ -108,6 +108,19 @@ fn unless(mutant: Mutant, order: Ordering) -> Ordering {
     if is(mutant) { Ordering::Relaxed } else { order }
 }
 
+/// An access, which fences on both sides if it is to be sequentially consistent: loom takes such accesses for acquire and release ones.
+/// This orders more than it should, namely other accesses of the thread too; so it is right for a protocol all of whose
+/// accesses are of this kind, or are ordered without them. [`Mutant::NoFence`] makes it an ordinary access.
+fn access<T>(order: Ordering, access: impl FnOnce() -> T) -> T {
+    if order != Ordering::SeqCst {
+        return access();
+    }
+    fence(order);
+    let value = access();
+    fence(order);
+    value
+}
+
 /// A fence.
 pub fn fence(order: Ordering) {
     if !is(Mutant::NoFence) {
@@ -130,15 +143,19 @@ impl AtomicU64 {
     /// As the standard library's.
     #[track_caller]
     pub fn load(&self, order: Ordering) -> u64 {
-        self.0.load(unless(Mutant::LookWithoutAcquire, order))
+        access(order, || {
+            self.0.load(unless(Mutant::LookWithoutAcquire, order))
+        })
     }
 
     /// As the standard library's.
     #[track_caller]
     pub fn store(&self, value: u64, order: Ordering) {
         tick();
-        self.0
-            .store(value, unless(Mutant::AddWithoutRelease, order));
+        access(order, || {
+            self.0
+                .store(value, unless(Mutant::AddWithoutRelease, order));
+        });
     }
 
     /// As the standard library's.
@@ -147,6 +164,16 @@ impl AtomicU64 {
         tick();
         self.0
             .fetch_add(value, unless(Mutant::AddWithoutRelease, order))
+    }
+
+    /// As the standard library's.
+    #[track_caller]
+    pub fn fetch_min(&self, value: u64, order: Ordering) -> u64 {
+        tick();
+        access(order, || {
+            self.0
+                .fetch_min(value, unless(Mutant::AddWithoutRelease, order))
+        })
     }
 
     /// As the standard library's.
@@ -175,14 +202,16 @@ impl AtomicU32 {
         self.0.load(order)
     }
 
-    /// As the standard library's.
+    /// As the standard library's. Done by a read-modify-write: loom lets a store slip between what a swap read and what it wrote, which
+    /// no machine does, and then reports a sleeper whose flag (set after the swap, and seen by nobody) seems cleared. Nothing is lost,
+    /// since a store that a swap has not read comes after it, or before what it read; and loads still see old values.
     #[track_caller]
     pub fn store(&self, value: u32, order: Ordering) {
         tick();
         if is(Mutant::FlagAfterLook) {
             FLAWS.with(|flaws| flaws.late.set(Some((self, value))));
         } else {
-            self.0.store(value, order);
+            self.0.swap(value, order);
         }
         if let Some(futex) = FLAWS.with(|flaws| flaws.unread.take()) {
             // SAFETY: the count lies beside this flag in the bell that the thread is waiting on.
@@ -213,14 +242,14 @@ impl AtomicBool {
     /// As the standard library's.
     #[track_caller]
     pub fn load(&self, order: Ordering) -> bool {
-        self.0.load(order)
+        access(order, || self.0.load(order))
     }
 
     /// As the standard library's.
     #[track_caller]
     pub fn store(&self, value: bool, order: Ordering) {
         tick();
-        self.0.store(value, order);
+        access(order, || self.0.store(value, order));
     }
 }
 
@@ -270,7 +299,7 @@ impl Futex {
     pub(crate) fn sleep_while(&self, expected: u32) {
         if let Some((flag, value)) = FLAWS.with(|flaws| flaws.late.take()) {
             // SAFETY: the flag lies beside this count in the bell on which the thread has been ever since.
-            unsafe { &*flag }.0.store(value, Ordering::Relaxed);
+            unsafe { &*flag }.0.swap(value, Ordering::Relaxed);
         }
         let expected = FLAWS.with(|flaws| flaws.key.take()).unwrap_or(expected);
         if self.count.fetch_add(0, Ordering::Relaxed) == expected || is(Mutant::SleepAnyway) {

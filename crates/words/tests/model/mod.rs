@@ -4,4 +4,5 @@ mod bell;
 mod death;
 mod epochs;
 mod rig;
+mod stream;
 mod tickets;

@@ -49,6 +49,8 @@ pub(crate) enum Finding {
     Data,
     /// A thread that sleeps for ever.
     Asleep,
+    /// An assertion of the model, whose message contains this.
+    Says(&'static str),
 }
 
 /// Asserts that the checker finds the error.
@@ -80,6 +82,7 @@ fn quietly(finding: Finding, checking: impl FnOnce()) {
         Finding::Race => &["Causality violation"],
         Finding::Data => &["Causality violation", "the data of epoch"],
         Finding::Asleep => &["deadlock"],
+        Finding::Says(text) => &[text],
     };
     assert!(
         expected.iter().any(|expected| text.contains(expected)),
