@@ -13,6 +13,7 @@ mod schedules {
     pub(crate) mod genes;
     pub(crate) mod job;
     mod judge;
+    pub(crate) mod mutants;
     pub(crate) mod oracle;
     pub(crate) mod plan;
     pub(crate) mod rank;
@@ -21,9 +22,11 @@ mod schedules {
     pub(crate) mod value;
 }
 
+use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestCaseError;
 use schedules::bag::Adjust;
 use schedules::genes::genes;
+use schedules::mutants::Mutant;
 use schedules::{plan::plan, trial};
 
 /// How many cases are run if nobody asks for more.
@@ -38,5 +41,30 @@ fn schedules_agree_with_the_oracle() {
     });
     if let Err(error) = result {
         panic!("{error}");
+    }
+}
+
+/// Each way to be wrong is noticed, within as many cases as are run by default.
+#[test]
+fn mutants_are_caught() {
+    for mutant in Mutant::ALL {
+        let mut runner = trial::runner(CASES);
+        let mut tried = 0;
+        let caught = (0..CASES).find_map(|case| {
+            let tree = genes()
+                .new_tree(&mut runner)
+                .expect("genes come by themselves");
+            let job = plan(&tree.current());
+            let (programs, adjust) = mutant.apply(&job, case as usize * 7)?;
+            tried += 1;
+            trial::run(&job, &programs, &adjust).err()
+        });
+        let caught = caught.unwrap_or_else(|| panic!("{mutant:?} was not caught in {tried} tries"));
+        println!("{mutant:?}, try {tried}: {caught}");
+        // Only what hangs is for the library to notice.
+        assert!(
+            mutant.may_hang() || !caught.contains("failed"),
+            "{mutant:?}: {caught}"
+        );
     }
 }
