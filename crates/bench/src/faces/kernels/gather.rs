@@ -85,6 +85,23 @@ pub(super) fn sum_copies<P: Points + ?Sized, S: Slots + ?Sized>(
                         };
                         add_pairs(u, low, high, line.count);
                     }
+                    // Nearly all other points of a face: those between two elements.
+                    (1 | 2 | 4, 1 | 2 | 4) => {
+                        let low = |set: usize| Copies {
+                            set,
+                            start: start(set),
+                            step: step(set),
+                        };
+                        let high = |set: usize| Copies {
+                            start: start(set) + pair[set][pairs.trailing_zeros() as usize],
+                            ..low(set)
+                        };
+                        let own = [low(0), high(0)];
+                        let other = [low(remote), high(remote)];
+                        if let Some(slot) = &received[remote] {
+                            add_received_pairs(u, slot, own, other, line.count, remote < pairs);
+                        }
+                    }
                     _ => {
                         let mut copies = [Copies::default(); 8];
                         let mut len = 0;
@@ -163,6 +180,47 @@ fn add_pairs<P: Points + ?Sized>(u: &mut P, low: Copies, high: Copies, count: us
                 let sum = u.get(low.at(k)) + u.get(high.at(k));
                 u.set(low.at(k), sum);
                 u.set(high.at(k), sum);
+            }
+        }
+    }
+}
+
+/// Sums two rows of the block and the two that were received for them, and writes the sum to both.
+/// The pairs that are summed first are a row and what was received for it if `received_first`, else
+/// the two rows and the two that were received.
+#[inline]
+fn add_received_pairs<P: Points + ?Sized, V: Values>(
+    u: &mut P,
+    slot: &V,
+    own: [Copies; 2],
+    other: [Copies; 2],
+    count: usize,
+    received_first: bool,
+) {
+    let sum = |own: [f64; 2], other: [f64; 2]| {
+        if received_first {
+            (own[0] + other[0]) + (own[1] + other[1])
+        } else {
+            (own[0] + own[1]) + (other[0] + other[1])
+        }
+    };
+    match (u.as_mut_slice(), slot.as_slice()) {
+        (Some(u), Some(slot)) => {
+            for k in 0..count {
+                let [low, high] = own.map(|row| row.at(k));
+                let sum = sum([u[low], u[high]], other.map(|row| slot[row.at(k)]));
+                (u[low], u[high]) = (sum, sum);
+            }
+        }
+        _ => {
+            for k in 0..count {
+                let [low, high] = own.map(|row| row.at(k));
+                let sum = sum(
+                    [u.get(low), u.get(high)],
+                    other.map(|row| slot.get(row.at(k))),
+                );
+                u.set(low, sum);
+                u.set(high, sum);
             }
         }
     }
