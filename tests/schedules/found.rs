@@ -1,7 +1,7 @@
 //! What the schedules have found, each as small as it gets.
 
 use tidegate::prelude::*;
-use tidegate::{Error, capture::PairGraph};
+use tidegate::{Buffers, Error, capture::PairGraph};
 
 fn add(region: &mut [u64]) {
     region[0] += 1;
@@ -50,5 +50,41 @@ fn two_inline_streams_are_not_recorded_together() {
         let region = Region::zeroed(&world, 1).unwrap().on(&s).unwrap();
         let refused = there_and_back(&mut s, &mut t, region).err();
         assert!(matches!(refused, Some(Error::Capturing(_))), "{refused:?}");
+    });
+}
+
+/// Refused as a deadlock: the inbox had gone to another stream, where it would be posted later.
+#[test]
+fn an_inbox_that_was_handed_over_is_posted_there_after_the_complete() {
+    World::local(1, |world: World| {
+        stream!(let s = world.stream().unwrap());
+        stream!(let t = world.stream().unwrap());
+        let window = Window::by_slot("self").buffers(Buffers::Single);
+        let window = window.slot_from(0, 0, 1).slot_to(0, 0);
+        let (inbox, outbox) = window.open(&s).unwrap();
+        let src = Region::from_slice(&world, &[7u64]).unwrap().on(&s).unwrap();
+        let inbox = s.hand_off(inbox, &t).unwrap();
+        let mut epoch = outbox.start();
+        epoch.put(&src, Slot(0)).unwrap();
+        epoch.complete(&s).unwrap();
+        let mut inbox = inbox.post(&t).unwrap().wait(&t).unwrap();
+        assert_eq!(inbox.read(&t).unwrap().slot(0), [7]);
+    });
+}
+
+/// Refused as an overlap: nothing was said to lie in the middle of something.
+#[test]
+fn no_elements_overlap_with_none() {
+    World::local(1, |world: World| {
+        stream!(let s = world.stream().unwrap());
+        let window = Window::by_slot("self").slot_from(0, 0, 4).slot_to(0, 0);
+        let (inbox, outbox) = window.open(&s).unwrap();
+        let src = Region::from_slice(&world, &[7u64; 4]).unwrap();
+        let src = src.on(&s).unwrap();
+        let mut epoch = outbox.start();
+        epoch.put(&src, Slot(0)).unwrap();
+        epoch.put(src.slice(2..2).unwrap(), Slot(0).at(2)).unwrap();
+        let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
+        assert_eq!(inbox.read(&s).unwrap().slot(0), [7; 4]);
     });
 }

@@ -365,6 +365,7 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Inbox<'s,
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
         let InboxBody { half, mark, .. } = &mut *self.held;
         visitor.leaf(half.id, &mut half.home, Some(mark));
+        half.note_inbox_home();
     }
 }
 
@@ -382,5 +383,6 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Exposed<'
         } = &mut *self.held;
         let state = State::Exposed(epochs[*current].group);
         visitor.leaf_in(state, half.id, &mut half.home, Some(mark));
+        half.note_inbox_home();
     }
 }

@@ -155,7 +155,7 @@ struct Half<D: Device> {
 struct Myself {
     posts: AtomicU64,
     completes: AtomicU64,
-    /// The stream that the inbox was last posted on, or made for.
+    /// The stream that the inbox is at home on.
     inbox_home: AtomicUsize,
 }
 
@@ -169,6 +169,14 @@ impl<D: Device> Half<D> {
     fn ready(&self, stream: &Stream<'_, D>) -> Result<()> {
         self.window.usable()?;
         stream.healthy()
+    }
+
+    /// Notes where the inbox is now: that is where it will be posted next, whatever its old stream has still to do.
+    fn note_inbox_home(&self) {
+        let home = Arc::as_ptr(&self.home).addr();
+        self.myself
+            .inbox_home
+            .store(home, std::sync::atomic::Ordering::Relaxed);
     }
 
     fn revoke(&self, token: &str) {

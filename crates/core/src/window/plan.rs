@@ -277,7 +277,9 @@ fn validate<D: Device>(
         for note in notes {
             let edge = &edges[note.edge as usize];
             if edge.lane == lane && !is_atomic(note.what) {
-                runs.extend(note.runs(edge).map(|(first, end)| (first, end, note.what)));
+                // An operation on nothing overlaps with nothing.
+                let some = note.runs(edge).filter(|(first, end)| first < end);
+                runs.extend(some.map(|(first, end)| (first, end, note.what)));
             }
         }
         runs.sort_unstable_by_key(|(first, end, _)| (*first, *end));
