@@ -1,0 +1,369 @@
+//! The protocol on the real machine: what single threads can see of it, and threads that really sleep.
+#![cfg(not(loom))]
+
+use std::cell::{Cell, UnsafeCell};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tidegate_hal::batch::{
+    Action, Add, Awaited, Batch, Move, POISON, QUANTUM, Shape, Side, Step, Tag, Wait,
+};
+use tidegate_hal::memory::Ptr;
+use tidegate_words::{Bell, Engine, Halt, Patience, Poll, State, Word, run};
+
+fn at<T>(place: &T) -> Ptr {
+    Ptr(std::ptr::from_ref(place).cast_mut().cast())
+}
+
+fn tag(peer: u32) -> Tag {
+    Tag {
+        window: 3,
+        peer,
+        awaited: Awaited::Completion,
+    }
+}
+
+fn wait(word: &Word, operand: &Word, quantum: u64, peer: u32) -> Step {
+    Step::Wait(Wait {
+        word: at(word),
+        operand: at(operand),
+        quantum,
+        tag: tag(peer),
+    })
+}
+
+fn add(word: &Word, bell: Option<&Bell>) -> Step {
+    Step::Add(Add {
+        word: at(word),
+        value: QUANTUM,
+        bell: bell.map_or(Ptr::NULL, at),
+    })
+}
+
+/// A move that only the mover of the test understands: by its count.
+fn note(count: usize) -> Step {
+    let side = Side {
+        base: Ptr::NULL,
+        flip: 0,
+        shape: Shape::Linear,
+    };
+    Step::Move(Move {
+        action: Action::Copy,
+        size: 1,
+        count,
+        src: side,
+        dst: side,
+        parity: Ptr::NULL,
+    })
+}
+
+/// A batch whose words and bells outlive it.
+fn batch(lanes: impl IntoIterator<Item = Vec<Step>>) -> Batch {
+    // SAFETY: the tests keep all words and bells on their stacks until the batch is gone; movers touch only what they own.
+    unsafe { Batch::new(lanes, Vec::new()) }
+}
+
+#[test]
+fn words_and_bells_are_as_they_lie_in_shared_memory() {
+    assert_eq!((size_of::<Word>(), align_of::<Word>()), (8, 8));
+    assert_eq!((size_of::<Bell>(), align_of::<Bell>()), (64, 64));
+    // SAFETY: all-zero bytes are a bell, as `Bell::new` says.
+    let bell: Bell = unsafe { std::mem::zeroed() };
+    bell.ring();
+    bell.wake_all();
+    bell.wait(Patience::NONE, || Some(()), || unreachable!());
+}
+
+#[test]
+fn a_count_that_was_reached_is_reached_poisoned_or_not() {
+    let word = Word::new(0);
+    assert_eq!(word.look(0, QUANTUM), State::Pending);
+    word.add(QUANTUM - 1);
+    assert_eq!(word.look(0, QUANTUM), State::Pending);
+    word.add(1);
+    assert_eq!(word.look(0, QUANTUM), State::Reached);
+    assert_eq!(word.look(QUANTUM, QUANTUM), State::Pending);
+    word.poison();
+    word.poison();
+    assert_eq!(word.load(), POISON | QUANTUM);
+    assert_eq!(word.look(0, QUANTUM), State::Reached);
+    assert_eq!(word.look(QUANTUM, QUANTUM), State::Poisoned);
+    // Who adds after the poisoning is heard all the same.
+    word.add(QUANTUM);
+    assert_eq!(word.look(QUANTUM, QUANTUM), State::Reached);
+}
+
+#[test]
+fn a_ticket_waits_for_the_operand_itself() {
+    let word = Word::new(0);
+    assert_eq!(word.look(0, 0), State::Reached);
+    assert_eq!(word.look(2 * QUANTUM, 0), State::Pending);
+    word.add(QUANTUM);
+    assert_eq!(word.look(2 * QUANTUM, 0), State::Pending);
+    word.add(QUANTUM);
+    assert_eq!(word.look(2 * QUANTUM, 0), State::Reached);
+    word.poison();
+    assert_eq!(word.look(3 * QUANTUM, 0), State::Poisoned);
+}
+
+#[test]
+fn operands_count_epochs() {
+    let operand = Word::new(0);
+    operand.advance(QUANTUM);
+    assert_eq!((operand.operand(), operand.epoch()), (QUANTUM, 0));
+    operand.advance(3 * QUANTUM);
+    assert_eq!(operand.epoch(), 2);
+}
+
+#[test]
+fn lanes_go_as_far_as_they_can() {
+    let words = [const { () }; 4].map(|()| Word::new(0));
+    let [a, b, op_a, op_b] = &words;
+    let out = Word::new(0);
+    let batch = batch([
+        vec![wait(a, op_a, QUANTUM, 1), note(1), add(&out, None)],
+        vec![],
+        vec![note(2), wait(b, op_b, QUANTUM, 2), Step::Flush, note(3)],
+    ]);
+    let moved = std::cell::RefCell::new(Vec::new());
+    let mut mover = |step: &Move| moved.borrow_mut().push(step.count);
+    let mut engine = Engine::default();
+    engine.begin(&batch);
+    let mut poll = |engine: &mut Engine| {
+        // SAFETY: as `batch` says; it was begun.
+        unsafe { engine.poll(&batch, &mut mover) }
+    };
+    assert_eq!(poll(&mut engine), Poll::Blocked);
+    assert_eq!(*moved.borrow(), [2]);
+    {
+        // SAFETY: as above.
+        let pending: Vec<_> = unsafe { engine.pending(&batch) }.collect();
+        assert_eq!(pending, [(tag(1), 0), (tag(2), 0)]);
+    }
+    // The later lane first: none waits for another.
+    b.add(QUANTUM);
+    assert_eq!(poll(&mut engine), Poll::Blocked);
+    assert_eq!(*moved.borrow(), [2, 3]);
+    assert_eq!((op_a.operand(), op_b.operand()), (0, QUANTUM));
+    a.add(QUANTUM);
+    assert_eq!(poll(&mut engine), Poll::Done);
+    assert_eq!(poll(&mut engine), Poll::Done);
+    assert_eq!(*moved.borrow(), [2, 3, 1]);
+    assert_eq!(out.load(), QUANTUM);
+}
+
+#[test]
+fn the_same_batch_goes_on_where_the_words_are() {
+    let (word, operand, out) = (Word::new(0), Word::new(0), Word::new(0));
+    let batch = batch([vec![wait(&word, &operand, QUANTUM, 1), add(&out, None)]]);
+    let mut engine = Engine::default();
+    for epoch in 0..5 {
+        engine.begin(&batch);
+        // SAFETY: as `batch` says.
+        let mut poll = || unsafe { engine.poll(&batch, &mut |_: &Move| unreachable!()) };
+        assert_eq!(poll(), Poll::Blocked);
+        word.add(QUANTUM);
+        assert_eq!(poll(), Poll::Done);
+        assert_eq!(operand.epoch(), epoch);
+    }
+    assert_eq!(out.load(), 5 * QUANTUM);
+}
+
+#[test]
+fn a_failure_names_its_wait_and_goes_on_to_whoever_waits() {
+    let (word, operand) = (Word::new(2 * QUANTUM), Word::new(2 * QUANTUM));
+    let (done, own, later, passed) = (Word::new(0), Word::new(0), Word::new(0), Word::new(0));
+    let (never, never_operand) = (Word::new(0), Word::new(0));
+    let bell = Bell::new();
+    let batch = batch([
+        vec![add(&passed, Some(&bell))],
+        vec![
+            wait(&word, &operand, QUANTUM, 9),
+            note(1),
+            add(&done, Some(&bell)),
+            add(&own, None),
+        ],
+        vec![
+            wait(&never, &never_operand, QUANTUM, 8),
+            add(&later, Some(&bell)),
+        ],
+    ]);
+    word.poison();
+    // SAFETY: as `batch` says; nobody sleeps.
+    let outcome = unsafe {
+        run(
+            &mut Engine::default(),
+            &batch,
+            &mut |_: &Move| unreachable!("a batch that failed moves nothing"),
+            &bell,
+            Patience::NONE,
+            || false,
+            |_| unreachable!("it does not sleep"),
+        )
+    };
+    let halt = Halt {
+        tag: tag(9),
+        epoch: 2,
+    };
+    assert_eq!(outcome, Err(Some(halt)));
+    assert_eq!(passed.load(), QUANTUM, "what was added before stays");
+    assert_eq!(done.load(), POISON);
+    assert_eq!(later.load(), POISON);
+    assert_eq!(
+        own.load(),
+        0,
+        "an operand is not waited on, and is not poisoned"
+    );
+}
+
+#[test]
+fn what_is_aborted_is_given_up() {
+    let (word, operand, done) = (Word::new(0), Word::new(0), Word::new(0));
+    let bell = Bell::new();
+    let batch = batch([vec![
+        wait(&word, &operand, QUANTUM, 1),
+        add(&done, Some(&bell)),
+    ]]);
+    let stop = AtomicBool::new(false);
+    let asleep = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            // SAFETY: as `batch` says.
+            unsafe {
+                run(
+                    &mut Engine::default(),
+                    &batch,
+                    &mut |_: &Move| unreachable!(),
+                    &bell,
+                    Patience::NONE,
+                    || stop.load(Ordering::Relaxed),
+                    |_| asleep.store(true, Ordering::Relaxed),
+                )
+            }
+        });
+        while !asleep.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+        bell.wake_all();
+        assert_eq!(running.join().expect("it ends"), Err(None));
+    });
+    assert_eq!(done.load(), POISON);
+}
+
+#[test]
+fn before_sleep_is_called_once() {
+    let bell = Bell::new();
+    let word = Word::new(0);
+    let called = Cell::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..3 {
+                thread::sleep(Duration::from_millis(2));
+                word.add(1);
+                bell.ring();
+            }
+        });
+        let patience = Patience {
+            spins: 3,
+            yields: 3,
+        };
+        let ready = || (word.load() == 3).then_some(());
+        bell.wait(patience, ready, || called.set(called.get() + 1));
+    });
+    assert!(called.get() <= 1);
+}
+
+/// Data that the batches order.
+struct Slot(UnsafeCell<u64>);
+
+// SAFETY: the test accesses it only where the epochs allow it; Miri checks that.
+unsafe impl Sync for Slot {}
+
+/// Epochs on two threads that sleep whenever they must, with data that is neither early nor late.
+fn epochs(count: u64, patience: Patience) {
+    let slot = Slot(UnsafeCell::new(0));
+    let [exposed, exposed_operand, done, done_operand] = [const { () }; 4].map(|()| Word::new(0));
+    let (origin, target) = (Bell::new(), Bell::new());
+    let complete = batch([vec![
+        wait(&exposed, &exposed_operand, QUANTUM, 1),
+        note(1),
+        Step::Flush,
+        add(&done, Some(&target)),
+    ]]);
+    let post = batch([vec![add(&exposed, Some(&origin))]]);
+    let arrive = batch([vec![wait(&done, &done_operand, QUANTUM, 0)]]);
+    let go = |engine: &mut Engine, batch: &Batch, bell: &Bell, mover: &mut dyn FnMut()| {
+        let mut mover = |_: &Move| mover();
+        // SAFETY: as `batch` says; `bell` is rung for the words that the batch waits on.
+        unsafe { run(engine, batch, &mut mover, bell, patience, || false, |_| {}) }
+            .expect("nobody poisons");
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut engine = Engine::default();
+            let slot = &slot;
+            for epoch in 0..count {
+                // SAFETY: the target does not touch the slot between its post and its wait.
+                go(&mut engine, &complete, &origin, &mut || unsafe {
+                    *slot.0.get() = epoch + 1;
+                });
+            }
+        });
+        let mut engine = Engine::default();
+        for epoch in 0..count {
+            go(&mut engine, &post, &target, &mut || unreachable!());
+            go(&mut engine, &arrive, &target, &mut || unreachable!());
+            // SAFETY: the origin does not touch the slot between its complete and the next post.
+            assert_eq!(unsafe { *slot.0.get() }, epoch + 1);
+        }
+    });
+}
+
+/// How often, natively and under an interpreter.
+const EPOCHS: u64 = if cfg!(miri) { 50 } else { 20_000 };
+
+#[test]
+fn epochs_that_sleep() {
+    epochs(EPOCHS, Patience::NONE);
+}
+
+#[test]
+fn epochs_that_are_patient() {
+    let patience = Patience {
+        spins: 20,
+        yields: 2,
+    };
+    epochs(EPOCHS, patience);
+}
+
+/// Many ring one bell, and two sleep on it.
+#[test]
+fn nobody_on_a_crowded_bell_is_forgotten() {
+    let bell = Bell::new();
+    let words = [const { () }; 4].map(|()| Word::new(0));
+    thread::scope(|scope| {
+        for word in &words {
+            scope.spawn(|| {
+                for _ in 0..EPOCHS {
+                    word.add(1);
+                    bell.ring();
+                }
+            });
+        }
+        for half in [0, 2] {
+            let (words, bell) = (&words, &bell);
+            scope.spawn(move || {
+                for count in 1..=EPOCHS {
+                    let reached = || {
+                        words[half..half + 2]
+                            .iter()
+                            .all(|word| word.load() >= count)
+                    };
+                    bell.wait(Patience::NONE, || reached().then_some(()), || {});
+                }
+            });
+        }
+    });
+}
