@@ -8,6 +8,7 @@
 mod schedules {
     pub(crate) mod acts;
     pub(crate) mod bag;
+    pub(crate) mod census;
     pub(crate) mod exec;
     mod found;
     pub(crate) mod genes;
@@ -25,6 +26,7 @@ mod schedules {
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestCaseError;
 use schedules::bag::Adjust;
+use schedules::census::{ALL, Census};
 use schedules::genes::genes;
 use schedules::mutants::Mutant;
 use schedules::{plan::plan, trial};
@@ -66,5 +68,23 @@ fn mutants_are_caught() {
             mutant.may_hang() || !caught.contains("failed"),
             "{mutant:?}: {caught}"
         );
+    }
+}
+
+/// The cases have in them what they are meant to have.
+#[test]
+fn nothing_is_left_out() {
+    let mut runner = trial::runner(CASES);
+    let mut census = Census::default();
+    for _ in 0..CASES {
+        let tree = genes()
+            .new_tree(&mut runner)
+            .expect("genes come by themselves");
+        census.job(&plan(&tree.current()));
+    }
+    println!("{:#?}", census.0);
+    for what in ALL {
+        let times = census.0.get(*what).copied().unwrap_or(0);
+        assert!(times >= 5, "{what}: {times} times in {CASES} cases");
     }
 }
