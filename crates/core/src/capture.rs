@@ -34,6 +34,12 @@ pub struct Visitor<'a, D: Device>(Purpose<'a, D>);
 enum Purpose<'a, D: Device> {
     /// Lists their numbers, and in what state they are.
     Identify(&'a mut Vec<(u64, State)>),
+    /// Compares them with such a list: how many there were, and the first that differs. (A replay allocates nothing.)
+    Compare {
+        with: &'a [(u64, State)],
+        met: usize,
+        differs: Option<usize>,
+    },
     /// Makes them at home on a stream, which must come as far as the mark before their last work is done.
     Settle(&'a Arc<ReclaimOf<D>>, u64),
 }
@@ -64,6 +70,12 @@ impl<D: Device> Visitor<'_, D> {
     ) {
         match &mut self.0 {
             Purpose::Identify(ids) => ids.push((id, state)),
+            Purpose::Compare { with, met, differs } => {
+                if with.get(*met) != Some(&(id, state)) {
+                    differs.get_or_insert(*met);
+                }
+                *met += 1;
+            }
             Purpose::Settle(to, at) => {
                 if !Arc::ptr_eq(home, to) {
                     *home = Arc::clone(to);
@@ -131,13 +143,20 @@ fn identify<'s, D: Device, X: Carry<'s, D>>(value: &mut X) -> Vec<(u64, State)> 
     ids
 }
 
-fn first_difference(a: &[(u64, State)], b: &[(u64, State)]) -> Option<usize> {
-    (a != b).then(|| {
-        a.iter()
-            .zip(b)
-            .position(|(a, b)| a != b)
-            .unwrap_or(a.len().min(b.len()))
-    })
+/// How many things there are in a value, and the first that is not as listed, if there is one.
+fn compare<'s, D: Device, X: Carry<'s, D>>(
+    value: &mut X,
+    with: &[(u64, State)],
+) -> (usize, Option<usize>) {
+    let (met, differs) = (0, None);
+    let mut visitor = Visitor(Purpose::Compare { with, met, differs });
+    value.visit(&mut visitor);
+    match visitor.0 {
+        Purpose::Compare { met, differs, .. } => {
+            (met, differs.or((met < with.len()).then_some(met)))
+        }
+        _ => unreachable!("visits do not change the purpose"),
+    }
 }
 
 /// A recorded step. It belongs to the stream with the brand `'s` (and the second one, if it was recorded with two).
@@ -249,11 +268,11 @@ fn close<'s, 'c, D: Device, X: Carry<'c, D>>(
     ids: Vec<(u64, State)>,
     mut returned: X,
 ) -> Result<(Graph<'s, D>, X)> {
-    let back = identify(&mut returned);
-    if let Some(position) = first_difference(&ids, &back) {
+    let (count, differs) = compare(&mut returned, &ids);
+    if let Some(position) = differs {
         return Err(Error::NotReplayable {
             lent: ids.len(),
-            returned: back.len(),
+            returned: count,
             position,
         });
     }
@@ -289,7 +308,7 @@ impl<'s, D: Device> Graph<'s, D> {
         mut lent: R,
         times: u64,
     ) -> Result<R, Rejected<R>> {
-        if let Some(position) = first_difference(&self.ids, &identify(&mut lent)) {
+        if let (_, Some(position)) = compare(&mut lent, &self.ids) {
             return Err(Rejected::new(Error::OtherGraph { position }, lent));
         }
         if let Err(error) = stream.healthy() {
