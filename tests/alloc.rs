@@ -1,0 +1,395 @@
+//! What an epoch costs in things that can be counted: allocations (none, on any thread of the process, after the first few epochs), sleeps of
+//! the thread that enqueues (none, while there is room in the queue), and bytes of tokens and results.
+
+use std::alloc::{GlobalAlloc, Layout as Bytes, System};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier as Meeting, Mutex, PoisonError};
+
+use tidegate::prelude::*;
+use tidegate::window::{At, Atomic, ByRange, Dest};
+use tidegate::{Buffers, IndexSet, Rejected};
+
+/// The system's allocator, with a count of what is allocated while it is on.
+struct Counting;
+
+static ON: AtomicBool = AtomicBool::new(false);
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+fn count() {
+    if ON.load(Ordering::Relaxed) {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: everything is done by the system's allocator; counting touches no memory but the counters.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Bytes) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are those of the system's allocator.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Bytes) {
+        // SAFETY: as above; the system's allocator made it.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Bytes) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Bytes, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Tests run one at a time: counts are those of the whole process.
+fn alone() -> impl Drop {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ranks of each program here.
+const RANKS: usize = 3;
+const LEN: usize = 64;
+/// Epochs that may allocate: batches are made, lists grow to their size.
+const FIRST: usize = 40;
+/// Epochs that are counted, and how often.
+const COUNTED: usize = 200;
+const ROUNDS: usize = 5;
+
+/// Runs `step` again and again on all ranks; asserts that there is a round of it in which nothing was allocated.
+///
+/// One round of several, because a machine that is slow enough makes other things happen: a wait that lasts long is looked at, a
+/// list of blocked lanes grows. What allocates once an epoch does so in every round.
+fn assert_steady(
+    what: &str,
+    meeting: &Meeting,
+    s: &Stream<'_>,
+    mut step: impl FnMut() -> Result<()>,
+) {
+    for _ in 0..FIRST {
+        step().unwrap();
+    }
+    let mut least = u64::MAX;
+    for _ in 0..ROUNDS {
+        s.synchronize().unwrap();
+        meeting.wait();
+        ON.store(true, Ordering::SeqCst);
+        meeting.wait();
+        for _ in 0..COUNTED {
+            step().unwrap();
+        }
+        s.synchronize().unwrap();
+        meeting.wait();
+        ON.store(false, Ordering::SeqCst);
+        let allocations = ALLOCATIONS.load(Ordering::SeqCst);
+        least = least.min(allocations);
+        meeting.wait();
+        ALLOCATIONS.store(0, Ordering::SeqCst);
+    }
+    assert_eq!(
+        least, 0,
+        "{what}: allocations in {COUNTED} epochs of {RANKS} ranks"
+    );
+}
+
+/// Puts a value through a step that takes it and gives it back.
+fn through<T>(value: &mut Option<T>, step: impl FnOnce(T) -> Result<T>) -> Result<()> {
+    *value = Some(step(value.take().expect("the last step succeeded"))?);
+    Ok(())
+}
+
+fn scribble(memory: &mut [u64]) {
+    memory.iter_mut().for_each(|x| *x += 1);
+}
+
+fn look(slots: Slots<'_, u64>, src: &[u64]) {
+    assert_eq!(slots.slot(0)[0], src[0]);
+}
+
+struct Place<'a> {
+    world: &'a World,
+    left: usize,
+    right: usize,
+    meeting: &'a Meeting,
+}
+
+impl Place<'_> {
+    /// A window of two slots: from both neighbours, to both.
+    fn window(&self, buffers: Buffers) -> Window<u64, tidegate::BySlot> {
+        Window::by_slot("counted")
+            .buffers(buffers)
+            .slot_from(self.right, 0, LEN)
+            .slot_from(self.left, 1, LEN)
+            .slot_to(self.left, 0)
+            .slot_to(self.right, 1)
+    }
+}
+
+#[derive(Carry)]
+struct Ring<'s> {
+    src: Region<u64, On<'s>>,
+    inbox: Inbox<'s, u64>,
+    outbox: Outbox<'s, u64>,
+}
+
+fn ring<'s>(place: &Place<'_>, s: &Stream<'s>, buffers: Buffers) -> Result<Ring<'s>> {
+    let (inbox, outbox) = place.window(buffers).open(s)?;
+    let src = Region::zeroed(place.world, LEN)?.on(s)?;
+    Ok(Ring { src, inbox, outbox })
+}
+
+fn step<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
+    let exposed = r.inbox.post(s)?;
+    s.launch(scribble, &mut r.src)?;
+    let mut epoch = r.outbox.start();
+    epoch.put(&r.src, Slot(0))?;
+    epoch.put(&r.src, Slot(1))?;
+    let outbox = epoch.complete(s)?;
+    let inbox = exposed.wait(s)?;
+    s.launch(look, (inbox.view(), &r.src))?;
+    Ok(Ring { inbox, outbox, ..r })
+}
+
+fn eager(place: &Place<'_>, inline: bool, buffers: Buffers) -> Result<()> {
+    let world = place.world;
+    stream!(let s = if inline { world.inline_stream() } else { world.stream() }?);
+    let mut state = Some(ring(place, &s, buffers)?);
+    let what = format!("eager, inline: {inline}, {buffers:?}");
+    assert_steady(&what, place.meeting, &s, || {
+        through(&mut state, |r| step(&s, r))
+    });
+    Ok(())
+}
+
+fn replayed(place: &Place<'_>) -> Result<()> {
+    stream!(let s = place.world.stream()?);
+    let r = ring(place, &s, Buffers::Double)?;
+    let (graph, r) = s.capture(r, step)?;
+    let mut state = Some(r);
+    assert_steady("replay", place.meeting, &s, || {
+        through(&mut state, |r| Ok(graph.replay(&s, r, 2)?))
+    });
+    Ok(())
+}
+
+fn fused(place: &Place<'_>) -> Result<()> {
+    stream!(let s = place.world.stream()?);
+    let mut state = Some(ring(place, &s, Buffers::Double)?);
+    assert_steady("exchange", place.meeting, &s, || {
+        through(&mut state, |r| {
+            let mut epoch = r.outbox.start();
+            epoch.put(&r.src, Slot(0))?;
+            epoch.put(&r.src, Slot(1))?;
+            let (inbox, outbox) = exchange(&s, r.inbox, epoch)?;
+            Ok(Ring { inbox, outbox, ..r })
+        })
+    });
+    Ok(())
+}
+
+fn strided(place: &Place<'_>) -> Result<()> {
+    stream!(let s = place.world.stream()?);
+    let (inbox, outbox) = place.window(Buffers::Double).open(&s)?;
+    let whole = Region::<u64>::zeroed(place.world, LEN)?;
+    let [part] = whole.partition([IndexSet::from_ranges([0..LEN])?])?;
+    let part = part.on(&s)?;
+    let src = Region::<u64>::zeroed(place.world, LEN)?.on(&s)?;
+    let columns = Layout::strided(0, &[(4, 8), (2, 1)])?;
+    let scattered = Layout::indexed(place.world, &[0, 9, 3, 4, 1, 60, 7, 8])?;
+    let mut state = Some((inbox, outbox));
+    // Two kinds of epochs by turns: a plan is found again, not made again.
+    let mut turn = 0u32;
+    assert_steady("strided and indexed puts", place.meeting, &s, || {
+        turn += 1;
+        through(&mut state, |(inbox, outbox)| {
+            let exposed = inbox.post(&s)?;
+            let mut epoch = outbox.start();
+            let [left, right] = epoch.slots()?;
+            epoch.put(src.with(&columns)?, Dest::from(left).with(&scattered))?;
+            if turn.is_multiple_of(2) {
+                epoch.put(part.with(&scattered)?, Dest::from(right).at(8))?;
+            }
+            let outbox = epoch.complete(&s)?;
+            Ok((exposed.wait(&s)?, outbox))
+        })
+    });
+    Ok(())
+}
+
+fn groups(place: &Place<'_>) -> Result<()> {
+    stream!(let s = place.world.stream()?);
+    let mut state = Some(ring(place, &s, Buffers::Double)?);
+    // All to the left, then all to the right.
+    let turns = [
+        (Group::new([place.right]), Group::new([place.left]), Slot(0)),
+        (Group::new([place.left]), Group::new([place.right]), Slot(1)),
+    ];
+    assert_steady("groups", place.meeting, &s, || {
+        turns.iter().try_for_each(|(from, to, slot)| {
+            through(&mut state, |r| {
+                let exposed = r.inbox.post_to(&s, from)?;
+                let mut epoch = r.outbox.start_with(to)?;
+                epoch.put(&r.src, *slot)?;
+                let outbox = epoch.complete(&s)?;
+                let inbox = exposed.wait(&s)?;
+                Ok(Ring { inbox, outbox, ..r })
+            })
+        })
+    });
+    Ok(())
+}
+
+fn gets_and_sums(place: &Place<'_>) -> Result<()> {
+    stream!(let s = place.world.stream()?);
+    let ranges = Window::<u64, ByRange>::by_range("ranges", LEN).range_to(place.right, 0..LEN);
+    let sums = Window::<u64, Atomic>::atomic("sums", LEN).target(place.left);
+    let mut state = Some((ranges.open(&s)?, sums.open(&s)?));
+    let fresh = || {
+        Region::<u64>::zeroed(place.world, LEN)?
+            .on(&s)
+            .map_err(tidegate::Error::from)
+    };
+    let (src, mut dst, mut old) = (fresh()?, fresh()?, fresh()?);
+    assert_steady("gets, accumulates and fetches", place.meeting, &s, || {
+        through(&mut state, |((a, b), (c, d))| {
+            let (exposed, there) = (a.post(&s)?, c.post(&s)?);
+            let mut epoch = b.start();
+            epoch.accumulate(src.slice(0..8)?, Slot(0), Op::Sum)?;
+            epoch.get(dst.slice_mut(0..8)?, Slot(0).at(8))?;
+            let b = epoch.complete(&s)?;
+            let mut epoch = d.start();
+            let at = At {
+                rank: place.left,
+                first: 3,
+            };
+            epoch.accumulate(src.slice(0..8)?, at, Op::Max)?;
+            epoch.get(&mut old, At { first: 0, ..at })?;
+            let d = epoch.complete(&s)?;
+            Ok(((exposed.wait(&s)?, b), (there.wait(&s)?, d)))
+        })
+    });
+    Ok(())
+}
+
+fn handed_over(place: &Place<'_>) -> Result<()> {
+    stream!(let s = place.world.stream()?);
+    stream!(let t = place.world.stream()?);
+    let mut state = Some(ring(place, &s, Buffers::Double)?);
+    assert_steady("hand-offs", place.meeting, &s, || {
+        through(&mut state, |r| {
+            let r = step(&t, s.hand_off(step(&s, r)?, &t)?)?;
+            Ok(t.hand_off(r, &s)?)
+        })
+    });
+    Ok(())
+}
+
+#[test]
+fn epochs_allocate_nothing() {
+    let _alone = alone();
+    let meeting = Meeting::new(RANKS);
+    let results = World::local(RANKS, |world: World| -> Result<()> {
+        let (rank, size) = (world.rank(), world.size());
+        let place = Place {
+            world: &world,
+            left: (rank + size - 1) % size,
+            right: (rank + 1) % size,
+            meeting: &meeting,
+        };
+        for buffers in [Buffers::Single, Buffers::Double] {
+            eager(&place, false, buffers)?;
+            eager(&place, true, buffers)?;
+        }
+        replayed(&place)?;
+        fused(&place)?;
+        strided(&place)?;
+        groups(&place)?;
+        gets_and_sums(&place)?;
+        handed_over(&place)
+    });
+    results.into_iter().collect::<Result<Vec<_>>>().unwrap();
+}
+
+/// How often this thread has gone to sleep.
+fn sleeps() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok())
+        .expect("the kernel counts")
+}
+
+/// Enqueueing waits for nobody: with its own stream held up, and peers that do nothing at all, a thread enqueues epochs without sleeping
+/// once. A lock that anybody else might hold, or a wait of any kind, would be a sleep.
+#[test]
+fn enqueueing_never_sleeps() {
+    let _alone = alone();
+    static OPEN: AtomicBool = AtomicBool::new(false);
+    let meeting = Meeting::new(RANKS);
+    let results = World::local(RANKS, |world: World| -> Result<()> {
+        let (rank, size) = (world.rank(), world.size());
+        let place = Place {
+            world: &world,
+            left: (rank + size - 1) % size,
+            right: (rank + 1) % size,
+            meeting: &meeting,
+        };
+        stream!(let s = world.stream()?);
+        let mut state = Some(ring(&place, &s, Buffers::Single)?);
+        let mut valve = Region::<u64>::zeroed(&world, 1)?.on(&s)?;
+        // A page that is touched for the first time, or a busy machine's interrupt, is no sleep of ours: one clean round proves it.
+        let mut least = u64::MAX;
+        for _ in 0..ROUNDS {
+            OPEN.store(false, Ordering::SeqCst);
+            place.meeting.wait();
+            let wait = |_: &mut [u64]| {
+                while !OPEN.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+            };
+            s.launch(wait, &mut valve)?;
+            while rank != 0 && !OPEN.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            let before = sleeps();
+            // Five items each: they all find room in the queue.
+            for _ in 0..100 {
+                through(&mut state, |r| step(&s, r))?;
+            }
+            if rank == 0 {
+                least = least.min(sleeps() - before);
+                OPEN.store(true, Ordering::Release);
+            }
+            s.synchronize()?;
+            place.meeting.wait();
+        }
+        assert!(rank != 0 || least == 0, "{least} sleeps");
+        Ok(())
+    });
+    results.into_iter().collect::<Result<Vec<_>>>().unwrap();
+}
+
+#[test]
+fn tokens_are_pointers_and_results_are_small() {
+    let _alone = alone();
+    let word = size_of::<usize>();
+    assert_eq!(size_of::<Inbox<'_, u64>>(), word);
+    assert_eq!(size_of::<Exposed<'_, u64>>(), word);
+    assert_eq!(size_of::<Outbox<'_, u64>>(), word);
+    assert_eq!(size_of::<Access<'_, '_, u64>>(), word);
+    // What `?` copies on its way up; errors with much to say are boxed.
+    assert!(size_of::<tidegate::Error>() <= 10 * word);
+    assert!(size_of::<Rejected<Inbox<'_, u64>>>() <= 11 * word);
+    type Waited<'s> = Result<Inbox<'s, u64>, Rejected<Exposed<'s, u64>>>;
+    assert!(size_of::<Waited<'_>>() <= 11 * word);
+}
