@@ -27,16 +27,20 @@ pub(crate) struct Executor {
     shared: Arc<Shared>,
     engine: Engine,
     failed: bool,
-    patience: Patience,
+    /// For waits in batches.
+    peers: Patience,
+    /// For waits for other streams.
+    own: Patience,
 }
 
 impl Executor {
-    pub(crate) fn new(shared: Arc<Shared>, patience: Patience) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, peers: Patience, own: Patience) -> Self {
         Executor {
             shared,
             engine: Engine::default(),
             failed: false,
-            patience,
+            peers,
+            own,
         }
     }
 
@@ -80,7 +84,7 @@ impl Executor {
                 batch,
                 &mut HostMover,
                 shared.bell(),
-                self.patience,
+                self.peers,
                 || shared.is_aborted(),
                 |engine| {
                     slept = true;
@@ -116,7 +120,7 @@ impl Executor {
     }
 
     fn follow(&mut self, other: &Arc<Shared>, mark: u64) {
-        other.wait_until_passed(mark, self.patience);
+        other.wait_until_passed(mark, self.own);
         if other.failed_by(mark) {
             self.fail(other.fault().unwrap_or(Fault::Aborted));
         }
@@ -137,7 +141,7 @@ impl Executor {
                     Recorded::Kernel(job) => self.kernel(job),
                     Recorded::Signal(link) => link.signal(self.failed),
                     Recorded::Await(link, operand) => {
-                        if link.follow(operand, self.patience) {
+                        if link.follow(operand, self.own) {
                             self.fail(Fault::Aborted);
                         }
                     }

@@ -197,6 +197,14 @@ impl Reclaim for Shared {
             .filter(|blocked| !blocked.on.is_empty())
     }
 
+    fn look_at_blocked(&self, look: &mut dyn FnMut(&Blocked)) {
+        if let Some(blocked) = &*lock(&self.blocked)
+            && !blocked.on.is_empty()
+        {
+            look(blocked);
+        }
+    }
+
     fn passed(&self) -> u64 {
         self.passed.load(Ordering::Acquire)
     }

@@ -23,7 +23,8 @@ pub struct HostStream {
     shared: Arc<Shared>,
     queue: Queue,
     recording: RefCell<Option<Recording>>,
-    owner: Patience,
+    /// For waits of the owner.
+    own: Patience,
 }
 
 enum Queue {
@@ -55,29 +56,30 @@ enum EventKind {
     Recorded(Arc<Link>),
 }
 
-/// How long the threads of a stream stay awake: who waits for a peer may spin if there is a processor for every
-/// rank; the owner of a stream may spin only if there is one more for each.
+/// How long waits stay awake: those for peers, and those for other threads of this rank.
+///
+/// Going to sleep is dear twice: the waker pays for a system call, and the sleeper comes back late, most of all where an idle
+/// processor halts. Yielding costs little while nobody else wants the processor, and is what everybody waits for when somebody
+/// does. So all waits yield for a while, and sleep then. Spinning is quicker still, where another processor is at work on what
+/// is waited for: on a peer's part if each rank has a processor, on another thread's if it has two.
 fn patience(ranks: usize) -> (Patience, Patience) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let spin = Patience {
-        spins: 4000,
-        yields: 0,
+    let spins = |threads: usize| if threads <= cores { 1000 } else { 0 };
+    // Where ranks share processors, each turn of the others is longer than what a sleep costs.
+    let yields = if ranks <= cores { 60 } else { 16 };
+    let patience = |threads| Patience {
+        spins: spins(threads),
+        yields,
     };
-    let give_way = Patience {
-        spins: 0,
-        yields: 8,
-    };
-    let executor = if ranks <= cores { spin } else { give_way };
-    let owner = if 2 * ranks <= cores { spin } else { give_way };
-    (executor, owner)
+    (patience(ranks), patience(2 * ranks))
 }
 
 impl HostStream {
     pub(crate) fn new(config: StreamConfig) -> Result<Self, DeviceError> {
-        let (patience, owner) = patience(config.ranks_on_node);
+        let (peers, own) = patience(config.ranks_on_node);
         let (inline, name) = (config.inline, config.name.clone());
         let shared = Arc::new(Shared::new(config));
-        let mut executor = Executor::new(shared.clone(), patience);
+        let mut executor = Executor::new(shared.clone(), peers, own);
         let queue = if inline {
             Queue::Inline(RefCell::new(executor))
         } else {
@@ -87,7 +89,7 @@ impl HostStream {
                 .name(name)
                 .spawn(move || {
                     loop {
-                        let item = feed.work.wait(patience, || consumer.pop().ok(), || {});
+                        let item = feed.work.wait(own, || consumer.pop().ok(), || {});
                         // SAFETY: items come from the `unsafe` methods below, whose callers promised.
                         if !unsafe { executor.execute(item) } {
                             break;
@@ -107,7 +109,7 @@ impl HostStream {
             shared,
             queue,
             recording: RefCell::new(None),
-            owner,
+            own,
         })
     }
 
@@ -136,7 +138,7 @@ impl HostStream {
     fn push_when_room(&self, producer: &mut Producer<Item>, item: Item) {
         // Until half of the queue is free: a thread that woke for each free place would do little else.
         let half = self.mark() - 1 - QUEUE as u64 / 2;
-        self.shared.wait_until_passed(half, self.owner);
+        self.shared.wait_until_passed(half, self.own);
         if producer.push(item).is_err() {
             unreachable!("there is room for half of the queue, and one producer");
         }
@@ -203,7 +205,7 @@ unsafe impl Stream for HostStream {
     fn synchronize(&self) -> Result<Result<(), Fault>, DeviceError> {
         self.not_capturing("synchronisation")?;
         let shared = &self.shared;
-        shared.wait_until_passed(self.mark(), self.owner);
+        shared.wait_until_passed(self.mark(), self.own);
         Ok(shared.fault().map_or(Ok(()), Err))
     }
 
@@ -224,7 +226,9 @@ unsafe impl Stream for HostStream {
         match &event.0 {
             EventKind::Eager(other, mark) => {
                 self.not_capturing("waiting for an event from outside of the recording")?;
-                if !Arc::ptr_eq(other, &self.shared) {
+                // What is done already needs no waiting for; that it failed must still be heard of.
+                let done = other.passed() >= *mark && !other.failed_by(*mark);
+                if !Arc::ptr_eq(other, &self.shared) && !done {
                     // SAFETY: waiting for another stream's count touches nothing but that count.
                     unsafe { self.push(Item::Await(other.clone(), *mark)) };
                 }
