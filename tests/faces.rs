@@ -10,12 +10,14 @@ use tidegate_bench::faces::verify::Verifier;
 use tidegate_bench::progress::Progress;
 use tidegate_bench::results::{Row, exit_code, table::table};
 
-/// An odd count of shares, so that runs begin with either of two buffers; windows are built twice.
-const COUNTS: Counts = Counts {
-    nk: 2,
-    nj: 1,
-    ni: 3,
-};
+/// An odd count of shares, so that runs begin with either of two buffers; small blocks are built twice, windows and all.
+fn counts(n: usize) -> Counts {
+    Counts {
+        nk: if n > 3 { 1 } else { 2 },
+        nj: 1,
+        ni: 3,
+    }
+}
 
 /// Runs all variants; one rank may leave a direction out of its unpack kernel. The rows that rank 0 shows.
 fn run(params: &Params, omit: Option<(usize, Direction)>) -> Vec<Row> {
@@ -39,7 +41,7 @@ fn params(grid: [usize; 3], m: [usize; 3], n: usize, compute: bool) -> Params {
     Params {
         grid: Grid(grid),
         size: Size { m, n },
-        counts: COUNTS,
+        counts: counts(n),
         init: Init::Global,
         compute,
         variants: Variant::ALL.to_vec(),

@@ -69,7 +69,7 @@ pub struct FacesArgs {
     #[arg(long, value_name = "WHICH", default_value_t)]
     pub init: Init,
 
-    /// Which of st, st-graph, st-strided, st-fused, rma, p2p to run, in this order
+    /// Which of st, st-graph, st-strided, st-separate, rma, p2p to run, in this order
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = Variant::DEFAULT)]
     pub variants: Vec<Variant>,
 
@@ -92,6 +92,10 @@ pub struct FacesArgs {
     /// What the ranks are
     #[arg(long, value_enum, default_value_t, hide = true)]
     pub ranks_as: RanksAs,
+
+    /// Let the scheduler move the ranks about, instead of binding each to a processor
+    #[arg(long)]
+    pub no_bind: bool,
 
     /// Passed by cargo
     #[arg(long, hide = true)]
@@ -148,12 +152,13 @@ impl FacesArgs {
         let params = self.unchecked();
         let variants: Vec<_> = params.variants.iter().map(|v| v.name()).collect();
         format!(
-            "cargo bench --bench faces -- --grid {} --size {} --counts {} --init {}{} --variants {} --rounds {} --device {}",
+            "cargo bench --bench faces -- --grid {} --size {} --counts {} --init {}{}{} --variants {} --rounds {} --device {}",
             params.grid,
             params.size,
             params.counts,
             params.init,
             if params.compute { " --compute" } else { "" },
+            if self.no_bind { " --no-bind" } else { "" },
             variants.join(","),
             self.rounds,
             self.device,
@@ -188,7 +193,7 @@ mod tests {
     fn everything_can_be_said() {
         let args = parse(
             "--grid 3x2x1 --size 5x4x3x10 --counts 1,2,3 --compute --init global --variants rma,st --device host \
-             --json out.json --report out --rounds 1 --bench",
+             --json out.json --report out --rounds 1 --no-bind --bench",
         )
         .unwrap();
         let params = args.params().unwrap();
@@ -205,7 +210,9 @@ mod tests {
         assert_eq!(args.report, std::path::Path::new("out"));
         let again = args.command_line();
         assert!(
-            again.ends_with("--init global --compute --variants rma,st --rounds 1 --device host"),
+            again.ends_with(
+                "--init global --compute --no-bind --variants rma,st --rounds 1 --device host"
+            ),
             "{again}"
         );
         let again = parse(again.split_once(" -- ").unwrap().1).unwrap();
@@ -238,7 +245,7 @@ mod tests {
             ("--counts 1,1,1000", "at most 336 stay finite"),
             (
                 "--variants st,mpi",
-                "one of `st`, `st-graph`, `st-strided`, `st-fused`, `rma`, `p2p`",
+                "one of `st`, `st-graph`, `st-strided`, `st-separate`, `rma`, `p2p`",
             ),
             ("--variants st,st", "asked for twice"),
             ("--init other", "`same` or `global`"),

@@ -113,14 +113,15 @@ impl FromStr for Init {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
-    /// Stream-triggered epochs, every call enqueued, one synchronisation after all shares.
+    /// Stream-triggered epochs, everything is enqueued, one synchronisation after all shares.
     St,
     /// One share captured in a graph, and replayed.
     StGraph,
     /// As `St`; the puts gather out of the block, without a pack kernel.
     StStrided,
-    /// As `St`; post, complete and wait are one work item.
-    StFused,
+    /// As `St`; post, complete and wait are work items of their own, with the pack kernel after the
+    /// post.
+    StSeparate,
     /// Active-target one-sided messages, the host synchronises with the stream in every share.
     Rma,
     /// Two-sided messages, the host synchronises with the stream in every share.
@@ -133,7 +134,7 @@ impl Variant {
         Variant::St,
         Variant::StGraph,
         Variant::StStrided,
-        Variant::StFused,
+        Variant::StSeparate,
         Variant::Rma,
         Variant::P2p,
     ];
@@ -148,7 +149,7 @@ impl Variant {
             Variant::St => "st",
             Variant::StGraph => "st-graph",
             Variant::StStrided => "st-strided",
-            Variant::StFused => "st-fused",
+            Variant::StSeparate => "st-separate",
             Variant::Rma => "rma",
             Variant::P2p => "p2p",
         }
@@ -169,7 +170,7 @@ impl FromStr for Variant {
             .find(|v| v.name() == text)
             .ok_or_else(|| ParamsError::Syntax {
                 text: text.into(),
-                expected: "one of `st`, `st-graph`, `st-strided`, `st-fused`, `rma`, `p2p`",
+                expected: "one of `st`, `st-graph`, `st-strided`, `st-separate`, `rma`, `p2p`",
             })
     }
 }

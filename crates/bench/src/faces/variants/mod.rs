@@ -7,9 +7,9 @@
 //!
 //! | variant | a share | synchronisations |
 //! |---|---|---|
-//! | [`St`](Variant::St) | post, pack kernel, puts, complete, wait, unpack kernel, all enqueued on one stream | one after all shares |
+//! | [`St`](Variant::St) | pack kernel, [`exchange`](tidegate_core::window::exchange) (post, puts, complete and wait as one work item), unpack kernel, all enqueued on one stream | one after all shares |
 //! | [`StStrided`](Variant::StStrided) | the same, without the pack kernel: the puts gather out of the block | one after all shares |
-//! | [`StFused`](Variant::StFused) | the same as `St`, with post, complete and wait as one [`exchange`](tidegate_core::window::exchange) | one after all shares |
+//! | [`StSeparate`](Variant::StSeparate) | post, pack kernel, puts, complete, wait, unpack kernel | one after all shares |
 //! | [`StGraph`](Variant::StGraph) | the share of `St`, recorded once | one after all shares |
 //! | [`Rma`](Variant::Rma) | kernels on a stream; the calling thread waits for it, then posts, puts, completes and waits itself | one a share |
 //! | [`P2p`](Variant::P2p) | as `Rma`, with an epoch of its own for each message | one a share |
@@ -76,7 +76,7 @@ pub fn run(setup: &Setup<'_>, variant: Variant, step: &mut dyn FnMut()) -> Resul
         Variant::St => st::run(setup, shape, st::Form::BEST, false, step),
         Variant::StGraph => st::run(setup, shape, st::Form::BEST, true, step),
         Variant::StStrided => st::run(setup, shape, st::Form::STRIDED, false, step),
-        Variant::StFused => st::run(setup, shape, st::Form::FUSED, false, step),
+        Variant::StSeparate => st::run(setup, shape, st::Form::SEPARATE, false, step),
         Variant::Rma => host::run(setup, shape, host::Epochs::One, step),
         Variant::P2p => host::run(setup, shape, host::Epochs::Each, step),
     }
