@@ -32,7 +32,7 @@ use schedules::mutants::Mutant;
 use schedules::{plan::plan, trial};
 
 /// How many cases are run if nobody asks for more.
-const CASES: u32 = 150;
+const CASES: u32 = 400;
 
 #[test]
 fn schedules_agree_with_the_oracle() {

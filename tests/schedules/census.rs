@@ -70,6 +70,14 @@ impl Census {
         if replayed && side.is_some() && body.iter().any(|op| op.on == side) {
             self.count("replays of two streams");
         }
+        if let Some(Op {
+            what: What::Post { .. },
+            ..
+        }) = body.last()
+            && replayed
+        {
+            self.count("exposed from one replay to the next");
+        }
         for op in body {
             self.op(job, rank, op, if replayed { "replayed" } else { "eager" });
         }
@@ -167,6 +175,7 @@ pub(crate) const ALL: &[&str] = &[
     "several slots of a pair",
     "eager steps and replays of one loop",
     "replays of two streams",
+    "exposed from one replay to the next",
     "eager Post",
     "eager Wait",
     "eager Complete",

@@ -55,7 +55,8 @@ pub(crate) fn plan(genes: &Genes) -> Job {
         job.regions[rank] = regions(genes, &job, rank);
     }
     let mut books: Vec<_> = (0..ranks).map(|rank| Book::new(&job, rank)).collect();
-    let mut last_loop: Option<Vec<(Item, Vec<Reg>)>> = None;
+    let mut last_loop: Option<Vec<(Vec<Item>, Vec<Reg>)>> = None;
+    let mut items_of: Vec<Vec<Item>> = vec![Vec::new(); ranks];
     for (number, segment) in genes.segments.iter().enumerate() {
         for (rank, book) in books.iter_mut().enumerate() {
             let skeleton = skeleton(&job, segment, number, rank);
@@ -64,21 +65,19 @@ pub(crate) fn plan(genes: &Genes) -> Job {
             } else {
                 repeat(&job, segment, number, rank, skeleton, book)
             };
+            items_of[rank] = items.clone();
             job.programs[rank].extend(items);
         }
         if segment.times != 0 {
-            let of_rank = |rank: usize| {
-                let item = job.programs[rank].last().cloned();
-                (item.expect("a loop"), books[rank].regions.clone())
-            };
+            let of_rank = |rank: usize| (items_of[rank].clone(), books[rank].regions.clone());
             last_loop = Some((0..ranks).map(of_rank).collect());
         } else if let Some(last) = &last_loop
             && segment.again
             && (0..ranks).all(|rank| books[rank].regions == last[rank].1)
         {
             // The same once more, with the same recording, if nothing has another length now.
-            for (rank, (item, _)) in last.iter().enumerate() {
-                job.programs[rank].push(item.clone());
+            for (rank, (items, _)) in last.iter().enumerate() {
+                job.programs[rank].extend(items.iter().cloned());
             }
         }
     }
@@ -445,6 +444,15 @@ fn repeat(
         }
     }
     let mut left = u64::from(segment.times);
+    let mut items = Vec::new();
+    let mut last = Vec::new();
+    if choices.once_in(2) {
+        // The turns overlap: each posts for the next one, and the last for none.
+        let posts = turn(&mut body);
+        last.extend(body.iter().take(body.len() - posts.len()).cloned());
+        items.extend(posts.into_iter().map(Item::Do));
+        left -= 1;
+    }
     let mut chunks = Vec::new();
     while left > 0 {
         let times = 1 + choices.pick(left as usize) as u64;
@@ -455,12 +463,34 @@ fn repeat(
         });
         left -= times;
     }
-    let item = Item::Loop {
+    items.push(Item::Loop {
         graph: number,
         body,
         main,
         side,
         chunks,
+    });
+    items.extend(last.into_iter().map(Item::Do));
+    items
+}
+
+/// Moves posts to the end of a loop's body, for the turn that follows; returns them, for the first turn.
+fn turn(body: &mut Vec<Op>) -> Vec<Op> {
+    let post_of = |op: &Op| match op.what {
+        What::Post { window, .. } => Some(window),
+        _ => None,
     };
-    vec![item]
+    let windows: Vec<_> = body.iter().filter_map(post_of).collect();
+    let mut moved = Vec::new();
+    for window in &windows {
+        let only = windows.iter().filter(|other| *other == window).count() == 1;
+        let fused = |op: &Op| matches!(op.what, What::Exchange { window: w, .. } if w == *window);
+        if only && !body.iter().any(fused) {
+            let is = |op: &Op| post_of(op) == Some(*window);
+            let at = body.iter().position(is).expect("it was there");
+            moved.push(body.remove(at));
+        }
+    }
+    body.extend(moved.iter().cloned());
+    moved
 }
