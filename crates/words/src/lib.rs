@@ -6,7 +6,8 @@
 //! adds rings it. An [`Engine`] runs the lanes of a batch against words, and moves data in between.
 //!
 //! The same code runs on memory shared between processes, under Miri, and (with `--cfg loom`) under a
-//! model checker: only the atomics and the sleeping differ, in [`sync`].
+//! model checker: only the atomics and the sleeping differ, in [`sync`]. What is checked, and within which bounds, stands at the
+//! head of `tests/loom.rs`.
 //!
 //! # Memory order
 //!

@@ -118,7 +118,7 @@ fn operands_count_epochs() {
 
 #[test]
 fn lanes_go_as_far_as_they_can() {
-    let words = [const { () }; 4].map(|()| Word::new(0));
+    let words: [Word; 4] = std::array::from_fn(|_| Word::new(0));
     let [a, b, op_a, op_b] = &words;
     let out = Word::new(0);
     let batch = batch([
@@ -284,7 +284,8 @@ unsafe impl Sync for Slot {}
 /// Epochs on two threads that sleep whenever they must, with data that is neither early nor late.
 fn epochs(count: u64, patience: Patience) {
     let slot = Slot(UnsafeCell::new(0));
-    let [exposed, exposed_operand, done, done_operand] = [const { () }; 4].map(|()| Word::new(0));
+    let [exposed, exposed_operand, done, done_operand]: [Word; 4] =
+        std::array::from_fn(|_| Word::new(0));
     let (origin, target) = (Bell::new(), Bell::new());
     let complete = batch([vec![
         wait(&exposed, &exposed_operand, QUANTUM, 1),
@@ -342,7 +343,7 @@ fn epochs_that_are_patient() {
 #[test]
 fn nobody_on_a_crowded_bell_is_forgotten() {
     let bell = Bell::new();
-    let words = [const { () }; 4].map(|()| Word::new(0));
+    let words: [Word; 4] = std::array::from_fn(|_| Word::new(0));
     thread::scope(|scope| {
         for word in &words {
             scope.spawn(|| {
