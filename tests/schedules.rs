@@ -16,6 +16,7 @@ mod schedules {
     mod judge;
     pub(crate) mod mutants;
     pub(crate) mod oracle;
+    pub(crate) mod parts;
     pub(crate) mod plan;
     pub(crate) mod rank;
     pub(crate) mod reduce;

@@ -129,6 +129,50 @@ impl Book {
     }
 }
 
+/// The same epoch, with every so-maniest element of some region as the source of all puts.
+pub(crate) fn surface(
+    job: &Job,
+    rank: usize,
+    what: What,
+    book: &Book,
+    choices: &mut Choices<'_>,
+) -> What {
+    let What::Complete { window, group, .. } = &what else {
+        return what;
+    };
+    let win = &job.windows[*window];
+    let data = book.data(win.ty);
+    if !matches!(win.kind, Kind::Slots { .. }) || data.is_empty() {
+        return what;
+    }
+    let region = choices.of(&data);
+    let step = 1 + choices.pick(4);
+    let chosen = (book.regions[region].len - 1) / step + 1;
+    let targets = group.clone().unwrap_or(win.targets(rank));
+    let act = |(edge, len): (usize, usize)| Act {
+        edge,
+        verb: Verb::Put,
+        local: region,
+        lay: Lay::Strided {
+            first: 0,
+            loops: vec![(chosen.min(len) as u32, step as i32)],
+        },
+        at: 0,
+        remote: Lay::Whole,
+    };
+    let edges = win.outbound(rank).enumerate();
+    let edges = edges.filter(|(_, edge)| targets.contains(&edge.target));
+    What::Surface {
+        window: *window,
+        group: group.clone(),
+        acts: edges.map(|(index, edge)| act((index, edge.len))).collect(),
+        region,
+        step,
+        side: choices.pick(job.lanes[rank].len()),
+        salt: choices.salt(),
+    }
+}
+
 /// Chooses the operations of one epoch.
 struct Chooser<'a, 'c, 't> {
     book: &'a Book,

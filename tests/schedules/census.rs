@@ -189,6 +189,7 @@ pub(crate) const ALL: &[&str] = &[
     "eager Split",
     "eager Join",
     "eager Parts",
+    "eager Surface",
     "eager Renew",
     "eager Synchronize",
     "replayed Post",

@@ -296,6 +296,16 @@ pub(crate) enum What {
         side: usize,
         salt: u64,
     },
+    /// An epoch that puts of every `step`-th element, while the others are changed on another stream.
+    Surface {
+        window: usize,
+        group: Ranks,
+        acts: Vec<Act>,
+        region: usize,
+        step: usize,
+        side: usize,
+        salt: u64,
+    },
     /// Dropped with its work pending, and made anew.
     Renew {
         region: usize,
@@ -425,6 +435,7 @@ impl What {
             | What::Split { region, .. }
             | What::Parts { region, .. }
             | What::Renew { region, .. } => vec![Region(*region)],
+            What::Surface { window, region, .. } => vec![Outbox(*window), Region(*region)],
             What::Consume { window, .. } => {
                 vec![Inbox(*window), Region(sums(*window)), Region(log(*window))]
             }

@@ -222,6 +222,24 @@ impl<'j> State<'j> {
                     *old = changed(ty, *old, index, salt);
                 }
             }
+            What::Surface {
+                window,
+                group,
+                acts,
+                region,
+                step,
+                salt,
+                ..
+            } => {
+                if !self.complete(rank, *window, group, acts) {
+                    return false;
+                }
+                let ty = ty_of(*region);
+                let elements = self.regions[rank][*region].iter_mut().enumerate();
+                elements
+                    .filter(|(index, _)| index % step != 0)
+                    .for_each(|(index, old)| *old = changed(ty, *old, index, *salt));
+            }
             What::Renew { region, salt } => {
                 let ty = ty_of(*region);
                 let elements = self.regions[rank][*region].iter_mut().enumerate();

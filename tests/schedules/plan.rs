@@ -7,7 +7,7 @@
 //! That holds too if the host waits after every operation, so inline streams and host reads may be anywhere.
 //! (With two buffers, the post may even come after the complete of the same meeting: that waits for the post before.)
 
-use super::acts::{Book, acts};
+use super::acts::{Book, acts, surface};
 use super::genes::{Choices, Genes, MeetingGene, Segment};
 use super::job::{
     CONTESTED, Chunk, Edge, Item, Job, Kind, LaneKind, Op, PER_WINDOW, Reg, Role, SHARED, What,
@@ -396,6 +396,12 @@ fn fill(
             if let What::Consume { window, .. } = what {
                 read = choices.once_in(4).then_some(window);
             }
+            let what = match what {
+                What::Complete { .. } if choices.once_in(4) => {
+                    surface(job, rank, what, book, &mut choices)
+                }
+                other => other,
+            };
             place(what, &mut choices);
         }
         if let Some(window) = read {

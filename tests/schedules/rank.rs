@@ -3,19 +3,20 @@
 use std::collections::HashMap;
 
 use tidegate::prelude::*;
-use tidegate::{CellsMut, Error, IndexSet, Layout, capture::PairGraph};
+use tidegate::{Error, Layout, capture::PairGraph};
 
 use super::bag::{Adjust, Bag, Elem, Keep, put, take, with_kind, with_ty};
 use super::exec::{Context, change, enqueue};
 use super::job::{Act, Chunk, Item, Job, LaneKind, Lay, Op, Res, What};
 use super::oracle::Outcome;
+use super::parts::{Surface, on_one, on_two};
 use super::value::{changed, checksum};
 
 /// A stream and what is at home there.
-struct Lane<'s> {
-    bag: Bag<'s>,
+pub(crate) struct Lane<'s> {
+    pub(crate) bag: Bag<'s>,
     graphs: HashMap<usize, Recorded<Graph<'s>>>,
-    stream: Stream<'s>,
+    pub(crate) stream: Stream<'s>,
 }
 
 /// A recording, and how often each of its regions had been made anew.
@@ -237,9 +238,9 @@ impl Rank<'_, '_, '_, '_> {
     fn prepare_op(&mut self, op: &Op, world: &World) -> Result<()> {
         let (group, acts): (_, &[Act]) = match &op.what {
             What::Post { group, .. } => (group, &[]),
-            What::Complete { group, acts, .. } | What::Exchange { group, acts, .. } => {
-                (group, acts)
-            }
+            What::Complete { group, acts, .. }
+            | What::Exchange { group, acts, .. }
+            | What::Surface { group, acts, .. } => (group, acts),
             _ => return Ok(()),
         };
         if let Some(ranks) = group {
@@ -340,20 +341,46 @@ impl Rank<'_, '_, '_, '_> {
                 side,
                 salt,
             } => {
-                self.touch(Res::Region(region));
-                with_ty!(job.regions[rank][region].ty, T => if side == on {
-                    with_lane!(self, on, lane => parts_on_one::<T>(lane, region, step, salt))
-                } else {
-                    with_lanes!(self, on, side, (one, two) => {
-                        parts_on_two::<T>(one, two, region, step, salt)
-                    })
-                })
+                let surface = Surface {
+                    region,
+                    step,
+                    salt,
+                    epoch: None,
+                };
+                self.parts(on, side, &surface)
+            }
+            What::Surface {
+                window,
+                ref group,
+                ref acts,
+                region,
+                step,
+                side,
+                salt,
+            } => {
+                let surface = Surface {
+                    region,
+                    step,
+                    salt,
+                    epoch: Some((window, group, acts)),
+                };
+                self.parts(on, side, &surface)
             }
             _ => {
                 let cx = &self.cx;
                 with_lane!(self, on, lane => enqueue(cx, &lane.stream, &mut lane.bag, op))
             }
         }
+    }
+
+    fn parts(&mut self, on: usize, side: usize, surface: &Surface<'_>) -> Result<()> {
+        self.touch(Res::Region(surface.region));
+        let cx = &self.cx;
+        with_ty!(cx.job.regions[cx.rank][surface.region].ty, T => if side == on {
+            with_lane!(self, on, lane => on_one::<T>(cx, lane, surface))
+        } else {
+            with_lanes!(self, on, side, (one, two) => on_two::<T>(cx, one, two, surface))
+        })
     }
 
     fn touch(&mut self, res: Res) {
@@ -521,57 +548,4 @@ impl Rank<'_, '_, '_, '_> {
 fn checksum_all(seen: &[Vec<u64>]) -> u64 {
     let slot = |sum, slot: &Vec<u64>| checksum(sum, slot.iter().copied());
     seen.iter().fold(0, slot)
-}
-
-/// Every `step`-th element, and the others.
-fn sets(len: usize, step: usize) -> Result<[IndexSet; 2]> {
-    let chosen = |is: bool| (0..len).filter(move |index| (index % step == 0) == is);
-    Ok([
-        IndexSet::from_indices(chosen(true))?,
-        IndexSet::from_indices(chosen(false))?,
-    ])
-}
-
-/// A kernel that changes a part.
-fn change_part<T: Elem>(step: usize, chosen: bool, salt: u64) -> impl Fn(CellsMut<'_, T>) + Clone {
-    move |mut cells: CellsMut<'_, T>| {
-        for index in (0..cells.whole_len()).filter(|index| (index % step == 0) == chosen) {
-            let salt = salt + u64::from(chosen);
-            let new = changed(T::TY, cells.get(index).bits(), index, salt);
-            cells.set(index, T::of(new));
-        }
-    }
-}
-
-fn parts_on_one<T: Elem>(lane: &mut Lane<'_>, id: usize, step: usize, salt: u64) -> Result<()> {
-    let regions = &mut T::shelf(&mut lane.bag).0;
-    let region = take(regions, id);
-    let sets = sets(region.len(), step)?;
-    let [mut chosen, mut others] = region.partition(sets)?;
-    let stream = &lane.stream;
-    stream.launch(change_part::<T>(step, false, salt), &mut others)?;
-    stream.launch(change_part::<T>(step, true, salt), &mut chosen)?;
-    put(regions, id, Region::reunite([chosen, others])?);
-    Ok(())
-}
-
-fn parts_on_two<'t, T: Elem>(
-    lane: &mut Lane<'_>,
-    side: &mut Lane<'t>,
-    id: usize,
-    step: usize,
-    salt: u64,
-) -> Result<()> {
-    let regions = &mut T::shelf(&mut lane.bag).0;
-    let region = take(regions, id);
-    let sets = sets(region.len(), step)?;
-    let [chosen, mut others] = region.partition(sets)?;
-    let mut away: Part<T, On<'t>> = lane.stream.hand_off(chosen, &side.stream)?;
-    let stream = &lane.stream;
-    stream.launch(change_part::<T>(step, false, salt), &mut others)?;
-    side.stream
-        .launch(change_part::<T>(step, true, salt), &mut away)?;
-    let back = side.stream.hand_off(away, stream)?;
-    put(regions, id, Region::reunite([back, others])?);
-    Ok(())
 }

@@ -29,7 +29,7 @@ pub(crate) fn runner(cases: u32) -> TestRunner {
         max_shrink_iters: 2000,
         max_shrink_time: 120_000,
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        source_file: Some(file!()),
+        source_file: Some("tests/schedules.rs"),
         ..Config::default()
     };
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed))
