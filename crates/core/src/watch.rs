@@ -12,10 +12,11 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use tidegate_hal::device::Device;
+use tidegate_hal::device::{Device, Reclaim as _};
 
 use crate::error::{Cause, Error, Result};
 use crate::message::{Message, Waiting, WatchMessage};
+use crate::region::ReclaimOf;
 use crate::world::{Inner, lock};
 
 /// How often waits are looked at, at most.
@@ -90,54 +91,56 @@ impl Watch {
 }
 
 fn look<D: Device>(weak: &Weak<Inner<D>>) {
+    // Used again each time: looking at what is in order allocates nothing.
+    let mut streams = Vec::new();
     loop {
         // Not held while sleeping: the last holder of the world ends it.
         let Some(inner) = weak.upgrade() else { return };
         if lock(&inner.watch.state).stop {
             return;
         }
-        tick(&inner);
+        inner.streams(&mut streams);
+        tick(&inner, &streams);
+        streams.clear();
         drop(inner);
         std::thread::sleep(TICK);
     }
 }
 
-fn tick<D: Device>(inner: &Arc<Inner<D>>) {
-    let blocked = inner.blocked();
+fn tick<D: Device>(inner: &Arc<Inner<D>>, streams: &[Arc<ReclaimOf<D>>]) {
     let deadline = lock(&inner.watch.state).deadline;
-    let mut overdue = None;
-    for (_, blocked) in &blocked {
-        let elapsed = blocked.since.elapsed();
-        for (tag, _) in &blocked.on {
-            if let (_, Some(window)) = inner.window(tag.window)
-                && let Some(limit) = window.limit
-                && elapsed >= limit
-            {
-                inner.revoke(
-                    &window,
-                    Cause::Limit {
-                        rank: inner.control().rank(),
-                        limit,
-                    },
-                );
+    let mut expired = Vec::new();
+    let mut overdue = false;
+    for stream in streams {
+        stream.look_at_blocked(&mut |blocked| {
+            let elapsed = blocked.since.elapsed();
+            overdue |= elapsed >= deadline;
+            for (tag, _) in &blocked.on {
+                if let (_, Some(window)) = inner.window(tag.window)
+                    && let Some(limit) = window.limit
+                    && elapsed >= limit
+                {
+                    expired.push((window, limit));
+                }
             }
-        }
-        if elapsed >= deadline {
-            overdue = Some(blocked.since.max(overdue.unwrap_or(blocked.since)));
-        }
+        });
+    }
+    let rank = inner.control().rank();
+    for (window, limit) in expired {
+        inner.revoke(&window, Cause::Limit { rank, limit });
     }
     let ask = {
         let mut state = lock(&inner.watch.state);
         // One report a wait; and again if it lasts a deadline longer.
         let again = state.reported.is_none_or(|at| at.elapsed() >= deadline);
-        let ask = overdue.is_some() && again;
+        let ask = overdue && again;
         if ask {
             state.reported = Some(Instant::now());
         }
         ask
     };
     if ask {
-        if inner.control().rank() == 0 {
+        if rank == 0 {
             begin_round(inner);
         } else {
             send(inner, Some(&[0]), WatchMessage::Stuck);

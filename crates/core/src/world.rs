@@ -487,6 +487,17 @@ impl<D: Device> Inner<D> {
             .collect()
     }
 
+    /// The streams of this rank that are alive, into a list that may be used again.
+    pub(crate) fn streams(&self, into: &mut Vec<Arc<ReclaimOf<D>>>) {
+        let events = lock(&self.events);
+        into.extend(
+            events
+                .streams
+                .iter()
+                .filter_map(|(_, stream)| stream.upgrade()),
+        );
+    }
+
     pub(crate) fn window(&self, id: u32) -> (Arc<str>, Option<Arc<Watched<D>>>) {
         let events = lock(&self.events);
         events

@@ -114,6 +114,13 @@ pub trait Reclaim: Send + Sync + 'static {
     /// What the stream is waiting for, if it has been waiting for more than an instant.
     fn blocked(&self) -> Option<Blocked>;
 
+    /// As [`Reclaim::blocked`], without a copy: for who looks often.
+    fn look_at_blocked(&self, look: &mut dyn FnMut(&Blocked)) {
+        if let Some(blocked) = self.blocked() {
+            look(&blocked);
+        }
+    }
+
     /// The number of work items passed so far.
     fn passed(&self) -> u64;
 
