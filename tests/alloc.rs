@@ -60,9 +60,9 @@ fn alone() -> impl Drop {
 const RANKS: usize = 3;
 const LEN: usize = 64;
 /// Epochs that may allocate: batches are made, lists grow to their size.
-const FIRST: usize = 40;
+const FIRST: usize = 20;
 /// Epochs that are counted, and how often.
-const COUNTED: usize = 200;
+const COUNTED: usize = 50;
 const ROUNDS: usize = 5;
 
 /// Runs `step` again and again on all ranks; asserts that there is a round of it in which nothing was allocated.
