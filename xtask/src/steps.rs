@@ -79,8 +79,19 @@ const GIT: Need = Need::Apt {
 /// in another way, and build them once more. This program is no part of the product.
 const PRODUCT: &str = "--workspace --exclude xtask";
 
-/// What small runs of the Faces benchmark are given: they verify every rank's result, and fail where it is wrong.
-const FACES: &str = "--quick";
+/// Small runs of the Faces benchmark, which verify every rank's result, and fail where it is wrong: rank grids, each with two sizes
+/// (elements, and points along a side of one).
+const FACES: &[(&str, [&str; 2])] = &[
+    ("1x1x1", ["2x3x4x3", "5x2x3x10"]),
+    ("2x1x1", ["4x5x2x3", "3x2x4x10"]),
+    ("2x2x2", ["3x4x5x3", "2x3x2x10"]),
+    ("3x3x3", ["2x3x2x3", "2x2x2x10"]),
+    ("3x2x1", ["5x4x3x3", "2x5x3x10"]),
+];
+
+/// What those runs have in common. Every rank has start values of its own, so that a message that goes to the wrong one is seen.
+const FACES_ALL: &str =
+    "--init global --counts 2,1,3 --rounds 1 --variants st,st-graph,st-strided,st-separate,rma,p2p";
 
 /// All the checks, in the order in which they run: what is quick and often wrong comes first.
 pub(crate) static STEPS: &[Step] = &[
@@ -174,13 +185,22 @@ pub(crate) static STEPS: &[Step] = &[
         when: When::Always,
         needs: &[],
         minutes: 10,
-        commands: |_| {
-            vec![
-                cmd("cargo bench --bench faces")
+        commands: |place| {
+            let runs = FACES.iter().flat_map(|(grid, sizes)| {
+                sizes.iter().flat_map(move |size| {
+                    ["", "--compute"].map(move |compute| (grid, size, compute))
+                })
+            });
+            runs.map(|(grid, size, compute)| {
+                cmd("cargo bench --quiet --bench faces")
                     .args(PRODUCT)
                     .arg("--")
-                    .args(FACES),
-            ]
+                    .args(&format!("--grid {grid} --size {size} {compute}"))
+                    .args(FACES_ALL)
+                    .arg("--report")
+                    .arg(place.scratch.join("faces"))
+            })
+            .collect()
         },
     },
     Step {
