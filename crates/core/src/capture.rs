@@ -97,6 +97,11 @@ impl<D: Device> Visitor<'_, D> {
 /// - `visit` visits every region and window half in it exactly once, in an order that depends on nothing but the type and the
 ///   lengths of its collections.
 /// - Nothing in it but those leaves mentions `'s`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be lent to a capture or handed over to another stream",
+    label = "neither at home on a stream, nor plain",
+    note = "what can be: regions and parts that are on the stream, inboxes (exposed or not), outboxes, barriers, numbers, and tuples, arrays, `Vec`s, `Option`s and structs of them with `#[derive(Carry)]`"
+)]
 pub unsafe trait Carry<'s, D: Device>: Sized {
     /// The same on another stream.
     type At<'t>: Carry<'t, D>;

@@ -57,6 +57,7 @@ pub unsafe trait Lowered: Copy + Send + 'static {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a kernel for these arguments",
     note = "on the host a kernel is a `Fn` over the views: `&mut [T]` for `&mut Region<T, _>`, `&[T]` for `&Region<T, _>`, `Slots<'_, T>` for an inbox view",
+    note = "what it is called with is on the kernel's stream (`region.on(&stream)?`) and borrowed: `&mut region`, `&region`, `inbox.view()`, or a tuple of them",
     note = "write the types of a closure's arguments, `move` what it captures, and let it capture only `Clone + Send + 'static` values"
 )]
 pub trait Kernel<'s, D: Device, A> {

@@ -179,13 +179,17 @@ pub(crate) fn bounds(what: &str, range: Range<usize>, len: usize) -> Error {
     }
 }
 
-impl<T: Element, D: Device> Region<T, OnHost<D>> {
+// The bound is on each function, so that an error about it says what an element is.
+impl<T, D: Device> Region<T, OnHost<D>> {
     /// Allocates `len` elements, all bytes zero.
     ///
     /// # Errors
     ///
     /// [`Error::Device`] if there is not enough memory (an overflow of the size counts as that).
-    pub fn zeroed(world: &World<D>, len: usize) -> Result<Self> {
+    pub fn zeroed(world: &World<D>, len: usize) -> Result<Self>
+    where
+        T: Element,
+    {
         Self::allocate(world.device(), len)
     }
 
@@ -194,15 +198,25 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// # Errors
     ///
     /// As [`Region::zeroed`].
-    pub fn from_slice(world: &World<D>, values: &[T]) -> Result<Self> {
+    pub fn from_slice(world: &World<D>, values: &[T]) -> Result<Self>
+    where
+        T: Element,
+    {
         let mut region = Self::zeroed(world, values.len())?;
         region.write(0, values)?;
         Ok(region)
     }
+}
 
+impl<T: Element, D: Device> Region<T, OnHost<D>> {
     fn allocate(device: &D, len: usize) -> Result<Self> {
         const { assert!(size_of::<T>() != 0, "elements have a size other than 0") };
-        const { assert!(align_of::<T>() <= 64, "elements are aligned to 64 bytes at most") };
+        const {
+            assert!(
+                align_of::<T>() <= 64,
+                "elements are aligned to 64 bytes at most"
+            )
+        };
         let block = if len == 0 {
             None
         } else {

@@ -11,6 +11,7 @@
 //! A stream whose wait failed, or whose kernel panicked, does no more work: everything behind the failure depends on it
 //! by order. Every later call reports what happened.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::task;
@@ -68,11 +69,11 @@ impl<D: Device> UnboundStream<D> {
     pub fn bind<'s>(self, guard: Guard<'s>) -> Stream<'s, D> {
         let _: Guard<'s> = guard;
         Stream {
-            raw: self.raw,
+            raw: Unshared(self.raw),
             world: self.world,
             name: self.name,
             brand: PhantomData,
-            not_sync: PhantomData,
+            _not_sync: OneThreadAtATime(PhantomData),
         }
     }
 }
@@ -82,16 +83,26 @@ impl<D: Device> UnboundStream<D> {
 ///
 /// Streams can be moved to another thread, but not shared: enqueueing takes no lock.
 pub struct Stream<'s, D: Device> {
-    raw: D::Stream,
+    raw: Unshared<D::Stream>,
     world: World<D>,
     name: String,
     brand: Brand<'s>,
-    not_sync: PhantomData<std::cell::Cell<()>>,
+    _not_sync: OneThreadAtATime,
 }
+
+/// Makes a stream `!Sync`, and is what the error about it mentions.
+struct OneThreadAtATime(PhantomData<Cell<()>>);
+
+/// Not shared, since it is in a [`Stream`].
+struct Unshared<S>(S);
+
+// SAFETY: there is one in a `Stream` only, which `OneThreadAtATime` makes `!Sync`. So an error about that is one, and not one for each cell
+// inside of a device's stream.
+unsafe impl<S: Send> Sync for Unshared<S> {}
 
 impl<'s, D: Device> Stream<'s, D> {
     pub(crate) fn raw(&self) -> &D::Stream {
-        &self.raw
+        &self.raw.0
     }
 
     /// The job that the stream was made for.
@@ -105,7 +116,7 @@ impl<'s, D: Device> Stream<'s, D> {
     }
 
     pub(crate) fn not_capturing(&self, what: &'static str) -> Result<()> {
-        if self.raw.capturing() {
+        if self.raw.0.capturing() {
             Err(Error::Capturing(what))
         } else {
             Ok(())
@@ -115,7 +126,7 @@ impl<'s, D: Device> Stream<'s, D> {
     /// An error if the stream has failed.
     #[inline]
     pub(crate) fn healthy(&self) -> Result<()> {
-        match self.raw.reclaim().fault() {
+        match self.raw.0.reclaim().fault() {
             None => Ok(()),
             Some(fault) => Err(self.world.explain(fault, &self.name)),
         }
@@ -141,6 +152,7 @@ impl<'s, D: Device> Stream<'s, D> {
     /// What made the stream fail; [`Error::Capturing`] while it is captured.
     pub fn synchronize(&self) -> Result<()> {
         self.raw
+            .0
             .synchronize()?
             .map_err(|fault| self.world.explain(fault, &self.name))
     }
@@ -152,8 +164,8 @@ impl<'s, D: Device> Stream<'s, D> {
     /// As [`Stream::synchronize`].
     pub async fn synchronized(&self) -> Result<()> {
         self.not_capturing("synchronisation")?;
-        let mark = self.raw.mark();
-        let reclaim = self.raw.reclaim();
+        let mark = self.raw.0.mark();
+        let reclaim = self.raw.0.reclaim();
         poll_fn(|context| {
             if reclaim.wake_at(mark, context.waker()) {
                 task::Poll::Ready(())
@@ -167,7 +179,7 @@ impl<'s, D: Device> Stream<'s, D> {
 
     /// Whether everything enqueued so far has been done.
     pub fn is_idle(&self) -> bool {
-        self.raw.reclaim().passed() >= self.raw.mark()
+        self.raw.0.reclaim().passed() >= self.raw.0.mark()
     }
 
     /// Hands regions and window halves over to another stream: its later work on them comes after all that is
@@ -189,8 +201,9 @@ impl<'s, D: Device> Stream<'s, D> {
         }
         let handed = self
             .raw
+            .0
             .record()
-            .and_then(|event| to.raw.wait_event(&event));
+            .and_then(|event| to.raw.0.wait_event(&event));
         match handed {
             Ok(()) => Ok(crate::capture::settle(value, to)),
             Err(error) => Err(Rejected::new(error, value)),

@@ -95,7 +95,8 @@ impl<D: Device> World<D> {
         let local_rank = (0..control.rank())
             .filter(|rank| control.node(*rank) == node)
             .count();
-        Self::from_control(control, D::open(local_rank)?)
+        // SAFETY: the control plane of `tidegate-boot` carries what it is given.
+        unsafe { Self::from_control(control, D::open(local_rank)?) }
     }
 
     /// Runs `n` ranks as threads of this process, each calling `program` with its world; returns what they
@@ -114,7 +115,9 @@ impl<D: Device> World<D> {
                     scope.spawn(move || {
                         let device = D::open_local(control.rank()).expect("the device opens");
                         let world =
-                            Self::from_control(Arc::new(control), device).expect("the ranks meet");
+                            // SAFETY: as for `init`.
+                            unsafe { Self::from_control(Arc::new(control), device) }
+                                .expect("the ranks meet");
                         program(world)
                     })
                 })
@@ -133,7 +136,12 @@ impl<D: Device> World<D> {
     /// # Errors
     ///
     /// [`Error::Control`], [`Error::Device`].
-    pub fn from_control(control: Arc<dyn Control>, device: D) -> Result<Self> {
+    ///
+    /// # Safety
+    ///
+    /// [`Control::exchange`] gives each rank what the others contributed, unchanged: two handles that a window or a barrier is made with never
+    /// name one memory.
+    pub unsafe fn from_control(control: Arc<dyn Control>, device: D) -> Result<Self> {
         let bytes = size_of::<Bell>();
         let own = device.alloc(bytes, Sharing::Peers)?;
         let packet = Packet {

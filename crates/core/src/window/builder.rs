@@ -74,9 +74,12 @@ impl<T: Element, K: Discipline> Window<T, K> {
     }
 }
 
-impl<T: Element> Window<T, BySlot> {
+impl<T> Window<T, BySlot> {
     /// A window whose memory is slots, each for one origin and key.
-    pub fn by_slot(name: &str) -> Self {
+    pub fn by_slot(name: &str) -> Self
+    where
+        T: Element,
+    {
         Self::declare(name, Buffers::Double, 0)
     }
 
@@ -108,9 +111,12 @@ impl<T: Element> Window<T, BySlot> {
     }
 }
 
-impl<T: Element> Window<T, ByRange> {
+impl<T> Window<T, ByRange> {
     /// A window of `len` elements of memory, of which origins declare ranges.
-    pub fn by_range(name: &str, len: usize) -> Self {
+    pub fn by_range(name: &str, len: usize) -> Self
+    where
+        T: Element,
+    {
         Self::declare(name, Buffers::Single, len)
     }
 
@@ -127,9 +133,12 @@ impl<T: Element> Window<T, ByRange> {
     }
 }
 
-impl<T: Element> Window<T, Atomic> {
+impl<T> Window<T, Atomic> {
     /// A window of `len` elements of memory that origins update atomically.
-    pub fn atomic(name: &str, len: usize) -> Self {
+    pub fn atomic(name: &str, len: usize) -> Self
+    where
+        T: Element,
+    {
         Self::declare(name, Buffers::Single, len)
     }
 
