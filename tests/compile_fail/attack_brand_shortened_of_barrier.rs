@@ -1,0 +1,7 @@
+use tidegate::prelude::*;
+
+fn shorten<'long: 'short, 'short>(long: Barrier<'long>) -> Barrier<'short> {
+    long
+}
+
+fn main() {}

@@ -1,0 +1,7 @@
+use tidegate::prelude::*;
+
+fn shorten<'long: 'short, 'short>(long: Graph<'long>) -> Graph<'short> {
+    long
+}
+
+fn main() {}

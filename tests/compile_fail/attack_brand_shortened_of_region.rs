@@ -1,0 +1,7 @@
+use tidegate::prelude::*;
+
+fn shorten<'long: 'short, 'short>(long: Region<f64, On<'long>>) -> Region<f64, On<'short>> {
+    long
+}
+
+fn main() {}

@@ -1,0 +1,7 @@
+use tidegate::prelude::*;
+
+fn shorten<'long: 'short, 'short>(long: Stream<'long>) -> Stream<'short> {
+    long
+}
+
+fn main() {}

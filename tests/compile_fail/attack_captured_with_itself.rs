@@ -1,0 +1,8 @@
+use tidegate::prelude::*;
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    s.capture_with(&mut s, (), |_, _, ()| Ok(()))?;
+    Ok(())
+}

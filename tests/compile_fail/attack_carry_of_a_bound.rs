@@ -1,0 +1,13 @@
+#![allow(dead_code)]
+
+use tidegate::prelude::*;
+
+#[derive(Carry)]
+struct State<'s>
+where
+    's: 'static,
+{
+    src: Region<f64, On<'s>>,
+}
+
+fn main() {}

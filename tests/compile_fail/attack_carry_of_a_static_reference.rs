@@ -1,0 +1,11 @@
+#![allow(dead_code)]
+
+use tidegate::prelude::*;
+
+#[derive(Carry)]
+struct State<'s> {
+    src: Region<f64, On<'s>>,
+    name: &'static str,
+}
+
+fn main() {}

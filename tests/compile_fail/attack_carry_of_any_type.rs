@@ -1,0 +1,11 @@
+#![allow(dead_code)]
+
+use tidegate::prelude::*;
+
+#[derive(Carry)]
+struct State<'s, T> {
+    src: Region<f64, On<'s>>,
+    more: T,
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+#![allow(dead_code)]
+
+use std::sync::Arc;
+use tidegate::prelude::*;
+
+#[derive(Carry)]
+struct State<'s> {
+    src: Region<f64, On<'s>>,
+    more: Arc<Region<f64, On<'s>>>,
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+#![allow(dead_code)]
+
+use std::marker::PhantomData;
+use tidegate::prelude::*;
+
+#[derive(Carry)]
+struct State<'s> {
+    src: Region<f64, On<'s>>,
+    brand: PhantomData<&'s ()>,
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+#![allow(dead_code)]
+
+use std::rc::Rc;
+use tidegate::prelude::*;
+
+#[derive(Carry)]
+struct State<'s> {
+    src: Region<f64, On<'s>>,
+    more: Rc<Region<f64, On<'s>>>,
+}
+
+fn main() {}

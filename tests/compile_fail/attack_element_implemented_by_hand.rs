@@ -1,0 +1,10 @@
+#[derive(Clone, Copy)]
+struct Mine(bool);
+
+impl tidegate::Element for Mine {
+    const LAYOUT: u64 = 1;
+}
+
+fn main() {
+    drop(Mine(true).0);
+}

@@ -1,0 +1,8 @@
+use tidegate::__private::{Guard, Id};
+use tidegate::prelude::*;
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    world.stream()?.bind(Guard::new(Id::new()));
+    Ok(())
+}

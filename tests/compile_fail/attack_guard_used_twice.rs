@@ -1,0 +1,16 @@
+use tidegate::__private::Guard;
+use tidegate::UnboundStream;
+use tidegate::hal::device::Device;
+use tidegate::prelude::*;
+
+fn twice<'s, D: Device>(
+    guard: Guard<'s>,
+    a: UnboundStream<D>,
+    b: UnboundStream<D>,
+) -> (Stream<'s, D>, Stream<'s, D>) {
+    (a.bind(guard), b.bind(guard))
+}
+
+fn main() {
+    drop(twice::<tidegate::Host>);
+}

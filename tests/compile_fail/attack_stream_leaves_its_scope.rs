@@ -1,0 +1,10 @@
+use tidegate::prelude::*;
+
+fn kept<'s>(world: &World) -> Result<Stream<'s>> {
+    stream!(let s = world.stream()?);
+    Ok(s)
+}
+
+fn main() {
+    drop(kept);
+}

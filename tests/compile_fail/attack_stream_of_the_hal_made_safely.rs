@@ -1,0 +1,17 @@
+use std::sync::Arc;
+
+use tidegate::Host;
+use tidegate::hal::device::{Device, Reclaim, Stream, StreamConfig};
+use tidegate::hal::memory::Ptr;
+
+fn main() {
+    let config = StreamConfig {
+        name: "mine".into(),
+        bell: Ptr(8 as *mut u8),
+        keep: Arc::new(()),
+        inline: false,
+        ranks_on_node: 1,
+    };
+    let stream = Host::for_threads().stream(config).expect("a stream");
+    stream.reclaim().abort();
+}

@@ -1,0 +1,13 @@
+use std::sync::Arc;
+
+use tidegate::Host;
+use tidegate::hal::control::Control;
+use tidegate::prelude::*;
+
+fn forged(control: Arc<dyn Control>) -> Result<World> {
+    World::from_control(control, Host::for_threads())
+}
+
+fn main() {
+    drop(forged);
+}

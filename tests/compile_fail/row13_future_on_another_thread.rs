@@ -1,0 +1,26 @@
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use tidegate::prelude::*;
+
+fn here<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        let mut context = Context::from_waker(Waker::noop());
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+    }
+}
+
+fn spawned<F: Future<Output: Send> + Send>(future: F) -> F::Output {
+    std::thread::scope(|scope| scope.spawn(|| here(future)).join().expect("it ends"))
+}
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    let src = spawned(src.into_host_async(&s))?;
+    assert_eq!(src[0], 1.0);
+    Ok(())
+}

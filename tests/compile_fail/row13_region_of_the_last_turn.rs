@@ -1,0 +1,21 @@
+use tidegate::prelude::*;
+
+fn increment(x: &mut [f64]) {
+    x.iter_mut().for_each(|x| *x += 1.0);
+}
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    let mut last = None;
+    for _ in 0..2 {
+        stream!(let s = world.stream()?);
+        let src = match last.take() {
+            Some(src) => src,
+            None => Region::from_slice(&world, &[1.0; 4])?.on(&s)?,
+        };
+        let mut src = src;
+        s.launch(increment, &mut src)?;
+        last = Some(src);
+    }
+    Ok(())
+}

@@ -1,0 +1,13 @@
+use tidegate::prelude::*;
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    let kept;
+    {
+        stream!(let s = world.stream()?);
+        let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+        kept = src;
+    }
+    assert_eq!(kept.len(), 4);
+    Ok(())
+}

@@ -1,0 +1,13 @@
+use tidegate::prelude::*;
+
+fn made(world: &World) -> Result<Region<f64, On<'static>>> {
+    stream!(let s = world.stream()?);
+    let src = Region::from_slice(world, &[1.0; 4])?.on(&s)?;
+    Ok(src)
+}
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    assert_eq!(made(&world)?.len(), 4);
+    Ok(())
+}

@@ -1,0 +1,12 @@
+use std::sync::Mutex;
+use tidegate::prelude::*;
+
+static KEPT: Mutex<Option<Stream<'static>>> = Mutex::new(None);
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    *KEPT.lock().expect("nobody panicked") = Some(s);
+    drop(KEPT.lock().expect("nobody panicked").take());
+    Ok(())
+}

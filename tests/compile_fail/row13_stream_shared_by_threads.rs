@@ -1,0 +1,11 @@
+use tidegate::prelude::*;
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    std::thread::scope(|scope| {
+        scope.spawn(|| s.synchronize());
+        scope.spawn(|| s.synchronize());
+    });
+    Ok(())
+}

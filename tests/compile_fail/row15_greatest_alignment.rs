@@ -1,0 +1,15 @@
+use tidegate::prelude::*;
+
+#[derive(Clone, Copy, Element)]
+#[repr(C, align(128))]
+#[allow(dead_code)]
+struct Point {
+    x: [u64; 12],
+    y: [u64; 4],
+}
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    Region::<Point>::zeroed(&world, 4)?;
+    Ok(())
+}

@@ -1,0 +1,12 @@
+use tidegate::prelude::*;
+
+#[derive(Clone, Copy, Element)]
+#[repr(C)]
+#[allow(dead_code)]
+struct Point {}
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    Region::<Point>::zeroed(&world, 4)?;
+    Ok(())
+}

@@ -1,0 +1,7 @@
+use tidegate::prelude::*;
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    Region::<[&'static f64; 2]>::zeroed(&world, 4)?;
+    Ok(())
+}

@@ -1,0 +1,16 @@
+use tidegate::prelude::*;
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let a = world.stream()?);
+    stream!(let b = world.stream()?);
+    let window = Window::<f64, _>::by_slot("w")
+        .slot_from(0, 0, 4)
+        .slot_to(0, 0);
+    let (inbox, outbox) = window.open(&a)?;
+    let exposed = inbox.post(&a)?;
+    outbox.start().complete(&a)?;
+    let exposed = a.hand_off(exposed, &b)?;
+    exposed.wait(&b)?;
+    Ok(())
+}

@@ -1,0 +1,17 @@
+use tidegate::prelude::*;
+
+fn increment(x: &mut [f64]) {
+    x.iter_mut().for_each(|x| *x += 1.0);
+}
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    let _other = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    let (_graph, _src) = s.capture(src, |s, mut src| {
+        s.launch(increment, &mut src)?;
+        Ok(src)
+    })?;
+    Ok(())
+}

@@ -1,0 +1,17 @@
+use tidegate::prelude::*;
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    let mut kept = Vec::new();
+    {
+        stream!(let s = world.stream()?);
+        let window = Window::<f64, _>::by_slot("w")
+            .slot_from(0, 0, 4)
+            .slot_to(0, 0);
+        let (inbox, outbox) = window.open(&s)?;
+        kept.push(inbox.name().to_owned());
+        drop(outbox);
+    }
+    assert_eq!(kept.len(), 1);
+    Ok(())
+}

@@ -1,0 +1,19 @@
+use tidegate::hal::device::Device;
+use tidegate::prelude::*;
+
+fn hand<'s, 't, D: Device>(
+    s: &Stream<'s, D>,
+    src: Region<f64, On<'s, D>>,
+    t: &Stream<'t, D>,
+) -> Result<Region<f64, On<'t, D>>> {
+    Ok(s.hand_off(src, t)?)
+}
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    stream!(let t = world.stream()?);
+    hand(&s, src, &t)?;
+    Ok(())
+}

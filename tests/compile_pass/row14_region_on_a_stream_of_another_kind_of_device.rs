@@ -1,0 +1,17 @@
+use tidegate::OnHost;
+use tidegate::hal::device::Device;
+use tidegate::prelude::*;
+
+fn bring<'s, D: Device>(
+    src: Region<f64, OnHost<D>>,
+    s: &Stream<'s, D>,
+) -> Result<Region<f64, On<'s, D>>> {
+    Ok(src.on(s)?)
+}
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    bring(Region::from_slice(&world, &[1.0; 4])?, &s)?;
+    Ok(())
+}

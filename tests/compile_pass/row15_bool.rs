@@ -1,0 +1,7 @@
+use tidegate::prelude::*;
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    Region::<u8>::zeroed(&world, 4)?;
+    Ok(())
+}

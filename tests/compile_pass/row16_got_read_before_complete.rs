@@ -1,0 +1,22 @@
+use tidegate::prelude::*;
+use tidegate::window::At;
+
+fn check(x: &[f64]) {
+    assert!(x.iter().all(|x| x.is_finite()));
+}
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let window = Window::<f64, _>::atomic("w", 4).target(0);
+    let (inbox, outbox) = window.open(&s)?;
+    let mut old = Region::<f64>::zeroed(&world, 4)?.on(&s)?;
+    let at = At { rank: 0, first: 0 };
+    let exposed = inbox.post(&s)?;
+    let mut epoch = outbox.start();
+    epoch.get(&mut old, at)?;
+    epoch.complete(&s)?;
+    s.launch(check, &old)?;
+    exposed.wait(&s)?;
+    Ok(())
+}

@@ -1,0 +1,13 @@
+use tidegate::prelude::*;
+
+fn scale(x: &mut [f64]) {
+    x.iter_mut().for_each(|x| *x *= 2.0);
+}
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let mut src = Region::from_slice(&world, &[1.0f64; 4])?.on(&s)?;
+    s.launch(scale, (&mut src,))?;
+    Ok(())
+}

@@ -1,0 +1,14 @@
+use tidegate::prelude::*;
+
+fn increment(x: &mut [f64], by: &[f64]) {
+    x.iter_mut().for_each(|x| *x += by[0]);
+}
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let mut src = Region::from_slice(&world, &[1.0f64; 4])?.on(&s)?;
+    let by = Region::from_slice(&world, &[1.0f64; 4])?.on(&s)?;
+    s.launch(increment, (&mut src, &by))?;
+    Ok(())
+}
