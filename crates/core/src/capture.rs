@@ -102,7 +102,7 @@ impl<D: Device> Visitor<'_, D> {
         match &mut self.0 {
             Purpose::Gather(lines) => tickets.gather(Touch::Write, lines),
             Purpose::Clear => tickets.clear(Touch::Write),
-            Purpose::Identify(_) | Purpose::Settle(..) => {}
+            Purpose::Identify(_) | Purpose::Compare { .. } | Purpose::Settle(..) => {}
         }
     }
 }
@@ -285,8 +285,11 @@ struct Recording<'a, 's, 't, D: Device> {
 
 type RawGraph<D> = <<D as Device>::Stream as tidegate_hal::device::Stream>::Graph;
 
+/// What NICs must be armed with for each replay, numbered in order.
+type Noted<D> = Vec<(u64, Arm<D>)>;
+
 /// What came of a capture: the recording, what NICs must be armed with, and what the step gave back.
-type Outcome<D, X> = (RawGraph<D>, Vec<(u64, Arm<D>)>, X);
+type Outcome<D, X> = (RawGraph<D>, Noted<D>, X);
 
 impl<D: Device> Recording<'_, '_, '_, D> {
     fn run<'c, X: Carry<'c, D>>(self, step: impl FnOnce() -> Result<X>) -> Result<Outcome<D, X>> {
@@ -301,7 +304,7 @@ impl<D: Device> Recording<'_, '_, '_, D> {
         Ok((graph?, noted, value?))
     }
 
-    fn end(&self) -> (Result<RawGraph<D>, DeviceError>, Vec<(u64, Arm<D>)>) {
+    fn end(&self) -> (Result<RawGraph<D>, DeviceError>, Noted<D>) {
         let others: Vec<_> = self.side.iter().map(|side| side.raw()).collect();
         let graph = self.stream.raw().end_capture(&others);
         let mut noted = self.stream.noted_arms();

@@ -418,3 +418,18 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_host::Host;
+
+    #[test]
+    fn regions_can_be_sent_and_those_of_the_host_shared() {
+        fn send<T: Send>() {}
+        fn sync<T: Sync>() {}
+        send::<Region<u64, OnHost<Host>>>();
+        send::<Region<u64, On<'_, Host>>>();
+        sync::<Region<u64, OnHost<Host>>>();
+    }
+}

@@ -129,11 +129,21 @@ fn source_is_written(
     (early.is_set(), came[1].clone())
 }
 
+/// Lends a closure its signature.
+fn writer<F: for<'s> Fn(&Stream<'s, Host>, On1<'s>, &Flag) + Copy + Sync>(then: F) -> F {
+    then
+}
+
+/// Lends a closure its signature.
+fn reader<F: for<'s> Fn(&Stream<'s, Host>, On1<'s>, Memory<'s>, &Flag) + Sync>(then: F) -> F {
+    then
+}
+
 #[test]
 fn writing_a_source_waits_for_the_nic() {
-    let kernel = |s: &Stream<'_, Host>, mut src: On1<'_>, flag: &Flag| {
+    let kernel = writer(|s, mut src, flag| {
         s.launch(overwrite(flag), &mut src).unwrap();
-    };
+    });
     assert_eq!(source_is_written(false, kernel), (false, vec![1; LEN]));
     // The mutant that ignores tickets is seen here.
     assert_eq!(source_is_written(true, kernel), (true, vec![2; LEN]));
@@ -141,24 +151,12 @@ fn writing_a_source_waits_for_the_nic() {
 
 #[test]
 fn so_does_writing_a_part_of_it() {
-    let halves = |s: &Stream<'_, Host>, src: On1<'_>, flag: &Flag| {
+    let halves = writer(|s, src, flag| {
         let (_low, mut high) = src.split_at(LEN / 2).unwrap();
         s.launch(overwrite(flag), &mut high).unwrap();
-    };
+    });
     assert_eq!(source_is_written(false, halves), (false, vec![1; LEN]));
-    let joined = |s: &Stream<'_, Host>, src: On1<'_>, flag: &Flag| {
-        let (low, mut high) = src.split_at(LEN / 2).unwrap();
-        // The other half has settled its tickets, this one has not.
-        let low = std::thread::scope(|_| low);
-        let mut src = low
-            .join(high.split_at(0).map(|(_, all)| all).unwrap())
-            .unwrap();
-        s.launch(overwrite(flag), &mut src).unwrap();
-        high = src;
-        drop(high);
-    };
-    assert_eq!(source_is_written(false, joined), (false, vec![1; LEN]));
-    let parts = |s: &Stream<'_, Host>, src: On1<'_>, flag: &Flag| {
+    let parts = writer(|s, src, flag| {
         let set = |range: Range<usize>| IndexSet::from_ranges([range]).unwrap();
         let [_low, mut high] = src.partition([set(0..3), set(3..LEN)]).unwrap();
         let flag = flag.clone();
@@ -167,27 +165,54 @@ fn so_does_writing_a_part_of_it() {
             flag.set();
         };
         s.launch(kernel, &mut high).unwrap();
-    };
+    });
     assert_eq!(source_is_written(false, parts), (false, vec![1; LEN]));
 }
 
 #[test]
+fn what_is_put_together_has_the_tickets_of_all_parts() {
+    let gate = Gate::opened();
+    gated(1, &gate, Options::default(), |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("w").slot_from(0, 0, LEN);
+        let (inbox, mut outbox) = window.slot_to(0, 0).open(&s).unwrap();
+        let _exposed = inbox.post(&s).unwrap();
+        let (low, high) = ones(&s).split_at(LEN / 2).unwrap();
+        outbox = put(&s, &high, outbox);
+        assert!(low.body.outstanding().is_none());
+        let mut whole = low.join(high).unwrap();
+        assert!(whole.body.outstanding().is_some());
+        s.launch(overwrite(&Flag::default()), &mut whole).unwrap();
+        assert!(whole.body.outstanding().is_none());
+
+        let set = |range: Range<usize>| IndexSet::from_ranges([range]).unwrap();
+        let [low, high] = whole.partition([set(0..3), set(3..LEN)]).unwrap();
+        let surface = Layout::strided(3, &[(4, 1)]).unwrap();
+        let mut epoch = outbox.start();
+        epoch.put(high.with(&surface).unwrap(), FIRST).unwrap();
+        let _outbox = epoch.complete(&s).unwrap();
+        let whole = Region::reunite([low, high]).unwrap();
+        assert!(whole.body.outstanding().is_some());
+    });
+}
+
+#[test]
 fn so_does_giving_it_away() {
-    let to_a_stream = |s: &Stream<'_, Host>, src: On1<'_>, flag: &Flag| {
+    let to_a_stream = writer(|s, src, flag| {
         crate::stream!(let t = s.world().stream().unwrap());
         let mut src = s.hand_off(src, &t).unwrap();
         t.launch(overwrite(flag), &mut src).unwrap();
         t.synchronize().unwrap();
-    };
+    });
     assert_eq!(source_is_written(false, to_a_stream), (false, vec![1; LEN]));
-    let to_the_host = |s: &Stream<'_, Host>, src: On1<'_>, flag: &Flag| {
+    let to_the_host = writer(|s, src, flag| {
         let mut src = src.into_host(s).unwrap();
         src.fill(2);
         flag.set();
-    };
+    });
     assert_eq!(source_is_written(false, to_the_host), (false, vec![1; LEN]));
-    let to_a_recording = |s: &Stream<'_, Host>, src: On1<'_>, flag: &Flag| {
-        crate::stream!(let mut t = s.world().stream().unwrap());
+    let to_a_recording = writer(|s, src, flag| {
+        crate::stream!(let t = s.world().stream().unwrap());
         let src = s.hand_off(src, &t).unwrap();
         let flag = flag.clone();
         let (graph, src) = t
@@ -198,7 +223,7 @@ fn so_does_giving_it_away() {
             .unwrap();
         drop(graph.replay(&t, src, 2).unwrap());
         t.synchronize().unwrap();
-    };
+    });
     assert_eq!(
         source_is_written(false, to_a_recording),
         (false, vec![1; LEN])
@@ -207,21 +232,21 @@ fn so_does_giving_it_away() {
 
 #[test]
 fn reading_a_source_does_not_wait() {
-    let reads_first = |s: &Stream<'_, Host>, mut src: On1<'_>, flag: &Flag| {
+    let reads_first = writer(|s, mut src, flag| {
         let seen = Flag::default();
         let read = seen.clone();
         s.launch(move |_: &[u64]| read.set(), &src).unwrap();
         s.synchronize().unwrap();
         assert!(seen.is_set() && !flag.is_set());
         s.launch(overwrite(flag), &mut src).unwrap();
-    };
+    });
     assert_eq!(source_is_written(false, reads_first), (false, vec![1; LEN]));
 }
 
 #[test]
 fn a_source_that_is_dropped_or_forgotten_lives_until_it_was_read() {
     for forget in [false, true] {
-        let then = move |s: &Stream<'_, Host>, src: On1<'_>, flag: &Flag| {
+        let then = writer(move |s, src, flag| {
             if forget {
                 std::mem::forget(src);
             } else {
@@ -235,7 +260,7 @@ fn a_source_that_is_dropped_or_forgotten_lives_until_it_was_read() {
             std::thread::sleep(WHILE / 2);
             drop(others);
             flag.set();
-        };
+        });
         let (_, came) = source_is_written(false, then);
         assert_eq!(came, [1; LEN]);
     }
@@ -288,7 +313,7 @@ fn pass<'s>(s: &Stream<'s, Host>, outbox: Memory<'s>) {
 
 #[test]
 fn a_destination_is_kept_from_readers_and_writers() {
-    let read = |s: &Stream<'_, Host>, dst: On1<'_>, outbox: Memory<'_>, flag: &Flag| {
+    let read = reader(|s, dst, outbox, flag| {
         let flag = flag.clone();
         let kernel = move |dst: &[u64]| {
             assert_eq!(dst, [3; LEN]);
@@ -296,30 +321,30 @@ fn a_destination_is_kept_from_readers_and_writers() {
         };
         s.launch(kernel, &dst).unwrap();
         pass(s, outbox);
-    };
+    });
     assert!(!destination_is_used(read));
-    let write = |s: &Stream<'_, Host>, mut dst: On1<'_>, outbox: Memory<'_>, flag: &Flag| {
+    let write = reader(|s, mut dst, outbox, flag| {
         s.launch(overwrite(flag), &mut dst).unwrap();
         let dst = dst.into_host(s).unwrap();
         assert_eq!(dst[..], [2; LEN]);
         pass(s, outbox);
-    };
+    });
     assert!(!destination_is_used(write));
-    let put_on = |s: &Stream<'_, Host>, dst: On1<'_>, outbox: Memory<'_>, flag: &Flag| {
+    let put_on = reader(|s, dst, outbox, flag| {
         // A source that has not come yet: what is behind this epoch on the stream waits, too.
         let mut epoch = outbox.start();
         epoch.put(&dst, FIRST).unwrap();
         let _outbox = epoch.complete(s).unwrap();
         let mut other = ones(s);
         s.launch(overwrite(flag), &mut other).unwrap();
-    };
+    });
     assert!(!destination_is_used(put_on));
-    let to_the_host = |s: &Stream<'_, Host>, dst: On1<'_>, outbox: Memory<'_>, flag: &Flag| {
+    let to_the_host = reader(|s, dst, outbox, flag| {
         let dst = dst.into_host(s).unwrap();
         assert_eq!(dst[..], [3; LEN]);
         flag.set();
         pass(s, outbox);
-    };
+    });
     assert!(!destination_is_used(to_the_host));
 }
 
@@ -357,7 +382,7 @@ fn atomics_by_the_nic_and_by_mapped_origins_are_atomic_to_each_other() {
 fn a_replay_waits_for_the_one_before() {
     let (gate, count) = (Gate::closed(), Arc::new(AtomicU64::new(0)));
     let came = two(&gate, |world| {
-        crate::stream!(let mut s = world.stream().unwrap());
+        crate::stream!(let s = world.stream().unwrap());
         let window = Window::<u64, BySlot>::by_slot("r");
         if world.rank() == 0 {
             let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
@@ -420,7 +445,7 @@ fn a_death_ends_the_wait_for_a_ticket() {
         let _outbox = put(&s, &src, outbox);
         let flag = Flag::default();
         s.launch(overwrite(&flag), &mut src).unwrap();
-        let error = src.into_host(&s).unwrap_err().error;
+        let error = src.into_host(&s).err().unwrap().error;
         let Error::Wait(failed) = &error else {
             panic!("{error}")
         };
@@ -541,7 +566,7 @@ fn a_full_queue_holds_the_host_no_longer_than_the_limit() {
         let src = ones(&s);
         let mut epoch = put(&s, &src, outbox).start();
         epoch.put(&src, FIRST).unwrap();
-        let error = epoch.complete(&s).unwrap_err().error;
+        let error = epoch.complete(&s).err().unwrap().error;
         assert!(
             matches!(
                 error,
@@ -560,7 +585,7 @@ fn a_full_queue_holds_the_host_no_longer_than_the_limit() {
 #[test]
 fn a_step_that_the_queue_cannot_hold_is_refused() {
     gated(1, &Gate::opened(), Options::default().budget(1), |world| {
-        crate::stream!(let mut s = world.stream().unwrap());
+        crate::stream!(let s = world.stream().unwrap());
         let window = Window::<u64, BySlot>::by_slot("w");
         let window = window.slot_from(0, 0, LEN).slot_to(0, 0);
         let (inbox, outbox) = window.open(&s).unwrap();

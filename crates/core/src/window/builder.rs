@@ -332,6 +332,7 @@ fn index_of(rank: usize, ranks: &[usize]) -> usize {
 }
 
 impl<D: Device> Meeting<D> {
+    #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
     fn build<'s, T: Element, K: Discipline>(
         self,
         stream: &Stream<'s, D>,
