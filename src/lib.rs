@@ -3,7 +3,7 @@
 pub use tidegate_boot::launch;
 pub use tidegate_core::{
     Arithmetic, Carry, Cells, CellsMut, Element, Error, IndexSet, OnHost, Place, Rejected, Result,
-    capture, element, error, kernel, stream, window,
+    Route, WorldOptions, capture, element, error, kernel, stream, window,
 };
 pub use tidegate_derive::{Carry, Element};
 pub use tidegate_hal as hal;

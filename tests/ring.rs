@@ -1,105 +1,15 @@
-//! The ring, with ranks as threads: eager, replayed and fused steps, all checked.
+//! The ring, with ranks as threads.
 
 use tidegate::prelude::*;
 
-#[derive(Carry)]
-struct Ring<'s> {
-    src: Region<u64, On<'s>>,
-    seen: Region<u64, On<'s>>,
-    inbox: Inbox<'s, u64>,
-    outbox: Outbox<'s, u64>,
-}
-
-fn fill(src: &mut [u64]) {
-    src.iter_mut().for_each(|x| *x += 1);
-}
-
-fn gather(inbox: Slots<'_, u64>, seen: &mut [u64]) {
-    let (from_right, from_left) = (inbox.slot(0), inbox.slot(1));
-    assert!(
-        from_right.iter().all(|x| *x == from_right[0])
-            && from_left.iter().all(|x| *x == from_left[0])
-    );
-    seen[0] = seen[0].wrapping_mul(31).wrapping_add(from_right[0]);
-    seen[1] = seen[1].wrapping_mul(31).wrapping_add(from_left[0]);
-}
-
-fn step<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
-    let exposed = r.inbox.post(s)?;
-    s.launch(fill, &mut r.src)?;
-    let mut epoch = r.outbox.start();
-    epoch.put(&r.src, Slot(0))?;
-    epoch.put(&r.src, Slot(1))?;
-    let outbox = epoch.complete(s)?;
-    let inbox = exposed.wait(s)?;
-    s.launch(gather, (inbox.view(), &mut r.seen))?;
-    Ok(Ring {
-        src: r.src,
-        seen: r.seen,
-        inbox,
-        outbox,
-    })
-}
-
-fn fused<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
-    s.launch(fill, &mut r.src)?;
-    let mut epoch = r.outbox.start();
-    epoch.put(&r.src, Slot(0))?;
-    epoch.put(&r.src, Slot(1))?;
-    let (inbox, outbox) = exchange(s, r.inbox, epoch)?;
-    s.launch(gather, (inbox.view(), &mut r.seen))?;
-    Ok(Ring {
-        src: r.src,
-        seen: r.seen,
-        inbox,
-        outbox,
-    })
-}
-
-fn run(world: World, buffers: tidegate::Buffers) -> Result<()> {
-    const LEN: usize = 33;
-    let (rank, size) = (world.rank(), world.size());
-    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
-    stream!(let s = world.stream()?);
-    let window = Window::by_slot("ring")
-        .buffers(buffers)
-        .slot_from(right, 0, LEN)
-        .slot_from(left, 1, LEN);
-    let (inbox, outbox) = window.slot_to(left, 0).slot_to(right, 1).open(&s)?;
-    let start = rank as u64 * 1000;
-    let src = Region::from_slice(&world, &[start; LEN])?.on(&s)?;
-    let seen = Region::zeroed(&world, 2)?.on(&s)?;
-    let mut ring = Ring {
-        src,
-        seen,
-        inbox,
-        outbox,
-    };
-    let mut steps = 0;
-    let (graph, back) = s.capture(ring, step)?;
-    ring = back;
-    for round in 0..30u64 {
-        ring = graph.replay(&s, ring, round % 4)?;
-        ring = step(&s, ring)?;
-        ring = fused(&s, ring)?;
-        steps += round % 4 + 2;
-    }
-    let seen = ring.seen.into_host(&s)?;
-    let expected = |peer: usize| {
-        (1..=steps).fold(0u64, |hash, step| {
-            hash.wrapping_mul(31)
-                .wrapping_add(peer as u64 * 1000 + step)
-        })
-    };
-    assert_eq!(&seen[..], [expected(right), expected(left)]);
-    Ok(())
-}
+#[path = "common/ring.rs"]
+mod ring;
 
 #[test]
 fn all_sizes_and_buffers() {
     for n in [1, 2, 3, 8] {
         for buffers in [tidegate::Buffers::Single, tidegate::Buffers::Double] {
-            for result in World::local(n, |world| run(world, buffers)) {
+            for result in World::local(n, |world| ring::run(world, buffers, 30)) {
                 result.unwrap();
             }
         }

@@ -9,6 +9,10 @@
 //! Because the brand inside is new, the step can use nothing that it was not lent; because the stream is taken exclusively, it
 //! can be used by nobody else meanwhile.
 //!
+//! Where a NIC reaches a peer, what the host arms for an epoch belongs to the recording, and is armed again at each replay before that is
+//! submitted (a full queue makes a replay of many times wait in between). Reads and writes of a NIC that are under way when the capture or a
+//! replay begins are waited for first; those that the step leaves under way are waited for at its end.
+//!
 //! # Failure
 //!
 //! A step that ends with other things than it was lent, or with the same in other places (swapped buffers) or in another
@@ -20,10 +24,11 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use tidegate_hal::device::{Device, Stream as _};
+use tidegate_hal::device::{Device, DeviceError, Stream as _};
 
 use crate::element::Element;
 use crate::error::{Error, Rejected, Result};
+use crate::nic::{Arm, Line, Recorded, Tickets, Touch, wait_for};
 use crate::place::{Brand, On};
 use crate::region::{ReclaimOf, Region};
 use crate::stream::Stream;
@@ -42,6 +47,10 @@ enum Purpose<'a, D: Device> {
     },
     /// Makes them at home on a stream, which must come as far as the mark before their last work is done.
     Settle(&'a Arc<ReclaimOf<D>>, u64),
+    /// Gathers the lines of their tickets.
+    Gather(&'a mut Vec<Arc<Line>>),
+    /// Forgets their tickets.
+    Clear,
 }
 
 /// Whether a window half is in an epoch. It is part of what a recording fits: one that begins with a post fits an inbox,
@@ -84,6 +93,16 @@ impl<D: Device> Visitor<'_, D> {
                     *mark = *at;
                 }
             }
+            Purpose::Gather(_) | Purpose::Clear => {}
+        }
+    }
+
+    /// The tickets of a region that holds some.
+    pub(crate) fn tickets(&mut self, tickets: &Tickets) {
+        match &mut self.0 {
+            Purpose::Gather(lines) => tickets.gather(Touch::Write, lines),
+            Purpose::Clear => tickets.clear(Touch::Write),
+            Purpose::Identify(_) | Purpose::Compare { .. } | Purpose::Settle(..) => {}
         }
     }
 }
@@ -117,6 +136,23 @@ pub(crate) fn settle<'s, 't, D: Device, X: Carry<'s, D>>(
 ) -> X::At<'t> {
     touch(&mut value, to);
     rebrand(value)
+}
+
+/// Enqueues the wait for all tickets of a value, so that it can be given away.
+pub(crate) fn settle_tickets<'s, D: Device, X: Carry<'s, D>>(
+    value: &mut X,
+    stream: &Stream<'_, D>,
+) -> Result<()> {
+    if stream.world().nic().is_none() {
+        return Ok(());
+    }
+    let mut lines = Vec::new();
+    value.visit(&mut Visitor(Purpose::Gather(&mut lines)));
+    if !lines.is_empty() {
+        wait_for(stream, &lines)?;
+        value.visit(&mut Visitor(Purpose::Clear));
+    }
+    Ok(())
 }
 
 /// Notes that the stream has got work with the value.
@@ -167,6 +203,8 @@ fn compare<'s, D: Device, X: Carry<'s, D>>(
 /// A recorded step. It belongs to the stream with the brand `'s` (and the second one, if it was recorded with two).
 pub struct Graph<'s, D: Device> {
     raw: Arc<<D::Stream as tidegate_hal::device::Stream>::Graph>,
+    /// What must be armed at NICs for each replay.
+    arms: Recorded<D>,
     ids: Vec<(u64, State)>,
     brand: Brand<'s>,
 }
@@ -193,15 +231,15 @@ impl<'s, D: Device> Stream<'s, D> {
         self.healthy()?;
         let mut lent = lent;
         let ids = identify(&mut lent);
+        settle_tickets(&mut lent, self)?;
         self.raw().begin_capture(&[])?;
         let stream = &*self;
         let result = Recording {
             stream,
-            others: &[],
+            side: None::<&Stream<'s, D>>,
         }
         .run(|| step(rebrand_ref(stream), rebrand(lent)));
-        let (raw, returned) = result?;
-        let (graph, returned) = close(raw, ids, returned)?;
+        let (graph, returned) = close(result?, ids)?;
         Ok((graph, rebrand(returned)))
     }
 
@@ -225,15 +263,15 @@ impl<'s, D: Device> Stream<'s, D> {
         other.healthy()?;
         let mut lent = lent;
         let ids = identify(&mut lent);
+        settle_tickets(&mut lent, self)?;
         self.raw().begin_capture(&[other.raw()])?;
         let (stream, side) = (&*self, &*other);
         let result = Recording {
             stream,
-            others: &[side.raw()],
+            side: Some(side),
         }
         .run(|| step(rebrand_ref(stream), rebrand_ref(side), rebrand(lent)));
-        let (raw, returned) = result?;
-        let (one, returned) = close(raw, ids, returned)?;
+        let (one, returned) = close(result?, ids)?;
         Ok((
             PairGraph {
                 one,
@@ -245,33 +283,53 @@ impl<'s, D: Device> Stream<'s, D> {
 }
 
 /// A capture under way: ends it whatever the step does.
-struct Recording<'a, 's, D: Device> {
+struct Recording<'a, 's, 't, D: Device> {
     stream: &'a Stream<'s, D>,
-    others: &'a [&'a D::Stream],
+    side: Option<&'a Stream<'t, D>>,
 }
 
 type RawGraph<D> = <<D as Device>::Stream as tidegate_hal::device::Stream>::Graph;
 
-impl<D: Device> Recording<'_, '_, D> {
-    fn run<T>(self, step: impl FnOnce() -> Result<T>) -> Result<(RawGraph<D>, T)> {
-        let value = step();
-        let graph = self.stream.raw().end_capture(self.others);
+/// What NICs must be armed with for each replay, numbered in order.
+type Noted<D> = Vec<(u64, Arm<D>)>;
+
+/// What came of a capture: the recording, what NICs must be armed with, and what the step gave back.
+type Outcome<D, X> = (RawGraph<D>, Noted<D>, X);
+
+impl<D: Device> Recording<'_, '_, '_, D> {
+    fn run<'c, X: Carry<'c, D>>(self, step: impl FnOnce() -> Result<X>) -> Result<Outcome<D, X>> {
+        // What is still under way at the end of the step must be over where the next replay writes it; no replay, and nothing else,
+        // lies between. So the wait is recorded here, and no ticket leaves the recording.
+        let value = step().and_then(|mut value| {
+            settle_tickets(&mut value, self.stream)?;
+            Ok(value)
+        });
+        let (graph, noted) = self.end();
         std::mem::forget(self);
-        Ok((graph?, value?))
+        Ok((graph?, noted, value?))
+    }
+
+    fn end(&self) -> (Result<RawGraph<D>, DeviceError>, Noted<D>) {
+        let others: Vec<_> = self.side.iter().map(|side| side.raw()).collect();
+        let graph = self.stream.raw().end_capture(&others);
+        let mut noted = self.stream.noted_arms();
+        if let Some(side) = self.side {
+            noted.extend(side.noted_arms());
+        }
+        (graph, noted)
     }
 }
 
-impl<D: Device> Drop for Recording<'_, '_, D> {
+impl<D: Device> Drop for Recording<'_, '_, '_, D> {
     fn drop(&mut self) {
         // Only when the step panics.
-        drop(self.stream.raw().end_capture(self.others));
+        drop(self.end());
     }
 }
 
 fn close<'s, 'c, D: Device, X: Carry<'c, D>>(
-    raw: RawGraph<D>,
+    (raw, noted, mut returned): Outcome<D, X>,
     ids: Vec<(u64, State)>,
-    mut returned: X,
 ) -> Result<(Graph<'s, D>, X)> {
     let (count, differs) = compare(&mut returned, &ids);
     if let Some(position) = differs {
@@ -284,6 +342,7 @@ fn close<'s, 'c, D: Device, X: Carry<'c, D>>(
     Ok((
         Graph {
             raw: Arc::new(raw),
+            arms: Recorded::new(noted)?,
             ids,
             brand: PhantomData,
         },
@@ -316,12 +375,19 @@ impl<'s, D: Device> Graph<'s, D> {
         if let (_, Some(position)) = compare(&mut lent, &self.ids) {
             return Err(Rejected::new(Error::OtherGraph { position }, lent));
         }
-        if let Err(error) = stream.healthy() {
-            return Err(Rejected::new(error, lent));
-        }
-        // SAFETY: everything that the recording touches is in `lent` (its brand let in nothing else), which the caller holds, at
-        // home on this stream; it is given back on the same stream, so that what follows is ordered after the replay.
-        match unsafe { stream.raw().replay(others, &self.raw, times) } {
+        let replayed = stream
+            .healthy()
+            .and_then(|()| settle_tickets(&mut lent, stream))
+            .and_then(|()| {
+                self.arms.replay(stream, times, |times| {
+                    // SAFETY: everything that the recording touches is in `lent` (its brand let in nothing else), which the caller holds, at
+                    // home on this stream; it is given back on the same stream, so that what follows is ordered after the replay. What it
+                    // rings for has been armed.
+                    unsafe { stream.raw().replay(others, &self.raw, times) }?;
+                    Ok(())
+                })
+            });
+        match replayed {
             Ok(()) => {
                 touch(&mut lent, stream);
                 Ok(lent)

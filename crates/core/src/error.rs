@@ -154,6 +154,9 @@ pub enum Error {
     /// The device refused.
     #[error(transparent)]
     Device(DeviceError),
+    /// The NIC refused.
+    #[error(transparent)]
+    Nic(#[from] tidegate_hal::nic::NicError),
     /// The job could not be joined.
     #[error(transparent)]
     Join(#[from] tidegate_boot::BootError),

@@ -12,6 +12,7 @@ use tidegate_hal::memory::Ptr;
 
 use crate::element::Element;
 use crate::error::Result;
+use crate::nic::Touch;
 use crate::part::Part;
 use crate::place::On;
 use crate::region::Region;
@@ -31,8 +32,13 @@ use crate::window::{InboxView, Memory, MemoryMut};
 pub unsafe trait Argument<'s, D: Device> {
     /// What is enqueued in its place.
     type Lowered: Lowered;
-    /// Lowers it.
-    fn lower(self) -> Self::Lowered;
+    /// Lowers it for a kernel that is about to be enqueued on `stream`; first enqueues the wait for whatever still stands
+    /// against what the kernel does with it (a NIC's reads of a region that will be written).
+    ///
+    /// # Errors
+    ///
+    /// If the device refuses.
+    fn lower(self, stream: &Stream<'s, D>) -> Result<Self::Lowered>;
 }
 
 /// An argument in the queue: addresses.
@@ -120,16 +126,20 @@ fn whole<T: Element, D: Device>(region: &Region<T, On<'_, D>>) -> Shared<T> {
 // SAFETY: the region is at home on the stream; a shared borrow gives a shared view.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &Region<T, On<'s, D>> {
     type Lowered = Shared<T>;
-    fn lower(self) -> Shared<T> {
-        whole(self)
+    #[inline]
+    fn lower(self, stream: &Stream<'s, D>) -> Result<Shared<T>> {
+        self.body.settle(stream, Touch::Read)?;
+        Ok(whole(self))
     }
 }
 
 // SAFETY: the region is at home on the stream; an exclusive borrow gives the one exclusive view.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &mut Region<T, On<'s, D>> {
     type Lowered = Exclusive<T>;
-    fn lower(self) -> Exclusive<T> {
-        Exclusive(whole(self))
+    #[inline]
+    fn lower(self, stream: &Stream<'s, D>) -> Result<Exclusive<T>> {
+        self.body.settle(stream, Touch::Write)?;
+        Ok(Exclusive(whole(self)))
     }
 }
 
@@ -164,7 +174,7 @@ macro_rules! kernel_of_one {
             F: for<'k> Fn(<<$argument as Argument<'s, D>>::Lowered as Lowered>::View<'k>) + Clone + Send + 'static,
         {
             fn enqueue(self, stream: &Stream<'s, D>, argument: $argument) -> Result<()> {
-                enqueue_closure(stream, argument.lower(), self)
+                enqueue_closure(stream, argument.lower(stream)?, self)
             }
         }
     )*};
@@ -203,7 +213,7 @@ macro_rules! kernel_of {
             #[allow(non_snake_case)]
             fn enqueue(self, stream: &Stream<'s, Dev>, arguments: ($($name,)+)) -> Result<()> {
                 let ($($name,)+) = arguments;
-                let lowered = ($($name.lower(),)+);
+                let lowered = ($($name.lower(stream)?,)+);
                 let kernel = move || {
                     let ($($name,)+) = lowered;
                     // SAFETY: the executor calls this for the kernel that the arguments were enqueued with.

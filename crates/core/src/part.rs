@@ -26,6 +26,7 @@ use crate::element::Element;
 use crate::error::{Error, Rejected, Result};
 use crate::kernel::{Argument, Lowered};
 use crate::layout::Layout;
+use crate::nic::Touch;
 use crate::place::{On, OnHost, Place};
 use crate::region::{Body, Region, bounds};
 use crate::stream::Stream;
@@ -194,8 +195,9 @@ impl<T: Element, P: Place> Region<T, P> {
             return Err(Rejected::new(error, parts));
         }
         let mut parts = parts.iter();
-        let body = &parts.next().expect("N is not 0").body;
-        Ok(Region::from_body(body.whole()))
+        let whole = parts.next().expect("N is not 0").body.whole();
+        parts.for_each(|part| whole.inherit(&part.body));
+        Ok(Region::from_body(whole))
     }
 }
 
@@ -269,7 +271,7 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
     ///
     /// What made the stream fail; [`Error::Capturing`]. The part comes back.
     pub fn into_host(self, stream: &Stream<'s, D>) -> Result<Part<T, OnHost<D>>, Rejected<Self>> {
-        match stream.synchronize() {
+        match self.body.leave(stream).and_then(|()| stream.synchronize()) {
             Ok(()) => Ok(self.settled(|body| body.home = None)),
             Err(error) => Err(Rejected::new(error, self)),
         }
@@ -423,16 +425,20 @@ impl<T: Element, const WRITE: bool> LoweredPart<T, WRITE> {
 // SAFETY: the part is at home on the stream; a shared borrow gives a shared view.
 unsafe impl<'s, T: Element, D: HostAccess> Argument<'s, D> for &Part<T, On<'s, D>> {
     type Lowered = LoweredPart<T, false>;
-    fn lower(self) -> LoweredPart<T, false> {
-        LoweredPart::new(self)
+    #[inline]
+    fn lower(self, stream: &Stream<'s, D>) -> Result<LoweredPart<T, false>> {
+        self.body.settle(stream, Touch::Read)?;
+        Ok(LoweredPart::new(self))
     }
 }
 
 // SAFETY: the part is at home on the stream; an exclusive borrow gives the one exclusive view.
 unsafe impl<'s, T: Element, D: HostAccess> Argument<'s, D> for &mut Part<T, On<'s, D>> {
     type Lowered = LoweredPart<T, true>;
-    fn lower(self) -> LoweredPart<T, true> {
-        LoweredPart::new(self)
+    #[inline]
+    fn lower(self, stream: &Stream<'s, D>) -> Result<LoweredPart<T, true>> {
+        self.body.settle(stream, Touch::Write)?;
+        Ok(LoweredPart::new(self))
     }
 }
 

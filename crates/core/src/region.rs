@@ -18,15 +18,17 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::mem::size_of;
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tidegate_hal::device::{Device, HostAccess, Reclaim, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
+use tidegate_hal::nic::Keep;
 
 use crate::capture::Visitor;
 use crate::element::Element;
 use crate::error::{Error, Rejected, Result};
+use crate::nic::{Tickets, Touch};
 use crate::place::{On, OnHost, Place};
 use crate::stream::Stream;
 use crate::world::World;
@@ -55,6 +57,8 @@ pub(crate) struct Body<D: Device> {
     pub(crate) id: u64,
     /// The stream that it is at home on.
     pub(crate) home: Option<Arc<ReclaimOf<D>>>,
+    /// What a NIC may still be doing with it; nothing, as long as no NIC has had to do with it. None of another stream than its home's.
+    tickets: OnceLock<Arc<Tickets>>,
 }
 
 /// A number that is not used twice in this process.
@@ -91,10 +95,57 @@ impl<D: Device> Body<D> {
             keep: None,
             id: fresh_id(),
             home: self.home.clone(),
+            // Not shared: each part waits on its own, perhaps on another stream.
+            tickets: match self.outstanding() {
+                Some(tickets) => OnceLock::from(Arc::new(tickets.copy())),
+                None => OnceLock::new(),
+            },
+        }
+    }
+
+    /// Its tickets, made the first time.
+    pub(crate) fn tickets(&self) -> &Arc<Tickets> {
+        self.tickets.get_or_init(|| {
+            let memory: Keep = match &self.block {
+                Some(block) => block.clone(),
+                None => Arc::new(()),
+            };
+            Arc::new(Tickets::new(memory))
+        })
+    }
+
+    /// Its tickets, if it holds any.
+    #[inline]
+    pub(crate) fn outstanding(&self) -> Option<&Arc<Tickets>> {
+        self.tickets.get().filter(|tickets| tickets.any())
+    }
+
+    /// Enqueues the wait for tickets that stand against `touch`, if there are any.
+    #[inline]
+    pub(crate) fn settle(&self, stream: &Stream<'_, D>, touch: Touch) -> Result<()> {
+        match self.outstanding() {
+            None => Ok(()),
+            Some(tickets) => tickets.settle(stream, touch),
+        }
+    }
+
+    /// Enqueues all that must be over before the host may have it.
+    pub(crate) fn leave(&self, stream: &Stream<'_, D>) -> Result<()> {
+        stream.not_capturing("synchronisation")?;
+        self.settle(stream, Touch::Write)
+    }
+
+    /// Takes over the tickets of another part of the memory.
+    pub(crate) fn inherit(&self, other: &Self) {
+        if let Some(others) = other.outstanding() {
+            self.tickets().merge(others);
         }
     }
 
     pub(crate) fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        if let Some(tickets) = self.outstanding() {
+            visitor.tickets(tickets);
+        }
         let id = self.id;
         if let Some(home) = &mut self.home {
             visitor.leaf(id, home, None);
@@ -165,6 +216,7 @@ impl<T: Element, P: Place> Region<T, P> {
         }
         self.body.len += next.len();
         self.body.id = fresh_id();
+        self.body.inherit(&next.body);
         Ok(self)
     }
 }
@@ -240,6 +292,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
             keep: None,
             id: fresh_id(),
             home: None,
+            tickets: OnceLock::new(),
         };
         Ok(Self::from_body(body))
     }
@@ -341,7 +394,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// What made the stream fail; [`Error::Capturing`] while it is captured. The region comes back, still on the stream.
     pub fn into_host(self, stream: &Stream<'s, D>) -> Result<Region<T, OnHost<D>>, Rejected<Self>> {
-        match stream.synchronize() {
+        match self.body.leave(stream).and_then(|()| stream.synchronize()) {
             Ok(()) => Ok(self.at_host()),
             Err(error) => Err(Rejected::new(error, self)),
         }
@@ -356,7 +409,11 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
         self,
         stream: &Stream<'s, D>,
     ) -> Result<Region<T, OnHost<D>>, Rejected<Self>> {
-        match stream.synchronized().await {
+        let left = match self.body.leave(stream) {
+            Ok(()) => stream.synchronized().await,
+            error => error,
+        };
+        match left {
             Ok(()) => Ok(self.at_host()),
             Err(error) => Err(Rejected::new(error, self)),
         }
@@ -368,5 +425,20 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
             body: self.body,
             marker: PhantomData,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_host::Host;
+
+    #[test]
+    fn regions_can_be_sent_and_those_of_the_host_shared() {
+        fn send<T: Send>() {}
+        fn sync<T: Sync>() {}
+        send::<Region<u64, OnHost<Host>>>();
+        send::<Region<u64, On<'_, Host>>>();
+        sync::<Region<u64, OnHost<Host>>>();
     }
 }

@@ -11,7 +11,7 @@
 //! A stream whose wait failed, or whose kernel panicked, does no more work: everything behind the failure depends on it
 //! by order. Every later call reports what happened.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::task;
@@ -22,6 +22,7 @@ use tidegate_hal::device::{Device, Reclaim, Stream as _};
 use crate::capture::Carry;
 use crate::error::{Error, Rejected, Result};
 use crate::kernel::Kernel;
+use crate::nic::Arm;
 use crate::place::Brand;
 use crate::world::World;
 
@@ -72,6 +73,7 @@ impl<D: Device> UnboundStream<D> {
             raw: Unshared(self.raw),
             world: self.world,
             name: self.name,
+            noted: Unshared(RefCell::default()),
             brand: PhantomData,
             _not_sync: OneThreadAtATime(PhantomData),
         }
@@ -86,6 +88,8 @@ pub struct Stream<'s, D: Device> {
     raw: Unshared<D::Stream>,
     world: World<D>,
     name: String,
+    /// What replays must arm, while the stream is captured.
+    noted: Unshared<RefCell<Vec<(u64, Arm<D>)>>>,
     brand: Brand<'s>,
     _not_sync: OneThreadAtATime,
 }
@@ -121,6 +125,20 @@ impl<'s, D: Device> Stream<'s, D> {
         } else {
             Ok(())
         }
+    }
+
+    /// Notes, while the stream is captured, what must be armed for each replay.
+    pub(crate) fn note_arms(&self, arms: &[Arm<D>]) {
+        // The numbers tell the order from that of another stream of the same capture.
+        let numbered = arms
+            .iter()
+            .map(|arm| (crate::region::fresh_id(), arm.clone()));
+        self.noted.0.borrow_mut().extend(numbered);
+    }
+
+    /// What was noted since the last call.
+    pub(crate) fn noted_arms(&self) -> Vec<(u64, Arm<D>)> {
+        self.noted.0.take()
     }
 
     /// An error if the stream has failed.
@@ -191,7 +209,7 @@ impl<'s, D: Device> Stream<'s, D> {
     /// belong to different worlds. The value comes back.
     pub fn hand_off<'t, X: Carry<'s, D>>(
         &self,
-        value: X,
+        mut value: X,
         to: &Stream<'t, D>,
     ) -> Result<X::At<'t>, Rejected<X>> {
         if !self.world.is(&to.world) {
@@ -199,11 +217,11 @@ impl<'s, D: Device> Stream<'s, D> {
             let what = "the two streams belong to different worlds".to_owned();
             return Err(Rejected::new(Error::Invalid(what), value));
         }
-        let handed = self
-            .raw
-            .0
-            .record()
-            .and_then(|event| to.raw.0.wait_event(&event));
+        // Tickets stay here: the other stream is ordered after the wait for them.
+        let handed = crate::capture::settle_tickets(&mut value, self).and_then(|()| {
+            let event = self.raw().record()?;
+            Ok(to.raw().wait_event(&event)?)
+        });
         match handed {
             Ok(()) => Ok(crate::capture::settle(value, to)),
             Err(error) => Err(Rejected::new(error, value)),

@@ -15,8 +15,12 @@ pub(crate) struct Watched<D: Device> {
     pub(crate) id: u32,
     /// The words that this rank waits on, with the rank that adds to each.
     pub(crate) words: Vec<(Ptr, usize)>,
+    /// Those that this rank's own NIC adds to.
+    sent: Vec<Ptr>,
     /// Keeps the words alive.
     pub(crate) block: Arc<D::Block>,
+    /// Keeps the NIC's words alive.
+    _lines: Option<Arc<D::Block>>,
     /// Bytes of an element.
     pub(crate) element_size: usize,
     pub(crate) limit: Option<Duration>,
@@ -37,12 +41,21 @@ impl<D: Device> Watched<D> {
             name,
             id,
             words,
+            sent: Vec::new(),
             block,
+            _lines: None,
             element_size,
             limit,
             revoked: AtomicBool::new(false),
             cause: OnceLock::new(),
         }
+    }
+
+    /// Watches words that a NIC adds to, too.
+    pub(crate) fn with_lines(mut self, sent: Vec<Ptr>, lines: Arc<D::Block>) -> Self {
+        self.sent = sent;
+        self._lines = Some(lines);
+        self
     }
 
     /// An error if the window was revoked.
@@ -73,6 +86,11 @@ impl<D: Device> Watched<D> {
         let _ = self.cause.set(cause.clone());
         self.revoked.store(true, Ordering::Relaxed);
         self.poison(device, bell, |_| true);
+        // Not when a peer has left in good order: what it waited for has come, and the NIC is still to say so here.
+        for word in &self.sent {
+            // SAFETY: the words lie in `_lines`, which this holds; the bell is held by the world.
+            unsafe { device.poison(*word, bell) };
+        }
     }
 
     /// A rank is gone: lost, so that the window is of no more use, or in good order.

@@ -3,7 +3,7 @@
 //! # Model
 //!
 //! A [`World`] is one rank's view of the job: its number, the size, the device, and the control plane. It is cheap to clone;
-//! the rank leaves the job when the last clone (streams and windows hold some) is gone.
+//! the rank leaves the job when the last clone (streams and windows hold some) is gone, and its NIC has sent what was rung for.
 //!
 //! # Failure
 //!
@@ -18,13 +18,15 @@ use std::time::Duration;
 
 use tidegate_boot::TcpControl;
 use tidegate_hal::batch::Tag;
-use tidegate_hal::control::{Control, Event, Handle, Packet};
+use tidegate_hal::control::{Control, Event, Packet};
 use tidegate_hal::device::{Device, Fault, StreamConfig};
-use tidegate_hal::memory::{Block as _, Ptr, Sharing};
-use tidegate_words::Bell;
+use tidegate_hal::memory::{Block as _, Ptr};
+use tidegate_hal::nic::Keep;
 
 use crate::error::{Cause, Error, Result, WaitFailed};
+use crate::meet::Met;
 use crate::message::Message;
+use crate::nic::{Attached, Route, WorldOptions};
 use crate::region::ReclaimOf;
 use crate::stream::UnboundStream;
 use crate::watch::Watch;
@@ -63,7 +65,15 @@ pub(crate) struct Inner<D: Device> {
     own_bell: Arc<D::Block>,
     events: Mutex<Events<D>>,
     pub(crate) watch: Watch,
+    nic: Option<Attached<D>>,
+    route: Route,
+    /// The mutant that goes on without waiting for tickets.
+    #[cfg(test)]
+    ignore_tickets: std::sync::atomic::AtomicBool,
 }
+
+/// How long a rank that ends its part lets its NIC finish; where a peer is lost, some of it never may.
+const QUIESCE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(1));
 
 struct Events<D: Device> {
     /// Ranks that died or left, and how.
@@ -90,13 +100,25 @@ impl<D: Device> World<D> {
     ///
     /// [`Error::Control`] if the job cannot be joined, [`Error::Device`] if there is no device.
     pub fn init() -> Result<Self> {
+        Self::init_with(WorldOptions::new())
+    }
+
+    /// As [`World::init`], with a NIC perhaps. Where the options choose no route, `TIDEGATE_ROUTE` does: see [`Route::parse`].
+    ///
+    /// # Errors
+    ///
+    /// As [`World::init`] and [`World::from_control_with`]; [`Error::Invalid`] if the variable cannot be read.
+    pub fn init_with(mut options: WorldOptions) -> Result<Self> {
+        if options.route.is_none() {
+            options.route = Some(Route::from_env()?);
+        }
         let control: Arc<dyn Control> = Arc::new(TcpControl::from_env()?);
         let node = control.node(control.rank());
         let local_rank = (0..control.rank())
             .filter(|rank| control.node(*rank) == node)
             .count();
         // SAFETY: the control plane of `tidegate-boot` carries what it is given.
-        unsafe { Self::from_control(control, D::open(local_rank)?) }
+        unsafe { Self::from_control_with(control, D::open(local_rank)?, options) }
     }
 
     /// Runs `n` ranks as threads of this process, each calling `program` with its world; returns what they
@@ -106,17 +128,31 @@ impl<D: Device> World<D> {
     ///
     /// If a rank panics (the other ranks see it as dead), with its panic; if the device cannot be opened.
     pub fn local<R: Send>(n: usize, program: impl Fn(World<D>) -> R + Sync) -> Vec<R> {
+        Self::local_with(n, |_| WorldOptions::new(), program)
+    }
+
+    /// As [`World::local`], with options for each rank.
+    ///
+    /// # Panics
+    ///
+    /// As [`World::local`].
+    pub fn local_with<R: Send>(
+        n: usize,
+        options: impl Fn(usize) -> WorldOptions + Sync,
+        program: impl Fn(World<D>) -> R + Sync,
+    ) -> Vec<R> {
         let controls = tidegate_boot::local(n);
         std::thread::scope(|scope| {
             let ranks: Vec<_> = controls
                 .into_iter()
                 .map(|control| {
-                    let program = &program;
+                    let (program, options) = (&program, &options);
                     scope.spawn(move || {
                         let device = D::open_local(control.rank()).expect("the device opens");
+                        let options = options(control.rank());
+                        // SAFETY: as for `init`.
                         let world =
-                            // SAFETY: as for `init`.
-                            unsafe { Self::from_control(Arc::new(control), device) }
+                            unsafe { Self::from_control_with(Arc::new(control), device, options) }
                                 .expect("the ranks meet");
                         program(world)
                     })
@@ -142,30 +178,29 @@ impl<D: Device> World<D> {
     /// [`Control::exchange`] gives each rank what the others contributed, unchanged: two handles that a window or a barrier is made with never
     /// name one memory.
     pub unsafe fn from_control(control: Arc<dyn Control>, device: D) -> Result<Self> {
-        let bytes = size_of::<Bell>();
-        let own = device.alloc(bytes, Sharing::Peers)?;
-        let packet = Packet {
-            bytes: D::NAME.into(),
-            handles: vec![own.share()?],
-        };
-        let mut bells = Vec::with_capacity(control.size());
-        for (rank, mut packet) in control.exchange("world", packet)?.into_iter().enumerate() {
-            if packet.bytes != D::NAME.as_bytes() {
-                let theirs = String::from_utf8_lossy(&packet.bytes).into_owned();
-                let what = format!(
-                    "rank {rank} uses the device `{theirs}`, this rank `{}`",
-                    D::NAME
-                );
-                return Err(Error::Invalid(what));
-            }
-            bells.push(
-                packet
-                    .handles
-                    .pop()
-                    .map(|handle: Handle| device.map(handle, bytes))
-                    .transpose()?,
-            );
-        }
+        // SAFETY: the caller's promise.
+        unsafe { Self::from_control_with(control, device, WorldOptions::new()) }
+    }
+
+    /// As [`World::from_control`], with a NIC perhaps. The environment is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Control`], [`Error::Device`], [`Error::Nic`]; [`Error::Invalid`] if the ranks use different devices or NICs.
+    ///
+    /// # Safety
+    ///
+    /// As [`World::from_control`].
+    pub unsafe fn from_control_with(
+        control: Arc<dyn Control>,
+        device: D,
+        options: WorldOptions,
+    ) -> Result<Self> {
+        let Met {
+            own_bell,
+            bells,
+            nic,
+        } = crate::meet::meet(&*control, &device, options.nic)?;
         let events = Events {
             gone: BTreeMap::new(),
             windows: Vec::new(),
@@ -175,9 +210,13 @@ impl<D: Device> World<D> {
             control,
             device,
             bells,
-            own_bell: Arc::new(own),
+            own_bell,
             events: Mutex::new(events),
             watch: Watch::default(),
+            nic,
+            route: options.route.unwrap_or_default(),
+            #[cfg(test)]
+            ignore_tickets: std::sync::atomic::AtomicBool::new(false),
         });
         let weak = Arc::downgrade(&inner);
         inner.control.subscribe(Arc::new(move |event| {
@@ -309,6 +348,35 @@ impl<D: Device> World<D> {
     /// The bell of a rank, if it is on this node.
     pub(crate) fn bell(&self, rank: usize) -> Option<Ptr> {
         self.inner.bells[rank].as_ref().map(|block| block.base())
+    }
+
+    /// This rank's bell.
+    pub(crate) fn own_bell(&self) -> (Ptr, Keep) {
+        (self.inner.own_bell.base(), self.inner.own_bell.clone())
+    }
+
+    /// The NIC, if there is one.
+    pub(crate) fn nic(&self) -> Option<&Attached<D>> {
+        self.inner.nic.as_ref()
+    }
+
+    /// Whether a peer is to be reached by the NIC, where `near` says whether it could be mapped.
+    pub(crate) fn by_nic(&self, peer: usize, near: bool) -> bool {
+        self.inner.route.by_nic(peer, near)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn ignores_tickets(&self) -> bool {
+        self.inner
+            .ignore_tickets
+            .load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn ignore_tickets(&self) {
+        self.inner
+            .ignore_tickets
+            .store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// Takes a number for a window that all ranks are about to create. Collective in effect: windows are created in one order.
@@ -523,6 +591,16 @@ impl<D: Device> Drop for Member<D> {
         if std::thread::panicking() {
             // Not a departure in good order: others must not go on waiting for other ranks that wait for this one.
             let _ = self.control.notify(None, &Message::Panicked.encode());
+        } else if let Some(attached) = &self.nic {
+            let lost = |cause: &Cause| matches!(cause, Cause::PeerLost { .. });
+            let limit = if lock(&self.events).gone.values().any(lost) {
+                QUIESCE.1
+            } else {
+                QUIESCE.0
+            };
+            if !attached.nic.quiesce(limit) {
+                tracing::warn!("the NIC has not sent everything; peers may miss it");
+            }
         }
         self.control.leave();
     }

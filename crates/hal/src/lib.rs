@@ -1,10 +1,11 @@
 //! What a device, a stream, and a control plane must do for tidegate.
 //!
-//! Three contracts and no policy: [`batch`] is the one primitive that streams execute for messaging, [`device`] what
-//! executes it, and [`control`] how ranks meet. Core validates what users ask for and hands down only what the
+//! Four contracts and no policy: [`batch`] is the one primitive that streams execute for messaging, [`device`] what
+//! executes it, [`nic`] what reaches the peers that no device does, and [`control`] how ranks meet. Core validates what users ask for and hands down only what the
 //! contracts allow; back ends do not check again.
 
 pub mod batch;
 pub mod control;
 pub mod device;
 pub mod memory;
+pub mod nic;

@@ -24,5 +24,6 @@ mod stream;
 pub use block::HostBlock;
 pub use device::Host;
 pub use graph::HostGraph;
+pub use moves::HostMover;
 pub use reclaim::Shared;
 pub use stream::{HostEvent, HostStream};

@@ -10,8 +10,8 @@ use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Side};
 use tidegate_hal::memory::Ptr;
 use tidegate_words::{Mover, Word};
 
-/// The host's way to carry out moves.
-pub(crate) struct HostMover;
+/// The host's way to carry out moves. Agents of NICs that work with the processor use it too.
+pub struct HostMover;
 
 impl Mover for HostMover {
     unsafe fn carry(&mut self, step: &Move) {

@@ -60,16 +60,14 @@ enum EventKind {
 ///
 /// Going to sleep is dear twice: the waker pays for a system call, and the sleeper comes back late, most of all where an idle
 /// processor halts. Yielding costs little while nobody else wants the processor, and is what everybody waits for when somebody
-/// does. So all waits yield for a while, and sleep then. Spinning is quicker still, where another processor is at work on what
-/// is waited for: on a peer's part if each rank has a processor, on another thread's if it has two.
+/// does. So all waits yield for a while, and sleep then. Spinning in between looks more often, which is of use where another processor
+/// is at work on what is waited for: on a peer's part if each rank has a processor, on another thread's if it has two.
 fn patience(ranks: usize) -> (Patience, Patience) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let spins = |threads: usize| if threads <= cores { 1000 } else { 0 };
-    // Where ranks share processors, each turn of the others is longer than what a sleep costs.
-    let yields = if ranks <= cores { 60 } else { 16 };
     let patience = |threads| Patience {
-        spins: spins(threads),
-        yields,
+        spins: if threads <= cores { 16 } else { 0 },
+        // Where ranks share processors, each turn of the others is longer than what a sleep costs.
+        yields: if ranks <= cores { 60 } else { 16 },
     };
     (patience(ranks), patience(2 * ranks))
 }

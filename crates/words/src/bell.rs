@@ -5,9 +5,9 @@ use crate::sync::{AtomicU32, Futex, Ordering, fence, pause, yield_now};
 /// How long a waiter stays awake before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Looks with a pause in between.
+    /// Looks with a pause in between, each time before the processor is offered to others.
     pub spins: u32,
-    /// Looks with the processor offered to others in between.
+    /// How often the processor is offered to others, with a look after each.
     pub yields: u32,
 }
 
@@ -77,13 +77,14 @@ impl Bell {
         if let Some(value) = ready() {
             return value;
         }
-        for _ in 0..patience.spins {
-            pause();
-            if let Some(value) = ready() {
-                return value;
-            }
-        }
         for _ in 0..patience.yields {
+            for _ in 0..patience.spins {
+                pause();
+                if let Some(value) = ready() {
+                    return value;
+                }
+            }
+            // Whoever is to make it ready may be waiting for this very processor.
             yield_now();
             if let Some(value) = ready() {
                 return value;

@@ -223,9 +223,15 @@ unsafe fn pass(wait: &Wait) -> State {
 unsafe fn halt(wait: &Wait) -> Halt {
     // SAFETY: the caller's promise.
     let operand = unsafe { word(wait.operand) };
+    let epochs = operand.operand() / tidegate_hal::batch::QUANTUM;
     Halt {
         tag: wait.tag,
-        epoch: operand.operand() / tidegate_hal::batch::QUANTUM,
+        // A ticket's operand has been advanced already by the epoch that it stands for.
+        epoch: if wait.quantum == 0 {
+            epochs.saturating_sub(1)
+        } else {
+            epochs
+        },
     }
 }
 

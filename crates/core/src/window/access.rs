@@ -1,21 +1,21 @@
 //! The access epoch.
 
 use std::marker::PhantomData;
-use std::ops::Range;
 
 use tidegate_hal::batch::Op;
 use tidegate_hal::device::Device;
-use tidegate_hal::memory::Ptr;
 
 use super::Typed;
-use super::outbox::{Outbox, OutboxBody};
+use super::outbox::{Outbox, OutboxBody, settle};
 use super::plan::{Draft, What};
+use super::source::{Source, SourceMut, distinct};
 use super::{Atomic, ByRange, BySlot, Discipline, Held, submit};
 use crate::element::{Arithmetic, Element};
 use crate::error::{Error, Rejected, Result};
 use crate::layout::Layout;
-use crate::place::{Brand, On};
-use crate::region::{Body, Region, bounds};
+use crate::nic::{Touch, arm, disarm};
+use crate::place::On;
+use crate::region::{Body, Region};
 use crate::stream::Stream;
 
 /// An epoch in which this rank accesses its targets' memory. Operations are only noted; [`Access::complete`] enqueues them.
@@ -107,128 +107,6 @@ impl<D: Device> From<OutSlot> for Dest<'_, D> {
     }
 }
 
-/// What is sent: a region of the stream, or some of its elements. Borrowed until the epoch is complete.
-pub struct Source<'b, 's, T, D: Device> {
-    local: (Ptr, u64),
-    count: usize,
-    layout: Option<&'b Layout<D>>,
-    marker: PhantomData<(&'b T, Brand<'s>)>,
-}
-
-/// Where what is fetched goes: a region of the stream, or some of its elements. Borrowed exclusively until the epoch is complete.
-pub struct SourceMut<'b, 's, T, D: Device> {
-    source: Source<'b, 's, T, D>,
-    marker: PhantomData<&'b mut T>,
-}
-
-impl<'b, 's, T: Element, D: Device> From<&'b Region<T, On<'s, D>>> for Source<'b, 's, T, D> {
-    fn from(region: &'b Region<T, On<'s, D>>) -> Self {
-        Source {
-            local: (region.body.ptr(), region.body.id),
-            count: region.len(),
-            layout: None,
-            marker: PhantomData,
-        }
-    }
-}
-
-impl<'b, 's, T: Element, D: Device> From<&'b mut Region<T, On<'s, D>>> for SourceMut<'b, 's, T, D> {
-    fn from(region: &'b mut Region<T, On<'s, D>>) -> Self {
-        SourceMut {
-            source: Source::from(&*region),
-            marker: PhantomData,
-        }
-    }
-}
-
-impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
-    /// Some neighbouring elements, as the source of a put.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OutOfBounds`].
-    pub fn slice(&self, range: Range<usize>) -> Result<Source<'_, 's, T, D>> {
-        Source::from(self).slice(range, self.len())
-    }
-
-    /// The elements that a layout chooses, as the source of a put.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OutOfBounds`] if the layout reaches further than the region.
-    pub fn with<'b>(&'b self, layout: &'b Layout<D>) -> Result<Source<'b, 's, T, D>> {
-        Source::from(self).with(layout, self.len())
-    }
-
-    /// Some neighbouring elements, as the destination of a get or fetch.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OutOfBounds`].
-    pub fn slice_mut(&mut self, range: Range<usize>) -> Result<SourceMut<'_, 's, T, D>> {
-        let len = self.len();
-        let SourceMut { source, marker } = SourceMut::from(self);
-        Ok(SourceMut {
-            source: source.slice(range, len)?,
-            marker,
-        })
-    }
-
-    /// The elements that a layout chooses, as the destination of a get. No element may occur twice.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OutOfBounds`], [`Error::Invalid`].
-    pub fn with_mut<'b>(&'b mut self, layout: &'b Layout<D>) -> Result<SourceMut<'b, 's, T, D>> {
-        distinct(layout)?;
-        let len = self.len();
-        let SourceMut { source, marker } = SourceMut::from(self);
-        Ok(SourceMut {
-            source: source.with(layout, len)?,
-            marker,
-        })
-    }
-}
-
-impl<'b, T: Element, D: Device> Source<'b, '_, T, D> {
-    /// The elements that a layout chooses of a part; whether the part holds them has been checked.
-    pub(crate) fn of(body: &'b Body<D>, layout: &'b Layout<D>) -> Self {
-        Source {
-            local: (body.ptr(), body.id),
-            count: layout.count(),
-            layout: Some(layout),
-            marker: PhantomData,
-        }
-    }
-
-    fn slice(mut self, range: Range<usize>, len: usize) -> Result<Self> {
-        if range.start > range.end || range.end > len {
-            return Err(bounds("region", range, len));
-        }
-        self.local.0 = self.local.0.byte_add(range.start * size_of::<T>());
-        self.count = range.len();
-        Ok(self)
-    }
-
-    fn with(mut self, layout: &'b Layout<D>, len: usize) -> Result<Self> {
-        if layout.extent() > len {
-            return Err(bounds("region", 0..layout.extent(), len));
-        }
-        self.count = layout.count();
-        self.layout = Some(layout);
-        Ok(self)
-    }
-}
-
-fn distinct<D: Device>(layout: &Layout<D>) -> Result<()> {
-    if layout.is_distinct() {
-        return Ok(());
-    }
-    Err(Error::Invalid(
-        "a layout in which an element occurs twice cannot be a destination".into(),
-    ))
-}
-
 impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
     pub(super) fn new(held: Held<OutboxBody<D>>) -> Self {
         Access {
@@ -314,7 +192,21 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
             local_layout: source.layout,
             remote_layout: dest.layout,
         });
+        let touch = match what {
+            What::Get => Touch::Write,
+            _ => Touch::Read,
+        };
+        self.touch(dest, source.body, touch);
         Ok(())
+    }
+
+    /// Notes what the epoch does with a region that a NIC has to do with.
+    #[inline]
+    fn touch(&mut self, dest: &Dest<'b, D>, region: &Body<D>, touch: Touch) {
+        let body = &mut *self.held;
+        if body.edges[dest.edge as usize].by_nic || region.outstanding().is_some() {
+            body.touch(dest.edge, region.tickets(), touch);
+        }
     }
 
     /// Validates the epoch as a whole, and enqueues it: for each target, wait until it has posted, move, signal (MPI:
@@ -339,8 +231,13 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
         body.half.ready(stream)?;
         body.check_own_post(stream)?;
         let members = &body.groups[body.current].1;
-        let plan = body.plans.plan(&body.half, &body.edges, members)?;
-        submit(stream, &plan.batch)?;
+        let plan = body
+            .plans
+            .plan(&body.half, &body.edges, members, &body.touched)?;
+        settle(stream, &body.touched)?;
+        arm(stream, &plan.arms)?;
+        submit(stream, &plan.batch).inspect_err(|_| disarm(stream, &plan.arms))?;
+        body.leave_tickets();
         body.count_own_complete();
         Ok(())
     }
@@ -489,7 +386,9 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
             atomic: true,
             result: result.local,
         };
-        self.note(what, &operand, &dest)
+        self.note(what, &operand, &dest)?;
+        self.touch(&dest, result.body, Touch::Write);
+        Ok(())
     }
 
     /// Notes an atomic read of elements into `result`.
@@ -506,7 +405,9 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
             atomic: true,
             result: result.local,
         };
-        self.note(what, &result, &dest)
+        self.note(what, &result, &dest)?;
+        self.touch(&dest, result.body, Touch::Write);
+        Ok(())
     }
 
     /// Notes a compare-and-swap of each element: where its bits are those of `compare`, it becomes the element of
@@ -535,7 +436,10 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
             compare: compare.local,
             result: result.local,
         };
-        self.note(what, &desired, &dest)
+        self.note(what, &desired, &dest)?;
+        self.touch(&dest, compare.body, Touch::Read);
+        self.touch(&dest, result.body, Touch::Write);
+        Ok(())
     }
 
     fn locate(&self, at: At) -> Result<Dest<'b, D>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_hal::batch::QUANTUM;
+use tidegate_hal::batch::{Awaited, QUANTUM, Tag};
 use tidegate_hal::control::Packet;
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
@@ -14,12 +14,14 @@ use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use super::describe::{Description, Inbound, Outbound, check, origins};
 use super::inbox::InboxBody;
 use super::outbox::{Edge, OutboxBody};
+use super::routes::{Own, Routes};
 use super::view::{SlotEntry, Table};
 use super::{
-    Atomic, ByRange, BySlot, Discipline, Half, Inbox, Kind, Myself, Outbox, Peer, home_number,
+    Atomic, ByRange, BySlot, Discipline, Half, Inbox, Kind, Myself, Outbox, Peer, Way, home_number,
 };
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::nic::{Line, LineParts};
 use crate::region::fresh_id;
 use crate::stream::Stream;
 use crate::world::Watched;
@@ -161,7 +163,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
     /// # Errors
     ///
     /// [`Error::WindowMismatch`], on all ranks alike, if the declarations do not fit together; [`Error::Device`] on all ranks if one has
-    /// not enough memory; [`Error::Control`] if a rank ends meanwhile; [`Error::Capturing`] (on this rank alone).
+    /// not enough memory; [`Error::Nic`] and [`Error::Invalid`] (on this rank alone) where a peer cannot be reached; [`Error::Control`] if a rank ends meanwhile; [`Error::Capturing`] (on this rank alone).
     #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
     pub fn open<'s, D: Device>(
         self,
@@ -176,7 +178,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         };
         stream.not_capturing("creating a window")?;
         let plan = self.meet(stream)?;
-        Ok(plan.build(stream))
+        plan.build(stream)
     }
 
     /// Exchanges descriptions and memory.
@@ -207,72 +209,33 @@ impl<T: Element, K: Discipline> Window<T, K> {
 
         // Now every rank knows how large every rank's block is; each allocates its own.
         let shapes: Vec<_> = (0..all.len()).map(|rank| Shape::of(&all, rank)).collect();
+        let mine = &shapes[rank];
         let own = world
             .device()
-            .alloc(shapes[rank].bytes, Sharing::Peers)
+            .alloc(mine.bytes, Sharing::Peers)
+            .map_err(Error::from)
             .and_then(|block| {
                 if K::KIND == Kind::Slot && self.description.buffers == 2 {
-                    for target in 0..shapes[rank].targets.len() {
+                    for target in 0..mine.targets.len() {
                         // Both buffers are free at first: the exposure for epoch 0 has been given.
                         // SAFETY: the cell lies in the block, which nobody else knows yet.
                         unsafe {
-                            world.device().init_word(
-                                block.base().byte_add(shapes[rank].exposed(target)),
-                                QUANTUM,
-                            )
+                            world
+                                .device()
+                                .init_word(block.base().byte_add(mine.exposed(target)), QUANTUM)
                         };
                     }
                 }
-                let handle = block.share()?;
-                Ok((block, handle))
+                Own::offer(&world, block, mine.lines())
             });
-        let packet = match &own {
-            Ok(_) => Packet::default(),
-            Err(error) => Packet {
-                bytes: error.to_string().into_bytes(),
-                handles: Vec::new(),
-            },
+        let neighbour = |other: usize| {
+            let near = mine.targets.contains(&other) || mine.origins.contains(&other);
+            near.then(|| shapes[other].bytes)
         };
-        let (own, packet) = match own {
-            Ok((block, handle)) => (
-                Ok(block),
-                Packet {
-                    handles: vec![handle],
-                    ..packet
-                },
-            ),
-            Err(error) => (Err(error), packet),
-        };
-        let packets = world.control().exchange("window memory", packet)?;
-        let own = own?;
-        if let Some((other, packet)) = packets
-            .iter()
-            .enumerate()
-            .find(|(_, packet)| !packet.bytes.is_empty())
-        {
-            let text = String::from_utf8_lossy(&packet.bytes);
-            return Err(mismatch(format!(
-                "rank {other} could not allocate its memory: {text}"
-            )));
-        }
-        let near = |other: usize| {
-            shapes[rank].targets.contains(&other) || shapes[rank].origins.contains(&other)
-        };
-        let mut blocks = Vec::with_capacity(all.len());
-        for (other, mut packet) in packets.into_iter().enumerate() {
-            let handle = packet.handles.pop();
-            blocks.push(match handle {
-                Some(handle) if near(other) => Some(world.device().map(handle, shapes[other].bytes)?),
-                None if near(other) => {
-                    let what = format!("window `{name}`: rank {other} is on another node, and there is no transport to it");
-                    return Err(Error::Invalid(what));
-                }
-                _ => None,
-            });
-        }
+        let routes = Routes::find(&world, &name, K::KIND, own, neighbour)?;
         // Nobody may add to a word of ours before we are ready to hear of failures: the caller's thread registers the window
         // before it can enqueue anything, and words only wait to be read.
-        let own = Arc::new(own);
+        let own = routes.own.block.clone();
         let words = (0..shapes[rank].targets.len())
             .map(|index| {
                 (
@@ -288,15 +251,27 @@ impl<T: Element, K: Discipline> Window<T, K> {
             }))
             .collect();
         let size = size_of::<T>();
-        let watched = Arc::new(Watched::new(name, id, words, own, size, self.limit));
+        let mut watched = Watched::new(name, id, words, own, size, self.limit);
+        if let Some(lines) = &routes.own.lines {
+            let ranks = mine.targets.iter().chain(&mine.origins).enumerate();
+            let by_nic = ranks.filter(|(_, rank)| routes.remotes[**rank].is_some());
+            let sent = by_nic.map(|(line, _)| Line::sent_of(words_of(lines.base(), line)));
+            watched = watched.with_lines(sent.collect(), lines.clone());
+        }
+        let watched = Arc::new(watched);
         world.watch_window(&watched);
         Ok(Meeting {
             all,
             shapes,
             watched,
-            blocks: Arc::new(blocks),
+            routes,
         })
     }
+}
+
+/// The words of a line: the targets' first, then the origins'.
+fn words_of(lines: Ptr, line: usize) -> Ptr {
+    lines.byte_add(line * Line::BYTES)
 }
 
 /// What is where in one rank's block: a cell for each target's exposures, one for each origin's completions, the data.
@@ -333,6 +308,11 @@ impl Shape {
         (self.targets.len() + origin) * CELL
     }
 
+    /// How many ways there are to other ranks.
+    fn lines(&self) -> usize {
+        self.targets.len() + self.origins.len()
+    }
+
     fn data(&self) -> usize {
         (self.targets.len() + self.origins.len()) * CELL
     }
@@ -347,7 +327,7 @@ struct Meeting<D: Device> {
     all: Vec<Description>,
     shapes: Vec<Shape>,
     watched: Arc<Watched<D>>,
-    blocks: Arc<Vec<Option<D::Block>>>,
+    routes: Routes<D>,
 }
 
 /// Where the operand lies in a cell.
@@ -361,43 +341,72 @@ fn index_of(rank: usize, ranks: &[usize]) -> usize {
 }
 
 impl<D: Device> Meeting<D> {
+    #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
     fn build<'s, T: Element, K: Discipline>(
         self,
         stream: &Stream<'s, D>,
-    ) -> (Inbox<'s, T, K, D>, Outbox<'s, T, K, D>) {
+    ) -> Result<(Inbox<'s, T, K, D>, Outbox<'s, T, K, D>)> {
         let world = stream.world();
         let rank = world.rank();
         let shape = &self.shapes[rank];
         let own = self.watched.block.base();
-        let base = |other: usize| match &self.blocks[other] {
+        let routes = &self.routes;
+        let base = |other: usize| match &routes.blocks[other] {
+            _ if routes.remotes[other].is_some() => Ptr::NULL,
             _ if other == rank => own,
             Some(block) => block.base(),
-            None => unreachable!("blocks of neighbours are mapped"),
+            None => unreachable!("neighbours are mapped or behind the NIC"),
         };
-        let bell = |other: usize| world.bell(other).expect("neighbours are on this node");
-        let peer = |other: usize, word: Ptr, remote: usize| Peer {
-            rank: other,
-            word,
-            operand: word.byte_add(OPERAND),
-            remote: base(other).byte_add(remote),
-            bell: bell(other),
+        let peer = |line: usize, other: usize, word: Ptr, remote: usize| -> Result<Peer> {
+            let way = match &routes.remotes[other] {
+                None => Way::Mapped {
+                    word: base(other).byte_add(remote),
+                    bell: world.bell(other).expect("mapped peers are on this node"),
+                },
+                Some(memory) => {
+                    let lines = routes.own.lines.as_ref().expect("there is a NIC");
+                    let parts = LineParts {
+                        peer: other,
+                        words: words_of(lines.base(), line),
+                        remote: memory.clone(),
+                        signal: remote,
+                        tag: Tag {
+                            window: self.watched.id,
+                            peer: other as u32,
+                            awaited: Awaited::Ticket,
+                        },
+                        keep: self.watched.clone(),
+                    };
+                    // SAFETY: the words are zeroed, this line's alone, and kept by the window; the signal is the peer's word for this rank.
+                    Way::Nic(Arc::new(unsafe { Line::new(world, parts) }?))
+                }
+            };
+            Ok(Peer {
+                rank: other,
+                word,
+                operand: word.byte_add(OPERAND),
+                way,
+            })
         };
         let targets = shape.targets.iter().enumerate().map(|(index, &target)| {
             let there = &self.shapes[target];
-            peer(
-                target,
-                own.byte_add(shape.exposed(index)),
-                there.done(index_of(rank, &there.origins)),
-            )
+            let done = there.done(index_of(rank, &there.origins));
+            peer(index, target, own.byte_add(shape.exposed(index)), done)
         });
         let origins = shape.origins.iter().enumerate().map(|(index, &origin)| {
             let there = &self.shapes[origin];
-            peer(
-                origin,
-                own.byte_add(shape.done(index)),
-                there.exposed(index_of(rank, &there.targets)),
-            )
+            let exposed = there.exposed(index_of(rank, &there.targets));
+            let line = shape.targets.len() + index;
+            peer(line, origin, own.byte_add(shape.done(index)), exposed)
         });
+        let (targets, origins) = (
+            targets.collect::<Result<Vec<_>>>()?,
+            origins.collect::<Result<Vec<_>>>()?,
+        );
+        let by_nic: Vec<_> = routes.remotes.iter().map(Option::is_some).collect();
+        let base: Vec<_> = shape.targets.iter().map(|target| base(*target)).collect();
+        let registration = routes.own.registration.clone();
+        let blocks = Arc::new(self.routes.blocks);
         let myself = Arc::new(Myself::default());
         myself
             .inbox_home
@@ -407,11 +416,12 @@ impl<D: Device> Meeting<D> {
             home: stream.raw().reclaim().clone(),
             world: world.clone(),
             window: self.watched.clone(),
-            _blocks: self.blocks.clone(),
+            _blocks: blocks.clone(),
+            _registration: registration.clone(),
             peers,
             myself: myself.clone(),
         };
-        let (inbound, outbound) = (half(origins.collect()), half(targets.collect()));
+        let (inbound, outbound) = (half(origins), half(targets));
 
         let mine = &self.all[rank];
         let entries = mine
@@ -444,9 +454,17 @@ impl<D: Device> Meeting<D> {
                 Kind::Range => (out.range.start * mine.size, out.range.len()),
                 Kind::Atomic => (0, target.memory),
             };
+            let lane = index_of(out.target, &shape.targets);
+            let by_nic = by_nic[out.target];
             Edge {
-                lane: index_of(out.target, &shape.targets),
-                base: base(out.target).byte_add(there.data() + offset),
+                lane,
+                base: if by_nic {
+                    Ptr::NULL
+                } else {
+                    base[lane].byte_add(there.data() + offset)
+                },
+                offset: there.data() + offset,
+                by_nic,
                 first: offset / mine.size,
                 flip: there.flip(mine.buffers),
                 len,
@@ -454,9 +472,9 @@ impl<D: Device> Meeting<D> {
         });
         let edges = edges.collect();
         let early = u64::from(mine.buffers == 2);
-        (
-            Inbox::new(InboxBody::new(inbound, table)),
+        Ok((
+            Inbox::new(InboxBody::new(inbound, table)?),
             Outbox::new(OutboxBody::new(outbound, edges, early)),
-        )
+        ))
     }
 }

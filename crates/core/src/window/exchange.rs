@@ -7,10 +7,11 @@ use tidegate_hal::device::Device;
 
 use super::access::Access;
 use super::inbox::Inbox;
-use super::outbox::Outbox;
+use super::outbox::{Outbox, settle};
 use super::{Discipline, submit};
 use crate::element::Element;
 use crate::error::{Rejected, Result};
+use crate::nic::{arm, disarm};
 use crate::stream::Stream;
 
 /// What a refused [`exchange`] gives back.
@@ -45,7 +46,8 @@ fn try_exchange<'s, T: Element, K: Discipline, D: Device>(
     inbox.choose_all();
     let key = inbox.epoch_key();
     let members = &outbox.groups[outbox.current].1;
-    let plan = outbox.plans.plan(&outbox.half, &outbox.edges, members)?;
+    let (half, edges, touched) = (&outbox.half, &outbox.edges, &outbox.touched);
+    let plan = outbox.plans.plan(half, edges, members, touched)?;
     if plan
         .exchange
         .as_ref()
@@ -58,7 +60,14 @@ fn try_exchange<'s, T: Element, K: Discipline, D: Device>(
         plan.exchange = Some((key, Arc::new(batch)));
     }
     let (_, batch) = plan.exchange.as_ref().expect("it was just made");
-    submit(stream, batch)?;
+    settle(stream, touched)?;
+    arm(stream, inbox.arms())?;
+    arm(stream, &plan.arms).inspect_err(|_| disarm(stream, inbox.arms()))?;
+    submit(stream, batch).inspect_err(|_| {
+        disarm(stream, inbox.arms());
+        disarm(stream, &plan.arms);
+    })?;
+    outbox.leave_tickets();
     inbox.count_own_post(stream);
     inbox.passed_at(stream.raw().mark());
     outbox.count_own_complete();

@@ -6,15 +6,17 @@ use std::sync::atomic::Ordering;
 
 use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Tag, Wait};
 use tidegate_hal::device::{Device, HostAccess, Reclaim, Stream as _};
+use tidegate_hal::nic::Program;
 
 use super::Typed;
 use super::view::{Slots, Table};
 use super::{
-    Atomic, Body, ByRange, BySlot, Discipline, Group, Half, Held, Peer, home_number, submit,
+    Atomic, Body, ByRange, BySlot, Discipline, Group, Half, Held, Peer, Way, home_number, submit,
 };
 use crate::capture::{Carry, State, Visitor};
 use crate::element::Element;
 use crate::error::{Rejected, Result};
+use crate::nic::{Arm, arm, disarm};
 use crate::stream::Stream;
 
 /// The memory that others put into, while nobody does: the target's half of a window, at home on stream `'s`.
@@ -47,7 +49,7 @@ pub(super) struct InboxBody<D: Device> {
     /// Kernels in the queue point to it, while this token goes on being changed.
     table: Arc<Table>,
     /// Post and wait for all origins, then for each group that was used.
-    epochs: Vec<Epoch>,
+    epochs: Vec<Epoch<D>>,
     /// The epoch that is open, or was last.
     current: usize,
     /// How far the stream must have come for the operands to be those of the last epoch.
@@ -55,12 +57,14 @@ pub(super) struct InboxBody<D: Device> {
 }
 
 /// The batches of a group of origins.
-struct Epoch {
+struct Epoch<D: Device> {
     /// The group's number; 0 for all origins.
     group: u64,
     members: Vec<usize>,
     post: Arc<Batch>,
     wait: Arc<Batch>,
+    /// What the NIC is armed with for the post.
+    arms: Vec<Arm<D>>,
 }
 
 impl<D: Device> Body for InboxBody<D> {
@@ -70,29 +74,46 @@ impl<D: Device> Body for InboxBody<D> {
     }
 }
 
-impl Epoch {
-    fn new<D: Device>(half: &Half<D>, group: u64, members: Vec<usize>) -> Self {
-        let peers = || members.iter().map(|index| half.peers[*index]);
-        let post = peers().map(|peer| vec![post_step(&peer)]);
-        let wait = peers().map(|peer| vec![wait_step(&peer, half.window.id)]);
+impl<D: Device> Epoch<D> {
+    fn new(half: &Half<D>, group: u64, members: Vec<usize>) -> Result<Self> {
+        let peers = || members.iter().map(|index| &half.peers[*index]);
+        let post = peers().map(|peer| vec![post_step(peer)]);
+        let wait = peers().map(|peer| vec![wait_step(peer, half.window.id)]);
+        let mut arms = Vec::new();
+        for peer in peers() {
+            if let Way::Nic(line) = &peer.way {
+                let program = Program {
+                    transfers: Vec::new(),
+                    signal: line.signal().clone(),
+                    keep: Vec::new(),
+                };
+                // SAFETY: the word is the origin's for exposures by this rank, in registered memory; the bell is the origin's.
+                let program = unsafe { line.queue().prepare(program) }?;
+                arms.push(Arm::new(line, program, &half.window));
+            }
+        }
         // SAFETY: all words lie in blocks that the half holds; this inbox's stream alone advances the operands.
         let (post, wait) = unsafe { (Batch::new(post, Vec::new()), Batch::new(wait, Vec::new())) };
-        Epoch {
+        Ok(Epoch {
             group,
             members,
             post: Arc::new(post),
             wait: Arc::new(wait),
-        }
+            arms,
+        })
     }
 }
 
 /// Tells an origin that the memory is exposed to it.
 fn post_step(peer: &Peer) -> Step {
-    Step::Add(Add {
-        word: peer.remote,
-        value: QUANTUM,
-        bell: peer.bell,
-    })
+    match peer.way {
+        Way::Mapped { word, bell } => Step::Add(Add {
+            word,
+            value: QUANTUM,
+            bell,
+        }),
+        Way::Nic(ref line) => line.ring(),
+    }
 }
 
 /// Waits until an origin has completed.
@@ -111,16 +132,16 @@ fn wait_step(peer: &Peer, window: u32) -> Step {
 }
 
 impl<D: Device> InboxBody<D> {
-    pub(super) fn new(half: Half<D>, table: Table) -> Self {
+    pub(super) fn new(half: Half<D>, table: Table) -> Result<Self> {
         let table = Arc::new(table);
-        let all = Epoch::new(&half, 0, (0..half.peers.len()).collect());
-        InboxBody {
+        let all = Epoch::new(&half, 0, (0..half.peers.len()).collect())?;
+        Ok(InboxBody {
             half,
             table,
             epochs: vec![all],
             current: 0,
             mark: 0,
-        }
+        })
     }
 
     /// Chooses the batches of a group, making them the first time.
@@ -134,13 +155,24 @@ impl<D: Device> InboxBody<D> {
             group.expect("all origins are known from the start"),
             "an origin",
         )?;
-        self.epochs.push(Epoch::new(&self.half, id, members));
+        self.epochs.push(Epoch::new(&self.half, id, members)?);
         self.current = self.epochs.len() - 1;
         Ok(())
     }
 
     pub(super) fn post_batch(&self) -> &Arc<Batch> {
         &self.epochs[self.current].post
+    }
+
+    /// What the NIC is armed with before the post is submitted.
+    pub(super) fn arms(&self) -> &[Arm<D>] {
+        &self.epochs[self.current].arms
+    }
+
+    /// Submits the post.
+    fn post(&self, stream: &Stream<'_, D>) -> Result<()> {
+        arm(stream, self.arms())?;
+        submit(stream, self.post_batch()).inspect_err(|_| disarm(stream, self.arms()))
     }
 
     pub(super) fn wait_batch(&self) -> &Arc<Batch> {
@@ -234,7 +266,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
             .half
             .ready(stream)
             .and_then(|()| body.choose(group))
-            .and_then(|()| submit(stream, body.post_batch()));
+            .and_then(|()| body.post(stream));
         match posted {
             Ok(()) => {
                 body.count_own_post(stream);
@@ -334,7 +366,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
         let done = epoch
             .members
             .iter()
-            .map(|index| half.peers[*index])
+            .map(|index| &half.peers[*index])
             .all(|peer| {
                 // SAFETY: word and operand lie in the window's block, which the half holds.
                 let (word, operand) =

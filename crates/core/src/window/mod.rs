@@ -10,7 +10,10 @@
 //!   validates them, enqueues them, and gives the outbox back.
 //!
 //! The k-th post that names an origin belongs to the k-th complete of that origin that names this rank. All of it is enqueued on
-//! streams; the host waits for nothing.
+//! streams; the host waits for nothing, unless a NIC's queue is full.
+//!
+//! Which peers are mapped and which are reached by a NIC is decided when the window is created ([`Route`](crate::Route)), and makes no
+//! difference to the program.
 //!
 //! # Disciplines
 //!
@@ -33,13 +36,16 @@ mod exchange;
 mod inbox;
 mod outbox;
 mod plan;
+mod routes;
+mod source;
 mod view;
 
-pub use access::{Access, At, Dest, OutSlot, Slot, Source, SourceMut};
+pub use access::{Access, At, Dest, OutSlot, Slot};
 pub use builder::{Buffers, Window};
 pub use exchange::{Refused, exchange};
 pub use inbox::{Exposed, Inbox, Tested};
 pub use outbox::Outbox;
+pub use source::{Source, SourceMut};
 pub use tidegate_hal::batch::Op;
 pub use view::{InboxView, Memory, MemoryMut, Slots};
 
@@ -49,8 +55,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{Device, Fault, Reclaim};
 use tidegate_hal::memory::Ptr;
+use tidegate_hal::nic::Keep;
 
 use crate::error::{Cause, Error, Result};
+use crate::nic::Line;
 use crate::region::ReclaimOf;
 use crate::stream::Stream;
 use crate::world::{Watched, World};
@@ -122,16 +130,20 @@ impl Group {
 }
 
 /// A peer as one half of a window sees it.
-#[derive(Clone, Copy, Debug)]
 struct Peer {
     rank: usize,
     /// The word that this rank waits on for the peer, with the operand beside it.
     word: Ptr,
     operand: Ptr,
-    /// The word at the peer that this rank adds to.
-    remote: Ptr,
-    /// The peer's bell.
-    bell: Ptr,
+    way: Way,
+}
+
+/// How this rank's streams reach a peer.
+enum Way {
+    /// They add to the peer's word themselves, and ring its bell.
+    Mapped { word: Ptr, bell: Ptr },
+    /// They ring for a program of the NIC.
+    Nic(Arc<Line>),
 }
 
 /// What the tokens of a half are typed by.
@@ -145,6 +157,8 @@ struct Half<D: Device> {
     window: Arc<Watched<D>>,
     /// The windows' blocks of all ranks that this one exchanges with.
     _blocks: Arc<Vec<Option<D::Block>>>,
+    /// Lets peers reach this rank's block through the NIC.
+    _registration: Option<Keep>,
     peers: Vec<Peer>,
     /// Posts and completes towards this rank itself, of both halves.
     myself: Arc<Myself>,

@@ -1,6 +1,7 @@
 //! The origin's half of a window.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_hal::device::Device;
@@ -9,10 +10,11 @@ use tidegate_hal::memory::Ptr;
 use super::Typed;
 use super::access::Access;
 use super::plan::Plans;
-use super::{Body, Discipline, Group, Half, Held, home_number};
+use super::{Body, Discipline, Group, Half, Held, Way, home_number};
 use crate::capture::{Carry, Visitor};
 use crate::element::Element;
 use crate::error::{Error, Rejected, Result};
+use crate::nic::{Tickets, Touch, settle_all};
 use crate::stream::Stream;
 
 /// The way to others: the origin's half of a window, at home on stream `'s`.
@@ -25,13 +27,26 @@ pub struct Outbox<'s, T, K, D: Device> {
 pub(super) struct Edge {
     /// The target, among the peers.
     pub(super) lane: usize,
+    /// Its first byte, if the target is mapped.
     pub(super) base: Ptr,
+    /// The same, in bytes from the beginning of the target's block.
+    pub(super) offset: usize,
+    /// Whether the target is reached by the NIC.
+    pub(super) by_nic: bool,
     /// Where it begins in the target's memory, in elements.
     pub(super) first: usize,
     /// Bytes from the buffer of even epochs to that of odd ones.
     pub(super) flip: usize,
     /// Elements.
     pub(super) len: usize,
+}
+
+/// A region of the open epoch.
+pub(super) struct Touched {
+    pub(super) tickets: Arc<Tickets>,
+    touch: Touch,
+    /// The target, if it is reached by the NIC.
+    pub(super) lane: Option<usize>,
 }
 
 pub(super) struct OutboxBody<D: Device> {
@@ -44,6 +59,8 @@ pub(super) struct OutboxBody<D: Device> {
     /// The number of the epoch, so that its slots fit no other.
     pub(super) epoch: u64,
     pub(super) slots_taken: bool,
+    /// The regions of the open epoch that a NIC has to do with.
+    pub(super) touched: Vec<Touched>,
     /// How many exposures each target has given in advance.
     early: u64,
     /// Which peer is this rank itself.
@@ -72,6 +89,7 @@ impl<D: Device> OutboxBody<D> {
             current: 0,
             epoch: 0,
             slots_taken: false,
+            touched: Vec::new(),
             early,
             myself,
         }
@@ -81,6 +99,29 @@ impl<D: Device> OutboxBody<D> {
         self.plans.begin(self.groups[self.current].0);
         self.epoch += 1;
         self.slots_taken = false;
+        self.touched.clear();
+    }
+
+    /// Notes a region that has tickets, or will have them when the epoch is complete.
+    #[cold]
+    pub(super) fn touch(&mut self, edge: u32, tickets: &Arc<Tickets>, touch: Touch) {
+        let edge = &self.edges[edge as usize];
+        self.touched.push(Touched {
+            tickets: tickets.clone(),
+            touch,
+            lane: edge.by_nic.then_some(edge.lane),
+        });
+    }
+
+    /// The epoch has been submitted: its regions now wait for the NIC.
+    pub(super) fn leave_tickets(&mut self) {
+        for touched in self.touched.drain(..) {
+            if let Some(lane) = touched.lane
+                && let Way::Nic(line) = &self.half.peers[lane].way
+            {
+                touched.tickets.add(line, touched.touch);
+            }
+        }
     }
 
     pub(super) fn members(&self) -> &[usize] {
@@ -115,6 +156,16 @@ impl<D: Device> OutboxBody<D> {
             self.half.myself.completes.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Enqueues the wait for the tickets of earlier epochs that stand against what this one does with its regions.
+#[inline]
+pub(super) fn settle<D: Device>(stream: &Stream<'_, D>, touched: &[Touched]) -> Result<()> {
+    if touched.is_empty() {
+        return Ok(());
+    }
+    let each = touched.iter().map(|each| (&*each.tickets, each.touch));
+    settle_all(stream, each)
 }
 
 impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {

@@ -9,11 +9,13 @@ use tidegate_hal::batch::{
 };
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
+use tidegate_hal::nic::{Direction, Keep, Program, RemotePtr, RemoteSide, Transfer};
 
-use super::Half;
-use super::outbox::Edge;
+use super::outbox::{Edge, Touched};
+use super::{Half, Way};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
+use crate::nic::{Arm, Line};
 
 /// How many different epochs an outbox remembers.
 const PLANS: usize = 8;
@@ -102,6 +104,8 @@ pub(super) struct Plan<D: Device> {
     pub(super) group: u64,
     notes: Vec<Note<D>>,
     pub(super) batch: Arc<Batch>,
+    /// What the NIC is armed with before the batch is submitted.
+    pub(super) arms: Vec<Arm<D>>,
     /// Joined with the post and wait of an inbox epoch, by what identifies that.
     pub(super) exchange: Option<((u64, u64), Arc<Batch>)>,
 }
@@ -197,6 +201,7 @@ impl<D: Device> Plans<D> {
         half: &Half<D>,
         edges: &[Edge],
         members: &[usize],
+        touched: &[Touched],
     ) -> Result<&mut Plan<D>> {
         if let Some(index) = self.repeated() {
             return Ok(&mut self.plans[index]);
@@ -206,6 +211,7 @@ impl<D: Device> Plans<D> {
             self.notes.extend(begun);
         }
         validate(half, edges, members, &self.notes)?;
+        let arms = programs(half, edges, members, &self.notes, touched)?;
         let batch = Arc::new(lower(half, edges, members, &self.notes));
         if self.plans.len() == PLANS {
             // The queue holds what of it is still to run.
@@ -215,6 +221,7 @@ impl<D: Device> Plans<D> {
             group: self.group,
             notes: self.notes.clone(),
             batch,
+            arms,
             exchange: None,
         });
         let last = self.plans.len() - 1;
@@ -225,6 +232,12 @@ impl<D: Device> Plans<D> {
 }
 
 impl<D: Device> Note<D> {
+    /// Keeps its index tables alive.
+    fn layouts(&self) -> impl Iterator<Item = Keep> + '_ {
+        let layouts = self.local_layout.iter().chain(&self.remote_layout);
+        layouts.map(Layout::keep)
+    }
+
     fn draft(&self) -> Draft<'_, D> {
         Draft {
             what: self.what,
@@ -337,38 +350,110 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
                 quantum: QUANTUM,
                 tag,
             };
-            let add = Add {
-                word: peer.remote,
-                value: QUANTUM,
-                bell: peer.bell,
-            };
-            let of_lane = notes
-                .iter()
-                .filter(|note| edges[note.edge as usize].lane == lane);
-            let moves = of_lane.map(|note| {
-                Step::Move(lower_note(
-                    note,
-                    &edges[note.edge as usize],
-                    peer.operand,
-                    half,
-                ))
-            });
-            [Step::Wait(wait)]
-                .into_iter()
-                .chain(moves)
-                .chain([Step::Flush, Step::Add(add)])
-                .collect()
+            let mut steps = vec![Step::Wait(wait)];
+            match &peer.way {
+                Way::Mapped { word, bell } => {
+                    let moves = of_lane(lane, edges, notes);
+                    steps.extend(moves.map(|(note, edge)| {
+                        Step::Move(lower_note(note, edge, peer.operand, half))
+                    }));
+                    let add = Add {
+                        word: *word,
+                        value: QUANTUM,
+                        bell: *bell,
+                    };
+                    steps.extend([Step::Flush, Step::Add(add)]);
+                }
+                Way::Nic(line) => steps.extend([line.issue(), line.ring()]),
+            }
+            steps
         })
         .collect();
-    let layouts = notes
-        .iter()
-        .flat_map(|note| note.local_layout.iter().chain(&note.remote_layout));
-    let keep = layouts.map(Layout::keep).collect();
+    let keep = notes.iter().flat_map(Note::layouts).collect();
     // SAFETY: words, operands, bells and remote memory lie in blocks that the half holds; counts were checked against regions, slots
     // and layouts when the operations were noted; regions are of the outbox's stream and borrowed until the epoch is complete;
     // overlaps were refused above; the exposure that each lane waits for orders its moves with the target, and slots,
     // ranges or atomicity with other origins; tables are kept.
     unsafe { Batch::new(lanes, keep) }
+}
+
+/// The notes of a lane, with their edges.
+fn of_lane<'a, D: Device>(
+    lane: usize,
+    edges: &'a [Edge],
+    notes: &'a [Note<D>],
+) -> impl Iterator<Item = (&'a Note<D>, &'a Edge)> {
+    let with_edge = notes.iter().map(|note| (note, &edges[note.edge as usize]));
+    with_edge.filter(move |(_, edge)| edge.lane == lane)
+}
+
+/// Has the NIC prepare what it is to do for the targets behind it.
+fn programs<D: Device>(
+    half: &Half<D>,
+    edges: &[Edge],
+    members: &[usize],
+    notes: &[Note<D>],
+    touched: &[Touched],
+) -> Result<Vec<Arm<D>>> {
+    let mut arms = Vec::new();
+    for &lane in members {
+        let Way::Nic(line) = &half.peers[lane].way else {
+            continue;
+        };
+        let of_lane = || of_lane(lane, edges, notes);
+        let transfers = of_lane().map(|(note, edge)| transfer(note, edge, line, half));
+        let memory = touched
+            .iter()
+            .filter(|each| each.lane == Some(lane))
+            .map(|each| each.tickets.memory().clone());
+        let program = Program {
+            transfers: transfers.collect(),
+            signal: line.signal().clone(),
+            keep: of_lane()
+                .flat_map(|(note, _)| note.layouts())
+                .chain(memory)
+                .collect(),
+        };
+        // SAFETY: as for the batch: sides were checked when the operations were noted, and lie in the target's registered block and in regions whose
+        // memory the program keeps; the stream rings after the target's exposure has come; until the NIC has sent, tickets keep
+        // everybody off the regions, and the target waits for the signal.
+        let program = unsafe { line.queue().prepare(program) }?;
+        arms.push(Arm::new(line, program, &half.window));
+    }
+    Ok(arms)
+}
+
+/// An operation as the NIC does it.
+fn transfer<D: Device>(note: &Note<D>, edge: &Edge, line: &Line, half: &Half<D>) -> Transfer {
+    let Move {
+        action,
+        size,
+        count,
+        src,
+        dst,
+        ..
+    } = lower_note(note, edge, Ptr::NULL, half);
+    let (direction, local, remote) = match note.what {
+        What::Get => (Direction::Get, dst, src),
+        _ => (Direction::Put, src, dst),
+    };
+    // The edge has no address here, so what the side has in its place is how far the layout's first element lies into it.
+    let offset = edge.offset + remote.base.0.addr();
+    Transfer {
+        action,
+        direction,
+        size,
+        count,
+        local,
+        remote: RemoteSide {
+            base: RemotePtr {
+                memory: line.remote().clone(),
+                offset,
+            },
+            flip: remote.flip,
+            shape: remote.shape,
+        },
+    }
 }
 
 fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, half: &Half<D>) -> Move {

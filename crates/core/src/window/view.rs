@@ -10,7 +10,9 @@ use tidegate_words::Word;
 use super::inbox::Inbox;
 use super::{Atomic, ByRange, BySlot};
 use crate::element::Element;
+use crate::error::Result;
 use crate::kernel::{Argument, Exclusive, Lowered, Shared};
+use crate::stream::Stream;
 
 /// Where an inbox's memory is.
 pub(super) struct Table {
@@ -170,11 +172,11 @@ impl<T> Copy for LoweredSlots<T> {}
 // SAFETY: the inbox is at home on the stream; the view is shared, and so is the borrow.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for InboxView<'_, 's, T, D> {
     type Lowered = LoweredSlots<T>;
-    fn lower(self) -> LoweredSlots<T> {
-        LoweredSlots {
+    fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredSlots<T>> {
+        Ok(LoweredSlots {
             table: self.table,
             marker: PhantomData,
-        }
+        })
     }
 }
 
@@ -192,15 +194,15 @@ unsafe impl<T: Element> Lowered for LoweredSlots<T> {
 // SAFETY: the inbox is at home on the stream; the view is shared, and so is the borrow.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Memory<'_, 's, T, D> {
     type Lowered = Shared<T>;
-    fn lower(self) -> Shared<T> {
-        Shared::new(self.ptr, self.len)
+    fn lower(self, _stream: &Stream<'s, D>) -> Result<Shared<T>> {
+        Ok(Shared::new(self.ptr, self.len))
     }
 }
 
 // SAFETY: the inbox is at home on the stream; the view is exclusive, and so is the borrow.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for MemoryMut<'_, 's, T, D> {
     type Lowered = Exclusive<T>;
-    fn lower(self) -> Exclusive<T> {
-        Exclusive::new(self.0.ptr, self.0.len)
+    fn lower(self, _stream: &Stream<'s, D>) -> Result<Exclusive<T>> {
+        Ok(Exclusive::new(self.0.ptr, self.0.len))
     }
 }

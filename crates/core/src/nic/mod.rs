@@ -1,0 +1,323 @@
+//! Peers that are reached through a NIC.
+//!
+//! # Model
+//!
+//! Each peer of a window is *mapped* (the stream itself moves the data and adds to the peer's words) or reached by a NIC; [`Route`] says which,
+//! once, when the window is created. One epoch may serve both kinds. Towards a peer behind the NIC a window half has a [`Line`]: a queue of armed
+//! programs, and three words of this rank:
+//!
+//! - the *doorbell*: a stream adds a quantum to it where it would move and signal; each quantum fires the next armed program;
+//! - *issued*: how often the outbox's stream has rung, added to by the stream just before it rings;
+//! - *sent*: how many firings are through at this end, added to by the NIC.
+//!
+//! So a post is `[add(doorbell)]`, a complete is `[wait(exposure), add(issued), add(doorbell)]`, and a stream never knows what a NIC is. Programs are
+//! *armed* by the host before the batch that rings is submitted. While a stream is captured the arms are noted instead ([`Arm`]), belong to the
+//! graph, and are made at every replay.
+//!
+//! # Tickets
+//!
+//! A NIC may read a put's source long after the stream has passed `complete`. So the region holds a *ticket*: "not before *sent* has come to
+//! *issued*". Whatever is about to write the region (a kernel with `&mut`, a get into it), or to give it to somebody else (another stream, the host),
+//! first enqueues a wait for that; the destination of a get or fetch is kept from readers too. The operand of that wait is *issued*, in device
+//! memory, and so the wait can be recorded and replayed like any other.
+//!
+//! Tickets are noted when an epoch is complete, and never leave the stream that issued them, nor a recorded step: a step waits at its
+//! end for what is still under way, which is where the next replay begins. Regions that no NIC has touched have none: that is one look at a
+//! pointer.
+//!
+//! # Failure
+//!
+//! The death of any rank poisons *sent* as it poisons all awaited words, so that ticket waits end; the error says `Awaited::Ticket`.
+//! A departure in good order does not: that peer has got what it waited for, and the NIC is still to say so here. A skipped ring becomes a
+//! poisoned doorbell, and the NIC hands the failure on. Programs hold the memory that they read, so a region that is dropped or forgotten stays until
+//! the NIC is through, and longer: as long as the outbox remembers the epoch.
+//!
+//! A full queue blocks the host until programs are through, the window is revoked, its limit passes, or the stream fails.
+
+mod options;
+#[cfg(test)]
+mod tests;
+mod ticket;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tidegate_hal::batch::{Add, Batch, QUANTUM, Step, Tag, Wait};
+use tidegate_hal::device::{Device, Reclaim as _, Stream as _};
+use tidegate_hal::memory::Ptr;
+use tidegate_hal::nic::{
+    Keep, NicError, NicQueue, Prepared, QueueConfig, RemoteMemory, RemotePtr, Signal,
+};
+
+pub(crate) use options::Attached;
+pub use options::{Route, WorldOptions};
+pub(crate) use ticket::{Tickets, Touch, settle_all, wait_for};
+
+use crate::error::{Cause, Error, Result};
+use crate::stream::Stream;
+use crate::world::{Watched, World};
+
+/// The way of one window half to one peer behind the NIC.
+pub(crate) struct Line {
+    queue: Arc<dyn NicQueue>,
+    doorbell: Ptr,
+    bell: Ptr,
+    issued: Ptr,
+    sent: Ptr,
+    remote: RemoteMemory,
+    signal: Signal,
+    /// The wait for its tickets.
+    wait: Arc<Batch>,
+}
+
+/// What a line is made of.
+pub(crate) struct LineParts {
+    pub(crate) peer: usize,
+    /// [`Line::BYTES`] of zeroed memory of this rank.
+    pub(crate) words: Ptr,
+    pub(crate) remote: RemoteMemory,
+    /// Where the word is, in the peer's memory, that its programs signal to.
+    pub(crate) signal: usize,
+    /// Of the waits for its tickets.
+    pub(crate) tag: Tag,
+    /// Keeps the words alive, and their waits watched.
+    pub(crate) keep: Keep,
+}
+
+impl Line {
+    /// Bytes of the words of a line: two cache lines, since the NIC adds to one and the stream to the other.
+    pub(crate) const BYTES: usize = 128;
+    const ISSUED: usize = 8;
+    const SENT: usize = 64;
+
+    /// Where the sent word is among the words of a line.
+    pub(crate) fn sent_of(words: Ptr) -> Ptr {
+        words.byte_add(Self::SENT)
+    }
+
+    /// Makes a line.
+    ///
+    /// # Safety
+    ///
+    /// The words and the signalled word are as said, and are used by this line alone (and whoever waits for the signal).
+    pub(crate) unsafe fn new<D: Device>(world: &World<D>, parts: LineParts) -> Result<Self> {
+        let nic = world.nic().expect("a line was routed by the NIC");
+        let (doorbell, issued) = (parts.words, parts.words.byte_add(Self::ISSUED));
+        let sent = Self::sent_of(parts.words);
+        let (own_bell, bell_keep) = world.own_bell();
+        let config = QueueConfig {
+            doorbell,
+            sent,
+            sent_bell: own_bell,
+            keep: Arc::new((parts.keep.clone(), bell_keep)),
+        };
+        // SAFETY: the words are zeroed and this line's alone, by the caller's promise; words and bell are kept.
+        let queue = unsafe { nic.nic.queue(parts.peer, config) }?;
+        let wait = Step::Wait(Wait {
+            word: sent,
+            operand: issued,
+            quantum: 0,
+            tag: parts.tag,
+        });
+        // SAFETY: both words live as long as `keep`; the wait does not write its operand, whose other accesses are atomic: should the outbox have
+        // gone to another stream and issue more there, then it waits for that too, which needs nothing of this stream.
+        let wait = unsafe { Batch::new([vec![wait]], vec![parts.keep]) };
+        let place = |memory: &RemoteMemory, offset| RemotePtr {
+            memory: memory.clone(),
+            offset,
+        };
+        let there = nic.bells[parts.peer]
+            .as_ref()
+            .expect("a peer with a NIC has registered its bell");
+        Ok(Line {
+            queue,
+            doorbell,
+            bell: nic.bell(),
+            issued,
+            sent,
+            signal: Signal {
+                word: place(&parts.remote, parts.signal),
+                bell: place(there, 0),
+            },
+            remote: parts.remote,
+            wait: Arc::new(wait),
+        })
+    }
+
+    /// The step that fires the next program.
+    pub(crate) fn ring(&self) -> Step {
+        Step::Add(Add {
+            word: self.doorbell,
+            value: QUANTUM,
+            bell: self.bell,
+        })
+    }
+
+    /// The step that comes before a ring whose program leaves tickets. Nobody sleeps on that word, so a stream that fails does not poison it.
+    pub(crate) fn issue(&self) -> Step {
+        Step::Add(Add {
+            word: self.issued,
+            value: QUANTUM,
+            bell: Ptr::NULL,
+        })
+    }
+
+    pub(crate) fn queue(&self) -> &dyn NicQueue {
+        &*self.queue
+    }
+
+    pub(crate) fn remote(&self) -> &RemoteMemory {
+        &self.remote
+    }
+
+    pub(crate) fn signal(&self) -> &Signal {
+        &self.signal
+    }
+
+    fn is(&self, other: &Line) -> bool {
+        self.sent == other.sent
+    }
+}
+
+/// What the host must arm before a stream may ring.
+pub(crate) struct Arm<D: Device> {
+    line: Arc<Line>,
+    programs: Arc<[Prepared]>,
+    window: Arc<Watched<D>>,
+}
+
+impl<D: Device> Clone for Arm<D> {
+    fn clone(&self) -> Self {
+        Arm {
+            line: self.line.clone(),
+            programs: self.programs.clone(),
+            window: self.window.clone(),
+        }
+    }
+}
+
+impl<D: Device> Arm<D> {
+    pub(crate) fn new(line: &Arc<Line>, program: Prepared, window: &Arc<Watched<D>>) -> Self {
+        Arm {
+            line: line.clone(),
+            programs: [program].into(),
+            window: window.clone(),
+        }
+    }
+}
+
+/// Arms what a batch that is about to be submitted will ring; notes it, if the batch will be recorded.
+#[inline]
+pub(crate) fn arm<D: Device>(stream: &Stream<'_, D>, arms: &[Arm<D>]) -> Result<()> {
+    if arms.is_empty() {
+        return Ok(());
+    }
+    if stream.raw().capturing() {
+        stream.note_arms(arms);
+        return Ok(());
+    }
+    arm_times(stream, arms, 1)
+}
+
+fn arm_times<D: Device>(stream: &Stream<'_, D>, arms: &[Arm<D>], times: u64) -> Result<()> {
+    for (index, arm) in arms.iter().enumerate() {
+        let armed = arm_line(stream, arm, times);
+        if armed.is_err() {
+            disarm(stream, &arms[..index]);
+            return armed;
+        }
+    }
+    Ok(())
+}
+
+/// What was armed will not be rung for. The next ring would fire it instead of its own, so there must be none.
+#[cold]
+pub(crate) fn disarm<D: Device>(stream: &Stream<'_, D>, arms: &[Arm<D>]) {
+    let rank = stream.world().rank();
+    for arm in arms {
+        stream
+            .world()
+            .revoke(&arm.window, Cause::PeerFailed { rank });
+    }
+}
+
+fn arm_line<D: Device>(stream: &Stream<'_, D>, arm: &Arm<D>, times: u64) -> Result<()> {
+    let (world, window) = (stream.world(), &arm.window);
+    let mut since = None;
+    let mut patient = || {
+        let waited = since.get_or_insert_with(Instant::now).elapsed();
+        if let Some(limit) = window.limit
+            && waited >= limit
+        {
+            let rank = world.rank();
+            world.revoke(window, Cause::Limit { rank, limit });
+        }
+        window.usable().is_ok() && stream.raw().reclaim().fault().is_none()
+    };
+    let armed = arm.line.queue.arm(&arm.programs, times, &mut patient);
+    match armed {
+        Ok(()) => Ok(()),
+        Err(error @ (NicError::NotWaited | NicError::GivenUp)) => {
+            // The reason behind it says more.
+            stream.healthy()?;
+            window.usable()?;
+            Err(Error::Nic(error))
+        }
+        Err(error) => Err(Error::Nic(error)),
+    }
+}
+
+/// The arms of a recorded step, line by line.
+pub(crate) struct Recorded<D: Device>(Vec<Arm<D>>);
+
+impl<D: Device> Recorded<D> {
+    /// Sorts what was noted (with a number that says in which order) by lines.
+    pub(crate) fn new(mut noted: Vec<(u64, Arm<D>)>) -> Result<Self> {
+        noted.sort_by_key(|(number, _)| *number);
+        let mut lines: Vec<(Arm<D>, Vec<Prepared>)> = Vec::new();
+        for (_, arm) in noted {
+            let same = |held: &&mut (Arm<D>, Vec<Prepared>)| held.0.line.is(&arm.line);
+            match lines.iter_mut().find(same) {
+                Some((_, programs)) => programs.extend(arm.programs.iter().cloned()),
+                None => {
+                    let programs = arm.programs.to_vec();
+                    lines.push((arm, programs));
+                }
+            }
+        }
+        let arms = lines.into_iter().map(|(arm, programs)| {
+            let (needed, budget) = (programs.len(), arm.line.queue.budget());
+            if needed > budget {
+                return Err(Error::Nic(NicError::OverBudget { needed, budget }));
+            }
+            Ok(Arm {
+                programs: programs.into(),
+                ..arm
+            })
+        });
+        Ok(Recorded(arms.collect::<Result<_>>()?))
+    }
+
+    /// Calls `submit` with numbers of replays that add up to `times`, each armed for.
+    pub(crate) fn replay(
+        &self,
+        stream: &Stream<'_, D>,
+        times: u64,
+        mut submit: impl FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
+        if self.0.is_empty() {
+            return submit(times);
+        }
+        // Half of what a queue holds, so that the stream goes on with one half while the host waits for room for the other.
+        let room = |arm: &Arm<D>| arm.line.queue.budget() / (2 * arm.programs.len());
+        let most = self.0.iter().map(room).min().unwrap_or(1).max(1) as u64;
+        let mut left = times;
+        while left > 0 {
+            let turn = left.min(most);
+            arm_times(stream, &self.0, turn)?;
+            submit(turn).inspect_err(|_| disarm(stream, &self.0))?;
+            left -= turn;
+        }
+        Ok(())
+    }
+}

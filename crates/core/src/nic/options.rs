@@ -1,0 +1,137 @@
+//! Which way to which peer.
+
+use std::sync::Arc;
+
+use tidegate_hal::device::Device;
+use tidegate_hal::memory::{Block as _, Ptr};
+use tidegate_hal::nic::{Keep, Nic, RemoteMemory};
+
+use crate::error::{Error, Result};
+
+/// Which peers are mapped, and which are reached by the NIC. Each rank may choose for itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Route {
+    /// Those of the same node are mapped, others are reached by the NIC.
+    #[default]
+    Auto,
+    /// All are mapped; windows that would need a NIC are refused.
+    Mapped,
+    /// All are reached by the NIC, this rank itself too. For tests: it is no faster.
+    Nic,
+    /// These are reached by the NIC, and the others as in [`Route::Auto`].
+    NicTo(Arc<[usize]>),
+}
+
+impl Route {
+    /// The name of the environment variable that [`World::init`](crate::World::init) reads.
+    pub const VARIABLE: &'static str = "TIDEGATE_ROUTE";
+
+    /// Reads `auto`, `mapped`, `nic`, or `nic:` and ranks with commas between (`nic:1,3`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for anything else.
+    pub fn parse(text: &str) -> Result<Self> {
+        let invalid = || {
+            let variable = Self::VARIABLE;
+            Error::Invalid(format!(
+                "`{text}` is no route: {variable} is auto, mapped, nic, or nic:RANK,RANK,…"
+            ))
+        };
+        match text {
+            "auto" => Ok(Route::Auto),
+            "mapped" => Ok(Route::Mapped),
+            "nic" => Ok(Route::Nic),
+            _ => {
+                let ranks = text.strip_prefix("nic:").ok_or_else(invalid)?;
+                let ranks = ranks.split(',').map(|rank| rank.trim().parse());
+                let ranks = ranks.collect::<Result<Vec<usize>, _>>();
+                Ok(Route::NicTo(ranks.map_err(|_| invalid())?.into()))
+            }
+        }
+    }
+
+    pub(crate) fn from_env() -> Result<Self> {
+        match std::env::var(Self::VARIABLE) {
+            Ok(text) => Self::parse(&text),
+            Err(std::env::VarError::NotPresent) => Ok(Route::Auto),
+            Err(std::env::VarError::NotUnicode(_)) => Self::parse("\u{fffd}"),
+        }
+    }
+
+    /// Whether a peer is reached by the NIC, where `near` says whether it could be mapped.
+    pub(crate) fn by_nic(&self, peer: usize, near: bool) -> bool {
+        match self {
+            Route::Auto => !near,
+            Route::Mapped => false,
+            Route::Nic => true,
+            Route::NicTo(ranks) => !near || ranks.contains(&peer),
+        }
+    }
+}
+
+/// What a world is made with, beside a control plane and a device.
+#[derive(Clone, Default)]
+pub struct WorldOptions {
+    pub(crate) nic: Option<Arc<dyn Nic>>,
+    pub(crate) route: Option<Route>,
+}
+
+impl WorldOptions {
+    /// No NIC, and the route that the environment says.
+    pub fn new() -> Self {
+        WorldOptions::default()
+    }
+
+    /// Brings a NIC; one endpoint serves one world.
+    #[must_use]
+    pub fn nic(mut self, nic: impl Nic) -> Self {
+        self.nic = Some(Arc::new(nic));
+        self
+    }
+
+    /// Chooses the route, whatever the environment says.
+    #[must_use]
+    pub fn route(mut self, route: Route) -> Self {
+        self.route = Some(route);
+        self
+    }
+}
+
+/// The NIC of a world.
+pub(crate) struct Attached<D: Device> {
+    pub(crate) nic: Arc<dyn Nic>,
+    /// What streams ring after they have added to a doorbell.
+    pub(crate) doorbells: Arc<D::Block>,
+    /// The bells of the ranks that have a NIC.
+    pub(crate) bells: Vec<Option<RemoteMemory>>,
+    /// Lets peers ring this rank's bell.
+    pub(crate) _registration: Keep,
+}
+
+impl<D: Device> Attached<D> {
+    pub(crate) fn bell(&self) -> Ptr {
+        self.doorbells.base()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_are_read() {
+        let read = |text| Route::parse(text).unwrap();
+        assert_eq!(
+            [read("auto"), read("mapped"), read("nic")],
+            [Route::Auto, Route::Mapped, Route::Nic]
+        );
+        let some = read("nic:1, 3");
+        assert_eq!(some, Route::NicTo([1, 3].into()));
+        assert!(some.by_nic(3, true) && !some.by_nic(2, true) && some.by_nic(2, false));
+        for text in ["", "nic:", "nic:x", "NIC"] {
+            let error = Route::parse(text).unwrap_err().to_string();
+            assert!(error.contains("TIDEGATE_ROUTE"), "{error}");
+        }
+    }
+}

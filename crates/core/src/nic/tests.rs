@@ -1,0 +1,613 @@
+//! Tickets, with a NIC that is held back.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tidegate_host::Host;
+use tidegate_loopback::{Gate, Loopback, Options};
+
+use crate::error::{Awaited, Cause, WaitFailed};
+use crate::window::{At, Atomic, Buffers, ByRange, BySlot, Inbox, Op, Outbox, Slot};
+use crate::*;
+
+type On1<'s> = Region<u64, On<'s, Host>>;
+type Way<'s> = Outbox<'s, u64, BySlot, Host>;
+type Memory<'s> = Outbox<'s, u64, ByRange, Host>;
+
+const LEN: usize = 16;
+const FIRST: Slot = Slot(0);
+
+/// Long enough for what must not happen to have happened.
+const WHILE: Duration = Duration::from_millis(60);
+
+/// A job of two ranks of which rank 0 reaches everybody by a NIC behind `gate`.
+fn two<R: Send>(gate: &Gate, program: impl Fn(World<Host>) -> R + Sync) -> Vec<R> {
+    gated(2, gate, Options::default(), program)
+}
+
+fn gated<R: Send>(
+    n: usize,
+    gate: &Gate,
+    options: Options,
+    program: impl Fn(World<Host>) -> R + Sync,
+) -> Vec<R> {
+    let nic = |rank| match rank {
+        0 => WorldOptions::new()
+            .nic(Loopback::new(options.clone().gate(gate)))
+            .route(Route::Nic),
+        _ => WorldOptions::new().nic(Loopback::default()),
+    };
+    World::local_with(n, nic, program)
+}
+
+/// Says that it was there.
+#[derive(Clone, Default)]
+struct Flag(Arc<AtomicBool>);
+
+impl Flag {
+    fn set(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Whether it is set within [`WHILE`].
+    fn comes(&self) -> bool {
+        let start = Instant::now();
+        while !self.is_set() && start.elapsed() < WHILE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.is_set()
+    }
+}
+
+fn overwrite(flag: &Flag) -> impl Fn(&mut [u64]) + Clone + Send + use<> {
+    let flag = flag.clone();
+    move |region: &mut [u64]| {
+        region.fill(2);
+        flag.set();
+    }
+}
+
+fn put<'s>(s: &Stream<'s, Host>, src: &On1<'s>, outbox: Way<'s>) -> Way<'s> {
+    let mut epoch = outbox.start();
+    epoch.put(src, FIRST).unwrap();
+    epoch.complete(s).unwrap()
+}
+
+fn ones<'s>(s: &Stream<'s, Host>) -> On1<'s> {
+    let region = Region::from_slice(s.world(), &[1; LEN]).unwrap();
+    region.on(s).unwrap()
+}
+
+/// Rank 0 puts ones to rank 1 while the gate is closed; `then` enqueues something that writes the source, and sets the flag when it
+/// runs. Returns whether it ran while the gate was closed, and what came.
+fn source_is_written(
+    ignore: bool,
+    then: impl for<'s> Fn(&Stream<'s, Host>, On1<'s>, &Flag) + Sync,
+) -> (bool, Vec<u64>) {
+    let (gate, early, flag) = (Gate::closed(), Flag::default(), Flag::default());
+    let came = two(&gate, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        if world.rank() == 0 {
+            let (_inbox, outbox) = Window::<u64, BySlot>::by_slot("w")
+                .slot_to(1, 0)
+                .open(&s)
+                .unwrap();
+            if ignore {
+                world.ignore_tickets();
+            }
+            let src = ones(&s);
+            let _outbox = put(&s, &src, outbox);
+            gate.wait_held();
+            std::thread::scope(|scope| {
+                // What is enqueued may block the host (`into_host`).
+                scope.spawn(|| {
+                    if flag.comes() {
+                        early.set();
+                    }
+                    gate.open();
+                });
+                then(&s, src, &flag);
+                s.synchronize().unwrap();
+            });
+            assert!(flag.is_set());
+            Vec::new()
+        } else {
+            let (inbox, _outbox) = Window::<u64, BySlot>::by_slot("w")
+                .slot_from(0, 0, LEN)
+                .open(&s)
+                .unwrap();
+            let mut inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+            inbox.read(&s).unwrap().slot(0).to_vec()
+        }
+    });
+    (early.is_set(), came[1].clone())
+}
+
+/// Lends a closure its signature.
+fn writer<F: for<'s> Fn(&Stream<'s, Host>, On1<'s>, &Flag) + Copy + Sync>(then: F) -> F {
+    then
+}
+
+/// Lends a closure its signature.
+fn reader<F: for<'s> Fn(&Stream<'s, Host>, On1<'s>, Memory<'s>, &Flag) + Sync>(then: F) -> F {
+    then
+}
+
+#[test]
+fn writing_a_source_waits_for_the_nic() {
+    let kernel = writer(|s, mut src, flag| {
+        s.launch(overwrite(flag), &mut src).unwrap();
+    });
+    assert_eq!(source_is_written(false, kernel), (false, vec![1; LEN]));
+    // The mutant that ignores tickets is seen here.
+    assert_eq!(source_is_written(true, kernel), (true, vec![2; LEN]));
+}
+
+#[test]
+fn so_does_writing_a_part_of_it() {
+    let halves = writer(|s, src, flag| {
+        let (_low, mut high) = src.split_at(LEN / 2).unwrap();
+        s.launch(overwrite(flag), &mut high).unwrap();
+    });
+    assert_eq!(source_is_written(false, halves), (false, vec![1; LEN]));
+    let parts = writer(|s, src, flag| {
+        let set = |range: Range<usize>| IndexSet::from_ranges([range]).unwrap();
+        let [_low, mut high] = src.partition([set(0..3), set(3..LEN)]).unwrap();
+        let flag = flag.clone();
+        let kernel = move |mut part: CellsMut<'_, u64>| {
+            (3..LEN).for_each(|index| part.set(index, 2));
+            flag.set();
+        };
+        s.launch(kernel, &mut high).unwrap();
+    });
+    assert_eq!(source_is_written(false, parts), (false, vec![1; LEN]));
+}
+
+#[test]
+fn what_is_put_together_has_the_tickets_of_all_parts() {
+    let gate = Gate::opened();
+    gated(1, &gate, Options::default(), |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("w").slot_from(0, 0, LEN);
+        let (inbox, mut outbox) = window.slot_to(0, 0).open(&s).unwrap();
+        let _exposed = inbox.post(&s).unwrap();
+        let (low, high) = ones(&s).split_at(LEN / 2).unwrap();
+        outbox = put(&s, &high, outbox);
+        assert!(low.body.outstanding().is_none());
+        let mut whole = low.join(high).unwrap();
+        assert!(whole.body.outstanding().is_some());
+        s.launch(overwrite(&Flag::default()), &mut whole).unwrap();
+        assert!(whole.body.outstanding().is_none());
+
+        let set = |range: Range<usize>| IndexSet::from_ranges([range]).unwrap();
+        let [low, high] = whole.partition([set(0..3), set(3..LEN)]).unwrap();
+        let surface = Layout::strided(3, &[(4, 1)]).unwrap();
+        let mut epoch = outbox.start();
+        epoch.put(high.with(&surface).unwrap(), FIRST).unwrap();
+        let _outbox = epoch.complete(&s).unwrap();
+        let whole = Region::reunite([low, high]).unwrap();
+        assert!(whole.body.outstanding().is_some());
+    });
+}
+
+#[test]
+fn so_does_giving_it_away() {
+    let to_a_stream = writer(|s, src, flag| {
+        crate::stream!(let t = s.world().stream().unwrap());
+        let mut src = s.hand_off(src, &t).unwrap();
+        t.launch(overwrite(flag), &mut src).unwrap();
+        t.synchronize().unwrap();
+    });
+    assert_eq!(source_is_written(false, to_a_stream), (false, vec![1; LEN]));
+    let to_the_host = writer(|s, src, flag| {
+        let mut src = src.into_host(s).unwrap();
+        src.fill(2);
+        flag.set();
+    });
+    assert_eq!(source_is_written(false, to_the_host), (false, vec![1; LEN]));
+    let to_a_recording = writer(|s, src, flag| {
+        crate::stream!(let t = s.world().stream().unwrap());
+        let src = s.hand_off(src, &t).unwrap();
+        let flag = flag.clone();
+        let (graph, src) = t
+            .capture(src, move |t, mut src| {
+                t.launch(overwrite(&flag), &mut src)?;
+                Ok(src)
+            })
+            .unwrap();
+        drop(graph.replay(&t, src, 2).unwrap());
+        t.synchronize().unwrap();
+    });
+    assert_eq!(
+        source_is_written(false, to_a_recording),
+        (false, vec![1; LEN])
+    );
+}
+
+#[test]
+fn reading_a_source_does_not_wait() {
+    let reads_first = writer(|s, mut src, flag| {
+        let seen = Flag::default();
+        let read = seen.clone();
+        s.launch(move |_: &[u64]| read.set(), &src).unwrap();
+        s.synchronize().unwrap();
+        assert!(seen.is_set() && !flag.is_set());
+        s.launch(overwrite(flag), &mut src).unwrap();
+    });
+    assert_eq!(source_is_written(false, reads_first), (false, vec![1; LEN]));
+}
+
+#[test]
+fn a_source_that_is_dropped_or_forgotten_lives_until_it_was_read() {
+    for forget in [false, true] {
+        let then = writer(move |s, src, flag| {
+            if forget {
+                std::mem::forget(src);
+            } else {
+                drop(src);
+            }
+            s.synchronize().unwrap();
+            // Whatever was freed would be used again here.
+            let others: Vec<_> = (0..8)
+                .map(|_| Region::from_slice(s.world(), &[9u64; LEN]).unwrap())
+                .collect();
+            std::thread::sleep(WHILE / 2);
+            drop(others);
+            flag.set();
+        });
+        let (_, came) = source_is_written(false, then);
+        assert_eq!(came, [1; LEN]);
+    }
+}
+
+/// Rank 0 gets rank 1's memory (threes) while the gate is closed; `then` enqueues something that looks at what came, and sets the flag.
+/// Returns whether it ran while the gate was closed.
+fn destination_is_used(
+    then: impl for<'s> Fn(&Stream<'s, Host>, On1<'s>, Memory<'s>, &Flag) + Sync,
+) -> bool {
+    let (gate, early, flag) = (Gate::closed(), Flag::default(), Flag::default());
+    two(&gate, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        if world.rank() == 0 {
+            let (_inbox, outbox) = Window::<u64, ByRange>::by_range("g", 0)
+                .range_to(1, 0..LEN)
+                .open(&s)
+                .unwrap();
+            let mut dst = ones(&s);
+            let mut epoch = outbox.start();
+            epoch.get(&mut dst, FIRST).unwrap();
+            let outbox = epoch.complete(&s).unwrap();
+            gate.wait_held();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    if flag.comes() {
+                        early.set();
+                    }
+                    gate.open();
+                });
+                then(&s, dst, outbox, &flag);
+                s.synchronize().unwrap();
+            });
+        } else {
+            let (mut inbox, _outbox) = Window::<u64, ByRange>::by_range("g", LEN).open(&s).unwrap();
+            inbox.host_mut(&s).unwrap().fill(3);
+            // The second is for those who go on.
+            let inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+            let mut inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+            assert_eq!(inbox.host_mut(&s).unwrap(), [3; LEN]);
+        }
+    });
+    assert!(flag.is_set());
+    early.is_set()
+}
+
+fn pass<'s>(s: &Stream<'s, Host>, outbox: Memory<'s>) {
+    drop(outbox.start().complete(s).unwrap());
+}
+
+#[test]
+fn a_destination_is_kept_from_readers_and_writers() {
+    let read = reader(|s, dst, outbox, flag| {
+        let flag = flag.clone();
+        let kernel = move |dst: &[u64]| {
+            assert_eq!(dst, [3; LEN]);
+            flag.set();
+        };
+        s.launch(kernel, &dst).unwrap();
+        pass(s, outbox);
+    });
+    assert!(!destination_is_used(read));
+    let write = reader(|s, mut dst, outbox, flag| {
+        s.launch(overwrite(flag), &mut dst).unwrap();
+        let dst = dst.into_host(s).unwrap();
+        assert_eq!(dst[..], [2; LEN]);
+        pass(s, outbox);
+    });
+    assert!(!destination_is_used(write));
+    let put_on = reader(|s, dst, outbox, flag| {
+        // A source that has not come yet: what is behind this epoch on the stream waits, too.
+        let mut epoch = outbox.start();
+        epoch.put(&dst, FIRST).unwrap();
+        let _outbox = epoch.complete(s).unwrap();
+        let mut other = ones(s);
+        s.launch(overwrite(flag), &mut other).unwrap();
+    });
+    assert!(!destination_is_used(put_on));
+    let to_the_host = reader(|s, dst, outbox, flag| {
+        let dst = dst.into_host(s).unwrap();
+        assert_eq!(dst[..], [3; LEN]);
+        flag.set();
+        pass(s, outbox);
+    });
+    assert!(!destination_is_used(to_the_host));
+}
+
+#[test]
+fn atomics_by_the_nic_and_by_mapped_origins_are_atomic_to_each_other() {
+    const ROUNDS: u64 = 50;
+    let sums = gated(3, &Gate::opened(), Options::default(), |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, Atomic>::atomic("a", LEN);
+        let (mut inbox, mut outbox): (Inbox<'_, _, _, Host>, _) =
+            window.target(2).open(&s).unwrap();
+        let (one, mut old) = (ones(&s), ones(&s));
+        for _ in 0..ROUNDS {
+            let mut epoch = outbox.start();
+            let at = At { rank: 2, first: 0 };
+            epoch.fetch_and_op(&one, &mut old, at, Op::Sum).unwrap();
+            if world.rank() == 2 {
+                let exposed = inbox.post(&s).unwrap();
+                outbox = epoch.complete(&s).unwrap();
+                inbox = exposed.wait(&s).unwrap();
+            } else {
+                outbox = epoch.complete(&s).unwrap();
+            }
+            let below = |old: &[u64]| assert!(old.iter().all(|x| *x < 3 * ROUNDS));
+            s.launch(below, &old).unwrap();
+        }
+        s.synchronize().unwrap();
+        inbox.host_mut(&s).unwrap().to_vec()
+    });
+    assert_eq!(sums[2], [3 * ROUNDS; LEN]);
+}
+
+/// Three steps that add one to the source and put it, replayed while the gate is closed.
+#[test]
+fn a_replay_waits_for_the_one_before() {
+    let (gate, count) = (Gate::closed(), Arc::new(AtomicU64::new(0)));
+    let came = two(&gate, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("r");
+        if world.rank() == 0 {
+            let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+            let count = count.clone();
+            let counting = count.clone();
+            let step = move |src: &mut [u64]| {
+                src.iter_mut().for_each(|x| *x += 1);
+                counting.fetch_add(1, Ordering::SeqCst);
+            };
+            let (graph, held) = s
+                .capture((ones(&s), outbox), move |s, (mut src, outbox)| {
+                    s.launch(step, &mut src)?;
+                    let mut epoch = outbox.start();
+                    epoch.put(&src, FIRST)?;
+                    let outbox = epoch.complete(s)?;
+                    Ok((src, outbox))
+                })
+                .unwrap();
+            let (src, _outbox) = graph.replay(&s, held, 3).unwrap();
+            gate.wait_held();
+            std::thread::sleep(WHILE);
+            assert_eq!(count.load(Ordering::SeqCst), 1);
+            gate.open();
+            assert_eq!(src.into_host(&s).unwrap()[..], [4; LEN]);
+            Vec::new()
+        } else {
+            let mut inbox = window.slot_from(0, 0, LEN).open(&s).unwrap().0;
+            let mut came = Vec::new();
+            for _ in 0..3 {
+                inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+                came.push(inbox.read(&s).unwrap().slot(0)[LEN - 1]);
+            }
+            came
+        }
+    });
+    assert_eq!(came[1], [2, 3, 4]);
+}
+
+#[test]
+fn a_death_ends_the_wait_for_a_ticket() {
+    let gate = Gate::closed();
+    let mut controls = tidegate_boot::local(2).into_iter().map(Arc::new);
+    let (zero, one) = (controls.next().unwrap(), controls.next().unwrap());
+    let nic = || WorldOptions::new().nic(Loopback::new(Options::default().gate(&gate)));
+    std::thread::scope(|scope| {
+        let dies = scope.spawn(|| {
+            // SAFETY: this control plane carries what it is given.
+            let world =
+                unsafe { World::from_control_with(one.clone(), Host::for_threads(), nic()) };
+            let world = world.unwrap();
+            crate::stream!(let s = world.stream().unwrap());
+            let window = Window::<u64, BySlot>::by_slot("w").slot_from(0, 0, LEN);
+            let _halves = window.open(&s).unwrap();
+            gate.wait_held();
+            one.kill();
+        });
+        let world =
+            // SAFETY: as above.
+            unsafe { World::from_control_with(zero, Host::for_threads(), nic().route(Route::Nic)) }
+                .unwrap();
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("w").slot_to(1, 0);
+        let (_inbox, outbox) = window.open(&s).unwrap();
+        let mut src = ones(&s);
+        let _outbox = put(&s, &src, outbox);
+        let flag = Flag::default();
+        s.launch(overwrite(&flag), &mut src).unwrap();
+        let error = src.into_host(&s).err().unwrap().error;
+        let Error::Wait(failed) = &error else {
+            panic!("{error}")
+        };
+        let WaitFailed {
+            window,
+            epoch,
+            rank,
+            awaited,
+            cause,
+        } = &**failed;
+        assert_eq!(
+            (&**window, *epoch, *rank, *awaited),
+            ("w", 0, 1, Awaited::Ticket)
+        );
+        assert!(matches!(cause, Cause::PeerLost { rank: 1, .. }), "{cause}");
+        assert!(!flag.is_set());
+        dies.join().unwrap();
+        gate.open();
+    });
+}
+
+#[test]
+fn a_departure_in_good_order_does_not() {
+    let gate = Gate::closed();
+    two(&gate, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("w");
+        if world.rank() == 1 {
+            drop(window.slot_from(0, 0, LEN).open(&s).unwrap());
+            return;
+        }
+        let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+        let mut src = ones(&s);
+        let _outbox = put(&s, &src, outbox);
+        // It has left by the time that the gate opens, or shortly after.
+        std::thread::sleep(WHILE);
+        s.launch(overwrite(&Flag::default()), &mut src).unwrap();
+        gate.open();
+        assert_eq!(src.into_host(&s).unwrap()[..], [2; LEN]);
+    });
+}
+
+#[test]
+fn a_kernel_that_panics_is_heard_of_behind_the_nic() {
+    let errors = two(&Gate::opened(), |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("w").buffers(Buffers::Single);
+        if world.rank() == 0 {
+            let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+            let mut src = ones(&s);
+            s.launch(|_: &mut [u64]| panic!("on purpose"), &mut src)
+                .unwrap();
+            let mut epoch = outbox.start();
+            epoch.put(&src, FIRST).unwrap();
+            // Refused, or enqueued behind the failure; either is told to rank 1.
+            let completed = epoch.complete(&s);
+            let error = s.synchronize().unwrap_err();
+            drop(completed);
+            error.to_string()
+        } else {
+            let (inbox, _outbox) = window.slot_from(0, 0, LEN).open(&s).unwrap();
+            let exposed = inbox.post(&s).unwrap();
+            let inbox = exposed.wait(&s);
+            let error = s.synchronize().unwrap_err();
+            drop(inbox);
+            error.to_string()
+        }
+    });
+    assert!(errors[0].contains("on purpose"), "{}", errors[0]);
+    assert!(
+        errors[1].contains("waited for rank 0, its complete, in vain"),
+        "{}",
+        errors[1]
+    );
+}
+
+#[test]
+fn a_full_queue_holds_the_host_back() {
+    let (gate, opened) = (Gate::closed(), Flag::default());
+    gated(2, &gate, Options::default().budget(1), |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("w");
+        if world.rank() == 1 {
+            let (inbox, _outbox) = window.slot_from(0, 0, LEN).open(&s).unwrap();
+            let inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+            let _inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+            return s.synchronize().unwrap();
+        }
+        let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+        let src = ones(&s);
+        let outbox = put(&s, &src, outbox);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(WHILE);
+                opened.set();
+                gate.open();
+            });
+            let _outbox = put(&s, &src, outbox);
+            assert!(opened.is_set(), "the budget is one");
+            s.synchronize().unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_full_queue_holds_the_host_no_longer_than_the_limit() {
+    let gate = Gate::closed();
+    gated(2, &gate, Options::default().budget(1), |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("w").fail_after(Duration::from_millis(100));
+        if world.rank() == 1 {
+            let _halves = window.slot_from(0, 0, LEN).open(&s).unwrap();
+            // Until rank 0 has seen its error.
+            world.gather("seen", Vec::new()).unwrap();
+            return;
+        }
+        let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+        let src = ones(&s);
+        let mut epoch = put(&s, &src, outbox).start();
+        epoch.put(&src, FIRST).unwrap();
+        let error = epoch.complete(&s).err().unwrap().error;
+        assert!(
+            matches!(
+                error,
+                Error::Revoked {
+                    cause: Cause::Limit { rank: 0, .. },
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        world.gather("seen", Vec::new()).unwrap();
+        gate.open();
+    });
+}
+
+#[test]
+fn a_step_that_the_queue_cannot_hold_is_refused() {
+    gated(1, &Gate::opened(), Options::default().budget(1), |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("w");
+        let window = window.slot_from(0, 0, LEN).slot_to(0, 0);
+        let (inbox, outbox) = window.open(&s).unwrap();
+        let lent = (inbox, outbox);
+        let twice = s.capture(lent, |s, (inbox, outbox)| {
+            let (mut inbox, mut outbox) = (inbox, outbox);
+            for _ in 0..2 {
+                let exposed = inbox.post(s)?;
+                outbox = outbox.start().complete(s)?;
+                inbox = exposed.wait(s)?;
+            }
+            Ok((inbox, outbox))
+        });
+        let error = twice.map(|_| ()).unwrap_err().to_string();
+        assert!(
+            error.contains("2 operations must be armed") && error.contains("budget is 1"),
+            "{error}"
+        );
+    });
+}

@@ -1,0 +1,155 @@
+//! Tickets: what a region waits for before it may be touched again.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tidegate_hal::batch::Batch;
+use tidegate_hal::device::{Device, Stream as _};
+use tidegate_hal::nic::Keep;
+
+use super::Line;
+use crate::error::Result;
+use crate::stream::Stream;
+use crate::world::lock;
+
+/// What is about to be done to a region, or is still being done to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Touch {
+    Read,
+    /// Or given away, to somebody who may write it.
+    Write,
+}
+
+impl Touch {
+    /// Whether one must wait for the other.
+    fn collides(self, other: Touch) -> bool {
+        self == Touch::Write || other == Touch::Write
+    }
+}
+
+/// Not before the line has sent what its stream has issued.
+#[derive(Clone)]
+pub(crate) struct Ticket {
+    line: Arc<Line>,
+    /// What the NIC may still be doing.
+    touch: Touch,
+}
+
+/// The tickets of one region. Made when a NIC first has to do with it.
+pub(crate) struct Tickets {
+    /// The region's memory, for programs.
+    memory: Keep,
+    /// Whether there are any. Regions are enqueued by one thread at a time, which sees what it wrote.
+    any: AtomicBool,
+    held: Mutex<Vec<Ticket>>,
+}
+
+impl Tickets {
+    pub(crate) fn new(memory: Keep) -> Self {
+        Tickets {
+            memory,
+            any: AtomicBool::new(false),
+            held: Mutex::default(),
+        }
+    }
+
+    /// The same tickets for another part of the memory, to be waited for (and forgotten) on its own.
+    pub(crate) fn copy(&self) -> Self {
+        let held = lock(&self.held).clone();
+        Tickets {
+            memory: self.memory.clone(),
+            any: AtomicBool::new(!held.is_empty()),
+            held: Mutex::new(held),
+        }
+    }
+
+    /// Takes over those of another part of the memory.
+    pub(crate) fn merge(&self, other: &Tickets) {
+        let others = lock(&other.held).clone();
+        for ticket in others {
+            self.add(&ticket.line, ticket.touch);
+        }
+    }
+
+    pub(crate) fn memory(&self) -> &Keep {
+        &self.memory
+    }
+
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a program is under way.
+    pub(crate) fn add(&self, line: &Arc<Line>, touch: Touch) {
+        let mut held = lock(&self.held);
+        if !held
+            .iter()
+            .any(|ticket| ticket.touch == touch && ticket.line.is(line))
+        {
+            let line = line.clone();
+            held.push(Ticket { line, touch });
+        }
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    /// Adds the lines that stand against `touch`.
+    pub(crate) fn gather(&self, touch: Touch, into: &mut Vec<Arc<Line>>) {
+        for ticket in lock(&self.held).iter() {
+            if touch.collides(ticket.touch) && !into.iter().any(|line| line.is(&ticket.line)) {
+                into.push(ticket.line.clone());
+            }
+        }
+    }
+
+    /// Forgets what [`Tickets::gather`] has found: the wait has been enqueued.
+    pub(crate) fn clear(&self, touch: Touch) {
+        let mut held = lock(&self.held);
+        held.retain(|ticket| !touch.collides(ticket.touch));
+        self.any.store(!held.is_empty(), Ordering::Relaxed);
+    }
+
+    /// Enqueues the wait for what stands against `touch`.
+    #[cold]
+    pub(crate) fn settle<D: Device>(&self, stream: &Stream<'_, D>, touch: Touch) -> Result<()> {
+        settle_all(stream, [(self, touch)])
+    }
+}
+
+/// Enqueues one wait for what stands against several touches.
+pub(crate) fn settle_all<'a, D: Device>(
+    stream: &Stream<'_, D>,
+    touched: impl IntoIterator<Item = (&'a Tickets, Touch)> + Clone,
+) -> Result<()> {
+    let mut lines = Vec::new();
+    for (tickets, touch) in touched.clone() {
+        tickets.gather(touch, &mut lines);
+    }
+    wait_for(stream, &lines)?;
+    for (tickets, touch) in touched {
+        tickets.clear(touch);
+    }
+    Ok(())
+}
+
+/// Enqueues the wait for the tickets of some lines.
+pub(crate) fn wait_for<D: Device>(stream: &Stream<'_, D>, lines: &[Arc<Line>]) -> Result<()> {
+    #[cfg(test)]
+    if stream.world().ignores_tickets() {
+        return Ok(());
+    }
+    let joined;
+    let batch = match lines {
+        [] => return Ok(()),
+        [line] => &line.wait,
+        lines => {
+            let waits: Vec<_> = lines.iter().map(|line| &line.wait).collect();
+            // SAFETY: each batch's own promise; they only read different words.
+            joined = Arc::new(unsafe { Batch::join(&waits) });
+            &joined
+        }
+    };
+    // SAFETY: as promised where the waits were made; a batch keeps its words alive.
+    unsafe { stream.raw().submit(batch) }?;
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! How the ranks of a window come to reach each other's memory.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tidegate_hal::control::Packet;
+use tidegate_hal::device::Device;
+use tidegate_hal::memory::{Block as _, Sharing};
+use tidegate_hal::nic::{Atomics, Keep, Key, Memory, NicError, Registration, RemoteMemory};
+
+use super::Kind;
+use crate::error::{Error, Result};
+use crate::nic::Line;
+use crate::world::World;
+
+/// This rank's memory of a window.
+pub(super) struct Own<D: Device> {
+    pub(super) block: Arc<D::Block>,
+    /// The words of its lines, if there is a NIC.
+    pub(super) lines: Option<Arc<D::Block>>,
+    pub(super) registration: Option<Keep>,
+}
+
+/// What a rank says of its memory.
+#[derive(Serialize, Deserialize)]
+enum Said {
+    /// It has none, and why.
+    Failed(String),
+    /// A handle goes with it; and the key for NICs, and whether another handle goes with that.
+    Memory(Option<(Vec<u8>, bool)>),
+}
+
+/// The ways to the memory of the neighbours.
+pub(super) struct Routes<D: Device> {
+    pub(super) own: Own<D>,
+    /// The blocks of those that are mapped.
+    pub(super) blocks: Vec<Option<D::Block>>,
+    /// Those that are reached by the NIC.
+    pub(super) remotes: Vec<Option<RemoteMemory>>,
+}
+
+impl<D: Device> Own<D> {
+    /// Makes a block reachable, and says how.
+    pub(super) fn offer(world: &World<D>, block: D::Block, lines: usize) -> Result<(Self, Packet)> {
+        let block = Arc::new(block);
+        let mut handles = vec![block.share()?];
+        let (mut registration, mut key, mut words) = (None, None, None);
+        if let Some(attached) = world.nic() {
+            let memory = Memory {
+                base: block.base(),
+                bytes: block.bytes(),
+                share: &|| block.share(),
+                keep: block.clone(),
+            };
+            // SAFETY: the block is kept; what peers do there is ordered by the words of the window's epochs.
+            let Registration { key: own, guard } = unsafe { attached.nic.register(memory) }?;
+            registration = Some(guard);
+            key = Some((own.bytes, own.handle.is_some()));
+            handles.extend(own.handle);
+            let bytes = (lines * Line::BYTES).max(1);
+            words = Some(Arc::new(world.device().alloc(bytes, Sharing::Private)?));
+        }
+        let own = Own {
+            block,
+            lines: words,
+            registration,
+        };
+        let bytes = encode(&Said::Memory(key));
+        Ok((own, Packet { bytes, handles }))
+    }
+}
+
+fn encode(said: &Said) -> Vec<u8> {
+    postcard::to_stdvec(said).expect("plain data can be encoded")
+}
+
+impl<D: Device> Routes<D> {
+    /// Exchanges what the ranks say of their memory, and chooses the way to each of the `neighbours` (with the bytes of its block). Collective.
+    pub(super) fn find(
+        world: &World<D>,
+        name: &Arc<str>,
+        kind: Kind,
+        own: Result<(Own<D>, Packet)>,
+        neighbour: impl Fn(usize) -> Option<usize>,
+    ) -> Result<Self> {
+        let mismatch = |detail: String| Error::WindowMismatch {
+            window: name.clone(),
+            detail,
+        };
+        let (own, packet) = match own {
+            Ok((own, packet)) => (Ok(own), packet),
+            Err(error) => {
+                let bytes = encode(&Said::Failed(error.to_string()));
+                let handles = Vec::new();
+                (Err(error), Packet { bytes, handles })
+            }
+        };
+        let packets = world.control().exchange("window memory", packet)?;
+        let own = own?;
+        let mut said = Vec::with_capacity(packets.len());
+        for (rank, packet) in packets.into_iter().enumerate() {
+            match postcard::from_bytes(&packet.bytes) {
+                Ok(Said::Memory(key)) => said.push((key, packet.handles)),
+                Ok(Said::Failed(text)) => {
+                    return Err(mismatch(format!(
+                        "rank {rank} could not allocate its memory: {text}"
+                    )));
+                }
+                Err(e) => return Err(mismatch(format!("what rank {rank} said: {e}"))),
+            }
+        }
+        let (mut blocks, mut remotes) = (Vec::new(), Vec::new());
+        for (rank, (key, handles)) in said.into_iter().enumerate() {
+            let (mut block, mut remote) = (None, None);
+            if let Some(bytes) = neighbour(rank) {
+                let mut handles = handles.into_iter();
+                let handle = handles.next();
+                if world.by_nic(rank, handle.is_some()) {
+                    remote = Some(import(world, name, kind, rank, key, handles.next(), bytes)?);
+                } else if let Some(handle) = handle {
+                    block = Some(world.device().map(handle, bytes)?);
+                } else {
+                    return Err(Error::Invalid(format!(
+                        "window `{name}`: rank {rank} is on another node, and the route to it is to be mapped"
+                    )));
+                }
+            }
+            blocks.push(block);
+            remotes.push(remote);
+        }
+        Ok(Routes {
+            own,
+            blocks,
+            remotes,
+        })
+    }
+}
+
+fn import<D: Device>(
+    world: &World<D>,
+    name: &str,
+    kind: Kind,
+    rank: usize,
+    key: Option<(Vec<u8>, bool)>,
+    handle: Option<tidegate_hal::control::Handle>,
+    bytes: usize,
+) -> Result<RemoteMemory> {
+    let (Some(attached), Some((key, has_handle))) = (world.nic(), key) else {
+        let who = if world.nic().is_none() {
+            "this rank"
+        } else {
+            "it"
+        };
+        return Err(Error::Invalid(format!(
+            "window `{name}`: rank {rank} is to be reached by a NIC, and {who} has none"
+        )));
+    };
+    let nic = &attached.nic;
+    if kind == Kind::Atomic && nic.atomics() != Atomics::Coherent {
+        // One executor of atomics a window: what the NIC did would not be atomic with what mapped peers do.
+        return Err(Error::Nic(NicError::Unsupported {
+            nic: nic.name(),
+            what: format!("atomic operations on rank {rank}, for window `{name}`"),
+        }));
+    }
+    let key = Key {
+        bytes: key,
+        handle: handle.filter(|_| has_handle),
+    };
+    Ok(nic.import(rank, key, bytes)?)
+}

@@ -1,0 +1,138 @@
+//! What an epoch reads and writes at this end.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use tidegate_hal::device::Device;
+use tidegate_hal::memory::Ptr;
+
+use crate::element::Element;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::place::{Brand, On};
+use crate::region::{Body, Region, bounds};
+
+/// What is sent: a region of the stream, or some of its elements. Borrowed until the epoch is complete.
+pub struct Source<'b, 's, T, D: Device> {
+    pub(super) local: (Ptr, u64),
+    pub(super) count: usize,
+    pub(super) layout: Option<&'b Layout<D>>,
+    pub(super) body: &'b Body<D>,
+    marker: PhantomData<(&'b T, Brand<'s>)>,
+}
+
+/// Where what is fetched goes: a region of the stream, or some of its elements. Borrowed exclusively until the epoch is complete.
+pub struct SourceMut<'b, 's, T, D: Device> {
+    pub(super) source: Source<'b, 's, T, D>,
+    marker: PhantomData<&'b mut T>,
+}
+
+impl<'b, 's, T: Element, D: Device> From<&'b Region<T, On<'s, D>>> for Source<'b, 's, T, D> {
+    fn from(region: &'b Region<T, On<'s, D>>) -> Self {
+        Source {
+            local: (region.body.ptr(), region.body.id),
+            count: region.len(),
+            layout: None,
+            body: &region.body,
+            marker: PhantomData,
+        }
+    }
+}
+
+impl<'b, 's, T: Element, D: Device> From<&'b mut Region<T, On<'s, D>>> for SourceMut<'b, 's, T, D> {
+    fn from(region: &'b mut Region<T, On<'s, D>>) -> Self {
+        SourceMut {
+            source: Source::from(&*region),
+            marker: PhantomData,
+        }
+    }
+}
+
+impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
+    /// Some neighbouring elements, as the source of a put.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`].
+    pub fn slice(&self, range: Range<usize>) -> Result<Source<'_, 's, T, D>> {
+        Source::from(self).slice(range, self.len())
+    }
+
+    /// The elements that a layout chooses, as the source of a put.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`] if the layout reaches further than the region.
+    pub fn with<'b>(&'b self, layout: &'b Layout<D>) -> Result<Source<'b, 's, T, D>> {
+        Source::from(self).with(layout, self.len())
+    }
+
+    /// Some neighbouring elements, as the destination of a get or fetch.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`].
+    pub fn slice_mut(&mut self, range: Range<usize>) -> Result<SourceMut<'_, 's, T, D>> {
+        let len = self.len();
+        let SourceMut { source, marker } = SourceMut::from(self);
+        Ok(SourceMut {
+            source: source.slice(range, len)?,
+            marker,
+        })
+    }
+
+    /// The elements that a layout chooses, as the destination of a get. No element may occur twice.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`], [`Error::Invalid`].
+    pub fn with_mut<'b>(&'b mut self, layout: &'b Layout<D>) -> Result<SourceMut<'b, 's, T, D>> {
+        distinct(layout)?;
+        let len = self.len();
+        let SourceMut { source, marker } = SourceMut::from(self);
+        Ok(SourceMut {
+            source: source.with(layout, len)?,
+            marker,
+        })
+    }
+}
+
+impl<'b, T: Element, D: Device> Source<'b, '_, T, D> {
+    /// The elements that a layout chooses of a part; whether the part holds them has been checked.
+    pub(crate) fn of(body: &'b Body<D>, layout: &'b Layout<D>) -> Self {
+        Source {
+            local: (body.ptr(), body.id),
+            count: layout.count(),
+            layout: Some(layout),
+            body,
+            marker: PhantomData,
+        }
+    }
+
+    fn slice(mut self, range: Range<usize>, len: usize) -> Result<Self> {
+        if range.start > range.end || range.end > len {
+            return Err(bounds("region", range, len));
+        }
+        self.local.0 = self.local.0.byte_add(range.start * size_of::<T>());
+        self.count = range.len();
+        Ok(self)
+    }
+
+    fn with(mut self, layout: &'b Layout<D>, len: usize) -> Result<Self> {
+        if layout.extent() > len {
+            return Err(bounds("region", 0..layout.extent(), len));
+        }
+        self.count = layout.count();
+        self.layout = Some(layout);
+        Ok(self)
+    }
+}
+
+pub(super) fn distinct<D: Device>(layout: &Layout<D>) -> Result<()> {
+    if layout.is_distinct() {
+        return Ok(());
+    }
+    Err(Error::Invalid(
+        "a layout in which an element occurs twice cannot be a destination".into(),
+    ))
+}

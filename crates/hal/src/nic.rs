@@ -1,0 +1,335 @@
+//! What a NIC must do: carry programs out when a stream rings.
+//!
+//! # Model
+//!
+//! A [`Nic`] is one rank's endpoint. Memory that peers may reach through it is *registered*; the [`Key`] goes to the peers over the
+//! control plane, and becomes a [`RemoteMemory`] there. Towards each peer, each half of a window has a [`NicQueue`]: a first-in
+//! first-out of *armed* programs. A program is prepared once and armed any number of times.
+//!
+//! A stream knows nothing of this. It adds [`QUANTUM`](crate::batch::QUANTUM) to the queue's *doorbell*, a word like any
+//! other, and each such quantum *fires* the next armed program:
+//!
+//! 1. its transfers, in any order among each other; then, when all of them are delivered (a put's data is visible at the target, a get's has
+//!    arrived here),
+//! 2. an add of `QUANTUM` to its remote word, whose bell rings; then
+//! 3. an add of `QUANTUM` to the queue's local *sent* word, whose bell rings: nothing of this end is read or written for that firing
+//!    any more.
+//!
+//! Firings of one queue happen in order, one after the other as far as steps 2 and 3 are concerned. The number of the firing (from 0) is the
+//! number of the epoch towards that peer: its parity chooses the buffer of a side with a `flip`. It is counted by the queue,
+//! and not read from a word, which may have moved on.
+//!
+//! All adds are releases and the look at the doorbell is an acquire, as in [`crate::batch`]: what the stream did before it rang is what the NIC
+//! reads, and what the NIC wrote before it added is what the waiter sees.
+//!
+//! # Failure
+//!
+//! - A stream that fails poisons the doorbell instead of ringing it. The queue then fires what had been rung for, and *gives up*
+//!   the rest: it poisons the remote word of every program that is armed and will not fire, and the sent word; so every wait on either
+//!   end comes to an end. Later arms are refused with [`NicError::GivenUp`].
+//! - A transfer that fails gives up the queue in the same way, and never adds to the remote word. (Some providers fire a chained signal
+//!   although the operation before it failed: an engine must not build on that.)
+//! - A dead peer may give no error at all. Whoever waits is ended by core, which poisons the sent words towards that peer; an engine need not find
+//!   out.
+//!
+//! # Throttling
+//!
+//! A queue holds [`NicQueue::budget`] programs that are armed and not yet through; it is at least 1, and can be set small. The engine divides what
+//! it has among its queues when they are made ([`NicError::Exhausted`] if nothing is left), so that a batch that rings several
+//! queues never finds that one has taken what another needs. A full queue makes [`NicQueue::arm`] wait, for as long as its caller likes.
+//!
+//! # Who validates what
+//!
+//! Core guarantees what the `unsafe` methods list, that every ring was armed before the batch that rings was submitted, and that one half arms a
+//! queue at a time. An engine checks none of it again; it may use `debug_assert`. What only an engine can know, it answers by
+//! [`NicError::Unsupported`] when a program is prepared: nothing has been enqueued then.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::batch::{Action, Shape, Side};
+use crate::control::Handle;
+use crate::device::DeviceError;
+use crate::memory::Ptr;
+
+/// Something to be kept alive.
+pub type Keep = Arc<dyn Any + Send + Sync>;
+
+/// Why a NIC refused something.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NicError {
+    /// There are not enough queues, registrations or triggers.
+    #[error("the {nic} NIC is out of {what}: {detail}")]
+    Exhausted {
+        /// Which kind of NIC.
+        nic: &'static str,
+        /// What ran out.
+        what: &'static str,
+        /// What was asked for.
+        detail: String,
+    },
+    /// The NIC cannot do this.
+    #[error("not supported by the {nic} NIC: {what}")]
+    Unsupported {
+        /// Which kind of NIC.
+        nic: &'static str,
+        /// What it cannot do.
+        what: String,
+    },
+    /// One submission needs more armed programs than the queue can hold: it could never be made.
+    #[error(
+        "{needed} operations must be armed before the stream can ring the first, and the NIC's budget is {budget}"
+    )]
+    OverBudget {
+        /// How many would have to be armed at a time.
+        needed: usize,
+        /// How many the queue holds.
+        budget: usize,
+    },
+    /// The caller did not want to wait any longer for a place in the queue.
+    #[error("the wait for a place in a NIC's queue was given up")]
+    NotWaited,
+    /// The queue has given up: the stream that rings it has failed, or a transfer has.
+    #[error("the NIC's queue has given up")]
+    GivenUp,
+    /// A key or an address of a peer does not fit.
+    #[error("a peer's key or address was refused: {0}")]
+    BadKey(String),
+    /// The memory cannot be shared with peers as the NIC needs it.
+    #[error(transparent)]
+    Memory(#[from] DeviceError),
+    /// The provider or the system refused something.
+    #[error("{what}: {detail}")]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// What was said.
+        detail: String,
+    },
+}
+
+/// What a NIC's atomic operations are atomic with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomics {
+    /// The NIC does no arithmetic: programs only copy.
+    None,
+    /// With the target's own processors and devices, and so with every other origin.
+    Coherent,
+}
+
+/// Local memory to be registered.
+pub struct Memory<'a> {
+    /// Its first byte.
+    pub base: Ptr,
+    /// Its length.
+    pub bytes: usize,
+    /// Makes a handle of it, for a NIC that needs one (to register device memory, or to hand on to peers of the node).
+    pub share: &'a dyn Fn() -> Result<Handle, DeviceError>,
+    /// Keeps the memory alive; the NIC holds it as long as the registration.
+    pub keep: Keep,
+}
+
+/// What a peer needs to reach registered memory.
+#[derive(Debug, Default)]
+pub struct Key {
+    /// Opaque bytes.
+    pub bytes: Vec<u8>,
+    /// A handle that goes with them; only peers of the node get it.
+    pub handle: Option<Handle>,
+}
+
+/// Memory that peers can reach, until this is dropped.
+pub struct Registration {
+    /// What the peers need.
+    pub key: Key,
+    /// Ends the registration when it is dropped.
+    pub guard: Keep,
+}
+
+/// A peer's memory as this end knows it. What it holds is the NIC's affair.
+#[derive(Clone)]
+pub struct RemoteMemory(pub Keep);
+
+/// A place in a peer's memory.
+#[derive(Clone)]
+pub struct RemotePtr {
+    /// The memory.
+    pub memory: RemoteMemory,
+    /// Bytes from its beginning.
+    pub offset: usize,
+}
+
+/// What a NIC gets when the ranks have met.
+pub struct Connection {
+    /// The addresses of all ranks, in order; empty for a rank that has no NIC.
+    pub addresses: Vec<Vec<u8>>,
+    /// The bell that streams of this rank ring after they have added to a doorbell: one for all queues, so that an agent can sleep on it.
+    pub bell: Ptr,
+    /// Keeps the bell alive.
+    pub keep: Keep,
+}
+
+/// The words of a queue.
+pub struct QueueConfig {
+    /// The word that the stream adds to; the bell is that of [`Connection::bell`].
+    pub doorbell: Ptr,
+    /// The word that the NIC adds to when a firing is through at this end.
+    pub sent: Ptr,
+    /// The bell of whoever may sleep on it.
+    pub sent_bell: Ptr,
+    /// Keeps the words and the bell alive.
+    pub keep: Keep,
+}
+
+/// The remote side of a transfer.
+#[derive(Clone)]
+pub struct RemoteSide {
+    /// Where element 0 of the shape lies.
+    pub base: RemotePtr,
+    /// Bytes to add in firings of odd number.
+    pub flip: usize,
+    /// Which elements; an index table is in memory of *this* end.
+    pub shape: Shape,
+}
+
+/// Which way a copy goes. Everything but a copy works on the remote elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From here to there.
+    Put,
+    /// From there to here.
+    Get,
+}
+
+/// Moves `count` elements of `size` bytes.
+#[derive(Clone)]
+pub struct Transfer {
+    /// What is done; the action's other addresses are of this end.
+    pub action: Action,
+    /// Which way.
+    pub direction: Direction,
+    /// Bytes of an element.
+    pub size: u32,
+    /// How many elements.
+    pub count: usize,
+    /// This end's elements; it has no `flip`.
+    pub local: Side,
+    /// The peer's elements.
+    pub remote: RemoteSide,
+}
+
+/// The word that a program adds `QUANTUM` to when its transfers are delivered.
+#[derive(Clone)]
+pub struct Signal {
+    /// The word.
+    pub word: RemotePtr,
+    /// The bell of the rank that waits on it. How the ring gets there is an affair of the two ends of the NIC.
+    pub bell: RemotePtr,
+}
+
+/// What one firing does.
+pub struct Program {
+    /// Data first.
+    pub transfers: Vec<Transfer>,
+    /// Then the signal.
+    pub signal: Signal,
+    /// What must live as long as the program: the memory that it reads and writes at this end, and index tables.
+    pub keep: Vec<Keep>,
+}
+
+/// A program as the NIC that prepared it knows it.
+#[derive(Clone)]
+pub struct Prepared(pub Keep);
+
+/// One rank's endpoint.
+pub trait Nic: Send + Sync + 'static {
+    /// The kind; ranks that reach each other have the same.
+    fn name(&self) -> &'static str;
+
+    /// What its atomic operations are atomic with.
+    fn atomics(&self) -> Atomics;
+
+    /// Where peers find this endpoint.
+    fn address(&self) -> Vec<u8>;
+
+    /// Makes memory reachable for peers.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Exhausted`], [`NicError::Memory`], [`NicError::System`].
+    ///
+    /// # Safety
+    ///
+    /// The memory is live as long as `keep`, and what peers do to it there they are entitled to by the words of their epochs.
+    unsafe fn register(&self, memory: Memory<'_>) -> Result<Registration, NicError>;
+
+    /// Learns of the other ranks; called once, before the methods below.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::BadKey`], [`NicError::System`].
+    ///
+    /// # Safety
+    ///
+    /// The bell is a live bell as long as `keep`.
+    unsafe fn connect(&self, connection: Connection) -> Result<(), NicError>;
+
+    /// Makes a peer's registered memory of `bytes` bytes known.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::BadKey`], [`NicError::Memory`].
+    fn import(&self, peer: usize, key: Key, bytes: usize) -> Result<RemoteMemory, NicError>;
+
+    /// Makes a queue of programs towards a peer (this rank itself, perhaps).
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Exhausted`].
+    ///
+    /// # Safety
+    ///
+    /// The words and the bell are live as long as `keep`; the words are 0, only streams of this rank add to the doorbell, and only the queue adds
+    /// to the sent word.
+    unsafe fn queue(&self, peer: usize, config: QueueConfig)
+    -> Result<Arc<dyn NicQueue>, NicError>;
+
+    /// Waits until everything that was rung for is through, but no longer than `limit`; returns whether it is. A rank that leaves its job without
+    /// it could take signals along that peers wait for.
+    fn quiesce(&self, limit: Duration) -> bool;
+}
+
+/// The armed programs of one half of a window towards one peer. When it is dropped, the NIC fires what was rung for, and gives up the rest.
+pub trait NicQueue: Send + Sync + 'static {
+    /// Makes a program ready to be armed on this queue. A NIC that must know local memory registers it here.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Unsupported`], [`NicError::Exhausted`].
+    ///
+    /// # Safety
+    ///
+    /// At every firing: the sides lie within registered memory of the queue's peer and within local memory that `keep` keeps alive; elements are aligned,
+    /// initialised where they are read, and the word and the bell are live; nothing accesses what the firing writes, and nothing writes what it
+    /// reads, but what is ordered before the ring or after the adds to the remote and sent words (or both are atomic); `scalar` fits `size`.
+    unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError>;
+
+    /// Appends `programs`, one after the other, `times` times over. Waits for room; `patient` is asked several times a second whether
+    /// to go on waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::OverBudget`] if `programs.len() * times` is more than the budget (or overflows), [`NicError::NotWaited`],
+    /// [`NicError::GivenUp`]; nothing is armed then.
+    fn arm(
+        &self,
+        programs: &Arc<[Prepared]>,
+        times: u64,
+        patient: &mut dyn FnMut() -> bool,
+    ) -> Result<(), NicError>;
+
+    /// How many programs can be armed and not yet through; at least 1.
+    fn budget(&self) -> usize;
+}

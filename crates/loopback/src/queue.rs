@@ -1,0 +1,362 @@
+//! A queue of armed programs.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tidegate_hal::batch::{Action, Move, POISON, QUANTUM, Side};
+use tidegate_hal::memory::{Block as _, Ptr};
+use tidegate_hal::nic::{
+    Direction, Keep, NicError, NicQueue, Prepared, Program, QueueConfig, RemotePtr, Transfer,
+};
+use tidegate_host::{HostBlock, HostMover};
+use tidegate_words::{Bell, Mover as _, Word};
+
+use crate::agent::Shared;
+use crate::{NAME, lock};
+
+/// How often a blocked arm asks whether to go on.
+const ASK: Duration = Duration::from_millis(20);
+
+/// What the agent sees when it looks at a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Nothing,
+    /// A program is to be fired.
+    Rung,
+    /// Its owner is gone and nothing is left to do.
+    Over,
+}
+
+/// What the agent and the owner of a queue share.
+pub(crate) struct Queue {
+    config: QueueConfig,
+    budget: usize,
+    /// A quantum for each firing that has begun: what a wait's operand is to a stream, and the parity of its epochs.
+    fired: Word,
+    armed: Mutex<Armed>,
+    /// Signalled when there is more room, or the queue gives up.
+    room: Condvar,
+    /// Whether the owner is gone.
+    closed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Armed {
+    runs: VecDeque<Run>,
+    /// How many programs `runs` still stands for, the one that is being fired included.
+    held: usize,
+    given_up: bool,
+}
+
+/// `programs`, some times over.
+struct Run {
+    programs: Arc<[Prepared]>,
+    /// The next of them.
+    next: usize,
+    /// How many times, the current one included.
+    times: u64,
+}
+
+/// A program whose remote places have become addresses of this process.
+struct Script {
+    moves: Vec<Move>,
+    word: Ptr,
+    bell: Ptr,
+    _keep: Vec<Keep>,
+}
+
+/// # Safety
+///
+/// `ptr` points to a word that is live for `'a`.
+unsafe fn word<'a>(ptr: Ptr) -> &'a Word {
+    // SAFETY: the caller's promise; words are only ever accessed atomically.
+    unsafe { &*ptr.0.cast::<Word>() }
+}
+
+/// # Safety
+///
+/// `ptr` points to a bell that is live for `'a`.
+unsafe fn bell<'a>(ptr: Ptr) -> &'a Bell {
+    // SAFETY: the caller's promise; bells are only ever accessed atomically.
+    unsafe { &*ptr.0.cast::<Bell>() }
+}
+
+impl Script {
+    fn signal(&self) {
+        // SAFETY: `NicQueue::prepare` promises a live word and bell; the memory that they lie in is kept.
+        let (word, bell) = unsafe { (word(self.word), bell(self.bell)) };
+        word.add(QUANTUM);
+        bell.ring();
+    }
+
+    fn poison(&self) {
+        // SAFETY: as for `signal`.
+        let (word, bell) = unsafe { (word(self.word), bell(self.bell)) };
+        word.poison();
+        bell.wake_all();
+    }
+}
+
+fn script(prepared: &Prepared) -> &Script {
+    prepared
+        .0
+        .downcast_ref()
+        .expect("core arms what this NIC has prepared")
+}
+
+impl Queue {
+    pub(crate) fn new(config: QueueConfig, budget: usize) -> Self {
+        Queue {
+            config,
+            budget,
+            fired: Word::new(0),
+            armed: Mutex::default(),
+            room: Condvar::new(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    fn doorbell(&self) -> u64 {
+        // SAFETY: `Nic::queue` promises live words for as long as `config.keep`, which this holds.
+        unsafe { word(self.config.doorbell) }.load()
+    }
+
+    fn sent(&self) -> (&Word, &Bell) {
+        // SAFETY: as for `doorbell`; the bell too.
+        unsafe { (word(self.config.sent), bell(self.config.sent_bell)) }
+    }
+
+    fn is_rung(&self, doorbell: u64) -> bool {
+        (doorbell & !POISON).wrapping_sub(self.fired.operand()) >= QUANTUM
+    }
+
+    /// Whether everything that was rung for is through.
+    pub(crate) fn is_idle(&self) -> bool {
+        let rung = self.doorbell() & !POISON;
+        lock(&self.armed).given_up || self.sent().0.load() & !POISON == rung
+    }
+
+    /// What is to be done, by the agent's thread alone. Gives up by itself.
+    pub(crate) fn look(&self) -> Seen {
+        // Before the doorbell: whoever closes it has rung all that it will ever ring.
+        let closed = self.closed.load(Ordering::Acquire);
+        let doorbell = self.doorbell();
+        if self.is_rung(doorbell) {
+            let armed = lock(&self.armed);
+            debug_assert!(
+                armed.given_up || armed.held > 0,
+                "arm comes before the batch that rings"
+            );
+            if armed.held > 0 {
+                return Seen::Rung;
+            }
+        }
+        if doorbell & POISON != 0 || closed {
+            self.give_up(closed);
+        }
+        if closed { Seen::Over } else { Seen::Nothing }
+    }
+
+    /// Fires the next program, by the agent's thread alone.
+    pub(crate) fn fire(&self) {
+        let program = {
+            let armed = lock(&self.armed);
+            let run = armed.runs.front().expect("a program was seen");
+            run.programs[run.next].clone()
+        };
+        let script = script(&program);
+        self.fired.advance(self.fired.operand() + QUANTUM);
+        for step in &script.moves {
+            // SAFETY: `NicQueue::prepare` promises what `Mover::carry` asks, for the time between the ring, which was acquired when the
+            // doorbell was read, and the signals below; the parity is this queue's own word.
+            unsafe { HostMover.carry(step) };
+        }
+        script.signal();
+        // The place is free before the sent word says so: whoever has waited for that finds room.
+        let over = lock(&self.armed).pop();
+        self.room.notify_all();
+        let (sent, bell) = self.sent();
+        sent.add(QUANTUM);
+        bell.ring();
+        drop((program, over));
+    }
+
+    /// Poisons what waits for programs that will not fire.
+    fn give_up(&self, closed: bool) {
+        let runs = {
+            let mut armed = lock(&self.armed);
+            if std::mem::replace(&mut armed.given_up, true) {
+                return;
+            }
+            armed.held = 0;
+            std::mem::take(&mut armed.runs)
+        };
+        self.room.notify_all();
+        for run in &runs {
+            // Poisoning twice is no different from once.
+            run.programs
+                .iter()
+                .for_each(|program| script(program).poison());
+        }
+        // An owner that is gone in good order has left nothing that anybody could wait for in vain.
+        if !closed || !runs.is_empty() {
+            let (sent, bell) = self.sent();
+            sent.poison();
+            bell.wake_all();
+        }
+    }
+
+    fn wait_for_room<'a>(
+        &'a self,
+        mut armed: MutexGuard<'a, Armed>,
+        needed: usize,
+        patient: &mut dyn FnMut() -> bool,
+    ) -> Result<MutexGuard<'a, Armed>, NicError> {
+        while armed.held + needed > self.budget && !armed.given_up {
+            armed = self
+                .room
+                .wait_timeout(armed, ASK)
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .0;
+            if armed.held + needed > self.budget && !armed.given_up {
+                // Not under the lock: it may take locks of its own.
+                drop(armed);
+                if !patient() {
+                    return Err(NicError::NotWaited);
+                }
+                armed = lock(&self.armed);
+            }
+        }
+        Ok(armed)
+    }
+}
+
+impl Armed {
+    /// Takes the program that has been fired away; returns a run that has come to its end, to be dropped outside of the lock.
+    fn pop(&mut self) -> Option<Run> {
+        let run = self.runs.front_mut().expect("it has just been fired");
+        self.held -= 1;
+        run.next += 1;
+        if run.next < run.programs.len() {
+            return None;
+        }
+        run.next = 0;
+        run.times -= 1;
+        if run.times == 0 {
+            self.runs.pop_front()
+        } else {
+            None
+        }
+    }
+}
+
+/// The owner's end of a queue.
+pub(crate) struct Handle {
+    queue: Arc<Queue>,
+    agent: Arc<Shared>,
+}
+
+impl Handle {
+    pub(crate) fn new(queue: Arc<Queue>, agent: Arc<Shared>) -> Self {
+        Handle { queue, agent }
+    }
+
+    fn resolve(place: &RemotePtr) -> Result<Ptr, NicError> {
+        let block = place
+            .memory
+            .0
+            .downcast_ref::<HostBlock>()
+            .ok_or_else(|| NicError::BadKey("memory of another NIC".into()))?;
+        Ok(block.base().byte_add(place.offset))
+    }
+
+    fn lower(&self, transfer: &Transfer) -> Result<Move, NicError> {
+        let remote = Side {
+            base: Self::resolve(&transfer.remote.base)?,
+            flip: transfer.remote.flip,
+            shape: transfer.remote.shape,
+        };
+        let (src, dst) = match (transfer.action, transfer.direction) {
+            (Action::Copy, Direction::Get) => (remote, transfer.local),
+            (_, Direction::Put) => (transfer.local, remote),
+            (_, Direction::Get) => {
+                let what = "a get that computes".into();
+                return Err(NicError::Unsupported { nic: NAME, what });
+            }
+        };
+        let fired: *const Word = &self.queue.fired;
+        Ok(Move {
+            action: transfer.action,
+            size: transfer.size,
+            count: transfer.count,
+            src,
+            dst,
+            parity: Ptr(fired.cast_mut().cast()),
+        })
+    }
+}
+
+impl NicQueue for Handle {
+    unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError> {
+        let moves = program.transfers.iter().map(|each| self.lower(each));
+        let moves = moves.collect::<Result<_, _>>()?;
+        let signal = program.signal;
+        let (word, bell) = (Self::resolve(&signal.word)?, Self::resolve(&signal.bell)?);
+        let remote = program
+            .transfers
+            .into_iter()
+            .map(|each| each.remote.base.memory)
+            .chain([signal.word.memory, signal.bell.memory]);
+        let mut keep = program.keep;
+        keep.extend(remote.map(|memory| memory.0));
+        Ok(Prepared(Arc::new(Script {
+            moves,
+            word,
+            bell,
+            _keep: keep,
+        })))
+    }
+
+    fn arm(
+        &self,
+        programs: &Arc<[Prepared]>,
+        times: u64,
+        patient: &mut dyn FnMut() -> bool,
+    ) -> Result<(), NicError> {
+        let queue = &*self.queue;
+        let needed = usize::try_from(times)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(programs.len());
+        if needed > queue.budget {
+            let budget = queue.budget;
+            return Err(NicError::OverBudget { needed, budget });
+        }
+        if needed == 0 {
+            return Ok(());
+        }
+        let mut armed = queue.wait_for_room(lock(&queue.armed), needed, patient)?;
+        if armed.given_up {
+            return Err(NicError::GivenUp);
+        }
+        armed.held += needed;
+        armed.runs.push_back(Run {
+            programs: programs.clone(),
+            next: 0,
+            times,
+        });
+        Ok(())
+    }
+
+    fn budget(&self) -> usize {
+        self.queue.budget
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.queue.closed.store(true, Ordering::Release);
+        self.agent.wake();
+    }
+}
