@@ -21,43 +21,8 @@ use std::task::Waker;
 
 use crate::batch::{Batch, Tag};
 use crate::control::Handle;
+pub use crate::error::DeviceError;
 use crate::memory::{Block, Ptr, Sharing};
-
-/// Why a device refused something.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DeviceError {
-    /// There is not enough memory, or not enough of some other resource.
-    #[error("out of {what}: {detail}")]
-    Exhausted {
-        /// What ran out.
-        what: &'static str,
-        /// What was asked for and what was said.
-        detail: String,
-    },
-    /// The device cannot do this.
-    #[error("not supported by the {device} device: {what}")]
-    Unsupported {
-        /// Which kind of device.
-        device: &'static str,
-        /// What it cannot do.
-        what: String,
-    },
-    /// A handle does not fit.
-    #[error("a memory handle was refused: {0}")]
-    BadHandle(String),
-    /// The call is not possible while the stream is being captured.
-    #[error("not possible while the stream is captured: {0}")]
-    Capturing(&'static str),
-    /// The operating system or driver refused something.
-    #[error("{what}: {detail}")]
-    System {
-        /// What was being done.
-        what: &'static str,
-        /// What was said.
-        detail: String,
-    },
-}
 
 /// Why a stream stopped doing work.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,5 +7,6 @@
 pub mod batch;
 pub mod control;
 pub mod device;
+pub mod error;
 pub mod memory;
 pub mod nic;

@@ -1,7 +1,7 @@
 //! Addresses and blocks of memory.
 
 use crate::control::Handle;
-use crate::device::DeviceError;
+use crate::error::DeviceError;
 
 /// An address that a device can reach; on the host an ordinary pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
