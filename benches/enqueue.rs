@@ -1,0 +1,88 @@
+//! What one epoch with 26 neighbours costs the thread that enqueues it: post, start, 26 puts, complete, wait.
+//!
+//! Run as a benchmark it prints times, which depend on the machine. Instructions do not, and are counted by callgrind:
+//!
+//! ```text
+//! cargo bench --bench enqueue --no-run
+//! valgrind --tool=callgrind --toggle-collect='enqueue::epoch*' target/release/deps/enqueue-<hash> 500
+//! ```
+//!
+//! The number that it prints as `Collected`, divided by 500, is that of instructions an epoch.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use tidegate::prelude::*;
+
+/// As many as a block has in three dimensions.
+const NEIGHBOURS: usize = 26;
+/// Elements of a put: few, since the moves are the stream's affair.
+const LEN: usize = 4;
+/// Epochs that find room in the queue together.
+const BURST: usize = 50;
+
+type Halves<'s> = (Inbox<'s, u64>, Outbox<'s, u64>);
+
+/// The epoch that is measured. Never inlined, so that callgrind finds it.
+#[inline(never)]
+fn epoch<'s>(s: &Stream<'s>, (inbox, outbox): Halves<'s>, src: &Memory<'s>) -> Result<Halves<'s>> {
+    let exposed = inbox.post(s)?;
+    let mut epoch = outbox.start();
+    for slot in 0..NEIGHBOURS as u32 {
+        epoch.put(src, Slot(slot))?;
+    }
+    let outbox = epoch.complete(s)?;
+    Ok((exposed.wait(s)?, outbox))
+}
+
+type Memory<'s> = Region<u64, On<'s>>;
+
+/// The neighbours' epochs, each with the measured rank alone.
+fn answer<'s>(s: &Stream<'s>, (inbox, outbox): Halves<'s>, src: &Memory<'s>) -> Result<Halves<'s>> {
+    let exposed = inbox.post(s)?;
+    let mut epoch = outbox.start();
+    epoch.put(src, Slot(0))?;
+    let outbox = epoch.complete(s)?;
+    Ok((exposed.wait(s)?, outbox))
+}
+
+fn run(world: &World, epochs: usize) -> Result<Duration> {
+    stream!(let s = world.stream()?);
+    let mut window = Window::by_slot("enqueue");
+    let neighbours = match world.rank() {
+        0 => 1..NEIGHBOURS + 1,
+        _ => 0..1,
+    };
+    for rank in neighbours {
+        window = window.slot_from(rank, 0, LEN).slot_to(rank, 0);
+    }
+    let mut halves = window.open(&s)?;
+    let src = Region::zeroed(world, LEN)?.on(&s)?;
+    let mut spent = Duration::ZERO;
+    for _ in 0..epochs.div_ceil(BURST) {
+        let begin = Instant::now();
+        for _ in 0..BURST {
+            halves = match world.rank() {
+                0 => epoch(&s, black_box(halves), black_box(&src))?,
+                _ => answer(&s, halves, &src)?,
+            };
+        }
+        spent += begin.elapsed();
+        s.synchronize()?;
+    }
+    Ok(spent)
+}
+
+fn main() -> Result<()> {
+    // Cargo passes flags of its own.
+    let epochs = std::env::args().find_map(|arg| arg.parse().ok());
+    let epochs: usize = epochs.unwrap_or(20_000);
+    let spent = World::local(NEIGHBOURS + 1, |world| run(&world, epochs));
+    let epochs = epochs.div_ceil(BURST) * BURST;
+    let first = spent.into_iter().next().expect("there is a rank 0")?;
+    println!(
+        "{NEIGHBOURS} neighbours, {epochs} epochs: {:.0} ns to enqueue one (post, start, puts, complete, wait)",
+        first.as_nanos() as f64 / epochs as f64
+    );
+    Ok(())
+}
