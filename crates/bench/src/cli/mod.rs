@@ -74,7 +74,7 @@ pub struct FacesArgs {
     pub variants: Vec<Variant>,
 
     /// How often to run all variants in turn; the result is the median
-    #[arg(long, value_name = "TIMES", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "TIMES", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
 
     /// What to run on

@@ -181,11 +181,12 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// For [`Size::DESK`].
+    /// For [`Size::DESK`]: runs of some ten milliseconds, since ranks do not begin them at the same
+    /// moment.
     pub const DESK: Counts = Counts {
         nk: 3,
         nj: 4,
-        ni: 50,
+        ni: 200,
     };
     /// The published counts of the small size.
     pub const SMALL: Counts = Counts {
