@@ -1,60 +1,19 @@
 //! What an epoch costs in things that can be counted: allocations (none, on any thread of the process, after the first few epochs), sleeps of
 //! the thread that enqueues (none, while there is room in the queue), and bytes of tokens and results.
 
-use std::alloc::{GlobalAlloc, Layout as Bytes, System};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Barrier as Meeting, Mutex, PoisonError};
+#[path = "counting/mod.rs"]
+mod counting;
 
+use std::sync::Barrier as Meeting;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use counting::{Counting, alone};
 use tidegate::prelude::*;
 use tidegate::window::{At, Atomic, ByRange, Dest};
 use tidegate::{Buffers, IndexSet, Rejected};
 
-/// The system's allocator, with a count of what is allocated while it is on.
-struct Counting;
-
-static ON: AtomicBool = AtomicBool::new(false);
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-fn count() {
-    if ON.load(Ordering::Relaxed) {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-// SAFETY: everything is done by the system's allocator; counting touches no memory but the counters.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Bytes) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are those of the system's allocator.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Bytes) {
-        // SAFETY: as above; the system's allocator made it.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Bytes) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Bytes, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(ptr, layout, size) }
-    }
-}
-
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// Tests run one at a time: counts are those of the whole process.
-fn alone() -> impl Drop {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Ranks of each program here.
 const RANKS: usize = 3;
@@ -82,18 +41,17 @@ fn assert_steady(
     for _ in 0..ROUNDS {
         s.synchronize().unwrap();
         meeting.wait();
-        ON.store(true, Ordering::SeqCst);
+        Counting::begin();
         meeting.wait();
         for _ in 0..COUNTED {
             step().unwrap();
         }
         s.synchronize().unwrap();
         meeting.wait();
-        ON.store(false, Ordering::SeqCst);
-        let allocations = ALLOCATIONS.load(Ordering::SeqCst);
-        least = least.min(allocations);
+        Counting::end();
+        least = least.min(Counting::allocations());
         meeting.wait();
-        ALLOCATIONS.store(0, Ordering::SeqCst);
+        Counting::reset();
     }
     assert_eq!(
         least, 0,
@@ -200,7 +158,7 @@ fn strided(place: &Place<'_>) -> Result<()> {
     stream!(let s = place.world.stream()?);
     let (inbox, outbox) = place.window(Buffers::Double).open(&s)?;
     let whole = Region::<u64>::zeroed(place.world, LEN)?;
-    let [part] = whole.partition([IndexSet::from_ranges([0..LEN])?])?;
+    let [part] = whole.partition([IndexSet::from_indices(0..LEN)?])?;
     let part = part.on(&s)?;
     let src = Region::<u64>::zeroed(place.world, LEN)?.on(&s)?;
     let columns = Layout::strided(0, &[(4, 8), (2, 1)])?;

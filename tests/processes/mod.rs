@@ -30,13 +30,26 @@ pub(crate) struct Started {
 
 /// Starts `ranks` processes in a role. `test` is the name of the test that calls [`play`].
 pub(crate) fn start(test: &str, role: &str, ranks: usize) -> Started {
+    start_with(test, role, ranks, &[])
+}
+
+/// As [`start`], with variables in the ranks' environment.
+pub(crate) fn start_with(
+    test: &str,
+    role: &str,
+    ranks: usize,
+    variables: &[(&str, &str)],
+) -> Started {
     static JOBS: AtomicUsize = AtomicUsize::new(0);
     let number = JOBS.fetch_add(1, Ordering::Relaxed);
     let name = format!("tidegate-test-{}-{number}", std::process::id());
     let folder = std::env::temp_dir().join(name);
     std::fs::create_dir(&folder).unwrap();
-    let running = Job::this_program(ranks)
-        .unwrap()
+    let mut job = Job::this_program(ranks).unwrap();
+    for (name, value) in variables {
+        job = job.env(*name, *value);
+    }
+    let running = job
         .args(["--exact", test, "--nocapture", "--quiet"])
         .env(ROLE, role)
         // What a rank writes without being asked to (a file for a panic, say) would lie there.

@@ -1,4 +1,5 @@
 //! The ring of `examples/ring.rs`, a little smaller, as a role for ranks that are processes.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use tidegate::prelude::*;
 

@@ -7,6 +7,7 @@ mod args;
 mod command;
 mod need;
 mod process;
+mod soak;
 mod steps;
 mod summary;
 mod test;
@@ -25,6 +26,9 @@ tasks:
             --skip STEP...   all but these steps
             --list           say what the steps are, and run nothing
             --no-install     never install anything, not even as root
+    soak [--runs N] [--messages N]
+        kill a random rank of a job at a random moment, N times (200 if not said), and check that every other rank ends with its
+        error and nothing is left behind; read N messages (1,000,000) that nobody should have sent
     help
         print this
 ";
@@ -33,6 +37,7 @@ fn main() -> ExitCode {
     let mut args = Args::new(std::env::args().skip(1));
     let result = match args.task().as_deref() {
         Some("test") => test::main(args),
+        Some("soak") => soak::main(args),
         Some("help") | None => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)

@@ -1,0 +1,54 @@
+//! `cargo xtask soak`: `tests/soak.rs` with large numbers. It takes minutes, so no full run includes it.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::args::Args;
+use crate::command::cmd;
+use crate::{process, steps};
+
+/// Beyond what a run or a thousand messages take where all is well; and for the build.
+const EACH_RUN: Duration = Duration::from_secs(20);
+const BUILD: Duration = Duration::from_secs(20 * 60);
+
+/// Runs the task.
+pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
+    let runs = number(&mut args, "--runs", 200)?;
+    let messages = number(&mut args, "--messages", 1_000_000)?;
+    args.finish()?;
+    let soak = cmd("cargo test --release --package tidegate --test soak -- --nocapture")
+        .env("TIDEGATE_SOAK_RUNS", runs.to_string())
+        .env("TIDEGATE_SOAK_MESSAGES", messages.to_string());
+    println!("$ {soak}");
+    let limit = BUILD + EACH_RUN * runs + Duration::from_millis(messages.into());
+    process::run(&soak, &steps::root(), Instant::now() + limit)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The one value of an option.
+fn number(args: &mut Args, name: &str, default: u32) -> Result<u32, String> {
+    match args.values(name)?.as_deref() {
+        None => Ok(default),
+        Some([value]) => value
+            .parse()
+            .map_err(|_| format!("{name} needs a number, not `{value}`")),
+        Some(_) => Err(format!("{name} has one value")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_once() {
+        let mut args = Args::new(["--runs", "3", "--messages=x"].map(str::to_owned));
+        assert_eq!(number(&mut args, "--runs", 200), Ok(3));
+        assert!(
+            number(&mut args, "--messages", 1)
+                .unwrap_err()
+                .contains("`x`")
+        );
+        assert_eq!(number(&mut args, "--runs", 200), Ok(200));
+    }
+}
