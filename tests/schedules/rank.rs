@@ -317,6 +317,7 @@ impl Rank<'_, '_, '_, '_> {
             }
             What::Split { region, at, rest } => {
                 self.touch(Res::Region(region));
+                self.touch(Res::Region(rest));
                 self.homes.insert(Res::Region(rest), on);
                 with_ty!(job.regions[rank][region].ty, T => with_lane!(self, on, lane => {
                     let regions = &mut T::shelf(&mut lane.bag).0;
