@@ -1,3 +1,4 @@
+use std::future::ready;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use tidegate::prelude::*;
@@ -19,8 +20,10 @@ fn spawned<F: Future<Output: Send> + Send>(future: F) -> F::Output {
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
-    let src = spawned(src.into_host_async(&s))?;
-    assert_eq!(src[0], 1.0);
+    let waited = async {
+        ready(()).await;
+        s.synchronize()
+    };
+    spawned(waited)?;
     Ok(())
 }
