@@ -212,7 +212,7 @@ fn cycle(world: &World) -> Result<()> {
     let report = wait_for_report(world, |report| report.contains("cycle: rank"));
     println!("report: {}", report.replace('\n', "; "));
     // Both have seen it: now one lets go.
-    world.control().exchange("seen", Default::default())?;
+    world.gather("seen", Vec::new())?;
     if world.rank() == 0 {
         drop(exposed);
         s.synchronize()?;
@@ -314,7 +314,7 @@ fn collective_mismatch(world: &World) -> Result<()> {
     if world.rank() == 1 {
         Window::<u32, _>::by_slot("mine").open(&s).map(|_| ())
     } else {
-        world.control().exchange("ours", Default::default())?;
+        world.gather("ours", Vec::new())?;
         Ok(())
     }
 }
@@ -326,7 +326,7 @@ fn different_collectives_are_an_error_on_all_ranks() {
         let error = error(end);
         assert!(error.starts_with("Control("), "{error}");
     }
-    let named = |end| error(end).contains("\"ours\"") && error(end).contains("\"window\"");
+    let named = |end| error(end).contains("\"gather ours\"") && error(end).contains("\"window\"");
     assert!(outcome.ranks.iter().any(named), "{outcome:?}");
 }
 

@@ -263,7 +263,7 @@ impl<D: Device> World<D> {
     /// [`Error::Control`]: a rank ended meanwhile, is in another collective call, or the bytes are too many.
     pub fn gather(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
         let packets = self.inner.control.exchange(
-            label,
+            &format!("gather {label}"),
             Packet {
                 bytes,
                 handles: Vec::new(),
@@ -272,8 +272,8 @@ impl<D: Device> World<D> {
         Ok(packets.into_iter().map(|packet| packet.bytes).collect())
     }
 
-    /// The control plane, for collectives of small messages outside of the data path.
-    pub fn control(&self) -> &Arc<dyn Control> {
+    /// The control plane. Not for users: what windows are made of goes through it, and is trusted.
+    pub(crate) fn control(&self) -> &Arc<dyn Control> {
         &self.inner.control
     }
 

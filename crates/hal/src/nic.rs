@@ -244,7 +244,12 @@ pub struct Program {
 pub struct Prepared(pub Keep);
 
 /// One rank's endpoint.
-pub trait Nic: Send + Sync + 'static {
+///
+/// # Safety
+///
+/// Implementations do what this module says, with the memory that they are given and no other: a key leads to the memory that it was made
+/// for, a program touches what its sides name, between its ring and its adds.
+pub unsafe trait Nic: Send + Sync + 'static {
     /// The kind; ranks that reach each other have the same.
     fn name(&self) -> &'static str;
 
@@ -302,7 +307,11 @@ pub trait Nic: Send + Sync + 'static {
 }
 
 /// The armed programs of one half of a window towards one peer. When it is dropped, the NIC fires what was rung for, and gives up the rest.
-pub trait NicQueue: Send + Sync + 'static {
+///
+/// # Safety
+///
+/// As [`Nic`].
+pub unsafe trait NicQueue: Send + Sync + 'static {
     /// Makes a program ready to be armed on this queue. A NIC that must know local memory registers it here.
     ///
     /// # Errors

@@ -298,7 +298,8 @@ impl Handle {
     }
 }
 
-impl NicQueue for Handle {
+// SAFETY: programs touch the sides that core gave them, between the look at the doorbell and the adds (see `Queue`).
+unsafe impl NicQueue for Handle {
     unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError> {
         let moves = program.transfers.iter().map(|each| self.lower(each));
         let moves = moves.collect::<Result<_, _>>()?;
