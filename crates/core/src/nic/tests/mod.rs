@@ -101,7 +101,8 @@ fn source_is_written(
                 .open(&s)
                 .unwrap();
             if ignore {
-                world.ignore_tickets();
+                let attached = world.nic().unwrap();
+                attached.ignore_tickets.store(true, Ordering::Relaxed);
             }
             let src = ones(&s);
             let _outbox = put(&s, &src, outbox);
