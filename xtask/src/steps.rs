@@ -151,10 +151,10 @@ pub(crate) static STEPS: &[Step] = &[
     },
     Step {
         name: "miri",
-        what: "no undefined behaviour, whichever token is forgotten",
+        what: "no undefined behaviour, whichever token is forgotten, and whenever a NIC reads",
         when: When::Always,
         needs: &[MIRI, RUST_SRC],
-        minutes: 15,
+        minutes: 25,
         // Leaks are allowed, for forgetting is what the tests do; isolation is off, for they need time and files.
         // Miri keeps to a target folder of its own, `target/miri`.
         commands: |_| {
@@ -163,6 +163,14 @@ pub(crate) static STEPS: &[Step] = &[
                     .arg(format!("+{}", nightly()))
                     .args("miri test -p tidegate-core --test forget")
                     .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks"),
+                cmd("cargo")
+                    .arg(format!("+{}", nightly()))
+                    .args("miri test -p tidegate-core --lib nic::")
+                    .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks"),
+                cmd("cargo")
+                    .arg(format!("+{}", nightly()))
+                    .args("miri test -p tidegate-loopback --test contract")
+                    .env("MIRIFLAGS", "-Zmiri-disable-isolation"),
             ]
         },
     },

@@ -28,10 +28,10 @@ use tidegate_hal::device::{Device, DeviceError, Stream as _};
 
 use crate::element::Element;
 use crate::error::{Error, Rejected, Result};
-use crate::nic::{Arm, Line, Recorded, Tickets, Touch, wait_for};
+use crate::nic::{Line, Recorded, Tickets, Touch, wait_for};
 use crate::place::{Brand, On};
 use crate::region::{ReclaimOf, Region};
-use crate::stream::Stream;
+use crate::stream::{Noted, Stream};
 
 /// Goes through the regions and window halves in a [`Carry`] value. Only this crate can make one, or see what it meets.
 pub struct Visitor<'a, D: Device>(Purpose<'a, D>);
@@ -289,9 +289,6 @@ struct Recording<'a, 's, 't, D: Device> {
 }
 
 type RawGraph<D> = <<D as Device>::Stream as tidegate_hal::device::Stream>::Graph;
-
-/// What NICs must be armed with for each replay, numbered in order.
-type Noted<D> = Vec<(u64, Arm<D>)>;
 
 /// What came of a capture: the recording, what NICs must be armed with, and what the step gave back.
 type Outcome<D, X> = (RawGraph<D>, Noted<D>, X);

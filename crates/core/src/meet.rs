@@ -147,5 +147,7 @@ fn attach<D: Device>(
         doorbells,
         bells,
         _registration: guard,
+        #[cfg(test)]
+        ignore_tickets: Default::default(),
     })
 }

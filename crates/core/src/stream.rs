@@ -89,10 +89,13 @@ pub struct Stream<'s, D: Device> {
     world: World<D>,
     name: String,
     /// What replays must arm, while the stream is captured.
-    noted: Unshared<RefCell<Vec<(u64, Arm<D>)>>>,
+    noted: Unshared<RefCell<Noted<D>>>,
     brand: Brand<'s>,
     _not_sync: OneThreadAtATime,
 }
+
+/// What replays must arm, numbered in order.
+pub(crate) type Noted<D> = Vec<(u64, Arm<D>)>;
 
 /// Makes a stream `!Sync`, and is what the error about it mentions.
 struct OneThreadAtATime(PhantomData<Cell<()>>);
@@ -137,7 +140,7 @@ impl<'s, D: Device> Stream<'s, D> {
     }
 
     /// What was noted since the last call.
-    pub(crate) fn noted_arms(&self) -> Vec<(u64, Arm<D>)> {
+    pub(crate) fn noted_arms(&self) -> Noted<D> {
         self.noted.0.take()
     }
 

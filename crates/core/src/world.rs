@@ -67,13 +67,7 @@ pub(crate) struct Inner<D: Device> {
     pub(crate) watch: Watch,
     nic: Option<Attached<D>>,
     route: Route,
-    /// The mutant that goes on without waiting for tickets.
-    #[cfg(test)]
-    ignore_tickets: std::sync::atomic::AtomicBool,
 }
-
-/// How long a rank that ends its part lets its NIC finish; where a peer is lost, some of it never may.
-const QUIESCE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(1));
 
 struct Events<D: Device> {
     /// Ranks that died or left, and how.
@@ -215,8 +209,6 @@ impl<D: Device> World<D> {
             watch: Watch::default(),
             nic,
             route: options.route.unwrap_or_default(),
-            #[cfg(test)]
-            ignore_tickets: std::sync::atomic::AtomicBool::new(false),
         });
         let weak = Arc::downgrade(&inner);
         inner.control.subscribe(Arc::new(move |event| {
@@ -363,20 +355,6 @@ impl<D: Device> World<D> {
     /// Whether a peer is to be reached by the NIC, where `near` says whether it could be mapped.
     pub(crate) fn by_nic(&self, peer: usize, near: bool) -> bool {
         self.inner.route.by_nic(peer, near)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn ignores_tickets(&self) -> bool {
-        self.inner
-            .ignore_tickets
-            .load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn ignore_tickets(&self) {
-        self.inner
-            .ignore_tickets
-            .store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// Takes a number for a window that all ranks are about to create. Collective in effect: windows are created in one order.
@@ -593,14 +571,7 @@ impl<D: Device> Drop for Member<D> {
             let _ = self.control.notify(None, &Message::Panicked.encode());
         } else if let Some(attached) = &self.nic {
             let lost = |cause: &Cause| matches!(cause, Cause::PeerLost { .. });
-            let limit = if lock(&self.events).gone.values().any(lost) {
-                QUIESCE.1
-            } else {
-                QUIESCE.0
-            };
-            if !attached.nic.quiesce(limit) {
-                tracing::warn!("the NIC has not sent everything; peers may miss it");
-            }
+            attached.quiesce(lock(&self.events).gone.values().any(lost));
         }
         self.control.leave();
     }

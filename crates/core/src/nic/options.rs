@@ -1,6 +1,7 @@
 //! Which way to which peer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Ptr};
@@ -107,11 +108,25 @@ pub(crate) struct Attached<D: Device> {
     pub(crate) bells: Vec<Option<RemoteMemory>>,
     /// Lets peers ring this rank's bell.
     pub(crate) _registration: Keep,
+    /// The mutant that goes on without waiting for tickets.
+    #[cfg(test)]
+    pub(crate) ignore_tickets: std::sync::atomic::AtomicBool,
 }
+
+/// How long a rank that ends its part lets its NIC finish; where a peer is lost, some of it never may.
+const QUIESCE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(1));
 
 impl<D: Device> Attached<D> {
     pub(crate) fn bell(&self) -> Ptr {
         self.doorbells.base()
+    }
+
+    /// Lets the NIC finish, before the rank leaves; `lost` if some peer is.
+    pub(crate) fn quiesce(&self, lost: bool) {
+        let limit = if lost { QUIESCE.1 } else { QUIESCE.0 };
+        if !self.nic.quiesce(limit) {
+            tracing::warn!("the NIC has not sent everything; peers may miss it");
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tickets, with a NIC that is held back.
 
+mod ends;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,13 +10,13 @@ use std::time::{Duration, Instant};
 use tidegate_host::Host;
 use tidegate_loopback::{Gate, Loopback, Options};
 
-use crate::error::{Awaited, Cause, WaitFailed};
-use crate::window::{At, Atomic, Buffers, ByRange, BySlot, Inbox, Op, Outbox, Slot};
+use crate::window::{At, Atomic, ByRange, BySlot, Inbox, Op, Outbox, Slot};
 use crate::*;
 
 type On1<'s> = Region<u64, On<'s, Host>>;
 type Way<'s> = Outbox<'s, u64, BySlot, Host>;
-type Memory<'s> = Outbox<'s, u64, ByRange, Host>;
+/// One that leads to where the get came from, and one that never waits for a post.
+type Ways<'s> = (Outbox<'s, u64, ByRange, Host>, Way<'s>);
 
 const LEN: usize = 16;
 const FIRST: Slot = Slot(0);
@@ -99,7 +101,8 @@ fn source_is_written(
                 .open(&s)
                 .unwrap();
             if ignore {
-                world.ignore_tickets();
+                let attached = world.nic().unwrap();
+                attached.ignore_tickets.store(true, Ordering::Relaxed);
             }
             let src = ones(&s);
             let _outbox = put(&s, &src, outbox);
@@ -135,7 +138,7 @@ fn writer<F: for<'s> Fn(&Stream<'s, Host>, On1<'s>, &Flag) + Copy + Sync>(then: 
 }
 
 /// Lends a closure its signature.
-fn reader<F: for<'s> Fn(&Stream<'s, Host>, On1<'s>, Memory<'s>, &Flag) + Sync>(then: F) -> F {
+fn reader<F: for<'s> Fn(&Stream<'s, Host>, On1<'s>, Ways<'s>, &Flag) + Sync>(then: F) -> F {
     then
 }
 
@@ -269,7 +272,7 @@ fn a_source_that_is_dropped_or_forgotten_lives_until_it_was_read() {
 /// Rank 0 gets rank 1's memory (threes) while the gate is closed; `then` enqueues something that looks at what came, and sets the flag.
 /// Returns whether it ran while the gate was closed.
 fn destination_is_used(
-    then: impl for<'s> Fn(&Stream<'s, Host>, On1<'s>, Memory<'s>, &Flag) + Sync,
+    then: impl for<'s> Fn(&Stream<'s, Host>, On1<'s>, Ways<'s>, &Flag) + Sync,
 ) -> bool {
     let (gate, early, flag) = (Gate::closed(), Flag::default(), Flag::default());
     two(&gate, |world| {
@@ -277,6 +280,10 @@ fn destination_is_used(
         if world.rank() == 0 {
             let (_inbox, outbox) = Window::<u64, ByRange>::by_range("g", 0)
                 .range_to(1, 0..LEN)
+                .open(&s)
+                .unwrap();
+            let (_inbox, other) = Window::<u64, BySlot>::by_slot("w")
+                .slot_to(1, 0)
                 .open(&s)
                 .unwrap();
             let mut dst = ones(&s);
@@ -291,11 +298,13 @@ fn destination_is_used(
                     }
                     gate.open();
                 });
-                then(&s, dst, outbox, &flag);
+                then(&s, dst, (outbox, other), &flag);
                 s.synchronize().unwrap();
             });
         } else {
             let (mut inbox, _outbox) = Window::<u64, ByRange>::by_range("g", LEN).open(&s).unwrap();
+            let window = Window::<u64, BySlot>::by_slot("w").slot_from(0, 0, LEN);
+            let _halves = window.open(&s).unwrap();
             inbox.host_mut(&s).unwrap().fill(3);
             // The second is for those who go on.
             let inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
@@ -307,43 +316,42 @@ fn destination_is_used(
     early.is_set()
 }
 
-fn pass<'s>(s: &Stream<'s, Host>, outbox: Memory<'s>) {
-    drop(outbox.start().complete(s).unwrap());
+fn pass<'s>(s: &Stream<'s, Host>, ways: Ways<'s>) {
+    drop(ways.0.start().complete(s).unwrap());
 }
 
 #[test]
 fn a_destination_is_kept_from_readers_and_writers() {
-    let read = reader(|s, dst, outbox, flag| {
+    let read = reader(|s, dst, ways, flag| {
         let flag = flag.clone();
         let kernel = move |dst: &[u64]| {
             assert_eq!(dst, [3; LEN]);
             flag.set();
         };
         s.launch(kernel, &dst).unwrap();
-        pass(s, outbox);
+        pass(s, ways);
     });
     assert!(!destination_is_used(read));
-    let write = reader(|s, mut dst, outbox, flag| {
+    let write = reader(|s, mut dst, ways, flag| {
         s.launch(overwrite(flag), &mut dst).unwrap();
         let dst = dst.into_host(s).unwrap();
         assert_eq!(dst[..], [2; LEN]);
-        pass(s, outbox);
+        pass(s, ways);
     });
     assert!(!destination_is_used(write));
-    let put_on = reader(|s, dst, outbox, flag| {
+    let put_on = reader(|s, dst, ways, flag| {
         // A source that has not come yet: what is behind this epoch on the stream waits, too.
-        let mut epoch = outbox.start();
-        epoch.put(&dst, FIRST).unwrap();
-        let _outbox = epoch.complete(s).unwrap();
+        let _way = put(s, &dst, ways.1);
         let mut other = ones(s);
         s.launch(overwrite(flag), &mut other).unwrap();
+        drop(ways.0.start().complete(s).unwrap());
     });
     assert!(!destination_is_used(put_on));
-    let to_the_host = reader(|s, dst, outbox, flag| {
+    let to_the_host = reader(|s, dst, ways, flag| {
         let dst = dst.into_host(s).unwrap();
         assert_eq!(dst[..], [3; LEN]);
         flag.set();
-        pass(s, outbox);
+        pass(s, ways);
     });
     assert!(!destination_is_used(to_the_host));
 }
@@ -377,237 +385,66 @@ fn atomics_by_the_nic_and_by_mapped_origins_are_atomic_to_each_other() {
     assert_eq!(sums[2], [3 * ROUNDS; LEN]);
 }
 
-/// Three steps that add one to the source and put it, replayed while the gate is closed.
+/// Steps that add one to the source and put it, eager and replayed, each while the gate is closed.
 #[test]
-fn a_replay_waits_for_the_one_before() {
+fn recordings_wait_for_what_was_before_and_for_themselves() {
     let (gate, count) = (Gate::closed(), Arc::new(AtomicU64::new(0)));
     let came = two(&gate, |world| {
         crate::stream!(let s = world.stream().unwrap());
         let window = Window::<u64, BySlot>::by_slot("r");
         if world.rank() == 0 {
             let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
-            let count = count.clone();
             let counting = count.clone();
             let step = move |src: &mut [u64]| {
                 src.iter_mut().for_each(|x| *x += 1);
                 counting.fetch_add(1, Ordering::SeqCst);
             };
+            let stays_at = |so_many: u64| {
+                gate.wait_held();
+                std::thread::sleep(WHILE);
+                assert_eq!(count.load(Ordering::SeqCst), so_many);
+            };
+            // An eager step whose reads are under way when the capture begins, which executes nothing ...
+            let src = ones(&s);
+            let outbox = put(&s, &src, outbox);
+            let recorded = step.clone();
             let (graph, held) = s
-                .capture((ones(&s), outbox), move |s, (mut src, outbox)| {
-                    s.launch(step, &mut src)?;
+                .capture((src, outbox), move |s, (mut src, outbox)| {
+                    s.launch(recorded, &mut src)?;
                     let mut epoch = outbox.start();
                     epoch.put(&src, FIRST)?;
                     let outbox = epoch.complete(s)?;
                     Ok((src, outbox))
                 })
                 .unwrap();
-            let (src, _outbox) = graph.replay(&s, held, 3).unwrap();
-            gate.wait_held();
-            std::thread::sleep(WHILE);
-            assert_eq!(count.load(Ordering::SeqCst), 1);
+            let (mut src, outbox) = held;
+            s.launch(step, &mut src).unwrap();
+            stays_at(0);
             gate.open();
-            assert_eq!(src.into_host(&s).unwrap()[..], [4; LEN]);
+            s.synchronize().unwrap();
+            // ... or when a replay begins ...
+            gate.close();
+            let outbox = put(&s, &src, outbox);
+            let held = graph.replay(&s, (src, outbox), 1).unwrap();
+            stays_at(1);
+            gate.open();
+            s.synchronize().unwrap();
+            // ... and those of each replay, when the next begins.
+            gate.close();
+            let (src, _outbox) = graph.replay(&s, held, 3).unwrap();
+            stays_at(3);
+            gate.open();
+            assert_eq!(src.into_host(&s).unwrap()[..], [6; LEN]);
             Vec::new()
         } else {
             let mut inbox = window.slot_from(0, 0, LEN).open(&s).unwrap().0;
             let mut came = Vec::new();
-            for _ in 0..3 {
+            for _ in 0..6 {
                 inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
                 came.push(inbox.read(&s).unwrap().slot(0)[LEN - 1]);
             }
             came
         }
     });
-    assert_eq!(came[1], [2, 3, 4]);
-}
-
-#[test]
-fn a_death_ends_the_wait_for_a_ticket() {
-    let gate = Gate::closed();
-    let mut controls = tidegate_boot::local(2).into_iter().map(Arc::new);
-    let (zero, one) = (controls.next().unwrap(), controls.next().unwrap());
-    let nic = || WorldOptions::new().nic(Loopback::new(Options::default().gate(&gate)));
-    std::thread::scope(|scope| {
-        let dies = scope.spawn(|| {
-            // SAFETY: this control plane carries what it is given.
-            let world =
-                unsafe { World::from_control_with(one.clone(), Host::for_threads(), nic()) };
-            let world = world.unwrap();
-            crate::stream!(let s = world.stream().unwrap());
-            let window = Window::<u64, BySlot>::by_slot("w").slot_from(0, 0, LEN);
-            let _halves = window.open(&s).unwrap();
-            gate.wait_held();
-            one.kill();
-        });
-        let world =
-            // SAFETY: as above.
-            unsafe { World::from_control_with(zero, Host::for_threads(), nic().route(Route::Nic)) }
-                .unwrap();
-        crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w").slot_to(1, 0);
-        let (_inbox, outbox) = window.open(&s).unwrap();
-        let mut src = ones(&s);
-        let _outbox = put(&s, &src, outbox);
-        let flag = Flag::default();
-        s.launch(overwrite(&flag), &mut src).unwrap();
-        let error = src.into_host(&s).err().unwrap().error;
-        let Error::Wait(failed) = &error else {
-            panic!("{error}")
-        };
-        let WaitFailed {
-            window,
-            epoch,
-            rank,
-            awaited,
-            cause,
-        } = &**failed;
-        assert_eq!(
-            (&**window, *epoch, *rank, *awaited),
-            ("w", 0, 1, Awaited::Ticket)
-        );
-        assert!(matches!(cause, Cause::PeerLost { rank: 1, .. }), "{cause}");
-        assert!(!flag.is_set());
-        dies.join().unwrap();
-        gate.open();
-    });
-}
-
-#[test]
-fn a_departure_in_good_order_does_not() {
-    let gate = Gate::closed();
-    two(&gate, |world| {
-        crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w");
-        if world.rank() == 1 {
-            drop(window.slot_from(0, 0, LEN).open(&s).unwrap());
-            return;
-        }
-        let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
-        let mut src = ones(&s);
-        let _outbox = put(&s, &src, outbox);
-        // It has left by the time that the gate opens, or shortly after.
-        std::thread::sleep(WHILE);
-        s.launch(overwrite(&Flag::default()), &mut src).unwrap();
-        gate.open();
-        assert_eq!(src.into_host(&s).unwrap()[..], [2; LEN]);
-    });
-}
-
-#[test]
-fn a_kernel_that_panics_is_heard_of_behind_the_nic() {
-    let errors = two(&Gate::opened(), |world| {
-        crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w").buffers(Buffers::Single);
-        if world.rank() == 0 {
-            let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
-            let mut src = ones(&s);
-            s.launch(|_: &mut [u64]| panic!("on purpose"), &mut src)
-                .unwrap();
-            let mut epoch = outbox.start();
-            epoch.put(&src, FIRST).unwrap();
-            // Refused, or enqueued behind the failure; either is told to rank 1.
-            let completed = epoch.complete(&s);
-            let error = s.synchronize().unwrap_err();
-            drop(completed);
-            error.to_string()
-        } else {
-            let (inbox, _outbox) = window.slot_from(0, 0, LEN).open(&s).unwrap();
-            let exposed = inbox.post(&s).unwrap();
-            let inbox = exposed.wait(&s);
-            let error = s.synchronize().unwrap_err();
-            drop(inbox);
-            error.to_string()
-        }
-    });
-    assert!(errors[0].contains("on purpose"), "{}", errors[0]);
-    assert!(
-        errors[1].contains("waited for rank 0, its complete, in vain"),
-        "{}",
-        errors[1]
-    );
-}
-
-#[test]
-fn a_full_queue_holds_the_host_back() {
-    let (gate, opened) = (Gate::closed(), Flag::default());
-    gated(2, &gate, Options::default().budget(1), |world| {
-        crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w");
-        if world.rank() == 1 {
-            let (inbox, _outbox) = window.slot_from(0, 0, LEN).open(&s).unwrap();
-            let inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
-            let _inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
-            return s.synchronize().unwrap();
-        }
-        let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
-        let src = ones(&s);
-        let outbox = put(&s, &src, outbox);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(WHILE);
-                opened.set();
-                gate.open();
-            });
-            let _outbox = put(&s, &src, outbox);
-            assert!(opened.is_set(), "the budget is one");
-            s.synchronize().unwrap();
-        });
-    });
-}
-
-#[test]
-fn a_full_queue_holds_the_host_no_longer_than_the_limit() {
-    let gate = Gate::closed();
-    gated(2, &gate, Options::default().budget(1), |world| {
-        crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w").fail_after(Duration::from_millis(100));
-        if world.rank() == 1 {
-            let _halves = window.slot_from(0, 0, LEN).open(&s).unwrap();
-            // Until rank 0 has seen its error.
-            world.gather("seen", Vec::new()).unwrap();
-            return;
-        }
-        let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
-        let src = ones(&s);
-        let mut epoch = put(&s, &src, outbox).start();
-        epoch.put(&src, FIRST).unwrap();
-        let error = epoch.complete(&s).err().unwrap().error;
-        assert!(
-            matches!(
-                error,
-                Error::Revoked {
-                    cause: Cause::Limit { rank: 0, .. },
-                    ..
-                }
-            ),
-            "{error}"
-        );
-        world.gather("seen", Vec::new()).unwrap();
-        gate.open();
-    });
-}
-
-#[test]
-fn a_step_that_the_queue_cannot_hold_is_refused() {
-    gated(1, &Gate::opened(), Options::default().budget(1), |world| {
-        crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w");
-        let window = window.slot_from(0, 0, LEN).slot_to(0, 0);
-        let (inbox, outbox) = window.open(&s).unwrap();
-        let lent = (inbox, outbox);
-        let twice = s.capture(lent, |s, (inbox, outbox)| {
-            let (mut inbox, mut outbox) = (inbox, outbox);
-            for _ in 0..2 {
-                let exposed = inbox.post(s)?;
-                outbox = outbox.start().complete(s)?;
-                inbox = exposed.wait(s)?;
-            }
-            Ok((inbox, outbox))
-        });
-        let error = twice.map(|_| ()).unwrap_err().to_string();
-        assert!(
-            error.contains("2 operations must be armed") && error.contains("budget is 1"),
-            "{error}"
-        );
-    });
+    assert_eq!(came[1], [1, 2, 3, 4, 5, 6]);
 }

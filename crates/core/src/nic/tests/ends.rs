@@ -1,0 +1,196 @@
+//! Deaths, departures, failures, and queues that are full.
+
+use super::*;
+use crate::error::{Awaited, Cause, WaitFailed};
+use crate::window::Buffers;
+
+#[test]
+fn a_death_ends_the_wait_for_a_ticket() {
+    let gate = Gate::closed();
+    let mut controls = tidegate_boot::local(2).into_iter().map(Arc::new);
+    let (zero, one) = (controls.next().unwrap(), controls.next().unwrap());
+    let nic = || WorldOptions::new().nic(Loopback::new(Options::default().gate(&gate)));
+    std::thread::scope(|scope| {
+        let dies = scope.spawn(|| {
+            // SAFETY: this control plane carries what it is given.
+            let world =
+                unsafe { World::from_control_with(one.clone(), Host::for_threads(), nic()) };
+            let world = world.unwrap();
+            crate::stream!(let s = world.stream().unwrap());
+            let window = Window::<u64, BySlot>::by_slot("w").slot_from(0, 0, LEN);
+            let _halves = window.open(&s).unwrap();
+            gate.wait_held();
+            one.kill();
+        });
+        let world =
+            // SAFETY: as above.
+            unsafe { World::from_control_with(zero, Host::for_threads(), nic().route(Route::Nic)) }
+                .unwrap();
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("w").slot_to(1, 0);
+        let (_inbox, outbox) = window.open(&s).unwrap();
+        let mut src = ones(&s);
+        let _outbox = put(&s, &src, outbox);
+        let flag = Flag::default();
+        s.launch(overwrite(&flag), &mut src).unwrap();
+        let error = src.into_host(&s).err().unwrap().error;
+        let Error::Wait(failed) = &error else {
+            panic!("{error}")
+        };
+        let WaitFailed {
+            window,
+            epoch,
+            rank,
+            awaited,
+            cause,
+        } = &**failed;
+        assert_eq!(
+            (&**window, *epoch, *rank, *awaited),
+            ("w", 0, 1, Awaited::Ticket)
+        );
+        assert!(matches!(cause, Cause::PeerLost { rank: 1, .. }), "{cause}");
+        assert!(!flag.is_set());
+        dies.join().unwrap();
+        gate.open();
+    });
+}
+
+#[test]
+fn a_departure_in_good_order_does_not() {
+    let gate = Gate::closed();
+    two(&gate, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("w");
+        if world.rank() == 1 {
+            drop(window.slot_from(0, 0, LEN).open(&s).unwrap());
+            return;
+        }
+        let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+        let mut src = ones(&s);
+        let _outbox = put(&s, &src, outbox);
+        // It has left by the time that the gate opens, or shortly after.
+        std::thread::sleep(WHILE);
+        s.launch(overwrite(&Flag::default()), &mut src).unwrap();
+        gate.open();
+        assert_eq!(src.into_host(&s).unwrap()[..], [2; LEN]);
+    });
+}
+
+#[test]
+fn a_kernel_that_panics_is_heard_of_behind_the_nic() {
+    let errors = two(&Gate::opened(), |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("w").buffers(Buffers::Single);
+        if world.rank() == 0 {
+            let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+            let mut src = ones(&s);
+            s.launch(|_: &mut [u64]| panic!("on purpose"), &mut src)
+                .unwrap();
+            let mut epoch = outbox.start();
+            epoch.put(&src, FIRST).unwrap();
+            // Refused, or enqueued behind the failure; either is told to rank 1.
+            let completed = epoch.complete(&s);
+            let error = s.synchronize().unwrap_err();
+            drop(completed);
+            error.to_string()
+        } else {
+            let (inbox, _outbox) = window.slot_from(0, 0, LEN).open(&s).unwrap();
+            let exposed = inbox.post(&s).unwrap();
+            let inbox = exposed.wait(&s);
+            let error = s.synchronize().unwrap_err();
+            drop(inbox);
+            error.to_string()
+        }
+    });
+    assert!(errors[0].contains("on purpose"), "{}", errors[0]);
+    assert!(
+        errors[1].contains("waited for rank 0, its complete, in vain"),
+        "{}",
+        errors[1]
+    );
+}
+
+#[test]
+fn a_full_queue_holds_the_host_back() {
+    let (gate, opened) = (Gate::closed(), Flag::default());
+    gated(2, &gate, Options::default().budget(1), |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("w");
+        if world.rank() == 1 {
+            let (inbox, _outbox) = window.slot_from(0, 0, LEN).open(&s).unwrap();
+            let inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+            let _inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+            return s.synchronize().unwrap();
+        }
+        let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+        let src = ones(&s);
+        let outbox = put(&s, &src, outbox);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(WHILE);
+                opened.set();
+                gate.open();
+            });
+            let _outbox = put(&s, &src, outbox);
+            assert!(opened.is_set(), "the budget is one");
+            s.synchronize().unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_full_queue_holds_the_host_no_longer_than_the_limit() {
+    let gate = Gate::closed();
+    gated(2, &gate, Options::default().budget(1), |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("w").fail_after(Duration::from_millis(100));
+        if world.rank() == 1 {
+            let _halves = window.slot_from(0, 0, LEN).open(&s).unwrap();
+            // Until rank 0 has seen its error.
+            world.gather("seen", Vec::new()).unwrap();
+            return;
+        }
+        let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+        let src = ones(&s);
+        let mut epoch = put(&s, &src, outbox).start();
+        epoch.put(&src, FIRST).unwrap();
+        let error = epoch.complete(&s).err().unwrap().error;
+        assert!(
+            matches!(
+                error,
+                Error::Revoked {
+                    cause: Cause::Limit { rank: 0, .. },
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        world.gather("seen", Vec::new()).unwrap();
+        gate.open();
+    });
+}
+
+#[test]
+fn a_step_that_the_queue_cannot_hold_is_refused() {
+    gated(1, &Gate::opened(), Options::default().budget(1), |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("w");
+        let window = window.slot_from(0, 0, LEN).slot_to(0, 0);
+        let (inbox, outbox) = window.open(&s).unwrap();
+        let lent = (inbox, outbox);
+        let twice = s.capture(lent, |s, (inbox, outbox)| {
+            let (mut inbox, mut outbox) = (inbox, outbox);
+            for _ in 0..2 {
+                let exposed = inbox.post(s)?;
+                outbox = outbox.start().complete(s)?;
+                inbox = exposed.wait(s)?;
+            }
+            Ok((inbox, outbox))
+        });
+        let error = twice.map(|_| ()).unwrap_err().to_string();
+        assert!(
+            error.contains("2 operations must be armed") && error.contains("budget is 1"),
+            "{error}"
+        );
+    });
+}

@@ -1,0 +1,255 @@
+//! What the contract of NICs says, of the loopback: programs fire one a ring and in order, and nobody who waits is forgotten.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_hal::batch::{Action, POISON, QUANTUM, Shape, Side};
+use tidegate_hal::device::Device as _;
+use tidegate_hal::memory::{Block as _, Ptr, Sharing};
+use tidegate_hal::nic::{
+    Connection, Direction, Memory, Nic as _, NicError, NicQueue, Prepared, Program, QueueConfig,
+    RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer,
+};
+use tidegate_host::{Host, HostBlock};
+use tidegate_loopback::{Gate, Loopback, Options};
+use tidegate_words::{Bell, Patience, Word};
+
+/// Bytes of a rank's memory: words, bells, then data.
+const BYTES: usize = 4096;
+const DOORBELL: usize = 0;
+const SENT: usize = 64;
+const SIGNAL: usize = 128;
+const BELL: usize = 192;
+const DOORBELLS: usize = 256;
+const DATA: usize = 1024;
+/// How far the buffer of odd firings lies behind that of even ones.
+const FLIP: usize = 64;
+
+/// An endpoint that is its own peer.
+struct Rig {
+    block: Arc<HostBlock>,
+    memory: RemoteMemory,
+    queue: Option<Arc<dyn NicQueue>>,
+    nic: Loopback,
+}
+
+impl Rig {
+    fn new(options: Options) -> Self {
+        let block = Arc::new(Host::for_threads().alloc(BYTES, Sharing::Peers).unwrap());
+        let nic = Loopback::new(options);
+        let at = |offset| block.base().byte_add(offset);
+        let memory = Memory {
+            base: block.base(),
+            bytes: BYTES,
+            share: &|| block.share(),
+            keep: block.clone(),
+        };
+        let connection = Connection {
+            addresses: vec![nic.address()],
+            bell: at(DOORBELLS),
+            keep: block.clone(),
+        };
+        // SAFETY: the block is zeroed, which is words and bells, and kept; tests touch the data only before a ring and after a signal.
+        let (key, queue) = unsafe {
+            let key = nic.register(memory).unwrap().key;
+            nic.connect(connection).unwrap();
+            let config = QueueConfig {
+                doorbell: at(DOORBELL),
+                sent: at(SENT),
+                sent_bell: at(BELL),
+                keep: block.clone(),
+            };
+            (key, nic.queue(0, config).unwrap())
+        };
+        Rig {
+            memory: nic.import(0, key, BYTES).unwrap(),
+            block,
+            queue: Some(queue),
+            nic,
+        }
+    }
+
+    fn at(&self, offset: usize) -> Ptr {
+        self.block.base().byte_add(offset)
+    }
+
+    fn word(&self, offset: usize) -> &Word {
+        // SAFETY: there is a word, in a block that this holds.
+        unsafe { &*self.at(offset).0.cast() }
+    }
+
+    fn bell(&self, offset: usize) -> &Bell {
+        // SAFETY: there is a bell, in a block that this holds.
+        unsafe { &*self.at(offset).0.cast() }
+    }
+
+    fn data(&self, index: usize) -> *mut u64 {
+        self.at(DATA + 8 * index).0.cast()
+    }
+
+    fn place(&self, offset: usize) -> RemotePtr {
+        RemotePtr {
+            memory: self.memory.clone(),
+            offset,
+        }
+    }
+
+    /// Copies element 0 to element `to`, of the buffer that the firing's parity chooses.
+    fn program(&self, direction: Direction, to: usize) -> Prepared {
+        let (local, remote) = match direction {
+            Direction::Put => (0, to),
+            Direction::Get => (to, 0),
+        };
+        let transfer = Transfer {
+            action: Action::Copy,
+            direction,
+            size: 8,
+            count: 1,
+            local: Side {
+                base: self.at(DATA + 8 * local),
+                flip: 0,
+                shape: Shape::Linear,
+            },
+            remote: RemoteSide {
+                base: self.place(DATA + 8 * remote),
+                flip: FLIP,
+                shape: Shape::Linear,
+            },
+        };
+        let program = Program {
+            transfers: vec![transfer],
+            signal: Signal {
+                word: self.place(SIGNAL),
+                bell: self.place(BELL),
+            },
+            keep: vec![self.block.clone()],
+        };
+        // SAFETY: all lies in the block, which is kept; see `new`.
+        unsafe { self.queue().prepare(program) }.unwrap()
+    }
+
+    fn queue(&self) -> &Arc<dyn NicQueue> {
+        self.queue.as_ref().unwrap()
+    }
+
+    fn arm(&self, programs: &[Prepared], times: u64) -> Result<(), NicError> {
+        self.queue().arm(&programs.into(), times, &mut || false)
+    }
+
+    fn ring(&self) {
+        self.word(DOORBELL).add(QUANTUM);
+        self.bell(DOORBELLS).ring();
+    }
+
+    /// Waits until a word is poisoned or has come to so many quanta; returns it.
+    fn wait(&self, offset: usize, quanta: u64) -> u64 {
+        let ready = || {
+            let value = self.word(offset).load();
+            (value & POISON != 0 || value >= quanta * QUANTUM).then_some(value)
+        };
+        self.bell(BELL).wait(Patience::NONE, ready, || {})
+    }
+}
+
+#[test]
+fn a_ring_fires_the_next_program_and_its_number_chooses_the_buffer() {
+    let rig = Rig::new(Options::default());
+    let programs = [
+        rig.program(Direction::Put, 1),
+        rig.program(Direction::Put, 2),
+    ];
+    rig.arm(&programs, 2).unwrap();
+    // 1 and 2 in turn, and the buffers in turn: 1 is always written to the even one, 2 to the odd one.
+    for firing in 1..=4 {
+        // SAFETY: the last firing is through at this end.
+        unsafe { rig.data(0).write(firing) };
+        rig.ring();
+        assert_eq!(rig.wait(SIGNAL, firing), firing * QUANTUM);
+        assert_eq!(rig.wait(SENT, firing), firing * QUANTUM);
+    }
+    // SAFETY: nothing fires any more.
+    let (even, odd) = unsafe { (*rig.data(1), *rig.data(2 + FLIP / 8)) };
+    assert_eq!((even, odd), (3, 4));
+    // SAFETY: as above.
+    assert_eq!(unsafe { (*rig.data(1 + FLIP / 8), *rig.data(2)) }, (0, 0));
+    // A get reads there, and writes here.
+    rig.arm(&[rig.program(Direction::Get, 5)], 1).unwrap();
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 5), 5 * QUANTUM);
+    // SAFETY: as above.
+    assert_eq!(unsafe { *rig.data(5) }, 4);
+}
+
+#[test]
+fn a_doorbell_that_is_poisoned_ends_the_waits_on_both_ends() {
+    let rig = Rig::new(Options::default());
+    let put = rig.program(Direction::Put, 1);
+    rig.arm(std::slice::from_ref(&put), 3).unwrap();
+    rig.ring();
+    rig.word(DOORBELL).poison();
+    rig.bell(DOORBELLS).wake_all();
+    // What was rung for fires; the counts that have come are not taken back.
+    assert_eq!(rig.wait(SENT, 3), QUANTUM | POISON);
+    assert_eq!(rig.wait(SIGNAL, 3), QUANTUM | POISON);
+    assert!(matches!(rig.arm(&[put], 1), Err(NicError::GivenUp)));
+    assert!(rig.nic.quiesce(Duration::ZERO));
+}
+
+#[test]
+fn a_queue_that_is_dropped_fires_what_was_rung_for_and_poisons_the_rest() {
+    let gate = Gate::closed();
+    let mut rig = Rig::new(Options::default().gate(&gate));
+    rig.arm(&[rig.program(Direction::Put, 1)], 2).unwrap();
+    rig.ring();
+    gate.wait_held();
+    assert!(!rig.nic.quiesce(Duration::from_millis(20)));
+    rig.queue = None;
+    gate.open();
+    assert_eq!(rig.wait(SIGNAL, 2), QUANTUM | POISON);
+    assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
+}
+
+#[test]
+fn a_queue_holds_what_its_budget_says() {
+    let gate = Gate::closed();
+    let rig = Rig::new(Options::default().budget(2).gate(&gate));
+    let put = [rig.program(Direction::Put, 1)];
+    assert_eq!(rig.queue().budget(), 2);
+    let over = rig.arm(&put, 3).unwrap_err();
+    let (needed, budget) = (3, 2);
+    assert!(
+        matches!(over, NicError::OverBudget { needed: n, budget: b } if (n, b) == (needed, budget))
+    );
+    rig.arm(&put, 2).unwrap();
+    assert!(matches!(rig.arm(&put, 1), Err(NicError::NotWaited)));
+    rig.ring();
+    gate.open();
+    rig.wait(SENT, 1);
+    // The place was free before the sent word said so.
+    rig.arm(&put, 1).unwrap();
+    rig.ring();
+    rig.ring();
+    assert_eq!(rig.wait(SIGNAL, 3), 3 * QUANTUM);
+    assert_eq!(rig.wait(SENT, 3), 3 * QUANTUM);
+}
+
+#[test]
+fn an_endpoint_that_is_not_connected_or_is_dropped_behind_its_gate_ends() {
+    let nic = Loopback::default();
+    assert!(nic.quiesce(Duration::ZERO));
+    drop(nic);
+    let gate = Gate::closed();
+    let rig = Rig::new(Options::default().gate(&gate));
+    rig.arm(&[rig.program(Direction::Put, 1)], 1).unwrap();
+    rig.ring();
+    gate.wait_held();
+    let block = rig.block.clone();
+    drop(rig);
+    // SAFETY: the agent has ended, and nothing was fired.
+    let (signal, word) = unsafe {
+        let at = |offset| &*block.base().byte_add(offset).0.cast::<Word>();
+        (at(SIGNAL), at(SENT))
+    };
+    assert_eq!((signal.load(), word.load()), (0, 0));
+    assert_eq!(Arc::strong_count(&block), 1, "nothing is kept");
+}
