@@ -25,6 +25,7 @@ use crate::report::{self, About};
 use crate::results::{RankSample, Row, Setting, exit_code, json, table};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::error::Error;
+use std::io::Write as _;
 use std::process::ExitCode;
 use tidegate_boot::launch::{Job, Output};
 use tidegate_core::World;
@@ -120,12 +121,14 @@ fn present(args: &FacesArgs, world: &World<Host>) -> Result<u8, Box<dyn Error>> 
         return Ok(0);
     }
     drop(progress);
-    print!("{}", table::table(&rows));
+    // Not `print!`: it panics when nobody reads any more.
+    let mut out = std::io::stdout().lock();
+    write!(out, "{}", table::table(&rows))?;
     if let Some(path) = &args.json {
         json::write(path, &rows)?;
     }
     let path = report::write(&args.report, &rows, &About::detect(args.command_line()))?;
-    println!("report: {}", path.display());
+    writeln!(out, "report: {}", path.display())?;
     Ok(exit_code(&rows))
 }
 
