@@ -24,6 +24,7 @@ impl Ptr {
 
     /// The address `bytes` further on. Whether there is anything is the user's affair.
     #[must_use]
+    #[inline]
     pub fn byte_add(self, bytes: usize) -> Ptr {
         Ptr(self.0.wrapping_add(bytes))
     }

@@ -154,6 +154,7 @@ fn system(what: &'static str, error: &dyn std::fmt::Display) -> DeviceError {
 // SAFETY: heap memory and mappings live until the block is dropped (the heap perhaps longer, if a peer shares it), are
 // aligned to `ALIGN` or a page, and are zero at first.
 unsafe impl Block for HostBlock {
+    #[inline]
     fn base(&self) -> Ptr {
         Ptr(match &self.backing {
             Backing::Heap(heap) => heap.base.as_ptr(),

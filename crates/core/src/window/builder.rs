@@ -40,7 +40,7 @@ pub enum Buffers {
 
 /// The declaration of a window, before it is created. All ranks create their windows in the same order.
 ///
-/// `T` is the element type, `K` the [discipline](self#disciplines).
+/// `T` is the element type, `K` the [discipline](crate::window#disciplines).
 #[derive(Clone, Debug)]
 pub struct Window<T, K> {
     description: Description,

@@ -15,6 +15,8 @@ use super::{
 };
 use crate::capture::{Carry, State, Visitor};
 use crate::element::Element;
+#[cfg(doc)]
+use crate::error::Error;
 use crate::error::{Rejected, Result};
 use crate::nic::{Arm, arm, disarm};
 use crate::stream::Stream;
@@ -61,6 +63,8 @@ struct Epoch<D: Device> {
     /// The group's number; 0 for all origins.
     group: u64,
     members: Vec<usize>,
+    /// Whether this rank is one of them.
+    names_myself: bool,
     post: Arc<Batch>,
     wait: Arc<Batch>,
     /// What the NIC is armed with for the post.
@@ -94,9 +98,11 @@ impl<D: Device> Epoch<D> {
         }
         // SAFETY: all words lie in blocks that the half holds; this inbox's stream alone advances the operands.
         let (post, wait) = unsafe { (Batch::new(post, Vec::new()), Batch::new(wait, Vec::new())) };
+        let names_myself = peers().any(|peer| peer.rank == half.world.rank());
         Ok(Epoch {
             group,
             members,
+            names_myself,
             post: Arc::new(post),
             wait: Arc::new(wait),
             arms,
@@ -197,12 +203,7 @@ impl<D: Device> InboxBody<D> {
             .myself
             .inbox_home
             .store(home_number(stream), Ordering::Relaxed);
-        let rank = self.half.world.rank();
-        if self.epochs[self.current]
-            .members
-            .iter()
-            .any(|index| self.half.peers[*index].rank == rank)
-        {
+        if self.epochs[self.current].names_myself {
             self.half.myself.posts.fetch_add(1, Ordering::Relaxed);
         }
     }
