@@ -241,16 +241,27 @@ fn an_outbox_whose_epoch_is_pending() {
 
 #[test]
 fn layouts_of_pending_puts() {
-    scene(Learns::Late, |how, s, inbox, outbox, _gate| {
-        let exposed = inbox.post(s)?;
-        let (src, evens) = (filled(s, 5)?, Layout::indexed(s.world(), &[0, 2, 4, 6])?);
+    scene(Learns::Late, |how, s, mut inbox, mut outbox, _gate| {
+        let src = filled(s, 5)?;
+        let evens = Layout::indexed(s.world(), &[0, 2, 4, 6])?;
         let strided = Layout::strided(1, &[(4, 2)])?;
+        let exposed = inbox.post(s)?;
         let mut epoch = outbox.start();
         epoch.put(src.with(&evens)?, Slot(0).with(&strided))?;
-        let outbox = epoch.complete(s)?;
-        how.lose((src, evens, strided));
+        outbox = epoch.complete(s)?;
+        inbox = exposed.wait(s)?;
+        how.lose((evens, strided));
+        // So many others that the outbox has forgotten the first: then the queue alone knows the layouts.
+        for first in 0..LEN {
+            let exposed = inbox.post(s)?;
+            let mut epoch = outbox.start();
+            epoch.put(src.slice(0..1)?, Slot(0).at(first))?;
+            outbox = epoch.complete(s)?;
+            inbox = exposed.wait(s)?;
+        }
+        how.lose(src);
         how.lose(outbox);
-        how.lose(exposed.wait(s)?);
+        how.lose(inbox);
         Ok(())
     });
 }
