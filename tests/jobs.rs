@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 use processes::{LONG, assert_success, error, lines, longest_survival, ready};
-use tidegate::launch::Outcome;
+use tidegate::launch::{Outcome, Signal};
 use tidegate::prelude::*;
 use tidegate::{Buffers, Error};
 
@@ -41,6 +41,7 @@ fn a_rank() {
         "window mismatch" => window_mismatch(&world),
         "collective mismatch" => collective_mismatch(&world),
         "dropped" => dropped(&world),
+        "stopped" => stopped(&world),
         other => panic!("there is no role {other}"),
     });
 }
@@ -369,4 +370,43 @@ fn an_epoch_that_is_dropped_is_an_error_on_all_ranks() {
             "{error}"
         );
     }
+}
+
+/// Times that a rank is stopped.
+const STOPS: u32 = 20;
+
+/// Rank 0 goes on enqueueing epochs when it is told to, and says when it has.
+fn stopped(world: &World) -> Result<()> {
+    stream!(let s = world.stream()?);
+    let mut ring = ring::open(&s)?;
+    for _ in 0..STOPS {
+        for step in 0..40 {
+            if world.rank() == 0 && step == 20 {
+                processes::set_flag("begun");
+                processes::take_flag("go on");
+            }
+            ring = ring::step(&s, ring)?;
+        }
+        if world.rank() == 0 {
+            processes::set_flag("enqueued");
+        }
+        s.synchronize()?;
+    }
+    Ok(())
+}
+
+/// A neighbour that is stopped at any moment, in the middle of an epoch, keeps nobody from enqueueing: there is no lock in shared memory that
+/// it could hold. And when it goes on, so does everything.
+#[test]
+fn a_stopped_rank_keeps_nobody_from_enqueueing() {
+    let job = start("stopped", 2);
+    for stop in 0..STOPS {
+        job.take_flag("begun");
+        std::thread::sleep(Duration::from_micros(u64::from(stop) * 100));
+        job.signal(1, Signal::STOP);
+        job.set_flag("go on");
+        job.take_flag("enqueued");
+        job.signal(1, Signal::CONT);
+    }
+    assert_success(&job.finish(), &[]);
 }

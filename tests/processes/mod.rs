@@ -7,7 +7,7 @@
 //! must be empty when they have ended.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -76,20 +76,29 @@ pub(crate) fn run(test: &str, role: &str, ranks: usize) -> Outcome {
 impl Started {
     /// Waits until every rank has called [`ready`].
     pub(crate) fn wait_ready(&self) {
-        let start = Instant::now();
         for rank in 0..self.ranks {
-            let flag = self.folder.join(format!("ready-{rank}"));
-            while !flag.exists() {
-                assert!(start.elapsed() < LONG, "rank {rank} was never ready");
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            std::fs::remove_file(flag).unwrap();
+            self.take_flag(&format!("ready-{rank}"));
         }
+    }
+
+    /// Waits for a flag that a rank sets, and takes it away.
+    pub(crate) fn take_flag(&self, name: &str) {
+        take(&self.folder.join(name));
+    }
+
+    /// Sets a flag for ranks.
+    pub(crate) fn set_flag(&self, name: &str) {
+        std::fs::write(self.folder.join(name), "").unwrap();
     }
 
     /// Kills a rank without warning.
     pub(crate) fn kill(&self, rank: usize) {
-        self.running.signal(rank, Signal::KILL).unwrap();
+        self.signal(rank, Signal::KILL);
+    }
+
+    /// Sends a signal to a rank.
+    pub(crate) fn signal(&self, rank: usize, signal: Signal) {
+        self.running.signal(rank, signal).unwrap();
     }
 
     /// Waits for the end, and asserts that nothing is left of the job.
@@ -192,7 +201,26 @@ pub(crate) fn play(roles: impl FnOnce(&str, World) -> Result<()>) {
 
 /// Tells the test that this rank has come to what is to be interrupted.
 pub(crate) fn ready(world: &World) {
-    std::fs::write(format!("ready-{}", world.rank()), "").unwrap();
+    set_flag(&format!("ready-{}", world.rank()));
+}
+
+/// In a rank: sets a flag for the test.
+pub(crate) fn set_flag(name: &str) {
+    std::fs::write(name, "").unwrap();
+}
+
+/// In a rank: waits for a flag that the test sets, and takes it away.
+pub(crate) fn take_flag(name: &str) {
+    take(Path::new(name));
+}
+
+fn take(flag: &Path) {
+    let start = Instant::now();
+    while !flag.exists() {
+        assert!(start.elapsed() < LONG, "{flag:?} was never set");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::fs::remove_file(flag).unwrap();
 }
 
 /// Prints the names of the abstract sockets that this process holds.

@@ -222,8 +222,15 @@ pub(crate) static STEPS: &[Step] = &[
             vec![
                 cmd("cargo")
                     .arg(format!("+{}", nightly()))
-                    .args("test --target host-tuple --target-dir target/asan --lib --tests")
-                    .args("-p tidegate-words -p tidegate-host -p tidegate-core")
+                    .args("test --target host-tuple --target-dir target/asan")
+                    .args("-p tidegate-words -p tidegate-host -p tidegate-core -p tidegate-loopback --lib --tests")
+                    .env("RUSTFLAGS", "-Zsanitizer=address")
+                    .env("ASAN_OPTIONS", "detect_leaks=0"),
+                // With memory that processes share.
+                cmd("cargo")
+                    .arg(format!("+{}", nightly()))
+                    .args("test --target host-tuple --target-dir target/asan")
+                    .args("-p tidegate --test ring --test jobs --test awaiting")
                     .env("RUSTFLAGS", "-Zsanitizer=address")
                     .env("ASAN_OPTIONS", "detect_leaks=0"),
             ]
