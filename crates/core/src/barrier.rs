@@ -74,13 +74,40 @@ impl<'s, D: Device> Barrier<'s, D> {
         let id = world.reserve_window(&name);
         let rounds = size.next_power_of_two().trailing_zeros() as usize;
         let bytes = CELL * rounds.max(1);
-        let own = world.device().alloc(bytes, Sharing::Peers)?;
-        let packet = Packet {
-            bytes: name.as_bytes().to_vec(),
-            handles: vec![own.share()?],
+        let own = world.device().alloc(bytes, Sharing::Peers);
+        let own = own.and_then(|block| Ok((block.share()?, block)));
+        // A rank that has no memory says so, and does not leave the others waiting.
+        let (own, packet) = match own {
+            Ok((handle, block)) => (
+                Ok(block),
+                Packet {
+                    bytes: Vec::new(),
+                    handles: vec![handle],
+                },
+            ),
+            Err(error) => {
+                let bytes = error.to_string().into_bytes();
+                (
+                    Err(error),
+                    Packet {
+                        bytes,
+                        handles: Vec::new(),
+                    },
+                )
+            }
         };
-        let mut packets = world.control().exchange("barrier", packet)?;
-        let own = Arc::new(own);
+        let mut packets = world
+            .control()
+            .exchange(&format!("barrier {name}"), packet)?;
+        let own = Arc::new(own?);
+        if let Some(other) = packets.iter().position(|packet| !packet.bytes.is_empty()) {
+            let text = String::from_utf8_lossy(&packets[other].bytes);
+            let detail = format!("rank {other} could not allocate its words: {text}");
+            return Err(Error::WindowMismatch {
+                window: name,
+                detail,
+            });
+        }
 
         let mut blocks = Vec::new();
         let (mut words, mut steps) = (Vec::new(), Vec::new());

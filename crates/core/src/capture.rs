@@ -18,7 +18,7 @@
 //! A step that ends with other things than it was lent, or with the same in other places (swapped buffers) or in another
 //! state (an inbox that was posted), is refused as [`Error::NotReplayable`]: record two steps in one capture instead. A replay
 //! with other regions than those recorded, or with an inbox that is exposed where it was not then (or to another group), is refused
-//! as [`Error::OtherGraph`]. Synchronisation, allocation and collectives inside are errors.
+//! as [`Error::OtherGraph`]. Synchronisation, bringing regions to the stream, and creating windows on it are errors inside.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -220,8 +220,8 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// # Errors
     ///
-    /// What `step` returns; [`Error::NotReplayable`]. What was lent comes back where the step gave it back, and is lost
-    /// (poisoning windows whose halves were in it) where the step failed.
+    /// What `step` returns; [`Error::NotReplayable`]. What was lent is lost then, as if it had been dropped: an epoch
+    /// that was open revokes its window, and peers of a half that was not in an epoch wait for it until this rank leaves, or a limit passes.
     pub fn capture<R, F>(&mut self, lent: R, step: F) -> Result<(Graph<'s, D>, R), Error>
     where
         R: Carry<'s, D>,

@@ -1,7 +1,7 @@
 //! Errors.
 //!
-//! Nothing that fails loses anything: a call that takes a token gives it back in a [`Rejected`], which `?` turns into the plain
-//! [`Error`] where the token is not wanted.
+//! A call that takes a token and fails gives it back in a [`Rejected`], which `?` turns into the plain [`Error`] where the token is
+//! not wanted. (A capture whose step fails cannot: it is the step that had what was lent.)
 
 use std::fmt;
 use std::sync::Arc;

@@ -70,6 +70,7 @@ impl<D: Device> UnboundStream<D> {
     pub fn bind<'s>(self, guard: Guard<'s>) -> Stream<'s, D> {
         let _: Guard<'s> = guard;
         Stream {
+            _unwinding: Unwinding(self.world.clone()),
             raw: Unshared(self.raw),
             world: self.world,
             name: self.name,
@@ -85,6 +86,8 @@ impl<D: Device> UnboundStream<D> {
 ///
 /// Streams can be moved to another thread, but not shared: enqueueing takes no lock.
 pub struct Stream<'s, D: Device> {
+    /// First, so that it is dropped first.
+    _unwinding: Unwinding<D>,
     raw: Unshared<D::Stream>,
     world: World<D>,
     name: String,
@@ -92,6 +95,18 @@ pub struct Stream<'s, D: Device> {
     noted: Unshared<RefCell<Noted<D>>>,
     brand: Brand<'s>,
     _not_sync: OneThreadAtATime,
+}
+
+/// Ends the waits of all streams of the rank when a panic unwinds past one of them: that one may be waiting for another, which is
+/// dropped only after it.
+struct Unwinding<D: Device>(World<D>);
+
+impl<D: Device> Drop for Unwinding<D> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.abort_streams();
+        }
+    }
 }
 
 /// What replays must arm, numbered in order.

@@ -387,6 +387,23 @@ impl<D: Device> World<D> {
         self.inner.revoke(window, cause);
     }
 
+    /// Ends the waits of all streams of this rank, and tells the others that it is of no more use.
+    #[cold]
+    pub(crate) fn abort_streams(&self) {
+        use tidegate_hal::device::Reclaim as _;
+        let streams: Vec<_> = {
+            let events = lock(&self.inner.events);
+            let alive = events
+                .streams
+                .iter()
+                .filter_map(|(_, stream)| stream.upgrade());
+            alive.collect()
+        };
+        // Others must not go on waiting for ranks that wait for this one.
+        let _ = self.inner.control.notify(None, &Message::Panicked.encode());
+        streams.iter().for_each(|stream| stream.abort());
+    }
+
     /// The error for a fault of a stream.
     #[cold]
     pub(crate) fn explain(&self, fault: Fault, stream: &str) -> Error {
@@ -447,7 +464,10 @@ impl<D: Device> Inner<D> {
         {
             let mut events = lock(&self.events);
             let entry = &mut events.windows[window.id as usize];
-            if entry.cause.is_some() {
+            if let Some(cause) = entry.cause.clone() {
+                // Whoever noted it may not have come to this yet, and the caller counts on it.
+                drop(events);
+                window.revoke(&self.device, self.own_bell.base(), &cause);
                 return;
             }
             entry.cause = Some(cause.clone());

@@ -3,7 +3,7 @@
 //! # Model
 //!
 //! A [`Device`] allocates [`Block`]s and makes [`Stream`]s. A stream executes what is submitted to it in order. All
-//! submissions return at once: they never wait for the work, only (briefly) for a free place in the queue.
+//! submissions return at once, unless the queue is full: then they wait until there is room.
 //!
 //! # Failure
 //!

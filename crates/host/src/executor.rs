@@ -54,7 +54,11 @@ impl Executor {
         match item {
             // SAFETY: the submitter's promise.
             Item::Batch(batch) => unsafe { self.batch(&batch) },
-            Item::Kernel(job) => self.kernel(&job),
+            Item::Kernel(job) => {
+                self.kernel(&job);
+                // What a kernel captured may panic when it is dropped, and this thread must go on.
+                self.guarded(|| drop(job));
+            }
             Item::Await(other, mark) => self.follow(&other, mark),
             // SAFETY: the submitter's promise, for each time.
             Item::Replay(list, times) => unsafe { self.replay(&list, times) },
@@ -109,12 +113,19 @@ impl Executor {
         if self.failed {
             return;
         }
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job.call())) {
+        self.guarded(|| job.call());
+    }
+
+    /// Runs what is the user's; a panic of it is the stream's fault.
+    fn guarded(&mut self, work: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
             let text = panic
                 .downcast_ref::<&str>()
                 .map(|text| (*text).to_owned())
                 .or_else(|| panic.downcast_ref::<String>().cloned())
                 .unwrap_or_else(|| "a panic without a message".to_owned());
+            // The payload is the user's too.
+            std::mem::forget(panic);
             self.fail(Fault::Kernel(text));
         }
     }
@@ -139,10 +150,13 @@ impl Executor {
                     // SAFETY: the caller's promise.
                     Recorded::Batch(batch) => unsafe { self.batch(batch) },
                     Recorded::Kernel(job) => self.kernel(job),
-                    Recorded::Signal(link) => link.signal(self.failed),
+                    Recorded::Signal(link) => {
+                        let fault = || self.shared.fault().unwrap_or(Fault::Aborted);
+                        link.signal(self.failed.then(fault));
+                    }
                     Recorded::Await(link, operand) => {
-                        if link.follow(operand, self.own) {
-                            self.fail(Fault::Aborted);
+                        if let Some(fault) = link.follow(operand, self.own) {
+                            self.fail(fault);
                         }
                     }
                 }

@@ -1,9 +1,10 @@
 //! Recordings: what streams would have done, to be done any number of times.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tidegate_hal::batch::{Batch, QUANTUM};
+use tidegate_hal::device::Fault;
 use tidegate_words::{Bell, Patience, State, Word};
 
 use crate::job::Job;
@@ -31,7 +32,8 @@ pub(crate) enum Recorded {
 pub(crate) struct Link {
     word: WordCell,
     bell: Bell,
-    failed: AtomicBool,
+    /// Why the signalling stream does no more work, if it does not.
+    fault: OnceLock<Fault>,
     /// The recording that it belongs to.
     pub(crate) recording: u64,
     /// Whether a stream waits for it within the recording.
@@ -55,18 +57,18 @@ impl Link {
         }
     }
 
-    /// The recording stream has come here; `failed` if it did nothing on the way.
-    pub(crate) fn signal(&self, failed: bool) {
-        if failed {
-            self.failed.store(true, Ordering::Relaxed);
+    /// The recording stream has come here; with a fault if it did nothing on the way.
+    pub(crate) fn signal(&self, fault: Option<Fault>) {
+        if let Some(fault) = fault {
+            let _ = self.fault.set(fault);
         }
         self.word.0.add(QUANTUM);
         self.bell.ring();
     }
 
-    /// Waits for the next signal after `operand`; returns whether the signalling stream had failed. Never
+    /// Waits for the next signal after `operand`; returns the signalling stream's fault, if it had failed. Never
     /// aborted: order holds on failed streams too, and every stream comes to its end.
-    pub(crate) fn follow(&self, operand: &mut u64, patience: Patience) -> bool {
+    pub(crate) fn follow(&self, operand: &mut u64, patience: Patience) -> Option<Fault> {
         let from = *operand;
         self.bell.wait(
             patience,
@@ -74,6 +76,6 @@ impl Link {
             || {},
         );
         *operand = from + QUANTUM;
-        self.failed.load(Ordering::Relaxed)
+        self.fault.get().cloned()
     }
 }

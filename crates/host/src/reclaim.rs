@@ -84,14 +84,17 @@ impl Shared {
 
     pub(crate) fn set_blocked(&self, on: impl Iterator<Item = (tidegate_hal::batch::Tag, u64)>) {
         let mut held = lock(&self.blocked);
-        // The list is reused, so that waiting allocates nothing once it has been long enough.
-        let mut list = held.take().map(|blocked| blocked.on).unwrap_or_default();
-        list.clear();
-        list.extend(on);
-        *held = Some(Blocked {
-            on: list,
+        let blocked = held.get_or_insert_with(|| Blocked {
+            on: Vec::new(),
             since: Instant::now(),
         });
+        // Empty: it was running. Else it is the same batch, which waits for less than before.
+        if blocked.on.is_empty() {
+            blocked.since = Instant::now();
+        }
+        // The list is reused, so that waiting allocates nothing once it has been long enough.
+        blocked.on.clear();
+        blocked.on.extend(on);
     }
 
     pub(crate) fn set_running(&self) {

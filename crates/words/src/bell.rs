@@ -66,8 +66,8 @@ impl Bell {
         self.rings.wake_all();
     }
 
-    /// Returns when `ready` does not return `None`: looks, then sleeps. `before_sleep` is called before the first
-    /// time that it really sleeps.
+    /// Returns when `ready` does not return `None`: looks, then sleeps. `before_sleep` is called each time before it
+    /// really sleeps.
     pub fn wait<T>(
         &self,
         patience: Patience,
@@ -90,7 +90,6 @@ impl Bell {
                 return value;
             }
         }
-        let mut first = true;
         loop {
             // Acquire: the flag must not be set before the count is read. Else somebody could take the flag and count up in
             // between, and the next who rings would find neither a flag nor, counting on the first, a reason to wake us.
@@ -102,9 +101,7 @@ impl Bell {
             if let Some(value) = ready() {
                 return value;
             }
-            if std::mem::take(&mut first) {
-                before_sleep();
-            }
+            before_sleep();
             self.rings.sleep_while(key);
         }
     }

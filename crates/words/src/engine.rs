@@ -146,7 +146,7 @@ impl Engine {
 }
 
 /// Runs a batch to its end, sleeping on `bell` while every lane is blocked. `aborted` ends it early; `before_sleep`
-/// is called before the first time that it really sleeps.
+/// is called each time before it really sleeps.
 ///
 /// # Errors
 ///

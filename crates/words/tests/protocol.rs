@@ -253,7 +253,7 @@ fn what_is_aborted_is_given_up() {
 }
 
 #[test]
-fn before_sleep_is_called_once() {
+fn before_sleep_is_called_each_time() {
     let bell = Bell::new();
     let word = Word::new(0);
     let called = Cell::new(0);
@@ -272,7 +272,8 @@ fn before_sleep_is_called_once() {
         let ready = || (word.load() == 3).then_some(());
         bell.wait(patience, ready, || called.set(called.get() + 1));
     });
-    assert!(called.get() <= 1);
+    // Once for each ring that was not enough, and perhaps for a wake-up that was for nobody.
+    assert!(called.get() <= 6);
 }
 
 /// Data that the batches order.

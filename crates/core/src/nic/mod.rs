@@ -308,6 +308,10 @@ impl<D: Device> Recorded<D> {
         if self.0.is_empty() {
             return submit(times);
         }
+        // What was armed in vain for a window that is revoked must not be fired by the rings of this recording.
+        for arm in &self.0 {
+            arm.window.usable()?;
+        }
         // Half of what a queue holds, so that the stream goes on with one half while the host waits for room for the other.
         let room = |arm: &Arm<D>| arm.line.queue.budget() / (2 * arm.programs.len());
         let most = self.0.iter().map(room).min().unwrap_or(1).max(1) as u64;

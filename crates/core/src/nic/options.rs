@@ -79,7 +79,7 @@ pub struct WorldOptions {
 }
 
 impl WorldOptions {
-    /// No NIC, and the route that the environment says.
+    /// No NIC, and the route that the environment says (with [`World::init_with`](crate::World::init_with); elsewhere [`Route::Auto`]).
     pub fn new() -> Self {
         WorldOptions::default()
     }

@@ -161,8 +161,17 @@ impl<D: Device> InboxBody<D> {
             group.expect("all origins are known from the start"),
             "an origin",
         )?;
-        self.epochs.push(Epoch::new(&self.half, id, members)?);
-        self.current = self.epochs.len() - 1;
+        // A group that was made again is not another one.
+        self.current = match self.epochs[1..]
+            .iter()
+            .position(|epoch| epoch.members == members)
+        {
+            Some(index) => index + 1,
+            None => {
+                self.epochs.push(Epoch::new(&self.half, id, members)?);
+                self.epochs.len() - 1
+            }
+        };
         Ok(())
     }
 
@@ -364,18 +373,19 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
         }
         let device = half.world.device();
         let epoch = &self.held.epochs[self.held.current];
-        let done = epoch
-            .members
-            .iter()
-            .map(|index| &half.peers[*index])
-            .all(|peer| {
-                // SAFETY: word and operand lie in the window's block, which the half holds.
-                let (word, operand) =
-                    unsafe { (device.peek(peer.word), device.peek(peer.operand)) };
-                tidegate_words::Word::new(word).look(operand, QUANTUM)
-                    == tidegate_words::State::Reached
-            });
-        if done {
+        let states = epoch.members.iter().map(|index| {
+            let peer = &half.peers[*index];
+            // SAFETY: word and operand lie in the window's block, which the half holds.
+            let (word, operand) = unsafe { (device.peek(peer.word), device.peek(peer.operand)) };
+            tidegate_words::Word::new(word).look(operand, QUANTUM)
+        });
+        let (mut all, mut in_vain) = (true, false);
+        for state in states {
+            all &= state == tidegate_words::State::Reached;
+            in_vain |= state == tidegate_words::State::Poisoned;
+        }
+        // What will never come is for the stream to find out: then the error says what it was.
+        if all || in_vain {
             self.wait(stream).map(Tested::Done)
         } else {
             Ok(Tested::Pending(self))

@@ -10,7 +10,8 @@
 //!   validates them, enqueues them, and gives the outbox back.
 //!
 //! The k-th post that names an origin belongs to the k-th complete of that origin that names this rank. All of it is enqueued on
-//! streams; the host waits for nothing, unless a NIC's queue is full.
+//! streams; the host waits for nothing, unless a queue is full: the stream's own, which holds about a thousand items on the host device, or a NIC's.
+//! A program with an inbox on one stream and an outbox on another must not enqueue so many epochs on the one before it comes to the other.
 //!
 //! Which peers are mapped and which are reached by a NIC is decided when the window is created ([`Route`](crate::Route)), and makes no
 //! difference to the program.

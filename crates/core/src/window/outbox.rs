@@ -216,8 +216,15 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {
             Some(index) => index,
             None => match body.half.members(group, "a target") {
                 Ok(members) => {
-                    body.groups.push((group.id, members));
-                    body.groups.len() - 1
+                    // A group that was made again is not another one.
+                    let known = |held: &(u64, Vec<usize>)| held.1 == members;
+                    match body.groups[1..].iter().position(known) {
+                        Some(index) => index + 1,
+                        None => {
+                            body.groups.push((group.id, members));
+                            body.groups.len() - 1
+                        }
+                    }
                 }
                 Err(error) => return Err(Rejected::new(error, self)),
             },

@@ -39,7 +39,7 @@ impl SlotEntry {
         }
         // SAFETY: the operand lies in the window's block, which lives as long as the table.
         let epoch = unsafe { &*self.operand.0.cast::<Word>() }.epoch();
-        // Before the first epoch (`u64::MAX`) either buffer will do: both are zero.
+        // Before the first epoch this is `u64::MAX`, and odd: the even buffer is exposed from the start, and may be being written.
         if epoch & 1 == 1 {
             self.base.byte_add(self.flip)
         } else {
