@@ -28,8 +28,8 @@ struct Inner<D: Device> {
     distinct: bool,
     /// The runs of neighbouring elements, in order, for the check of overlaps.
     runs: Vec<(usize, usize)>,
-    /// The index table, in memory of the device.
-    _table: Option<D::Block>,
+    /// The index table, and the device in whose memory it is.
+    table: Option<(D::Block, D)>,
 }
 
 impl<D: Device> Clone for Layout<D> {
@@ -119,7 +119,7 @@ impl<D: Device> Layout<D> {
             indices.len(),
             *highest as usize + 1,
             elements,
-            Some(table),
+            Some((table, world.device().clone())),
         ))
     }
 
@@ -129,7 +129,7 @@ impl<D: Device> Layout<D> {
         count: usize,
         extent: usize,
         elements: impl Iterator<Item = usize>,
-        table: Option<D::Block>,
+        table: Option<(D::Block, D)>,
     ) -> Self {
         let mut seen = vec![0u64; extent.div_ceil(64)];
         let mut distinct = true;
@@ -151,7 +151,7 @@ impl<D: Device> Layout<D> {
                 extent,
                 distinct,
                 runs,
-                _table: table,
+                table,
             }),
         }
     }
@@ -178,6 +178,12 @@ impl<D: Device> Layout<D> {
     /// The shape, and how many elements further on its base lies.
     pub(crate) fn shape(&self) -> (usize, Shape) {
         (self.inner.first, self.inner.shape)
+    }
+
+    /// Whether streams of a device can follow it.
+    pub(crate) fn fits(&self, device: &D) -> bool {
+        let table = self.inner.table.as_ref();
+        table.is_none_or(|(_, other)| other.same(device))
     }
 
     pub(crate) fn same(&self, other: &Self) -> bool {

@@ -38,4 +38,5 @@ pub use world::World;
 pub mod __private {
     pub use crate::place::{StreamsDoNotMix, brand};
     pub use generativity::{Guard, Id};
+    pub use tidegate_hal::device::LaunchDevice;
 }

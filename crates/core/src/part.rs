@@ -18,7 +18,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tidegate_hal::device::{Device, HostAccess, Stream as _};
+use tidegate_hal::device::{Device, Parameters, Stream as _};
 use tidegate_hal::memory::Ptr;
 
 use crate::capture::{Carry, Visitor};
@@ -255,9 +255,9 @@ impl<T: Element, D: Device> Part<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Capturing`] while the stream is captured; the part comes back.
+    /// [`Error::Capturing`] while the stream is captured, [`Error::Invalid`] if it is a stream of another device; the part comes back.
     pub fn on<'s>(self, stream: &Stream<'s, D>) -> Result<Part<T, On<'s, D>>, Rejected<Self>> {
-        match stream.not_capturing("bringing a part to the stream") {
+        match self.body.may_be_on(stream) {
             Ok(()) => Ok(self.settled(|body| body.home = Some(stream.raw().reclaim().clone()))),
             Err(error) => Err(Rejected::new(error, self)),
         }
@@ -387,6 +387,7 @@ impl<T: Element> CellsMut<'_, T> {
 /// A view of a part to be; `WRITE` if it is exclusive.
 pub struct LoweredPart<T, const WRITE: bool> {
     ptr: Ptr,
+    whole_len: usize,
     members: Ptr,
     marker: PhantomData<T>,
 }
@@ -403,9 +404,16 @@ impl<T: Element, const WRITE: bool> LoweredPart<T, WRITE> {
         let members: *const Members = &*part.members;
         LoweredPart {
             ptr: part.body.ptr(),
+            whole_len: part.body.len(),
             members: Ptr(members.cast_mut().cast()),
             marker: PhantomData,
         }
+    }
+
+    /// Device code gets the whole region, and whoever binds it promises that it keeps to the part.
+    fn push_whole(self, parameters: &mut Parameters) {
+        parameters.push(&self.ptr);
+        parameters.push(&(self.whole_len as u64));
     }
 
     /// # Safety
@@ -423,7 +431,7 @@ impl<T: Element, const WRITE: bool> LoweredPart<T, WRITE> {
 }
 
 // SAFETY: the part is at home on the stream; a shared borrow gives a shared view.
-unsafe impl<'s, T: Element, D: HostAccess> Argument<'s, D> for &Part<T, On<'s, D>> {
+unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &Part<T, On<'s, D>> {
     type Lowered = LoweredPart<T, false>;
     #[inline]
     fn lower(self, stream: &Stream<'s, D>) -> Result<LoweredPart<T, false>> {
@@ -433,7 +441,7 @@ unsafe impl<'s, T: Element, D: HostAccess> Argument<'s, D> for &Part<T, On<'s, D
 }
 
 // SAFETY: the part is at home on the stream; an exclusive borrow gives the one exclusive view.
-unsafe impl<'s, T: Element, D: HostAccess> Argument<'s, D> for &mut Part<T, On<'s, D>> {
+unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &mut Part<T, On<'s, D>> {
     type Lowered = LoweredPart<T, true>;
     #[inline]
     fn lower(self, stream: &Stream<'s, D>) -> Result<LoweredPart<T, true>> {
@@ -449,6 +457,10 @@ unsafe impl<T: Element> Lowered for LoweredPart<T, false> {
         // SAFETY: the caller's promise.
         unsafe { self.cells() }
     }
+
+    fn push(self, parameters: &mut Parameters) {
+        self.push_whole(parameters);
+    }
 }
 
 // SAFETY: see `cells`.
@@ -457,6 +469,10 @@ unsafe impl<T: Element> Lowered for LoweredPart<T, true> {
     unsafe fn view<'k>(self) -> CellsMut<'k, T> {
         // SAFETY: the caller's promise.
         CellsMut(unsafe { self.cells() })
+    }
+
+    fn push(self, parameters: &mut Parameters) {
+        self.push_whole(parameters);
     }
 }
 

@@ -129,6 +129,18 @@ impl<D: Device> Body<D> {
         }
     }
 
+    /// An error if it cannot be brought to a stream, now or at all.
+    pub(crate) fn may_be_on(&self, stream: &Stream<'_, D>) -> Result<()> {
+        stream.not_capturing("bringing memory to the stream")?;
+        if self.device.same(stream.world().device()) {
+            Ok(())
+        } else {
+            Err(Error::Invalid(
+                "the stream is one of another device than the memory".into(),
+            ))
+        }
+    }
+
     /// Enqueues all that must be over before the host may have it.
     pub(crate) fn leave(&self, stream: &Stream<'_, D>) -> Result<()> {
         stream.not_capturing("synchronisation")?;
@@ -348,12 +360,12 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Capturing`] while the stream is captured; the region comes back.
+    /// [`Error::Capturing`] while the stream is captured, [`Error::Invalid`] if it is a stream of another device; the region comes back.
     pub fn on<'s>(
         mut self,
         stream: &Stream<'s, D>,
     ) -> Result<Region<T, On<'s, D>>, Rejected<Self>> {
-        if let Err(error) = stream.not_capturing("bringing a region to the stream") {
+        if let Err(error) = self.body.may_be_on(stream) {
             return Err(Rejected::new(error, self));
         }
         self.body.home = Some(stream.raw().reclaim().clone());

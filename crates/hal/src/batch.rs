@@ -12,7 +12,7 @@
 //!
 //! # Abort by value
 //!
-//! The top bit of a word ([`POISON`]) says that whoever should have added to it never will. A wait whose count has
+//! A high bit of a word ([`POISON`]) says that whoever should have added to it never will. A wait whose count has
 //! been reached succeeds even so, since what it waited for did happen; otherwise it fails, and its batch with it.
 //! A batch that fails, or that runs on a stream that has failed, moves nothing; each of its remaining
 //! [`Add`]s that rings a bell becomes a poisoning of that word, so that failure follows the data to whoever waits for it.
@@ -23,7 +23,7 @@
 //! checks nothing of it again; it may use `debug_assert`.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::memory::Ptr;
 
@@ -31,7 +31,11 @@ use crate::memory::Ptr;
 pub const QUANTUM: u64 = 1 << 20;
 
 /// The bit of a word that ends every wait that is not already satisfied.
-pub const POISON: u64 = 1 << 63;
+///
+/// Not the top bit: a stream memory operation compares `word - value` as a *signed* number, and this bit makes it greater whatever
+/// the count is, so that such a wait ends too (with the top bit, one whose count had been reached would begin again). It stands alone in
+/// its byte as long as a word has counted less than 2^36 epochs, so a device may set it by writing that byte.
+pub const POISON: u64 = 1 << 62;
 
 /// What a wait is for. Carried along for error messages and the wait-for graph; no device looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -227,6 +231,9 @@ pub struct Move {
     /// The operand whose count of quanta is the number of this epoch (an operand that an earlier wait of this
     /// lane has advanced): its parity chooses the buffer of a side with a `flip`. Null if no side has one.
     pub parity: Ptr,
+    /// Whether the source may be read before the waits of the lane that stand before the move: nothing that they wait for writes
+    /// it (a put's source is the stream's own). A device may then fetch it while it waits.
+    pub early: bool,
 }
 
 /// One step of a lane.
@@ -258,6 +265,8 @@ pub struct Batch {
     lanes: Box<[Lane]>,
     /// What must live as long as the batch may run.
     _keep: Box<[Arc<dyn Any + Send + Sync>]>,
+    /// The batch as its device executes it.
+    lowered: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl std::fmt::Debug for Batch {
@@ -303,6 +312,7 @@ impl Batch {
             steps: steps.into(),
             lanes,
             _keep: keep.into(),
+            lowered: Mutex::new(None),
         }
     }
 
@@ -330,6 +340,32 @@ impl Batch {
     /// The lanes.
     pub fn lanes(&self) -> &[Lane] {
         &self.lanes
+    }
+
+    /// What a device has made of the batch the first time, for as long as the batch lives. `fits` says whether it can be used (it may have
+    /// been made for a stream with more room); otherwise `make` makes it again.
+    ///
+    /// # Errors
+    ///
+    /// That of `make`.
+    pub fn lowered<L: Any + Send + Sync, E>(
+        &self,
+        fits: impl FnOnce(&L) -> bool,
+        make: impl FnOnce() -> Result<L, E>,
+    ) -> Result<Arc<L>, E> {
+        let mut lowered = self
+            .lowered
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(made) = &*lowered
+            && let Ok(made) = Arc::clone(made).downcast::<L>()
+            && fits(&made)
+        {
+            return Ok(made);
+        }
+        let made = Arc::new(make()?);
+        *lowered = Some(made.clone());
+        Ok(made)
     }
 
     /// The steps of one lane.

@@ -121,6 +121,9 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     /// If there is no such device.
     fn open_local(rank: usize) -> Result<Self, DeviceError>;
 
+    /// Whether streams of the two may work with each other's memory, and wait for each other's events.
+    fn same(&self, other: &Self) -> bool;
+
     /// Allocates zeroed memory; `bytes` is not 0.
     ///
     /// # Errors
@@ -209,6 +212,136 @@ pub unsafe trait ClosureDevice: HostAccess {
     unsafe fn launch<K>(stream: &Self::Stream, kernel: K) -> Result<(), DeviceError>
     where
         K: Fn() + Send + 'static;
+}
+
+/// A device whose kernels are functions of modules: code for the device, loaded at run time.
+///
+/// # Safety
+///
+/// As [`Stream`]; a function is called with the parameters that it was launched with.
+pub unsafe trait LaunchDevice: Device {
+    /// Loaded code.
+    type Module: Send + Sync + 'static;
+    /// A function of it; keeps the module loaded.
+    type Function: Send + Sync + 'static;
+
+    /// Loads code, in the form that the device takes (PTX).
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Code`] if the device does not take it; [`DeviceError::Busy`] while a stream of the device may be waiting: loading
+    /// can block behind it.
+    fn load(&self, code: &str) -> Result<Arc<Self::Module>, DeviceError>;
+
+    /// Finds a function that takes parameters of these sizes, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Code`] if there is none of the name, or if it is known to take others.
+    fn function(
+        module: &Arc<Self::Module>,
+        name: &str,
+        sizes: &[usize],
+    ) -> Result<Self::Function, DeviceError>;
+
+    /// Submits a kernel. On a stream that has failed it may run or not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::submit`]; [`DeviceError::Code`] for a grid that the device or the function does not take.
+    ///
+    /// # Safety
+    ///
+    /// The parameters are those of the function. What the function accesses, with them and in this grid, is live until the stream has passed it, and is
+    /// accessed by nothing that stream order (or the words waited for) does not order with it.
+    unsafe fn launch(
+        stream: &Self::Stream,
+        function: &Self::Function,
+        grid: Grid,
+        parameters: &Parameters,
+    ) -> Result<(), DeviceError>;
+}
+
+/// How many threads run a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Blocks in each dimension.
+    pub blocks: [u32; 3],
+    /// Threads of a block in each dimension.
+    pub threads: [u32; 3],
+    /// Bytes of dynamic shared memory of a block.
+    pub shared: u32,
+}
+
+/// The parameters of a kernel, as bytes.
+pub struct Parameters {
+    /// Aligned for anything that is a parameter.
+    bytes: [u128; Parameters::MAX_BYTES / 16],
+    used: usize,
+    offsets: [u16; Parameters::MAX],
+    count: usize,
+}
+
+impl Parameters {
+    /// The most parameters of one kernel.
+    pub const MAX: usize = 32;
+    /// The most bytes of parameters of one kernel.
+    pub const MAX_BYTES: usize = 1024;
+
+    /// No parameter yet.
+    pub fn new() -> Self {
+        Parameters {
+            bytes: [0; Parameters::MAX_BYTES / 16],
+            used: 0,
+            offsets: [0; Parameters::MAX],
+            count: 0,
+        }
+    }
+
+    /// Appends one. Only types without padding make sense here: addresses, numbers, plain structs of them.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than [`Parameters::MAX`], of more than [`Parameters::MAX_BYTES`] in all, or aligned to more than 16 bytes.
+    pub fn push<T: Copy>(&mut self, value: &T) {
+        assert!(
+            align_of::<T>() <= 16,
+            "parameters are aligned to 16 bytes at most"
+        );
+        let at = self.used.next_multiple_of(align_of::<T>());
+        assert!(
+            self.count < Self::MAX && at + size_of::<T>() <= Self::MAX_BYTES,
+            "a kernel takes {} parameters of {} bytes in all, at most",
+            Self::MAX,
+            Self::MAX_BYTES
+        );
+        // SAFETY: the bytes `at..` have room for the value, as was checked, and are this struct's.
+        unsafe {
+            let place = self.bytes.as_mut_ptr().cast::<u8>().add(at);
+            std::ptr::copy_nonoverlapping(
+                std::ptr::from_ref(value).cast::<u8>(),
+                place,
+                size_of::<T>(),
+            );
+        }
+        self.offsets[self.count] = at as u16;
+        self.count += 1;
+        self.used = at + size_of::<T>();
+    }
+
+    /// Where each of them lies, in order.
+    pub fn addresses(&self) -> impl ExactSizeIterator<Item = *const u8> + '_ {
+        let base = self.bytes.as_ptr().cast::<u8>();
+        self.offsets[..self.count]
+            .iter()
+            .map(move |offset| base.wrapping_add(usize::from(*offset)))
+    }
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// A queue of work that is executed in order. Owned by one thread at a time; dropping it executes what is

@@ -26,6 +26,20 @@ pub enum DeviceError {
     /// The call is not possible while the stream is being captured.
     #[error("not possible while the stream is captured: {0}")]
     Capturing(&'static str),
+    /// Code for the device does not fit.
+    #[error("device code was refused: {0}")]
+    Code(String),
+    /// The call could block behind a wait of a stream of the device; it is possible when its streams are idle.
+    #[error("not possible while a stream of the device may be waiting: {0}")]
+    Busy(&'static str),
+    /// What a kind of device needs is not on this machine.
+    #[error("there is no {device} device here: {detail}")]
+    Missing {
+        /// Which kind of device.
+        device: &'static str,
+        /// What was looked for.
+        detail: String,
+    },
     /// The operating system or driver refused something.
     #[error("{what}: {detail}")]
     System {

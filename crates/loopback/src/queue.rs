@@ -294,6 +294,7 @@ impl Handle {
             src,
             dst,
             parity: Ptr(fired.cast_mut().cast()),
+            early: false,
         })
     }
 }

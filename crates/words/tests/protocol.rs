@@ -55,6 +55,7 @@ fn note(count: usize) -> Step {
         src: side,
         dst: side,
         parity: Ptr::NULL,
+        early: false,
     })
 }
 

@@ -430,15 +430,13 @@ impl<D: Device> Meeting<D> {
             .zip(&shape.slots)
             .map(|(slot, offset)| SlotEntry {
                 base: own.byte_add(shape.data() + offset),
-                len: slot.len,
-                flip: shape.flip(mine.buffers),
+                len: slot.len as u64,
+                flip: shape.flip(mine.buffers) as u64,
                 operand: inbound.peers[index_of(slot.origin, &shape.origins)].operand,
             });
-        let table = Table {
-            entries: entries.collect(),
-            memory: own.byte_add(shape.data()),
-            len: mine.memory,
-        };
+        let entries: Vec<_> = entries.collect();
+        let memory = own.byte_add(shape.data());
+        let table = Table::new(world.device(), &entries, memory, mine.memory)?;
         let edges = mine.outbound.iter().map(|out| {
             let (target, there) = (&self.all[out.target], &self.shapes[out.target]);
             let (offset, len) = match K::KIND {

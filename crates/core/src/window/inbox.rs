@@ -49,7 +49,7 @@ pub enum Tested<'s, T, K, D: Device> {
 pub(super) struct InboxBody<D: Device> {
     pub(super) half: Half<D>,
     /// Kernels in the queue point to it, while this token goes on being changed.
-    table: Arc<Table>,
+    table: Table<D>,
     /// Post and wait for all origins, then for each group that was used.
     epochs: Vec<Epoch<D>>,
     /// The epoch that is open, or was last.
@@ -138,8 +138,7 @@ fn wait_step(peer: &Peer, window: u32) -> Step {
 }
 
 impl<D: Device> InboxBody<D> {
-    pub(super) fn new(half: Half<D>, table: Table) -> Result<Self> {
-        let table = Arc::new(table);
+    pub(super) fn new(half: Half<D>, table: Table<D>) -> Result<Self> {
         let all = Epoch::new(&half, 0, (0..half.peers.len()).collect())?;
         Ok(InboxBody {
             half,
@@ -226,7 +225,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
         }
     }
 
-    pub(super) fn table(&self) -> &Arc<Table> {
+    pub(super) fn table(&self) -> &Table<D> {
         &self.held.table
     }
 
@@ -300,7 +299,7 @@ impl<'s, T: Element, D: HostAccess> Inbox<'s, T, BySlot, D> {
         stream.synchronize()?;
         // SAFETY: the stream has passed everything that was enqueued, the last wait included; the inbox is borrowed exclusively,
         // so nothing can be enqueued with it, or posted, while the slots are read.
-        Ok(unsafe { Slots::new(&self.held.table) })
+        Ok(unsafe { Slots::new(self.held.table.slots()) })
     }
 }
 

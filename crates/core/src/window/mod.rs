@@ -48,7 +48,7 @@ pub use inbox::{Exposed, Inbox, Tested};
 pub use outbox::Outbox;
 pub use source::{Source, SourceMut};
 pub use tidegate_hal::batch::Op;
-pub use view::{InboxView, Memory, MemoryMut, Slots};
+pub use view::{InboxView, LoweredSlots, Memory, MemoryMut, Slots};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};

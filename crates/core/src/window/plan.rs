@@ -275,6 +275,11 @@ fn validate<D: Device>(
     notes: &[Note<D>],
 ) -> Result<()> {
     for note in notes {
+        let mut layouts = note.local_layout.iter().chain(&note.remote_layout);
+        if !layouts.all(|layout| layout.fits(half.world.device())) {
+            let what = "a layout's table is in memory of another device than the window";
+            return Err(Error::Invalid(what.into()));
+        }
         let lane = edges[note.edge as usize].lane;
         if !members.contains(&lane) {
             let (window, rank) = (half.window.name.clone(), half.peers[lane].rank);
@@ -522,5 +527,7 @@ fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, half: &Half<D
         src,
         dst,
         parity,
+        // What a put or an accumulate sends is this stream's own, and borrowed until the epoch is complete; a get's source is the target's.
+        early: note.what != What::Get,
     }
 }

@@ -1,10 +1,9 @@
 //! What kernels and the host see of an inbox.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 
-use tidegate_hal::device::Device;
-use tidegate_hal::memory::Ptr;
+use tidegate_hal::device::{Device, Parameters};
+use tidegate_hal::memory::{Block, Ptr, Sharing};
 use tidegate_words::Word;
 
 use super::inbox::Inbox;
@@ -15,21 +14,56 @@ use crate::kernel::{Argument, Exclusive, Lowered, Shared};
 use crate::stream::Stream;
 
 /// Where an inbox's memory is.
-pub(super) struct Table {
-    /// The slots, in the order of their declaration.
-    pub(super) entries: Box<[SlotEntry]>,
+pub(super) struct Table<D: Device> {
+    /// The slots, in the order of their declaration: [`SlotEntry`]s in memory of the device, where kernels read them. None without slots.
+    entries: Option<D::Block>,
+    count: usize,
     /// The memory of a window by range, or atomic.
     pub(super) memory: Ptr,
     pub(super) len: usize,
 }
 
+/// One inbound slot, as kernels of any device read it.
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub(super) struct SlotEntry {
     pub(super) base: Ptr,
-    pub(super) len: usize,
+    /// Elements.
+    pub(super) len: u64,
     /// Bytes from the buffer of even epochs to that of odd ones; 0 if there is one buffer.
-    pub(super) flip: usize,
+    pub(super) flip: u64,
     /// The operand of the wait for the origin: how many epochs have come.
     pub(super) operand: Ptr,
+}
+
+impl<D: Device> Table<D> {
+    /// A table of these slots.
+    pub(super) fn new(device: &D, entries: &[SlotEntry], memory: Ptr, len: usize) -> Result<Self> {
+        let block = match size_of_val(entries) {
+            0 => None,
+            bytes => {
+                let block = device.alloc(bytes, Sharing::Private)?;
+                // SAFETY: an entry is four times eight bytes, without padding.
+                let bytes =
+                    unsafe { std::slice::from_raw_parts(entries.as_ptr().cast::<u8>(), bytes) };
+                // SAFETY: the block has just been allocated with this size.
+                unsafe { device.write(block.base(), bytes) }?;
+                Some(block)
+            }
+        };
+        Ok(Table {
+            entries: block,
+            count: entries.len(),
+            memory,
+            len,
+        })
+    }
+
+    /// Where the entries are, and how many.
+    pub(super) fn slots(&self) -> (Ptr, usize) {
+        let entries = self.entries.as_ref().map_or(Ptr::NULL, Block::base);
+        (entries, self.count)
+    }
 }
 
 impl SlotEntry {
@@ -37,11 +71,11 @@ impl SlotEntry {
         if self.flip == 0 {
             return self.base;
         }
-        // SAFETY: the operand lies in the window's block, which lives as long as the table.
+        // SAFETY: the operand lies in the window's block, which lives as long as the table; this is only called where both are memory of the host.
         let epoch = unsafe { &*self.operand.0.cast::<Word>() }.epoch();
         // Before the first epoch this is `u64::MAX`, and odd: the even buffer is exposed from the start, and may be being written.
         if epoch & 1 == 1 {
-            self.base.byte_add(self.flip)
+            self.base.byte_add(self.flip as usize)
         } else {
             self.base
         }
@@ -51,7 +85,7 @@ impl SlotEntry {
 /// The inbound slots of a window, as the last wait has left them: what each origin put in its last epoch. What an
 /// epoch did not put is as some earlier one left it, or zero.
 pub struct Slots<'k, T> {
-    table: &'k Table,
+    entries: &'k [SlotEntry],
     marker: PhantomData<&'k [T]>,
 }
 
@@ -65,23 +99,29 @@ impl<T> Copy for Slots<'_, T> {}
 impl<'k, T: Element> Slots<'k, T> {
     /// # Safety
     ///
-    /// The table is that of an inbox of elements `T` that is not exposed, and stays so for `'k`; what its stream
-    /// waited for has come.
-    pub(super) unsafe fn new(table: &'k Table) -> Self {
+    /// The entries (as [`Table::slots`] gives them) are those of an inbox of elements `T` that is not exposed, and stays so for `'k`; what its stream
+    /// waited for has come. They, and the slots, are memory of the host.
+    pub(super) unsafe fn new((entries, count): (Ptr, usize)) -> Self {
+        let entries = if count == 0 {
+            &[]
+        } else {
+            // SAFETY: the caller's promise; blocks are aligned.
+            unsafe { std::slice::from_raw_parts(entries.0.cast::<SlotEntry>(), count) }
+        };
         Slots {
-            table,
+            entries,
             marker: PhantomData,
         }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.table.entries.len()
+        self.entries.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.table.entries.is_empty()
+        self.entries.is_empty()
     }
 
     /// The slot that was declared as number `index`.
@@ -90,10 +130,10 @@ impl<'k, T: Element> Slots<'k, T> {
     ///
     /// If there are not so many.
     pub fn slot(&self, index: usize) -> &'k [T] {
-        let entry = &self.table.entries[index];
+        let entry = &self.entries[index];
         // SAFETY: the buffer has `len` elements for which all bytes are valid, aligned to a cache line; while the inbox is
         // not exposed no origin writes this one (with two buffers, the other may be written); see `Slots::new`.
-        unsafe { std::slice::from_raw_parts(entry.current().0.cast::<T>(), entry.len) }
+        unsafe { std::slice::from_raw_parts(entry.current().0.cast::<T>(), entry.len as usize) }
     }
 
     /// All slots, in order.
@@ -104,7 +144,7 @@ impl<'k, T: Element> Slots<'k, T> {
 
 /// An inbox as a kernel's argument: [`Slots`] for the kernel. See [`Inbox::view`].
 pub struct InboxView<'b, 's, T, D: Device> {
-    table: Ptr,
+    slots: (Ptr, usize),
     marker: PhantomData<(&'b Inbox<'s, T, BySlot, D>, T)>,
 }
 
@@ -121,9 +161,8 @@ pub struct MemoryMut<'b, 's, T, D: Device>(Memory<'b, 's, T, D>, PhantomData<&'b
 impl<'s, T: Element, D: Device> Inbox<'s, T, BySlot, D> {
     /// The inbox as an argument of a kernel on its stream; the kernel sees [`Slots`].
     pub fn view(&self) -> InboxView<'_, 's, T, D> {
-        let table = Arc::as_ptr(self.table());
         InboxView {
-            table: Ptr(table.cast_mut().cast()),
+            slots: self.table().slots(),
             marker: PhantomData,
         }
     }
@@ -158,7 +197,7 @@ memory_of!(Atomic);
 
 /// An inbox view to be.
 pub struct LoweredSlots<T> {
-    table: Ptr,
+    slots: (Ptr, usize),
     marker: PhantomData<T>,
 }
 
@@ -174,7 +213,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for InboxView<'_, 's, T, 
     type Lowered = LoweredSlots<T>;
     fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredSlots<T>> {
         Ok(LoweredSlots {
-            table: self.table,
+            slots: self.slots,
             marker: PhantomData,
         })
     }
@@ -187,7 +226,12 @@ unsafe impl<T: Element> Lowered for LoweredSlots<T> {
     unsafe fn view<'k>(self) -> Slots<'k, T> {
         // SAFETY: the table belongs to a half, which is retired in stream order; it was not exposed when the kernel was enqueued, and a
         // post that came later is later in stream order too.
-        unsafe { Slots::new(&*self.table.0.cast::<Table>()) }
+        unsafe { Slots::new(self.slots) }
+    }
+
+    fn push(self, parameters: &mut Parameters) {
+        parameters.push(&self.slots.0);
+        parameters.push(&(self.slots.1 as u64));
     }
 }
 

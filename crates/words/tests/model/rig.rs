@@ -257,6 +257,7 @@ impl Edge {
             } else {
                 Ptr::NULL
             },
+            early: false,
         })
     }
 }

@@ -7,17 +7,20 @@
 //! on a stream can be touched by work of that stream alone, which is executed in order; the borrow checker sees to it
 //! that one kernel does not get two exclusive views of one region.
 
-use tidegate_hal::device::{ClosureDevice, Device};
+mod closure;
+mod function;
+
+pub use function::{Function, Launch, Module, Parameter, Plain, Signature};
+
+use tidegate_hal::device::{Device, Parameters};
 use tidegate_hal::memory::Ptr;
 
 use crate::element::Element;
 use crate::error::Result;
 use crate::nic::Touch;
-use crate::part::Part;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
-use crate::window::{InboxView, Memory, MemoryMut};
 
 /// An argument of a kernel, of stream `'s`.
 ///
@@ -57,6 +60,9 @@ pub unsafe trait Lowered: Copy + Send + 'static {
     /// Called by the stream's executor, for a kernel that was enqueued with this argument; the view is dropped before the next work
     /// item. No other view of the same argument exists.
     unsafe fn view<'k>(self) -> Self::View<'k>;
+
+    /// Appends what device code gets in its place. A slice is two parameters: an address, and a length in elements (8 bytes each).
+    fn push(self, parameters: &mut Parameters);
 }
 
 /// A kernel that can be enqueued with arguments `A`.
@@ -152,6 +158,11 @@ unsafe impl<T: Element> Lowered for Shared<T> {
         // what writes it is work of this stream, in order, and no exclusive view was borrowed for the same kernel.
         unsafe { std::slice::from_raw_parts(self.ptr.0.cast::<T>(), self.len) }
     }
+
+    fn push(self, parameters: &mut Parameters) {
+        parameters.push(&self.ptr);
+        parameters.push(&(self.len as u64));
+    }
 }
 
 // SAFETY: see `view`.
@@ -162,76 +173,8 @@ unsafe impl<T: Element> Lowered for Exclusive<T> {
         // SAFETY: as for the shared view; this one was borrowed exclusively, so the kernel has no other.
         unsafe { std::slice::from_raw_parts_mut(self.0.ptr.0.cast::<T>(), self.0.len) }
     }
-}
 
-/// A kernel of one argument that is not in a tuple.
-macro_rules! kernel_of_one {
-    ($($argument:ty;)*) => {$(
-        impl<'s, 'b, T, D, F> Kernel<'s, D, $argument> for F
-        where
-            T: Element,
-            D: ClosureDevice,
-            F: for<'k> Fn(<<$argument as Argument<'s, D>>::Lowered as Lowered>::View<'k>) + Clone + Send + 'static,
-        {
-            fn enqueue(self, stream: &Stream<'s, D>, argument: $argument) -> Result<()> {
-                enqueue_closure(stream, argument.lower(stream)?, self)
-            }
-        }
-    )*};
+    fn push(self, parameters: &mut Parameters) {
+        self.0.push(parameters);
+    }
 }
-
-kernel_of_one! {
-    &'b Region<T, On<'s, D>>;
-    &'b mut Region<T, On<'s, D>>;
-    &'b Part<T, On<'s, D>>;
-    &'b mut Part<T, On<'s, D>>;
-    InboxView<'b, 's, T, D>;
-    Memory<'b, 's, T, D>;
-    MemoryMut<'b, 's, T, D>;
-}
-
-fn enqueue_closure<D, L, F>(stream: &Stream<'_, D>, lowered: L, kernel: F) -> Result<()>
-where
-    D: ClosureDevice,
-    L: Lowered,
-    F: for<'k> Fn(L::View<'k>) + Clone + Send + 'static,
-{
-    // SAFETY: the view is of this stream's own memory (brand), live until it has passed (regions and halves are retired in
-    // stream order), and accessed only in stream order.
-    unsafe { D::launch(stream.raw(), move || kernel(lowered.view())) }?;
-    Ok(())
-}
-
-macro_rules! kernel_of {
-    ($($name:ident),+) => {
-        impl<'s, Dev, Fun, $($name),+> Kernel<'s, Dev, ($($name,)+)> for Fun
-        where
-            Dev: ClosureDevice,
-            $($name: Argument<'s, Dev>,)+
-            Fun: for<'k> Fn($(<$name::Lowered as Lowered>::View<'k>),+) + Clone + Send + 'static,
-        {
-            #[allow(non_snake_case)]
-            fn enqueue(self, stream: &Stream<'s, Dev>, arguments: ($($name,)+)) -> Result<()> {
-                let ($($name,)+) = arguments;
-                let lowered = ($($name.lower(stream)?,)+);
-                let kernel = move || {
-                    let ($($name,)+) = lowered;
-                    // SAFETY: the executor calls this for the kernel that the arguments were enqueued with.
-                    unsafe { self($($name.view()),+) }
-                };
-                // SAFETY: as for a kernel of one argument.
-                unsafe { Dev::launch(stream.raw(), kernel) }?;
-                Ok(())
-            }
-        }
-    };
-}
-
-kernel_of!(A);
-kernel_of!(A, B);
-kernel_of!(A, B, C);
-kernel_of!(A, B, C, E);
-kernel_of!(A, B, C, E, G);
-kernel_of!(A, B, C, E, G, H);
-kernel_of!(A, B, C, E, G, H, I);
-kernel_of!(A, B, C, E, G, H, I, J);

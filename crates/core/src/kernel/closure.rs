@@ -1,0 +1,84 @@
+//! Kernels that are closures of this process.
+
+use tidegate_hal::device::ClosureDevice;
+
+use super::{Argument, Kernel, Lowered};
+use crate::element::Element;
+use crate::error::Result;
+use crate::part::Part;
+use crate::place::On;
+use crate::region::Region;
+use crate::stream::Stream;
+use crate::window::{InboxView, Memory, MemoryMut};
+
+/// A kernel of one argument that is not in a tuple.
+macro_rules! kernel_of_one {
+    ($($argument:ty;)*) => {$(
+        impl<'s, 'b, T, D, F> Kernel<'s, D, $argument> for F
+        where
+            T: Element,
+            D: ClosureDevice,
+            F: for<'k> Fn(<<$argument as Argument<'s, D>>::Lowered as Lowered>::View<'k>) + Clone + Send + 'static,
+        {
+            fn enqueue(self, stream: &Stream<'s, D>, argument: $argument) -> Result<()> {
+                enqueue_closure(stream, argument.lower(stream)?, self)
+            }
+        }
+    )*};
+}
+
+kernel_of_one! {
+    &'b Region<T, On<'s, D>>;
+    &'b mut Region<T, On<'s, D>>;
+    &'b Part<T, On<'s, D>>;
+    &'b mut Part<T, On<'s, D>>;
+    InboxView<'b, 's, T, D>;
+    Memory<'b, 's, T, D>;
+    MemoryMut<'b, 's, T, D>;
+}
+
+fn enqueue_closure<D, L, F>(stream: &Stream<'_, D>, lowered: L, kernel: F) -> Result<()>
+where
+    D: ClosureDevice,
+    L: Lowered,
+    F: for<'k> Fn(L::View<'k>) + Clone + Send + 'static,
+{
+    // SAFETY: the view is of this stream's own memory (brand), live until it has passed (regions and halves are retired in
+    // stream order), and accessed only in stream order.
+    unsafe { D::launch(stream.raw(), move || kernel(lowered.view())) }?;
+    Ok(())
+}
+
+macro_rules! kernel_of {
+    ($($name:ident),+) => {
+        impl<'s, Dev, Fun, $($name),+> Kernel<'s, Dev, ($($name,)+)> for Fun
+        where
+            Dev: ClosureDevice,
+            $($name: Argument<'s, Dev>,)+
+            Fun: for<'k> Fn($(<$name::Lowered as Lowered>::View<'k>),+) + Clone + Send + 'static,
+        {
+            #[allow(non_snake_case)]
+            fn enqueue(self, stream: &Stream<'s, Dev>, arguments: ($($name,)+)) -> Result<()> {
+                let ($($name,)+) = arguments;
+                let lowered = ($($name.lower(stream)?,)+);
+                let kernel = move || {
+                    let ($($name,)+) = lowered;
+                    // SAFETY: the executor calls this for the kernel that the arguments were enqueued with.
+                    unsafe { self($($name.view()),+) }
+                };
+                // SAFETY: as for a kernel of one argument.
+                unsafe { Dev::launch(stream.raw(), kernel) }?;
+                Ok(())
+            }
+        }
+    };
+}
+
+kernel_of!(A);
+kernel_of!(A, B);
+kernel_of!(A, B, C);
+kernel_of!(A, B, C, E);
+kernel_of!(A, B, C, E, G);
+kernel_of!(A, B, C, E, G, H);
+kernel_of!(A, B, C, E, G, H, I);
+kernel_of!(A, B, C, E, G, H, I, J);

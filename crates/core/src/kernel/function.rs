@@ -1,0 +1,283 @@
+//! Kernels that are functions of loaded device code.
+//!
+//! # Model
+//!
+//! [`Module::load`] loads code; [`kernel!`](crate::kernel!) declares what a function of it takes, once, with the contract that makes it safe:
+//! the only `unsafe` step. The [`Function`] that comes of it is launched, over a grid, with regions, inboxes and plain values of just
+//! those types, by safe code: anything else does not compile.
+//!
+//! # Failure
+//!
+//! A function that the module does not have, or whose parameters have other sizes (where the driver can tell), is refused when it is bound.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use tidegate_hal::device::{DeviceError, Grid, LaunchDevice, Parameters};
+
+use super::{Argument, Exclusive, Kernel, Lowered, Shared};
+use crate::element::Element;
+use crate::error::Result;
+use crate::part::{Cells, CellsMut, LoweredPart};
+use crate::place::Of;
+use crate::stream::Stream;
+use crate::window::{LoweredSlots, Slots};
+use crate::world::World;
+
+/// Code loaded to a device.
+pub struct Module<D: LaunchDevice> {
+    raw: Arc<D::Module>,
+    device: D,
+}
+
+/// A function of a [`Module`], bound to the types of its parameters.
+pub struct Function<D: LaunchDevice, S> {
+    raw: D::Function,
+    device: D,
+    signature: Of<S>,
+}
+
+/// A function over a grid: a kernel.
+pub struct Launch<'f, D: LaunchDevice, S> {
+    function: &'f Function<D, S>,
+    grid: Grid,
+}
+
+impl<D: LaunchDevice> Module<D> {
+    /// Loads code, in the form that the device takes (PTX). Part of setting up: it is refused while a stream of the device may be waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`](crate::Error::Device).
+    pub fn load(world: &World<D>, code: &str) -> Result<Self> {
+        let device = world.device().clone();
+        Ok(Module {
+            raw: device.load(code)?,
+            device,
+        })
+    }
+
+    /// The function `name`, bound to a signature: a tuple of [`Parameter`]s. [`kernel!`](crate::kernel!) writes this call.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`](crate::Error::Device) if there is none, or it takes other parameters.
+    ///
+    /// # Safety
+    ///
+    /// Whatever the grid, the function takes parameters of these types, in this order, as [`Parameter`] says; it accesses
+    /// no memory but what they name, each slice within its length, parts within the part; it writes through exclusive ones only; and it ends.
+    pub unsafe fn function<S: Signature>(&self, name: &str) -> Result<Function<D, S>> {
+        Ok(Function {
+            raw: D::function(&self.raw, name, &S::sizes())?,
+            device: self.device.clone(),
+            signature: PhantomData,
+        })
+    }
+}
+
+impl<D: LaunchDevice, S> Function<D, S> {
+    /// The kernel that runs it over a grid.
+    pub fn over(&self, grid: Grid) -> Launch<'_, D, S> {
+        Launch {
+            function: self,
+            grid,
+        }
+    }
+
+    /// The kernel that runs it with at least `threads` threads, in one dimension, in blocks of `block`.
+    pub fn threads(&self, threads: usize, block: u32) -> Launch<'_, D, S> {
+        let blocks = threads.div_ceil(block.max(1) as usize).max(1);
+        self.over(Grid {
+            blocks: [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1],
+            threads: [block, 1, 1],
+            shared: 0,
+        })
+    }
+}
+
+/// The type of a parameter of a function, by the view that a closure would get in its place.
+///
+/// | parameter | the function gets | launched with |
+/// |---|---|---|
+/// | `&[T]` | address, length (8 bytes each) | `&Region`, `inbox.memory()` |
+/// | `&mut [T]` | address, length | `&mut Region`, `inbox.memory_mut()` |
+/// | `Slots<T>` | address of the table of slots, number of slots | `inbox.view()` |
+/// | `Cells<T>`, `CellsMut<T>` | address, length of the whole region | `&Part`, `&mut Part` |
+/// | a number, `Plain<T>` | the value | a number, `Plain(value)` |
+///
+/// An entry of the table of slots is four times 8 bytes: the address of its memory, its length in elements, the bytes to add to the
+/// address after epochs of odd number, and the address of the word that counts epochs, in quanta of 2^20: the last epoch's number is that
+/// count less one.
+pub trait Parameter: 'static {
+    /// What arguments for it are lowered to.
+    type Lowered: Lowered;
+    /// Bytes of what the function gets.
+    const SIZES: &'static [usize];
+}
+
+/// The types of all parameters of a function: a tuple of [`Parameter`]s.
+pub trait Signature: 'static {
+    /// Bytes of what the function gets.
+    fn sizes() -> Vec<usize>;
+}
+
+/// A plain struct that a function takes by value.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain<T>(pub T);
+
+// SAFETY: a value is a copy of its own.
+unsafe impl<T: Element> Lowered for Plain<T> {
+    type View<'k> = T;
+
+    unsafe fn view<'k>(self) -> Self::View<'k> {
+        self.0
+    }
+
+    fn push(self, parameters: &mut Parameters) {
+        parameters.push(&self.0);
+    }
+}
+
+// SAFETY: it names no memory.
+unsafe impl<'s, T: Element, D: tidegate_hal::device::Device> Argument<'s, D> for Plain<T> {
+    type Lowered = Plain<T>;
+
+    fn lower(self, _stream: &Stream<'s, D>) -> Result<Plain<T>> {
+        Ok(self)
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {$(
+        // SAFETY: it names no memory.
+        unsafe impl<'s, D: tidegate_hal::device::Device> Argument<'s, D> for $number {
+            type Lowered = Plain<$number>;
+
+            fn lower(self, _stream: &Stream<'s, D>) -> Result<Plain<$number>> {
+                Ok(Plain(self))
+            }
+        }
+
+        impl Parameter for $number {
+            type Lowered = Plain<$number>;
+            const SIZES: &'static [usize] = &[size_of::<$number>()];
+        }
+    )*};
+}
+numbers!(i8 i16 i32 i64 u8 u16 u32 u64 f32 f64);
+
+macro_rules! parameters {
+    ($($view:ty => $lowered:ty;)*) => {$(
+        impl<T: Element> Parameter for $view {
+            type Lowered = $lowered;
+            const SIZES: &'static [usize] = &[8, 8];
+        }
+    )*};
+}
+parameters! {
+    &'static [T] => Shared<T>;
+    &'static mut [T] => Exclusive<T>;
+    Slots<'static, T> => LoweredSlots<T>;
+    Cells<'static, T> => LoweredPart<T, false>;
+    CellsMut<'static, T> => LoweredPart<T, true>;
+}
+
+impl<T: Element> Parameter for Plain<T> {
+    type Lowered = Plain<T>;
+    const SIZES: &'static [usize] = &[size_of::<T>()];
+}
+
+macro_rules! signature {
+    ($($parameter:ident $argument:ident),+) => {
+        impl<$($parameter: Parameter),+> Signature for ($($parameter,)+) {
+            fn sizes() -> Vec<usize> {
+                [$($parameter::SIZES),+].concat()
+            }
+        }
+
+        impl<'s, Dev, $($parameter, $argument),+> Kernel<'s, Dev, ($($argument,)+)> for Launch<'_, Dev, ($($parameter,)+)>
+        where
+            Dev: LaunchDevice,
+            $($parameter: Parameter, $argument: Argument<'s, Dev, Lowered = $parameter::Lowered>,)+
+        {
+            #[allow(non_snake_case)]
+            fn enqueue(self, stream: &Stream<'s, Dev>, arguments: ($($argument,)+)) -> Result<()> {
+                let Launch { function, grid } = self;
+                if !function.device.same(stream.world().device()) {
+                    return Err(DeviceError::Code("the function was loaded to another device".into()).into());
+                }
+                let ($($argument,)+) = arguments;
+                let mut parameters = Parameters::new();
+                $($argument.lower(stream)?.push(&mut parameters);)+
+                // SAFETY: the parameters have the types that whoever bound the function promised it takes; they name memory of this stream (brand), live
+                // until it has passed (regions and halves are retired in stream order), exclusive where the function may write.
+                unsafe { Dev::launch(stream.raw(), &function.raw, grid, &parameters) }?;
+                Ok(())
+            }
+        }
+    };
+}
+
+signature!(P0 A0);
+signature!(P0 A0, P1 A1);
+signature!(P0 A0, P1 A1, P2 A2);
+signature!(P0 A0, P1 A1, P2 A2, P3 A3);
+signature!(P0 A0, P1 A1, P2 A2, P3 A3, P4 A4);
+signature!(P0 A0, P1 A1, P2 A2, P3 A3, P4 A4, P5 A5);
+signature!(P0 A0, P1 A1, P2 A2, P3 A3, P4 A4, P5 A5, P6 A6);
+signature!(P0 A0, P1 A1, P2 A2, P3 A3, P4 A4, P5 A5, P6 A6, P7 A7);
+
+/// Declares functions of device code: what each takes, and, as its `# Safety` section, what it must keep to.
+///
+/// ```
+/// tidegate_core::kernel! {
+///     /// Scales a vector.
+///     ///
+///     /// # Safety
+///     ///
+///     /// The module has `scale(double *x, size_t len, double by)`, which accesses `x[0..len]` only.
+///     pub unsafe fn scale = "scale"(x: &mut [f64], by: f64);
+/// }
+/// ```
+///
+/// makes an `unsafe fn scale<D>(module: &Module<D>) -> Result<Function<D, _>>`, to be called once; the [`Function`](crate::kernel::Function)
+/// is launched by safe code: `stream.launch(scale.threads(n, 256), (&mut x, 2.0))`. Types of parameters are those of
+/// [`Parameter`](crate::kernel::Parameter).
+#[macro_export]
+macro_rules! kernel {
+    ($($(#[$meta:meta])* $vis:vis unsafe fn $name:ident = $symbol:literal ( $($parameters:tt)* );)*) => {$(
+        $(#[$meta])*
+        $vis unsafe fn $name<D: $crate::__private::LaunchDevice>(
+            module: &$crate::kernel::Module<D>,
+        ) -> $crate::Result<$crate::kernel::Function<D, $crate::__signature!([] $($parameters)*)>> {
+            // SAFETY: the caller's promise.
+            unsafe { module.function($symbol) }
+        }
+    )*};
+}
+
+/// The types of parameters, without the lifetimes that a signature does not have.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __signature {
+    ([$($done:ty,)*]) => { ($($done,)*) };
+    ([$($done:ty,)*] $name:ident : &mut [$item:ty] $(, $($rest:tt)*)?) => {
+        $crate::__signature!([$($done,)* &'static mut [$item],] $($($rest)*)?)
+    };
+    ([$($done:ty,)*] $name:ident : &[$item:ty] $(, $($rest:tt)*)?) => {
+        $crate::__signature!([$($done,)* &'static [$item],] $($($rest)*)?)
+    };
+    ([$($done:ty,)*] $name:ident : Slots<$item:ty> $(, $($rest:tt)*)?) => {
+        $crate::__signature!([$($done,)* $crate::window::Slots<'static, $item>,] $($($rest)*)?)
+    };
+    ([$($done:ty,)*] $name:ident : Cells<$item:ty> $(, $($rest:tt)*)?) => {
+        $crate::__signature!([$($done,)* $crate::Cells<'static, $item>,] $($($rest)*)?)
+    };
+    ([$($done:ty,)*] $name:ident : CellsMut<$item:ty> $(, $($rest:tt)*)?) => {
+        $crate::__signature!([$($done,)* $crate::CellsMut<'static, $item>,] $($($rest)*)?)
+    };
+    ([$($done:ty,)*] $name:ident : $plain:ty $(, $($rest:tt)*)?) => {
+        $crate::__signature!([$($done,)* $plain,] $($($rest)*)?)
+    };
+}
