@@ -1,0 +1,256 @@
+// Faces on a GPU: the arguments of the kernels, and how many threads each wants.
+//
+// # Model
+//
+// No header of the host is needed: device compilers, run-time compilers and plain C++ read this
+// file alike. All structs are plain data without padding, so that another language can build them
+// byte by byte; every kernel takes a FacesGeometry by value as its first parameter.
+//
+// A global point of a block has one coordinate a dimension, 0 to m*(n-1). The first and the last
+// of them are the surface; between them are the `span` = m*(n-1) - 1 inner coordinates. A
+// coordinate that is a multiple of n-1 lies, if it is an inner one, between two elements: two
+// copies, the last point of an element and the first of the next. One thread owns a global point
+// with all its copies.
+//
+// Work is cut into tiles of FACES_TILE items, and a tile has items of one kind only, so whatever
+// depends on the kind is the same for a whole thread block. The first tile of each kind is counted
+// on the host. Kernels stride over the tiles by the grid, and over a tile by the block: every
+// launch shape is correct, the recommended one is fast. Divisions by numbers of the geometry are
+// multiplications by numbers that the host prepared (FacesDivisor).
+//
+// # Failures
+//
+// None are reported. The host has checked the geometry (faces_geometry_fits) and that all buffers
+// are long enough; a kernel does nothing if a length that it is given is too small.
+
+#ifndef TIDEGATE_FACES_CUH
+#define TIDEGATE_FACES_CUH
+
+#if defined(__CUDACC__)
+#define FACES_BOTH __host__ __device__
+#else
+#define FACES_BOTH
+#endif
+
+// Items of a tile, and the recommended threads of a block.
+#define FACES_TILE 128u
+
+// The order of tiles: six faces, by ascending direction, and then all edges and corners.
+#define FACES_GROUPS 7
+
+// `mode` of faces_init_part and faces_copy_part.
+#define FACES_SURFACE 0u
+#define FACES_INTERIOR 1u
+
+// x / d = ((2*x * magic) >> 32) >> shift for 0 <= x < 2^31, with shift = ceil(log2(d)) and
+// magic = ceil(2^(31 + shift) / d): rounding up by less than 1 = less than 2^shift / d errs, over
+// x < 2^31, by less than 1/d.
+struct FacesDivisor {
+  unsigned int magic;
+  unsigned int shift;
+};
+
+// One rank's block and messages. Direction k is the offset (dx,dy,dz), each -1, 0 or 1 and not all
+// 0, with k = (dx+1) + 3*(dy+1) + 9*(dz+1), less 1 from 14 on.
+struct FacesGeometry {
+  unsigned long long values;           // points of the block: n^3 * m[0] * m[1] * m[2]
+  unsigned long long offset[3];        // added to an element's place before its initial value
+  unsigned int n;                      // points of an element's side, at least 3
+  unsigned int m[3];                   // elements
+  unsigned int neighbours;             // bit k: there is a neighbour in direction k
+  unsigned int cube;                   // n^3
+  unsigned int slot[26];               // begin of each direction's message in a packed buffer, in f64
+  unsigned int packed;                 // values of a packed buffer
+  unsigned int elements;               // m[0] * m[1] * m[2]
+  unsigned int span[3];                // inner coordinates: m * (n-1) - 1
+  unsigned int messages;               // how many neighbours there are
+  struct FacesDivisor by_n;            // n
+  struct FacesDivisor by_step;         // n - 1
+  struct FacesDivisor by_inner;        // n - 2
+  struct FacesDivisor by_m[3];         // m
+  struct FacesDivisor by_span[3];      // span
+  unsigned int pack_tiles[FACES_GROUPS + 1];    // first tile of each group; the last is their number
+  unsigned int unpack_tiles[FACES_GROUPS + 1];  // as above
+  unsigned int compute_tiles[4];       // of points with two copies in z; in y, not z; in x only
+};
+
+// One inbound slot of a window. Its current buffer is `base`, or, when `flip` is not 0, `base +
+// flip` in every second epoch, the first epoch being at `base`: the operand of the epoch's wait
+// says which one this is.
+struct Slot {
+  unsigned char *base;
+  unsigned long long len;
+  unsigned long long flip;
+  const unsigned long long *operand;
+};
+
+static_assert(sizeof(struct FacesDivisor) == 8, "no padding");
+static_assert(sizeof(struct FacesGeometry) == 336, "no padding");
+static_assert(sizeof(struct Slot) == 32, "no padding");
+
+// The direction of an offset.
+FACES_BOTH inline unsigned int faces_direction(int dx, int dy, int dz) {
+  unsigned int k = (unsigned int)(13 + dx + 3 * dy + 9 * dz);
+  return k > 13u ? k - 1u : k;
+}
+
+FACES_BOTH inline struct FacesDivisor faces_divisor(unsigned int d) {
+  struct FacesDivisor by = {0u, 0u};
+  while ((1ull << by.shift) < d) by.shift++;
+  by.magic = (unsigned int)(((1ull << (31u + by.shift)) + d - 1ull) / d);
+  return by;
+}
+
+FACES_BOTH inline unsigned int faces_tiles(unsigned long long items) {
+  return (unsigned int)((items + FACES_TILE - 1u) / FACES_TILE);
+}
+
+// Whether a block can be addressed: n >= 3, every m >= 1, fewer than 2^31 elements, points of an
+// element and items of any kernel.
+FACES_BOTH inline bool faces_geometry_fits(unsigned int n, const unsigned int m[3]) {
+  const unsigned long long limit = 1ull << 31;
+  if (n < 3u || n > 1024u) return false;
+  unsigned long long side[3], elements = 1u;
+  for (int d = 0; d < 3; d++) {
+    if (m[d] < 1u || m[d] > 65535u) return false;
+    side[d] = (unsigned long long)n * m[d];
+    elements *= m[d];
+    if (elements >= limit) return false;
+  }
+  // The three faces: all messages together are less than a 16th of 2^31 six times, and a little.
+  for (int d = 0; d < 3; d++)
+    if (side[d] * side[(d + 1) % 3] >= limit / 16u) return false;
+  // No kind of compute has more items than n * n an element.
+  return elements < limit / n / n;
+}
+
+// Everything that follows from the size, the neighbours and the place of a block.
+FACES_BOTH inline struct FacesGeometry faces_geometry(unsigned int n, const unsigned int m[3],
+                                                      unsigned int neighbours,
+                                                      const unsigned long long offset[3]) {
+  struct FacesGeometry g;
+  g.n = n;
+  g.cube = n * n * n;
+  g.neighbours = neighbours;
+  g.elements = m[0] * m[1] * m[2];
+  g.values = (unsigned long long)g.cube * g.elements;
+  g.by_n = faces_divisor(n);
+  g.by_step = faces_divisor(n - 1u);
+  g.by_inner = faces_divisor(n - 2u);
+  for (int d = 0; d < 3; d++) {
+    g.offset[d] = offset[d];
+    g.m[d] = m[d];
+    g.span[d] = m[d] * (n - 1u) - 1u;
+    g.by_m[d] = faces_divisor(m[d]);
+    g.by_span[d] = faces_divisor(g.span[d]);
+  }
+  unsigned int k = 0u, end = 0u, pack = 0u, unpack = 0u, group = 0u;
+  g.messages = 0u;
+  for (int dz = -1; dz <= 1; dz++)
+    for (int dy = -1; dy <= 1; dy++)
+      for (int dx = -1; dx <= 1; dx++) {
+        const int side[3] = {dx, dy, dz};
+        unsigned int len = 1u, kind = 0u;
+        for (int d = 0; d < 3; d++)
+          if (side[d] == 0) {
+            len *= n * m[d];
+            kind++;
+          }
+        if (kind == 3u) continue;
+        const unsigned int has = neighbours >> k & 1u;
+        // Slots begin at multiples of 128 bytes.
+        g.slot[k] = end;
+        end = (end + len + 15u) & ~15u;
+        g.messages += has;
+        if (kind == 2u) {
+          const unsigned int a = dx == 0 ? 0u : 1u, b = dz == 0 ? 2u : 1u;
+          g.pack_tiles[group] = pack;
+          g.unpack_tiles[group] = unpack;
+          pack += has ? faces_tiles(len) : 0u;
+          // All inner points of the face; or, without a neighbour, only those between elements.
+          const unsigned long long points = (unsigned long long)g.span[a] * g.span[b];
+          const unsigned long long pairs = (unsigned long long)(m[b] - 1u) * g.span[a] +
+                                           (unsigned long long)(m[a] - 1u) * g.span[b];
+          unpack += faces_tiles(has ? points : pairs);
+          group++;
+        }
+        k++;
+      }
+  g.packed = end;
+  g.pack_tiles[6] = pack;
+  g.unpack_tiles[6] = unpack;
+  g.pack_tiles[7] =
+      pack + (neighbours != 0u ? faces_tiles(4ull * n * (m[0] + m[1] + m[2]) + 8u) : 0u);
+  g.unpack_tiles[7] = unpack + faces_tiles(4ull * (g.span[0] + g.span[1] + g.span[2]) + 8u);
+  const unsigned long long inner = n - 2u;
+  g.compute_tiles[0] = 0u;
+  g.compute_tiles[1] = faces_tiles((unsigned long long)g.span[0] * g.span[1] * (m[2] - 1u));
+  g.compute_tiles[2] =
+      g.compute_tiles[1] + faces_tiles(g.span[0] * inner * (m[1] - 1u) * m[2]);
+  g.compute_tiles[3] =
+      g.compute_tiles[2] + faces_tiles(inner * inner * (m[0] - 1u) * m[1] * m[2]);
+  return g;
+}
+
+// The recommended grid, in blocks of FACES_TILE threads; at least one block.
+struct FacesGrids {
+  unsigned int init;    // also of faces_init_part and faces_copy_part
+  unsigned int pack;
+  unsigned int unpack;  // also of faces_unpack_packed
+  unsigned int compute;
+};
+
+// `sms`: multiprocessors of the device, 132 for an H200.
+FACES_BOTH inline struct FacesGrids faces_grids(const struct FacesGeometry *g, unsigned int sms) {
+  // Small grids are one block a tile: all loads are under way at once. Beyond what can be resident
+  // (2048 threads an SM) more blocks only cost their launch.
+  const unsigned int most = sms * (2048u / FACES_TILE);
+  const unsigned int tiles[4] = {g->elements, g->pack_tiles[7], g->unpack_tiles[7],
+                                 g->compute_tiles[3]};
+  unsigned int grid[4];
+  for (int i = 0; i < 4; i++) grid[i] = tiles[i] < 1u ? 1u : tiles[i] < most ? tiles[i] : most;
+  struct FacesGrids grids = {grid[0], grid[1], grid[2], grid[3]};
+  return grids;
+}
+
+#if defined(__CUDACC__) || defined(__global__)
+
+extern "C" {
+
+// Every point of the block gets its initial value.
+__global__ void faces_init(struct FacesGeometry g, double *u, unsigned long long u_len);
+
+// As faces_init, for the points of the surface or of the interior only.
+__global__ void faces_init_part(struct FacesGeometry g, unsigned int mode, double *u,
+                                unsigned long long u_len);
+
+// Copies the points of the surface or of the interior to the same places of `copy`.
+__global__ void faces_copy_part(struct FacesGeometry g, unsigned int mode, const double *u,
+                                unsigned long long u_len, double *copy,
+                                unsigned long long copy_len);
+
+// The raw values of every message that has a receiver, at their places in `out`; what is between
+// them is left alone. Reads the surface.
+__global__ void faces_pack(struct FacesGeometry g, const double *u, unsigned long long u_len,
+                           double *out, unsigned long long out_len);
+
+// Every copy of every point of the surface becomes the sum of all copies of that point: own and
+// received. slots[k] came from the k-th direction that has a neighbour. Reads and writes the
+// surface.
+__global__ void faces_unpack(struct FacesGeometry g, const struct Slot *slots,
+                             unsigned long long slots_len, double *u, unsigned long long u_len);
+
+// The same, from a buffer of the form that faces_pack writes.
+__global__ void faces_unpack_packed(struct FacesGeometry g, const double *received,
+                                    unsigned long long received_len, double *u,
+                                    unsigned long long u_len);
+
+// Every copy of every point strictly inside the block that elements share becomes their sum. Reads
+// and writes the interior.
+__global__ void faces_compute(struct FacesGeometry g, double *u, unsigned long long u_len);
+
+}  // extern "C"
+
+#endif
+
+#endif
