@@ -5,7 +5,9 @@
 
 mod args;
 mod command;
+mod kernels;
 mod need;
+mod nvrtc;
 mod process;
 mod soak;
 mod steps;
@@ -26,6 +28,10 @@ tasks:
             --skip STEP...   all but these steps
             --list           say what the steps are, and run nothing
             --no-install     never install anything, not even as root
+    kernels [--check] [--no-install]
+        make every PTX file in `kernels/` anew from its source, with NVRTC from PyPI (in `target/`; no CUDA is needed)
+            --check          change nothing; fail, and say where, if a file is not what its source compiles to
+            --no-install     do not get NVRTC if it is not there
     soak [--runs N] [--messages N]
         kill a random rank of a job at a random moment, N times (200 if not said), and check that every other rank ends with its
         error and nothing is left behind; read N messages (1,000,000) that nobody should have sent
@@ -37,6 +43,7 @@ fn main() -> ExitCode {
     let mut args = Args::new(std::env::args().skip(1));
     let result = match args.task().as_deref() {
         Some("test") => test::main(args),
+        Some("kernels") => kernels::main(args),
         Some("soak") => soak::main(args),
         Some("help") | None => {
             print!("{USAGE}");

@@ -17,7 +17,8 @@ use crate::command::{Cmd, cmd};
 const PINNED_NIGHTLY: &str = "nightly-2026-05-20";
 
 /// Where `pip` puts packages, below the repository's root: beside the other build output, so that it does not touch the
-/// system's own Python (which Debian forbids anyway). Steps that need one get this folder as `PYTHONPATH`.
+/// system's own Python (which Debian forbids anyway). Each has a folder of its own there, so that another version of it
+/// replaces nothing.
 const PIP_FOLDER: &str = "target/pip";
 
 /// Something a step cannot run without.
@@ -37,16 +38,12 @@ pub(crate) enum Need {
         /// The package that has it.
         package: &'static str,
     },
-    /// A Python module, from PyPI.
-    #[expect(
-        dead_code,
-        reason = "no step needs one yet; the compiler will ask to remove this line when one does"
-    )]
+    /// A package from PyPI, in this very version. What it holds lies in [`pip_folder`].
     Pip {
-        /// The module that must be importable.
-        module: &'static str,
-        /// The package that has it, with its version (`name==1.2`).
-        package: &'static str,
+        /// As PyPI calls it.
+        name: &'static str,
+        /// Its version.
+        version: &'static str,
     },
 }
 
@@ -65,17 +62,11 @@ impl Need {
         match *self {
             Need::Component { toolchain, name } => has_component(toolchain, name),
             Need::Apt { program, .. } => find_program(program).is_some(),
-            Need::Pip { module, .. } => {
-                let import = cmd("python3 -c")
-                    .arg(format!("import {module}"))
-                    .env("PYTHONPATH", root.join(PIP_FOLDER));
-                import
-                    .to_command(root)
-                    .stdout(Stdio::null())
-                    .stderr(Stdio::null())
-                    .status()
-                    .is_ok_and(|status| status.success())
-            }
+            // Whatever of it came is there once this is: pip moves it there last.
+            Need::Pip { name, version } => root
+                .join(pip_folder(name, version))
+                .join(format!("{}-{version}.dist-info", name.replace('-', "_")))
+                .is_dir(),
         }
     }
 
@@ -103,19 +94,40 @@ impl Need {
                         .arg(name)
                 }]
             }
-            Need::Apt { package, .. } => vec![
-                cmd("apt-get update -q"),
-                cmd("apt-get install -q -y --no-install-recommends")
-                    .arg(package)
-                    .env("DEBIAN_FRONTEND", "noninteractive"),
-            ],
-            Need::Pip { package, .. } => vec![
-                cmd("python3 -m pip install --target")
-                    .arg(PIP_FOLDER)
-                    .arg(package),
-            ],
+            Need::Apt { package, .. } => apt_install(package),
+            Need::Pip { name, version } => {
+                let has_pip = output(Command::new("python3").args(["-m", "pip", "--version"]));
+                let mut commands = match has_pip {
+                    Some(_) => Vec::new(),
+                    None => apt_install("python3-pip"),
+                };
+                // What an interrupted install left there would stay without `--upgrade`.
+                commands.push(
+                    cmd("python3 -m pip install --quiet --no-deps --upgrade --target")
+                        .arg(pip_folder(name, version))
+                        .arg(format!("{name}=={version}"))
+                        .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+                        .env("PIP_ROOT_USER_ACTION", "ignore"),
+                );
+                commands
+            }
         }
     }
+}
+
+/// The commands that install a Debian or Ubuntu package.
+fn apt_install(package: &str) -> Vec<Cmd> {
+    vec![
+        cmd("apt-get update -q"),
+        cmd("apt-get install -q -y --no-install-recommends")
+            .arg(package)
+            .env("DEBIAN_FRONTEND", "noninteractive"),
+    ]
+}
+
+/// Where [`Need::Pip`] is installed, below the repository's root.
+pub(crate) fn pip_folder(name: &str, version: &str) -> PathBuf {
+    Path::new(PIP_FOLDER).join(format!("{name}-{version}"))
 }
 
 impl fmt::Display for Need {
@@ -133,7 +145,7 @@ impl fmt::Display for Need {
                 write!(f, "apt package {package}")
             }
             Need::Apt { program, package } => write!(f, "{program} (apt package {package})"),
-            Need::Pip { package, .. } => write!(f, "pip package {package}"),
+            Need::Pip { name, version } => write!(f, "pip package {name}=={version}"),
         }
     }
 }

@@ -13,6 +13,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::command::{Cmd, cmd};
+use crate::kernels::NVRTC;
 use crate::need::{Need, Toolchain, nightly};
 
 /// One check.
@@ -120,6 +121,14 @@ pub(crate) static STEPS: &[Step] = &[
         commands: |_| {
             vec![cmd("cargo doc --no-deps --workspace").env("RUSTDOCFLAGS", "-D warnings")]
         },
+    },
+    Step {
+        name: "ptx",
+        what: "the committed PTX is what the device sources beside it compile to, and a 580 driver takes it",
+        when: When::Always,
+        needs: &[NVRTC],
+        minutes: 3,
+        commands: |_| vec![cmd("cargo xtask kernels --check")],
     },
     Step {
         name: "unit",

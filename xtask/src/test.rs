@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,7 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
 
-    let ci = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false");
+    let ci = is_ci();
     let policy = Policy {
         ci,
         install: need::is_root() && !no_install,
@@ -75,6 +76,11 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Whether this is a run of continuous integration, where nothing may be skipped.
+pub(crate) fn is_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false")
 }
 
 /// The steps that the command line asks for, in the table's order.
@@ -111,7 +117,7 @@ fn print_list(chosen: &[&Step]) {
 fn run(step: &'static Step, place: &Place, policy: &Policy) -> Row {
     let started = Instant::now();
     let skips = place.scratch.join(format!("{}.skips", step.name));
-    let mut outcome = match provide(step.needs, place, policy) {
+    let mut outcome = match provide(step.needs, &place.root, policy.install) {
         Err(missing) if policy.ci => Outcome::Failed(missing),
         Err(missing) => Outcome::Skipped(missing),
         Ok(()) => {
@@ -150,17 +156,18 @@ fn run(step: &'static Step, place: &Place, policy: &Policy) -> Row {
     }
 }
 
-/// Sees to it that all that a step needs is there. The error names what is not, and how to get it.
-fn provide(needs: &[Need], place: &Place, policy: &Policy) -> Result<(), String> {
+/// Sees to it that all that is needed is there; installs what is not, if that may be. The error names what is missing, and how to get
+/// it.
+pub(crate) fn provide(needs: &[Need], root: &Path, install: bool) -> Result<(), String> {
     let mut missing = Vec::new();
-    for need in needs.iter().filter(|need| !need.is_present(&place.root)) {
+    for need in needs.iter().filter(|need| !need.is_present(root)) {
         let commands = need.install();
         let how = commands
             .iter()
             .map(ToString::to_string)
             .collect::<Vec<_>>()
             .join(" && ");
-        if !policy.install {
+        if !install {
             missing.push(format!("needs {need}; to install it: {how}"));
             continue;
         }
@@ -169,13 +176,13 @@ fn provide(needs: &[Need], place: &Place, policy: &Policy) -> Result<(), String>
         let mut commands = commands.iter();
         let result = commands.try_for_each(|command| {
             println!("$ {command}");
-            process::run(command, &place.root, deadline)
+            process::run(command, root, deadline)
         });
         if let Err(why) = result {
             missing.push(format!(
                 "needs {need}, which does not install ({why}): {how}"
             ));
-        } else if !need.is_present(&place.root) {
+        } else if !need.is_present(root) {
             missing.push(format!(
                 "needs {need}, which is not found although it installed: {how}"
             ));
@@ -192,7 +199,7 @@ fn provide(needs: &[Need], place: &Place, policy: &Policy) -> Result<(), String>
 mod tests {
     use super::*;
     use crate::command::cmd;
-    use std::path::{Path, PathBuf};
+    use std::path::PathBuf;
 
     const ABSENT: Need = Need::Apt {
         program: "no-such-program-as-this",

@@ -1,0 +1,204 @@
+//! The build script of `crates/kernels` (no other package of the workspace has one): it makes the constants that hold the PTX of `kernels/*.cu`.
+//!
+//! The committed PTX is what a build embeds, so that none needs CUDA. Where an nvcc of CUDA 13.0 is found, it compiles the sources anew:
+//! whoever edits a `.cu` runs what he wrote, without a step between. Exactly 13.0, because newer ones write PTX that a 580 driver does not load.
+//! No failure in here fails the build: it warns, and the committed PTX is embedded.
+//!
+//! nvcc is looked for in `NVCC` (its path; empty: do not look), `CUDA_HOME/bin`, `CUDA_PATH/bin`, and on `PATH`. An nvcc that comes onto `PATH`
+//! later is noticed when something in `kernels/` changes.
+
+use std::env;
+use std::error::Error;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[path = "crates/kernels/sources.rs"]
+mod sources;
+
+use sources::{Source, check_head};
+
+/// Where the environment may say that CUDA is.
+const PLACES: [&str; 3] = ["NVCC", "CUDA_HOME", "CUDA_PATH"];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("not run by cargo")?);
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("not run by cargo")?);
+    let root = manifest.join("../..").canonicalize()?;
+    let kernels = root.join("kernels");
+    println!("cargo::rerun-if-changed={}", kernels.display());
+    println!(
+        "cargo::rerun-if-changed={}",
+        root.join("build.rs").display()
+    );
+    println!(
+        "cargo::rerun-if-changed={}",
+        manifest.join("sources.rs").display()
+    );
+    for place in PLACES {
+        println!("cargo::rerun-if-env-changed={place}");
+    }
+
+    let sources = Source::all(&kernels)?;
+    let nvcc = find_nvcc().and_then(|nvcc| {
+        println!("cargo::rerun-if-changed={}", nvcc.path.display());
+        let compiled = sources
+            .iter()
+            .try_for_each(|source| compile(&nvcc, &kernels, source, &out));
+        match compiled {
+            Ok(()) => Some(nvcc),
+            Err(why) => {
+                println!(
+                    "cargo::warning=the committed PTX is used instead: {}",
+                    why.replace('\n', "; ")
+                );
+                None
+            }
+        }
+    });
+    let texts = if nvcc.is_some() { &out } else { &kernels };
+    fs::write(
+        out.join("kernels.rs"),
+        constants(&sources, texts, nvcc.as_ref())?,
+    )?;
+    Ok(())
+}
+
+/// An nvcc of CUDA 13.0.
+struct Nvcc {
+    path: PathBuf,
+    /// As it prints it: `V13.0.88`.
+    version: String,
+}
+
+/// The nvcc to use, if there is one.
+fn find_nvcc() -> Option<Nvcc> {
+    if let Some(path) = env::var_os("NVCC") {
+        if path.is_empty() {
+            return None;
+        }
+        let path = PathBuf::from(path);
+        let version = version(&path);
+        if version.is_none() {
+            // Found by itself it would be passed over in silence; but this one was asked for.
+            println!(
+                "cargo::warning=NVCC is not an nvcc of CUDA 13.0: {}",
+                path.display()
+            );
+        }
+        return Some(Nvcc {
+            version: version?,
+            path,
+        });
+    }
+    let homes = PLACES[1..]
+        .iter()
+        .filter_map(env::var_os)
+        .map(|home| PathBuf::from(home).join("bin"));
+    let path = env::var_os("PATH").unwrap_or_default();
+    let candidates = homes
+        .chain(env::split_paths(&path))
+        .map(|folder| folder.join("nvcc"));
+    candidates.filter(|path| path.is_file()).find_map(|path| {
+        Some(Nvcc {
+            version: version(&path)?,
+            path,
+        })
+    })
+}
+
+/// The version that an nvcc says it has, if it is one of CUDA 13.0.
+fn version(nvcc: &Path) -> Option<String> {
+    let output = Command::new(nvcc).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let version = text
+        .split([' ', ',', '\n'])
+        .find(|word| word.starts_with("V13.0."))?;
+    Some(version.to_owned())
+}
+
+/// Compiles a source to all its PTX files.
+fn compile(nvcc: &Nvcc, kernels: &Path, source: &Source, out: &Path) -> Result<(), String> {
+    for target in &source.targets {
+        let file = out.join(source.ptx(target));
+        let output = Command::new(&nvcc.path)
+            .current_dir(kernels)
+            .args(["-ptx", "-std=c++17", "-arch", target, "-o"])
+            .arg(&file)
+            .arg(format!("{}.cu", source.name))
+            .output()
+            .map_err(|error| format!("{} does not start: {error}", nvcc.path.display()))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(format!(
+                "nvcc fails on kernels/{}.cu: {}",
+                source.name,
+                said.trim()
+            ));
+        }
+        let text =
+            fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        check_head(&text, target)
+            .map_err(|why| format!("what nvcc makes of kernels/{}.cu {why}", source.name))?;
+    }
+    Ok(())
+}
+
+/// The constants, as Rust source: one a PTX file, and a list of them all.
+fn constants(
+    sources: &[Source],
+    texts: &Path,
+    nvcc: Option<&Nvcc>,
+) -> Result<String, Box<dyn Error>> {
+    let mut code = String::new();
+    let mut all = String::new();
+    for source in sources {
+        for target in &source.targets {
+            let file = source.ptx(target);
+            let path = texts.join(&file);
+            if !path.is_file() {
+                // A source that is just being written.
+                println!(
+                    "cargo::warning=kernels/{file} is missing: `cargo xtask kernels` makes it"
+                );
+                continue;
+            }
+            let constant = file.to_ascii_uppercase().replace(['.', '-'], "_");
+            let about = format!(
+                "`kernels/{}.cu`, compiled for {target}.\n\n```text\n{}\n```",
+                source.name,
+                head(source)
+            );
+            let path = path.to_str().ok_or("a path that is not UTF-8")?;
+            writeln!(code, "#[doc = {about:?}]")?;
+            writeln!(code, "pub const {constant}: &str = include_str!({path:?});")?;
+            writeln!(
+                all,
+                "Ptx {{ file: {file:?}, target: {target:?}, text: {constant} }},"
+            )?;
+        }
+    }
+    let version = nvcc.map(|nvcc| &nvcc.version);
+    writeln!(code, "/// All of them, by name.")?;
+    writeln!(code, "pub const ALL: &[Ptx] = &[{all}];")?;
+    writeln!(
+        code,
+        "/// The version of the nvcc that this build compiled them with; `None`: they are the committed ones."
+    )?;
+    writeln!(code, "pub const NVCC: Option<&str> = {version:?};")?;
+    Ok(code)
+}
+
+/// The comment that a source begins with: what is said of it.
+fn head(source: &Source) -> String {
+    let lines = source
+        .text
+        .lines()
+        .map_while(|line| line.strip_prefix("//"));
+    let said: Vec<&str> = lines
+        .filter(|line| !line.starts_with(" ptx:"))
+        .map(|line| line.strip_prefix(' ').unwrap_or(line))
+        .collect();
+    said.join("\n").trim().to_owned()
+}
