@@ -1,0 +1,98 @@
+//! Devices, and what they can do with each other.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use super::error::Result;
+use super::handle::Device;
+use super::load::Driver;
+use super::sys;
+use super::table::call;
+use super::{DeviceAttribute, P2pAttribute};
+
+impl Driver {
+    /// How many devices the process may see (`cuDeviceGetCount`).
+    pub fn device_count(&self) -> Result<usize> {
+        let mut count: c_int = 0;
+        // SAFETY: the function writes one int, to one that lives.
+        unsafe { call!(self.device_get_count(&mut count)) }?;
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+
+    /// The device with this ordinal, from 0 (`cuDeviceGet`).
+    pub fn device(&self, ordinal: i32) -> Result<Device> {
+        let mut device = 0;
+        // SAFETY: the function checks the ordinal, and writes one device, to one that lives.
+        unsafe { call!(self.device_get(&mut device, ordinal)) }?;
+        Ok(Device(device))
+    }
+
+    /// What the device is called (`cuDeviceGetName`).
+    pub fn device_name(&self, device: Device) -> Result<String> {
+        let mut name: [c_char; 256] = [0; 256];
+        // SAFETY: the function writes no more than the length it is given, which is the buffer's.
+        unsafe { call!(self.device_get_name(name.as_mut_ptr(), name.len() as c_int, device.0)) }?;
+        Ok(text(&name))
+    }
+
+    /// What tells the device from all others, on all machines (`cuDeviceGetUuid_v2`).
+    pub fn device_uuid(&self, device: Device) -> Result<[u8; 16]> {
+        let mut uuid = sys::CUuuid { bytes: [0; 16] };
+        // SAFETY: the function writes one structure, to one that lives.
+        unsafe { call!(self.device_get_uuid(&mut uuid, device.0)) }?;
+        Ok(uuid.bytes.map(|byte| byte as u8))
+    }
+
+    /// One of the device's properties (`cuDeviceGetAttribute`).
+    pub fn device_attribute(&self, device: Device, attribute: DeviceAttribute) -> Result<i32> {
+        let mut value = 0;
+        // SAFETY: the function writes one int, to one that lives.
+        unsafe { call!(self.device_get_attribute(&mut value, attribute, device.0)) }?;
+        Ok(value)
+    }
+
+    /// The device's memory in bytes (`cuDeviceTotalMem_v2`).
+    pub fn device_total_mem(&self, device: Device) -> Result<usize> {
+        let mut bytes = 0;
+        // SAFETY: the function writes one size, to one that lives.
+        unsafe { call!(self.device_total_mem(&mut bytes, device.0)) }?;
+        Ok(bytes)
+    }
+
+    /// Where the device is on the PCI bus, as `domain:bus:device.function` in hexadecimal (`cuDeviceGetPCIBusId`).
+    pub fn device_pci_bus_id(&self, device: Device) -> Result<String> {
+        let mut id: [c_char; 32] = [0; 32];
+        // SAFETY: the function writes no more than the length it is given, which is the buffer's.
+        unsafe { call!(self.device_get_pci_bus_id(id.as_mut_ptr(), id.len() as c_int, device.0)) }?;
+        Ok(text(&id))
+    }
+
+    /// Whether kernels on `device` could access memory of `peer` (`cuDeviceCanAccessPeer`).
+    pub fn device_can_access_peer(&self, device: Device, peer: Device) -> Result<bool> {
+        let mut can = 0;
+        // SAFETY: the function writes one int, to one that lives.
+        unsafe { call!(self.device_can_access_peer(&mut can, device.0, peer.0)) }?;
+        Ok(can != 0)
+    }
+
+    /// A property of the link from `source` to `target`: native atomics, for example (`cuDeviceGetP2PAttribute`).
+    pub fn device_p2p_attribute(
+        &self,
+        attribute: P2pAttribute,
+        source: Device,
+        target: Device,
+    ) -> Result<i32> {
+        let mut value = 0;
+        // SAFETY: the function writes one int, to one that lives.
+        unsafe { call!(self.device_get_p2p_attribute(&mut value, attribute, source.0, target.0)) }?;
+        Ok(value)
+    }
+}
+
+/// The text in a buffer up to its NUL, which is looked for in the buffer only.
+fn text(buffer: &[c_char]) -> String {
+    let bytes: Vec<u8> = buffer.iter().map(|&c| c as u8).collect();
+    match CStr::from_bytes_until_nul(&bytes) {
+        Ok(text) => text.to_string_lossy().into_owned(),
+        Err(_) => String::from_utf8_lossy(&bytes).into_owned(),
+    }
+}

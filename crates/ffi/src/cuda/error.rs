@@ -1,0 +1,212 @@
+//! What the driver answers when it refuses.
+
+/// The result of a call to the driver.
+pub type Result<T, E = CudaError> = std::result::Result<T, E>;
+
+/// The driver refused a call, or reports in it what went wrong earlier on the device.
+///
+/// The code stays a number: drivers newer than this crate return codes that it does not know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CudaError {
+    /// The function of the driver API that was called, with its version suffix.
+    pub call: &'static str,
+    /// The `CUresult`; or [`CudaError::MISSING`] or [`CudaError::UNEXPECTED`], which no driver returns.
+    pub code: i32,
+    /// The code's name (`CUDA_ERROR_…`), or "unknown code N" where the driver has none.
+    pub name: String,
+    /// The driver's description, and for PTX the compiler's log. Empty where the driver has none.
+    pub text: String,
+}
+
+impl CudaError {
+    /// The [`code`](Self::code) of a call to a function that the loaded driver does not have.
+    pub const MISSING: i32 = -1;
+    /// The [`code`](Self::code) of a call that succeeded, but whose answer cannot be.
+    pub const UNEXPECTED: i32 = -2;
+
+    pub(crate) fn missing(call: &'static str, version: i32) -> Self {
+        CudaError {
+            call,
+            code: Self::MISSING,
+            name: "missing function".to_owned(),
+            text: format!(
+                "the installed driver (CUDA {}.{}) does not have it",
+                version / 1000,
+                version % 1000 / 10
+            ),
+        }
+    }
+
+    pub(crate) fn unexpected(call: &'static str, text: String) -> Self {
+        CudaError {
+            call,
+            code: Self::UNEXPECTED,
+            name: "unexpected answer".to_owned(),
+            text,
+        }
+    }
+
+    /// `CUDA_ERROR_NOT_READY`. The queries of [`Driver`](super::Driver) never return it: they say `Ok(false)`.
+    pub fn is_not_ready(&self) -> bool {
+        self.code == NOT_READY
+    }
+
+    /// `CUDA_ERROR_INVALID_VALUE`.
+    pub fn is_invalid_value(&self) -> bool {
+        self.code == 1
+    }
+
+    /// `CUDA_ERROR_OUT_OF_MEMORY`: of the device, of the host, or of addresses.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.code == 2
+    }
+
+    /// `CUDA_ERROR_NOT_INITIALIZED`, or `CUDA_ERROR_DEINITIALIZED`: before `init`, or while the process ends.
+    pub fn is_not_initialized(&self) -> bool {
+        matches!(self.code, 3 | 4)
+    }
+
+    /// `CUDA_ERROR_NO_DEVICE`.
+    pub fn is_no_device(&self) -> bool {
+        self.code == 100
+    }
+
+    /// `CUDA_ERROR_INVALID_CONTEXT`: often, that no context is current.
+    pub fn is_invalid_context(&self) -> bool {
+        self.code == 201
+    }
+
+    /// The driver or the device cannot do this: `CUDA_ERROR_NOT_SUPPORTED`, or a function that the driver does not have.
+    pub fn is_not_supported(&self) -> bool {
+        self.code == 801 || self.is_missing()
+    }
+
+    /// The loaded driver does not have the function.
+    pub fn is_missing(&self) -> bool {
+        self.code == Self::MISSING
+    }
+
+    /// `CUDA_ERROR_NOT_FOUND`: no such function in the module, for example.
+    pub fn is_not_found(&self) -> bool {
+        self.code == 500
+    }
+
+    /// PTX or an image that this driver and device cannot take: `CUDA_ERROR_INVALID_IMAGE`, `…_NO_BINARY_FOR_GPU`, `…_INVALID_PTX`,
+    /// `…_UNSUPPORTED_PTX_VERSION`.
+    pub fn is_bad_image(&self) -> bool {
+        matches!(self.code, 200 | 209 | 218 | 222)
+    }
+
+    /// `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`, which is no failure for who only wants it enabled.
+    pub fn is_peer_access_already_enabled(&self) -> bool {
+        self.code == 704
+    }
+
+    /// The call is not possible in a capture, or spoils it (`CUDA_ERROR_STREAM_CAPTURE_…` and `CUDA_ERROR_CAPTURED_EVENT`: 900 to 908).
+    pub fn is_capture_error(&self) -> bool {
+        (900..=908).contains(&self.code)
+    }
+
+    /// The device's work was torn down, and the context (mostly the process, too) can do nothing more: an uncorrectable memory or link error, an
+    /// illegal access, a launch that timed out or failed, an assertion.
+    pub fn is_context_lost(&self) -> bool {
+        matches!(self.code, 214 | 220 | 700 | 702 | 710 | 714..=719)
+    }
+}
+
+impl std::fmt::Display for CudaError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.call, self.name)?;
+        // An unknown code is named by its number already; the crate's own codes say nothing to a reader.
+        if self.code > 0 && !self.name.starts_with("unknown") {
+            write!(f, " ({})", self.code)?;
+        }
+        if !self.text.is_empty() {
+            write!(f, ": {}", self.text)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for CudaError {}
+
+/// `CUDA_ERROR_NOT_READY`.
+pub(crate) const NOT_READY: i32 = 600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(code: i32) -> CudaError {
+        CudaError {
+            call: "cuX",
+            code,
+            name: "N".into(),
+            text: "t".into(),
+        }
+    }
+
+    #[test]
+    fn the_codes_behind_the_predicates_are_those_of_the_header() {
+        use crate::cuda::sys::CUresult as R;
+        let is = |r: R, p: fn(&CudaError) -> bool| assert!(p(&with(r as i32)), "{r:?}");
+        is(R::CUDA_ERROR_NOT_READY, CudaError::is_not_ready);
+        is(R::CUDA_ERROR_INVALID_VALUE, CudaError::is_invalid_value);
+        is(R::CUDA_ERROR_OUT_OF_MEMORY, CudaError::is_out_of_memory);
+        is(R::CUDA_ERROR_NOT_INITIALIZED, CudaError::is_not_initialized);
+        is(R::CUDA_ERROR_DEINITIALIZED, CudaError::is_not_initialized);
+        is(R::CUDA_ERROR_NO_DEVICE, CudaError::is_no_device);
+        is(R::CUDA_ERROR_INVALID_CONTEXT, CudaError::is_invalid_context);
+        is(R::CUDA_ERROR_NOT_SUPPORTED, CudaError::is_not_supported);
+        is(R::CUDA_ERROR_NOT_FOUND, CudaError::is_not_found);
+        for bad in [
+            R::CUDA_ERROR_INVALID_IMAGE,
+            R::CUDA_ERROR_NO_BINARY_FOR_GPU,
+            R::CUDA_ERROR_INVALID_PTX,
+            R::CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+        ] {
+            is(bad, CudaError::is_bad_image);
+        }
+        is(
+            R::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED,
+            CudaError::is_peer_access_already_enabled,
+        );
+        for capture in [
+            R::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+            R::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+            R::CUDA_ERROR_CAPTURED_EVENT,
+            R::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
+        ] {
+            is(capture, CudaError::is_capture_error);
+        }
+        assert!(!with(R::CUDA_ERROR_TIMEOUT as i32).is_capture_error());
+        for lost in [
+            R::CUDA_ERROR_ECC_UNCORRECTABLE,
+            R::CUDA_ERROR_NVLINK_UNCORRECTABLE,
+            R::CUDA_ERROR_ILLEGAL_ADDRESS,
+            R::CUDA_ERROR_LAUNCH_TIMEOUT,
+            R::CUDA_ERROR_ASSERT,
+            R::CUDA_ERROR_HARDWARE_STACK_ERROR,
+            R::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+            R::CUDA_ERROR_MISALIGNED_ADDRESS,
+            R::CUDA_ERROR_INVALID_ADDRESS_SPACE,
+            R::CUDA_ERROR_INVALID_PC,
+            R::CUDA_ERROR_LAUNCH_FAILED,
+        ] {
+            is(lost, CudaError::is_context_lost);
+        }
+        assert!(!with(R::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES as i32).is_context_lost());
+        assert!(!with(R::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE as i32).is_context_lost());
+    }
+
+    #[test]
+    fn an_error_says_what_was_called_and_what_came_back() {
+        assert_eq!(with(2).to_string(), "cuX: N (2): t");
+        let missing = CudaError::missing("cuFuncLoad", 12_020);
+        assert!(missing.is_missing() && missing.is_not_supported());
+        assert_eq!(
+            missing.to_string(),
+            "cuFuncLoad: missing function: the installed driver (CUDA 12.2) does not have it"
+        );
+    }
+}

@@ -1,0 +1,258 @@
+//! Finding the driver.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use super::error::{CudaError, NOT_READY, Result};
+use super::table::{self, Table};
+
+/// The names under which the driver is looked for, in this order: the one that drivers install, then the one that some installations link to it.
+pub const LIBRARIES: &[&str] = &["libcuda.so.1", "libcuda.so"];
+
+/// The oldest driver that is taken, as `cuDriverGetVersion` counts: 1000 for the major, 10 for the minor number. All of the
+/// [required](table::REQUIRED) functions are in 12.0.
+pub const MIN_VERSION: i32 = 12_000;
+
+/// Why there is no driver to call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// No library could be opened.
+    #[error("no CUDA driver library could be opened; tried {}", list(.tried))]
+    Library {
+        /// The names tried, and what the loader said of each.
+        tried: Vec<(String, String)>,
+    },
+    /// A library was opened that is not the driver, or a very old one.
+    #[error("{library} has no symbol {symbol}: it is not a CUDA driver library, or one from before CUDA {}.{}", MIN_VERSION / 1000, MIN_VERSION % 1000 / 10)]
+    Symbol {
+        /// The library.
+        library: String,
+        /// The first of the functions that it lacks.
+        symbol: &'static str,
+    },
+    /// The driver is older than what this crate can use.
+    #[error("{library} is the driver of CUDA {}.{}, but {}.{} is needed", .found / 1000, .found % 1000 / 10, .needed / 1000, .needed % 1000 / 10)]
+    TooOld {
+        /// The library.
+        library: String,
+        /// Its version, as `cuDriverGetVersion` counts.
+        found: i32,
+        /// The oldest that would do, likewise.
+        needed: i32,
+    },
+    /// The driver does not say its version.
+    #[error("{library} refuses cuDriverGetVersion with code {code}{}", if *.code == 34 { ": it is the toolkit's stub, made for linking only" } else { "" })]
+    Version {
+        /// The library.
+        library: String,
+        /// What it returned.
+        code: i32,
+    },
+}
+
+fn list(tried: &[(String, String)]) -> String {
+    if tried.is_empty() {
+        return "nothing: no names were given".to_owned();
+    }
+    let one = |(name, said): &(String, String)| format!("{name} ({said})");
+    tried.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The loaded driver: a table of functions.
+///
+/// It holds no state of its own: what the driver keeps, it keeps for the process. The library stays loaded for good, since the driver has threads that
+/// would lose their code.
+pub struct Driver {
+    pub(crate) table: Table,
+    library: String,
+    version: i32,
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver")
+            .field("library", &self.library)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    /// The driver of this machine, from [`LIBRARIES`]. It is looked for once: later calls return the same answer, an error as well, so that all
+    /// parts of a process agree on whether there is a driver.
+    ///
+    /// Nothing is initialised and nothing set in the environment: call [`init`](Self::init) first of all.
+    ///
+    /// # Errors
+    ///
+    /// Whatever [`LoadError`] says.
+    pub fn load() -> Result<&'static Driver, LoadError> {
+        static DRIVER: OnceLock<Result<Driver, LoadError>> = OnceLock::new();
+        DRIVER
+            // SAFETY: these are the names of the driver's library; that whoever installed something under them installed the driver is what every program
+            // that is linked to it relies on.
+            .get_or_init(|| unsafe { Driver::load_from(LIBRARIES) })
+            .as_ref()
+            .map_err(LoadError::clone)
+    }
+
+    /// The driver from the first of `names` that can be opened. A name without a slash is looked for where the dynamic loader
+    /// looks. If the first that opens is no usable driver, that is the error: the names after it are not tried, since two drivers in one process
+    /// are never what was meant.
+    ///
+    /// # Errors
+    ///
+    /// Whatever [`LoadError`] says.
+    ///
+    /// # Safety
+    ///
+    /// Opening a library runs its initialisers: they must be sound to run. What the library has under the names of [`REQUIRED`](table::REQUIRED)
+    /// and [`OPTIONAL`](table::OPTIONAL) must be those functions of the driver API.
+    pub unsafe fn load_from(names: &[&str]) -> Result<Driver, LoadError> {
+        let mut tried = Vec::new();
+        for &name in names {
+            // SAFETY: the caller vouches for the library's initialisers.
+            match unsafe { Library::new(name) } {
+                // SAFETY: the caller vouches for the library's functions.
+                Ok(library) => return unsafe { Driver::from_library(library, name.to_owned()) },
+                Err(error) => tried.push((name.to_owned(), reason(&error))),
+            }
+        }
+        Err(LoadError::Library { tried })
+    }
+
+    /// # Safety
+    ///
+    /// As for [`load_from`](Self::load_from): what `library` has under the table's names is what the table declares.
+    unsafe fn from_library(library: Library, name: String) -> Result<Driver, LoadError> {
+        type Version = unsafe extern "C" fn(*mut c_int) -> i32;
+        // SAFETY: the caller vouches for the types of all functions.
+        let table = unsafe { Table::fill(&library) };
+        let get: Option<Version> = match &table {
+            Ok(table) => Some(table.driver_get_version.call),
+            // Of an old driver, its version says more than the first symbol that it lacks.
+            // SAFETY: the caller vouches for the type.
+            Err(_) => unsafe { table::find(&library, "cuDriverGetVersion") },
+        };
+        let mut version = 0;
+        if let Some(get) = get {
+            // SAFETY: the function writes one int, to one that lives; it needs no initialisation.
+            let code = unsafe { get(&mut version) };
+            if code != 0 {
+                return Err(LoadError::Version {
+                    library: name,
+                    code,
+                });
+            }
+            if version < MIN_VERSION {
+                return Err(LoadError::TooOld {
+                    library: name,
+                    found: version,
+                    needed: MIN_VERSION,
+                });
+            }
+        }
+        let table = match table {
+            Ok(table) => table,
+            Err(symbol) => {
+                return Err(LoadError::Symbol {
+                    library: name,
+                    symbol,
+                });
+            }
+        };
+        // The pointers in the table, and the driver's own threads, need the code until the process ends.
+        std::mem::forget(library);
+        Ok(Driver {
+            table,
+            library: name,
+            version,
+        })
+    }
+
+    /// The name under which the library was found.
+    pub fn library(&self) -> &str {
+        &self.library
+    }
+
+    /// The newest CUDA version that this driver supports, as `cuDriverGetVersion` said while loading: 13000 is 13.0.
+    pub fn version(&self) -> i32 {
+        self.version
+    }
+
+    /// Starts the driver (`cuInit`). All other calls but those that load fail before. It can be called again, and does nothing then.
+    ///
+    /// # Errors
+    ///
+    /// That there is no device, or that the kernel's part of the driver is missing or does not match.
+    pub fn init(&self) -> Result<()> {
+        // SAFETY: the function takes flags only, and 0 is the one value allowed.
+        unsafe { table::call!(self.init(0)) }
+    }
+
+    /// The driver's name and words for a code: "unknown code N" and nothing, where it has none.
+    pub fn describe(&self, code: i32) -> (String, String) {
+        let ask = |function: unsafe extern "C" fn(c_int, *mut *const c_char) -> i32| {
+            let mut text = std::ptr::null();
+            // SAFETY: the function takes any number, and writes one pointer, to one that lives.
+            let answer = unsafe { function(code, &mut text) };
+            if answer != 0 || text.is_null() {
+                return None;
+            }
+            // SAFETY: a pointer that it gives is to a string that ends with a NUL and is never freed.
+            let text = unsafe { CStr::from_ptr(text) };
+            Some(text.to_string_lossy().into_owned())
+        };
+        (
+            ask(self.table.get_error_name.call).unwrap_or_else(|| format!("unknown code {code}")),
+            ask(self.table.get_error_string.call).unwrap_or_default(),
+        )
+    }
+
+    /// What `call` returned, as a result.
+    pub(crate) fn check(&self, call: &'static str, code: i32) -> Result<()> {
+        if code == 0 {
+            return Ok(());
+        }
+        Err(self.error(call, code))
+    }
+
+    /// What a query returned: "not ready" is `false`, and costs no words.
+    pub(crate) fn query(&self, call: &'static str, code: i32) -> Result<bool> {
+        match code {
+            0 => Ok(true),
+            NOT_READY => Ok(false),
+            _ => Err(self.error(call, code)),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn error(&self, call: &'static str, code: i32) -> CudaError {
+        let (name, text) = self.describe(code);
+        CudaError {
+            call,
+            code,
+            name,
+            text,
+        }
+    }
+
+    #[cold]
+    pub(crate) fn missing(&self, call: &'static str) -> CudaError {
+        CudaError::missing(call, self.version)
+    }
+}
+
+/// What the dynamic loader said.
+fn reason(error: &libloading::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        text = format!("{text}: {inner}");
+        source = inner.source();
+    }
+    text
+}

@@ -1,0 +1,179 @@
+//! Memory: copies, fills, pinned host memory, plain device memory.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+use super::PointerAttribute;
+use super::error::{CudaError, Result};
+use super::handle::{DevicePtr, Stream, flags};
+use super::load::Driver;
+use super::table::call;
+
+flags! {
+    /// What pinned host memory is for (`CU_MEMHOSTALLOC_…`).
+    HostFlags {
+        /// The current context's copies.
+        NONE = 0;
+        /// All contexts.
+        PORTABLE = 1;
+        /// Kernels as well: it has an address for devices.
+        DEVICE_MAP = 2;
+        /// Written by the CPU only: faster for that, very slow to read.
+        WRITE_COMBINED = 4;
+    }
+}
+
+impl Driver {
+    /// Enqueues a copy of `bytes` from host to device (`cuMemcpyHtoDAsync_v2`). Host memory that is not pinned may have been read when this returns, or not.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is alive. When the copy is executed (each time, if it is captured), `source` is readable and `target` writable for so many bytes, and nobody writes
+    /// the one or touches the other meanwhile.
+    pub unsafe fn memcpy_htod_async(
+        &self,
+        target: DevicePtr,
+        source: *const c_void,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<()> {
+        // SAFETY: the caller vouches for the handle and both ranges.
+        unsafe { call!(self.memcpy_h_to_d_async(target.0, source, bytes, stream.0)) }
+    }
+
+    /// Enqueues a copy of `bytes` from device to host (`cuMemcpyDtoHAsync_v2`).
+    ///
+    /// # Safety
+    ///
+    /// As for [`memcpy_htod_async`](Self::memcpy_htod_async).
+    pub unsafe fn memcpy_dtoh_async(
+        &self,
+        target: *mut c_void,
+        source: DevicePtr,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<()> {
+        // SAFETY: the caller vouches for the handle and both ranges.
+        unsafe { call!(self.memcpy_d_to_h_async(target, source.0, bytes, stream.0)) }
+    }
+
+    /// Enqueues a copy of `bytes` from device to device (`cuMemcpyDtoDAsync_v2`).
+    ///
+    /// # Safety
+    ///
+    /// As for [`memcpy_htod_async`](Self::memcpy_htod_async); the ranges do not overlap.
+    pub unsafe fn memcpy_dtod_async(
+        &self,
+        target: DevicePtr,
+        source: DevicePtr,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<()> {
+        // SAFETY: the caller vouches for the handle and both ranges.
+        unsafe { call!(self.memcpy_d_to_d_async(target.0, source.0, bytes, stream.0)) }
+    }
+
+    /// Enqueues a fill of `count` bytes (`cuMemsetD8Async`).
+    ///
+    /// # Safety
+    ///
+    /// `stream` is alive. When the fill is executed, `target` is writable for so many bytes, and nobody else touches them.
+    pub unsafe fn memset_d8_async(
+        &self,
+        target: DevicePtr,
+        value: u8,
+        count: usize,
+        stream: Stream,
+    ) -> Result<()> {
+        // SAFETY: the caller vouches for the handle and the range.
+        unsafe { call!(self.memset_d8_async(target.0, value, count, stream.0)) }
+    }
+
+    /// Enqueues a fill of `count` *32-bit words*; the address is a multiple of 4 (`cuMemsetD32Async`).
+    ///
+    /// # Safety
+    ///
+    /// As for [`memset_d8_async`](Self::memset_d8_async), with four bytes a word.
+    pub unsafe fn memset_d32_async(
+        &self,
+        target: DevicePtr,
+        value: u32,
+        count: usize,
+        stream: Stream,
+    ) -> Result<()> {
+        // SAFETY: the caller vouches for the handle and the range.
+        unsafe { call!(self.memset_d32_async(target.0, value, count, stream.0)) }
+    }
+
+    /// New pinned host memory (`cuMemHostAlloc`). Its contents are whatever was there.
+    pub fn mem_host_alloc(&self, bytes: usize, flags: HostFlags) -> Result<NonNull<c_void>> {
+        let mut address = std::ptr::null_mut();
+        // SAFETY: the function checks the flags, and writes one pointer, to one that lives.
+        unsafe { call!(self.mem_host_alloc(&mut address, bytes, flags.0)) }?;
+        NonNull::new(address).ok_or_else(|| null(self.table.mem_host_alloc.name))
+    }
+
+    /// Frees pinned host memory (`cuMemFreeHost`). It waits for all kernels of the context: behind one that waits for this thread, it never returns.
+    ///
+    /// # Safety
+    ///
+    /// `address` is from [`mem_host_alloc`](Self::mem_host_alloc), and nothing uses the memory any more.
+    pub unsafe fn mem_free_host(&self, address: NonNull<c_void>) -> Result<()> {
+        // SAFETY: the caller vouches for the address, and gives the memory up.
+        unsafe { call!(self.mem_free_host(address.as_ptr())) }
+    }
+
+    /// The address under which kernels find pinned host memory (`cuMemHostGetDevicePointer_v2`).
+    ///
+    /// # Safety
+    ///
+    /// `address` lies in memory from [`mem_host_alloc`](Self::mem_host_alloc) that is not freed.
+    pub unsafe fn mem_host_device_ptr(&self, address: NonNull<c_void>) -> Result<DevicePtr> {
+        let mut device = DevicePtr::NULL;
+        // SAFETY: the caller vouches for the address; one address is written, to one that lives; 0 is the one value allowed for the flags.
+        unsafe { call!(self.mem_host_get_device_pointer(&mut device.0, address.as_ptr(), 0)) }?;
+        Ok(device)
+    }
+
+    /// New device memory in the current context, aligned for all types (`cuMemAlloc_v2`). Its contents are whatever was there.
+    pub fn mem_alloc(&self, bytes: usize) -> Result<DevicePtr> {
+        let mut address = DevicePtr::NULL;
+        // SAFETY: the function writes one address, to one that lives.
+        unsafe { call!(self.mem_alloc(&mut address.0, bytes)) }?;
+        Ok(address)
+    }
+
+    /// Frees device memory (`cuMemFree_v2`). It waits for all kernels of the context: behind one that waits for this thread, it never returns.
+    ///
+    /// # Safety
+    ///
+    /// `address` is from [`mem_alloc`](Self::mem_alloc) or a pool, and nothing uses the memory any more.
+    pub unsafe fn mem_free(&self, address: DevicePtr) -> Result<()> {
+        // SAFETY: the caller vouches for the address, and gives the memory up.
+        unsafe { call!(self.mem_free(address.0)) }
+    }
+
+    /// What the driver knows of an address (`cuPointerGetAttribute`): the value as the attribute's own type, extended with zeros to 64 bits. Of an
+    /// attribute that is longer (`P2P_TOKENS`), the first 8 bytes.
+    ///
+    /// # Errors
+    ///
+    /// For most attributes, that it knows nothing of the address: [`is_invalid_value`](CudaError::is_invalid_value).
+    pub fn pointer_attribute(
+        &self,
+        address: DevicePtr,
+        attribute: PointerAttribute,
+    ) -> Result<u64> {
+        // Twice what the longest attribute of the enumeration needs.
+        let mut value = [0u64; 4];
+        // SAFETY: the function looks the address up and does not use it; what it writes fits into the buffer, which is aligned for it.
+        unsafe {
+            call!(self.pointer_get_attribute(value.as_mut_ptr().cast(), attribute, address.0))
+        }?;
+        Ok(value[0])
+    }
+}
+
+pub(crate) fn null(call: &'static str) -> CudaError {
+    CudaError::unexpected(call, "success, and a null pointer".to_owned())
+}

@@ -1,0 +1,293 @@
+//! Virtual memory management: physical memory and addresses apart, joined by mapping.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::error::{CudaError, Result};
+use super::handle::{Device, DevicePtr, MemHandle};
+use super::load::Driver;
+use super::sys;
+use super::table::call;
+
+/// Physical memory that other processes can be given is given as a file descriptor.
+pub(crate) const POSIX_FD: sys::CUmemAllocationHandleType =
+    sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+pub(crate) fn location(device: Device) -> sys::CUmemLocation {
+    sys::CUmemLocation {
+        type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+        id: device.0,
+    }
+}
+
+/// What physical memory is to be (`CUmemAllocationProp`): pinned memory of one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct AllocationProp(sys::CUmemAllocationProp);
+
+impl AllocationProp {
+    /// Memory of `device`, for this process only.
+    pub fn pinned(device: Device) -> Self {
+        AllocationProp(sys::CUmemAllocationProp {
+            type_: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            requestedHandleTypes: sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+            location: location(device),
+            win32HandleMetaData: std::ptr::null_mut(),
+            allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
+                compressionType: 0,
+                gpuDirectRDMACapable: 0,
+                usage: 0,
+                reserved: [0; 4],
+            },
+        })
+    }
+
+    /// Other processes can be given it, as a file descriptor ([`Driver::mem_export_fd`]).
+    pub fn shareable(mut self) -> Self {
+        self.0.requestedHandleTypes = POSIX_FD;
+        self
+    }
+
+    /// NICs can be given it. The driver refuses that where the device cannot
+    /// (`CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED`).
+    pub fn gpu_direct_rdma(mut self) -> Self {
+        self.0.allocFlags.gpuDirectRDMACapable = 1;
+        self
+    }
+
+    /// The driver's own structure.
+    pub fn as_raw(&self) -> &sys::CUmemAllocationProp {
+        &self.0
+    }
+}
+
+/// Of what sizes and alignments must be multiples (`CUmemAllocationGranularity_flags`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Granularity {
+    /// The least that works.
+    Minimum,
+    /// What is fastest.
+    Recommended,
+}
+
+/// What a device may do with mapped memory (`CUmemAccess_flags`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing: it faults.
+    None,
+    /// Read.
+    Read,
+    /// Read and write.
+    ReadWrite,
+}
+
+/// Which device gets which access (`CUmemAccessDesc`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct AccessDesc(sys::CUmemAccessDesc);
+
+impl AccessDesc {
+    /// `access` for `device`.
+    pub fn new(device: Device, access: Access) -> Self {
+        use sys::CUmemAccess_flags as F;
+        AccessDesc(sys::CUmemAccessDesc {
+            location: location(device),
+            flags: match access {
+                Access::None => F::CU_MEM_ACCESS_FLAGS_PROT_NONE,
+                Access::Read => F::CU_MEM_ACCESS_FLAGS_PROT_READ,
+                Access::ReadWrite => F::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+            },
+        })
+    }
+
+    /// The driver's own structure.
+    pub fn as_raw(&self) -> &sys::CUmemAccessDesc {
+        &self.0
+    }
+}
+
+impl Driver {
+    /// Of how many bytes the size of such memory, and the alignment of addresses for it, must be multiples (`cuMemGetAllocationGranularity`).
+    pub fn mem_granularity(&self, prop: &AllocationProp, which: Granularity) -> Result<usize> {
+        let mut bytes = 0;
+        let which = match which {
+            Granularity::Minimum => 0,
+            Granularity::Recommended => 1,
+        };
+        // SAFETY: the structure is whole and lives; one size is written, to one that lives.
+        unsafe { call!(self.mem_get_allocation_granularity(&mut bytes, &prop.0, which)) }?;
+        Ok(bytes)
+    }
+
+    /// New physical memory, without an address (`cuMemCreate`). The size is a multiple of the [granularity](Self::mem_granularity).
+    pub fn mem_create(&self, bytes: usize, prop: &AllocationProp) -> Result<MemHandle> {
+        let mut handle = MemHandle(0);
+        // SAFETY: the structure is whole and lives; one handle is written, to one that lives; 0 is the one value allowed for the flags.
+        unsafe { call!(self.mem_create(&mut handle.0, bytes, &prop.0, 0)) }?;
+        Ok(handle)
+    }
+
+    /// Gives the handle up; the memory goes when no mapping and no other process holds it (`cuMemRelease`).
+    ///
+    /// # Safety
+    ///
+    /// `handle` is alive and not used again.
+    pub unsafe fn mem_release(&self, handle: MemHandle) -> Result<()> {
+        // SAFETY: the caller vouches for the handle, and gives it up.
+        unsafe { call!(self.mem_release(handle.0)) }
+    }
+
+    /// New addresses without memory (`cuMemAddressReserve`). `alignment` is a power of two, or 0 for the driver's own; `hint` is where they had best
+    /// begin, or null.
+    pub fn mem_address_reserve(
+        &self,
+        bytes: usize,
+        alignment: usize,
+        hint: DevicePtr,
+    ) -> Result<DevicePtr> {
+        let mut address = DevicePtr::NULL;
+        // SAFETY: the function checks the numbers, takes no addresses that are in use, and writes one address, to one that lives; 0 is the one value allowed for the
+        // flags.
+        unsafe { call!(self.mem_address_reserve(&mut address.0, bytes, alignment, hint.0, 0)) }?;
+        Ok(address)
+    }
+
+    /// Gives addresses back (`cuMemAddressFree`).
+    ///
+    /// # Safety
+    ///
+    /// `address` and `bytes` are a whole reservation, with nothing mapped, that is not used again.
+    pub unsafe fn mem_address_free(&self, address: DevicePtr, bytes: usize) -> Result<()> {
+        // SAFETY: the caller vouches for the reservation, and gives it up.
+        unsafe { call!(self.mem_address_free(address.0, bytes)) }
+    }
+
+    /// Puts physical memory at reserved addresses; no device may access it yet (`cuMemMap`). `offset`, into the memory, must be 0 with today's drivers.
+    ///
+    /// # Safety
+    ///
+    /// `handle` is alive; the addresses are the caller's reservation, with nothing mapped.
+    pub unsafe fn mem_map(
+        &self,
+        address: DevicePtr,
+        bytes: usize,
+        offset: usize,
+        handle: MemHandle,
+    ) -> Result<()> {
+        // SAFETY: the caller vouches for handle and addresses; 0 is the one value allowed for the flags.
+        unsafe { call!(self.mem_map(address.0, bytes, offset, handle.0, 0)) }
+    }
+
+    /// Takes the memory from its addresses, which stay reserved (`cuMemUnmap`).
+    ///
+    /// # Safety
+    ///
+    /// The range is made of whole mappings of the caller's; nothing uses it any more, on any device.
+    pub unsafe fn mem_unmap(&self, address: DevicePtr, bytes: usize) -> Result<()> {
+        // SAFETY: the caller vouches for the range, and gives it up.
+        unsafe { call!(self.mem_unmap(address.0, bytes)) }
+    }
+
+    /// Says what devices may do with mapped memory; devices that are not named keep what they had (`cuMemSetAccess`).
+    ///
+    /// # Safety
+    ///
+    /// The range is made of whole mappings of the caller's; no enqueued work relies on an access that is taken away.
+    pub unsafe fn mem_set_access(
+        &self,
+        address: DevicePtr,
+        bytes: usize,
+        access: &[AccessDesc],
+    ) -> Result<()> {
+        // SAFETY: the caller vouches for the range; a description has the layout of the driver's, and the number is the slice's.
+        unsafe {
+            call!(self.mem_set_access(address.0, bytes, access.as_ptr().cast(), access.len()))
+        }
+    }
+
+    /// What `device` may do with the memory at `address` (`cuMemGetAccess`).
+    pub fn mem_access(&self, address: DevicePtr, device: Device) -> Result<Access> {
+        let mut flags = 0;
+        // SAFETY: the function looks the address up and does not use it; the structure is whole and lives; one number is written, to one that lives.
+        unsafe { call!(self.mem_get_access(&mut flags, &location(device), address.0)) }?;
+        match flags {
+            0 => Ok(Access::None),
+            1 => Ok(Access::Read),
+            3 => Ok(Access::ReadWrite),
+            other => Err(CudaError::unexpected(
+                self.table.mem_get_access.name,
+                format!("access flags {other:#x}"),
+            )),
+        }
+    }
+
+    /// A file descriptor for the memory: whoever has it, in whatever process, can map the memory, and holds it (`cuMemExportToShareableHandle`). The memory must
+    /// have been made [`shareable`](AllocationProp::shareable).
+    ///
+    /// # Safety
+    ///
+    /// `handle` is alive.
+    pub unsafe fn mem_export_fd(&self, handle: MemHandle) -> Result<OwnedFd> {
+        let mut fd: c_int = -1;
+        // SAFETY: the caller vouches for the handle; for this type of handle one int is written, to one that lives; 0 is the one value allowed for the flags.
+        unsafe {
+            call!(self.mem_export_to_shareable_handle((&raw mut fd).cast(), handle.0, POSIX_FD, 0,))
+        }?;
+        if fd < 0 {
+            return Err(CudaError::unexpected(
+                self.table.mem_export_to_shareable_handle.name,
+                format!("success, and the file descriptor {fd}"),
+            ));
+        }
+        // SAFETY: the driver opened the descriptor for the caller, who is the only one to have it; it is not negative.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    /// The memory behind a file descriptor, to be released by the caller; the descriptor can be closed then (`cuMemImportFromShareableHandle`).
+    pub fn mem_import_fd(&self, fd: BorrowedFd<'_>) -> Result<MemHandle> {
+        let mut handle = MemHandle(0);
+        // For this type of handle, the pointer *is* the number.
+        let number = std::ptr::without_provenance_mut::<c_void>(fd.as_raw_fd() as usize);
+        // SAFETY: the descriptor is open; the function checks what it is for; one handle is written, to one that lives.
+        unsafe { call!(self.mem_import_from_shareable_handle(&mut handle.0, number, POSIX_FD)) }?;
+        Ok(handle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_property_says_what_was_asked_for_and_nothing_else() {
+        let plain = *AllocationProp::pinned(Device(3)).as_raw();
+        assert_eq!(plain.location.id, 3);
+        assert_eq!(
+            plain.location.type_,
+            sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE
+        );
+        assert_eq!(plain.requestedHandleTypes.0, 0);
+        assert_eq!(plain.allocFlags.gpuDirectRDMACapable, 0);
+        let shared = *AllocationProp::pinned(Device(3))
+            .shareable()
+            .gpu_direct_rdma()
+            .as_raw();
+        assert_eq!(shared.requestedHandleTypes.0, 1);
+        assert_eq!(shared.allocFlags.gpuDirectRDMACapable, 1);
+        assert_eq!(shared.allocFlags.usage, 0);
+    }
+
+    #[test]
+    fn access_is_written_as_the_driver_reads_it() {
+        let flags = |access| AccessDesc::new(Device(1), access).as_raw().flags as u32;
+        assert_eq!(
+            [
+                flags(Access::None),
+                flags(Access::Read),
+                flags(Access::ReadWrite)
+            ],
+            [0, 1, 3]
+        );
+        assert_eq!(size_of::<AccessDesc>(), 12);
+    }
+}

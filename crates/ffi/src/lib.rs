@@ -1,0 +1,14 @@
+//! Foreign symbols, and nothing else: raw functions become results here, and only here.
+//!
+//! # Model
+//!
+//! One module a foreign library. A library is looked for at run time, so that the crate builds, and its tests run, where it is not installed. Each module
+//! has a table of the functions that tidegate calls, and thin methods over it: a method checks the code that comes back, turns
+//! out-parameters into return values, and adds no policy. What must be *destroyed*, when, and after whom, is for the layer above.
+//!
+//! # Failure
+//!
+//! A library that is missing or too old is an error that names what was looked for. A code that comes back is a number, also one
+//! that nobody has heard of; it is never converted to an enumeration that may not have it.
+
+pub mod cuda;

@@ -1,0 +1,384 @@
+//! The table driven against libraries that are no drivers, made here with the C compiler: each function returns a code of its own that no driver
+//! knows. So every method is seen to call the function that its documentation names, and unknown codes to come through as they are.
+//!
+//! Without a C compiler the tests are skipped, and say so; where `CI` is set they fail.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, c_void};
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::Command;
+use std::ptr::{NonNull, null_mut};
+
+use tidegate_ffi::cuda::{self, *};
+
+/// The code that a function of the fake returns: its place in the table, after this.
+const BASE: i32 = 12_345;
+
+/// What the fake driver says of itself, unless a test says something else.
+const PRELUDE: &str = r#"
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+"#;
+const VERSION: (&str, &str) = (
+    "cuDriverGetVersion",
+    "int cuDriverGetVersion(int *v) { *v = 13000; return 0; }",
+);
+const NAMES: (&str, &str) = (
+    "cuGetErrorName",
+    r#"int cuGetErrorName(int code, const char **name) {
+        if (code != 2) return 1;
+        *name = "CUDA_ERROR_OUT_OF_MEMORY"; return 0;
+    }"#,
+);
+
+fn symbols() -> impl Iterator<Item = &'static str> {
+    REQUIRED.iter().chain(OPTIONAL).copied()
+}
+
+fn code_of(symbol: &str) -> i32 {
+    let at = symbols().position(|s| s == symbol).expect("in the table");
+    BASE + at as i32
+}
+
+/// A library with `bodies` for those functions, without `absent`, and with all others refusing.
+fn fake(bodies: &[(&str, &str)], absent: &[&str]) -> Option<Result<Driver, LoadError>> {
+    let mut source = PRELUDE.to_owned();
+    for symbol in symbols().filter(|symbol| !absent.contains(symbol)) {
+        match bodies.iter().find(|(name, _)| *name == symbol) {
+            Some((_, body)) => source.push_str(body),
+            None => source.push_str(&format!("int {symbol}() {{ return {}; }}", code_of(symbol))),
+        }
+        source.push('\n');
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (
+        folder.path().join("fake.c"),
+        folder.path().join("libfake.so"),
+    );
+    std::fs::write(&input, source).expect("written");
+    let mut found = false;
+    for compiler in ["cc", "gcc"] {
+        let Ok(made) = Command::new(compiler)
+            .args(["-shared", "-fPIC", "-w", "-o"])
+            .args([&output, &input])
+            .output()
+        else {
+            continue;
+        };
+        assert!(
+            made.status.success(),
+            "{compiler}: {}",
+            String::from_utf8_lossy(&made.stderr)
+        );
+        found = true;
+        break;
+    }
+    if !found {
+        let why = "there is no C compiler (`cc` or `gcc`) to make a fake libcuda with";
+        assert!(std::env::var_os("CI").is_none(), "{why}");
+        eprintln!("skipped: {why}");
+        return None;
+    }
+    let path = output.to_str().expect("text");
+    // SAFETY: the library has no initialisers; each of its functions either ignores its arguments, or takes those of the driver's.
+    Some(unsafe { Driver::load_from(&[path]) })
+}
+
+/// The fake driver that loads.
+fn driver(bodies: &[(&str, &str)], absent: &[&str]) -> Option<Driver> {
+    let mut all = vec![VERSION, NAMES];
+    all.extend_from_slice(bodies);
+    fake(&all, absent).map(|loaded| loaded.expect("it has all that is required"))
+}
+
+const PTX: &CStr = c".version 8.0\n.target sm_90\n.address_size 64\n";
+
+#[test]
+fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
+    let Some(d) = driver(&[], &[]) else { return };
+    let mut called = BTreeSet::new();
+    let device = Device(0);
+    let (at, host) = (DevicePtr(0x1000), NonNull::<c_void>::dangling());
+    let file = std::fs::File::open("/dev/null").expect("opened");
+    let prop = AllocationProp::pinned(device).shareable();
+    let launch = LaunchConfig::new([1, 1, 1], [32, 1, 1]);
+    unsafe extern "C" fn nothing(_: *mut c_void) {}
+
+    macro_rules! refused {
+        ($($method:ident($($arg:expr),*) => $symbol:literal;)*) => {$(
+            // Some of the methods are safe.
+            #[allow(unused_unsafe)]
+            // SAFETY: the functions of the fake do nothing with what they are given.
+            let error = unsafe { d.$method($($arg),*) }.expect_err($symbol);
+            assert_eq!(error.call, $symbol);
+            assert_eq!(error.code, code_of($symbol), "{error}");
+            assert_eq!(error.to_string(), format!("{}: unknown code {}", $symbol, error.code));
+            called.insert($symbol);
+        )*};
+    }
+    let (stream, event, graph) = (Stream::NULL, Event::NULL, Graph::NULL);
+    let (exec, module, function) = (GraphExec::NULL, cuda::Module::NULL, Function::NULL);
+    let (pool, memory, context) = (Pool::NULL, MemHandle(1), Context::NULL);
+    refused! {
+        init() => "cuInit";
+        device_count() => "cuDeviceGetCount";
+        device(0) => "cuDeviceGet";
+        device_name(device) => "cuDeviceGetName";
+        device_uuid(device) => "cuDeviceGetUuid_v2";
+        device_attribute(device, DeviceAttribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE) => "cuDeviceGetAttribute";
+        device_total_mem(device) => "cuDeviceTotalMem_v2";
+        device_pci_bus_id(device) => "cuDeviceGetPCIBusId";
+        device_can_access_peer(device, device) => "cuDeviceCanAccessPeer";
+        device_p2p_attribute(P2pAttribute::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, device, device) => "cuDeviceGetP2PAttribute";
+        primary_ctx_retain(device) => "cuDevicePrimaryCtxRetain";
+        primary_ctx_release(device) => "cuDevicePrimaryCtxRelease_v2";
+        primary_ctx_set_flags(device, ContextFlags::SCHED_AUTO) => "cuDevicePrimaryCtxSetFlags_v2";
+        primary_ctx_state(device) => "cuDevicePrimaryCtxGetState";
+        ctx_set_current(context) => "cuCtxSetCurrent";
+        ctx_current() => "cuCtxGetCurrent";
+        ctx_limit(Limit::CU_LIMIT_STACK_SIZE) => "cuCtxGetLimit";
+        ctx_set_limit(Limit::CU_LIMIT_STACK_SIZE, 1) => "cuCtxSetLimit";
+        ctx_synchronize() => "cuCtxSynchronize";
+        ctx_stream_priority_range() => "cuCtxGetStreamPriorityRange";
+        ctx_enable_peer_access(context) => "cuCtxEnablePeerAccess";
+        stream_create(0) => "cuStreamCreateWithPriority";
+        stream_destroy(stream) => "cuStreamDestroy_v2";
+        stream_synchronize(stream) => "cuStreamSynchronize";
+        stream_query(stream) => "cuStreamQuery";
+        stream_ctx(stream) => "cuStreamGetCtx";
+        stream_wait_event(stream, event) => "cuStreamWaitEvent";
+        stream_begin_capture(stream, CaptureMode::RELAXED) => "cuStreamBeginCapture_v2";
+        stream_end_capture(stream) => "cuStreamEndCapture";
+        stream_is_capturing(stream) => "cuStreamIsCapturing";
+        stream_capture_info(stream) => "cuStreamGetCaptureInfo_v3";
+        thread_exchange_capture_mode(CaptureMode::RELAXED) => "cuThreadExchangeStreamCaptureMode";
+        event_create(EventFlags::DEFAULT) => "cuEventCreate";
+        event_destroy(event) => "cuEventDestroy_v2";
+        event_record(event, stream) => "cuEventRecord";
+        event_query(event) => "cuEventQuery";
+        event_synchronize(event) => "cuEventSynchronize";
+        event_elapsed_ms(event, event) => "cuEventElapsedTime";
+        graph_create() => "cuGraphCreate";
+        graph_destroy(graph) => "cuGraphDestroy";
+        graph_clone(graph) => "cuGraphClone";
+        graph_node_count(graph) => "cuGraphGetNodes";
+        graph_add_child(graph, &[], graph) => "cuGraphAddChildGraphNode";
+        graph_instantiate(graph, GraphFlags::NONE) => "cuGraphInstantiateWithFlags";
+        graph_upload(exec, stream) => "cuGraphUpload";
+        graph_launch(exec, stream) => "cuGraphLaunch";
+        graph_exec_destroy(exec) => "cuGraphExecDestroy";
+        memcpy_htod_async(at, host.as_ptr(), 8, stream) => "cuMemcpyHtoDAsync_v2";
+        memcpy_dtoh_async(host.as_ptr(), at, 8, stream) => "cuMemcpyDtoHAsync_v2";
+        memcpy_dtod_async(at, at, 8, stream) => "cuMemcpyDtoDAsync_v2";
+        memset_d8_async(at, 0, 8, stream) => "cuMemsetD8Async";
+        memset_d32_async(at, 0, 2, stream) => "cuMemsetD32Async";
+        mem_host_alloc(8, HostFlags::PORTABLE | HostFlags::DEVICE_MAP) => "cuMemHostAlloc";
+        mem_free_host(host) => "cuMemFreeHost";
+        mem_host_device_ptr(host) => "cuMemHostGetDevicePointer_v2";
+        mem_alloc(8) => "cuMemAlloc_v2";
+        mem_free(at) => "cuMemFree_v2";
+        pointer_attribute(at, PointerAttribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE) => "cuPointerGetAttribute";
+        mem_alloc_from_pool_async(8, pool, stream) => "cuMemAllocFromPoolAsync";
+        mem_free_async(at, stream) => "cuMemFreeAsync";
+        device_default_mem_pool(device) => "cuDeviceGetDefaultMemPool";
+        mem_pool_create(&PoolProps::pinned(device)) => "cuMemPoolCreate";
+        mem_pool_destroy(pool) => "cuMemPoolDestroy";
+        mem_pool_set_attribute(pool, PoolAttribute::ReleaseThreshold(1)) => "cuMemPoolSetAttribute";
+        mem_pool_trim_to(pool, 0) => "cuMemPoolTrimTo";
+        mem_granularity(&prop, Granularity::Minimum) => "cuMemGetAllocationGranularity";
+        mem_create(8, &prop) => "cuMemCreate";
+        mem_release(memory) => "cuMemRelease";
+        mem_address_reserve(8, 0, DevicePtr::NULL) => "cuMemAddressReserve";
+        mem_address_free(at, 8) => "cuMemAddressFree";
+        mem_map(at, 8, 0, memory) => "cuMemMap";
+        mem_unmap(at, 8) => "cuMemUnmap";
+        mem_set_access(at, 8, &[AccessDesc::new(device, Access::ReadWrite)]) => "cuMemSetAccess";
+        mem_access(at, device) => "cuMemGetAccess";
+        mem_export_fd(memory) => "cuMemExportToShareableHandle";
+        mem_import_fd(file.as_fd()) => "cuMemImportFromShareableHandle";
+        ipc_mem_handle(at) => "cuIpcGetMemHandle";
+        ipc_open_mem_handle(&IpcMemHandle([0; 64])) => "cuIpcOpenMemHandle_v2";
+        ipc_close_mem_handle(at) => "cuIpcCloseMemHandle";
+        module_load_ptx(PTX) => "cuModuleLoadDataEx";
+        module_load_image(&[0; 64]) => "cuModuleLoadDataEx";
+        module_unload(module) => "cuModuleUnload";
+        module_function(module, c"f") => "cuModuleGetFunction";
+        module_loading_mode() => "cuModuleGetLoadingMode";
+        func_load(function) => "cuFuncLoad";
+        func_attribute(function, FunctionAttribute::CU_FUNC_ATTRIBUTE_NUM_REGS) => "cuFuncGetAttribute";
+        func_set_attribute(function, FunctionAttribute::CU_FUNC_ATTRIBUTE_NUM_REGS, 1) => "cuFuncSetAttribute";
+        func_param_info(function, 0) => "cuFuncGetParamInfo";
+        max_active_blocks_per_multiprocessor(function, 32, 0) => "cuOccupancyMaxActiveBlocksPerMultiprocessor";
+        launch_kernel(function, &launch, stream, &mut []) => "cuLaunchKernel";
+        launch_kernel_ex(function, &launch, stream, &mut []) => "cuLaunchKernelEx";
+        launch_host_func(stream, nothing, null_mut()) => "cuLaunchHostFunc";
+        stream_batch_mem_op(stream, &mut [MemOp::flush_remote_writes()]) => "cuStreamBatchMemOp_v2";
+        stream_write_value32(stream, at, 1, WriteFlags::DEFAULT) => "cuStreamWriteValue32_v2";
+        stream_write_value64(stream, at, 1, WriteFlags::DEFAULT) => "cuStreamWriteValue64_v2";
+        stream_wait_value32(stream, at, 1, WaitFlags::GEQ) => "cuStreamWaitValue32_v2";
+        stream_wait_value64(stream, at, 1, WaitFlags::GEQ) => "cuStreamWaitValue64_v2";
+    }
+    // Not a function is left untried, but those that the fake must have, and the older form of one.
+    let rest: BTreeSet<_> = symbols().filter(|s| !called.contains(s)).collect();
+    assert_eq!(
+        rest,
+        BTreeSet::from([
+            "cuDriverGetVersion",
+            "cuGetErrorName",
+            "cuGetErrorString",
+            "cuStreamGetCaptureInfo_v2",
+        ])
+    );
+}
+
+#[test]
+fn a_function_that_the_driver_lacks_fails_only_when_it_is_called() {
+    let info = (
+        "cuStreamGetCaptureInfo_v2",
+        "int cuStreamGetCaptureInfo_v2(void *s, unsigned *status, uint64_t *id, void **g, void *n, void *c) {
+            *status = 1; *id = 77; *g = (void *)0x10; return n || c; }",
+    );
+    let Some(d) = driver(&[info], OPTIONAL) else {
+        return;
+    };
+    // SAFETY: the driver has no such function, and nothing is called.
+    let error = unsafe { d.func_load(Function::NULL) }.expect_err("missing");
+    assert!(error.is_missing() && error.is_not_supported());
+    assert!(error.to_string().contains("cuFuncLoad"), "{error}");
+    assert!(error.to_string().contains("13.0"), "{error}");
+    // SAFETY: the fake does not look at the stream.
+    let info = unsafe { d.stream_capture_info(Stream::NULL) }.expect("the older form");
+    assert_eq!((info.status, info.id), (CaptureStatus::Active, 77));
+    assert_eq!(info.graph.as_raw() as usize, 0x10);
+}
+
+#[test]
+fn a_required_function_an_old_version_and_a_stub_are_told_apart() {
+    let Some(lacking) = fake(&[VERSION], &["cuMemMap"]) else {
+        return;
+    };
+    match lacking.expect_err("a function is missing") {
+        LoadError::Symbol { symbol, .. } => assert_eq!(symbol, "cuMemMap"),
+        other => panic!("{other:?}"),
+    }
+    let old = "int cuDriverGetVersion(int *v) { *v = 11080; return 0; }";
+    // It lacks a function as well, but its age says more.
+    let old = fake(&[("cuDriverGetVersion", old)], &["cuMemMap"]).expect("compiled before");
+    let error = old.expect_err("too old");
+    assert!(
+        matches!(error, LoadError::TooOld { found: 11_080, .. }),
+        "{error:?}"
+    );
+    assert!(error.to_string().contains("11.8"), "{error}");
+    let stub = "int cuDriverGetVersion(int *v) { return 34; }";
+    let stub = fake(&[("cuDriverGetVersion", stub)], &[]).expect("compiled before");
+    let error = stub.expect_err("a stub");
+    assert!(
+        matches!(error, LoadError::Version { code: 34, .. }),
+        "{error:?}"
+    );
+    assert!(error.to_string().contains("stub"), "{error}");
+}
+
+#[test]
+fn not_ready_is_an_answer_and_a_known_code_has_its_words() {
+    let Some(d) = driver(
+        &[
+            ("cuStreamQuery", "int cuStreamQuery() { return 600; }"),
+            ("cuEventQuery", "int cuEventQuery() { return 0; }"),
+            (
+                "cuEventElapsedTime",
+                "int cuEventElapsedTime() { return 600; }",
+            ),
+            ("cuMemAlloc_v2", "int cuMemAlloc_v2() { return 2; }"),
+            (
+                "cuGetErrorString",
+                r#"int cuGetErrorString(int c, const char **s) { *s = "out of memory"; return 0; }"#,
+            ),
+        ],
+        &[],
+    ) else {
+        return;
+    };
+    // SAFETY: the fake does not look at the handles.
+    unsafe {
+        assert_eq!(d.stream_query(Stream::NULL), Ok(false));
+        assert_eq!(d.event_query(Event::NULL), Ok(true));
+        assert_eq!(d.event_elapsed_ms(Event::NULL, Event::NULL), Ok(None));
+    }
+    let error = d.mem_alloc(8).expect_err("refused");
+    assert!(error.is_out_of_memory());
+    assert_eq!(
+        error.to_string(),
+        "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"
+    );
+}
+
+#[test]
+fn the_compilers_log_is_in_the_error() {
+    let body = r#"int cuModuleLoadDataEx(void **m, const void *i, unsigned n, int *o, void **v) {
+        if (n != 2 || o[0] != 5 || o[1] != 6) return 1;
+        /* As a driver may: the whole buffer, without a NUL. */
+        memset(v[0], 'x', (size_t)v[1]);
+        memcpy(v[0], "ptxas fatal: line 3", 19);
+        return 218;
+    }"#;
+    let Some(d) = driver(&[("cuModuleLoadDataEx", body)], &[]) else {
+        return;
+    };
+    let error = d.module_load_ptx(PTX).expect_err("refused");
+    assert!(error.is_bad_image());
+    assert!(error.text.starts_with("ptxas fatal: line 3x"), "{error}");
+    // What would be read as something else than text does not reach the driver.
+    for other in [
+        c"\x7fELF\x02\x01\x01",
+        c"P\xed\x55\xba",
+        c"",
+        c".version 8.0",
+    ] {
+        let error = d.module_load_ptx(other).expect_err("refused");
+        assert!(error.is_bad_image() && error.text.contains("as PTX does"));
+    }
+}
+
+#[test]
+fn descriptors_go_through_as_they_are_and_impossible_answers_are_errors() {
+    let Some(d) = driver(
+        &[
+            (
+                "cuMemExportToShareableHandle",
+                "int dup(int); int cuMemExportToShareableHandle(int *fd, uint64_t h, int type, uint64_t flags) {
+                    *fd = h == 9 ? -1 : dup(2); return type != 1 || flags != 0; }",
+            ),
+            (
+                "cuMemImportFromShareableHandle",
+                "int cuMemImportFromShareableHandle(uint64_t *h, void *fd, int type) {
+                    *h = (uint64_t)fd; return type != 1; }",
+            ),
+            (
+                "cuMemGetAccess",
+                "int cuMemGetAccess(uint64_t *f, int *location, uint64_t at) { *f = at; return location[0] != 1 || location[1] != 5; }",
+            ),
+            ("cuMemHostAlloc", "int cuMemHostAlloc(void **p) { *p = 0; return 0; }"),
+        ],
+        &[],
+    ) else {
+        return;
+    };
+    // SAFETY: the fake does not look at the handle, but for its number.
+    let fd = unsafe { d.mem_export_fd(MemHandle(1)) }.expect("a descriptor");
+    let handle = d.mem_import_fd(fd.as_fd()).expect("a handle");
+    assert_eq!(handle.0, fd.as_raw_fd() as u64);
+    // SAFETY: likewise.
+    let error = unsafe { d.mem_export_fd(MemHandle(9)) }.expect_err("no descriptor");
+    assert_eq!(error.code, CudaError::UNEXPECTED);
+    assert_eq!(d.mem_access(DevicePtr(3), Device(5)), Ok(Access::ReadWrite));
+    let error = d
+        .mem_access(DevicePtr(7), Device(5))
+        .expect_err("unheard of");
+    assert_eq!(error.code, CudaError::UNEXPECTED);
+    let error = d.mem_host_alloc(8, HostFlags::NONE).expect_err("null");
+    assert_eq!(error.code, CudaError::UNEXPECTED);
+}
