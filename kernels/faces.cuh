@@ -28,8 +28,11 @@
 
 #if defined(__CUDACC__)
 #define FACES_BOTH __host__ __device__
+// Read where the launch has put it, also by index; never copied to local memory.
+#define FACES_ARGUMENT const __grid_constant__ struct FacesGeometry
 #else
 #define FACES_BOTH
+#define FACES_ARGUMENT const struct FacesGeometry
 #endif
 
 // Items of a tile, and the recommended threads of a block.
@@ -218,36 +221,36 @@ FACES_BOTH inline struct FacesGrids faces_grids(const struct FacesGeometry *g, u
 extern "C" {
 
 // Every point of the block gets its initial value.
-__global__ void faces_init(struct FacesGeometry g, double *u, unsigned long long u_len);
+__global__ void faces_init(FACES_ARGUMENT g, double *u, unsigned long long u_len);
 
 // As faces_init, for the points of the surface or of the interior only.
-__global__ void faces_init_part(struct FacesGeometry g, unsigned int mode, double *u,
+__global__ void faces_init_part(FACES_ARGUMENT g, unsigned int mode, double *u,
                                 unsigned long long u_len);
 
 // Copies the points of the surface or of the interior to the same places of `copy`.
-__global__ void faces_copy_part(struct FacesGeometry g, unsigned int mode, const double *u,
+__global__ void faces_copy_part(FACES_ARGUMENT g, unsigned int mode, const double *u,
                                 unsigned long long u_len, double *copy,
                                 unsigned long long copy_len);
 
 // The raw values of every message that has a receiver, at their places in `out`; what is between
 // them is left alone. Reads the surface.
-__global__ void faces_pack(struct FacesGeometry g, const double *u, unsigned long long u_len,
+__global__ void faces_pack(FACES_ARGUMENT g, const double *u, unsigned long long u_len,
                            double *out, unsigned long long out_len);
 
 // Every copy of every point of the surface becomes the sum of all copies of that point: own and
 // received. slots[k] came from the k-th direction that has a neighbour. Reads and writes the
 // surface.
-__global__ void faces_unpack(struct FacesGeometry g, const struct Slot *slots,
+__global__ void faces_unpack(FACES_ARGUMENT g, const struct Slot *slots,
                              unsigned long long slots_len, double *u, unsigned long long u_len);
 
 // The same, from a buffer of the form that faces_pack writes.
-__global__ void faces_unpack_packed(struct FacesGeometry g, const double *received,
+__global__ void faces_unpack_packed(FACES_ARGUMENT g, const double *received,
                                     unsigned long long received_len, double *u,
                                     unsigned long long u_len);
 
 // Every copy of every point strictly inside the block that elements share becomes their sum. Reads
 // and writes the interior.
-__global__ void faces_compute(struct FacesGeometry g, double *u, unsigned long long u_len);
+__global__ void faces_compute(FACES_ARGUMENT g, double *u, unsigned long long u_len);
 
 }  // extern "C"
 
