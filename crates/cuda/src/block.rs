@@ -1,0 +1,186 @@
+//! Memory of the device.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use tidegate_ffi::cuda::{Access, AccessDesc, AllocationProp, DevicePtr, Granularity, MemHandle};
+use tidegate_hal::control::Handle;
+use tidegate_hal::device::DeviceError;
+use tidegate_hal::memory::{Block, Ptr, Sharing};
+
+use crate::error::Doing;
+use crate::gpu::Gpu;
+
+/// A piece of memory of the device, or a mapping of a peer's.
+pub struct CudaBlock {
+    gpu: Arc<Gpu>,
+    base: DevicePtr,
+    bytes: usize,
+    kind: Kind,
+}
+
+enum Kind {
+    /// From the stream-ordered pool.
+    Pool,
+    /// Physical memory, mapped: `size` bytes of it. The mapping holds it, and so does the handle.
+    Mapped { handle: MemHandle, size: usize },
+}
+
+impl CudaBlock {
+    pub(crate) fn alloc(
+        gpu: &Arc<Gpu>,
+        bytes: usize,
+        sharing: Sharing,
+    ) -> Result<Self, DeviceError> {
+        let block = match sharing {
+            Sharing::Private => {
+                let what = "allocating memory of the device";
+                // SAFETY: pool and stream are never destroyed.
+                let base = gpu.serve(what, |driver, stream| unsafe {
+                    driver.mem_alloc_from_pool_async(bytes, gpu.pool, stream)
+                })?;
+                CudaBlock {
+                    gpu: gpu.clone(),
+                    base,
+                    bytes,
+                    kind: Kind::Pool,
+                }
+            }
+            Sharing::Peers => {
+                let what = "allocating memory for peers";
+                gpu.enter()?;
+                let prop = AllocationProp::pinned(gpu.device).shareable();
+                let granularity = gpu
+                    .driver
+                    .mem_granularity(&prop, Granularity::Recommended)
+                    .doing(what)?;
+                let size = bytes.checked_next_multiple_of(granularity).ok_or_else(|| {
+                    DeviceError::Exhausted {
+                        what: "memory of the device",
+                        detail: format!("{bytes} bytes"),
+                    }
+                })?;
+                let handle = gpu.driver.mem_create(size, &prop).doing(what)?;
+                Self::mapping(gpu, handle, size, bytes)?
+            }
+        };
+        // SAFETY: the block is ours alone, and live.
+        gpu.serve("clearing memory", |driver, stream| unsafe {
+            driver.memset_d8_async(block.base, 0, bytes, stream)
+        })?;
+        Ok(block)
+    }
+
+    /// Maps a peer's block.
+    pub(crate) fn map(gpu: &Arc<Gpu>, handle: Handle, bytes: usize) -> Result<Self, DeviceError> {
+        let Handle::Fd(fd) = handle else {
+            return Err(DeviceError::BadHandle(
+                "memory of a GPU is handed over as a file descriptor".into(),
+            ));
+        };
+        gpu.enter()?;
+        let what = "mapping a peer's memory";
+        let prop = AllocationProp::pinned(gpu.device).shareable();
+        let granularity = gpu
+            .driver
+            .mem_granularity(&prop, Granularity::Recommended)
+            .doing(what)?;
+        let size = bytes.next_multiple_of(granularity);
+        let handle = gpu
+            .driver
+            .mem_import_fd(fd.as_fd())
+            .map_err(|error| DeviceError::BadHandle(error.to_string()))?;
+        Self::mapping(gpu, handle, size, bytes)
+    }
+
+    /// Maps physical memory, of which it takes the handle.
+    fn mapping(
+        gpu: &Arc<Gpu>,
+        handle: MemHandle,
+        size: usize,
+        bytes: usize,
+    ) -> Result<Self, DeviceError> {
+        let (driver, what) = (gpu.driver, "mapping memory");
+        let release = || {
+            // SAFETY: the handle is not used any more.
+            let _ = unsafe { driver.mem_release(handle) };
+        };
+        let base = driver
+            .mem_address_reserve(size, 0, DevicePtr::NULL)
+            .doing(what)
+            .inspect_err(|_| release())?;
+        // SAFETY: the range was just reserved, and is as large as what is mapped. A handle of less memory is refused by the driver.
+        let mapped = unsafe { driver.mem_map(base, size, 0, handle) };
+        if let Err(error) = mapped {
+            release();
+            // SAFETY: nothing is mapped there.
+            let _ = unsafe { driver.mem_address_free(base, size) };
+            return Err(DeviceError::BadHandle(error.to_string()));
+        }
+        let block = CudaBlock {
+            gpu: gpu.clone(),
+            base,
+            bytes,
+            kind: Kind::Mapped { handle, size },
+        };
+        // SAFETY: the range is mapped; if this fails, dropping the block unmaps it.
+        unsafe {
+            driver.mem_set_access(
+                base,
+                size,
+                &[AccessDesc::new(gpu.device, Access::ReadWrite)],
+            )
+        }
+        .doing(what)?;
+        Ok(block)
+    }
+}
+
+// SAFETY: memory of the device from an allocator that aligns to 256 bytes (or pages), mapped for this device until it is dropped.
+unsafe impl Block for CudaBlock {
+    fn base(&self) -> Ptr {
+        Ptr(std::ptr::without_provenance_mut(self.base.0 as usize))
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn share(&self) -> Result<Handle, DeviceError> {
+        match self.kind {
+            Kind::Pool => Err(DeviceError::BadHandle(
+                "the block was allocated for this process only".into(),
+            )),
+            Kind::Mapped { handle, .. } => {
+                self.gpu.enter()?;
+                // SAFETY: the handle is released when the block is dropped.
+                let fd =
+                    unsafe { self.gpu.driver.mem_export_fd(handle) }.doing("exporting memory")?;
+                Ok(Handle::Fd(fd))
+            }
+        }
+    }
+}
+
+impl Drop for CudaBlock {
+    fn drop(&mut self) {
+        // Whoever held the block has seen to it that no stream uses it any more.
+        match self.kind {
+            // SAFETY: it came from the pool, and is not used any more. The next who gets it does so on the same stream.
+            Kind::Pool => self
+                .gpu
+                .serve_later(|driver, stream| unsafe { driver.mem_free_async(self.base, stream) }),
+            Kind::Mapped { handle, size } => {
+                if self.gpu.enter().is_ok() {
+                    let driver = self.gpu.driver;
+                    // SAFETY: mapped by `mapping`, and not used any more. What fails leaks.
+                    let _ = unsafe { driver.mem_unmap(self.base, size) };
+                    // SAFETY: nothing is mapped there now.
+                    let _ = unsafe { driver.mem_address_free(self.base, size) };
+                    // SAFETY: the handle is this block's.
+                    let _ = unsafe { driver.mem_release(handle) };
+                }
+            }
+        }
+    }
+}

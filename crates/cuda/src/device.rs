@@ -1,0 +1,161 @@
+//! The device.
+
+use std::sync::Arc;
+
+use tidegate_ffi::cuda::DevicePtr;
+use tidegate_hal::control::Handle;
+use tidegate_hal::device::{Device, DeviceError, StreamConfig};
+use tidegate_hal::memory::{Ptr, Sharing};
+
+use crate::block::CudaBlock;
+use crate::gpu::Gpu;
+use crate::stream::CudaStream;
+
+/// A GPU as a device.
+#[derive(Clone)]
+pub struct Cuda {
+    gpu: Arc<Gpu>,
+}
+
+impl std::fmt::Debug for Cuda {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cuda")
+            .field("name", &self.name())
+            .field("ordinal", &self.ordinal())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cuda {
+    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    /// How many GPUs the driver lists.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Missing`] if there is no driver.
+    pub fn count() -> Result<usize, DeviceError> {
+        Gpu::driver()?
+            .device_count()
+            .map_err(|error| DeviceError::Missing {
+                device: "cuda",
+                detail: error.to_string(),
+            })
+    }
+
+    /// The GPU's name, as the driver gives it.
+    pub fn name(&self) -> &str {
+        &self.gpu.name
+    }
+
+    /// Its number among the devices that the process may see.
+    pub fn ordinal(&self) -> usize {
+        self.gpu.device.0 as usize
+    }
+
+    /// What tells it from every other GPU, whichever number a process gives it.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.gpu.uuid
+    }
+
+    /// How many multiprocessors it has.
+    pub fn multiprocessors(&self) -> usize {
+        self.gpu.multiprocessors
+    }
+}
+
+fn address(ptr: Ptr) -> u64 {
+    ptr.0.addr() as u64
+}
+
+// SAFETY: batches are executed by the batch kernel (see `CudaStream`); blocks are as promised.
+unsafe impl Device for Cuda {
+    type Block = CudaBlock;
+    type Stream = CudaStream;
+    const NAME: &'static str = "cuda";
+
+    fn open(local_rank: usize) -> Result<Self, DeviceError> {
+        Ok(Cuda {
+            gpu: Gpu::open(local_rank)?,
+        })
+    }
+
+    fn open_local(rank: usize) -> Result<Self, DeviceError> {
+        let gpu = Gpu::open(rank)?;
+        gpu.crowd();
+        Ok(Cuda { gpu })
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.gpu, &other.gpu)
+    }
+
+    fn alloc(&self, bytes: usize, sharing: Sharing) -> Result<CudaBlock, DeviceError> {
+        CudaBlock::alloc(&self.gpu, bytes, sharing)
+    }
+
+    fn map(&self, handle: Handle, bytes: usize) -> Result<CudaBlock, DeviceError> {
+        CudaBlock::map(&self.gpu, handle, bytes)
+    }
+
+    unsafe fn stream(&self, config: StreamConfig) -> Result<CudaStream, DeviceError> {
+        CudaStream::new(&self.gpu, config)
+    }
+
+    unsafe fn poison(&self, word: Ptr, _bell: Ptr) {
+        // Nobody sleeps on the bell of a GPU: its waits poll.
+        // SAFETY: the caller's promise.
+        unsafe { self.gpu.poison(address(word)) };
+    }
+
+    unsafe fn peek(&self, word: Ptr) -> u64 {
+        let mut bytes = [0; 8];
+        // SAFETY: the caller's promise; a copy of an aligned word is not torn.
+        match unsafe { self.read(word, &mut bytes) } {
+            Ok(()) => u64::from_ne_bytes(bytes),
+            // What cannot be read never comes.
+            Err(_) => tidegate_hal::batch::POISON,
+        }
+    }
+
+    unsafe fn init_word(&self, word: Ptr, value: u64) {
+        // SAFETY: the caller's promise.
+        if let Err(error) = unsafe { self.write(word, &value.to_ne_bytes()) } {
+            tracing::error!(%error, "a word could not be set");
+        }
+    }
+
+    unsafe fn read(&self, src: Ptr, dst: &mut [u8]) -> Result<(), DeviceError> {
+        if dst.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the caller promises the source; the destination lives until the service stream is done.
+        self.gpu
+            .serve("reading memory of the device", |driver, stream| unsafe {
+                driver.memcpy_dtoh_async(
+                    dst.as_mut_ptr().cast(),
+                    DevicePtr(address(src)),
+                    dst.len(),
+                    stream,
+                )
+            })
+    }
+
+    unsafe fn write(&self, dst: Ptr, src: &[u8]) -> Result<(), DeviceError> {
+        if src.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the caller promises the destination; the source lives until the service stream is done.
+        self.gpu
+            .serve("writing memory of the device", |driver, stream| unsafe {
+                driver.memcpy_htod_async(
+                    DevicePtr(address(dst)),
+                    src.as_ptr().cast(),
+                    src.len(),
+                    stream,
+                )
+            })
+    }
+}

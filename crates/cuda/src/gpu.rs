@@ -1,0 +1,384 @@
+//! One GPU: its context, and the rules that keep waits from blocking the job.
+//!
+//! # Model
+//!
+//! There is one [`Gpu`] for each device that a process uses, for the life of the process; everything else of this crate holds it. It has
+//! two streams of its own: the *service* stream for allocation, clearing and copies, and the *alarm* stream, which poisons words while everything else may be waiting.
+//!
+//! # Rules
+//!
+//! - *Residency.* Blocks that wait must all be resident, and must leave room for the kernels that peers wait for. All streams together get [`SHARE`] of the multiprocessors, one block each; the
+//!   rest is free of waiting blocks. A stream gets its quota with its first wait, and gives it back when it is gone.
+//! - *Hardware queues.* Streams share them, and what is behind a wait in one queue waits too, whichever stream it is of. There are 8, or as many as `CUDA_DEVICE_MAX_CONNECTIONS` says
+//!   (up to 32; the launcher sets it). No more streams are made than there are queues.
+//! - *Calls that block behind a wait.* Loading of code is refused while a stream has work. Pinned memory is kept for the next
+//!   stream, and never freed. Memory of the device is freed by the stream-ordered allocator or by unmapping, which do not block.
+
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+
+use tidegate_ffi::cuda::{
+    Context, ContextFlags, Device, DeviceAttribute, DevicePtr, Driver, Function, HostFlags, Pool,
+    PoolAttribute, PoolProps, Stream,
+};
+use tidegate_hal::device::DeviceError;
+
+use crate::error::Doing;
+use crate::lower::{MAX_BLOCKS, Mirror, THREADS};
+use crate::reclaim::Shared;
+
+/// The share of the multiprocessors on which blocks may wait: three quarters.
+pub const SHARE: (usize, usize) = (3, 4);
+
+/// The environment variable by which the driver is told how many hardware queues to use.
+pub const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+
+/// The environment variable that says how many streams of a device will wait for peers; 2 if it is not set.
+pub const WAITING_STREAMS: &str = "TIDEGATE_CUDA_WAITING_STREAMS";
+
+/// How many mirrors are allocated at a time.
+const MIRRORS: usize = 32;
+
+/// One GPU, as this process uses it.
+pub struct Gpu {
+    pub(crate) driver: &'static Driver,
+    pub(crate) device: Device,
+    pub(crate) context: Context,
+    pub(crate) name: String,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) multiprocessors: usize,
+    pub(crate) pool: Pool,
+    pub(crate) batch: Function,
+    service: Mutex<Stream>,
+    alarm: Mutex<Alarm>,
+    admitted: Mutex<Admitted>,
+    mirrors: Mutex<Vec<NonNull<Mirror>>>,
+}
+
+// SAFETY: the pointers are to pinned memory that is never freed; each is in the hands of one stream at a time.
+unsafe impl Send for Gpu {}
+// SAFETY: as above, under the lock.
+unsafe impl Sync for Gpu {}
+
+struct Alarm {
+    stream: Stream,
+    /// Pinned bytes to copy from: the poison, and "stop".
+    bytes: NonNull<u8>,
+}
+
+#[derive(Default)]
+struct Admitted {
+    streams: Vec<Weak<Shared>>,
+    /// Blocks that streams may have waiting.
+    granted: usize,
+    /// Whether ranks are threads: then many streams share the device.
+    crowded: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn missing(detail: String) -> DeviceError {
+    DeviceError::Missing {
+        device: "cuda",
+        detail,
+    }
+}
+
+impl Gpu {
+    /// The driver, ready.
+    pub(crate) fn driver() -> Result<&'static Driver, DeviceError> {
+        let driver = Driver::load().map_err(|error| missing(error.to_string()))?;
+        driver.init().map_err(|error| missing(error.to_string()))?;
+        Ok(driver)
+    }
+
+    /// The GPU for a number: ranks take the devices by turns.
+    pub(crate) fn open(number: usize) -> Result<Arc<Gpu>, DeviceError> {
+        let driver = Self::driver()?;
+        let count = driver
+            .device_count()
+            .map_err(|error| missing(error.to_string()))?;
+        if count == 0 {
+            return Err(missing("the driver lists no device".into()));
+        }
+        let ordinal = (number % count) as i32;
+        static GPUS: OnceLock<Mutex<HashMap<i32, Arc<Gpu>>>> = OnceLock::new();
+        let mut gpus = lock(GPUS.get_or_init(Mutex::default));
+        if let Some(gpu) = gpus.get(&ordinal) {
+            return Ok(gpu.clone());
+        }
+        let gpu = Arc::new(Self::start(driver, ordinal)?);
+        gpus.insert(ordinal, gpu.clone());
+        Ok(gpu)
+    }
+
+    fn start(driver: &'static Driver, ordinal: i32) -> Result<Gpu, DeviceError> {
+        let what = "starting the GPU";
+        let device = driver.device(ordinal).doing(what)?;
+        let attribute = |attribute| driver.device_attribute(device, attribute).doing(what);
+        let major = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let name = driver.device_name(device).doing(what)?;
+        if major < 8 {
+            return Err(DeviceError::Unsupported {
+                device: "cuda",
+                what: format!("{name} has compute capability {major}.x; 8.0 is needed"),
+            });
+        }
+        let multiprocessors = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        // Ranks have a processor each, and the latency of waking up is more than an epoch takes.
+        let _ = driver.primary_ctx_set_flags(device, ContextFlags::SCHED_AUTO);
+        let context = driver.primary_ctx_retain(device).doing(what)?;
+        // SAFETY: the context was just retained, and is never released.
+        unsafe { driver.ctx_set_current(context) }.doing(what)?;
+        let (_, greatest) = driver.ctx_stream_priority_range().doing(what)?;
+        let service = driver.stream_create(greatest).doing(what)?;
+        let alarm = driver.stream_create(greatest).doing(what)?;
+        let flags = HostFlags::PORTABLE | HostFlags::DEVICE_MAP;
+        let bytes: NonNull<u8> = driver
+            .mem_host_alloc(64, flags)
+            .doing("allocating pinned memory")?
+            .cast();
+        // SAFETY: 64 bytes were allocated.
+        unsafe {
+            bytes.as_ptr().write(Self::POISON_BYTE);
+            bytes.as_ptr().add(1).write(1);
+        }
+        let pool = driver
+            .mem_pool_create(&PoolProps::pinned(device))
+            .doing(what)?;
+        // Kept for the next allocation: giving it back costs a synchronisation.
+        // SAFETY: the pool was just made.
+        unsafe { driver.mem_pool_set_attribute(pool, PoolAttribute::ReleaseThreshold(u64::MAX)) }
+            .doing(what)?;
+        let code =
+            std::ffi::CString::new(tidegate_kernels::BATCH_PTX).expect("PTX has no zero bytes");
+        let module = driver
+            .module_load_ptx(&code)
+            .doing("loading the batch kernel")?;
+        // SAFETY: the module was just loaded, and is never unloaded.
+        let batch = unsafe { driver.module_function(module, c"tidegate_batch") }
+            .doing("loading the batch kernel")?;
+        // SAFETY: as above. Where the driver cannot do it, the first launch does.
+        let _ = unsafe { driver.func_load(batch) };
+        // SAFETY: as above.
+        let resident =
+            unsafe { driver.max_active_blocks_per_multiprocessor(batch, THREADS as u32, 0) }
+                .doing(what)?;
+        if resident == 0 {
+            return Err(DeviceError::Unsupported {
+                device: "cuda",
+                what: format!(
+                    "a block of the batch kernel does not fit a multiprocessor of {name}"
+                ),
+            });
+        }
+        let gpu = Gpu {
+            driver,
+            device,
+            context,
+            uuid: driver.device_uuid(device).doing(what)?,
+            name,
+            multiprocessors: multiprocessors.max(1) as usize,
+            pool,
+            batch,
+            service: Mutex::new(service),
+            alarm: Mutex::new(Alarm {
+                stream: alarm,
+                bytes,
+            }),
+            admitted: Mutex::default(),
+            mirrors: Mutex::default(),
+        };
+        gpu.more_mirrors(&mut lock(&gpu.mirrors))?;
+        Ok(gpu)
+    }
+
+    /// The byte of a word in which the poison stands, alone.
+    const POISON_BYTE: u8 = (tidegate_hal::batch::POISON >> 56) as u8;
+
+    /// Makes the context current to the calling thread.
+    pub(crate) fn enter(&self) -> Result<(), DeviceError> {
+        // SAFETY: the context is never released.
+        unsafe { self.driver.ctx_set_current(self.context) }.doing("entering the context")
+    }
+
+    /// Does something on the service stream, and waits until it is done.
+    pub(crate) fn serve<T>(
+        &self,
+        what: &'static str,
+        work: impl FnOnce(&'static Driver, Stream) -> Result<T, tidegate_ffi::cuda::CudaError>,
+    ) -> Result<T, DeviceError> {
+        self.enter()?;
+        let stream = lock(&self.service);
+        let value = work(self.driver, *stream).doing(what)?;
+        // SAFETY: the stream is never destroyed.
+        unsafe { self.driver.stream_synchronize(*stream) }.doing(what)?;
+        Ok(value)
+    }
+
+    /// As [`Gpu::serve`], without waiting: for what is only to be ordered before what follows on the service stream.
+    pub(crate) fn serve_later(
+        &self,
+        work: impl FnOnce(&'static Driver, Stream) -> Result<(), tidegate_ffi::cuda::CudaError>,
+    ) {
+        if self.enter().is_ok() {
+            let stream = lock(&self.service);
+            // What cannot be given back is lost, as is the context then.
+            let _ = work(self.driver, *stream);
+        }
+    }
+
+    /// Sets POISON in a word, whatever streams are doing.
+    ///
+    /// # Safety
+    ///
+    /// `word` points to a live word that the device can reach.
+    pub(crate) unsafe fn poison(&self, word: u64) {
+        // The poison stands alone in the last byte (little endian), and adds never reach it: so writing that byte is atomic with them.
+        // SAFETY: the caller's promise.
+        unsafe { self.ring_alarm(word + 7, 0) };
+    }
+
+    /// Tells the waits of a stream to end.
+    ///
+    /// # Safety
+    ///
+    /// `state` is the address of a live [`crate::lower::State`].
+    pub(crate) unsafe fn stop(&self, state: u64) {
+        // SAFETY: the caller's promise.
+        unsafe { self.ring_alarm(state + 1, 1) };
+    }
+
+    /// # Safety
+    ///
+    /// `at` is the address of a live byte that the device can reach.
+    unsafe fn ring_alarm(&self, at: u64, which: usize) {
+        let done = self.enter().and_then(|()| {
+            let alarm = lock(&self.alarm);
+            let source = alarm.bytes.as_ptr().wrapping_add(which).cast();
+            // SAFETY: the caller's promise for the target; the source is pinned, and lives as long as the process.
+            unsafe {
+                self.driver
+                    .memcpy_htod_async(DevicePtr(at), source, 1, alarm.stream)
+                    .doing("poisoning a word")?;
+                self.driver
+                    .stream_synchronize(alarm.stream)
+                    .doing("poisoning a word")
+            }
+        });
+        if let Err(error) = done {
+            // Then nothing on this device comes to an end that is not over already.
+            tracing::error!(%error, "a word could not be poisoned");
+        }
+    }
+
+    /// How many hardware queues the driver uses.
+    pub(crate) fn queues() -> usize {
+        let set = std::env::var(QUEUES)
+            .ok()
+            .and_then(|value| value.trim().parse().ok());
+        set.unwrap_or(8usize).clamp(1, 32)
+    }
+
+    /// Admits a stream, if there is a hardware queue for it. Two are the device's own.
+    pub(crate) fn admit(&self, stream: &Arc<Shared>) -> Result<(), DeviceError> {
+        let mut admitted = lock(&self.admitted);
+        admitted.streams.retain(|stream| stream.strong_count() > 0);
+        let (queues, streams) = (Self::queues(), admitted.streams.len());
+        if streams + 2 >= queues.max(3) {
+            return Err(DeviceError::Exhausted {
+                what: "hardware queues of the device",
+                detail: format!(
+                    "{streams} streams are open and two are the device's own; {QUEUES} is {queues}, and can be set up to 32 before the process starts"
+                ),
+            });
+        }
+        admitted.streams.push(Arc::downgrade(stream));
+        Ok(())
+    }
+
+    /// Ranks are threads of this process, and share the device.
+    pub(crate) fn crowd(&self) {
+        lock(&self.admitted).crowded = true;
+    }
+
+    /// A stream's quota of blocks that may wait.
+    pub(crate) fn grant(&self) -> Result<usize, DeviceError> {
+        let mut admitted = lock(&self.admitted);
+        let all = self.multiprocessors * SHARE.0 / SHARE.1;
+        let expected = std::env::var(WAITING_STREAMS)
+            .ok()
+            .and_then(|value| value.trim().parse().ok());
+        let expected = expected
+            .unwrap_or(if admitted.crowded { 12 } else { 2usize })
+            .max(1);
+        let quota = (all / expected).clamp(1, MAX_BLOCKS);
+        if admitted.granted + quota > all {
+            return Err(DeviceError::Exhausted {
+                what: "blocks that may wait on the device",
+                detail: format!(
+                    "{} of {all} are granted, and a stream gets {quota}; {WAITING_STREAMS} says how many streams wait, and is {expected}",
+                    admitted.granted
+                ),
+            });
+        }
+        admitted.granted += quota;
+        Ok(quota)
+    }
+
+    /// Gives a quota back.
+    pub(crate) fn give_back(&self, quota: usize) {
+        lock(&self.admitted).granted -= quota;
+    }
+
+    /// An error if a stream has work: it may be waiting, and `what` could block behind it.
+    pub(crate) fn idle(&self, what: &'static str) -> Result<(), DeviceError> {
+        let streams: Vec<_> = lock(&self.admitted)
+            .streams
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        if streams.iter().all(|stream| stream.is_idle()) {
+            Ok(())
+        } else {
+            Err(DeviceError::Busy(what))
+        }
+    }
+
+    /// A mirror for a stream: pinned, zeroed.
+    pub(crate) fn take_mirror(&self) -> Result<NonNull<Mirror>, DeviceError> {
+        self.enter()?;
+        let mut mirrors = lock(&self.mirrors);
+        if mirrors.is_empty() {
+            self.more_mirrors(&mut mirrors)?;
+        }
+        let mirror = mirrors.pop().expect("there are some now");
+        // SAFETY: it is nobody's now; any bytes are a mirror.
+        unsafe { mirror.as_ptr().write_bytes(0, 1) };
+        Ok(mirror)
+    }
+
+    /// Takes a mirror back that no stream uses any more.
+    pub(crate) fn return_mirror(&self, mirror: NonNull<Mirror>) {
+        lock(&self.mirrors).push(mirror);
+    }
+
+    fn more_mirrors(&self, mirrors: &mut Vec<NonNull<Mirror>>) -> Result<(), DeviceError> {
+        let flags = HostFlags::PORTABLE | HostFlags::DEVICE_MAP;
+        let memory = self
+            .driver
+            .mem_host_alloc(MIRRORS * size_of::<Mirror>(), flags)
+            .doing("allocating pinned memory")?
+            .cast::<Mirror>();
+        mirrors.extend((0..MIRRORS).map(|index| {
+            // SAFETY: there are so many.
+            unsafe { memory.add(index) }
+        }));
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! What the host and the batch kernel agree on: mirrors the head of `kernels/batch.cu`.
+
+/// Threads of a block of the batch kernel.
+pub(crate) const THREADS: usize = 512;
+/// Warps of such a block.
+pub(crate) const WARPS: usize = THREADS / 32;
+/// The most blocks of one batch.
+pub(crate) const MAX_BLOCKS: usize = 128;
+/// How much of a program a block reads at a time: programs are padded by as much.
+pub(crate) const WINDOW: usize = 2048;
+/// How many waits can be reported at a time.
+pub(crate) const MAX_BLOCKED: usize = 64;
+
+pub(crate) const TEAM_THREADS: u8 = 0;
+pub(crate) const TEAM_WARPS: u8 = 1;
+pub(crate) const TEAM_BLOCKS: u8 = 2;
+
+pub(crate) const STEP_END: u16 = 0;
+pub(crate) const STEP_WAIT: u16 = 1;
+pub(crate) const STEP_MOVE: u16 = 2;
+pub(crate) const STEP_ADD: u16 = 3;
+
+pub(crate) const ADD_HAS_WAITER: u32 = 1;
+pub(crate) const MOVE_EARLY: u32 = 1;
+pub(crate) const MOVE_LAST_PARITY: u32 = 2;
+
+pub(crate) const SHAPE_LINEAR: u8 = 0;
+pub(crate) const SHAPE_STRIDED: u8 = 1;
+pub(crate) const SHAPE_INDEXED: u8 = 2;
+
+// 0 is a copy.
+pub(crate) const ACTION_ACCUMULATE: u8 = 1;
+pub(crate) const ACTION_FETCH: u8 = 2;
+pub(crate) const ACTION_SWAP: u8 = 3;
+
+pub(crate) const FAULT_WAIT: u32 = 1;
+
+/// What a block is to do.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Where, in units of 16 bytes from the beginning of the program.
+    pub(crate) offset: u32,
+    /// A team of blocks: which of them this is.
+    pub(crate) index: u16,
+    /// A team of blocks: how many they are. Otherwise: how many lanes this block carries out.
+    pub(crate) count: u8,
+    pub(crate) team: u8,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Head {
+    pub(crate) kind: u16,
+    /// In units of 16 bytes, the head included.
+    pub(crate) length: u16,
+    pub(crate) flags: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WaitStep {
+    pub(crate) head: Head,
+    pub(crate) word: u64,
+    pub(crate) operand: u64,
+    pub(crate) quantum: u64,
+    pub(crate) arrivals: u64,
+    pub(crate) window: u32,
+    pub(crate) peer: u32,
+    pub(crate) awaited: u32,
+    pub(crate) slot: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AddStep {
+    pub(crate) head: Head,
+    pub(crate) word: u64,
+    pub(crate) value: u64,
+    pub(crate) unused: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MoveStep {
+    pub(crate) head: Head,
+    /// Units.
+    pub(crate) count: u64,
+    pub(crate) src: u64,
+    pub(crate) dst: u64,
+    pub(crate) src_flip: u64,
+    pub(crate) dst_flip: u64,
+    pub(crate) parity: u64,
+    pub(crate) result: u64,
+    pub(crate) compare: u64,
+    /// Bytes of an element.
+    pub(crate) size: u32,
+    /// Units of an element.
+    pub(crate) sub: u32,
+    pub(crate) action: u8,
+    pub(crate) op: u8,
+    pub(crate) scalar: u8,
+    /// Bytes that are moved at a time, as a power of two.
+    pub(crate) unit: u8,
+    pub(crate) src_shape: u8,
+    pub(crate) dst_shape: u8,
+    pub(crate) unused: u16,
+}
+
+/// A side that is not linear; stands behind its move.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ShapeStep {
+    pub(crate) table: u64,
+    pub(crate) rank: u32,
+    pub(crate) count: [u32; 5],
+    pub(crate) stride: [i32; 5],
+    pub(crate) unused: u32,
+}
+
+/// Why a stream has failed. `kind` 0: it has not.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RawFault {
+    pub(crate) kind: u32,
+    pub(crate) window: u32,
+    pub(crate) peer: u32,
+    pub(crate) awaited: u32,
+    pub(crate) epoch: u64,
+}
+
+/// A stream's state in memory of the device.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct State {
+    /// Bits 0 to 7: a team has failed; bits 8 to 15: the host has ended it.
+    pub(crate) stop: u32,
+    pub(crate) unused: u32,
+    pub(crate) fault: RawFault,
+}
+
+/// A wait that takes long.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RawBlocked {
+    pub(crate) active: u32,
+    pub(crate) window: u32,
+    pub(crate) peer: u32,
+    pub(crate) awaited: u32,
+    pub(crate) epoch: u64,
+    pub(crate) unused: u64,
+}
+
+/// The part of a stream's state that the host reads at any time.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mirror {
+    pub(crate) failed: u32,
+    pub(crate) unused: u32,
+    pub(crate) fault: RawFault,
+    pub(crate) blocked: [RawBlocked; MAX_BLOCKED],
+}
+
+/// The parameter of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaunchParameter {
+    pub(crate) program: u64,
+    pub(crate) state: u64,
+    pub(crate) mirror: u64,
+    pub(crate) follow: [u64; 2],
+    pub(crate) entries: [Entry; MAX_BLOCKS],
+}
+
+/// Types that a program is made of.
+///
+/// # Safety
+///
+/// There is no padding.
+pub(crate) unsafe trait Plain: Copy {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: without padding, all bytes are initialised.
+        unsafe {
+            std::slice::from_raw_parts(std::ptr::from_ref(self).cast::<u8>(), size_of::<Self>())
+        }
+    }
+}
+
+macro_rules! plain {
+    ($($ty:ty: $size:literal;)*) => {$(
+        // SAFETY: the fields add up to the size, which is also the kernel's.
+        unsafe impl Plain for $ty {}
+        const _: () = assert!(size_of::<$ty>() == $size);
+    )*};
+}
+
+plain! {
+    Entry: 8;
+    Head: 8;
+    WaitStep: 56;
+    AddStep: 32;
+    MoveStep: 88;
+    ShapeStep: 56;
+    State: 32;
+    RawFault: 24;
+    LaunchParameter: 1064;
+}
+
+const _: () = assert!(size_of::<Mirror>() == 32 + 32 * MAX_BLOCKED);

@@ -1,0 +1,276 @@
+//! From batches to programs of the batch kernel.
+//!
+//! # Model
+//!
+//! A lane that only waits and adds is carried out by a thread, one that moves little by a warp, and one that moves much by several blocks. Blocks are scarce: all blocks
+//! that may wait at a time, of all streams of the device, must be resident, and must leave room for the kernels that others wait for. So a stream
+//! has a *quota* of them, and lanes that move much share what of it is left by the amount that they move.
+//!
+//! # Failure
+//!
+//! A batch with more lanes than the quota can hold at a time is refused: none of its lanes may wait for another to end.
+
+mod layout;
+mod moves;
+
+pub(crate) use layout::*;
+
+use tidegate_hal::batch::{Batch, Step};
+use tidegate_hal::device::DeviceError;
+use tidegate_hal::memory::Ptr;
+
+/// Units that a warp moves as quickly as anything else would.
+const SMALL: u64 = 256;
+/// Units that a block moves at a time: one each thread.
+const SHARE: u64 = THREADS as u64;
+/// The most blocks of one lane.
+const MOST: u64 = 255;
+
+/// A batch, lowered.
+pub(crate) struct Program {
+    /// Steps and tables, to be placed in memory of the device; then the counters, which are zero.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) entries: Vec<Entry>,
+    /// Where in `bytes` the address of a counter stands: to be added to where the program is placed.
+    relocations: Vec<usize>,
+    /// Whether it has a wait.
+    pub(crate) waits: bool,
+}
+
+/// A lane on its way.
+struct Lane {
+    steps: Vec<u8>,
+    units: u64,
+    /// Where in `steps` counters of arrivals stand.
+    waits: Vec<usize>,
+    /// Whether an add is too small to be made of several parts.
+    whole: bool,
+    blocks: u64,
+}
+
+impl Lane {
+    fn team(&self) -> u8 {
+        match (self.blocks, self.units) {
+            (0, 0) => TEAM_THREADS,
+            (0, _) => TEAM_WARPS,
+            _ => TEAM_BLOCKS,
+        }
+    }
+}
+
+impl Program {
+    /// Lowers a batch for a stream that may use `quota` blocks.
+    pub(crate) fn new(batch: &Batch, quota: usize) -> Result<Self, DeviceError> {
+        let mut slot = 0;
+        let mut lanes: Vec<_> = batch
+            .lanes()
+            .iter()
+            .map(|lane| lower(batch.steps(*lane), &mut slot))
+            .collect();
+        let quota = quota.min(MAX_BLOCKS) as u64;
+        share_out(&mut lanes, quota)?;
+        let mut program = Program {
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            relocations: Vec::new(),
+            waits: lanes.iter().any(|lane| !lane.waits.is_empty()),
+        };
+        let of = |team: u8| lanes.iter().filter(move |lane| lane.team() == team);
+        // Words first: others wait for posts.
+        program.place_together(
+            &of(TEAM_THREADS).collect::<Vec<_>>(),
+            TEAM_THREADS,
+            THREADS / 4,
+        );
+        program.place_together(&of(TEAM_WARPS).collect::<Vec<_>>(), TEAM_WARPS, WARPS);
+        for lane in of(TEAM_BLOCKS) {
+            let offset = program.place_lane(lane);
+            for index in 0..lane.blocks {
+                program.entries.push(Entry {
+                    offset,
+                    index: index as u16,
+                    count: lane.blocks as u8,
+                    team: TEAM_BLOCKS,
+                });
+            }
+        }
+        program.place_counters();
+        Ok(program)
+    }
+
+    /// Bytes of device memory that it needs.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Makes it one for this address.
+    pub(crate) fn placed_at(&mut self, base: u64) {
+        for at in &self.relocations {
+            let counter = u64::from_ne_bytes(self.bytes[*at..*at + 8].try_into().expect("8 bytes"));
+            self.bytes[*at..*at + 8].copy_from_slice(&(base + counter).to_ne_bytes());
+        }
+    }
+
+    /// Lanes of which a block carries out up to `most`.
+    fn place_together(&mut self, lanes: &[&Lane], team: u8, most: usize) {
+        for lanes in lanes.chunks(most) {
+            let offsets: Vec<_> = lanes.iter().map(|lane| self.place_lane(lane)).collect();
+            let table = self.bytes.len();
+            self.entries.push(Entry {
+                offset: (table / 16) as u32,
+                index: 0,
+                count: lanes.len() as u8,
+                team,
+            });
+            self.bytes
+                .extend(offsets.iter().flat_map(|offset| offset.to_ne_bytes()));
+            self.align();
+        }
+    }
+
+    /// Where the lane is, in units of 16 bytes.
+    fn place_lane(&mut self, lane: &Lane) -> u32 {
+        let at = self.bytes.len();
+        // The head says how long it is.
+        let mut head = [0; 16];
+        let length = 16 + lane.steps.len() + size_of::<[u64; 2]>();
+        head[..4].copy_from_slice(&(length as u32).to_ne_bytes());
+        self.bytes.extend_from_slice(&head);
+        self.bytes.extend_from_slice(&lane.steps);
+        if lane.blocks > 1 {
+            self.relocations
+                .extend(lane.waits.iter().map(|wait| at + 16 + wait));
+        }
+        let end = Head {
+            kind: STEP_END,
+            length: 1,
+            flags: 0,
+        };
+        self.bytes.extend_from_slice(end.bytes());
+        self.align();
+        (at / 16) as u32
+    }
+
+    fn align(&mut self) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(16), 0);
+    }
+
+    /// Counters of arrivals, behind everything that is only read, each in a line of its own.
+    fn place_counters(&mut self) {
+        // A block reads a whole window.
+        let mut at = (self.bytes.len() + WINDOW).next_multiple_of(128);
+        for relocation in &self.relocations {
+            self.bytes[*relocation..*relocation + 8].copy_from_slice(&(at as u64).to_ne_bytes());
+            at += 128;
+        }
+        self.bytes.resize(at, 0);
+    }
+}
+
+fn address(ptr: Ptr) -> u64 {
+    ptr.0.addr() as u64
+}
+
+/// The steps of a lane; `slot` numbers the waits of the batch.
+fn lower(steps: &[Step], slot: &mut u32) -> Lane {
+    let mut lane = Lane {
+        steps: Vec::new(),
+        units: 0,
+        waits: Vec::new(),
+        whole: false,
+        blocks: 0,
+    };
+    let mut last = Ptr::NULL;
+    for step in steps {
+        match step {
+            Step::Wait(wait) => {
+                if wait.quantum != 0 {
+                    lane.waits
+                        .push(lane.steps.len() + std::mem::offset_of!(WaitStep, arrivals));
+                }
+                let wait_step = WaitStep {
+                    head: Head {
+                        kind: STEP_WAIT,
+                        length: size_of::<WaitStep>().div_ceil(16) as u16,
+                        flags: 0,
+                    },
+                    word: address(wait.word),
+                    operand: address(wait.operand),
+                    quantum: wait.quantum,
+                    arrivals: 0,
+                    window: wait.tag.window,
+                    peer: wait.tag.peer,
+                    awaited: crate::reclaim::awaited_code(wait.tag.awaited),
+                    slot: *slot % MAX_BLOCKED as u32,
+                };
+                *slot += 1;
+                lane.steps.extend_from_slice(wait_step.bytes());
+                lane.steps.resize(lane.steps.len().next_multiple_of(16), 0);
+                last = wait.operand;
+            }
+            Step::Move(mv) => lane.units += moves::lower(mv, last, &mut lane.steps),
+            // An add releases what the team has written.
+            Step::Flush => {}
+            Step::Add(add) => {
+                lane.whole |= add.value < MOST;
+                let add_step = AddStep {
+                    head: Head {
+                        kind: STEP_ADD,
+                        length: (size_of::<AddStep>() / 16) as u16,
+                        flags: if add.bell.is_null() {
+                            0
+                        } else {
+                            ADD_HAS_WAITER
+                        },
+                    },
+                    word: address(add.word),
+                    value: add.value,
+                    unused: 0,
+                };
+                lane.steps.extend_from_slice(add_step.bytes());
+            }
+        }
+    }
+    lane
+}
+
+/// Gives the lanes that move much their blocks.
+fn share_out(lanes: &mut [Lane], quota: u64) -> Result<(), DeviceError> {
+    let threads = lanes.iter().filter(|lane| lane.units == 0).count();
+    let words = threads.div_ceil(THREADS / 4) as u64;
+    let mut large: Vec<usize> = (0..lanes.len())
+        .filter(|lane| lanes[*lane].units > SMALL && !lanes[*lane].whole)
+        .collect();
+    large.sort_unstable_by_key(|lane| std::cmp::Reverse(lanes[*lane].units));
+    let moving = lanes.iter().filter(|lane| lane.units > 0).count();
+    let warps = |large: usize| (moving - large).div_ceil(WARPS) as u64;
+    // If there is not a block for each, the lesser ones are left to warps.
+    while !large.is_empty() && words + warps(large.len()) + large.len() as u64 > quota {
+        large.pop();
+    }
+    let rest = quota
+        .checked_sub(words + warps(large.len()))
+        .ok_or_else(|| DeviceError::Exhausted {
+            what: "blocks that may wait on the device",
+            detail: format!(
+                "a batch of {} lanes needs more than the {quota} of its stream",
+                lanes.len()
+            ),
+        })?;
+    let wanted = |lane: &Lane| lane.units.div_ceil(SHARE).min(MOST);
+    let total: u64 = large.iter().map(|lane| wanted(&lanes[*lane])).sum();
+    for lane in &large {
+        let wanted = wanted(&lanes[*lane]);
+        lanes[*lane].blocks = if total <= rest {
+            wanted
+        } else {
+            // Each has one; what is left goes by size. Rounded down, so that the sum fits.
+            let spare = rest - large.len() as u64;
+            1 + (wanted - 1) * spare / (total - large.len() as u64).max(1)
+        };
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+use super::*;
+use tidegate_hal::batch::{Action, Add, Awaited, Move, QUANTUM, Shape, Side, Tag, Wait};
+
+fn ptr(address: usize) -> Ptr {
+    Ptr(std::ptr::without_provenance_mut(address))
+}
+
+fn wait(word: usize) -> Step {
+    Step::Wait(Wait {
+        word: ptr(word),
+        operand: ptr(word + 8),
+        quantum: QUANTUM,
+        tag: Tag {
+            window: 1,
+            peer: 2,
+            awaited: Awaited::Exposure,
+        },
+    })
+}
+
+fn add(word: usize) -> Step {
+    Step::Add(Add {
+        word: ptr(word),
+        value: QUANTUM,
+        bell: ptr(64),
+    })
+}
+
+fn put(doubles: usize) -> Step {
+    let side = |base| Side {
+        base: ptr(base),
+        flip: 0,
+        shape: Shape::Linear,
+    };
+    Step::Move(Move {
+        action: Action::Copy,
+        size: 8,
+        count: doubles,
+        src: side(0x10_0000),
+        dst: side(0x20_0000),
+        parity: Ptr::NULL,
+        early: true,
+    })
+}
+
+fn program(lanes: Vec<Vec<Step>>, quota: usize) -> Result<Program, DeviceError> {
+    // SAFETY: the batch is never executed.
+    let batch = unsafe { Batch::new(lanes, Vec::new()) };
+    Program::new(&batch, quota)
+}
+
+/// How many blocks each kind of team has.
+fn teams(program: &Program) -> [usize; 3] {
+    [TEAM_THREADS, TEAM_WARPS, TEAM_BLOCKS].map(|team| {
+        program
+            .entries
+            .iter()
+            .filter(|entry| entry.team == team)
+            .count()
+    })
+}
+
+#[test]
+fn lanes_get_teams_by_what_they_move() {
+    // The 2x2x2 exchange: seven posts, seven completes (three large), seven waits.
+    let exchange = || {
+        let mut lanes: Vec<Vec<Step>> = Vec::new();
+        lanes.extend((0..7).map(|peer| vec![add(0x1000 + peer * 64)]));
+        for doubles in [26_208, 28_080, 30_240, 180, 168, 156, 1] {
+            lanes.push(vec![wait(0x2000), put(doubles), Step::Flush, add(0x3000)]);
+        }
+        lanes.extend((0..7).map(|peer| vec![wait(0x4000 + peer * 64)]));
+        lanes
+    };
+    let lowered = program(exchange(), 49).unwrap();
+    let [threads, warps, blocks] = teams(&lowered);
+    assert_eq!((threads, warps), (1, 1));
+    assert!((44..=47).contains(&blocks), "{blocks}");
+    // With room, one unit a thread: 13,104 + 14,040 + 15,120 units of 16 bytes.
+    assert_eq!(
+        teams(&program(exchange(), 128).unwrap()),
+        [1, 1, 26 + 28 + 30]
+    );
+    // Without, each has one, or is left to warps.
+    assert_eq!(teams(&program(exchange(), 5).unwrap()), [1, 1, 3]);
+    assert_eq!(teams(&program(exchange(), 2).unwrap()), [1, 1, 0]);
+    assert!(matches!(
+        program(exchange(), 1),
+        Err(DeviceError::Exhausted { .. })
+    ));
+}
+
+#[test]
+fn blocks_of_a_lane_count_who_has_read_the_operand() {
+    let mut lowered = program(vec![vec![wait(0x2000), put(10_000), add(0x3000)]], 16).unwrap();
+    assert_eq!(teams(&lowered), [0, 0, 10]);
+    let entry = lowered.entries[3];
+    assert_eq!((entry.index, entry.count), (3, 10));
+    assert_eq!(lowered.relocations.len(), 1);
+    let at = lowered.relocations[0];
+    let arrivals =
+        |program: &Program| u64::from_ne_bytes(program.bytes[at..at + 8].try_into().unwrap());
+    let counter = arrivals(&lowered);
+    // Behind what is read as a window, and in a line of its own.
+    assert!(counter as usize >= lowered.relocations[0] + WINDOW - 128 && counter % 128 == 0);
+    assert!(counter as usize + 8 <= lowered.len());
+    lowered.placed_at(0x7000_0000);
+    assert_eq!(arrivals(&lowered), 0x7000_0000 + counter);
+    // One team alone advances it without counting.
+    assert!(
+        program(vec![vec![wait(0x2000), put(10), add(0x3000)]], 16)
+            .unwrap()
+            .relocations
+            .is_empty()
+    );
+}
+
+#[test]
+fn many_lanes_share_blocks() {
+    let lanes = |count: usize| {
+        (0..count)
+            .map(|peer| vec![wait(0x2000 + peer * 64), put(4), add(0x3000)])
+            .collect()
+    };
+    assert_eq!(teams(&program(lanes(26), 49).unwrap()), [0, 2, 0]);
+    let words = (0..300)
+        .map(|peer| vec![wait(0x2000 + peer * 64)])
+        .collect();
+    assert_eq!(teams(&program(words, 49).unwrap()), [3, 0, 0]);
+    assert!(program(Vec::new(), 1).unwrap().entries.is_empty());
+}
+
+#[test]
+fn an_add_that_is_too_small_to_be_parted_has_one_team() {
+    let small = Step::Add(Add {
+        word: ptr(0x3000),
+        value: 1,
+        bell: Ptr::NULL,
+    });
+    assert_eq!(
+        teams(&program(vec![vec![put(100_000), small]], 49).unwrap()),
+        [0, 1, 0]
+    );
+}

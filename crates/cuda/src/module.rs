@@ -1,0 +1,152 @@
+//! Loaded code, and functions of it.
+
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
+
+use tidegate_ffi::cuda::{Function, LaunchConfig, Module};
+use tidegate_hal::device::{DeviceError, Grid, LaunchDevice, Parameters};
+
+use crate::device::Cuda;
+use crate::error::Doing;
+use crate::gpu::Gpu;
+use crate::stream::CudaStream;
+
+/// Loaded code. It stays loaded for the life of the process: unloading could block behind a wait.
+pub struct CudaModule {
+    gpu: Arc<Gpu>,
+    module: Module,
+}
+
+/// A function of it.
+pub struct CudaFunction {
+    _module: Arc<CudaModule>,
+    function: Function,
+    parameters: usize,
+}
+
+fn text(text: &str) -> Result<CString, DeviceError> {
+    CString::new(text).map_err(|_| DeviceError::Code("there is a zero byte in it".into()))
+}
+
+impl CudaModule {
+    pub(crate) fn load(gpu: &Arc<Gpu>, code: &str) -> Result<Arc<Self>, DeviceError> {
+        gpu.idle("loading code")?;
+        gpu.enter()?;
+        let module = gpu
+            .driver
+            .module_load_ptx(&text(code)?)
+            .map_err(|error| DeviceError::Code(error.to_string()))?;
+        Ok(Arc::new(CudaModule {
+            gpu: gpu.clone(),
+            module,
+        }))
+    }
+
+    pub(crate) fn function(
+        self: &Arc<Self>,
+        name: &str,
+        sizes: &[usize],
+    ) -> Result<CudaFunction, DeviceError> {
+        self.gpu.enter()?;
+        let driver = self.gpu.driver;
+        // SAFETY: modules are never unloaded.
+        let function = unsafe { driver.module_function(self.module, &text(name)?) }
+            .map_err(|error| DeviceError::Code(format!("`{name}`: {error}")))?;
+        // Now, and not behind a wait. Where the driver cannot do it, the first launch does.
+        // SAFETY: as above.
+        let _ = unsafe { driver.func_load(function) };
+        let mut taken = Vec::new();
+        loop {
+            // SAFETY: as above.
+            match unsafe { driver.func_param_info(function, taken.len()) } {
+                Ok((_, size)) => taken.push(size),
+                // An older driver cannot tell.
+                Err(error) if error.is_missing() => {
+                    taken = sizes.to_vec();
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        if taken != sizes {
+            return Err(DeviceError::Code(format!(
+                "`{name}` takes parameters of {taken:?} bytes, and is bound with {sizes:?}"
+            )));
+        }
+        Ok(CudaFunction {
+            _module: self.clone(),
+            function,
+            parameters: sizes.len(),
+        })
+    }
+}
+
+// SAFETY: a launch is in stream order, with the parameters that it is given.
+unsafe impl LaunchDevice for Cuda {
+    type Module = CudaModule;
+    type Function = CudaFunction;
+
+    fn load(&self, code: &str) -> Result<Arc<CudaModule>, DeviceError> {
+        CudaModule::load(self.gpu(), code)
+    }
+
+    fn function(
+        module: &Arc<CudaModule>,
+        name: &str,
+        sizes: &[usize],
+    ) -> Result<CudaFunction, DeviceError> {
+        module.function(name, sizes)
+    }
+
+    unsafe fn launch(
+        stream: &CudaStream,
+        function: &CudaFunction,
+        grid: Grid,
+        parameters: &Parameters,
+    ) -> Result<(), DeviceError> {
+        let mut arguments: [*mut c_void; Parameters::MAX] = [std::ptr::null_mut(); Parameters::MAX];
+        let addresses = parameters.addresses();
+        if addresses.len() != function.parameters {
+            return Err(DeviceError::Code(format!(
+                "the function takes {} parameters, and gets {}",
+                function.parameters,
+                addresses.len()
+            )));
+        }
+        if grid
+            .blocks
+            .iter()
+            .chain(&grid.threads)
+            .any(|size| *size == 0)
+        {
+            return Err(DeviceError::Code(format!(
+                "a grid without threads: {grid:?}"
+            )));
+        }
+        for (argument, address) in arguments.iter_mut().zip(addresses) {
+            *argument = address.cast_mut().cast();
+        }
+        let shared = &stream.shared;
+        shared.gpu.enter()?;
+        let config = LaunchConfig::new(grid.blocks, grid.threads).shared_bytes(grid.shared);
+        shared.count();
+        // SAFETY: the caller promises that the parameters are the function's, and for what they name; modules are never unloaded.
+        let launched = unsafe {
+            shared.gpu.driver.launch_kernel(
+                function.function,
+                &config,
+                shared.raw,
+                &mut arguments[..function.parameters],
+            )
+        };
+        match launched {
+            Err(error) if error.is_invalid_value() => {
+                Err(DeviceError::Code(format!("{grid:?}: {error}")))
+            }
+            launched => launched
+                .map_err(|error| shared.note(error))
+                .doing("launching a kernel"),
+        }?;
+        stream.submitted()
+    }
+}

@@ -1,0 +1,453 @@
+//! The part of a stream that outlives its owner.
+//!
+//! # Model
+//!
+//! Items are counted when they are submitted. How far the stream has come is asked of the driver when somebody wants to know: an *event* is recorded
+//! where something was retired, and an idle stream has passed everything. Nothing is counted on the device, so nothing is paid for what nobody asks.
+//!
+//! What a team of the batch kernel says of a failure, and of waits that take long, lies in the *mirror*, in pinned memory; looking there costs a load.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::Waker;
+use std::time::Instant;
+
+use tidegate_ffi::cuda::{CudaError, Event, EventFlags, Stream};
+use tidegate_hal::batch::{Awaited, Tag};
+use tidegate_hal::device::{Blocked, DeviceError, Fault, Reclaim};
+use tidegate_hal::memory::Block as _;
+
+use crate::block::CudaBlock;
+use crate::error::Doing;
+use crate::gpu::Gpu;
+use crate::lower::{FAULT_WAIT, MAX_BLOCKED, Mirror, RawFault, State};
+
+/// Awaited things by number, as the kernel carries them.
+const AWAITED: [Awaited; 5] = [
+    Awaited::Exposure,
+    Awaited::Completion,
+    Awaited::Barrier,
+    Awaited::Ticket,
+    Awaited::Event,
+];
+
+pub(crate) fn awaited_code(awaited: Awaited) -> u32 {
+    let code = AWAITED.iter().position(|each| *each == awaited);
+    code.expect("every kind has a number") as u32
+}
+
+fn tag(window: u32, peer: u32, awaited: u32) -> Tag {
+    Tag {
+        window,
+        peer,
+        awaited: AWAITED
+            .get(awaited as usize)
+            .copied()
+            .unwrap_or(Awaited::Event),
+    }
+}
+
+/// What a stream shares with those who hold things of it.
+pub struct Shared {
+    me: Weak<Shared>,
+    pub(crate) gpu: Arc<Gpu>,
+    pub(crate) raw: Stream,
+    /// Whether the stream was made here, and is destroyed here.
+    owned: bool,
+    state: CudaBlock,
+    mirror: NonNull<Mirror>,
+    submitted: AtomicU64,
+    passed: AtomicU64,
+    capturing: AtomicBool,
+    later: Mutex<Later>,
+    blocked: Mutex<Option<Blocked>>,
+    /// The quota of blocks that may wait, once it was needed.
+    quota: OnceLock<usize>,
+    /// An error that the context did not survive.
+    lost: OnceLock<String>,
+}
+
+// SAFETY: the mirror is pinned memory that this has to itself, with the kernels of its stream; fields of it are accessed atomically.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+#[derive(Default)]
+struct Later {
+    /// What was retired, and after which item.
+    garbage: Vec<(u64, Box<dyn Any + Send>)>,
+    /// Events that were recorded after so many items, in order.
+    events: VecDeque<(u64, Event)>,
+    wakers: Vec<(u64, Waker)>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// # Safety
+    ///
+    /// The stream is live, of the GPU's context, and made for this (`owned`) or alive until everything submitted here has been passed.
+    pub(crate) unsafe fn new(
+        gpu: &Arc<Gpu>,
+        raw: Stream,
+        owned: bool,
+    ) -> Result<Arc<Self>, DeviceError> {
+        let state = CudaBlock::alloc(
+            gpu,
+            size_of::<State>(),
+            tidegate_hal::memory::Sharing::Private,
+        )?;
+        let mirror = gpu.take_mirror()?;
+        let shared = Arc::new_cyclic(|me| Shared {
+            me: me.clone(),
+            gpu: gpu.clone(),
+            raw,
+            owned,
+            state,
+            mirror,
+            submitted: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+            capturing: AtomicBool::new(false),
+            later: Mutex::default(),
+            blocked: Mutex::default(),
+            quota: OnceLock::new(),
+            lost: OnceLock::new(),
+        });
+        gpu.admit(&shared)?;
+        Ok(shared)
+    }
+
+    pub(crate) fn state_address(&self) -> u64 {
+        self.state.base().0.addr() as u64
+    }
+
+    pub(crate) fn mirror_address(&self) -> u64 {
+        // Pinned memory has one address, on the host and on devices.
+        self.mirror.as_ptr().addr() as u64
+    }
+
+    /// The quota of blocks, taken at the first call.
+    pub(crate) fn quota(&self) -> Result<usize, DeviceError> {
+        if let Some(quota) = self.quota.get() {
+            return Ok(*quota);
+        }
+        let granted = self.gpu.grant()?;
+        // One thread at a time submits to a stream.
+        Ok(*self.quota.get_or_init(|| granted))
+    }
+
+    pub(crate) fn submitted(&self) -> u64 {
+        self.submitted.load(Ordering::Acquire)
+    }
+
+    /// Counts an item that is about to be submitted.
+    pub(crate) fn count(&self) -> u64 {
+        self.submitted.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.capturing.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_capturing(&self, capturing: bool) {
+        // Under the lock, so that nobody records an event meanwhile.
+        let later = lock(&self.later);
+        self.capturing.store(capturing, Ordering::Release);
+        let waiting = !capturing && !later.garbage.is_empty();
+        drop(later);
+        if waiting {
+            self.retire(Box::new(()));
+        }
+    }
+
+    /// Notes an error that the context does not survive.
+    pub(crate) fn note(&self, error: CudaError) -> CudaError {
+        if error.is_context_lost() {
+            let _ = self.lost.set(error.to_string());
+        }
+        error
+    }
+
+    /// Whether everything submitted has been passed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.look() >= self.submitted()
+    }
+
+    /// Blocks until everything submitted has been passed.
+    pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
+        let mark = self.submitted();
+        self.gpu.enter()?;
+        // SAFETY: the stream is live as long as this.
+        if let Err(error) = unsafe { self.gpu.driver.stream_synchronize(self.raw) } {
+            let error = self.note(error);
+            // After such an error nothing runs any more: all is passed.
+            if self.lost.get().is_none() {
+                return Err(error).doing("synchronising a stream");
+            }
+        }
+        self.pass(mark);
+        Ok(())
+    }
+
+    fn pass(&self, mark: u64) {
+        self.passed.fetch_max(mark, Ordering::AcqRel);
+        self.collect();
+    }
+
+    /// Asks the driver how far the stream has come.
+    fn look(&self) -> u64 {
+        let submitted = self.submitted();
+        let passed = self.passed.load(Ordering::Acquire);
+        if passed >= submitted || self.gpu.enter().is_err() {
+            return passed;
+        }
+        let later = lock(&self.later);
+        if self.is_capturing() {
+            return passed;
+        }
+        // SAFETY: the stream is live, and not captured: that changes under the lock only.
+        match unsafe { self.gpu.driver.stream_query(self.raw) } {
+            Ok(false) => {}
+            Ok(true) => {
+                drop(later);
+                self.pass(submitted);
+                return self.passed.load(Ordering::Acquire);
+            }
+            Err(error) => {
+                drop(later);
+                self.note(error);
+                if self.lost.get().is_some() {
+                    self.pass(submitted);
+                }
+                return self.passed.load(Ordering::Acquire);
+            }
+        }
+        drop(later);
+        self.collect();
+        self.passed.load(Ordering::Acquire)
+    }
+
+    /// Gives back what the stream has passed, and wakes who waits for it.
+    fn collect(&self) {
+        let mut done = Vec::new();
+        let mut due: Vec<Box<dyn Any + Send>> = Vec::new();
+        let mut awake = Vec::new();
+        {
+            let mut later = lock(&self.later);
+            let mut passed = self.passed.load(Ordering::Acquire);
+            while let Some((mark, event)) = later.events.front().copied() {
+                // SAFETY: events are destroyed below only.
+                let over = mark <= passed
+                    || unsafe { self.gpu.driver.event_query(event) }
+                        .unwrap_or(self.lost.get().is_some());
+                if !over {
+                    break;
+                }
+                passed = passed.max(mark);
+                later.events.pop_front();
+                done.push(event);
+            }
+            self.passed.fetch_max(passed, Ordering::AcqRel);
+            let mut index = 0;
+            while index < later.garbage.len() {
+                if later.garbage[index].0 <= passed {
+                    due.push(later.garbage.swap_remove(index).1);
+                } else {
+                    index += 1;
+                }
+            }
+            later.wakers.retain(|(mark, waker)| {
+                let over = *mark <= passed;
+                if over {
+                    awake.push(waker.clone());
+                }
+                !over
+            });
+        }
+        for event in done {
+            // SAFETY: it was taken out of the list, and is not used any more.
+            let _ = unsafe { self.gpu.driver.event_destroy(event) };
+        }
+        // Outside of the lock: dropping and waking may run foreign code.
+        drop(due);
+        awake.into_iter().for_each(Waker::wake);
+    }
+
+    fn mirrored(&self, field: *mut u32) -> u32 {
+        // SAFETY: `field` lies in the mirror, which is live, aligned, and written by the device as a whole.
+        unsafe { AtomicU32::from_ptr(field) }.load(Ordering::Acquire)
+    }
+
+    fn raw_fault(&self) -> Option<RawFault> {
+        let mirror = self.mirror.as_ptr();
+        // SAFETY: only the address is taken.
+        if self.mirrored(unsafe { &raw mut (*mirror).failed }) == 0 {
+            return None;
+        }
+        // SAFETY: the fault was written before `failed` was set (release), and is not written again.
+        Some(unsafe { (&raw const (*mirror).fault).read_volatile() })
+    }
+
+    /// Called by the driver when the stream has come to where somebody waits for it.
+    unsafe extern "C" fn reached(data: *mut c_void) {
+        // SAFETY: `data` is the box that `wake_at` gave away, and the driver calls this once.
+        let (shared, mark) = *unsafe { Box::from_raw(data.cast::<(Arc<Shared>, u64)>()) };
+        shared.passed.fetch_max(mark, Ordering::AcqRel);
+        let mut awake = Vec::new();
+        lock(&shared.later).wakers.retain(|(at, waker)| {
+            let over = *at <= mark;
+            if over {
+                awake.push(waker.clone());
+            }
+            !over
+        });
+        awake.into_iter().for_each(Waker::wake);
+        // Not dropped here if it is the last: that would call the driver, which must not be called from here.
+        if Arc::strong_count(&shared) == 1 {
+            std::thread::spawn(move || drop(shared));
+        }
+    }
+}
+
+impl Reclaim for Shared {
+    fn retire(&self, garbage: Box<dyn Any + Send>) {
+        let mark = self.submitted();
+        if self.passed.load(Ordering::Acquire) >= mark {
+            return;
+        }
+        if self.gpu.enter().is_err() {
+            // The context is gone, and what the memory was with it; but this is not ours to decide.
+            std::mem::forget(garbage);
+            return;
+        }
+        {
+            let mut later = lock(&self.later);
+            later.garbage.push((mark, garbage));
+            let marked = later.events.back().is_some_and(|(at, _)| *at >= mark);
+            if !marked && !self.is_capturing() {
+                let driver = self.gpu.driver;
+                let event = driver
+                    .event_create(EventFlags::DISABLE_TIMING)
+                    .and_then(|event| {
+                        // SAFETY: both are live, of one context; the stream is not captured: that changes under the lock only.
+                        unsafe { driver.event_record(event, self.raw) }.map(|()| event)
+                    });
+                // Without an event it is given back when the stream is found idle.
+                if let Ok(event) = event {
+                    later.events.push_back((mark, event));
+                }
+            }
+        }
+        self.collect();
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        if let Some(lost) = self.lost.get() {
+            return Some(Fault::Kernel(lost.clone()));
+        }
+        let raw = self.raw_fault()?;
+        Some(if raw.kind == FAULT_WAIT {
+            Fault::Wait {
+                tag: tag(raw.window, raw.peer, raw.awaited),
+                epoch: raw.epoch,
+            }
+        } else {
+            Fault::Aborted
+        })
+    }
+
+    fn abort(&self) {
+        // SAFETY: the state lives as long as this.
+        unsafe { self.gpu.stop(self.state_address()) };
+    }
+
+    fn blocked(&self) -> Option<Blocked> {
+        let mut on = Vec::new();
+        for index in 0..MAX_BLOCKED {
+            // SAFETY: only the address is taken.
+            let entry = unsafe { &raw mut (*self.mirror.as_ptr()).blocked[index] };
+            // SAFETY: as above.
+            if self.mirrored(unsafe { &raw mut (*entry).active }) != 0 {
+                // SAFETY: the entry was written before it became active; a torn one is only looked at.
+                let entry = unsafe { entry.read_volatile() };
+                on.push((tag(entry.window, entry.peer, entry.awaited), entry.epoch));
+            }
+        }
+        let mut blocked = lock(&self.blocked);
+        if on.is_empty() {
+            *blocked = None;
+        } else if blocked.as_ref().is_none_or(|before| before.on != on) {
+            // The device does not say since when; the watch looks often enough.
+            *blocked = Some(Blocked {
+                on,
+                since: Instant::now(),
+            });
+        }
+        blocked.clone()
+    }
+
+    fn passed(&self) -> u64 {
+        self.look()
+    }
+
+    fn wake_at(&self, mark: u64, waker: &Waker) -> bool {
+        if self.look() >= mark {
+            return true;
+        }
+        {
+            let mut later = lock(&self.later);
+            // A future that is polled again replaces its waker; the driver was asked already.
+            if let Some(place) = later
+                .wakers
+                .iter_mut()
+                .find(|(at, held)| *at == mark && held.will_wake(waker))
+            {
+                place.1 = waker.clone();
+                return false;
+            }
+            later.wakers.push((mark, waker.clone()));
+        }
+        let Some(this) = self.me.upgrade() else {
+            return true;
+        };
+        let data = Box::into_raw(Box::new((this, self.submitted())));
+        // SAFETY: the stream is live; the function takes what it is given, once.
+        let asked = unsafe {
+            self.gpu
+                .driver
+                .launch_host_func(self.raw, Self::reached, data.cast())
+        };
+        if let Err(error) = asked {
+            self.note(error);
+            // SAFETY: the driver did not take it.
+            drop(unsafe { Box::from_raw(data) });
+            // Better awake too early, and asked again, than never.
+            return self.lost.get().is_some() || self.synchronize().is_err() || self.look() >= mark;
+        }
+        false
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(quota) = self.quota.get() {
+            self.gpu.give_back(*quota);
+        }
+        if self.gpu.enter().is_err() {
+            return;
+        }
+        // The owner has waited until everything was passed, and nobody can have submitted more.
+        self.pass(self.submitted());
+        if self.owned {
+            // SAFETY: the stream was made for this, and nobody else has it.
+            let _ = unsafe { self.gpu.driver.stream_destroy(self.raw) };
+        }
+        self.gpu.return_mirror(self.mirror);
+    }
+}

@@ -1,0 +1,323 @@
+//! Streams.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use tidegate_ffi::cuda::{CaptureMode, Event, EventFlags};
+use tidegate_hal::batch::Batch;
+use tidegate_hal::device::{DeviceError, Fault, Reclaim as _, Stream, StreamConfig};
+
+use crate::error::Doing;
+use crate::gpu::Gpu;
+use crate::graph::CudaGraph;
+use crate::place::Placed;
+use crate::reclaim::Shared;
+
+/// Something that must live as long as the stream may use it.
+pub(crate) type Keep = Arc<dyn Any + Send + Sync>;
+
+/// How many things a stream holds before it asks which of them it has passed.
+const HELD: usize = 64;
+
+/// A stream of a GPU.
+pub struct CudaStream {
+    pub(crate) shared: Arc<Shared>,
+    /// Whether every submission is followed by a synchronisation: host-synchronised communication.
+    inline: bool,
+    /// Batches and graphs that were submitted, and after which item each was last.
+    held: RefCell<Vec<(Keep, u64)>>,
+    /// Streams whose failure is to be this one's, from the next batch on.
+    followed: RefCell<Vec<Arc<Shared>>>,
+    /// What the recording under way holds.
+    recording: RefCell<Option<Vec<Keep>>>,
+    /// Keeps what the world gave for as long as the stream lives.
+    _keep: Keep,
+}
+
+/// A point in the order of a stream.
+pub struct CudaEvent {
+    event: Event,
+    stream: Arc<Shared>,
+}
+
+impl Drop for CudaEvent {
+    fn drop(&mut self) {
+        if self.stream.gpu.enter().is_ok() {
+            // SAFETY: the event is this value's; who waits for it has been told so already.
+            let _ = unsafe { self.stream.gpu.driver.event_destroy(self.event) };
+        }
+    }
+}
+
+impl CudaStream {
+    pub(crate) fn new(gpu: &Arc<Gpu>, config: StreamConfig) -> Result<Self, DeviceError> {
+        gpu.enter()?;
+        let raw = gpu.driver.stream_create(0).doing("making a stream")?;
+        // SAFETY: the stream was just made.
+        let shared = unsafe { Shared::new(gpu, raw, true) }.inspect_err(|_| {
+            // SAFETY: nobody has it.
+            let _ = unsafe { gpu.driver.stream_destroy(raw) };
+        })?;
+        Ok(Self::over(shared, config))
+    }
+
+    pub(crate) fn over(shared: Arc<Shared>, config: StreamConfig) -> Self {
+        CudaStream {
+            shared,
+            inline: config.inline,
+            held: RefCell::default(),
+            followed: RefCell::default(),
+            recording: RefCell::new(None),
+            _keep: config.keep,
+        }
+    }
+
+    /// Holds something until the stream has passed `mark`, or as long as the recording.
+    fn hold(&self, keep: Keep, mark: u64) {
+        if let Some(recording) = &mut *self.recording.borrow_mut() {
+            if !recording.iter().any(|each| Arc::ptr_eq(each, &keep)) {
+                recording.push(keep);
+            }
+            return;
+        }
+        let mut held = self.held.borrow_mut();
+        if let Some((_, last)) = held.iter_mut().find(|(each, _)| Arc::ptr_eq(each, &keep)) {
+            *last = mark;
+            return;
+        }
+        if held.len() >= HELD {
+            let passed = self.shared.passed();
+            held.retain(|(_, last)| *last > passed);
+        }
+        held.push((keep, mark));
+    }
+
+    /// What comes after every submission: host-synchronised streams wait.
+    pub(crate) fn submitted(&self) -> Result<(), DeviceError> {
+        if self.inline && !self.capturing() {
+            self.shared.synchronize()?;
+        }
+        Ok(())
+    }
+
+    fn not_capturing(&self, what: &'static str) -> Result<(), DeviceError> {
+        if self.capturing() {
+            Err(DeviceError::Capturing(what))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The addresses of the states that the next batch must look at, besides its own.
+    fn follow(&self) -> Result<[u64; 2], DeviceError> {
+        let mut followed = self.followed.borrow_mut();
+        if followed.is_empty() {
+            return Ok([0; 2]);
+        }
+        let mut states = [0; 2];
+        let take = followed.len().min(2);
+        for (state, other) in states.iter_mut().zip(followed.drain(..take)) {
+            *state = other.state_address();
+            self.hold(other, self.shared.submitted() + 1);
+        }
+        Ok(states)
+    }
+}
+
+// SAFETY: a CUDA stream executes in order; a batch is one kernel on it, which does what `kernels/batch.cu` says; what a wait has acquired at system
+// scope is visible to later kernels of the stream.
+unsafe impl Stream for CudaStream {
+    type Reclaim = Shared;
+    type Graph = CudaGraph;
+    type Event = CudaEvent;
+
+    fn reclaim(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
+        let shared = &self.shared;
+        let quota = shared.quota()?;
+        shared.gpu.enter()?;
+        let placed = batch.lowered(
+            |placed: &Placed| placed.fits(&shared.gpu, quota),
+            || Placed::new(&shared.gpu, batch, quota),
+        )?;
+        if placed.is_empty() {
+            return Ok(());
+        }
+        let follow = self.follow()?;
+        let mut parameter =
+            placed.parameter(shared.state_address(), shared.mirror_address(), follow);
+        let mark = shared.count();
+        let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
+        // SAFETY: the kernel takes one parameter, of this type; the caller promises for what the batch names; the program is held until the stream has passed it.
+        unsafe {
+            shared.gpu.driver.launch_kernel(
+                shared.gpu.batch,
+                &placed.config(),
+                shared.raw,
+                &mut arguments,
+            )
+        }
+        .map_err(|error| shared.note(error))
+        .doing("launching a batch")?;
+        // The batch may be lowered again, for another stream; this one's program must live.
+        self.hold(placed, mark);
+        self.hold(batch.clone(), mark);
+        self.submitted()
+    }
+
+    fn mark(&self) -> u64 {
+        self.shared.submitted()
+    }
+
+    fn synchronize(&self) -> Result<Result<(), Fault>, DeviceError> {
+        self.not_capturing("synchronisation")?;
+        self.shared.synchronize()?;
+        self.held.borrow_mut().clear();
+        let followed = self.followed.borrow();
+        let faults = [&self.shared].into_iter().chain(followed.iter());
+        Ok(faults
+            .map(|stream| stream.fault())
+            .find_map(|fault| fault)
+            .map_or(Ok(()), Err))
+    }
+
+    fn record(&self) -> Result<CudaEvent, DeviceError> {
+        let shared = &self.shared;
+        shared.gpu.enter()?;
+        let what = "recording an event";
+        let event = shared
+            .gpu
+            .driver
+            .event_create(EventFlags::DISABLE_TIMING)
+            .doing(what)?;
+        let event = CudaEvent {
+            event,
+            stream: shared.clone(),
+        };
+        // SAFETY: both are live, and of one context.
+        unsafe { shared.gpu.driver.event_record(event.event, shared.raw) }.doing(what)?;
+        Ok(event)
+    }
+
+    fn wait_event(&self, event: &CudaEvent) -> Result<(), DeviceError> {
+        let shared = &self.shared;
+        if Arc::ptr_eq(&event.stream, shared) {
+            return Ok(());
+        }
+        if self.capturing() != event.stream.is_capturing() {
+            return Err(DeviceError::Capturing(
+                "one of the two streams is in a recording that the other has no part in",
+            ));
+        }
+        shared.gpu.enter()?;
+        shared.count();
+        // SAFETY: both are live, and of one device.
+        unsafe { shared.gpu.driver.stream_wait_event(shared.raw, event.event) }
+            .doing("waiting for an event")?;
+        let mut followed = self.followed.borrow_mut();
+        if !followed
+            .iter()
+            .any(|other| Arc::ptr_eq(other, &event.stream))
+        {
+            followed.push(event.stream.clone());
+        }
+        Ok(())
+    }
+
+    fn begin_capture(&self, others: &[&Self]) -> Result<(), DeviceError> {
+        let what = "beginning a capture";
+        for stream in others.iter().copied().chain([self]) {
+            stream.not_capturing("another capture")?;
+        }
+        let driver = self.shared.gpu.driver;
+        self.shared.gpu.enter()?;
+        self.shared.set_capturing(true);
+        // Relaxed: the library allocates, and looks at events of other streams, meanwhile.
+        // SAFETY: the stream is live.
+        let begun = unsafe { driver.stream_begin_capture(self.shared.raw, CaptureMode::RELAXED) };
+        begun
+            .doing(what)
+            .inspect_err(|_| self.shared.set_capturing(false))?;
+        *self.recording.borrow_mut() = Some(Vec::new());
+        let fork = (!others.is_empty()).then(|| self.record()).transpose();
+        let forked = fork.and_then(|fork| {
+            for other in others {
+                let fork = fork.as_ref().expect("there are others");
+                // SAFETY: both are live, and of one device.
+                unsafe { driver.stream_wait_event(other.shared.raw, fork.event) }.doing(what)?;
+                other.shared.set_capturing(true);
+                *other.recording.borrow_mut() = Some(Vec::new());
+            }
+            Ok(())
+        });
+        forked.inspect_err(|_| drop(self.end_capture(others)))
+    }
+
+    fn end_capture(&self, others: &[&Self]) -> Result<CudaGraph, DeviceError> {
+        if !self.capturing() {
+            return Err(DeviceError::Capturing("nothing is being captured"));
+        }
+        let gpu = &self.shared.gpu;
+        gpu.enter()?;
+        // SAFETY: the stream is live, and being captured.
+        let graph = unsafe { gpu.driver.stream_end_capture(self.shared.raw) };
+        let mut keep = Vec::new();
+        for stream in others.iter().copied().chain([self]) {
+            keep.extend(stream.recording.borrow_mut().take().unwrap_or_default());
+            stream.shared.set_capturing(false);
+        }
+        match graph {
+            // SAFETY: the graph was just made, and is nobody else's.
+            Ok(graph) => unsafe { CudaGraph::new(gpu, graph, keep, self.shared.raw) },
+            Err(error) if error.is_capture_error() => Err(DeviceError::Capturing(
+                "a branch was not joined, or the capture was broken",
+            )),
+            Err(error) => Err(error).doing("ending a capture"),
+        }
+    }
+
+    fn capturing(&self) -> bool {
+        self.shared.is_capturing()
+    }
+
+    unsafe fn replay(
+        &self,
+        others: &[&Self],
+        graph: &Arc<CudaGraph>,
+        times: u64,
+    ) -> Result<(), DeviceError> {
+        for stream in others.iter().copied().chain([self]) {
+            stream.not_capturing("a replay")?;
+        }
+        let shared = &self.shared;
+        shared.gpu.enter()?;
+        if times == 0 {
+            return Ok(());
+        }
+        let mark = shared.count();
+        self.hold(graph.clone(), mark);
+        // SAFETY: the caller's promise; the graph is held until the stream has passed it.
+        unsafe { graph.launch(shared.raw, times) }
+            .map_err(|error| shared.note(error))
+            .doing("replaying a graph")?;
+        self.submitted()
+    }
+}
+
+impl Drop for CudaStream {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.abort();
+        }
+        if self.capturing() {
+            drop(self.end_capture(&[]));
+        }
+        // What is left is executed. If the driver refuses, nothing is left to be waited for.
+        let _ = self.shared.synchronize();
+    }
+}
