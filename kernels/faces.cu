@@ -12,26 +12,30 @@
 // along z. A copy that does not exist counts as -0.0, which changes no sum (0.0 would: -0.0 + 0.0 is 0.0). Products of initial values are
 // rounded on their own, never fused with the sums that follow.
 //
-// What peers have written (slots, operands) is read with ordinary loads: the non-coherent path could still hold what was there before.
+// What peers have written is read with ordinary loads: the non-coherent path could still hold what was there before.
 //
 // # Cost
 //
-// A middle rank of 2x2x2 at the small size (15x14x13 elements of 12x12x12 points: 37.7 MB) has 7 messages, 0.68 MB. The times are what the bytes take at
-// 4.3 TB/s, sectors of 32 bytes counted in full; a kernel as small as pack or unpack also costs its launch and its chain of dependent loads.
+// Predicted for a rank of 2x2x2 at the small size (15x14x13 elements of 12x12x12 points: 37.7 MB), which has 7 messages, together 0.68 MB. The floor is what
+// the bytes take at 4.3 TB/s, sectors of 32 bytes counted in full (a value of an x face is a sector of its own).
 //
-//   kernel        bytes read                   written          floor   chain
-//   init          0                            37.7 MB          8.8 us  none
-//   pack          0.84 + 0.22 + 0.24 MB        0.68 MB          0.5 us  one load
-//   unpack        1.58 MB of block, 0.68 MB    1.58 MB          0.9 us  entry of the slot, its operand, the values (packed: the values alone)
-//   compute       33.1 MB                      33.1 MB         15.4 us  one load
+//   kernel    read                             written    floor    loads that wait for one another
+//   init      -                                37.7 MB     8.8 us  none
+//   pack      1.30 MB                          0.68 MB     0.5 us  the value
+//   unpack    1.89 MB of block, 0.68 received  1.89 MB     1.0 us  a slot's entry, its operand, the value (packed: the value alone)
+//   compute   29.0 MB                          29.0 MB    13.5 us  the value
 //
-// All but compute and init find their data in the L2 cache (50 MB), where they are faster.
+// With all 26 neighbours: pack 2.60 and 1.35 MB, 0.9 us; unpack 2.60, 1.35 and 2.60 MB, 1.5 us. Where nothing else has displaced them, all but the received
+// values are in the L2 cache (50 MB), and faster. At such sizes the launch and the loads that wait for one another count as much as the bytes: so each
+// thread has one item, and each item all of its loads under way at once.
 //
 // # Failures
 //
 // None are reported: the host has checked the geometry and the lengths. A kernel does nothing if a length does not fit its geometry.
 
 #include "faces.cuh"
+
+namespace faces {
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -486,3 +490,10 @@ KERNEL faces_compute(FACES_ARGUMENT g, double *u, u64 u_len) {
     }
   }
 }
+
+}  // namespace faces
+
+// Programs that have kernels of their own include this file.
+#undef KERNEL
+#undef INLINE
+#undef INLINE_MEMBER
