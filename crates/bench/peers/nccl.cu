@@ -1,0 +1,271 @@
+// NCCL: grouped sends and receives on the stream, and its device interface (one kernel that stores to the peers' windows).
+#include "share.cuh"
+
+#include <nccl.h>
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+#define PEER_NCCL_DEVICE 1
+#include <nccl_device.h>
+#endif
+
+static void nccl_check(ncclResult_t code, const char* what, int line) {
+    if (code == ncclSuccess) return;
+    throw std::runtime_error(std::string("nccl.cu:") + std::to_string(line) + ": " + what + ": " + ncclGetErrorString(code) +
+                             ": " + ncclGetLastError(nullptr));
+}
+#define NCCL(call) nccl_check((call), #call, __LINE__)
+
+// Memory from NCCL's allocator, so that it can be registered and mapped by the others.
+class NcclMemory {
+  public:
+    NcclMemory(ncclComm_t comm, size_t bytes, bool registered) : comm_(comm) {
+        NCCL(ncclMemAlloc(&at_, bytes));
+        CUDA(cudaMemset(at_, 0, bytes));
+        if (registered) NCCL(ncclCommRegister(comm, at_, bytes, &handle_));
+    }
+    NcclMemory(const NcclMemory&) = delete;
+    ~NcclMemory() {
+        if (handle_) ncclCommDeregister(comm_, handle_);
+        ncclMemFree(at_);
+    }
+    double* values() const { return static_cast<double*>(at_); }
+
+  private:
+    ncclComm_t comm_;
+    void* at_ = nullptr;
+    void* handle_ = nullptr;
+};
+
+// One group of 2 x 26 calls at most: NCCL makes one kernel of it.
+class SendReceive final : public Exchange {
+  public:
+    SendReceive(ncclComm_t comm, const Layout& layout, bool registered, bool synchronised)
+        : layout_(layout), comm_(comm), synchronised_(synchronised), out_(comm, layout.packed_bytes(), registered),
+          in_(comm, layout.packed_bytes(), registered) {
+        graphs = !synchronised;
+        launches = 1;
+        note = registered ? "buffers from ncclMemAlloc, registered" : "buffers not registered";
+    }
+    double* source() override { return out_.values(); }
+    double* slots(int) override { return in_.values(); }
+    void enqueue(cudaStream_t stream, int) override {
+        NCCL(ncclGroupStart());
+        for (const auto& m : layout_.messages) {
+            NCCL(ncclSend(out_.values() + m.begin, m.values, ncclDouble, m.rank, comm_, stream));
+            NCCL(ncclRecv(in_.values() + m.begin, m.values, ncclDouble, m.rank, comm_, stream));
+        }
+        NCCL(ncclGroupEnd());
+        if (synchronised_) CUDA(cudaStreamSynchronize(stream));
+    }
+
+  private:
+    const Layout& layout_;
+    ncclComm_t comm_;
+    bool synchronised_;
+    NcclMemory out_, in_;
+};
+
+#ifdef PEER_NCCL_DEVICE
+// Every piece is stored straight into the receiver's window by one block, and a barrier of all ranks, block by block, ends it.
+// Two buffers in turn: who passes the barrier of exchange k + 1 has unpacked what exchange k brought.
+static __global__ void __launch_bounds__(1024)
+    device_barrier(const __grid_constant__ Pieces pieces, const __grid_constant__ ncclDevComm comm, ncclWindow_t window,
+                   const double* source, size_t stride, unsigned long long* epochs) {
+    const unsigned long long epoch = epochs[blockIdx.x];
+    ncclLsaBarrierSession<ncclCoopCta> barrier{ncclCoopCta(), comm, ncclTeamTagLsa(), blockIdx.x};
+    for (int b = static_cast<int>(blockIdx.x); b < pieces.blocks; b += static_cast<int>(gridDim.x)) {
+        const Piece piece(pieces, b);
+        auto* slots = static_cast<double*>(ncclGetLsaPointer(window, 0, piece.route->rank)) + (epoch & 1) * stride;
+        block_copy(slots + piece.to, source + piece.from, piece.values * sizeof(double));
+    }
+    barrier.sync(ncclCoopCta(), cuda::memory_order_acq_rel);
+    if (threadIdx.x == 0) epochs[blockIdx.x] = epoch + 1;
+}
+
+// The same, with words of our own in the window instead of the barrier: each block adds to a word of the receiver, and one
+// block waits for all words.
+static __global__ void __launch_bounds__(1024)
+    device_signal(const __grid_constant__ Pieces pieces, ncclWindow_t window, const double* source, size_t stride, size_t words,
+                  unsigned long long* epochs) {
+    const unsigned long long epoch = epochs[blockIdx.x];
+    if (blockIdx.x == 0) {
+        const auto* mine = static_cast<const uint64_t*>(ncclGetLocalPointer(window, words));
+        if (threadIdx.x < static_cast<unsigned>(pieces.count)) {
+            const auto& r = pieces.route[threadIdx.x];
+            acquire_at_least(mine + 16 * r.here, (epoch + 1) * r.pieces);
+        }
+    } else {
+        const Piece piece(pieces, blockIdx.x - 1);
+        auto* slots = static_cast<double*>(ncclGetLsaPointer(window, 0, piece.route->rank)) + (epoch & 1) * stride;
+        block_copy(slots + piece.to, source + piece.from, piece.values * sizeof(double));
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        epochs[blockIdx.x] = epoch + 1;
+        if (blockIdx.x > 0) {
+            const auto* r = Piece(pieces, blockIdx.x - 1).route;
+            release_add(static_cast<uint64_t*>(ncclGetLsaPointer(window, words, r->rank)) + 16 * r->there, 1);
+        }
+    }
+}
+
+class Device final : public Exchange {
+  public:
+    Device(Job& job, ncclComm_t comm, const Layout& layout, bool barrier, int limit, int threads)
+        : comm_(comm), pieces_(layout, limit), barrier_(barrier), threads_(threads), stride_(layout.packed()),
+          out_(comm, layout.packed_bytes(), false),
+          in_(comm, 2 * layout.packed_bytes() + 26 * 128, false) {
+        period = 2;
+        launches = 1;
+        // All ranks must have equally many blocks; pieces are dealt out to them.
+        blocks_ = barrier ? static_cast<int>(std::min(job.max(pieces_.blocks), 128.0)) : pieces_.blocks + 1;
+        NCCL(ncclCommWindowRegister(comm, in_.values(), 2 * layout.packed_bytes() + 26 * 128, &window_,
+                                    NCCL_WIN_COLL_SYMMETRIC));
+        if (window_ == nullptr) throw std::runtime_error("NCCL has no symmetric windows here");
+        ncclDevCommRequirements wants{};
+        wants.lsaMultimem = false;
+        wants.lsaBarrierCount = blocks_;
+        NCCL(ncclDevCommCreate(comm, &wants, &device_));
+        if (ncclTeamLsa(comm).nRanks != job.size) throw std::runtime_error("not all ranks can store to each other");
+        CUDA(cudaMalloc(&epochs_, blocks_ * sizeof(*epochs_)));
+        CUDA(cudaMemset(epochs_, 0, blocks_ * sizeof(*epochs_)));
+    }
+    ~Device() override {
+        ncclDevCommDestroy(comm_, &device_);
+        ncclCommWindowDeregister(comm_, window_);
+        cudaFree(epochs_);
+    }
+    double* source() override { return out_.values(); }
+    double* slots(int k) override { return in_.values() + k % 2 * stride_; }
+    void enqueue(cudaStream_t stream, int) override {
+        if (barrier_) {
+            device_barrier<<<blocks_, threads_, 0, stream>>>(pieces_, device_, window_, out_.values(), stride_, epochs_);
+        } else {
+            device_signal<<<blocks_, threads_, 0, stream>>>(pieces_, window_, out_.values(), stride_,
+                                                            2 * stride_ * sizeof(double), epochs_);
+        }
+        CUDA(cudaGetLastError());
+    }
+
+  private:
+    ncclComm_t comm_;
+    Pieces pieces_;
+    bool barrier_;
+    int threads_, blocks_ = 0;
+    size_t stride_;
+    NcclMemory out_, in_;
+    ncclWindow_t window_ = nullptr;
+    ncclDevComm device_{};
+    unsigned long long* epochs_ = nullptr;
+};
+#endif
+
+static __global__ void write_words(unsigned long long* to, size_t count, unsigned long long seed) {
+    for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) to[i] = pattern(0, 0, i, seed);
+}
+static __global__ void check_words(const unsigned long long* at, size_t count, unsigned long long seed,
+                                   unsigned long long* wrong) {
+    for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+        if (at[i] != pattern(0, 0, i, seed)) atomicAdd(wrong, 1ull);
+    }
+}
+
+// Two ranks: one way of a ping-pong, and a stream of messages.
+static void pair_rows(Job& job, const Options& options, ncclComm_t comm, cudaStream_t stream, Report& report) {
+    const size_t most = 64 << 20;
+    NcclMemory out(comm, most, true), in(comm, most, true);
+    auto* a = reinterpret_cast<unsigned long long*>(out.values());
+    auto* b = reinterpret_cast<unsigned long long*>(in.values());
+    unsigned long long* wrong = nullptr;
+    CUDA(cudaMalloc(&wrong, 8));
+    CUDA(cudaMemset(wrong, 0, 8));
+    const int other = 1 - job.rank;
+    unsigned long long seed = 0, bad = 0;
+    for (size_t bytes : {8ul, 64ul, 512ul, 4096ul, 32768ul, 262144ul, 2097152ul, 16777216ul, 67108864ul}) {
+        for (bool ping : {true, false}) {
+            const int repeats = bytes <= 262144 ? 100 : 10;
+            Timed timed;
+            timed.units = repeats;
+            timed.prepare = [&] {
+                ++seed;
+                write_words<<<64, 256, 0, stream>>>(a, bytes / 8, seed);
+                CUDA(cudaMemsetAsync(b, 0, bytes, stream));
+            };
+            timed.unit = [&] {
+                if (ping && job.rank == 1) NCCL(ncclRecv(b, bytes, ncclChar, other, comm, stream));
+                if (job.rank == 0 || ping) NCCL(ncclSend(a, bytes, ncclChar, other, comm, stream));
+                if (job.rank == 0 && ping) NCCL(ncclRecv(b, bytes, ncclChar, other, comm, stream));
+                if (job.rank == 1 && !ping) NCCL(ncclRecv(b, bytes, ncclChar, other, comm, stream));
+            };
+            timed.check = [&] {
+                if (ping || job.rank == 1) check_words<<<64, 256, 0, stream>>>(b, bytes / 8, seed, wrong);
+                CUDA(cudaMemcpyAsync(&bad, wrong, 8, cudaMemcpyDeviceToHost, stream));
+                CUDA(cudaStreamSynchronize(stream));
+                return bad == 0;
+            };
+            Row row = time_rounds(job, options, stream, timed);
+            row.row = ping ? "send and receive, one way" : "send after send";
+            if (ping) {
+                for (double* t : {&row.us, &row.least, &row.most}) *t /= 2;
+            }
+            row.more = {{"bytes", static_cast<double>(bytes)}, {"gbps", bytes / row.us * 1e-3}};
+            report.add(row);
+        }
+    }
+    CUDA(cudaFree(wrong));
+}
+
+static int peer(Job& job, const Options& options) {
+    Report report("nccl", options, job);
+    CUDA(cudaSetDevice(job.rank));
+    cudaDeviceProp device{};
+    CUDA(cudaGetDeviceProperties(&device, job.rank));
+    ncclUniqueId id{};
+    if (job.rank == 0) NCCL(ncclGetUniqueId(&id));
+    id = job.from_first(id);
+    ncclComm_t comm = nullptr;
+    NCCL(ncclCommInitRank(&comm, job.size, id, job.rank));
+    cudaStream_t stream = nullptr;
+    CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+
+    if (options.mode == "pair") {
+        if (job.size != 2) throw std::runtime_error("--mode pair needs two ranks");
+        pair_rows(job, options, comm, stream, report);
+    } else {
+        const Layout layout(options.problem, job.rank, static_cast<unsigned>(device.multiProcessorCount));
+        const auto rows = [&](const std::string& name, const std::function<std::unique_ptr<Exchange>()>& make) {
+            run_rows(job, options, layout, stream, report, name, make);
+        };
+        for (bool registered : {false, true}) {
+            const std::string how = registered ? ", registered" : "";
+            rows("send/recv" + how, [&] { return std::make_unique<SendReceive>(comm, layout, registered, false); });
+            rows("send/recv" + how + ", host sync",
+                 [&] { return std::make_unique<SendReceive>(comm, layout, registered, true); });
+        }
+#ifdef PEER_NCCL_DEVICE
+        for (bool barrier : {true, false}) {
+            for (const auto& shape : options.shapes()) {
+                rows((barrier ? "device, barrier, " : "device, own words, ") + shape.name(), [&] {
+                    return std::make_unique<Device>(job, comm, layout, barrier, shape.blocks, shape.threads);
+                });
+            }
+        }
+#endif
+    }
+    CUDA(cudaDeviceSynchronize());
+    job.barrier();
+    ncclCommDestroy(comm);
+    return report.exit_code();
+}
+
+int main(int argc, char** argv) {
+    try {
+        const Options options = Options::parse(argc, argv);
+        // No multicast: it is not what is measured, and not every fabric has it.
+        setenv("NCCL_NVLS_ENABLE", "0", 1);
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+        return ForkJob::run(options.ranks, options.limit_s, [&](ForkJob& job) { return peer(job, options); });
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
+        return 2;
+    }
+}
