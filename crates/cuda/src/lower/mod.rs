@@ -19,12 +19,27 @@ use tidegate_hal::batch::{Batch, Step};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::Ptr;
 
-/// Units that a warp moves as quickly as anything else would.
-const SMALL: u64 = 256;
-/// Units that a block moves at a time: one each thread.
-const SHARE: u64 = THREADS as u64;
 /// The most blocks of one lane.
 const MOST: u64 = 255;
+
+/// How large teams are, and from when on they are worth it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Threads of a block. A block moves as many units at a time.
+    threads: usize,
+    /// Warps of a block.
+    warps: usize,
+    /// Units that a warp moves as quickly as anything else would.
+    small: u64,
+}
+
+impl Sizes {
+    const KERNEL: Sizes = Sizes {
+        threads: THREADS,
+        warps: WARPS,
+        small: 256,
+    };
+}
 
 /// A batch, lowered.
 pub(crate) struct Program {
@@ -33,8 +48,6 @@ pub(crate) struct Program {
     pub(crate) entries: Vec<Entry>,
     /// Where in `bytes` the address of a counter stands: to be added to where the program is placed.
     relocations: Vec<usize>,
-    /// Whether it has a wait.
-    pub(crate) waits: bool,
 }
 
 /// A lane on its way.
@@ -61,6 +74,10 @@ impl Lane {
 impl Program {
     /// Lowers a batch for a stream that may use `quota` blocks.
     pub(crate) fn new(batch: &Batch, quota: usize) -> Result<Self, DeviceError> {
+        Self::sized(batch, quota, Sizes::KERNEL)
+    }
+
+    fn sized(batch: &Batch, quota: usize, sizes: Sizes) -> Result<Self, DeviceError> {
         let mut slot = 0;
         let mut lanes: Vec<_> = batch
             .lanes()
@@ -68,21 +85,20 @@ impl Program {
             .map(|lane| lower(batch.steps(*lane), &mut slot))
             .collect();
         let quota = quota.min(MAX_BLOCKS) as u64;
-        share_out(&mut lanes, quota)?;
+        share_out(&mut lanes, quota, sizes)?;
         let mut program = Program {
             bytes: Vec::new(),
             entries: Vec::new(),
             relocations: Vec::new(),
-            waits: lanes.iter().any(|lane| !lane.waits.is_empty()),
         };
         let of = |team: u8| lanes.iter().filter(move |lane| lane.team() == team);
         // Words first: others wait for posts.
         program.place_together(
             &of(TEAM_THREADS).collect::<Vec<_>>(),
             TEAM_THREADS,
-            THREADS / 4,
+            sizes.threads / 4,
         );
-        program.place_together(&of(TEAM_WARPS).collect::<Vec<_>>(), TEAM_WARPS, WARPS);
+        program.place_together(&of(TEAM_WARPS).collect::<Vec<_>>(), TEAM_WARPS, sizes.warps);
         for lane in of(TEAM_BLOCKS) {
             let offset = program.place_lane(lane);
             for index in 0..lane.blocks {
@@ -235,15 +251,15 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
 }
 
 /// Gives the lanes that move much their blocks.
-fn share_out(lanes: &mut [Lane], quota: u64) -> Result<(), DeviceError> {
+fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceError> {
     let threads = lanes.iter().filter(|lane| lane.units == 0).count();
-    let words = threads.div_ceil(THREADS / 4) as u64;
+    let words = threads.div_ceil(sizes.threads / 4) as u64;
     let mut large: Vec<usize> = (0..lanes.len())
-        .filter(|lane| lanes[*lane].units > SMALL && !lanes[*lane].whole)
+        .filter(|lane| lanes[*lane].units > sizes.small && !lanes[*lane].whole)
         .collect();
     large.sort_unstable_by_key(|lane| std::cmp::Reverse(lanes[*lane].units));
     let moving = lanes.iter().filter(|lane| lane.units > 0).count();
-    let warps = |large: usize| (moving - large).div_ceil(WARPS) as u64;
+    let warps = |large: usize| (moving - large).div_ceil(sizes.warps) as u64;
     // If there is not a block for each, the lesser ones are left to warps.
     while !large.is_empty() && words + warps(large.len()) + large.len() as u64 > quota {
         large.pop();
@@ -257,7 +273,7 @@ fn share_out(lanes: &mut [Lane], quota: u64) -> Result<(), DeviceError> {
                 lanes.len()
             ),
         })?;
-    let wanted = |lane: &Lane| lane.units.div_ceil(SHARE).min(MOST);
+    let wanted = |lane: &Lane| lane.units.div_ceil(sizes.threads as u64).min(MOST);
     let total: u64 = large.iter().map(|lane| wanted(&lanes[*lane])).sum();
     for lane in &large {
         let wanted = wanted(&lanes[*lane]);
@@ -272,5 +288,7 @@ fn share_out(lanes: &mut [Lane], quota: u64) -> Result<(), DeviceError> {
     Ok(())
 }
 
+#[cfg(test)]
+mod emulated;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,403 @@
+// A machine that runs grids of the batch kernel: several streams at a time, each a list of launches and of calls into the test.
+//
+// Model: a thread is a fiber. One of them runs at a time; in a primitive it may give way to another, of its block or not, as a generator of pseudo-random numbers says. Blocks may be
+// late. A barrier is strict: a thread that has left while others wait at one is an error, although a GPU may forgive it.
+//
+// Failure: a run that makes no progress (every thread waits at a barrier, or nothing ends within so many turns), an access that is not aligned or outside of what the test
+// has named, and a fiber that has used up its stack end the run with a message.
+#pragma once
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace machine {
+
+// ---- What the test and the machine agree on (mirrored in `crates/cuda/src/lower/emulated/machine.rs`) ----
+
+enum { ITEM_LAUNCH = 0, ITEM_CALL = 1, ITEM_DELAY = 2 };
+
+struct Item {
+    u64 kind;
+    u64 value;  // launch: blocks; call: given to it; delay: turns
+    const Launch *launch;
+};
+
+struct Stream {
+    const Item *items;
+    u64 count, times;
+};
+
+struct Range {
+    u64 begin, end;
+    u64 writable;
+};
+
+struct Run {
+    const Stream *streams;
+    u64 count;
+    u64 seed;
+    u64 turns;  // the most
+    // Plain accesses are allowed here only; all are if there is none.
+    const Range *ranges;
+    u64 range_count;
+    void *context;
+    void (*call)(void *context, u64 stream, u64 value, u64 time);
+    void (*added)(void *context, u64 word);
+};
+
+// ---- Fibers ----
+
+#define STACK (64 << 10)
+#define CANARY 0x7469646567617465ull
+
+struct Group;
+
+struct Fiber {
+    jmp_buf at;
+    ucontext_t first;
+    u64 *stack;
+    Group *group;
+    u32 thread;
+};
+
+struct Warps {
+    u32 waiting, left;
+};
+
+// A block that is being carried out.
+struct Group {
+    std::vector<Fiber *> fibers, ready, waiting;
+    std::vector<Warps> warps;
+    std::vector<std::vector<Fiber *>> warp_waiting;
+    std::vector<u8> shared;
+    const Launch *launch;
+    u32 block, left;
+    u64 stream, from;  // not before this turn
+    size_t place;      // among those that can go on
+    bool listed;
+};
+
+struct Progress {
+    u64 item, time, blocks, until;
+    bool running;
+};
+
+static jmp_buf home;
+static ucontext_t unused;
+static Fiber *current;
+static std::vector<Fiber *> idle;
+static std::vector<Group *> idle_groups, groups;  // `groups`: those that have a fiber that can go on
+static std::vector<Group *> late;
+static std::vector<Progress> progress;
+static Group *loaded;
+static const Run *run;
+static u64 dice, turn, rarely, stay;
+static char message[256];
+
+extern "C" {
+extern u8 __start_tidegate_shared[];
+extern u8 __stop_tidegate_shared[];
+}
+
+static u64 roll() {
+    dice ^= dice << 13;
+    dice ^= dice >> 7;
+    dice ^= dice << 17;
+    return dice * 0x2545f4914f6cdd1dull >> 16;
+}
+
+void fail(const char *what, u64 at) {
+    if (!message[0]) snprintf(message, sizeof message, "%s: %#llx (block %u, thread %u)", what, at, blockIdx.x, threadIdx.x);
+    // Nothing of it runs any more.
+    if (current) _longjmp(home, 1);
+}
+
+static void leave() {
+    if (!_setjmp(current->at)) _longjmp(home, 1);
+}
+
+static void list(Group *group) {
+    if (group->listed || group->ready.empty()) return;
+    group->listed = true;
+    group->place = groups.size();
+    groups.push_back(group);
+}
+
+static void unlist(Group *group) {
+    groups.back()->place = group->place;
+    groups[group->place] = groups.back();
+    groups.pop_back();
+    group->listed = false;
+}
+
+void yield() {
+    current->group->ready.push_back(current);
+    leave();
+}
+
+void point() {
+    if (rarely && roll() % rarely == 0) yield();
+}
+
+static void wait_at(std::vector<Fiber *> &waiting, u32 left, u32 all) {
+    waiting.push_back(current);
+    if (waiting.size() + left == all) {
+        if (left) fail("a thread has left, and others wait at a barrier", left);
+        auto &ready = current->group->ready;
+        ready.insert(ready.end(), waiting.begin(), waiting.end());
+        waiting.clear();
+    }
+    leave();
+}
+
+void block_barrier() { wait_at(current->group->waiting, current->group->left, THREADS); }
+
+void warp_barrier() {
+    u32 warp = current->thread / WARP;
+    wait_at(current->group->warp_waiting[warp], current->group->warps[warp].left, WARP);
+}
+
+void added(u64 word) {
+    if (run->added) run->added(run->context, word);
+}
+
+void check(u64 at, u64 bytes, bool writes) {
+    if (at % bytes) fail("an access that is not aligned", at);
+    if (!run->range_count) return;
+    const Range *end = run->ranges + run->range_count;
+    const Range *range = std::upper_bound(run->ranges, end, at, [](u64 at, const Range &range) { return at < range.begin; });
+    if (range == run->ranges || at + bytes > (range - 1)->end || (writes && !(range - 1)->writable)) fail(writes ? "a write out of bounds" : "a read out of bounds", at);
+}
+
+// What a fiber does all its life: one thread after the other.
+static void live() {
+    Fiber *me = current;
+    for (;;) {
+        leave();
+        tidegate_batch(*me->group->launch);
+        Group *group = me->group;
+        group->left++;
+        group->warps[me->thread / WARP].left++;
+        if (*me->stack != CANARY) fail("a stack is used up", 0);
+        if (!group->waiting.empty() && group->waiting.size() + group->left == THREADS) fail("a thread has left, and others wait at a barrier", 0);
+        auto &warp = group->warp_waiting[me->thread / WARP];
+        if (!warp.empty() && warp.size() + group->warps[me->thread / WARP].left == WARP) fail("a thread has left, and others wait at a barrier of their warp", 0);
+    }
+}
+
+static Fiber *fiber() {
+    if (idle.empty()) {
+        const u64 many = 256;
+        u8 *stacks = (u8 *)mmap(nullptr, many * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (stacks == MAP_FAILED) return nullptr;
+        for (u64 i = 0; i < many; i++) {
+            Fiber *fiber = new Fiber;
+            fiber->stack = (u64 *)(stacks + i * STACK);
+            *fiber->stack = CANARY;
+            getcontext(&fiber->first);
+            fiber->first.uc_stack.ss_sp = fiber->stack;
+            fiber->first.uc_stack.ss_size = STACK;
+            fiber->first.uc_link = &unused;
+            makecontext(&fiber->first, live, 0);
+            current = fiber;
+            if (!_setjmp(home)) setcontext(&fiber->first);
+            current = nullptr;
+            idle.push_back(fiber);
+        }
+    }
+    Fiber *fiber = idle.back();
+    idle.pop_back();
+    return fiber;
+}
+
+static void begin(u64 stream, const Launch *launch, u32 blocks) {
+    for (u32 block = 0; block < blocks; block++) {
+        Group *group;
+        if (idle_groups.empty()) {
+            group = new Group;
+        } else {
+            group = idle_groups.back();
+            idle_groups.pop_back();
+        }
+        group->launch = launch;
+        group->block = block;
+        group->stream = stream;
+        group->left = 0;
+        group->listed = false;
+        group->waiting.clear();
+        group->warps.assign(WARPS, Warps());
+        group->warp_waiting.assign(WARPS, std::vector<Fiber *>());
+        // Nobody may rely on what was there.
+        group->shared.assign(__stop_tidegate_shared - __start_tidegate_shared, 0xa5);
+        group->fibers.clear();
+        group->ready.clear();
+        for (u32 thread = 0; thread < THREADS; thread++) {
+            Fiber *fiber = machine::fiber();
+            if (!fiber) return fail("no memory for stacks", 0);
+            fiber->group = group;
+            fiber->thread = thread;
+            group->fibers.push_back(fiber);
+            group->ready.push_back(fiber);
+        }
+        group->from = roll() % 4 ? 0 : turn + roll() % 4096;
+        if (group->from > turn) late.push_back(group);
+        else list(group);
+    }
+    progress[stream].blocks = blocks;
+}
+
+// Begins what can be begun; whether anything is left.
+static bool advance() {
+    bool left = false;
+    for (u64 stream = 0; stream < run->count; stream++) {
+        const Stream &what = run->streams[stream];
+        Progress &at = progress[stream];
+        while (at.time < what.times && !message[0]) {
+            if (at.running) {
+                if (at.blocks || at.until > turn) break;
+                at.running = false;
+                at.item++;
+            }
+            if (at.item == what.count) {
+                at.item = 0;
+                at.time++;
+                continue;
+            }
+            const Item &item = what.items[at.item];
+            at.running = true;
+            at.until = 0;
+            if (item.kind == ITEM_LAUNCH) begin(stream, item.launch, (u32)item.value);
+            else if (item.kind == ITEM_CALL) run->call(run->context, stream, item.value, at.time);
+            else at.until = turn + roll() % (item.value + 1);
+        }
+        left |= at.time < what.times;
+    }
+    return left;
+}
+
+static void load(Group *group) {
+    if (loaded == group) return;
+    if (loaded) memcpy(loaded->shared.data(), __start_tidegate_shared, loaded->shared.size());
+    memcpy(__start_tidegate_shared, group->shared.data(), group->shared.size());
+    loaded = group;
+}
+
+// One turn of a fiber.
+static void go_on(Group *group) {
+    auto &ready = group->ready;
+    size_t which = roll() % ready.size();
+    current = ready[which];
+    ready[which] = ready.back();
+    ready.pop_back();
+    load(group);
+    threadIdx.x = current->thread;
+    blockIdx.x = group->block;
+    if (!_setjmp(home)) _longjmp(current->at, 1);
+    current = nullptr;
+}
+
+static void turns() {
+    Group *last = nullptr;
+    u64 looked = 0;
+    bool ended = true;  // since `advance` looked
+    for (turn = 1;; turn++) {
+        if (ended || turn - looked >= 64 || groups.empty()) {
+            looked = turn;
+            ended = false;
+            if (!advance()) return;
+            for (size_t i = 0; i < late.size();) {
+                if (late[i]->from <= turn) {
+                    list(late[i]);
+                    late[i] = late.back();
+                    late.pop_back();
+                } else {
+                    i++;
+                }
+            }
+        }
+        if (message[0]) return;
+        if (turn > run->turns) return fail("no end after so many turns", turn);
+        if (groups.empty()) {
+            bool delayed = !late.empty();
+            for (auto &at : progress) delayed |= at.running && at.until > turn;
+            if (!delayed) return fail("every thread waits at a barrier", 0);
+            continue;
+        }
+        Group *group = last && last->listed && roll() % stay ? last : groups[roll() % groups.size()];
+        last = group;
+        go_on(group);
+        if (message[0]) return;
+        if (group->left == THREADS) {
+            unlist(group);
+            idle.insert(idle.end(), group->fibers.begin(), group->fibers.end());
+            if (loaded == group) loaded = nullptr;
+            last = nullptr;
+            progress[group->stream].blocks--;
+            idle_groups.push_back(group);
+            ended = true;
+        } else if (group->ready.empty()) {
+            unlist(group);
+        }
+    }
+}
+
+}  // namespace machine
+
+// Runs streams to their end. Null, or why not.
+extern "C" const char *tidegate_run(const machine::Run *what) {
+    using namespace machine;
+    run = what;
+    message[0] = 0;
+    dice = what->seed * 0x9e3779b97f4a7c15ull | 1;
+    for (int i = 0; i < 8; i++) roll();
+    // How often threads change places differs from run to run.
+    const u64 rates[] = {0, 3, 16, 100}, stays[] = {1, 4, 32, 200};
+    rarely = rates[roll() % 4];
+    stay = stays[roll() % 4];
+    progress.assign(what->count, Progress());
+    loaded = nullptr;
+    turns();
+    if (message[0]) {
+        // Fibers that are in the middle of something are given up.
+        groups.clear();
+        late.clear();
+        current = nullptr;
+        return message;
+    }
+    return nullptr;
+}
+
+// The sizes of everything that both sides know, and where its fields are.
+extern "C" u64 tidegate_layout(u64 *out) {
+    u64 count = 0;
+    auto note = [&](u64 value) { out[count++] = value; };
+#define FIELD(type, field) note(offsetof(type, field))
+    note(THREADS), note(WARPS), note(MAX_BLOCKS), note(MAX_BLOCKED), note(BLOCK_WINDOW), note(POISON), note(1ull << QUANTUM_BITS);
+    note(TEAM_THREADS), note(TEAM_WARPS), note(TEAM_BLOCKS);
+    note(STEP_END), note(STEP_WAIT), note(STEP_MOVE), note(STEP_ADD);
+    note(ADD_HAS_WAITER), note(MOVE_EARLY), note(MOVE_LAST_PARITY);
+    note(SHAPE_LINEAR), note(SHAPE_STRIDED), note(SHAPE_INDEXED);
+    note(ACTION_COPY), note(ACTION_ACCUMULATE), note(ACTION_FETCH), note(ACTION_SWAP);
+    note(FAULT_WAIT);
+    note(sizeof(Entry)), FIELD(Entry, offset), FIELD(Entry, index), FIELD(Entry, count), FIELD(Entry, team);
+    note(sizeof(Step)), FIELD(Step, kind), FIELD(Step, length), FIELD(Step, flags);
+    note(sizeof(WaitStep)), FIELD(WaitStep, word), FIELD(WaitStep, operand), FIELD(WaitStep, quantum), FIELD(WaitStep, arrivals), FIELD(WaitStep, window);
+    FIELD(WaitStep, peer), FIELD(WaitStep, awaited), FIELD(WaitStep, slot);
+    note(sizeof(AddStep)), FIELD(AddStep, word), FIELD(AddStep, value);
+    note(sizeof(MoveStep)), FIELD(MoveStep, count), FIELD(MoveStep, src), FIELD(MoveStep, dst), FIELD(MoveStep, src_flip), FIELD(MoveStep, dst_flip), FIELD(MoveStep, parity);
+    FIELD(MoveStep, result), FIELD(MoveStep, compare), FIELD(MoveStep, size), FIELD(MoveStep, sub), FIELD(MoveStep, action), FIELD(MoveStep, op), FIELD(MoveStep, scalar);
+    FIELD(MoveStep, unit), FIELD(MoveStep, src_shape), FIELD(MoveStep, dst_shape);
+    note(sizeof(Shape)), FIELD(Shape, table), FIELD(Shape, rank), FIELD(Shape, count), FIELD(Shape, stride);
+    note(sizeof(Fault)), FIELD(Fault, kind), FIELD(Fault, window), FIELD(Fault, peer), FIELD(Fault, awaited), FIELD(Fault, epoch);
+    note(sizeof(State)), FIELD(State, stop), FIELD(State, fault);
+    note(sizeof(Blocked)), FIELD(Blocked, active), FIELD(Blocked, window), FIELD(Blocked, peer), FIELD(Blocked, awaited), FIELD(Blocked, epoch);
+    note(sizeof(Mirror)), FIELD(Mirror, failed), FIELD(Mirror, fault), FIELD(Mirror, blocked);
+    note(sizeof(Launch)), FIELD(Launch, program), FIELD(Launch, state), FIELD(Launch, mirror), FIELD(Launch, follow), FIELD(Launch, entries);
+#undef FIELD
+    return count;
+}

@@ -1,0 +1,80 @@
+// ptx: compute_80
+//
+// Small kernels for the examples and the tests: what a user's own look like.
+//
+// # Model
+//
+// A slice is an address and a length in elements; an inbox is a table of slots and their number. All kernels work in any grid: each thread takes every so many-th element.
+//
+// # Failure
+//
+// None: indices stay within the lengths.
+
+typedef unsigned long long u64;
+
+// One inbound slot: the memory of epochs of even number, and how much further that of odd ones is.
+struct Slot {
+    unsigned char *base;
+    u64 len, flip;
+    const u64 *operand;
+};
+
+__device__ __forceinline__ const u64 *current(const Slot &slot) {
+    bool odd = slot.flip && (((*slot.operand >> 20) - 1) & 1);
+    return (const u64 *)(slot.base + (odd ? slot.flip : 0));
+}
+
+#define EACH(i, len) u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x, step_##i = (u64)gridDim.x * blockDim.x; i < (len); i += step_##i
+
+// x += 1
+extern "C" __global__ void increment(double *x, u64 len) {
+    for (EACH(i, len)) x[i] += 1;
+}
+
+// x[i] = first + i
+extern "C" __global__ void count(u64 *x, u64 len, u64 first) {
+    for (EACH(i, len)) x[i] = first + i;
+}
+
+// Takes the number in `state[0]` and advances it by `by`; x[i] = number * scale + i. What a replay does differently each time must come from memory of the device.
+extern "C" __global__ void produce(u64 *x, u64 len, u64 *state, u64 states, u64 scale) {
+    u64 number = state[0];
+    for (EACH(i, len)) x[i] = number * scale + i;
+}
+
+// state[0] += 1
+extern "C" __global__ void tick(u64 *state, u64 states) {
+    if (blockIdx.x == 0 && threadIdx.x == 0 && states) state[0] += 1;
+}
+
+// Counts in `errors[0]` the elements `first..end` of slot `which` that are not `number * scale + i`, the number being that in `state[0]`.
+extern "C" __global__ void consume(const Slot *slots, u64 count, u64 which, u64 first, u64 end, const u64 *state, u64 states, u64 scale, u64 *errors, u64 length) {
+    if (which >= count || !states || !length) return;
+    u64 number = state[0];
+    const u64 *x = current(slots[which]);
+    if (end > slots[which].len) end = slots[which].len;
+    for (EACH(i, end))
+        if (i >= first && x[i] != number * scale + i) atomicAdd(errors, 1ull);
+}
+
+// Copies slot `which` to `to`, as far as both reach.
+extern "C" __global__ void copy_slot(const Slot *slots, u64 count, u64 which, u64 *to, u64 length) {
+    if (which >= count) return;
+    const u64 *x = current(slots[which]);
+    u64 end = slots[which].len < length ? slots[which].len : length;
+    for (EACH(i, end)) to[i] = x[i];
+}
+
+// Writes an address that is not mapped: what a kernel that breaks its contract does to its stream. For tests.
+extern "C" __global__ void trespass(u64 *x, u64 len) {
+    *(volatile u64 *)8 = len;
+}
+
+// Keeps a multiprocessor busy for so many nanoseconds.
+extern "C" __global__ void busy(u64 *x, u64 len, u64 nanoseconds) {
+    u64 begin, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+    do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    while (now - begin < nanoseconds);
+    if (len && blockIdx.x == 0 && threadIdx.x == 0) x[0] += 1;
+}

@@ -1,0 +1,112 @@
+//! The kernels that the tests launch, and worlds.
+
+use tidegate::kernel::{Function, Module};
+use tidegate::prelude::*;
+use tidegate::{BySlot, Cuda};
+
+pub(crate) type W = World<Cuda>;
+pub(crate) type S<'s> = Stream<'s, Cuda>;
+pub(crate) type R<'s, T> = Region<T, On<'s, Cuda>>;
+pub(crate) type In<'s, T, K = BySlot> = Inbox<'s, T, K, Cuda>;
+pub(crate) type Out<'s, T, K = BySlot> = Outbox<'s, T, K, Cuda>;
+
+tidegate::kernel! {
+    /// `x += 1`.
+    ///
+    /// # Safety
+    ///
+    /// The module is `samples.cu`.
+    pub(crate) unsafe fn increment = "increment"(x: &mut [f64]);
+    /// `x[i] = first + i`.
+    ///
+    /// # Safety
+    ///
+    /// As above.
+    pub(crate) unsafe fn count = "count"(x: &mut [u64], first: u64);
+    /// `x[i] = state[0] * scale + i`.
+    ///
+    /// # Safety
+    ///
+    /// As above.
+    pub(crate) unsafe fn produce = "produce"(x: &mut [u64], state: &mut [u64], scale: u64);
+    /// `state[0] += 1`.
+    ///
+    /// # Safety
+    ///
+    /// As above.
+    pub(crate) unsafe fn tick = "tick"(state: &mut [u64]);
+    /// Counts what is wrong in a slot.
+    ///
+    /// # Safety
+    ///
+    /// As above.
+    pub(crate) unsafe fn consume = "consume"(slots: Slots<u64>, which: u64, first: u64, end: u64, state: &[u64], scale: u64, errors: &mut [u64]);
+    /// Copies a slot.
+    ///
+    /// # Safety
+    ///
+    /// As above.
+    pub(crate) unsafe fn copy_slot = "copy_slot"(slots: Slots<u64>, which: u64, to: &mut [u64]);
+    /// Does what a kernel must not do. Breaks its contract: only for a test of what becomes of the stream.
+    ///
+    /// # Safety
+    ///
+    /// The process has no other use for the GPU any more.
+    pub(crate) unsafe fn trespass = "trespass"(x: &mut [u64]);
+    /// Keeps a multiprocessor busy.
+    ///
+    /// # Safety
+    ///
+    /// As above.
+    pub(crate) unsafe fn busy = "busy"(x: &mut [u64], nanoseconds: u64);
+}
+
+/// The sample kernels, bound.
+pub(crate) struct Kernels {
+    pub(crate) increment: Function<Cuda, (&'static mut [f64],)>,
+    pub(crate) count: Function<Cuda, (&'static mut [u64], u64)>,
+    pub(crate) produce: Function<Cuda, (&'static mut [u64], &'static mut [u64], u64)>,
+    pub(crate) tick: Function<Cuda, (&'static mut [u64],)>,
+    #[expect(clippy::type_complexity, reason = "a signature, plainly")]
+    pub(crate) consume: Function<
+        Cuda,
+        (
+            Slots<'static, u64>,
+            u64,
+            u64,
+            u64,
+            &'static [u64],
+            u64,
+            &'static mut [u64],
+        ),
+    >,
+    pub(crate) copy_slot: Function<Cuda, (Slots<'static, u64>, u64, &'static mut [u64])>,
+    pub(crate) busy: Function<Cuda, (&'static mut [u64], u64)>,
+}
+
+impl Kernels {
+    pub(crate) fn load(world: &W) -> Result<Self> {
+        let module = Module::load(world, tidegate_kernels::SAMPLES_PTX)?;
+        // SAFETY: the module is `samples.cu`, whose kernels keep to the lengths that they are given.
+        unsafe {
+            Ok(Kernels {
+                increment: increment(&module)?,
+                count: count(&module)?,
+                produce: produce(&module)?,
+                tick: tick(&module)?,
+                consume: consume(&module)?,
+                copy_slot: copy_slot(&module)?,
+                busy: busy(&module)?,
+            })
+        }
+    }
+}
+
+/// Runs `n` ranks as threads. Kernels are loaded before any rank goes on: loading is refused while another waits.
+pub(crate) fn ranks<T: Send>(n: usize, program: impl Fn(W, Kernels) -> T + Sync) -> Vec<T> {
+    W::local(n, |world| {
+        let kernels = Kernels::load(&world).unwrap();
+        world.gather("loaded", Vec::new()).unwrap();
+        program(world, kernels)
+    })
+}

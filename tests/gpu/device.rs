@@ -1,0 +1,159 @@
+//! Memory, streams, kernels, recordings: the device without peers.
+
+use std::time::{Duration, Instant};
+
+use super::common::{Kernels, ranks};
+use tidegate::kernel::Module;
+use tidegate::prelude::*;
+use tidegate::{Cuda, Error};
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn memory_is_zero_and_keeps_what_is_written() {
+    ranks(1, |world, _| {
+        for len in [1, 3, 1000, 1 << 20] {
+            let mut region = Region::<u32, _>::zeroed(&world, len).unwrap();
+            let mut back = vec![7; len];
+            region.read(0, &mut back).unwrap();
+            assert!(back.iter().all(|x| *x == 0));
+            let values: Vec<u32> = (0..len as u32).collect();
+            region.write(0, &values).unwrap();
+            region.read(0, &mut back).unwrap();
+            assert_eq!(back, values);
+            assert!(matches!(
+                region.read(len, &mut [0]),
+                Err(Error::OutOfBounds { .. })
+            ));
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn kernels_run_in_order_and_recordings_replay() {
+    ranks(1, |world, k| {
+        stream!(let s = world.stream().unwrap());
+        let mut x = Region::<f64, _>::zeroed(&world, 1000)
+            .unwrap()
+            .on(&s)
+            .unwrap();
+        for _ in 0..10 {
+            s.launch(k.increment.threads(1000, 128), (&mut x,)).unwrap();
+        }
+        let (graph, x) = s
+            .capture(x, |s, mut x| {
+                s.launch(k.increment.threads(500, 64), (&mut x,))?;
+                s.launch(k.increment.threads(1, 32), (&mut x,))?;
+                Ok(x)
+            })
+            .unwrap();
+        let mut x = graph.replay(&s, x, 100).unwrap();
+        s.launch(k.increment.threads(1000, 128), (&mut x,)).unwrap();
+        let x = x.into_host(&s).unwrap();
+        let mut back = vec![0.0; 1000];
+        x.read(0, &mut back).unwrap();
+        assert!(back.iter().all(|v| *v == 211.0), "{:?}", &back[..3]);
+    });
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn wrong_bindings_are_refused() {
+    ranks(1, |world, _| {
+        let module = Module::load(&world, tidegate_kernels::SAMPLES_PTX).unwrap();
+        // SAFETY: it is refused.
+        let missing = unsafe { module.function::<(u64,)>("no_such_kernel") };
+        assert!(matches!(missing, Err(Error::Device(_))));
+        // SAFETY: it is refused.
+        let other = unsafe { module.function::<(&'static mut [f64], u32)>("increment") };
+        let error = other.err().unwrap().to_string();
+        assert!(
+            error.contains("takes parameters of [8, 8] bytes"),
+            "{error}"
+        );
+        let error = Module::<Cuda>::load(&world, "this is no PTX")
+            .err()
+            .unwrap();
+        assert!(
+            error.to_string().contains("device code was refused"),
+            "{error}"
+        );
+    });
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn streams_hand_over_without_the_host() {
+    ranks(1, |world, k| {
+        stream!(let a = world.stream().unwrap());
+        stream!(let b = world.stream().unwrap());
+        let mut x = Region::<u64, _>::zeroed(&world, 4096)
+            .unwrap()
+            .on(&a)
+            .unwrap();
+        a.launch(k.busy.threads(1, 32), (&mut x, 20_000_000u64))
+            .unwrap();
+        a.launch(k.count.threads(4096, 256), (&mut x, 5u64))
+            .unwrap();
+        let mut x = a.hand_off(x, &b).unwrap();
+        b.launch(k.tick.threads(1, 32), (&mut x,)).unwrap();
+        let x = b.hand_off(x, &a).unwrap().into_host(&a).unwrap();
+        let mut back = vec![0; 4096];
+        x.read(0, &mut back).unwrap();
+        assert_eq!((back[0], back[1], back[4095]), (6, 6, 4100));
+    });
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn awaiting_blocks_no_thread() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    ranks(1, |world, k| {
+        stream!(let s = world.stream().unwrap());
+        let mut x = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        s.launch(k.busy.threads(1, 32), (&mut x, 50_000_000u64))
+            .unwrap();
+        let begin = Instant::now();
+        let (mut ticks, mut x) = (0, Some(x));
+        runtime.block_on(async {
+            let done = x.take().unwrap().into_host_async(&s);
+            tokio::pin!(done);
+            loop {
+                tokio::select! {
+                    host = &mut done => {
+                        let mut back = [0];
+                        host.unwrap().read(0, &mut back).unwrap();
+                        assert_eq!(back, [1]);
+                        break;
+                    }
+                    () = tokio::time::sleep(Duration::from_millis(5)) => ticks += 1,
+                }
+            }
+        });
+        assert!(
+            ticks >= 3,
+            "the one thread was free {ticks} times in {:?}",
+            begin.elapsed()
+        );
+    });
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn code_is_not_loaded_behind_a_wait() {
+    ranks(1, |world, k| {
+        stream!(let s = world.stream().unwrap());
+        let mut x = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        s.launch(k.busy.threads(1, 32), (&mut x, 100_000_000u64))
+            .unwrap();
+        let error = Module::<Cuda>::load(&world, tidegate_kernels::SAMPLES_PTX)
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains("may be waiting"), "{error}");
+        s.synchronize().unwrap();
+        Kernels::load(&world).unwrap();
+    });
+}

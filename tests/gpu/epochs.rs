@@ -1,0 +1,440 @@
+//! Epochs: every way to move data, checked.
+
+use super::common::{In, Kernels, Out, R, S, W, ranks};
+use tidegate::prelude::*;
+use tidegate::{Atomic, Buffers, ByRange, Cuda};
+
+/// A ring whose epochs are numbered in memory of the device, so that replays are checked too.
+#[derive(Carry)]
+#[carry(device = Cuda)]
+pub(crate) struct Ring<'s> {
+    src: R<'s, u64>,
+    state: R<'s, u64>,
+    errors: R<'s, u64>,
+    inbox: In<'s, u64>,
+    outbox: Out<'s, u64>,
+}
+
+/// What a rank of the ring does in each step.
+pub(crate) struct Plan<'k> {
+    k: &'k Kernels,
+    left: u64,
+    right: u64,
+    rank: u64,
+    /// Which elements of the source go.
+    first: usize,
+    used: usize,
+    /// Post, complete and wait in one.
+    fused: bool,
+}
+
+/// Element `i` of rank `r` in epoch `e` is `e * scale(r) + i`.
+fn scale(rank: u64) -> u64 {
+    1_000_003 * (rank + 1)
+}
+
+impl<'k> Plan<'k> {
+    pub(crate) fn new(k: &'k Kernels, world: &W, used: usize) -> Self {
+        let (rank, size) = (world.rank() as u64, world.size() as u64);
+        Plan {
+            k,
+            left: (rank + size - 1) % size,
+            right: (rank + 1) % size,
+            rank,
+            first: 0,
+            used,
+            fused: false,
+        }
+    }
+
+    pub(crate) fn part(&self, first: usize, used: usize, fused: bool) -> Self {
+        Plan {
+            k: self.k,
+            first,
+            used,
+            fused,
+            ..*self
+        }
+    }
+
+    pub(crate) fn step<'s>(&self, s: &S<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
+        let k = self.k;
+        let threads = r.src.len().clamp(1, 1 << 15);
+        s.launch(
+            k.produce.threads(threads, 256),
+            (&mut r.src, &mut r.state, scale(self.rank)),
+        )?;
+        let exposed = if self.fused {
+            Err(r.inbox)
+        } else {
+            Ok(r.inbox.post(s)?)
+        };
+        let mut epoch = r.outbox.start();
+        let part = || r.src.slice(self.first..self.first + self.used);
+        epoch.put(part()?, Slot(0).at(self.first))?;
+        epoch.put(part()?, Slot(1).at(self.first))?;
+        (r.inbox, r.outbox) = match exposed {
+            Ok(exposed) => {
+                let outbox = epoch.complete(s)?;
+                (exposed.wait(s)?, outbox)
+            }
+            Err(inbox) => exchange(s, inbox, epoch)?,
+        };
+        // What was put this time: the rest is of earlier epochs.
+        for (slot, from) in [(0u64, self.right), (1, self.left)] {
+            let over = k.consume.threads(threads, 256);
+            let (first, end) = (self.first as u64, (self.first + self.used) as u64);
+            s.launch(
+                over,
+                (
+                    r.inbox.view(),
+                    slot,
+                    first,
+                    end,
+                    &r.state,
+                    scale(from),
+                    &mut r.errors,
+                ),
+            )?;
+        }
+        s.launch(k.tick.threads(1, 32), (&mut r.state,))?;
+        Ok(r)
+    }
+}
+
+impl<'s> Ring<'s> {
+    pub(crate) fn open(world: &W, s: &S<'s>, buffers: Buffers, len: usize) -> Result<Self> {
+        let (rank, size) = (world.rank(), world.size());
+        let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+        let window = Window::by_slot("ring")
+            .buffers(buffers)
+            .slot_from(right, 0, len)
+            .slot_from(left, 1, len);
+        let (inbox, outbox) = window.slot_to(left, 0).slot_to(right, 1).open(s)?;
+        Ok(Ring {
+            src: Region::zeroed(world, len)?.on(s)?,
+            state: Region::zeroed(world, 1)?.on(s)?,
+            errors: Region::zeroed(world, 1)?.on(s)?,
+            inbox,
+            outbox,
+        })
+    }
+
+    /// How many epochs there were, and how many elements were wrong in them.
+    pub(crate) fn verdict(self, s: &S<'s>) -> Result<(u64, u64)> {
+        let (mut epochs, mut errors) = ([0], [0]);
+        self.state.into_host(s)?.read(0, &mut epochs)?;
+        self.errors.into_host(s)?.read(0, &mut errors)?;
+        Ok((epochs[0], errors[0]))
+    }
+}
+
+fn ring(n: usize, buffers: Buffers, len: usize, rounds: u64) {
+    let verdicts = ranks(n, |world, k| -> Result<(u64, u64)> {
+        let plan = Plan::new(&k, &world, len);
+        stream!(let s = world.stream()?);
+        let mut ring = Ring::open(&world, &s, buffers, len)?;
+        let fused = plan.part(0, len, true);
+        let (graph, back) = s.capture(ring, |s, r| plan.step(s, r))?;
+        let (graph_fused, back) = s.capture(back, |s, r| fused.step(s, r))?;
+        ring = back;
+        let mut steps = 0;
+        for round in 0..rounds {
+            ring = graph.replay(&s, ring, round % 4)?;
+            ring = plan.step(&s, ring)?;
+            ring = graph_fused.replay(&s, ring, round % 3)?;
+            ring = fused.step(&s, ring)?;
+            steps += round % 4 + round % 3 + 2;
+        }
+        let (epochs, errors) = ring.verdict(&s)?;
+        assert_eq!(epochs, steps);
+        Ok((epochs, errors))
+    });
+    for (rank, verdict) in verdicts.into_iter().enumerate() {
+        let (_, errors) = verdict.unwrap();
+        assert_eq!(errors, 0, "rank {rank} of {n}, {buffers:?}, {len} elements");
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn rings_of_all_sizes_eager_replayed_and_fused() {
+    for n in [1, 2, 3, 4] {
+        for buffers in [Buffers::Single, Buffers::Double] {
+            for len in [1, 2, 31, 600, 5_000, 200_000] {
+                ring(n, buffers, len, 12);
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn random_parts_and_alignments() {
+    const LEN: usize = 40_000;
+    let verdicts = ranks(3, |world, k| -> Result<(u64, u64)> {
+        let plan = Plan::new(&k, &world, LEN);
+        stream!(let s = world.stream()?);
+        let mut ring = Ring::open(&world, &s, Buffers::Double, LEN)?;
+        let mut seed = 0x9e37_79b9_7f4a_7c15u64 ^ world.rank() as u64;
+        let mut random = |below: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % below
+        };
+        // Each rank chooses for itself what it sends, so the receiver must look at all of it: the whole is sent first, and the parts are
+        // of the same epoch on all ranks.
+        let mut shared = 1u64;
+        for _ in 0..400 {
+            shared = shared
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let first = (shared >> 33) as usize % LEN;
+            let most = if shared & 7 == 0 { LEN } else { 300 };
+            let used = 1 + (shared >> 20) as usize % most.min(LEN - first);
+            let part = plan.part(first, used, random(2) == 0);
+            ring = part.step(&s, ring)?;
+        }
+        ring.verdict(&s)
+    });
+    for verdict in verdicts {
+        assert_eq!(verdict.unwrap(), (400, 0));
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn shapes_gather_and_scatter() {
+    ranks(2, |world, k| {
+        const LEN: usize = 4096;
+        let other = 1 - world.rank();
+        stream!(let s = world.stream().unwrap());
+        let window = Window::by_slot("shapes")
+            .slot_from(other, 0, LEN)
+            .slot_to(other, 0);
+        let (mut inbox, mut outbox) = window.open(&s).unwrap();
+        let mut src = Region::<u64, _>::zeroed(&world, LEN)
+            .unwrap()
+            .on(&s)
+            .unwrap();
+        s.launch(k.count.threads(LEN, 256), (&mut src, 0u64))
+            .unwrap();
+        let mut seen = Region::<u64, _>::zeroed(&world, LEN)
+            .unwrap()
+            .on(&s)
+            .unwrap();
+        let elements = |first: usize, loops: &[(u32, i32)]| {
+            let mut all = vec![first as i64];
+            for &(count, stride) in loops.iter().rev() {
+                all = all
+                    .iter()
+                    .flat_map(|at| (0..i64::from(count)).map(move |i| at + i * i64::from(stride)))
+                    .collect();
+            }
+            all
+        };
+        let cases: [(usize, &[(u32, i32)], usize, &[(u32, i32)]); 5] = [
+            (0, &[(12, 1), (12, 12), (3, 200)], 0, &[(432, 1)]),
+            (5, &[(7, 3), (9, 40)], 1, &[(63, 2)]),
+            (4000, &[(20, -7)], 100, &[(4, 1), (5, 100)]),
+            (0, &[(16, 2), (16, 64), (4, 1024)], 0, &[(64, 1), (16, 128)]),
+            (3, &[(1, 1)], 4095, &[(1, 1)]),
+        ];
+        for (first, from, to_first, to) in cases {
+            let (source, dest) = (
+                Layout::strided(first, from).unwrap(),
+                Layout::strided(to_first, to).unwrap(),
+            );
+            let mut epoch = outbox.start();
+            epoch
+                .put(src.with(&source).unwrap(), Slot(0).with(&dest))
+                .unwrap();
+            (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
+            s.launch(
+                k.copy_slot.threads(LEN, 256),
+                (inbox.view(), 0u64, &mut seen),
+            )
+            .unwrap();
+            let host = seen.into_host(&s).unwrap();
+            let mut back = vec![0; LEN];
+            host.read(0, &mut back).unwrap();
+            for (a, b) in elements(first, from)
+                .into_iter()
+                .zip(elements(to_first, to))
+            {
+                assert_eq!(back[b as usize], a as u64, "{from:?} -> {to:?} at {b}");
+            }
+            seen = host.on(&s).unwrap();
+        }
+        // By a table.
+        let indices: Vec<u32> = (0..1000u32).map(|i| (i * 2_477) % LEN as u32).collect();
+        let table = Layout::indexed(&world, &indices).unwrap();
+        for _ in 0..2 {
+            // Both buffers.
+            let mut epoch = outbox.start();
+            epoch.put(src.with(&table).unwrap(), Slot(0).at(7)).unwrap();
+            (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
+        }
+        s.launch(
+            k.copy_slot.threads(LEN, 256),
+            (inbox.view(), 0u64, &mut seen),
+        )
+        .unwrap();
+        let mut back = vec![0; LEN];
+        seen.into_host(&s).unwrap().read(0, &mut back).unwrap();
+        for (i, index) in indices.iter().enumerate() {
+            assert_eq!(back[7 + i], u64::from(*index));
+        }
+    });
+}
+
+/// The elements of an atomic window after all ranks have updated all others'.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn atomics_of_all_ranks_add_up() {
+    const LEN: usize = 300;
+    const TIMES: usize = 20;
+    ranks(3, |world, k| {
+        let size = world.size();
+        stream!(let s = world.stream().unwrap());
+        let window = (0..size).fold(
+            Window::<f64, Atomic>::atomic("sums", LEN),
+            |window, rank| window.target(rank),
+        );
+        let (mut inbox, mut outbox) = window.open(&s).unwrap();
+        let ones = Region::from_slice(&world, &[1.0; LEN])
+            .unwrap()
+            .on(&s)
+            .unwrap();
+        let mut old = Region::<f64, _>::zeroed(&world, LEN)
+            .unwrap()
+            .on(&s)
+            .unwrap();
+        for turn in 0..TIMES {
+            let exposed = inbox.post(&s).unwrap();
+            let mut epoch = outbox.start();
+            for rank in 0..size {
+                let op = if turn % 2 == 0 { Op::Sum } else { Op::Max };
+                epoch
+                    .accumulate(&ones, tidegate::window::At { rank, first: 0 }, op)
+                    .unwrap();
+            }
+            outbox = epoch.complete(&s).unwrap();
+            inbox = exposed.wait(&s).unwrap();
+        }
+        let exposed = inbox.post(&s).unwrap();
+        let mut epoch = outbox.start();
+        epoch
+            .get(
+                &mut old,
+                tidegate::window::At {
+                    rank: (world.rank() + 1) % size,
+                    first: 0,
+                },
+            )
+            .unwrap();
+        // Every origin completes towards every target, with or without an operation.
+        outbox = epoch.complete(&s).unwrap();
+        inbox = exposed.wait(&s).unwrap();
+        let mut back = vec![0.0; LEN];
+        old.into_host(&s).unwrap().read(0, &mut back).unwrap();
+        let expected = (TIMES / 2 * size) as f64;
+        assert!(
+            back.iter().all(|x| *x == expected),
+            "{expected}: {:?}",
+            &back[..4]
+        );
+        drop((inbox, outbox, k));
+    });
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn fetches_draw_every_number_once() {
+    const TURNS: u64 = 50;
+    let drawn = ranks(4, |world, _| {
+        let size = world.size();
+        stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, Atomic>::atomic("tickets", 1).target(0);
+        let (mut inbox, mut outbox) = window.open(&s).unwrap();
+        let one = Region::from_slice(&world, &[1u64]).unwrap().on(&s).unwrap();
+        let mut drawn = Vec::new();
+        let mut result = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        for _ in 0..TURNS {
+            let exposed = inbox.post(&s).unwrap();
+            let mut epoch = outbox.start();
+            let at = tidegate::window::At { rank: 0, first: 0 };
+            epoch.fetch_and_op(&one, &mut result, at, Op::Sum).unwrap();
+            outbox = epoch.complete(&s).unwrap();
+            inbox = exposed.wait(&s).unwrap();
+            let host = result.into_host(&s).unwrap();
+            let mut value = [0];
+            host.read(0, &mut value).unwrap();
+            drawn.push(value[0]);
+            result = host.on(&s).unwrap();
+        }
+        drop((inbox, outbox));
+        assert_eq!(size, 4);
+        drawn
+    });
+    let mut all: Vec<_> = drawn.into_iter().flatten().collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..4 * TURNS).collect::<Vec<_>>());
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn ranges_are_got_and_put() {
+    ranks(2, |world, _| {
+        const LEN: usize = 10_000;
+        let (rank, other) = (world.rank(), 1 - world.rank());
+        stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, ByRange>::by_range("ranges", 2 * LEN)
+            .range_to(other, rank * LEN..(rank + 1) * LEN);
+        let (mut inbox, mut outbox) = window.open(&s).unwrap();
+        let values: Vec<u64> = (0..LEN as u64).map(|i| i * 3 + rank as u64).collect();
+        let src = Region::from_slice(&world, &values).unwrap().on(&s).unwrap();
+        let mut back = Region::<u64, _>::zeroed(&world, LEN)
+            .unwrap()
+            .on(&s)
+            .unwrap();
+        for first in [0, 1, 777] {
+            let exposed = inbox.post(&s).unwrap();
+            let mut epoch = outbox.start();
+            epoch
+                .put(src.slice(0..LEN - first).unwrap(), Slot(0).at(first))
+                .unwrap();
+            outbox = epoch.complete(&s).unwrap();
+            inbox = exposed.wait(&s).unwrap();
+            let exposed = inbox.post(&s).unwrap();
+            let mut epoch = outbox.start();
+            epoch.get(&mut back, Slot(0)).unwrap();
+            outbox = epoch.complete(&s).unwrap();
+            inbox = exposed.wait(&s).unwrap();
+            let host = back.into_host(&s).unwrap();
+            let mut got = vec![0; LEN];
+            host.read(0, &mut got).unwrap();
+            assert_eq!(got[first..], values[..LEN - first]);
+            back = host.on(&s).unwrap();
+        }
+        drop((inbox, outbox));
+    });
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn barriers_order_ranks() {
+    ranks(4, |world, k| {
+        stream!(let s = world.stream().unwrap());
+        let mut barrier = tidegate::Barrier::<Cuda>::open(&s, "b").unwrap();
+        let mut x = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        for _ in 0..200 {
+            s.launch(k.tick.threads(1, 32), (&mut x,)).unwrap();
+            barrier.enqueue(&s).unwrap();
+        }
+        let mut back = [0];
+        x.into_host(&s).unwrap().read(0, &mut back).unwrap();
+        assert_eq!(back, [200]);
+    });
+}

@@ -1,0 +1,178 @@
+//! Every wait ends: by a peer's death, by a limit, by a revocation.
+
+use std::time::{Duration, Instant};
+
+use super::common::{Kernels, ranks};
+use tidegate::prelude::*;
+use tidegate::{Error, error::Cause};
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn a_limit_ends_a_wait_and_names_it() {
+    ranks(2, |world, k| {
+        let other = 1 - world.rank();
+        stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, _>::by_slot("late")
+            .slot_from(other, 0, 8)
+            .slot_to(other, 0);
+        let window = window.fail_after(Duration::from_millis(500));
+        let (inbox, outbox) = window.open(&s).unwrap();
+        if world.rank() == 1 {
+            // Posts and completes nothing, and stays until the other has given up.
+            world.gather("given up", Vec::new()).unwrap();
+            assert!(matches!(
+                inbox.post(&s).err().unwrap().error,
+                Error::Revoked { .. }
+            ));
+            return;
+        }
+        let begin = Instant::now();
+        let inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+        let mut seen = Region::<u64, _>::zeroed(&world, 8).unwrap().on(&s).unwrap();
+        s.launch(k.copy_slot.threads(8, 32), (inbox.view(), 0u64, &mut seen))
+            .unwrap();
+        let error = seen.into_host(&s).err().unwrap().error;
+        assert!(
+            begin.elapsed() < Duration::from_secs(3),
+            "{:?}",
+            begin.elapsed()
+        );
+        let Error::Wait(failed) = &error else {
+            panic!("{error}")
+        };
+        assert_eq!((&*failed.window, failed.epoch, failed.rank), ("late", 0, 1));
+        assert!(
+            matches!(failed.cause, Cause::Limit { rank: 0, .. }),
+            "{error}"
+        );
+        world.gather("given up", Vec::new()).unwrap();
+        drop((inbox, outbox));
+    });
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn a_rank_that_leaves_ends_the_waits_for_it_only() {
+    ranks(3, |world, _| {
+        let (rank, size) = (world.rank(), world.size());
+        stream!(let s = world.stream().unwrap());
+        let window = (0..size)
+            .filter(|other| *other != rank)
+            .fold(Window::<u64, _>::by_slot("w"), |window, other| {
+                window.slot_from(other, 0, 4).slot_to(other, 0)
+            });
+        let (mut inbox, mut outbox) = window.open(&s).unwrap();
+        if rank == 2 {
+            return;
+        }
+        let group = Group::new([1 - rank]);
+        let src = Region::from_slice(&world, &[1u64; 4])
+            .unwrap()
+            .on(&s)
+            .unwrap();
+        for _ in 0..100 {
+            let exposed = inbox.post_to(&s, &group).unwrap();
+            let mut epoch = outbox.start_with(&group).unwrap();
+            epoch.put(&src, Slot(0)).unwrap();
+            outbox = epoch.complete(&s).unwrap();
+            inbox = exposed.wait(&s).unwrap();
+        }
+        s.synchronize().unwrap();
+        let inbox = inbox
+            .post_to(&s, &Group::new([2]))
+            .unwrap()
+            .wait(&s)
+            .unwrap();
+        let error = s.synchronize().unwrap_err();
+        assert!(
+            matches!(&error, Error::Wait(failed) if matches!(failed.cause, Cause::PeerLeft { rank: 2 })),
+            "{error}"
+        );
+        drop((inbox, outbox));
+    });
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn a_panic_ends_the_waits_of_all() {
+    let begin = Instant::now();
+    let panicked = std::panic::catch_unwind(|| {
+        ranks(3, |world, _: Kernels| {
+            let (rank, size) = (world.rank(), world.size());
+            let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+            stream!(let s = world.stream().unwrap());
+            let window = Window::<u64, _>::by_slot("w")
+                .slot_from(right, 0, 4)
+                .slot_to(left, 0);
+            let (inbox, outbox) = window.open(&s).unwrap();
+            assert!(rank != 1, "a bug in the user's program");
+            let inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+            let error = s.synchronize().unwrap_err();
+            assert!(
+                matches!(&error, Error::Wait(failed) if matches!(failed.cause, Cause::PeerLost { rank: 1, .. })),
+                "{error}"
+            );
+            drop((inbox, outbox));
+        });
+    });
+    let text = panicked
+        .unwrap_err()
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned());
+    assert_eq!(text.as_deref(), Some("a bug in the user's program"));
+    assert!(
+        begin.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begin.elapsed()
+    );
+    // The device is as good as before.
+    ranks(2, |world, k| {
+        stream!(let s = world.stream().unwrap());
+        let mut x = Region::<u64, _>::zeroed(&world, 10)
+            .unwrap()
+            .on(&s)
+            .unwrap();
+        s.launch(k.count.threads(10, 32), (&mut x, 1u64)).unwrap();
+        s.synchronize().unwrap();
+    });
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn failure_follows_a_hand_off() {
+    ranks(2, |world, k| {
+        let other = 1 - world.rank();
+        stream!(let a = world.named_stream("a").unwrap());
+        stream!(let b = world.named_stream("b").unwrap());
+        let window = Window::<u64, _>::by_slot("w")
+            .slot_from(other, 0, 4)
+            .slot_to(other, 0);
+        let (inbox, outbox) = window
+            .fail_after(Duration::from_millis(400))
+            .open(&a)
+            .unwrap();
+        let later = Window::<u64, _>::by_slot("later")
+            .slot_from(other, 0, 4)
+            .slot_to(other, 0);
+        let (inbox_b, mut outbox_b) = later.open(&b).unwrap();
+        let mut x = Region::<u64, _>::zeroed(&world, 4).unwrap().on(&a).unwrap();
+        // Nobody completes this.
+        let inbox = inbox.post(&a).unwrap().wait(&a).unwrap();
+        s_count(&a, &k, &mut x);
+        let x = a.hand_off(x, &b).unwrap();
+        let mut epoch = outbox_b.start();
+        epoch.put(&x, Slot(0)).unwrap();
+        outbox_b = epoch.complete(&b).unwrap();
+        let error = b.synchronize().unwrap_err();
+        assert!(
+            matches!(&error, Error::Wait(failed) if &*failed.window == "w"),
+            "{error}"
+        );
+        // And so does the peer's wait for what did not come: its own stream has failed too.
+        drop((inbox, outbox, inbox_b, outbox_b));
+    });
+}
+
+fn s_count<'s>(s: &super::common::S<'s>, k: &Kernels, x: &mut super::common::R<'s, u64>) {
+    s.launch(k.count.threads(4, 32), (x, 1u64)).unwrap();
+}

@@ -1,0 +1,157 @@
+//! Jobs of processes, one a GPU (or several on one).
+
+use std::time::{Duration, Instant};
+
+use super::common::Kernels;
+use super::epochs::{Plan, Ring};
+use tidegate::launch::{Job, Output, Signal};
+use tidegate::prelude::*;
+use tidegate::{Buffers, Cuda};
+
+const ROLE: &str = "TIDEGATE_GPU_ROLE";
+
+fn job(role: &str, ranks: usize) -> Job {
+    Job::this_program(ranks)
+        .unwrap()
+        .args([
+            "--exact",
+            "gpu::processes::a_rank",
+            "--ignored",
+            "--nocapture",
+            "--quiet",
+        ])
+        .env(ROLE, role)
+        .env("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+        .output(Output::Captured)
+}
+
+/// What the processes do; nothing, if nobody has asked for it.
+#[test]
+#[ignore = "is started by the tests of this module"]
+fn a_rank() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let world = World::<Cuda>::init().unwrap();
+    let k = Kernels::load(&world).unwrap();
+    world.gather("loaded", Vec::new()).unwrap();
+    match role.as_str() {
+        "epochs" => epochs(&world, &k),
+        "victim" => victim(&world, &k),
+        _ => panic!("no such role: {role}"),
+    }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(default)
+}
+
+/// Epochs of random sizes and alignments, eager and replayed, all checked.
+fn epochs(world: &World<Cuda>, k: &Kernels) {
+    const LEN: usize = 100_000;
+    let target = number("TIDEGATE_GPU_EPOCHS", 20_000);
+    let begin = Instant::now();
+    stream!(let s = world.stream().unwrap());
+    let mut ring = Ring::open(world, &s, Buffers::Double, LEN).unwrap();
+    let plan = Plan::new(k, world, LEN);
+    let (mut seed, mut done, mut plans) = (number("TIDEGATE_GPU_SEED", 7), 0, 0);
+    while done < target {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let first = (seed >> 33) as usize % LEN;
+        let most = [16, 300, 5_000, LEN][(seed >> 3) as usize % 4];
+        let used = 1 + (seed >> 20) as usize % most.min(LEN - first);
+        let part = plan.part(first, used, seed & 4 == 0);
+        plans += 1;
+        let (graph, back) = s.capture(ring, |s, r| part.step(s, r)).unwrap();
+        ring = graph.replay(&s, back, 400 + seed % 200).unwrap();
+        done += 400 + seed % 200;
+        for _ in 0..seed % 50 {
+            ring = part.step(&s, ring).unwrap();
+            done += 1;
+        }
+        s.synchronize().unwrap();
+    }
+    let (epochs, errors) = ring.verdict(&s).unwrap();
+    println!(
+        "rank {}: {epochs} epochs, {plans} plans, {errors} wrong elements, {:?}",
+        world.rank(),
+        begin.elapsed()
+    );
+    assert_eq!((epochs, errors), (done, 0));
+}
+
+/// Exchanges until a peer dies; then the error must come soon.
+fn victim(world: &World<Cuda>, k: &Kernels) {
+    stream!(let s = world.stream().unwrap());
+    let mut ring = Ring::open(world, &s, Buffers::Double, 1000).unwrap();
+    let plan = Plan::new(k, world, 1000);
+    println!("ready");
+    let error = loop {
+        ring = match plan.step(&s, ring) {
+            Ok(ring) => ring,
+            Err(error) => break error,
+        };
+        if let Err(error) = s.synchronize() {
+            break error;
+        }
+    };
+    assert!(error.to_string().contains("is lost"), "{error}");
+    println!("survived: {error}");
+    // The GPU is of use still.
+    stream!(let t = world.stream().unwrap());
+    let mut x = Region::<u64, _>::zeroed(world, 100)
+        .unwrap()
+        .on(&t)
+        .unwrap();
+    t.launch(k.count.threads(100, 32), (&mut x, 1u64)).unwrap();
+    x.into_host(&t).unwrap();
+}
+
+fn gpus() -> usize {
+    Cuda::count().unwrap()
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn many_epochs_of_random_sizes() {
+    let ranks = gpus().max(2);
+    let outcome = job("epochs", ranks).run().unwrap();
+    for rank in &outcome.ranks {
+        print!("{}", String::from_utf8_lossy(&rank.stdout));
+        eprint!("{}", String::from_utf8_lossy(&rank.stderr));
+    }
+    assert!(outcome.success());
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn a_killed_rank_ends_the_waits_of_the_others() {
+    let ranks = gpus().max(2);
+    let running = job("victim", ranks)
+        .grace(Duration::from_secs(30))
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(8));
+    running.signal(ranks - 1, Signal::KILL).unwrap();
+    let begin = Instant::now();
+    let outcome = running.wait();
+    let elapsed = begin.elapsed();
+    for (rank, ended) in outcome.ranks.iter().enumerate() {
+        let text = String::from_utf8_lossy(&ended.stdout);
+        if rank != ranks - 1 {
+            assert!(
+                ended.status.success() && text.contains("survived"),
+                "rank {rank}: {text}\n{}",
+                String::from_utf8_lossy(&ended.stderr)
+            );
+        }
+    }
+    println!("all survivors had their error, and ended, {elapsed:?} after the kill");
+    // Ending includes the context's; the error itself comes sooner.
+    assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
+}
