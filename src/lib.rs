@@ -5,6 +5,8 @@ pub use tidegate_core::{
     Arithmetic, Carry, Cells, CellsMut, Element, Error, IndexSet, OnHost, Place, Rejected, Result,
     Route, WorldOptions, capture, element, error, kernel, stream, window,
 };
+#[doc(inline)]
+pub use tidegate_cuda as cuda;
 pub use tidegate_cuda::Cuda;
 pub use tidegate_derive::{Carry, Element};
 pub use tidegate_hal as hal;

@@ -8,5 +8,6 @@ mod gpu {
     mod device;
     pub(crate) mod epochs;
     mod failure;
+    mod interop;
     mod processes;
 }

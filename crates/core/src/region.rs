@@ -273,6 +273,67 @@ impl<T, D: Device> Region<T, OnHost<D>> {
 }
 
 impl<T: Element, D: Device> Region<T, OnHost<D>> {
+    /// A region of the first `len` elements of a block that was made by other means.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`] if the block has not so many; the block comes back.
+    ///
+    /// # Safety
+    ///
+    /// The block is of the world's device, and nothing else accesses its memory as long as the region, or a stream's work with it, lasts.
+    pub unsafe fn adopt(
+        world: &World<D>,
+        block: D::Block,
+        len: usize,
+    ) -> Result<Self, Rejected<D::Block>> {
+        let room = block.bytes() / size_of::<T>();
+        if len > room {
+            return Err(Rejected::new(bounds("block", 0..len, room), block));
+        }
+        Ok(Self::over(
+            (len != 0).then(|| Arc::new(block)),
+            world.device(),
+            len,
+        ))
+    }
+
+    /// The block that the region is of.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if other parts of it are about, or the region is empty; the region comes back.
+    pub fn into_block(mut self) -> Result<D::Block, Rejected<Self>> {
+        let block = self.body.block.take().map(Arc::try_unwrap);
+        match block {
+            Some(Ok(block)) => Ok(block),
+            Some(Err(shared)) => {
+                self.body.block = Some(shared);
+                Err(Rejected::new(
+                    Error::Invalid("other parts of the region are about".into()),
+                    self,
+                ))
+            }
+            None => Err(Rejected::new(
+                Error::Invalid("an empty region has no block".into()),
+                self,
+            )),
+        }
+    }
+
+    fn over(block: Option<Arc<D::Block>>, device: &D, len: usize) -> Self {
+        Self::from_body(Body {
+            block,
+            device: device.clone(),
+            offset: 0,
+            len,
+            keep: None,
+            id: fresh_id(),
+            home: None,
+            tickets: OnceLock::new(),
+        })
+    }
+
     fn allocate(device: &D, len: usize) -> Result<Self> {
         const { assert!(size_of::<T>() != 0, "elements have a size other than 0") };
         const {
@@ -296,17 +357,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
             })?;
             Some(Arc::new(device.alloc(bytes, Sharing::Private)?))
         };
-        let body = Body {
-            block,
-            device: device.clone(),
-            offset: 0,
-            len,
-            keep: None,
-            id: fresh_id(),
-            home: None,
-            tickets: OnceLock::new(),
-        };
-        Ok(Self::from_body(body))
+        Ok(Self::over(block, device, len))
     }
 
     /// Copies `values` to elements `first..`.

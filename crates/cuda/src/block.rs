@@ -1,5 +1,6 @@
 //! Memory of the device.
 
+use std::any::Any;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -13,17 +14,19 @@ use crate::gpu::Gpu;
 
 /// A piece of memory of the device, or a mapping of a peer's.
 pub struct CudaBlock {
-    gpu: Arc<Gpu>,
-    base: DevicePtr,
-    bytes: usize,
-    kind: Kind,
+    pub(crate) gpu: Arc<Gpu>,
+    pub(crate) base: DevicePtr,
+    pub(crate) bytes: usize,
+    pub(crate) kind: Kind,
 }
 
-enum Kind {
+pub(crate) enum Kind {
     /// From the stream-ordered pool.
     Pool,
     /// Physical memory, mapped: `size` bytes of it. The mapping holds it, and so does the handle.
     Mapped { handle: MemHandle, size: usize },
+    /// Another library's, with what owns it.
+    Adopted(Option<Box<dyn Any + Send + Sync>>),
 }
 
 impl CudaBlock {
@@ -148,7 +151,7 @@ unsafe impl Block for CudaBlock {
 
     fn share(&self) -> Result<Handle, DeviceError> {
         match self.kind {
-            Kind::Pool => Err(DeviceError::BadHandle(
+            Kind::Pool | Kind::Adopted(_) => Err(DeviceError::BadHandle(
                 "the block was allocated for this process only".into(),
             )),
             Kind::Mapped { handle, .. } => {
@@ -166,6 +169,7 @@ impl Drop for CudaBlock {
     fn drop(&mut self) {
         // Whoever held the block has seen to it that no stream uses it any more.
         match self.kind {
+            Kind::Adopted(_) => {}
             // SAFETY: it came from the pool, and is not used any more. The next who gets it does so on the same stream.
             Kind::Pool => self
                 .gpu

@@ -19,19 +19,22 @@
 //! stream: batches move nothing from then on; kernels of the user still run, on data that no one gets to see (the region does not come back to the host). An error that the
 //! context does not survive (an illegal address in a user's kernel) is reported by every later call on the stream as a kernel's fault.
 
-pub mod block;
+mod block;
 mod device;
 mod error;
 pub mod gpu;
 mod graph;
+pub mod interop;
 mod lower;
 mod module;
 mod place;
 mod reclaim;
 mod stream;
 
+pub use block::CudaBlock;
 pub use device::Cuda;
 pub use graph::CudaGraph;
+
 pub use module::{CudaFunction, CudaModule};
 pub use reclaim::Shared;
-pub use stream::{CudaEvent, CudaStream};
+pub use stream::{CudaEvent, CudaStream, Keep};

@@ -24,6 +24,7 @@ use tidegate_hal::memory::Block as _;
 use crate::block::CudaBlock;
 use crate::error::Doing;
 use crate::gpu::Gpu;
+use crate::stream::Keep;
 use crate::lower::{FAULT_WAIT, MAX_BLOCKED, Mirror, RawFault, State};
 
 /// Awaited things by number, as the kernel carries them.
@@ -56,8 +57,8 @@ pub struct Shared {
     me: Weak<Shared>,
     pub(crate) gpu: Arc<Gpu>,
     pub(crate) raw: Stream,
-    /// Whether the stream was made here, and is destroyed here.
-    owned: bool,
+    /// What owns the stream, if it was not made here.
+    owner: Option<Keep>,
     state: CudaBlock,
     mirror: NonNull<Mirror>,
     submitted: AtomicU64,
@@ -92,11 +93,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     /// # Safety
     ///
-    /// The stream is live, of the GPU's context, and made for this (`owned`) or alive until everything submitted here has been passed.
+    /// The stream is live, of the GPU's context, and made for this, or alive as long as its `owner`.
     pub(crate) unsafe fn new(
         gpu: &Arc<Gpu>,
         raw: Stream,
-        owned: bool,
+        owner: Option<Keep>,
     ) -> Result<Arc<Self>, DeviceError> {
         let state = CudaBlock::alloc(
             gpu,
@@ -108,7 +109,7 @@ impl Shared {
             me: me.clone(),
             gpu: gpu.clone(),
             raw,
-            owned,
+            owner,
             state,
             mirror,
             submitted: AtomicU64::new(0),
@@ -444,7 +445,7 @@ impl Drop for Shared {
         }
         // The owner has waited until everything was passed, and nobody can have submitted more.
         self.pass(self.submitted());
-        if self.owned {
+        if self.owner.is_none() {
             // SAFETY: the stream was made for this, and nobody else has it.
             let _ = unsafe { self.gpu.driver.stream_destroy(self.raw) };
         }

@@ -16,7 +16,7 @@ use crate::place::Placed;
 use crate::reclaim::Shared;
 
 /// Something that must live as long as the stream may use it.
-pub(crate) type Keep = Arc<dyn Any + Send + Sync>;
+pub type Keep = Arc<dyn Any + Send + Sync>;
 
 /// How many things a stream holds before it asks which of them it has passed.
 const HELD: usize = 64;
@@ -56,7 +56,7 @@ impl CudaStream {
         gpu.enter()?;
         let raw = gpu.driver.stream_create(0).doing("making a stream")?;
         // SAFETY: the stream was just made.
-        let shared = unsafe { Shared::new(gpu, raw, true) }.inspect_err(|_| {
+        let shared = unsafe { Shared::new(gpu, raw, None) }.inspect_err(|_| {
             // SAFETY: nobody has it.
             let _ = unsafe { gpu.driver.stream_destroy(raw) };
         })?;

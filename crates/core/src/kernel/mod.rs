@@ -8,8 +8,10 @@
 //! that one kernel does not get two exclusive views of one region.
 
 mod closure;
+mod foreign;
 mod function;
 
+pub use foreign::{Foreign, foreign};
 pub use function::{Function, Launch, Module, Parameter, Plain, Signature};
 
 use tidegate_hal::device::{Device, Parameters};

@@ -12,25 +12,26 @@
 //! very rank end, unless what they wait for has been done already. Dropping an epoch half-done, or a limit that passes, *revokes* a
 //! window on all ranks.
 
+mod events;
+mod streams;
+
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_boot::TcpControl;
-use tidegate_hal::batch::Tag;
-use tidegate_hal::control::{Control, Event, Packet};
-use tidegate_hal::device::{Device, Fault, StreamConfig};
+use tidegate_hal::control::{Control, Packet};
+use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::Keep;
 
-use crate::error::{Cause, Error, Result, WaitFailed};
+use crate::error::{Cause, Error, Result};
 use crate::meet::Met;
 use crate::message::Message;
 use crate::nic::{Attached, Route, WorldOptions};
-use crate::region::ReclaimOf;
-use crate::stream::UnboundStream;
 use crate::watch::Watch;
 pub(crate) use crate::watched::Watched;
+use events::Events;
 
 /// One rank's view of the job.
 pub struct World<D: Device> {
@@ -68,24 +69,6 @@ pub(crate) struct Inner<D: Device> {
     nic: Option<Attached<D>>,
     route: Route,
 }
-
-struct Events<D: Device> {
-    /// Ranks that died or left, and how.
-    gone: BTreeMap<usize, Cause>,
-    /// The windows of this job, by number.
-    windows: Vec<Entry<D>>,
-    streams: Vec<(String, Weak<ReclaimOf<D>>)>,
-}
-
-/// A window as the world remembers it: also before it is registered (a peer may have created it, and revoked it, already),
-/// and after it is gone (its streams' errors are still to be explained).
-struct Entry<D: Device> {
-    name: Arc<str>,
-    window: Weak<Watched<D>>,
-    /// Why it is revoked; the first cause counts.
-    cause: Option<Cause>,
-}
-
 impl<D: Device> World<D> {
     /// Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as `tidegate run` sets
     /// them); without any of these, a job of one rank.
@@ -269,60 +252,6 @@ impl<D: Device> World<D> {
         &self.inner.control
     }
 
-    /// Makes a stream; give it a brand with [`stream!`](crate::stream!).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Device`].
-    pub fn stream(&self) -> Result<UnboundStream<D>> {
-        self.make_stream("stream".into(), false)
-    }
-
-    /// A stream without a queue: what is enqueued is done by the calling thread at once, waits included. For host-synchronised
-    /// communication; enqueueing a wait for oneself before what it waits for blocks.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Device`] if the device has no such streams.
-    pub fn inline_stream(&self) -> Result<UnboundStream<D>> {
-        self.make_stream("inline".into(), true)
-    }
-
-    /// As [`World::stream`], with a name for threads, errors and reports.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Device`].
-    pub fn named_stream(&self, name: &str) -> Result<UnboundStream<D>> {
-        self.make_stream(name.into(), false)
-    }
-
-    fn make_stream(&self, name: String, inline: bool) -> Result<UnboundStream<D>> {
-        use tidegate_hal::device::Stream as _;
-        let (inner, rank) = (&self.inner, self.rank());
-        let node = inner.control.node(rank);
-        let config = StreamConfig {
-            name: name.clone(),
-            bell: inner.own_bell.base(),
-            keep: inner.own_bell.clone(),
-            inline,
-            ranks_on_node: (0..self.size())
-                .filter(|rank| inner.control.node(*rank) == node)
-                .count(),
-        };
-        // SAFETY: the block that `keep` holds was allocated for a bell.
-        let raw = unsafe { inner.device.stream(config) }?;
-        let mut events = lock(&inner.events);
-        events
-            .streams
-            .retain(|(_, stream)| stream.strong_count() > 0);
-        events
-            .streams
-            .push((name.clone(), Arc::downgrade(raw.reclaim())));
-        drop(events);
-        Ok(UnboundStream::new(raw, self.clone(), name))
-    }
-
     /// Whether both are views of one rank of one job.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
@@ -357,93 +286,6 @@ impl<D: Device> World<D> {
         self.inner.route.by_nic(peer, near)
     }
 
-    /// Takes a number for a window that all ranks are about to create. Collective in effect: windows are created in one order.
-    pub(crate) fn reserve_window(&self, name: &Arc<str>) -> u32 {
-        let mut events = lock(&self.inner.events);
-        events.windows.push(Entry {
-            name: name.clone(),
-            window: Weak::new(),
-            cause: None,
-        });
-        (events.windows.len() - 1) as u32
-    }
-
-    /// Registers a window, so that its waits end when they must.
-    pub(crate) fn watch_window(&self, window: &Arc<Watched<D>>) {
-        let mut events = lock(&self.inner.events);
-        let entry = &mut events.windows[window.id as usize];
-        entry.window = Arc::downgrade(window);
-        let (device, bell) = (&self.inner.device, self.inner.own_bell.base());
-        if let Some(cause) = &entry.cause {
-            window.revoke(device, bell, cause);
-        }
-        for cause in events.gone.values() {
-            window.gone(device, bell, cause);
-        }
-    }
-
-    /// Ends all waits of a window, on all ranks.
-    pub(crate) fn revoke(&self, window: &Watched<D>, cause: Cause) {
-        self.inner.revoke(window, cause);
-    }
-
-    /// Ends the waits of all streams of this rank, and tells the others that it is of no more use.
-    #[cold]
-    pub(crate) fn abort_streams(&self) {
-        use tidegate_hal::device::Reclaim as _;
-        let streams: Vec<_> = {
-            let events = lock(&self.inner.events);
-            let alive = events
-                .streams
-                .iter()
-                .filter_map(|(_, stream)| stream.upgrade());
-            alive.collect()
-        };
-        // Others must not go on waiting for ranks that wait for this one.
-        let _ = self.inner.control.notify(None, &Message::Panicked.encode());
-        streams.iter().for_each(|stream| stream.abort());
-    }
-
-    /// The error for a fault of a stream.
-    #[cold]
-    pub(crate) fn explain(&self, fault: Fault, stream: &str) -> Error {
-        let (tag, epoch) = match fault {
-            Fault::Kernel(message) => {
-                return Error::KernelPanicked {
-                    stream: stream.to_owned(),
-                    message,
-                };
-            }
-            Fault::Aborted => return Error::Aborted(stream.to_owned()),
-            Fault::Wait { tag, epoch } => (tag, epoch),
-        };
-        let cause = self.cause_of(tag);
-        let window = lock(&self.inner.events)
-            .windows
-            .get(tag.window as usize)
-            .map(|entry| entry.name.clone());
-        Error::Wait(Box::new(WaitFailed {
-            window: window.unwrap_or_else(|| "-".into()),
-            epoch,
-            rank: tag.peer as usize,
-            awaited: tag.awaited,
-            cause,
-        }))
-    }
-
-    /// Why a wait failed.
-    pub(crate) fn cause_of(&self, tag: Tag) -> Cause {
-        // A peer that failed because a third one died may have been quicker than the news of the death.
-        for _ in 0..50 {
-            if let Some(cause) = self.inner.cause(tag) {
-                return cause;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let rank = tag.peer as usize;
-        Cause::PeerFailed { rank }
-    }
-
     /// The last wait-for report that this rank has seen or made.
     pub fn last_report(&self) -> Option<String> {
         self.inner.watch.last_report()
@@ -458,128 +300,6 @@ impl<D: Device> World<D> {
 impl<D: Device> Inner<D> {
     pub(crate) fn control(&self) -> &Arc<dyn Control> {
         &self.control
-    }
-
-    pub(crate) fn revoke(&self, window: &Watched<D>, cause: Cause) {
-        {
-            let mut events = lock(&self.events);
-            let entry = &mut events.windows[window.id as usize];
-            if let Some(cause) = entry.cause.clone() {
-                // Whoever noted it may not have come to this yet, and the caller counts on it.
-                drop(events);
-                window.revoke(&self.device, self.own_bell.base(), &cause);
-                return;
-            }
-            entry.cause = Some(cause.clone());
-        }
-        window.revoke(&self.device, self.own_bell.base(), &cause);
-        let message = Message::Revoke {
-            window: window.id,
-            cause,
-        };
-        // If the control plane is closed, the peers are told by its end.
-        let _ = self.control.notify(None, &message.encode());
-    }
-
-    fn cause(&self, tag: Tag) -> Option<Cause> {
-        let events = lock(&self.events);
-        let revoked = events
-            .windows
-            .get(tag.window as usize)
-            .and_then(|entry| entry.cause.clone());
-        let lost = |cause: &&Cause| matches!(cause, Cause::PeerLost { .. });
-        revoked
-            .or_else(|| events.gone.values().find(lost).cloned())
-            .or_else(|| events.gone.get(&(tag.peer as usize)).cloned())
-    }
-
-    fn on_event(self: &Arc<Self>, event: Event) {
-        match event {
-            Event::Lost { rank, reason } => self.on_gone(rank, Cause::PeerLost { rank, reason }),
-            Event::Left { rank } => self.on_gone(rank, Cause::PeerLeft { rank }),
-            Event::Message { from, bytes } => match Message::decode(&bytes) {
-                Some(Message::Revoke { window, cause }) => {
-                    let window = {
-                        let mut events = lock(&self.events);
-                        events.windows.get_mut(window as usize).and_then(|entry| {
-                            entry.cause.get_or_insert_with(|| cause.clone());
-                            entry.window.upgrade()
-                        })
-                    };
-                    if let Some(window) = window {
-                        window.revoke(&self.device, self.own_bell.base(), &cause);
-                    }
-                }
-                Some(Message::Panicked) => {
-                    self.on_gone(
-                        from,
-                        Cause::PeerLost {
-                            rank: from,
-                            reason: "its thread panicked".into(),
-                        },
-                    );
-                }
-                Some(Message::Watch(message)) => crate::watch::on_message(self, from, message),
-                None => tracing::warn!(from, "a control message could not be read"),
-            },
-        }
-    }
-
-    fn on_gone(&self, rank: usize, cause: Cause) {
-        if matches!(cause, Cause::PeerLost { .. }) {
-            tracing::warn!(rank, %cause, "a rank is lost");
-        }
-        let mut events = lock(&self.events);
-        if matches!(events.gone.get(&rank), Some(Cause::PeerLost { .. })) {
-            return;
-        }
-        events.gone.insert(rank, cause.clone());
-        for entry in &mut events.windows {
-            if matches!(cause, Cause::PeerLost { .. }) {
-                entry.cause.get_or_insert_with(|| cause.clone());
-            }
-            if let Some(window) = entry.window.upgrade() {
-                window.gone(&self.device, self.own_bell.base(), &cause);
-            }
-        }
-    }
-
-    /// What each stream of this rank waits for: its name, the waits with names of windows, and for how long.
-    pub(crate) fn blocked(&self) -> Vec<(String, tidegate_hal::device::Blocked)> {
-        use tidegate_hal::device::Reclaim as _;
-        let streams: Vec<_> = {
-            let events = lock(&self.events);
-            events
-                .streams
-                .iter()
-                .filter_map(|(name, stream)| Some((name.clone(), stream.upgrade()?)))
-                .collect()
-        };
-        streams
-            .into_iter()
-            .filter_map(|(name, stream)| Some((name, stream.blocked()?)))
-            .collect()
-    }
-
-    /// The streams of this rank that are alive, into a list that may be used again.
-    pub(crate) fn streams(&self, into: &mut Vec<Arc<ReclaimOf<D>>>) {
-        let events = lock(&self.events);
-        into.extend(
-            events
-                .streams
-                .iter()
-                .filter_map(|(_, stream)| stream.upgrade()),
-        );
-    }
-
-    pub(crate) fn window(&self, id: u32) -> (Arc<str>, Option<Arc<Watched<D>>>) {
-        let events = lock(&self.events);
-        events
-            .windows
-            .get(id as usize)
-            .map_or(("-".into(), None), |entry| {
-                (entry.name.clone(), entry.window.upgrade())
-            })
     }
 }
 

@@ -1,0 +1,60 @@
+//! Kernels of other libraries.
+//!
+//! # Model
+//!
+//! What enqueues on a stream by other means (a library's own launch, a copy) becomes a kernel by [`foreign`]: it is launched with regions like any other, and gets
+//! their addresses.
+//!
+//! # Failure
+//!
+//! Its error is the launch's.
+
+use tidegate_hal::device::{Device, DeviceError, Parameters};
+
+use super::{Argument, Kernel, Lowered};
+use crate::error::Result;
+use crate::stream::Stream;
+
+/// A kernel that enqueues by other means; see [`foreign`].
+pub struct Foreign<F>(F);
+
+/// Makes a kernel of what enqueues by other means on a device's stream: it gets the stream, and the parameters that a function of a module would get
+/// (see [`Parameter`](super::Parameter)). It is called once, by the launch that it is given to.
+///
+/// # Safety
+///
+/// What it enqueues, it enqueues on that very stream; that accesses no memory but what the parameters name, each slice within its length; it writes through exclusive ones
+/// only; and it ends.
+pub unsafe fn foreign<S, F>(enqueue: F) -> Foreign<F>
+where
+    F: FnOnce(&S, &Parameters) -> Result<(), DeviceError>,
+{
+    Foreign(enqueue)
+}
+
+macro_rules! kernel_of {
+    ($($name:ident),+) => {
+        impl<'s, Dev, Fun, $($name),+> Kernel<'s, Dev, ($($name,)+)> for Foreign<Fun>
+        where
+            Dev: Device,
+            $($name: Argument<'s, Dev>,)+
+            Fun: FnOnce(&Dev::Stream, &Parameters) -> Result<(), DeviceError>,
+        {
+            #[allow(non_snake_case)]
+            fn enqueue(self, stream: &Stream<'s, Dev>, arguments: ($($name,)+)) -> Result<()> {
+                let ($($name,)+) = arguments;
+                let mut parameters = Parameters::new();
+                $($name.lower(stream)?.push(&mut parameters);)+
+                (self.0)(stream.raw(), &parameters)?;
+                Ok(())
+            }
+        }
+    };
+}
+
+kernel_of!(A);
+kernel_of!(A, B);
+kernel_of!(A, B, C);
+kernel_of!(A, B, C, E);
+kernel_of!(A, B, C, E, G);
+kernel_of!(A, B, C, E, G, H);

@@ -1,0 +1,159 @@
+//! What happens to the ranks of the job, and what becomes of windows then.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use tidegate_hal::batch::Tag;
+use tidegate_hal::control::Event;
+use tidegate_hal::device::Device;
+use tidegate_hal::memory::Block as _;
+
+use super::{Inner, Watched, World, lock};
+use crate::error::Cause;
+use crate::message::Message;
+use crate::region::ReclaimOf;
+
+pub(super) struct Events<D: Device> {
+    /// Ranks that died or left, and how.
+    pub(super) gone: BTreeMap<usize, Cause>,
+    /// The windows of this job, by number.
+    pub(super) windows: Vec<Entry<D>>,
+    pub(super) streams: Vec<(String, Weak<ReclaimOf<D>>)>,
+}
+
+/// A window as the world remembers it: also before it is registered (a peer may have created it, and revoked it, already),
+/// and after it is gone (its streams' errors are still to be explained).
+pub(super) struct Entry<D: Device> {
+    pub(super) name: Arc<str>,
+    window: Weak<Watched<D>>,
+    /// Why it is revoked; the first cause counts.
+    cause: Option<Cause>,
+}
+
+impl<D: Device> World<D> {
+    /// Takes a number for a window that all ranks are about to create. Collective in effect: windows are created in one order.
+    pub(crate) fn reserve_window(&self, name: &Arc<str>) -> u32 {
+        let mut events = lock(&self.inner.events);
+        events.windows.push(Entry {
+            name: name.clone(),
+            window: Weak::new(),
+            cause: None,
+        });
+        (events.windows.len() - 1) as u32
+    }
+
+    /// Registers a window, so that its waits end when they must.
+    pub(crate) fn watch_window(&self, window: &Arc<Watched<D>>) {
+        let mut events = lock(&self.inner.events);
+        let entry = &mut events.windows[window.id as usize];
+        entry.window = Arc::downgrade(window);
+        let (device, bell) = (&self.inner.device, self.inner.own_bell.base());
+        if let Some(cause) = &entry.cause {
+            window.revoke(device, bell, cause);
+        }
+        for cause in events.gone.values() {
+            window.gone(device, bell, cause);
+        }
+    }
+
+    /// Ends all waits of a window, on all ranks.
+    pub(crate) fn revoke(&self, window: &Watched<D>, cause: Cause) {
+        self.inner.revoke(window, cause);
+    }
+}
+
+impl<D: Device> Inner<D> {
+    pub(crate) fn revoke(&self, window: &Watched<D>, cause: Cause) {
+        {
+            let mut events = lock(&self.events);
+            let entry = &mut events.windows[window.id as usize];
+            if let Some(cause) = entry.cause.clone() {
+                // Whoever noted it may not have come to this yet, and the caller counts on it.
+                drop(events);
+                window.revoke(&self.device, self.own_bell.base(), &cause);
+                return;
+            }
+            entry.cause = Some(cause.clone());
+        }
+        window.revoke(&self.device, self.own_bell.base(), &cause);
+        let message = Message::Revoke {
+            window: window.id,
+            cause,
+        };
+        // If the control plane is closed, the peers are told by its end.
+        let _ = self.control.notify(None, &message.encode());
+    }
+
+    pub(super) fn cause(&self, tag: Tag) -> Option<Cause> {
+        let events = lock(&self.events);
+        let revoked = events
+            .windows
+            .get(tag.window as usize)
+            .and_then(|entry| entry.cause.clone());
+        let lost = |cause: &&Cause| matches!(cause, Cause::PeerLost { .. });
+        revoked
+            .or_else(|| events.gone.values().find(lost).cloned())
+            .or_else(|| events.gone.get(&(tag.peer as usize)).cloned())
+    }
+
+    pub(super) fn on_event(self: &Arc<Self>, event: Event) {
+        match event {
+            Event::Lost { rank, reason } => self.on_gone(rank, Cause::PeerLost { rank, reason }),
+            Event::Left { rank } => self.on_gone(rank, Cause::PeerLeft { rank }),
+            Event::Message { from, bytes } => match Message::decode(&bytes) {
+                Some(Message::Revoke { window, cause }) => {
+                    let window = {
+                        let mut events = lock(&self.events);
+                        events.windows.get_mut(window as usize).and_then(|entry| {
+                            entry.cause.get_or_insert_with(|| cause.clone());
+                            entry.window.upgrade()
+                        })
+                    };
+                    if let Some(window) = window {
+                        window.revoke(&self.device, self.own_bell.base(), &cause);
+                    }
+                }
+                Some(Message::Panicked) => {
+                    self.on_gone(
+                        from,
+                        Cause::PeerLost {
+                            rank: from,
+                            reason: "its thread panicked".into(),
+                        },
+                    );
+                }
+                Some(Message::Watch(message)) => crate::watch::on_message(self, from, message),
+                None => tracing::warn!(from, "a control message could not be read"),
+            },
+        }
+    }
+
+    fn on_gone(&self, rank: usize, cause: Cause) {
+        if matches!(cause, Cause::PeerLost { .. }) {
+            tracing::warn!(rank, %cause, "a rank is lost");
+        }
+        let mut events = lock(&self.events);
+        if matches!(events.gone.get(&rank), Some(Cause::PeerLost { .. })) {
+            return;
+        }
+        events.gone.insert(rank, cause.clone());
+        for entry in &mut events.windows {
+            if matches!(cause, Cause::PeerLost { .. }) {
+                entry.cause.get_or_insert_with(|| cause.clone());
+            }
+            if let Some(window) = entry.window.upgrade() {
+                window.gone(&self.device, self.own_bell.base(), &cause);
+            }
+        }
+    }
+
+    pub(crate) fn window(&self, id: u32) -> (Arc<str>, Option<Arc<Watched<D>>>) {
+        let events = lock(&self.events);
+        events
+            .windows
+            .get(id as usize)
+            .map_or(("-".into(), None), |entry| {
+                (entry.name.clone(), entry.window.upgrade())
+            })
+    }
+}

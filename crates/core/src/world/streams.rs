@@ -1,0 +1,186 @@
+//! The streams of a rank: making them, ending them, and saying why one has failed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_hal::batch::Tag;
+use tidegate_hal::device::{Device, DeviceError, Fault, StreamConfig};
+use tidegate_hal::memory::Block as _;
+
+use super::{Inner, World, lock};
+use crate::error::{Cause, Error, Result, WaitFailed};
+use crate::message::Message;
+use crate::region::ReclaimOf;
+use crate::stream::UnboundStream;
+
+impl<D: Device> World<D> {
+    /// Makes a stream; give it a brand with [`stream!`](crate::stream!).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`].
+    pub fn stream(&self) -> Result<UnboundStream<D>> {
+        self.make_stream("stream".into(), false)
+    }
+
+    /// A stream without a queue: what is enqueued is done by the calling thread at once, waits included. For host-synchronised
+    /// communication; enqueueing a wait for oneself before what it waits for blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`] if the device has no such streams.
+    pub fn inline_stream(&self) -> Result<UnboundStream<D>> {
+        self.make_stream("inline".into(), true)
+    }
+
+    /// As [`World::stream`], with a name for threads, errors and reports.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`].
+    pub fn named_stream(&self, name: &str) -> Result<UnboundStream<D>> {
+        self.make_stream(name.into(), false)
+    }
+
+    /// Takes a stream that was made by other means (one of another library, say).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`], from `make`.
+    ///
+    /// # Safety
+    ///
+    /// `make` returns a stream of the device that it is given, with that configuration; as long as the result lives, what else is done with the stream beneath
+    /// leaves alone the memory that is at home on it, or is ordered with what is enqueued here as if it were enqueued here.
+    pub unsafe fn adopt_stream(
+        &self,
+        name: &str,
+        make: impl FnOnce(&D, StreamConfig) -> Result<D::Stream, DeviceError>,
+    ) -> Result<UnboundStream<D>> {
+        self.stream_with(name.into(), false, make)
+    }
+
+    fn make_stream(&self, name: String, inline: bool) -> Result<UnboundStream<D>> {
+        // SAFETY: the block that the configuration keeps was allocated for a bell.
+        self.stream_with(name, inline, |device, config| unsafe {
+            device.stream(config)
+        })
+    }
+
+    fn stream_with(
+        &self,
+        name: String,
+        inline: bool,
+        make: impl FnOnce(&D, StreamConfig) -> Result<D::Stream, DeviceError>,
+    ) -> Result<UnboundStream<D>> {
+        use tidegate_hal::device::Stream as _;
+        let (inner, rank) = (&self.inner, self.rank());
+        let node = inner.control.node(rank);
+        let config = StreamConfig {
+            name: name.clone(),
+            bell: inner.own_bell.base(),
+            keep: inner.own_bell.clone(),
+            inline,
+            ranks_on_node: (0..self.size())
+                .filter(|rank| inner.control.node(*rank) == node)
+                .count(),
+        };
+        let raw = make(&inner.device, config)?;
+        let mut events = lock(&inner.events);
+        events
+            .streams
+            .retain(|(_, stream)| stream.strong_count() > 0);
+        events
+            .streams
+            .push((name.clone(), Arc::downgrade(raw.reclaim())));
+        drop(events);
+        Ok(UnboundStream::new(raw, self.clone(), name))
+    }
+
+    /// Ends the waits of all streams of this rank, and tells the others that it is of no more use.
+    #[cold]
+    pub(crate) fn abort_streams(&self) {
+        use tidegate_hal::device::Reclaim as _;
+        let streams: Vec<_> = {
+            let events = lock(&self.inner.events);
+            let alive = events
+                .streams
+                .iter()
+                .filter_map(|(_, stream)| stream.upgrade());
+            alive.collect()
+        };
+        // Others must not go on waiting for ranks that wait for this one.
+        let _ = self.inner.control.notify(None, &Message::Panicked.encode());
+        streams.iter().for_each(|stream| stream.abort());
+    }
+
+    /// The error for a fault of a stream.
+    #[cold]
+    pub(crate) fn explain(&self, fault: Fault, stream: &str) -> Error {
+        let (tag, epoch) = match fault {
+            Fault::Kernel(message) => {
+                return Error::KernelPanicked {
+                    stream: stream.to_owned(),
+                    message,
+                };
+            }
+            Fault::Aborted => return Error::Aborted(stream.to_owned()),
+            Fault::Wait { tag, epoch } => (tag, epoch),
+        };
+        let cause = self.cause_of(tag);
+        let window = lock(&self.inner.events)
+            .windows
+            .get(tag.window as usize)
+            .map(|entry| entry.name.clone());
+        Error::Wait(Box::new(WaitFailed {
+            window: window.unwrap_or_else(|| "-".into()),
+            epoch,
+            rank: tag.peer as usize,
+            awaited: tag.awaited,
+            cause,
+        }))
+    }
+
+    /// Why a wait failed.
+    pub(crate) fn cause_of(&self, tag: Tag) -> Cause {
+        // A peer that failed because a third one died may have been quicker than the news of the death.
+        for _ in 0..50 {
+            if let Some(cause) = self.inner.cause(tag) {
+                return cause;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let rank = tag.peer as usize;
+        Cause::PeerFailed { rank }
+    }
+}
+
+impl<D: Device> Inner<D> {
+    /// What each stream of this rank waits for: its name, the waits with names of windows, and for how long.
+    pub(crate) fn blocked(&self) -> Vec<(String, tidegate_hal::device::Blocked)> {
+        use tidegate_hal::device::Reclaim as _;
+        let streams: Vec<_> = {
+            let events = lock(&self.events);
+            events
+                .streams
+                .iter()
+                .filter_map(|(name, stream)| Some((name.clone(), stream.upgrade()?)))
+                .collect()
+        };
+        streams
+            .into_iter()
+            .filter_map(|(name, stream)| Some((name, stream.blocked()?)))
+            .collect()
+    }
+
+    /// The streams of this rank that are alive, into a list that may be used again.
+    pub(crate) fn streams(&self, into: &mut Vec<Arc<ReclaimOf<D>>>) {
+        let events = lock(&self.events);
+        into.extend(
+            events
+                .streams
+                .iter()
+                .filter_map(|(_, stream)| stream.upgrade()),
+        );
+    }
+}

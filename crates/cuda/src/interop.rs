@@ -1,0 +1,81 @@
+//! To and from other libraries that use the same GPU.
+//!
+//! # Model
+//!
+//! Everything here lives in the device's *primary* context, as what the CUDA runtime and `cudarc` make does. A stream of another library is *adopted*
+//! ([`CudaStream::adopt`], through `World::adopt_stream`): the library enqueues on it, and does not destroy it. Memory of another library is adopted too
+//! ([`CudaBlock::adopt`], through `Region::adopt`), with what owns it, and comes out again as it went in ([`CudaBlock::into_adopted`]). Kernels of another library are launched by
+//! `tidegate_core::kernel::foreign`, with the addresses of regions.
+//!
+//! # Failure
+//!
+//! Nothing can be checked of a raw handle: the contracts are in the `unsafe` functions. What is read back ([`CudaStream::as_raw`]) is a plain value.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use tidegate_ffi::cuda::{DevicePtr, Stream, sys};
+use tidegate_hal::device::{DeviceError, StreamConfig};
+
+use crate::block::{CudaBlock, Kind};
+use crate::device::Cuda;
+use crate::reclaim::Shared;
+use crate::stream::{CudaStream, Keep};
+
+impl CudaStream {
+    /// A stream over one that another library has made; `keep` owns that.
+    ///
+    /// # Errors
+    ///
+    /// As for a new stream.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a stream of the device's primary context, made non-blocking, alive as long as `keep`, and not being captured; what else is enqueued on it leaves alone the memory
+    /// that is at home on this stream, or is ordered with it by the caller.
+    pub unsafe fn adopt(
+        device: &Cuda,
+        raw: sys::CUstream,
+        keep: Keep,
+        config: StreamConfig,
+    ) -> Result<Self, DeviceError> {
+        let gpu = device.gpu();
+        gpu.enter()?;
+        // SAFETY: the caller's promise; `keep` is held as long as the stream, which waits at its end until everything has been passed.
+        let shared = unsafe { Shared::new(gpu, Stream::from_raw(raw), Some(keep)) }?;
+        Ok(Self::over(shared, config))
+    }
+
+    /// The driver's handle. What is enqueued there by other means is not counted here.
+    pub fn as_raw(&self) -> sys::CUstream {
+        self.shared.raw.as_raw()
+    }
+}
+
+impl CudaBlock {
+    /// A block over memory that another library has allocated; `owner` frees it.
+    ///
+    /// # Safety
+    ///
+    /// `address .. address + bytes` is memory of the device, aligned to 64 bytes at least, initialised, alive as long as `owner`, and accessed by nothing else meanwhile.
+    pub unsafe fn adopt(device: &Cuda, address: u64, bytes: usize, owner: Box<dyn Any + Send + Sync>) -> Self {
+        CudaBlock {
+            gpu: Arc::clone(device.gpu()),
+            base: DevicePtr(address),
+            bytes,
+            kind: Kind::Adopted(Some(owner)),
+        }
+    }
+
+    /// The owner of memory that was adopted; the block itself if it was not.
+    ///
+    /// # Errors
+    ///
+    /// The block, if it was allocated here.
+    pub fn into_adopted(mut self) -> Result<Box<dyn Any + Send + Sync>, Self> {
+        match &mut self.kind {
+            Kind::Adopted(owner) => Ok(owner.take().expect("only a block that is being dropped has no owner")),
+            _ => Err(self),
+        }
+    }
+}
