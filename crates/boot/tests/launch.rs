@@ -32,7 +32,7 @@ fn role_of_the_launcher() {
     if let Ok(args) = std::env::var("TEST_CLI") {
         let args = std::iter::once("tidegate").chain(args.split('\u{1}'));
         std::process::exit(match Cli::try_parse_from(args) {
-            Ok(cli) => cli.run().into(),
+            Ok(cli) => cli.run(&[("TIDEGATE_DEFAULT", "by the launcher")]).into(),
             Err(error) => {
                 eprintln!("{error}");
                 error.exit_code()

@@ -37,6 +37,10 @@ pub const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 /// The environment variable that says how many streams of a device will wait for peers; 2 if it is not set.
 pub const WAITING_STREAMS: &str = "TIDEGATE_CUDA_WAITING_STREAMS";
 
+/// What the environment of a process should say before its driver starts: as many hardware queues as there are, and code loaded when it is asked for, not
+/// behind a wait. The launcher sets these for its ranks.
+pub const ENVIRONMENT: [(&str, &str); 2] = [(QUEUES, "32"), ("CUDA_MODULE_LOADING", "EAGER")];
+
 /// How many mirrors are allocated at a time.
 const MIRRORS: usize = 32;
 

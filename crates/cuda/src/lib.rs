@@ -33,6 +33,7 @@ mod stream;
 
 pub use block::CudaBlock;
 pub use device::Cuda;
+pub use gpu::ENVIRONMENT;
 pub use graph::CudaGraph;
 
 pub use module::{CudaFunction, CudaModule};

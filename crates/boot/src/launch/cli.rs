@@ -67,17 +67,17 @@ fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 impl Cli {
-    /// Does what the command line asks for; the exit code of the job.
-    pub fn run(self) -> u8 {
+    /// Does what the command line asks for; the exit code of the job. `defaults` are variables that ranks get where nobody has set them.
+    pub fn run(self, defaults: &[(&str, &str)]) -> u8 {
         match self.command {
-            Subcommands::Run(args) => args.run(),
+            Subcommands::Run(args) => args.run(defaults),
         }
     }
 }
 
 impl RunArgs {
     /// The job that is asked for.
-    pub fn job(self) -> Job {
+    pub fn job(self, defaults: &[(&str, &str)]) -> Job {
         let mut program = self.program.into_iter();
         let mut job = Job::new(program.next().unwrap_or_default(), self.ranks)
             .args(program)
@@ -95,14 +95,18 @@ impl RunArgs {
             } else {
                 Input::Inherited
             });
+        // What the user sets comes later, and so counts.
+        for (name, value) in defaults {
+            job = job.default_env(name, value);
+        }
         for (name, value) in self.envs {
             job = job.env(name, value);
         }
         job
     }
 
-    fn run(self) -> u8 {
-        match self.job().run() {
+    fn run(self, defaults: &[(&str, &str)]) -> u8 {
+        match self.job(defaults).run() {
             Ok(outcome) => outcome.exit_code(),
             Err(error) => {
                 eprintln!("tidegate: {error}");
@@ -121,7 +125,7 @@ impl RunArgs {
     }
 }
 
-/// The whole of the program `tidegate`.
-pub fn main() -> ExitCode {
-    ExitCode::from(Cli::parse().run())
+/// The whole of the program `tidegate`; see [`Cli::run`].
+pub fn main(defaults: &[(&str, &str)]) -> ExitCode {
+    ExitCode::from(Cli::parse().run(defaults))
 }

@@ -174,6 +174,17 @@ impl Job {
         self
     }
 
+    /// Sets a variable for all ranks, unless this process has it already.
+    #[must_use]
+    pub fn default_env(self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        let name = name.into();
+        if std::env::var_os(&name).is_some() {
+            self
+        } else {
+            self.env(name, value)
+        }
+    }
+
     /// Sets a variable for one rank.
     #[must_use]
     pub fn rank_env(
