@@ -21,6 +21,7 @@
 //! [`results::exit_code`] is not zero.
 
 pub mod cli;
+pub mod device;
 pub mod faces;
 pub mod progress;
 pub mod report;

@@ -23,12 +23,15 @@ pub enum Device {
     /// Threads as streams, shared memory: needs nothing but the CPU.
     #[default]
     Host,
+    /// A GPU a rank, driven by CUDA.
+    Cuda,
 }
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Device::Host => f.write_str("host"),
+            Device::Cuda => f.write_str("cuda"),
         }
     }
 }

@@ -18,6 +18,7 @@
 //! | [`params`] | what is run: rank grid, size, counts, start values; refused early if it cannot work |
 //! | [`layout`] | where a point is, which points make up which message, who the neighbours are |
 //! | [`kernels`] | `init`, `pack`, `compute`, `unpack` on the CPU |
+//! | [`device`] | those kernels on the devices that there are |
 //! | [`verify`] | two independent references, and the error measure |
 //! | [`schedule`] | the loops around the clock |
 //! | [`variants`] | how the messages travel, over this library |
@@ -28,6 +29,7 @@
 //! See [`params::ParamsError`] for what is refused, and [`verify::Verdict`] for how a wrong result
 //! is reported.
 
+pub mod device;
 pub mod driver;
 pub mod kernels;
 pub mod layout;

@@ -61,6 +61,9 @@ mod tests {
             "us_avg",
             "us_min",
             "us_max",
+            "enqueue_us",
+            "cpu_us",
+            "launches",
             "verified",
             "failed",
         ] {

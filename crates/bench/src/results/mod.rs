@@ -15,8 +15,11 @@
 //! ([`Row::failure`] says why), and [`exit_code`] is 1 when any row is.
 
 pub mod json;
+mod meter;
 pub mod stats;
 pub mod table;
+
+pub use meter::{Clock, Meter, Run};
 
 use serde::{Deserialize, Serialize};
 use stats::{Summary, median};
@@ -28,6 +31,12 @@ pub struct RankSample {
     pub rank: usize,
     /// Time per share in microseconds; `None` when no time was taken.
     pub us_per_share: Option<f64>,
+    /// Of that, time to enqueue a share: all but the last synchronisation.
+    pub enqueue_us: Option<f64>,
+    /// Processor time of the process per share, all threads together.
+    pub cpu_us: Option<f64>,
+    /// Kernels and batches (or graphs of them) that were enqueued per share.
+    pub launches: Option<f64>,
     /// The largest error of all its final blocks (see [`crate::faces::verify::error`]).
     pub max_error: f64,
     /// Why this rank failed, if it did: the first reason.
@@ -40,6 +49,9 @@ impl RankSample {
         RankSample {
             rank,
             us_per_share: None,
+            enqueue_us: None,
+            cpu_us: None,
+            launches: None,
             max_error: 0.0,
             failure: None,
         }
@@ -124,6 +136,12 @@ pub struct Row {
     pub us_max: Option<f64>,
     /// Each rank's median time over the rounds.
     pub us_by_rank: Vec<Option<f64>>,
+    /// Time to enqueue a share; like the next two that of the greatest rank, and the median of the rounds.
+    pub enqueue_us: Option<f64>,
+    /// Processor time of a rank's process per share.
+    pub cpu_us: Option<f64>,
+    /// Launches per share.
+    pub launches: Option<f64>,
     /// The largest error of any rank.
     pub max_error: f64,
     /// How many ranks were right in every round.
@@ -185,6 +203,15 @@ impl Row {
                     .collect::<Option<Vec<_>>>()?,
             )
         };
+        let greatest = |part: fn(&RankSample) -> Option<f64>| -> Option<f64> {
+            let round = |samples: &Vec<RankSample>| {
+                let values: Option<Vec<f64>> = samples.iter().map(part).collect();
+                values
+                    .and_then(|values| Summary::of(&values))
+                    .map(|s| s.max)
+            };
+            median(&mut rounds.iter().map(round).collect::<Option<Vec<_>>>()?)
+        };
         Row {
             variant: variant.into(),
             rounds: rounds.len(),
@@ -192,6 +219,9 @@ impl Row {
             us_min: of_rounds(|s| s.min),
             us_max: of_rounds(|s| s.max),
             us_by_rank: times.iter_mut().map(|t| median(t)).collect(),
+            enqueue_us: greatest(|s| s.enqueue_us),
+            cpu_us: greatest(|s| s.cpu_us),
+            launches: greatest(|s| s.launches),
             max_error: rounds
                 .iter()
                 .flatten()
@@ -245,6 +275,9 @@ pub(crate) mod tests {
     fn sample(rank: usize, us: f64) -> RankSample {
         RankSample {
             us_per_share: Some(us),
+            enqueue_us: Some(us / 4.0),
+            cpu_us: Some(us * 2.0),
+            launches: Some(3.0),
             ..RankSample::new(rank)
         }
     }

@@ -1,16 +1,23 @@
 //! The table on the terminal.
 
-use super::{Row, baseline};
+use super::{Row, Setting, baseline};
 use std::fmt::Write;
 
-/// The rows as a table, for a terminal of about 80 columns: variant, ranks, microseconds per share
-/// (average, fastest and slowest rank), the slowest rank as a multiple of that of `rma`, and how
-/// many ranks were verified. A failed row ends with `FAILED`, and its reason follows below the
-/// table.
+const COLUMNS: usize = 10;
+const LAST: usize = COLUMNS - 1;
+
+/// The rows as a table, for a terminal of about 90 columns: variant, ranks, microseconds per share
+/// (average, fastest and slowest rank; to enqueue it; of the processor), launches per share, the slowest
+/// rank as a multiple of that of `rma`, and how many ranks were verified. A failed row ends with `FAILED`,
+/// and its reason follows below the table.
 pub fn table(rows: &[Row]) -> String {
     let mut lines = vec![
-        ["", "", "us per share", "", "", "", ""].map(str::to_owned),
-        ["variant", "ranks", "avg", "min", "max", "x rma", "verified"].map(str::to_owned),
+        ["", "", "us per share", "", "", "", "", "", "", ""].map(str::to_owned),
+        [
+            "variant", "ranks", "avg", "min", "max", "enqueue", "cpu", "launches", "x rma",
+            "verified",
+        ]
+        .map(str::to_owned),
     ];
     let base = baseline(rows);
     let number = |v: Option<f64>| v.map_or("-".to_owned(), |v| format!("{v:.1}"));
@@ -23,6 +30,9 @@ pub fn table(rows: &[Row]) -> String {
             number(row.us_avg),
             number(row.us_min),
             number(row.us_max),
+            number(row.enqueue_us),
+            number(row.cpu_us),
+            number(row.launches),
             ratio.map_or("-".to_owned(), |r| format!("{r:.2}")),
             if row.failed {
                 format!("{verified} FAILED")
@@ -38,7 +48,7 @@ pub fn table(rows: &[Row]) -> String {
             .max()
             .unwrap_or(0)
     };
-    let widths: [usize; 7] = std::array::from_fn(|c| {
+    let widths: [usize; COLUMNS] = std::array::from_fn(|c| {
         if c == 2 {
             width(3).max(width(4)).max(6)
         } else {
@@ -48,7 +58,7 @@ pub fn table(rows: &[Row]) -> String {
     let mut text = String::new();
     for (k, line) in lines.iter().enumerate() {
         let mut out = format!("{:<w$}", line[0], w = widths[0]);
-        for c in 1..7 {
+        for c in 1..COLUMNS {
             // The heading of the group stands above its three columns.
             match (k, c) {
                 (0, 2) => {
@@ -56,7 +66,7 @@ pub fn table(rows: &[Row]) -> String {
                     _ = write!(out, "  {:^w$}", line[2]);
                 }
                 (0, 3 | 4) => {}
-                (_, 6) => _ = write!(out, "  {}", line[c]),
+                (_, LAST) => _ = write!(out, "  {}", line[c]),
                 _ => _ = write!(out, "  {:>w$}", line[c], w = widths[c]),
             }
         }
@@ -67,6 +77,12 @@ pub fn table(rows: &[Row]) -> String {
             text.push_str(&"-".repeat(rule));
             text.push('\n');
         }
+    }
+    if let Some(row) = rows.first() {
+        let Setting {
+            device, transport, ..
+        } = &row.setting;
+        _ = writeln!(text, "device: {device}, {transport}");
     }
     if base.is_some_and(|b| !b.failed) && rows.len() > 1 {
         text.push_str("max is the slowest rank; x rma is max as a multiple of that of rma: below 1 is faster\n");
@@ -95,13 +111,14 @@ mod tests {
         let text = table(&rows);
         println!("{text}");
         let expected = "                      us per share
-variant     ranks     avg   min    max  x rma  verified
----------------------------------------------------------
-st              4    62.5  61.0   64.0   0.76  4/4
-st-graph        4    53.5  52.0   55.0   0.65  4/4
-rma             4    82.5  81.0   84.0   1.00  4/4
-p2p             4    98.5  97.0  100.0   1.19  4/4
-st strided      4       -     -      -      -  0/4 FAILED
+variant     ranks     avg   min    max  enqueue    cpu  launches  x rma  verified
+-----------------------------------------------------------------------------------
+st              4    62.5  61.0   64.0     16.0  128.0       3.0   0.76  4/4
+st-graph        4    53.5  52.0   55.0     13.8  110.0       3.0   0.65  4/4
+rma             4    82.5  81.0   84.0     21.0  168.0       3.0   1.00  4/4
+p2p             4    98.5  97.0  100.0     25.0  200.0       3.0   1.19  4/4
+st strided      4       -     -      -        -      -         -      -  0/4 FAILED
+device: host, mapped
 max is the slowest rank; x rma is max as a multiple of that of rma: below 1 is faster
 FAILED st strided: rank 0: did not report
 ";

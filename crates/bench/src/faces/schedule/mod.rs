@@ -7,14 +7,16 @@
 //!     build windows and buffers                   (not timed)
 //!     for j in 0..=nj {
 //!         initialise u; synchronise
-//!         start the clock; ni shares; synchronise; stop the clock      (the run j = 0 is not counted)
+//!         start the clock; enqueue ni shares; synchronise; stop the clock      (the run j = 0 is not counted)
 //!         verify
 //!     }
 //! }
 //! ```
 //!
 //! There is no barrier inside: ranks are held together by their messages alone. A variant
-//! implements [`Exchange`]; [`measure`] does the rest, and returns one rank's [`RankSample`].
+//! implements [`Exchange`]; [`measure`] does the rest, and returns one rank's [`RankSample`]: beside the
+//! time of a share, how long it takes to enqueue one, what the process spends on it, and how many launches
+//! it has.
 //!
 //! # Failures
 //!
@@ -24,8 +26,7 @@
 
 use super::params::Counts;
 use super::verify::Verifier;
-use crate::results::RankSample;
-use std::time::{Duration, Instant};
+use crate::results::{Meter, RankSample};
 
 /// What a variant does on one rank.
 pub trait Exchange {
@@ -47,12 +48,23 @@ pub trait Exchange {
     /// What went wrong.
     fn initialise(&mut self) -> Result<(), Self::Error>;
 
-    /// Does `count` shares, and waits until this rank's block is final. This is what is timed.
+    /// Enqueues `count` shares (and waits only where a share itself does). This is what is timed,
+    /// with [`Exchange::finish`].
     ///
     /// # Errors
     ///
     /// What went wrong.
     fn shares(&mut self, count: u64) -> Result<(), Self::Error>;
+
+    /// Waits until this rank's block is final.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong.
+    fn finish(&mut self) -> Result<(), Self::Error>;
+
+    /// How many kernels, batches and graphs were enqueued so far.
+    fn launches(&self) -> u64;
 
     /// Gives the block, on the host, to `check`. Not timed.
     ///
@@ -74,17 +86,20 @@ pub fn measure<X: Exchange>(
     exchange: &mut X,
     mut step: impl FnMut(),
 ) -> Result<RankSample, X::Error> {
-    let mut total = Duration::ZERO;
+    let mut meter = Meter::default();
     let mut sample = RankSample::new(verifier.geometry().rank());
     for k in 0..counts.nk {
         exchange.build()?;
         for j in 0..=counts.nj {
             exchange.initialise()?;
-            let start = Instant::now();
+            let launches = exchange.launches();
+            let mut clock = meter.start();
             exchange.shares(counts.ni)?;
-            let elapsed = start.elapsed();
+            clock.enqueued();
+            exchange.finish()?;
+            let run = clock.stop(exchange.launches() - launches);
             if j > 0 {
-                total += elapsed;
+                meter.add(run);
             }
             let mut seen = false;
             exchange.inspect(&mut |u| {
@@ -101,7 +116,7 @@ pub fn measure<X: Exchange>(
             step();
         }
     }
-    sample.us_per_share = Some(total.as_secs_f64() * 1e6 / counts.timed_shares() as f64);
+    meter.note(&mut sample, counts.timed_shares());
     Ok(sample)
 }
 
@@ -138,6 +153,12 @@ mod tests {
             }
             Ok(())
         }
+        fn finish(&mut self) -> Result<(), String> {
+            Ok(())
+        }
+        fn launches(&self) -> u64 {
+            2 * self.calls[2]
+        }
         fn inspect(&mut self, check: &mut dyn FnMut(&[f64])) -> Result<(), String> {
             check(&self.u);
             Ok(())
@@ -170,6 +191,9 @@ mod tests {
         let sample = measure(counts, &verifier, &mut alone, || steps += 1).unwrap();
         assert!(sample.passed(), "{sample:?}");
         assert!(sample.us_per_share.unwrap() > 0.0);
+        assert!(sample.enqueue_us.unwrap() <= sample.us_per_share.unwrap());
+        assert!(sample.cpu_us.is_some());
+        assert_eq!(sample.launches, Some(2.0));
         assert_eq!((alone.calls, steps), ([2, 8, 40], 8));
 
         alone.broken = true;

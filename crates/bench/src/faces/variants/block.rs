@@ -1,205 +1,145 @@
 //! The block: one region, or (with compute) its surface and its interior.
 
-use super::shape::Shape;
-use super::{Inbox, Part, Region, Stream, World};
-use crate::faces::kernels::{self, Points, Values, initial_value};
-use crate::faces::layout::Geometry;
-use std::sync::Arc;
+use super::kit::{Kit, Neighbour};
+use crate::faces::device::{FacesDevice, FacesKernels, Inbox, Part, Values, Which};
 use tidegate_core::window::Source;
-use tidegate_core::{Cells, CellsMut, IndexSet, Result};
-use tidegate_host::Host;
+use tidegate_core::{IndexSet, Region, Result, Stream};
 
 /// Either the first, or the other two: surface and interior.
-pub(super) type Block<'s> = (Option<Region<'s>>, Option<Part<'s>>, Option<Part<'s>>);
-
-impl Values for Cells<'_, f64> {
-    #[inline(always)]
-    fn get(&self, index: usize) -> f64 {
-        Cells::get(self, index)
-    }
-}
-
-impl Values for CellsMut<'_, f64> {
-    #[inline(always)]
-    fn get(&self, index: usize) -> f64 {
-        CellsMut::get(self, index)
-    }
-}
-
-impl Points for CellsMut<'_, f64> {
-    #[inline(always)]
-    fn set(&mut self, index: usize, value: f64) {
-        CellsMut::set(self, index, value);
-    }
-}
+pub(super) type Block<'s, D> = (
+    Option<Values<'s, D>>,
+    Option<Part<'s, D>>,
+    Option<Part<'s, D>>,
+);
 
 /// Allocates the block.
-pub(super) fn new<'s>(
-    world: &World,
-    stream: &Stream<'s>,
-    shape: &Shape,
-    compute: bool,
-) -> Result<Block<'s>> {
-    let u = tidegate_core::Region::zeroed(world, shape.geometry.len())?.on(stream)?;
-    if !compute {
+pub(super) fn new<'s, D: FacesDevice>(
+    kit: &Kit<'_, D>,
+    stream: &Stream<'s, D>,
+) -> Result<Block<'s, D>> {
+    let u = Region::zeroed(kit.setup.world, kit.geometry.len())?.on(stream)?;
+    if !kit.setup.params.compute {
         return Ok((Some(u), None, None));
     }
     let [surface, interior] = u.partition([
-        IndexSet::from_ranges(shape.geometry.surface_ranges())?,
-        IndexSet::from_ranges(shape.geometry.interior_ranges())?,
+        IndexSet::from_ranges(kit.geometry.surface_ranges())?,
+        IndexSet::from_ranges(kit.geometry.interior_ranges())?,
     ])?;
     Ok((None, Some(surface), Some(interior)))
 }
 
+/// The parts that there are, and which they are.
+fn parts<'b, 's, D: FacesDevice>(
+    block: &'b Block<'s, D>,
+) -> impl Iterator<Item = (Which, &'b Part<'s, D>)> {
+    let surface = block.1.iter().map(|part| (Which::Surface, part));
+    surface.chain(block.2.iter().map(|part| (Which::Interior, part)))
+}
+
 /// Enqueues the kernel that sets the block to its initial values.
-pub(super) fn initialise<'s>(
-    stream: &Stream<'s>,
-    shape: &Arc<Shape>,
-    block: &mut Block<'s>,
+pub(super) fn initialise<'s, D: FacesDevice>(
+    kit: &Kit<'_, D>,
+    stream: &Stream<'s, D>,
+    block: &mut Block<'s, D>,
 ) -> Result<()> {
-    match block {
-        (Some(u), ..) => {
-            let shape = shape.clone();
-            stream.launch(
-                move |u: &mut [f64]| kernels::init(&shape.geometry, shape.init, u),
-                u,
-            )
-        }
-        (None, surface, interior) => {
-            for part in surface.iter_mut().chain(interior) {
-                let (shape, set) = (shape.clone(), part.set().clone());
-                let kernel = move |mut u: CellsMut<'_, f64>| {
-                    let offset = kernels::element_offset(&shape.geometry, shape.init);
-                    for index in set.ranges().iter().cloned().flatten() {
-                        let (i, j) = shape.geometry.coordinates(index);
-                        let j = [0, 1, 2].map(|d| j[d] + offset[d]);
-                        u.set(index, initial_value(i, j));
-                    }
-                };
-                stream.launch(kernel, part)?;
-            }
-            Ok(())
-        }
+    if let (Some(u), ..) = block {
+        return kit.kernels.initialise(stream, u);
     }
+    let surface = block.1.iter_mut().map(|part| (Which::Surface, part));
+    for (which, part) in surface.chain(block.2.iter_mut().map(|part| (Which::Interior, part))) {
+        kit.kernels.initialise_part(stream, which, part)?;
+    }
+    Ok(())
 }
 
 /// Gives the block to `check`, on the host.
 ///
 /// The parts are copied: putting them together would make them other regions, and a recording
 /// knows the ones that it was made with.
-pub(super) fn inspect<'s>(
-    world: &World,
-    stream: &Stream<'s>,
-    block: Block<'s>,
+pub(super) fn inspect<'s, D: FacesDevice>(
+    kit: &Kit<'_, D>,
+    stream: &Stream<'s, D>,
+    block: Block<'s, D>,
     check: &mut dyn FnMut(&[f64]),
-) -> Result<Block<'s>> {
+) -> Result<Block<'s, D>> {
     if let (Some(u), ..) = block {
         let u = u.into_host(stream)?;
-        check(&u);
+        D::look(&u, check)?;
         return Ok((Some(u.on(stream)?), None, None));
     }
     let len = block.1.as_ref().map_or(0, Part::whole_len);
-    let mut copy = tidegate_core::Region::<f64, _>::zeroed(world, len)?.on(stream)?;
-    for part in block.1.iter().chain(&block.2) {
-        let set = part.set().clone();
-        let kernel = move |u: Cells<'_, f64>, copy: &mut [f64]| {
-            for index in set.ranges().iter().cloned().flatten() {
-                copy[index] = u.get(index);
-            }
-        };
-        stream.launch(kernel, (part, &mut copy))?;
+    let mut copy = Region::zeroed(kit.setup.world, len)?.on(stream)?;
+    for (which, part) in parts(&block) {
+        kit.kernels.copy_part(stream, which, part, &mut copy)?;
     }
-    check(&copy.into_host(stream)?);
+    D::look(&copy.into_host(stream)?, check)?;
     Ok(block)
 }
 
 /// Enqueues the pack kernel.
-pub(super) fn pack<'s>(
-    stream: &Stream<'s>,
-    shape: &Arc<Shape>,
-    block: &Block<'s>,
-    packed: &mut Region<'s>,
+pub(super) fn pack<'s, D: FacesDevice>(
+    kit: &Kit<'_, D>,
+    stream: &Stream<'s, D>,
+    block: &Block<'s, D>,
+    packed: &mut Values<'s, D>,
 ) -> Result<()> {
-    let shape = shape.clone();
+    kit.launched(1);
     match block {
-        (Some(u), ..) => {
-            let kernel = move |u: &[f64], out: &mut [f64]| kernels::pack(&shape.geometry, u, out);
-            stream.launch(kernel, (u, packed))
-        }
-        (None, Some(surface), _) => {
-            let kernel =
-                move |u: Cells<'_, f64>, out: &mut [f64]| kernels::pack(&shape.geometry, &u, out);
-            stream.launch(kernel, (surface, packed))
-        }
+        (Some(u), ..) => kit.kernels.pack(stream, u, packed),
+        (None, Some(surface), _) => kit.kernels.pack_part(stream, surface, packed),
         (None, None, _) => unreachable!("a block has a surface"),
     }
 }
 
 /// Enqueues the unpack kernel.
-pub(super) fn unpack<'s>(
-    stream: &Stream<'s>,
-    shape: &Arc<Shape>,
-    block: &mut Block<'s>,
-    inbox: &Inbox<'s>,
+pub(super) fn unpack<'s, D: FacesDevice>(
+    kit: &Kit<'_, D>,
+    stream: &Stream<'s, D>,
+    block: &mut Block<'s, D>,
+    inbox: &Inbox<'s, D>,
 ) -> Result<()> {
-    let shape = shape.clone();
+    kit.launched(1);
     match block {
-        (Some(u), ..) => {
-            let kernel = move |received: tidegate_core::window::Slots<'_, f64>, u: &mut [f64]| {
-                shape.unpack(received, u);
-            };
-            stream.launch(kernel, (inbox.view(), u))
-        }
-        (None, Some(surface), _) => {
-            let kernel = move |received: tidegate_core::window::Slots<'_, f64>,
-                               mut u: CellsMut<'_, f64>| {
-                shape.unpack(received, &mut u);
-            };
-            stream.launch(kernel, (inbox.view(), surface))
-        }
+        (Some(u), ..) => kit.kernels.unpack(stream, inbox, u),
+        (None, Some(surface), _) => kit.kernels.unpack_part(stream, inbox, surface),
         (None, None, _) => unreachable!("a block has a surface"),
     }
 }
 
 /// The message to a neighbour as the source of a put.
-pub(super) fn source<'b, 's>(
-    block: &'b Block<'s>,
-    layout: &'b super::Layout,
-) -> Result<Source<'b, 's, f64, Host>> {
+pub(super) fn source<'b, 's, D: FacesDevice>(
+    block: &'b Block<'s, D>,
+    to: &'b Neighbour<D>,
+) -> Result<Source<'b, 's, f64, D>> {
     match block {
-        (Some(u), ..) => u.with(layout),
-        (None, Some(surface), _) => surface.with(layout),
+        (Some(u), ..) => u.with(&to.layout),
+        (None, Some(surface), _) => surface.with(&to.layout),
         (None, None, _) => unreachable!("a block has a surface"),
     }
 }
 
 /// Hands the interior, if it is apart, to the second stream, and enqueues the compute kernel there.
-pub(super) fn fork<'s, 't>(
-    stream: &Stream<'s>,
-    side: Option<&Stream<'t>>,
-    shape: &Arc<Shape>,
-    block: &mut Block<'s>,
-) -> Result<Option<Part<'t>>> {
+pub(super) fn fork<'s, 't, D: FacesDevice>(
+    kit: &Kit<'_, D>,
+    stream: &Stream<'s, D>,
+    side: Option<&Stream<'t, D>>,
+    block: &mut Block<'s, D>,
+) -> Result<Option<Part<'t, D>>> {
     let (Some(interior), Some(side)) = (block.2.take(), side) else {
         return Ok(None);
     };
     let mut interior = stream.hand_off(interior, side)?;
-    let shape = shape.clone();
-    let kernel = move |mut u: CellsMut<'_, f64>| compute(&shape.geometry, &mut u);
-    side.launch(kernel, &mut interior)?;
+    kit.launched(1);
+    kit.kernels.compute(side, &mut interior)?;
     Ok(Some(interior))
 }
 
-fn compute(geometry: &Geometry, u: &mut CellsMut<'_, f64>) {
-    kernels::compute(geometry, u);
-}
-
 /// Hands the interior back.
-pub(super) fn join<'s, 't>(
-    stream: &Stream<'s>,
-    side: Option<&Stream<'t>>,
-    interior: Option<Part<'t>>,
-    block: &mut Block<'s>,
+pub(super) fn join<'s, 't, D: FacesDevice>(
+    stream: &Stream<'s, D>,
+    side: Option<&Stream<'t, D>>,
+    interior: Option<Part<'t, D>>,
+    block: &mut Block<'s, D>,
 ) -> Result<()> {
     if let (Some(interior), Some(side)) = (interior, side) {
         block.2 = Some(side.hand_off(interior, stream)?);

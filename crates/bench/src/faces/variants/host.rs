@@ -7,13 +7,12 @@
 //! caller. It proves that the messages are packed and that the last unpack is over.
 
 use super::block::{self, Block};
-use super::shape::Shape;
-use super::{Inbox, Outbox, Region, Setup, Stream};
+use super::kit::Kit;
+use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::schedule::{self, Exchange};
 use crate::results::RankSample;
-use std::sync::Arc;
-use tidegate_core::window::Slot;
-use tidegate_core::{Error, Result, stream};
+use tidegate_core::window::{Group, Slot};
+use tidegate_core::{Error, Region, Result, Stream, stream};
 
 /// How many epochs a share has.
 #[derive(Clone, Copy, PartialEq)]
@@ -25,39 +24,42 @@ pub(super) enum Epochs {
 }
 
 /// What a share needs: for the kernels, and for the messages.
-struct Lent<'s, 'h> {
-    block: Block<'s>,
-    packed: Region<'s>,
-    inbox: Inbox<'s>,
-    outbox: Outbox<'h>,
+struct Lent<'s, 'h, D: FacesDevice> {
+    block: Block<'s, D>,
+    packed: Values<'s, D>,
+    inbox: Inbox<'s, D>,
+    outbox: Outbox<'h, D>,
 }
 
-struct HostSynchronised<'a, 's, 't, 'h> {
-    setup: &'a Setup<'a>,
-    shape: Arc<Shape>,
+struct HostSynchronised<'a, 's, 't, 'h, D: FacesDevice> {
+    kit: &'a Kit<'a, D>,
     epochs: Epochs,
     /// One neighbour each.
-    groups: Vec<tidegate_core::window::Group>,
-    kernels: &'a Stream<'s>,
-    side: Option<&'a Stream<'t>>,
-    messages: &'a Stream<'h>,
-    lent: Option<Lent<'s, 'h>>,
+    groups: Vec<Group>,
+    kernels: &'a Stream<'s, D>,
+    side: Option<&'a Stream<'t, D>>,
+    messages: &'a Stream<'h, D>,
+    lent: Option<Lent<'s, 'h, D>>,
 }
 
-pub(super) fn run(
-    setup: &Setup<'_>,
-    shape: Arc<Shape>,
+/// Groups of one neighbour each.
+pub(super) fn groups<D: FacesDevice>(kit: &Kit<'_, D>) -> Vec<Group> {
+    let group = |rank| Group::new([rank]);
+    kit.neighbours.iter().map(|to| group(to.rank)).collect()
+}
+
+pub(super) fn run<D: FacesDevice>(
+    kit: &Kit<'_, D>,
     epochs: Epochs,
     step: &mut dyn FnMut(),
 ) -> Result<RankSample> {
+    let setup = kit.setup;
     let world = setup.world;
     stream!(let messages = world.inline_stream()?);
     stream!(let kernels = world.named_stream("faces")?);
-    let group = |rank| tidegate_core::window::Group::new([rank]);
     let host = HostSynchronised {
-        setup,
-        groups: shape.neighbours.iter().map(|to| group(to.rank)).collect(),
-        shape,
+        kit,
+        groups: groups(kit),
         epochs,
         kernels: &kernels,
         side: None,
@@ -76,31 +78,32 @@ pub(super) fn run(
     schedule::measure(setup.params.counts, setup.verifier, &mut host, step)
 }
 
-impl<'s, 'h> HostSynchronised<'_, 's, '_, 'h> {
-    fn lent(&mut self) -> Result<Lent<'s, 'h>> {
+impl<'s, 'h, D: FacesDevice> HostSynchronised<'_, 's, '_, 'h, D> {
+    fn lent(&mut self) -> Result<Lent<'s, 'h, D>> {
         self.lent
             .take()
             .ok_or_else(|| Error::Invalid("an earlier error has ended this variant".into()))
     }
 
-    fn share(&self, lent: Lent<'s, 'h>) -> Result<Lent<'s, 'h>> {
-        let (kernels, messages, shape) = (self.kernels, self.messages, &self.shape);
+    fn share(&self, lent: Lent<'s, 'h, D>) -> Result<Lent<'s, 'h, D>> {
+        let (kit, kernels, messages) = (self.kit, self.kernels, self.messages);
         let Lent {
             mut block,
             mut packed,
             inbox,
             outbox,
         } = lent;
-        let interior = block::fork(kernels, self.side, shape, &mut block)?;
-        block::pack(kernels, shape, &block, &mut packed)?;
+        let interior = block::fork(kit, kernels, self.side, &mut block)?;
+        block::pack(kit, kernels, &block, &mut packed)?;
         // Blocks until the kernels are done.
         let (packed, inbox) = kernels.hand_off((packed, inbox), messages)?;
         // From here on every call is done when it returns.
+        kit.launched(2);
         let exposed = inbox.post(messages)?;
         let outbox = self.put(&packed, outbox)?;
         let inbox = exposed.wait(messages)?;
         let (packed, inbox) = messages.hand_off((packed, inbox), kernels)?;
-        block::unpack(kernels, shape, &mut block, &inbox)?;
+        block::unpack(kit, kernels, &mut block, &inbox)?;
         block::join(kernels, self.side, interior, &mut block)?;
         Ok(Lent {
             block,
@@ -111,11 +114,12 @@ impl<'s, 'h> HostSynchronised<'_, 's, '_, 'h> {
     }
 
     /// Sends all messages.
-    fn put(&self, packed: &Region<'h>, mut outbox: Outbox<'h>) -> Result<Outbox<'h>> {
-        let messages = (0..).map(Slot).zip(&self.shape.neighbours);
-        let range = |direction| self.shape.geometry.slot(direction);
+    fn put(&self, packed: &Values<'h, D>, mut outbox: Outbox<'h, D>) -> Result<Outbox<'h, D>> {
+        let messages = (0..).map(Slot).zip(&self.kit.neighbours);
+        let range = |direction| self.kit.geometry.slot(direction);
         match self.epochs {
             Epochs::One => {
+                self.kit.launched(1);
                 let mut epoch = outbox.start();
                 for (slot, to) in messages {
                     epoch.put(packed.slice(range(to.direction))?, slot)?;
@@ -124,6 +128,7 @@ impl<'s, 'h> HostSynchronised<'_, 's, '_, 'h> {
             }
             Epochs::Each => {
                 for ((slot, to), group) in messages.zip(&self.groups) {
+                    self.kit.launched(1);
                     let mut epoch = outbox.start_with(group)?;
                     epoch.put(packed.slice(range(to.direction))?, slot)?;
                     outbox = epoch.complete(self.messages)?;
@@ -134,16 +139,15 @@ impl<'s, 'h> HostSynchronised<'_, 's, '_, 'h> {
     }
 }
 
-impl Exchange for HostSynchronised<'_, '_, '_, '_> {
+impl<D: FacesDevice> Exchange for HostSynchronised<'_, '_, '_, '_, D> {
     type Error = Error;
 
     fn build(&mut self) -> Result<()> {
         self.lent = None;
-        let (world, s) = (self.setup.world, self.kernels);
-        let block = block::new(world, s, &self.shape, self.setup.params.compute)?;
-        let packed =
-            tidegate_core::Region::zeroed(world, self.shape.geometry.packed_len())?.on(s)?;
-        let (inbox, outbox) = self.shape.window(self.messages)?;
+        let (kit, s) = (self.kit, self.kernels);
+        let block = block::new(kit, s)?;
+        let packed = Region::zeroed(kit.setup.world, kit.geometry.packed_len())?.on(s)?;
+        let (inbox, outbox) = kit.window(self.messages)?;
         self.lent = Some(Lent {
             block,
             packed,
@@ -155,7 +159,7 @@ impl Exchange for HostSynchronised<'_, '_, '_, '_> {
 
     fn initialise(&mut self) -> Result<()> {
         let mut lent = self.lent()?;
-        block::initialise(self.kernels, &self.shape, &mut lent.block)?;
+        block::initialise(self.kit, self.kernels, &mut lent.block)?;
         self.lent = Some(lent);
         self.kernels.synchronize()
     }
@@ -166,12 +170,20 @@ impl Exchange for HostSynchronised<'_, '_, '_, '_> {
             lent = self.share(lent)?;
         }
         self.lent = Some(lent);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
         self.kernels.synchronize()
+    }
+
+    fn launches(&self) -> u64 {
+        self.kit.launches()
     }
 
     fn inspect(&mut self, check: &mut dyn FnMut(&[f64])) -> Result<()> {
         let mut lent = self.lent()?;
-        lent.block = block::inspect(self.setup.world, self.kernels, lent.block, check)?;
+        lent.block = block::inspect(self.kit, self.kernels, lent.block, check)?;
         self.lent = Some(lent);
         Ok(())
     }

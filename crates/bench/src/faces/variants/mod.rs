@@ -11,11 +11,15 @@
 //! | [`StStrided`](Variant::StStrided) | the same, without the pack kernel: the puts gather out of the block | one after all shares |
 //! | [`StSeparate`](Variant::StSeparate) | post, pack kernel, puts, complete, wait, unpack kernel | one after all shares |
 //! | [`StGraph`](Variant::StGraph) | the share of `St`, recorded once | one after all shares |
-//! | [`Rma`](Variant::Rma) | kernels on a stream; the calling thread waits for it, then posts, puts, completes and waits itself | one a share |
-//! | [`P2p`](Variant::P2p) | as `Rma`, with an epoch of its own for each message | one a share |
+//! | [`Rma`](Variant::Rma) | kernels on a stream; the calling thread waits for it, then posts, puts, completes, and waits until all has come | before and after the messages |
+//! | [`P2p`](Variant::P2p) | as `Rma`, with an epoch of its own for each message | as `Rma` |
 //!
 //! All use a window by slot: one slot for each neighbour, whose key is the direction in which *the
 //! sender* sees the receiver. The unpack kernel reads straight from the slots.
+//!
+//! Nothing here depends on the [device](super::device), but for one choice: host-synchronised messages are
+//! the calling thread's own work where streams are threads (an inline stream), and go to the kernels' stream,
+//! with two explicit synchronisations, where they are queues of a GPU.
 //!
 //! **Compute.** The block is one region. If compute is on, it is [partitioned](tidegate_core::Region::partition)
 //! into surface and interior, and the interior is handed to a second stream at the beginning of a
@@ -29,38 +33,32 @@
 
 mod block;
 mod host;
-mod shape;
+mod kit;
 mod st;
+mod waiting;
 
+use super::device::FacesDevice;
 use super::layout::Direction;
 use super::params::{Params, Variant};
 use super::verify::Verifier;
 use crate::results::RankSample;
-use shape::Shape;
-use std::sync::Arc;
-use tidegate_core::Result;
+use kit::Kit;
+use tidegate_core::{Result, World};
+use tidegate_hal::device::Device;
 use tidegate_host::Host;
 
-type World = tidegate_core::World<Host>;
-type Stream<'s> = tidegate_core::Stream<'s, Host>;
-type On<'s> = tidegate_core::On<'s, Host>;
-type Region<'s> = tidegate_core::Region<f64, On<'s>>;
-type Part<'s> = tidegate_core::Part<f64, On<'s>>;
-type Layout = tidegate_core::Layout<Host>;
-type Inbox<'s> = tidegate_core::window::Inbox<'s, f64, BySlot, Host>;
-type Outbox<'s> = tidegate_core::window::Outbox<'s, f64, BySlot, Host>;
-
-use tidegate_core::window::BySlot;
+/// What a rank on the host needs for all variants.
+pub type Setup<'a> = SetupOn<'a, Host>;
 
 /// What a rank needs for all variants.
-pub struct Setup<'a> {
+pub struct SetupOn<'a, D: Device> {
     /// The job.
-    pub world: &'a World,
+    pub world: &'a World<D>,
     /// What is run; its grid has as many ranks as the job.
     pub params: &'a Params,
     /// This rank's references.
     pub verifier: &'a Verifier,
-    /// Leaves this direction out of the unpack kernel: for tests that want a wrong result.
+    /// Leaves this direction out of the unpack kernel: for tests that want a wrong result. Only on the host.
     pub omit: Option<Direction>,
 }
 
@@ -70,14 +68,24 @@ pub struct Setup<'a> {
 ///
 /// What the library refused, or what became of the peers. A wrong result is no error: the sample
 /// says so.
-pub fn run(setup: &Setup<'_>, variant: Variant, step: &mut dyn FnMut()) -> Result<RankSample> {
-    let shape = Arc::new(Shape::new(setup)?);
+pub fn run<D: FacesDevice>(
+    setup: &SetupOn<'_, D>,
+    kernels: &D::Kernels,
+    variant: Variant,
+    step: &mut dyn FnMut(),
+) -> Result<RankSample> {
+    let kit = Kit::new(setup, kernels)?;
+    let synchronised = if D::INLINE_MESSAGES {
+        host::run
+    } else {
+        waiting::run
+    };
     match variant {
-        Variant::St => st::run(setup, shape, st::Form::BEST, false, step),
-        Variant::StGraph => st::run(setup, shape, st::Form::BEST, true, step),
-        Variant::StStrided => st::run(setup, shape, st::Form::STRIDED, false, step),
-        Variant::StSeparate => st::run(setup, shape, st::Form::SEPARATE, false, step),
-        Variant::Rma => host::run(setup, shape, host::Epochs::One, step),
-        Variant::P2p => host::run(setup, shape, host::Epochs::Each, step),
+        Variant::St => st::run(&kit, st::Form::BEST, false, step),
+        Variant::StGraph => st::run(&kit, st::Form::BEST, true, step),
+        Variant::StStrided => st::run(&kit, st::Form::STRIDED, false, step),
+        Variant::StSeparate => st::run(&kit, st::Form::SEPARATE, false, step),
+        Variant::Rma => synchronised(&kit, host::Epochs::One, step),
+        Variant::P2p => synchronised(&kit, host::Epochs::Each, step),
     }
 }

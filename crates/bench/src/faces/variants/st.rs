@@ -1,14 +1,12 @@
 //! Stream-triggered: everything is enqueued, and the host waits once, after all shares.
 
 use super::block::{self, Block};
-use super::shape::Shape;
-use super::{Inbox, Outbox, Region, Setup, Stream};
+use super::kit::Kit;
+use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::schedule::{self, Exchange};
 use crate::results::RankSample;
-use std::sync::Arc;
 use tidegate_core::window::{Slot, exchange};
-use tidegate_core::{Error, Graph, PairGraph, Result, stream};
-use tidegate_host::Host;
+use tidegate_core::{Error, Graph, PairGraph, Region, Result, Stream, stream};
 
 /// What a share is made of.
 #[derive(Clone, Copy)]
@@ -37,37 +35,35 @@ impl Form {
 }
 
 /// What a share needs; at home on the first stream in between.
-type Lent<'s> = (Block<'s>, Region<'s>, Inbox<'s>, Outbox<'s>);
+type Lent<'s, D> = (Block<'s, D>, Values<'s, D>, Inbox<'s, D>, Outbox<'s, D>);
 
 /// A recorded share.
-enum Recorded<'s, 't> {
-    One(Graph<'s, Host>),
-    Two(PairGraph<'s, 't, Host>),
+enum Recorded<'s, 't, D: FacesDevice> {
+    One(Graph<'s, D>),
+    Two(PairGraph<'s, 't, D>),
 }
 
-struct St<'a, 's, 't> {
-    setup: &'a Setup<'a>,
-    shape: Arc<Shape>,
+struct St<'a, 's, 't, D: FacesDevice> {
+    kit: &'a Kit<'a, D>,
     form: Form,
-    stream: &'a mut Stream<'s>,
-    side: Option<&'a mut Stream<'t>>,
+    stream: &'a mut Stream<'s, D>,
+    side: Option<&'a mut Stream<'t, D>>,
     graph: bool,
-    recorded: Option<Recorded<'s, 't>>,
-    lent: Option<Lent<'s>>,
+    recorded: Option<Recorded<'s, 't, D>>,
+    lent: Option<Lent<'s, D>>,
 }
 
-pub(super) fn run(
-    setup: &Setup<'_>,
-    shape: Arc<Shape>,
+pub(super) fn run<D: FacesDevice>(
+    kit: &Kit<'_, D>,
     form: Form,
     graph: bool,
     step: &mut dyn FnMut(),
 ) -> Result<RankSample> {
+    let setup = kit.setup;
     let world = setup.world;
     stream!(let s = world.named_stream("faces")?);
     let mut st = St {
-        setup,
-        shape,
+        kit,
         form,
         stream: &mut s,
         side: None,
@@ -87,14 +83,14 @@ pub(super) fn run(
 }
 
 /// One share. Nothing here waits.
-fn share<'s, 't>(
-    s: &Stream<'s>,
-    side: Option<&Stream<'t>>,
-    shape: &Arc<Shape>,
+fn share<'s, 't, D: FacesDevice>(
+    kit: &Kit<'_, D>,
+    s: &Stream<'s, D>,
+    side: Option<&Stream<'t, D>>,
     form: Form,
-    (mut block, mut packed, inbox, outbox): Lent<'s>,
-) -> Result<Lent<'s>> {
-    let interior = block::fork(s, side, shape, &mut block)?;
+    (mut block, mut packed, inbox, outbox): Lent<'s, D>,
+) -> Result<Lent<'s, D>> {
+    let interior = block::fork(kit, s, side, &mut block)?;
     // Exposed before the pack kernel, so that the neighbours' puts need not wait for it.
     let (inbox, exposed) = if form.fused {
         (Some(inbox), None)
@@ -102,60 +98,62 @@ fn share<'s, 't>(
         (None, Some(inbox.post(s)?))
     };
     if !form.strided {
-        block::pack(s, shape, &block, &mut packed)?;
+        block::pack(kit, s, &block, &mut packed)?;
     }
     let mut epoch = outbox.start();
-    for (slot, to) in (0..).map(Slot).zip(&shape.neighbours) {
+    for (slot, to) in (0..).map(Slot).zip(&kit.neighbours) {
         if form.strided {
-            epoch.put(block::source(&block, &to.layout)?, slot)?;
+            epoch.put(block::source(&block, to)?, slot)?;
         } else {
-            epoch.put(packed.slice(shape.geometry.slot(to.direction))?, slot)?;
+            epoch.put(packed.slice(kit.geometry.slot(to.direction))?, slot)?;
         }
     }
     let (inbox, outbox) = match (inbox, exposed) {
-        (Some(inbox), _) => exchange(s, inbox, epoch)?,
+        (Some(inbox), _) => {
+            kit.launched(1);
+            exchange(s, inbox, epoch)?
+        }
         (None, Some(exposed)) => {
+            kit.launched(3);
             let outbox = epoch.complete(s)?;
             (exposed.wait(s)?, outbox)
         }
         (None, None) => unreachable!("the inbox is one or the other"),
     };
-    block::unpack(s, shape, &mut block, &inbox)?;
+    block::unpack(kit, s, &mut block, &inbox)?;
     block::join(s, side, interior, &mut block)?;
     Ok((block, packed, inbox, outbox))
 }
 
-impl<'s> St<'_, 's, '_> {
+impl<'s, D: FacesDevice> St<'_, 's, '_, D> {
     /// What [`Exchange::build`] made, unless an error has lost it.
-    fn lent(&mut self) -> Result<Lent<'s>> {
+    fn lent(&mut self) -> Result<Lent<'s, D>> {
         self.lent
             .take()
             .ok_or_else(|| Error::Invalid("an earlier error has ended this variant".into()))
     }
 }
 
-impl Exchange for St<'_, '_, '_> {
+impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
     type Error = Error;
 
     fn build(&mut self) -> Result<()> {
         (self.lent, self.recorded) = (None, None);
-        let (world, s) = (self.setup.world, &mut *self.stream);
-        let block = block::new(world, s, &self.shape, self.setup.params.compute)?;
-        let packed =
-            tidegate_core::Region::zeroed(world, self.shape.geometry.packed_len())?.on(s)?;
-        let (inbox, outbox) = self.shape.window(s)?;
+        let (kit, form, s) = (self.kit, self.form, &mut *self.stream);
+        let block = block::new(kit, s)?;
+        let packed = Region::zeroed(kit.setup.world, kit.geometry.packed_len())?.on(s)?;
+        let (inbox, outbox) = kit.window(s)?;
         let lent = (block, packed, inbox, outbox);
-        let (shape, form) = (&self.shape, self.form);
         self.lent = Some(match &mut self.side {
             _ if !self.graph => lent,
             None => {
-                let (graph, lent) = s.capture(lent, |s, lent| share(s, None, shape, form, lent))?;
+                let (graph, lent) = s.capture(lent, |s, lent| share(kit, s, None, form, lent))?;
                 self.recorded = Some(Recorded::One(graph));
                 lent
             }
             Some(side) => {
                 let (graph, lent) = s.capture_with(side, lent, |s, side, lent| {
-                    share(s, Some(side), shape, form, lent)
+                    share(kit, s, Some(side), form, lent)
                 })?;
                 self.recorded = Some(Recorded::Two(graph));
                 lent
@@ -166,7 +164,7 @@ impl Exchange for St<'_, '_, '_> {
 
     fn initialise(&mut self) -> Result<()> {
         let mut lent = self.lent()?;
-        block::initialise(self.stream, &self.shape, &mut lent.0)?;
+        block::initialise(self.kit, self.stream, &mut lent.0)?;
         self.lent = Some(lent);
         self.stream.synchronize()
     }
@@ -176,23 +174,35 @@ impl Exchange for St<'_, '_, '_> {
         lent = match (&self.recorded, &self.side) {
             (None, side) => {
                 for _ in 0..count {
-                    lent = share(self.stream, side.as_deref(), &self.shape, self.form, lent)?;
+                    lent = share(self.kit, self.stream, side.as_deref(), self.form, lent)?;
                 }
                 lent
             }
-            (Some(Recorded::One(graph)), _) => graph.replay(self.stream, lent, count)?,
+            (Some(Recorded::One(graph)), _) => {
+                self.kit.launched(count);
+                graph.replay(self.stream, lent, count)?
+            }
             (Some(Recorded::Two(graph)), Some(side)) => {
+                self.kit.launched(count);
                 graph.replay(self.stream, side, lent, count)?
             }
             (Some(Recorded::Two(_)), None) => unreachable!("it was recorded with a second stream"),
         };
         self.lent = Some(lent);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
         self.stream.synchronize()
+    }
+
+    fn launches(&self) -> u64 {
+        self.kit.launches()
     }
 
     fn inspect(&mut self, check: &mut dyn FnMut(&[f64])) -> Result<()> {
         let (block, packed, inbox, outbox) = self.lent()?;
-        let block = block::inspect(self.setup.world, self.stream, block, check)?;
+        let block = block::inspect(self.kit, self.stream, block, check)?;
         self.lent = Some((block, packed, inbox, outbox));
         Ok(())
     }

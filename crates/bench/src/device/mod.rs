@@ -1,0 +1,73 @@
+//! What the benchmarks need of a device, beyond what the library asks.
+//!
+//! # Model
+//!
+//! Benchmarks are written once, over a [`BenchDevice`]; what differs between devices is a handful of
+//! kernels and how the host sees memory. [`host`] and [`cuda`] are the two devices; what Faces needs
+//! besides is in [`crate::faces::device`].
+//!
+//! # Failures
+//!
+//! [`BenchDevice::available`] says what is missing, in the words of the library, before any rank is
+//! started.
+
+pub mod cuda;
+pub mod host;
+
+use tidegate_core::window::BySlot;
+use tidegate_core::{Element, OnHost, Region, Result, Stream, World};
+use tidegate_hal::device::{Device, DeviceError};
+
+/// At home on a stream.
+pub type On<'s, D> = tidegate_core::On<'s, D>;
+/// The words that the exchange benchmarks send.
+pub type Words<'s, D> = Region<u64, On<'s, D>>;
+/// The inbox that they arrive in.
+pub type WordsIn<'s, D> = tidegate_core::window::Inbox<'s, u64, BySlot, D>;
+/// The outbox that they leave by.
+pub type WordsOut<'s, D> = tidegate_core::window::Outbox<'s, u64, BySlot, D>;
+
+/// A device that benchmarks run on.
+pub trait BenchDevice: Device {
+    /// The kernel that gathers what was received.
+    type Gather;
+
+    /// Whether there is such a device on this machine.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Missing`], with what was looked for.
+    fn available() -> std::result::Result<(), DeviceError>;
+
+    /// What it is called in reports: `host`, or a GPU's name.
+    fn label(&self) -> String;
+
+    /// Gives memory that is with the host to `check`, as a slice.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    fn look<T: Element + Default>(
+        region: &Region<T, OnHost<Self>>,
+        check: &mut dyn FnMut(&[T]),
+    ) -> Result<()>;
+
+    /// Makes the kernel; before any stream has work.
+    ///
+    /// # Errors
+    ///
+    /// If the device does not take it.
+    fn gather_kernel(world: &World<Self>) -> Result<Self::Gather>;
+
+    /// Enqueues a copy of all slots of an inbox, one after the other, to `out`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::launch`].
+    fn gather<'s>(
+        kernel: &Self::Gather,
+        stream: &Stream<'s, Self>,
+        inbox: &WordsIn<'s, Self>,
+        out: &mut Words<'s, Self>,
+    ) -> Result<()>;
+}

@@ -1,0 +1,197 @@
+//! The kernels as functions of `kernels/faces.cu`.
+
+use super::geometry::{FacesGeometry, FacesGrids, TILE};
+use super::{FacesDevice, FacesKernels, Inbox, Part, Shape, Values, Which};
+use std::sync::Arc;
+use tidegate_core::kernel::{Function, Launch, Module, Plain};
+use tidegate_core::window::Slots;
+use tidegate_core::{Cells, CellsMut, Error, Result, Stream, World, kernel};
+use tidegate_cuda::Cuda;
+use tidegate_hal::device::Grid;
+
+kernel! {
+    /// # Safety
+    ///
+    /// The module is that of `kernels/faces.cu`. As for all below: given a geometry of [`FacesGeometry::new`], its kernels touch nothing of a
+    /// block, a buffer or a slot that is as long as the geometry says but the points that `faces.cuh` lists, do nothing where a length is
+    /// too small, and end.
+    unsafe fn bind_init = "faces_init"(g: Plain<FacesGeometry>, u: &mut [f64]);
+    /// # Safety
+    ///
+    /// As [`bind_init`]; touches the points of the part that `mode` names.
+    unsafe fn bind_init_part = "faces_init_part"(g: Plain<FacesGeometry>, mode: u32, u: CellsMut<f64>);
+    /// # Safety
+    ///
+    /// As [`bind_init`]; touches the points of the part that `mode` names.
+    unsafe fn bind_copy_part = "faces_copy_part"(g: Plain<FacesGeometry>, mode: u32, u: Cells<f64>, block: &mut [f64]);
+    /// # Safety
+    ///
+    /// As [`bind_init`].
+    unsafe fn bind_pack = "faces_pack"(g: Plain<FacesGeometry>, u: &[f64], out: &mut [f64]);
+    /// # Safety
+    ///
+    /// As [`bind_init`]; reads the surface alone.
+    unsafe fn bind_pack_part = "faces_pack"(g: Plain<FacesGeometry>, surface: Cells<f64>, out: &mut [f64]);
+    /// # Safety
+    ///
+    /// As [`bind_init`]; there are as many slots as neighbours, in the order of directions.
+    unsafe fn bind_unpack = "faces_unpack"(g: Plain<FacesGeometry>, slots: Slots<f64>, u: &mut [f64]);
+    /// # Safety
+    ///
+    /// As [`bind_unpack`]; touches the surface alone.
+    unsafe fn bind_unpack_part = "faces_unpack"(g: Plain<FacesGeometry>, slots: Slots<f64>, surface: CellsMut<f64>);
+    /// # Safety
+    ///
+    /// As [`bind_init`]; touches the interior alone.
+    unsafe fn bind_compute = "faces_compute"(g: Plain<FacesGeometry>, interior: CellsMut<f64>);
+}
+
+type G = Plain<FacesGeometry>;
+type Read = &'static [f64];
+type Write = &'static mut [f64];
+type ReadPart = Cells<'static, f64>;
+type WritePart = CellsMut<'static, f64>;
+type Received = Slots<'static, f64>;
+
+/// Functions, bound once, and what they are launched with.
+pub struct CudaKernels {
+    geometry: FacesGeometry,
+    grids: FacesGrids,
+    init: Function<Cuda, (G, Write)>,
+    init_part: Function<Cuda, (G, u32, WritePart)>,
+    copy_part: Function<Cuda, (G, u32, ReadPart, Write)>,
+    pack: Function<Cuda, (G, Read, Write)>,
+    pack_part: Function<Cuda, (G, ReadPart, Write)>,
+    unpack: Function<Cuda, (G, Received, Write)>,
+    unpack_part: Function<Cuda, (G, Received, WritePart)>,
+    compute: Function<Cuda, (G, WritePart)>,
+}
+
+impl FacesDevice for Cuda {
+    type Kernels = CudaKernels;
+
+    /// A submission to an inline stream is waited for each time, which a share needs twice only.
+    const INLINE_MESSAGES: bool = false;
+
+    fn kernels(world: &World<Self>, shape: Arc<Shape>) -> Result<CudaKernels> {
+        if shape.omit.is_some() {
+            let what = "only kernels on the host can leave a direction out";
+            return Err(Error::Invalid(what.into()));
+        }
+        let geometry = FacesGeometry::new(&shape.geometry, shape.init)
+            .map_err(|error| Error::Invalid(error.to_string()))?;
+        let module = Module::load(world, tidegate_kernels::FACES_PTX)?;
+        // SAFETY: the module is that of `kernels/faces.cu`, and the geometry of `FacesGeometry::new`. What the kernels are launched with below are
+        // blocks of `Geometry::len` values, their parts by `Geometry::surface_ranges` and `Geometry::interior_ranges` (`mode` says which), packed buffers of
+        // `Geometry::packed_len`, and inboxes with a slot of `Geometry::message_len` for each neighbour, in the order of directions.
+        let kernels = unsafe {
+            CudaKernels {
+                geometry,
+                grids: geometry.grids(world.device().multiprocessors()),
+                init: bind_init(&module)?,
+                init_part: bind_init_part(&module)?,
+                copy_part: bind_copy_part(&module)?,
+                pack: bind_pack(&module)?,
+                pack_part: bind_pack_part(&module)?,
+                unpack: bind_unpack(&module)?,
+                unpack_part: bind_unpack_part(&module)?,
+                compute: bind_compute(&module)?,
+            }
+        };
+        Ok(kernels)
+    }
+}
+
+impl CudaKernels {
+    fn geometry(&self) -> G {
+        Plain(self.geometry)
+    }
+}
+
+/// A function over so many blocks.
+fn over<S>(function: &Function<Cuda, S>, blocks: u32) -> Launch<'_, Cuda, S> {
+    function.over(Grid {
+        blocks: [blocks, 1, 1],
+        threads: [TILE, 1, 1],
+        shared: 0,
+    })
+}
+
+/// `FACES_SURFACE` or `FACES_INTERIOR`.
+fn mode(which: Which) -> u32 {
+    match which {
+        Which::Surface => 0,
+        Which::Interior => 1,
+    }
+}
+
+impl FacesKernels<Cuda> for CudaKernels {
+    fn initialise<'s>(&self, stream: &Stream<'s, Cuda>, u: &mut Values<'s, Cuda>) -> Result<()> {
+        stream.launch(over(&self.init, self.grids.init), (self.geometry(), u))
+    }
+
+    fn initialise_part<'s>(
+        &self,
+        stream: &Stream<'s, Cuda>,
+        which: Which,
+        u: &mut Part<'s, Cuda>,
+    ) -> Result<()> {
+        let kernel = over(&self.init_part, self.grids.init);
+        stream.launch(kernel, (self.geometry(), mode(which), u))
+    }
+
+    fn copy_part<'s>(
+        &self,
+        stream: &Stream<'s, Cuda>,
+        which: Which,
+        u: &Part<'s, Cuda>,
+        block: &mut Values<'s, Cuda>,
+    ) -> Result<()> {
+        let kernel = over(&self.copy_part, self.grids.init);
+        stream.launch(kernel, (self.geometry(), mode(which), u, block))
+    }
+
+    fn pack<'s>(
+        &self,
+        stream: &Stream<'s, Cuda>,
+        u: &Values<'s, Cuda>,
+        out: &mut Values<'s, Cuda>,
+    ) -> Result<()> {
+        stream.launch(over(&self.pack, self.grids.pack), (self.geometry(), u, out))
+    }
+
+    fn pack_part<'s>(
+        &self,
+        stream: &Stream<'s, Cuda>,
+        surface: &Part<'s, Cuda>,
+        out: &mut Values<'s, Cuda>,
+    ) -> Result<()> {
+        let kernel = over(&self.pack_part, self.grids.pack);
+        stream.launch(kernel, (self.geometry(), surface, out))
+    }
+
+    fn unpack<'s>(
+        &self,
+        stream: &Stream<'s, Cuda>,
+        received: &Inbox<'s, Cuda>,
+        u: &mut Values<'s, Cuda>,
+    ) -> Result<()> {
+        let kernel = over(&self.unpack, self.grids.unpack);
+        stream.launch(kernel, (self.geometry(), received.view(), u))
+    }
+
+    fn unpack_part<'s>(
+        &self,
+        stream: &Stream<'s, Cuda>,
+        received: &Inbox<'s, Cuda>,
+        surface: &mut Part<'s, Cuda>,
+    ) -> Result<()> {
+        let kernel = over(&self.unpack_part, self.grids.unpack);
+        stream.launch(kernel, (self.geometry(), received.view(), surface))
+    }
+
+    fn compute<'s>(&self, stream: &Stream<'s, Cuda>, interior: &mut Part<'s, Cuda>) -> Result<()> {
+        let kernel = over(&self.compute, self.grids.compute);
+        stream.launch(kernel, (self.geometry(), interior))
+    }
+}

@@ -1,0 +1,139 @@
+//! The kernels as closures.
+
+use super::{FacesDevice, FacesKernels, Inbox, Part, Shape, Values, Which};
+use crate::faces::kernels::{self, Points, initial_value};
+use std::sync::Arc;
+use tidegate_core::window::Slots;
+use tidegate_core::{Cells, CellsMut, Result, Stream, World};
+use tidegate_host::Host;
+
+impl kernels::Values for Cells<'_, f64> {
+    #[inline(always)]
+    fn get(&self, index: usize) -> f64 {
+        Cells::get(self, index)
+    }
+}
+
+impl kernels::Values for CellsMut<'_, f64> {
+    #[inline(always)]
+    fn get(&self, index: usize) -> f64 {
+        CellsMut::get(self, index)
+    }
+}
+
+impl Points for CellsMut<'_, f64> {
+    #[inline(always)]
+    fn set(&mut self, index: usize, value: f64) {
+        CellsMut::set(self, index, value);
+    }
+}
+
+impl FacesDevice for Host {
+    type Kernels = HostKernels;
+
+    const INLINE_MESSAGES: bool = true;
+
+    fn kernels(_: &World<Self>, shape: Arc<Shape>) -> Result<HostKernels> {
+        Ok(HostKernels(shape))
+    }
+}
+
+/// Closures, each of which shares the shape.
+pub struct HostKernels(Arc<Shape>);
+
+impl FacesKernels<Host> for HostKernels {
+    fn initialise<'s>(&self, stream: &Stream<'s, Host>, u: &mut Values<'s, Host>) -> Result<()> {
+        let shape = self.0.clone();
+        stream.launch(
+            move |u: &mut [f64]| kernels::init(&shape.geometry, shape.init, u),
+            u,
+        )
+    }
+
+    fn initialise_part<'s>(
+        &self,
+        stream: &Stream<'s, Host>,
+        _: Which,
+        u: &mut Part<'s, Host>,
+    ) -> Result<()> {
+        let (shape, set) = (self.0.clone(), u.set().clone());
+        let kernel = move |mut u: CellsMut<'_, f64>| {
+            let offset = kernels::element_offset(&shape.geometry, shape.init);
+            for index in set.ranges().iter().cloned().flatten() {
+                let (i, j) = shape.geometry.coordinates(index);
+                let j = [0, 1, 2].map(|d| j[d] + offset[d]);
+                u.set(index, initial_value(i, j));
+            }
+        };
+        stream.launch(kernel, u)
+    }
+
+    fn copy_part<'s>(
+        &self,
+        stream: &Stream<'s, Host>,
+        _: Which,
+        u: &Part<'s, Host>,
+        block: &mut Values<'s, Host>,
+    ) -> Result<()> {
+        let set = u.set().clone();
+        let kernel = move |u: Cells<'_, f64>, block: &mut [f64]| {
+            for index in set.ranges().iter().cloned().flatten() {
+                block[index] = u.get(index);
+            }
+        };
+        stream.launch(kernel, (u, block))
+    }
+
+    fn pack<'s>(
+        &self,
+        stream: &Stream<'s, Host>,
+        u: &Values<'s, Host>,
+        out: &mut Values<'s, Host>,
+    ) -> Result<()> {
+        let shape = self.0.clone();
+        let kernel = move |u: &[f64], out: &mut [f64]| kernels::pack(&shape.geometry, u, out);
+        stream.launch(kernel, (u, out))
+    }
+
+    fn pack_part<'s>(
+        &self,
+        stream: &Stream<'s, Host>,
+        surface: &Part<'s, Host>,
+        out: &mut Values<'s, Host>,
+    ) -> Result<()> {
+        let shape = self.0.clone();
+        let kernel =
+            move |u: Cells<'_, f64>, out: &mut [f64]| kernels::pack(&shape.geometry, &u, out);
+        stream.launch(kernel, (surface, out))
+    }
+
+    fn unpack<'s>(
+        &self,
+        stream: &Stream<'s, Host>,
+        received: &Inbox<'s, Host>,
+        u: &mut Values<'s, Host>,
+    ) -> Result<()> {
+        let shape = self.0.clone();
+        let kernel = move |received: Slots<'_, f64>, u: &mut [f64]| shape.unpack(received, u);
+        stream.launch(kernel, (received.view(), u))
+    }
+
+    fn unpack_part<'s>(
+        &self,
+        stream: &Stream<'s, Host>,
+        received: &Inbox<'s, Host>,
+        surface: &mut Part<'s, Host>,
+    ) -> Result<()> {
+        let shape = self.0.clone();
+        let kernel = move |received: Slots<'_, f64>, mut u: CellsMut<'_, f64>| {
+            shape.unpack(received, &mut u);
+        };
+        stream.launch(kernel, (received.view(), surface))
+    }
+
+    fn compute<'s>(&self, stream: &Stream<'s, Host>, interior: &mut Part<'s, Host>) -> Result<()> {
+        let shape = self.0.clone();
+        let kernel = move |mut u: CellsMut<'_, f64>| kernels::compute(&shape.geometry, &mut u);
+        stream.launch(kernel, interior)
+    }
+}

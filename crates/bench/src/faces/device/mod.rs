@@ -1,0 +1,154 @@
+//! What Faces runs on: the four kernels of a share on each device, and the two that surround it.
+//!
+//! # Model
+//!
+//! A [`FacesDevice`] has a set of [`FacesKernels`], made once for a world and a [`Shape`], before any
+//! stream is. The [variants](super::variants) enqueue them by that trait alone, so they contain nothing of
+//! any device.
+//!
+//! | device | kernels |
+//! |---|---|
+//! | [`host`] | closures over [`super::kernels`]; parts of the block are seen through views that check every index |
+//! | [`cuda`] | functions of `kernels/faces.cu`, which are given a [`geometry::FacesGeometry`] |
+//!
+//! # Failures
+//!
+//! A device that does not take the kernels, or a block that they cannot address, is an error when the set
+//! is made.
+
+pub mod cuda;
+pub mod geometry;
+pub mod host;
+mod shape;
+
+pub use shape::Shape;
+
+use crate::device::{BenchDevice, On};
+use std::sync::Arc;
+use tidegate_core::window::BySlot;
+use tidegate_core::{Result, Stream, World};
+
+/// Values on a stream: a block, or a packed buffer.
+pub type Values<'s, D> = tidegate_core::Region<f64, On<'s, D>>;
+/// A part of a block.
+pub type Part<'s, D> = tidegate_core::Part<f64, On<'s, D>>;
+/// What has come from the neighbours: a slot for each that there is, in the order of directions.
+pub type Inbox<'s, D> = tidegate_core::window::Inbox<'s, f64, BySlot, D>;
+/// What leads to the neighbours.
+pub type Outbox<'s, D> = tidegate_core::window::Outbox<'s, f64, BySlot, D>;
+
+/// A device that Faces runs on.
+pub trait FacesDevice: BenchDevice {
+    /// Its kernels for one shape.
+    type Kernels: FacesKernels<Self>;
+
+    /// Where host-synchronised messages are best enqueued: on an inline stream, which the calling thread
+    /// executes itself (`true`), or on the kernels' own, with explicit synchronisations.
+    const INLINE_MESSAGES: bool;
+
+    /// Makes the kernels; before any stream has work.
+    ///
+    /// # Errors
+    ///
+    /// If the device does not take them, or they cannot handle the shape.
+    fn kernels(world: &World<Self>, shape: Arc<Shape>) -> Result<Self::Kernels>;
+}
+
+/// Which part of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// Points with a coordinate that is the first or the last of the block.
+    Surface,
+    /// All others.
+    Interior,
+}
+
+/// The kernels, each enqueued by one call.
+pub trait FacesKernels<D: FacesDevice> {
+    /// Sets the block to its initial values.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::launch`], here and below.
+    fn initialise<'s>(&self, stream: &Stream<'s, D>, u: &mut Values<'s, D>) -> Result<()>;
+
+    /// The same for a part.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    fn initialise_part<'s>(
+        &self,
+        stream: &Stream<'s, D>,
+        which: Which,
+        u: &mut Part<'s, D>,
+    ) -> Result<()>;
+
+    /// Copies a part to where it lies in the block.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    fn copy_part<'s>(
+        &self,
+        stream: &Stream<'s, D>,
+        which: Which,
+        u: &Part<'s, D>,
+        block: &mut Values<'s, D>,
+    ) -> Result<()>;
+
+    /// Packs the messages.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    fn pack<'s>(
+        &self,
+        stream: &Stream<'s, D>,
+        u: &Values<'s, D>,
+        out: &mut Values<'s, D>,
+    ) -> Result<()>;
+
+    /// The same, out of the surface alone.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    fn pack_part<'s>(
+        &self,
+        stream: &Stream<'s, D>,
+        surface: &Part<'s, D>,
+        out: &mut Values<'s, D>,
+    ) -> Result<()>;
+
+    /// Sums the surface with what was received.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    fn unpack<'s>(
+        &self,
+        stream: &Stream<'s, D>,
+        received: &Inbox<'s, D>,
+        u: &mut Values<'s, D>,
+    ) -> Result<()>;
+
+    /// The same, of the surface alone.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    fn unpack_part<'s>(
+        &self,
+        stream: &Stream<'s, D>,
+        received: &Inbox<'s, D>,
+        surface: &mut Part<'s, D>,
+    ) -> Result<()>;
+
+    /// Sums the points inside that elements share.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    fn compute<'s>(&self, stream: &Stream<'s, D>, interior: &mut Part<'s, D>) -> Result<()>;
+}

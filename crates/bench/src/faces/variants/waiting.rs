@@ -1,0 +1,153 @@
+//! Host-synchronised, on one stream: the calling thread enqueues kernels and messages, and waits for both.
+//!
+//! For devices whose streams are queues: a second stream for the messages would only add hand-offs. The
+//! first synchronisation proves that the messages are packed and that the last unpack is over; the second is
+//! the end of what the host-synchronised calls (a wait, a receive) promise when they return.
+
+use super::block::{self, Block};
+use super::host::{Epochs, groups};
+use super::kit::Kit;
+use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
+use crate::faces::schedule::{self, Exchange};
+use crate::results::RankSample;
+use tidegate_core::window::{Group, Slot, exchange};
+use tidegate_core::{Error, Region, Result, Stream, stream};
+
+/// What a share needs.
+type Lent<'s, D> = (Block<'s, D>, Values<'s, D>, Inbox<'s, D>, Outbox<'s, D>);
+
+struct Waiting<'a, 's, 't, D: FacesDevice> {
+    kit: &'a Kit<'a, D>,
+    epochs: Epochs,
+    /// One neighbour each.
+    groups: Vec<Group>,
+    stream: &'a Stream<'s, D>,
+    side: Option<&'a Stream<'t, D>>,
+    lent: Option<Lent<'s, D>>,
+}
+
+pub(super) fn run<D: FacesDevice>(
+    kit: &Kit<'_, D>,
+    epochs: Epochs,
+    step: &mut dyn FnMut(),
+) -> Result<RankSample> {
+    let setup = kit.setup;
+    let world = setup.world;
+    stream!(let s = world.named_stream("faces")?);
+    let waiting = Waiting {
+        kit,
+        epochs,
+        groups: groups(kit),
+        stream: &s,
+        side: None,
+        lent: None,
+    };
+    if !setup.params.compute {
+        let mut waiting = waiting;
+        return schedule::measure(setup.params.counts, setup.verifier, &mut waiting, step);
+    }
+    stream!(let side = world.named_stream("compute")?);
+    let mut waiting = Waiting {
+        side: Some(&side),
+        ..waiting
+    };
+    schedule::measure(setup.params.counts, setup.verifier, &mut waiting, step)
+}
+
+impl<'s, D: FacesDevice> Waiting<'_, 's, '_, D> {
+    fn lent(&mut self) -> Result<Lent<'s, D>> {
+        self.lent
+            .take()
+            .ok_or_else(|| Error::Invalid("an earlier error has ended this variant".into()))
+    }
+
+    fn share(&self, (mut block, mut packed, inbox, outbox): Lent<'s, D>) -> Result<Lent<'s, D>> {
+        let (kit, s) = (self.kit, self.stream);
+        let interior = block::fork(kit, s, self.side, &mut block)?;
+        block::pack(kit, s, &block, &mut packed)?;
+        s.synchronize()?;
+        let (inbox, outbox) = self.messages(&packed, inbox, outbox)?;
+        s.synchronize()?;
+        block::unpack(kit, s, &mut block, &inbox)?;
+        block::join(s, self.side, interior, &mut block)?;
+        Ok((block, packed, inbox, outbox))
+    }
+
+    /// Sends and receives all messages. One epoch is one launch; epochs for each message cannot be.
+    fn messages(
+        &self,
+        packed: &Values<'s, D>,
+        inbox: Inbox<'s, D>,
+        mut outbox: Outbox<'s, D>,
+    ) -> Result<(Inbox<'s, D>, Outbox<'s, D>)> {
+        let (kit, s) = (self.kit, self.stream);
+        let messages = (0..).map(Slot).zip(&kit.neighbours);
+        let range = |direction| kit.geometry.slot(direction);
+        match self.epochs {
+            Epochs::One => {
+                let mut epoch = outbox.start();
+                for (slot, to) in messages {
+                    epoch.put(packed.slice(range(to.direction))?, slot)?;
+                }
+                kit.launched(1);
+                Ok(exchange(s, inbox, epoch)?)
+            }
+            Epochs::Each => {
+                let exposed = inbox.post(s)?;
+                for ((slot, to), group) in messages.zip(&self.groups) {
+                    let mut epoch = outbox.start_with(group)?;
+                    epoch.put(packed.slice(range(to.direction))?, slot)?;
+                    kit.launched(1);
+                    outbox = epoch.complete(s)?;
+                }
+                kit.launched(2);
+                Ok((exposed.wait(s)?, outbox))
+            }
+        }
+    }
+}
+
+impl<D: FacesDevice> Exchange for Waiting<'_, '_, '_, D> {
+    type Error = Error;
+
+    fn build(&mut self) -> Result<()> {
+        self.lent = None;
+        let (kit, s) = (self.kit, self.stream);
+        let block = block::new(kit, s)?;
+        let packed = Region::zeroed(kit.setup.world, kit.geometry.packed_len())?.on(s)?;
+        let (inbox, outbox) = kit.window(s)?;
+        self.lent = Some((block, packed, inbox, outbox));
+        Ok(())
+    }
+
+    fn initialise(&mut self) -> Result<()> {
+        let mut lent = self.lent()?;
+        block::initialise(self.kit, self.stream, &mut lent.0)?;
+        self.lent = Some(lent);
+        self.stream.synchronize()
+    }
+
+    fn shares(&mut self, count: u64) -> Result<()> {
+        let mut lent = self.lent()?;
+        for _ in 0..count {
+            lent = self.share(lent)?;
+        }
+        self.lent = Some(lent);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.stream.synchronize()
+    }
+
+    fn launches(&self) -> u64 {
+        self.kit.launches()
+    }
+
+    fn inspect(&mut self, check: &mut dyn FnMut(&[f64])) -> Result<()> {
+        let (block, packed, inbox, outbox) = self.lent()?;
+        let block = block::inspect(self.kit, self.stream, block, check)?;
+        self.lent = Some((block, packed, inbox, outbox));
+        Ok(())
+    }
+}
