@@ -34,8 +34,12 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
 
+// An emulation may make teams smaller.
+#ifndef TIDEGATE_EMULATED
 #define THREADS 512
 #define WARP 32
+#define BLOCK_WINDOW 2048  // how much of a program a team has at hand
+#endif
 #define WARPS (THREADS / WARP)
 #define MAX_BLOCKS 128
 #define POISON (1ull << 62)
@@ -110,7 +114,7 @@ struct Fault {
 
 // A stream's state in device memory.
 struct State {
-    u32 stop;  // bits 0-7: a team has failed; bits 8-15: the host has ended it
+    u32 stop;  // bit 0: a team has failed; bit 1: `fault` says why; bits 8-15: the host has ended it
     u32 unused;
     Fault fault;
 };
@@ -134,7 +138,7 @@ struct Launch {
     const u8 *program;
     State *state;
     Mirror *mirror;
-    const State *follow[2];  // streams whose failure is this one's
+    State *follow[2];  // streams whose failure is this one's
     Entry entries[MAX_BLOCKS];
 };
 
@@ -274,7 +278,8 @@ struct Block {
     DEV void barrier() const { block_barrier(); }
 };
 
-// How a team stands: shared by its threads.
+// How a team stands after a wait: shared by its threads. There are two, for waits by turns: who comes last out of a wait's barrier reads this one
+// while the thread that waits for all is at the next wait.
 struct Stand {
     u64 epoch;   // the number of the last wait's epoch
     u32 failed;
@@ -285,6 +290,7 @@ struct Stand {
 DEV void record_fault(const Launch &launch, Fault fault) {
     if (or_fetch32(&launch.state->stop, 1) & 1) return;  // another team was first
     launch.state->fault = fault;
+    or_fetch32(&launch.state->stop, 2);
     launch.mirror->fault = fault;
     store_release32(&launch.mirror->failed, 1);
 }
@@ -293,9 +299,15 @@ DEV void record_fault(const Launch &launch, Fault fault) {
 DEV bool has_failed(const Launch &launch) {
     u32 stop = load_relaxed32(&launch.state->stop);
     for (int i = 0; i < 2; i++) {
-        if (launch.follow[i] && load_relaxed32(&launch.follow[i]->stop) && !stop) {
-            Fault fault = launch.follow[i]->fault;
-            if (!fault.kind) fault.kind = FAULT_ABORTED;
+        State *other = launch.follow[i];
+        u32 theirs = other ? load_relaxed32(&other->stop) : 0;
+        if (theirs && !stop) {
+            Fault fault = {FAULT_ABORTED, 0, 0, 0, 0};
+            if (theirs & 1) {
+                // The team that has failed there is about to say why.
+                while (!(or_fetch32(&other->stop, 0) & 2)) pause(50);
+                fault = other->fault;
+            }
             record_fault(launch, fault);
             stop = 1;
         }
@@ -350,7 +362,8 @@ DEV bool wait_for(const Launch &launch, const WaitStep *wait, u32 index, u32 cou
     u64 value = load_acquire(wait->word);
     // Whoever reads the operand last advances it: no block may find it advanced already. The answer is not needed until later.
     u32 before = 0;
-    if (wait->arrivals) before = count_to(wait->arrivals, count - 1);
+    // Bit 63 is not set; that the count depends on it keeps it from being counted before the operand has been read.
+    if (wait->arrivals) before = count_to(wait->arrivals, count - 1 + (u32)(from >> 63));
     bool ok = false;
     // Short waits end here.
     for (int looks = 0; looks < 64 && !(ok = reached(value, from, wait->quantum)); looks++) value = load_acquire(wait->word);
@@ -583,19 +596,20 @@ DEV void poison_rest(const u8 *steps) {
 
 // Waits as a team; whether it came. One thread waits for all.
 template <typename Team>
-DEV bool wait_together(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, u32 index, u32 count) {
+DEV bool wait_together(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, u32 index, u32 count, u64 &epoch) {
     if (team.rank() == 0) {
-        u64 epoch;
-        stand->failed = !wait_for(launch, wait, index, count, epoch);
-        stand->epoch = epoch;
+        u64 number;
+        stand->failed = !wait_for(launch, wait, index, count, number);
+        stand->epoch = number;
     }
     team.barrier();
+    epoch = stand->epoch;
     return !stand->failed;
 }
 
 // A wait, and the copy behind it: what is copied is fetched while the thread that waits does.
 template <typename Team, typename Unit>
-APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, const MoveStep *move, u32 index, u32 count) {
+APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, const MoveStep *move, u32 index, u32 count, u64 &epoch) {
     u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
     Side src, dst;
     sides(move, false, src, dst);
@@ -603,8 +617,8 @@ APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const Wa
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
         if (first + k * stride < move->count) fetch(early[k], src.at(first + k * stride));
-    if (!wait_together(launch, team, stand, wait, index, count)) return false;
-    if (is_odd(move, stand->epoch)) dst.base += move->dst_flip;
+    if (!wait_together(launch, team, stand, wait, index, count, epoch)) return false;
+    if (is_odd(move, epoch)) dst.base += move->dst_flip;
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
         if (first + k * stride < move->count) put(dst.at(first + k * stride), early[k]);
@@ -614,7 +628,9 @@ APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const Wa
 
 // Carries out a lane, whose steps the whole team can read.
 template <typename Team>
-DEV void run_lane(const Launch &launch, Team team, Stand *stand, const u8 *steps, u32 index, u32 count) {
+DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *steps, u32 index, u32 count) {
+    u64 epoch = 0;  // of the last wait
+    u32 turn = 0;
     for (;;) {
         const Step *step = (const Step *)steps;
         const u8 *next = steps + step->length * 16;
@@ -624,15 +640,17 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stand, const u8 *steps
                 const WaitStep *wait = (const WaitStep *)step;
                 const MoveStep *move = (const MoveStep *)next;
                 bool ok;
+                Stand *stand = &stands[turn];
+                turn ^= 1;
                 bool early = Team::size > 1 && move->step.kind == STEP_MOVE && (move->step.flags & MOVE_EARLY) && move->action == ACTION_COPY;
                 if (early && move->unit == 4) {
-                    ok = wait_and_copy<Team, V16>(launch, team, stand, wait, move, index, count);
+                    ok = wait_and_copy<Team, V16>(launch, team, stand, wait, move, index, count, epoch);
                     next += move->step.length * 16;
                 } else if (early && move->unit == 3) {
-                    ok = wait_and_copy<Team, u64>(launch, team, stand, wait, move, index, count);
+                    ok = wait_and_copy<Team, u64>(launch, team, stand, wait, move, index, count, epoch);
                     next += move->step.length * 16;
                 } else {
-                    ok = wait_together(launch, team, stand, wait, index, count);
+                    ok = wait_together(launch, team, stand, wait, index, count, epoch);
                 }
                 if (!ok) {
                     if (team.rank() == 0) poison_rest(next);
@@ -642,7 +660,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stand, const u8 *steps
             }
             case STEP_MOVE: {
                 u64 first = (u64)index * Team::size + team.rank();
-                carry((const MoveStep *)step, stand->epoch, first, (u64)count * Team::size);
+                carry((const MoveStep *)step, epoch, first, (u64)count * Team::size);
                 break;
             }
             default: {
@@ -679,12 +697,9 @@ APART void run_words(const Launch &launch, const u8 *steps) {
     }
 }
 
-// How much of a program a team has at hand.
-#define BLOCK_WINDOW 2048
-
 extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __grid_constant__ Launch launch) {
     __shared__ alignas(16) u8 window[BLOCK_WINDOW];
-    __shared__ Stand stands[WARPS];
+    __shared__ Stand stands[WARPS][2];
     __shared__ u32 failed;
     Entry entry = launch.entries[blockIdx.x];
     const u8 *program = launch.program + 16ull * entry.offset;
@@ -696,12 +711,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
             ((V16 *)window)[threadIdx.x] = part;
         } else if (threadIdx.x == BLOCK_WINDOW / 16) {
             failed = has_failed(launch);
-            stands[0].epoch = 0;
         }
         block_barrier();
         // A lane that is longer is read where it is: its first word says so.
         const u8 *steps = ((const u32 *)window)[0] <= BLOCK_WINDOW ? window + 16 : program + 16;
-        if (!failed) run_lane(launch, Block(), &stands[0], steps, entry.index, entry.count);
+        if (!failed) run_lane(launch, Block(), stands[0], steps, entry.index, entry.count);
         else if (threadIdx.x == 0) poison_rest(steps);
         return;
     }
@@ -709,7 +723,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
     if (threadIdx.x == THREADS - 1) failed = has_failed(launch);
     u32 member = entry.team == TEAM_WARPS ? threadIdx.x / WARP : threadIdx.x;
     u32 offset = member < entry.count ? ((const u32 *)program)[member] : 0;
-    if (threadIdx.x < WARPS) stands[threadIdx.x].epoch = 0;
     block_barrier();
     if (member >= entry.count) return;
     const u8 *steps = launch.program + 16ull * offset + 16;
@@ -717,7 +730,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
     if (failed) {
         if (speaks) poison_rest(steps);
     } else if (entry.team == TEAM_WARPS) {
-        run_lane(launch, Warp(), &stands[member], steps, 0, 1);
+        run_lane(launch, Warp(), stands[member], steps, 0, 1);
     } else {
         run_words(launch, steps);
     }

@@ -133,7 +133,7 @@ pub(crate) struct RawFault {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct State {
-    /// Bits 0 to 7: a team has failed; bits 8 to 15: the host has ended it.
+    /// Bit 0: a team has failed; bit 1: `fault` says why; bits 8 to 15: the host has ended it.
     pub(crate) stop: u32,
     pub(crate) unused: u32,
     pub(crate) fault: RawFault,

@@ -56,7 +56,8 @@ struct Lane {
     units: u64,
     /// Where in `steps` counters of arrivals stand.
     waits: Vec<usize>,
-    /// Whether an add is too small to be made of several parts.
+    /// Whether it must have one team: an add is too small to be made of several parts, or a step needs an operand as an earlier step of the lane has left it, which
+    /// several blocks do at different times.
     whole: bool,
     blocks: u64,
 }
@@ -197,9 +198,12 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
         blocks: 0,
     };
     let mut last = Ptr::NULL;
+    let mut changed = Vec::new();
     for step in steps {
         match step {
             Step::Wait(wait) => {
+                lane.whole |= changed.contains(&wait.operand) || changed.contains(&wait.word);
+                changed.push(wait.operand);
                 if wait.quantum != 0 {
                     lane.waits
                         .push(lane.steps.len() + std::mem::offset_of!(WaitStep, arrivals));
@@ -224,11 +228,15 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
                 lane.steps.resize(lane.steps.len().next_multiple_of(16), 0);
                 last = wait.operand;
             }
-            Step::Move(mv) => lane.units += moves::lower(mv, last, &mut lane.steps),
+            Step::Move(mv) => {
+                lane.whole |= !mv.parity.is_null() && mv.parity != last;
+                lane.units += moves::lower(mv, last, &mut lane.steps);
+            }
             // An add releases what the team has written.
             Step::Flush => {}
             Step::Add(add) => {
                 lane.whole |= add.value < MOST;
+                changed.push(add.word);
                 let add_step = AddStep {
                     head: Head {
                         kind: STEP_ADD,

@@ -144,6 +144,10 @@ void point() {
     if (rarely && roll() % rarely == 0) yield();
 }
 
+void linger() {
+    for (u64 turns = rarely ? roll() % 64 : 0; turns; turns--) yield();
+}
+
 static void wait_at(std::vector<Fiber *> &waiting, u32 left, u32 all) {
     waiting.push_back(current);
     if (waiting.size() + left == all) {

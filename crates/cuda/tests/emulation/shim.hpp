@@ -32,6 +32,8 @@ static struct Index {
 namespace machine {
 // Where another thread may go on, if the run's dice say so.
 void point();
+// As `point`, for longer.
+void linger();
 // Where another thread goes on: this one cannot, or only looks.
 void yield();
 void block_barrier();
@@ -105,8 +107,8 @@ static inline void or_release(u64 at, u64 value) {
 static inline u32 or_fetch32(u32 *at, u32 value) {
     machine::point();
     u32 old = __atomic_fetch_or(atomic<u32>((u64)at), value, __ATOMIC_ACQ_REL);
-    // The holder of what was asked for may be slow.
-    machine::point();
+    // Whoever has got what was asked for may be slow.
+    machine::linger();
     return old;
 }
 static inline u32 count_to(u64 at, u32 last) {

@@ -1,0 +1,354 @@
+//! What ends early.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use tidegate_hal::batch::{
+    Action, Add, Awaited, Batch, Move, POISON, QUANTUM, Shape, Side, Step, Tag, Wait,
+};
+use tidegate_hal::memory::Ptr;
+
+use super::super::{FAULT_WAIT, MAX_BLOCKED, RawFault, Sizes};
+use super::machine::{Arena, Do, Event, Home, Launched, Machine, Rng, change, value};
+use super::protocol::{FILL, Job};
+use crate::reclaim::awaited_code;
+
+const FAULT_ABORTED: u32 = 2;
+const EPOCHS: u64 = 8;
+
+/// What a failed rank must not change any more: where it puts, with what lay there.
+type Frozen = Vec<(usize, Vec<u64>, Vec<u64>)>;
+
+fn frozen(job: &Job, rank: usize) -> Frozen {
+    let mine = job.edges.iter().enumerate();
+    mine.filter(|(_, edge)| edge.origin == rank)
+        .map(|(index, edge)| (index, edge.found(0), edge.found(1)))
+        .collect()
+}
+
+/// A job, in which something happens at a random time. Whatever it is, every stream comes to its end.
+fn disturbed(
+    machine: &mut Machine,
+    seed: u64,
+    mut disturb: impl FnMut(&Job, &mut Rng),
+) -> Result<Job, String> {
+    let rng = &mut Rng::new(seed ^ 0xfa11);
+    let job = Job::new(machine, rng);
+    let mut streams = job.streams(EPOCHS);
+    let ranks = streams.len();
+    let time = rng.of(&[0, 500, 5_000, 50_000, 200_000]);
+    streams.push((vec![Do::Delay(time), Do::Call(0)], 1));
+    // When each rank was seen to have failed, and what it had put by then.
+    let mut failures: HashMap<usize, (u64, Frozen)> = HashMap::new();
+    let mut wrong = Vec::new();
+    let mut observe = job.observer();
+    let outcome = machine.run(seed, &streams, &[], &mut |event| {
+        let done = match event {
+            Event::Called { stream, .. } if stream == ranks => {
+                disturb(&job, rng);
+                Ok(())
+            }
+            // A rank that has failed sends what nobody may get.
+            Event::Called {
+                stream,
+                value: FILL,
+                time,
+            } => {
+                job.fill(stream, time);
+                Ok(())
+            }
+            Event::Called { stream, time, .. } => {
+                if job.ranks[stream].home.failed() {
+                    let now = || (time, frozen(&job, stream));
+                    failures.entry(stream).or_insert_with(now);
+                    Ok(())
+                } else {
+                    job.look(stream, time)
+                }
+            }
+            Event::Added(word) => observe(word),
+        };
+        if let Err(why) = done
+            && wrong.len() < 3
+        {
+            wrong.push(why);
+        }
+    });
+    if !wrong.is_empty() {
+        return Err(format!("seed {seed}: {wrong:?}"));
+    }
+    outcome?;
+    drop(observe);
+    for (rank, (time, before)) in failures {
+        if frozen(&job, rank) != before {
+            return Err(format!("seed {seed}: rank {rank} moved after its failure"));
+        }
+        // Its later batches have poisoned all that they should have added to.
+        if time + 1 == EPOCHS {
+            continue;
+        }
+        for edge in &job.edges {
+            let words = [
+                (edge.origin == rank, edge.done.0),
+                (edge.target == rank, edge.exposed.0),
+            ];
+            for (mine, word) in words {
+                if mine && value(word) & POISON == 0 {
+                    return Err(format!("seed {seed}: rank {rank} left a word unpoisoned"));
+                }
+            }
+        }
+    }
+    // Operands are nobody's to poison.
+    for edge in &job.edges {
+        if (value(edge.done.1) | value(edge.exposed.1)) & POISON != 0 {
+            return Err(format!("seed {seed}: an operand is poisoned"));
+        }
+    }
+    Ok(job)
+}
+
+/// Whether a fault names a wait of the rank that has failed, with its epoch.
+fn names_its_wait(job: &Job, rank: usize, fault: &RawFault) -> bool {
+    let of = |tag: Tag| {
+        (fault.window, fault.peer, fault.awaited)
+            == (tag.window, tag.peer, awaited_code(tag.awaited))
+    };
+    // The word is poisoned. Who adds after that is heard all the same, perhaps by the block that advances the operand.
+    let failed = |(word, operand): (Ptr, Ptr)| {
+        let epochs = value(operand) / QUANTUM;
+        value(word) & POISON != 0 && (fault.epoch == epochs || fault.epoch + 1 == epochs)
+    };
+    fault.kind == FAULT_WAIT
+        && (fault.window == 30
+            || job.edges.iter().any(|edge| {
+                (edge.origin == rank && of(edge.tag(Awaited::Exposure)) && failed(edge.exposed))
+                    || (edge.target == rank
+                        && of(edge.tag(Awaited::Completion))
+                        && failed(edge.done))
+            }))
+}
+
+/// A word is poisoned: who waits for it fails, and then whoever waits for him.
+pub(super) fn check_poison(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
+    let mut failures = 0;
+    for seed in seeds {
+        let job = disturbed(machine, seed, |job, rng| {
+            if !job.edges.is_empty() {
+                let edge = &job.edges[rng.below(job.edges.len())];
+                let word = rng.of(&[edge.exposed.0, edge.done.0]);
+                change(word, |value| value | POISON);
+            }
+        })?;
+        for (index, rank) in job.ranks.iter().enumerate() {
+            if rank.home.failed() {
+                failures += 1;
+                let fault = rank.home.fault()?;
+                if !names_its_wait(&job, index, &fault) {
+                    return Err(format!("seed {seed}: rank {index} names {fault:?}"));
+                }
+            }
+        }
+    }
+    if failures < 20 {
+        return Err(format!("only {failures} streams have failed"));
+    }
+    Ok(())
+}
+
+/// The host ends a stream: it fails as such, and its peers by poison.
+pub(super) fn check_abort(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
+    let mut failures = 0;
+    for seed in seeds {
+        let mut which = 0;
+        let job = disturbed(machine, seed, |job, rng| {
+            which = rng.below(job.ranks.len());
+            job.ranks[which].home.stop();
+        })?;
+        for (index, rank) in job.ranks.iter().enumerate() {
+            if rank.home.failed() {
+                failures += 1;
+                let fault = rank.home.fault()?;
+                // It may have heard of a peer's end before its own.
+                let aborted = index == which && fault.kind == FAULT_ABORTED;
+                if !aborted && (index == which || !names_its_wait(&job, index, &fault)) {
+                    return Err(format!("seed {seed}: rank {index} names {fault:?}"));
+                }
+            }
+        }
+    }
+    if failures < 20 {
+        return Err(format!("only {failures} streams have failed"));
+    }
+    Ok(())
+}
+
+fn tag(peer: u32) -> Tag {
+    Tag {
+        window: 7,
+        peer,
+        awaited: Awaited::Event,
+    }
+}
+
+fn wait(word: Ptr, operand: Ptr, quantum: u64, peer: u32) -> Step {
+    Step::Wait(Wait {
+        word,
+        operand,
+        quantum,
+        tag: tag(peer),
+    })
+}
+
+fn add(word: Ptr, bell: Ptr) -> Step {
+    Step::Add(Add {
+        word,
+        value: QUANTUM,
+        bell,
+    })
+}
+
+fn launched(steps: Vec<Vec<Step>>, sizes: Sizes, home: &Home, follow: &[&Home]) -> Launched {
+    // SAFETY: the words lie in arenas that outlive the runs.
+    let batch = unsafe { Batch::new(steps, Vec::new()) };
+    let mut states = [0; 2];
+    for (state, home) in states.iter_mut().rev().zip(follow) {
+        *state = home.address();
+    }
+    Launched::new(&batch, 16, sizes, home, states).expect("there are blocks enough")
+}
+
+/// A stream that follows another fails as that one does, whether it comes later or waits meanwhile.
+pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
+    for seed in seeds {
+        let rng = &mut Rng::new(seed);
+        let mut arena = Arena::new(1 << 16, rng);
+        let bell = arena.word(0);
+        let mut words = || (arena.word(0), arena.word(0));
+        let (first, second, out) = (words(), words(), words());
+        let (a, b) = (Home::new(), Home::new());
+        let one = launched(
+            vec![vec![wait(first.0, first.1, QUANTUM, 5)]],
+            machine.sizes,
+            &a,
+            &[],
+        );
+        let lane = vec![
+            wait(second.0, second.1, QUANTUM, 6),
+            add(out.0, bell),
+            add(out.1, Ptr::NULL),
+        ];
+        let two = launched(vec![lane], machine.sizes, &b, &[&a]);
+        // What the followed stream ends by.
+        let by_host = rng.once_in(4);
+        let streams = if rng.once_in(2) {
+            vec![
+                (vec![Do::Launch(&one), Do::Launch(&two)], 1),
+                (vec![Do::Delay(3000), Do::Call(0)], 1),
+            ]
+        } else {
+            vec![
+                (vec![Do::Launch(&one)], 1),
+                (vec![Do::Launch(&two)], 1),
+                (vec![Do::Delay(3000), Do::Call(0)], 1),
+            ]
+        };
+        machine.run(seed, &streams, &[], &mut |event| {
+            if let Event::Called { .. } = event {
+                if by_host {
+                    a.stop();
+                } else {
+                    change(first.0, |value| value | POISON);
+                }
+            }
+        })?;
+        let (a, b) = (a.fault()?, b.fault()?);
+        let kind = if by_host { FAULT_ABORTED } else { FAULT_WAIT };
+        let fields = |f: &RawFault| (f.kind, f.window, f.peer, f.awaited, f.epoch);
+        if a.kind != kind || fields(&a) != fields(&b) {
+            return Err(format!("seed {seed}: {a:?}, and who follows {b:?}"));
+        }
+        if (value(out.0), value(out.1)) != (POISON, 0) {
+            let (bell, own) = (value(out.0), value(out.1));
+            return Err(format!("seed {seed}: adds became {bell:#x} and {own:#x}"));
+        }
+    }
+    Ok(())
+}
+
+/// A wait that takes long is reported, with its epoch, until it is over.
+pub(super) fn check_reports(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
+    for seed in seeds {
+        let rng = &mut Rng::new(seed);
+        let mut arena = Arena::new(1 << 18, rng);
+        let bell = arena.word(0);
+        let from = rng.below(5) as u64 * QUANTUM;
+        let quantum = rng.of(&[QUANTUM, 0]);
+        // A ticket stands for the epoch that its operand has been advanced by.
+        let (at, epoch) = match quantum {
+            0 => (from + QUANTUM, from / QUANTUM),
+            _ => (from, from / QUANTUM),
+        };
+        let (word, operand, out) = (arena.word(from), arena.word(at), arena.word(0));
+        let mut lane = vec![wait(word, operand, quantum, 5)];
+        let count = rng.of(&[0, 4, 400]);
+        if count > 0 {
+            let mut side = |written| Side {
+                base: Ptr(arena.take(8 * count, 0, written)),
+                flip: 0,
+                shape: Shape::Linear,
+            };
+            lane.push(Step::Move(Move {
+                action: Action::Copy,
+                size: 8,
+                count,
+                src: side(false),
+                dst: side(true),
+                parity: Ptr::NULL,
+                early: true,
+            }));
+        }
+        lane.push(add(out, bell));
+        let home = Home::new();
+        let batch = launched(vec![lane], machine.sizes, &home, &[]);
+        let active = |home: &Home| -> Vec<_> {
+            let blocked = home.mirror().blocked;
+            let active = blocked.iter().filter(|report| report.active != 0);
+            active
+                .map(|r| (r.window, r.peer, r.awaited, r.epoch))
+                .collect()
+        };
+        let mut reported = Vec::new();
+        let poisoned = rng.once_in(3);
+        let streams = [
+            (vec![Do::Launch(&batch)], 1),
+            (vec![Do::Delay(4000), Do::Call(0)], 40),
+        ];
+        machine.run(seed, &streams, &[], &mut |event| {
+            if let Event::Called { time, .. } = event {
+                reported.extend(active(&home));
+                if !reported.is_empty() || time == 39 {
+                    let end = if poisoned { POISON } else { QUANTUM };
+                    change(
+                        word,
+                        |value| if value == from { value + end } else { value },
+                    );
+                }
+            }
+        })?;
+        let report = (7, 5, awaited_code(Awaited::Event), epoch);
+        if reported.first() != Some(&report) {
+            return Err(format!(
+                "seed {seed}: reported {reported:?}, not {report:?}"
+            ));
+        }
+        let left = active(&home);
+        if !left.is_empty() || MAX_BLOCKED != home.mirror().blocked.len() {
+            return Err(format!("seed {seed}: {left:?} is still reported"));
+        }
+        if home.failed() != poisoned || value(out) != if poisoned { POISON } else { QUANTUM } {
+            return Err(format!("seed {seed}: the wait ended as it should not"));
+        }
+    }
+    Ok(())
+}

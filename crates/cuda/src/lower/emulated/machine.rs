@@ -1,0 +1,578 @@
+//! The emulated machine: built, loaded, and driven.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ffi::{CStr, c_char, c_void};
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libloading::{Library, Symbol};
+use tidegate_hal::batch::{Batch, POISON, QUANTUM};
+use tidegate_hal::device::DeviceError;
+use tidegate_hal::memory::Ptr;
+
+use super::super::*;
+
+/// Teams that a run has many of, and lanes that are soon worth a block.
+pub(super) const SMALL: Sizes = Sizes {
+    threads: 64,
+    warps: 16,
+    small: 16,
+};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulation")
+}
+
+pub(super) fn kernel_source() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/batch.cu");
+    std::fs::read_to_string(path).expect("the kernel's source is there")
+}
+
+/// Compiles a source of the kernel. None, and a line that says so, if there is no compiler and need not be one.
+fn compile(sizes: Sizes, source: &str) -> Option<Vec<u8>> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let place =
+        std::env::temp_dir().join(format!("tidegate-batch-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&place).expect("a temporary folder can be made");
+    let (input, output) = (place.join("batch.cu"), place.join("batch.so"));
+    std::fs::write(&input, source).expect("a temporary file can be written");
+    // Where a block reads less at a time, more lanes are read where they are.
+    let window = if sizes.threads < THREADS { 512 } else { WINDOW };
+    let result = Command::new("g++")
+        .args(["-std=c++17", "-O1", "-g", "-fPIC", "-shared"])
+        // Integers wrap, and bytes are what is looked at as them, as they are and do for the device's compiler. A jump to another stack is what is meant.
+        .args(["-fwrapv", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE"])
+        .args(["-Wall", "-Werror", "-Wno-unknown-pragmas"])
+        .arg(format!("-DTHREADS={}", sizes.threads))
+        .arg(format!("-DWARP={}", sizes.threads / sizes.warps))
+        .arg(format!("-DBLOCK_WINDOW={window}"))
+        .arg(format!("-DTIDEGATE_BATCH=\"{}\"", input.display()))
+        .arg(folder().join("emulated.cpp"))
+        .arg("-o")
+        .arg(&output)
+        .output();
+    let made = match result {
+        Err(error) if std::env::var_os("CI").is_none() => {
+            println!("skipped: there is no g++ to compile the kernel with ({error})");
+            None
+        }
+        Err(error) => panic!("g++ is needed to test the kernel without a GPU: {error}"),
+        Ok(done) => {
+            let said = String::from_utf8_lossy(&done.stderr);
+            assert!(done.status.success(), "g++: {said}");
+            Some(std::fs::read(&output).expect("g++ has written it"))
+        }
+    };
+    let _ = std::fs::remove_dir_all(&place);
+    made
+}
+
+/// What a stream does, one after the other.
+pub(super) enum Do<'a> {
+    Launch(&'a Launched),
+    /// Calls the test, with this number.
+    Call(u64),
+    /// Up to so many turns of the machine.
+    Delay(u64),
+}
+
+/// What the test hears of.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    Called {
+        stream: usize,
+        value: u64,
+        /// How often the stream has done its list before.
+        time: u64,
+    },
+    /// A word was added to, or poisoned.
+    Added(u64),
+}
+
+#[repr(C)]
+struct RawItem {
+    kind: u64,
+    value: u64,
+    launch: *const LaunchParameter,
+}
+
+#[repr(C)]
+struct RawStream {
+    items: *const RawItem,
+    count: u64,
+    times: u64,
+}
+
+/// Where plain accesses may go.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub(super) begin: u64,
+    pub(super) end: u64,
+    pub(super) writable: u64,
+}
+
+#[repr(C)]
+struct RawRun {
+    streams: *const RawStream,
+    count: u64,
+    seed: u64,
+    turns: u64,
+    ranges: *const Range,
+    range_count: u64,
+    context: *mut c_void,
+    call: unsafe extern "C" fn(*mut c_void, u64, u64, u64),
+    added: unsafe extern "C" fn(*mut c_void, u64),
+}
+
+type Hear<'a> = &'a mut dyn FnMut(Event);
+
+unsafe extern "C" fn call(context: *mut c_void, stream: u64, value: u64, time: u64) {
+    let stream = stream as usize;
+    // SAFETY: `Machine::run` gives the context.
+    unsafe {
+        (*context.cast::<Hear<'_>>())(Event::Called {
+            stream,
+            value,
+            time,
+        })
+    };
+}
+
+unsafe extern "C" fn added(context: *mut c_void, word: u64) {
+    // SAFETY: as above.
+    unsafe { (*context.cast::<Hear<'_>>())(Event::Added(word)) };
+}
+
+/// A machine of its own: what it holds is shared with no other.
+pub(super) struct Machine {
+    library: Library,
+    pub(super) sizes: Sizes,
+}
+
+impl Machine {
+    /// A machine for the kernel, of whose source each first text is replaced by the second.
+    pub(super) fn new(sizes: Sizes, changes: &[(&str, &str)]) -> Option<Self> {
+        static UNCHANGED: OnceLock<Option<Vec<u8>>> = OnceLock::new();
+        let mut source = kernel_source();
+        for (from, to) in changes {
+            let times = source.matches(from).count();
+            assert_eq!(times, 1, "`{from}` is in the kernel");
+            source = source.replace(from, to);
+        }
+        let code = if changes.is_empty() && sizes.threads == SMALL.threads {
+            UNCHANGED.get_or_init(|| compile(sizes, &source)).clone()
+        } else {
+            compile(sizes, &source)
+        }?;
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let place = std::env::temp_dir().join(format!(
+            "tidegate-machine-{}-{number}.so",
+            std::process::id()
+        ));
+        // A file of its own: a library is loaded once for each.
+        std::fs::write(&place, code).expect("a temporary file can be written");
+        // SAFETY: the library has no code that runs when it is loaded but constructors of empty vectors.
+        let library = unsafe { Library::new(&place) };
+        let _ = std::fs::remove_file(&place);
+        Some(Machine {
+            library: library.expect("what g++ has made can be loaded"),
+            sizes,
+        })
+    }
+
+    /// Carries out streams, each its list so many times. `Err` if they do not come to their end, or do what no thread may.
+    ///
+    /// The addresses in the launches must be of live memory.
+    pub(super) fn run(
+        &mut self,
+        seed: u64,
+        streams: &[(Vec<Do<'_>>, u64)],
+        ranges: &[Range],
+        mut hear: Hear<'_>,
+    ) -> Result<(), String> {
+        let items: Vec<Vec<RawItem>> = streams
+            .iter()
+            .map(|(list, _)| {
+                let raw = |item: &Do<'_>| {
+                    let (kind, value, launch) = match item {
+                        Do::Launch(launched) => {
+                            (0, launched.blocks as u64, &raw const *launched.parameter)
+                        }
+                        Do::Call(value) => (1, *value, std::ptr::null()),
+                        Do::Delay(turns) => (2, *turns, std::ptr::null()),
+                    };
+                    RawItem {
+                        kind,
+                        value,
+                        launch,
+                    }
+                };
+                list.iter().map(raw).collect()
+            })
+            .collect();
+        let raw: Vec<_> = items
+            .iter()
+            .zip(streams)
+            .map(|(items, (_, times))| RawStream {
+                items: items.as_ptr(),
+                count: items.len() as u64,
+                times: *times,
+            })
+            .collect();
+        let mut ranges = ranges.to_vec();
+        ranges.sort_unstable_by_key(|range| range.begin);
+        let run = RawRun {
+            streams: raw.as_ptr(),
+            count: raw.len() as u64,
+            seed,
+            turns: 40_000_000,
+            ranges: ranges.as_ptr(),
+            range_count: ranges.len() as u64,
+            context: (&raw mut hear).cast(),
+            call,
+            added,
+        };
+        // SAFETY: the library has this function, which is given what it takes; the caller answers for the addresses; the machine is ours alone.
+        let why = unsafe {
+            let function: Symbol<'_, unsafe extern "C" fn(*const RawRun) -> *const c_char> =
+                self.library.get(b"tidegate_run").expect("it is exported");
+            function(&raw const run)
+        };
+        if why.is_null() {
+            return Ok(());
+        }
+        // SAFETY: a message of the library's, which nothing overwrites meanwhile.
+        let why = unsafe { CStr::from_ptr(why) };
+        Err(format!("seed {seed}: {}", why.to_string_lossy()))
+    }
+
+    /// What the kernel says of sizes and places.
+    pub(super) fn layout(&self) -> Vec<u64> {
+        let mut numbers = vec![0; 256];
+        // SAFETY: the library has this function, which writes fewer numbers than there is room for.
+        let count = unsafe {
+            let function: Symbol<'_, unsafe extern "C" fn(*mut u64) -> u64> = self
+                .library
+                .get(b"tidegate_layout")
+                .expect("it is exported");
+            function(numbers.as_mut_ptr())
+        };
+        numbers.truncate(count as usize);
+        numbers
+    }
+}
+
+/// What this crate says of sizes and places, in the order of the machine.
+pub(super) fn layout() -> Vec<u64> {
+    macro_rules! fields {
+        ($ty:ty: $($field:ident)*) => {
+            vec![size_of::<$ty>(), $(offset_of!($ty, $field)),*]
+        };
+    }
+    let constants = [
+        THREADS as u64,
+        WARPS as u64,
+        MAX_BLOCKS as u64,
+        MAX_BLOCKED as u64,
+        WINDOW as u64,
+        POISON,
+        QUANTUM,
+    ];
+    let teams = [TEAM_THREADS, TEAM_WARPS, TEAM_BLOCKS].map(u64::from);
+    let steps = [STEP_END, STEP_WAIT, STEP_MOVE, STEP_ADD].map(u64::from);
+    let flags = [ADD_HAS_WAITER, MOVE_EARLY, MOVE_LAST_PARITY].map(u64::from);
+    let shapes = [SHAPE_LINEAR, SHAPE_STRIDED, SHAPE_INDEXED].map(u64::from);
+    let actions = [0, ACTION_ACCUMULATE, ACTION_FETCH, ACTION_SWAP].map(u64::from);
+    let structs = [
+        fields!(Entry: offset index count team),
+        fields!(Head: kind length flags),
+        fields!(WaitStep: word operand quantum arrivals window peer awaited slot),
+        fields!(AddStep: word value),
+        fields!(MoveStep: count src dst src_flip dst_flip parity result compare size sub action op scalar unit src_shape dst_shape),
+        fields!(ShapeStep: table rank count stride),
+        fields!(RawFault: kind window peer awaited epoch),
+        fields!(State: stop fault),
+        fields!(RawBlocked: active window peer awaited epoch),
+        fields!(Mirror: failed fault blocked),
+        fields!(LaunchParameter: program state mirror follow entries),
+    ];
+    constants
+        .into_iter()
+        .chain(teams)
+        .chain(steps)
+        .chain(flags)
+        .chain(shapes)
+        .chain(actions)
+        .chain([u64::from(FAULT_WAIT)])
+        .chain(structs.into_iter().flatten().map(|number| number as u64))
+        .collect()
+}
+
+/// Memory of a test: pieces with gaps in between, all of which a test can look at.
+pub(super) struct Arena {
+    base: *mut u8,
+    bytes: usize,
+    used: usize,
+    pieces: Vec<Range>,
+}
+
+impl Arena {
+    const ALIGN: usize = 4096;
+
+    /// An arena that is full of numbers from the generator.
+    pub(super) fn new(bytes: usize, rng: &mut Rng) -> Self {
+        let layout = Layout::from_size_align(bytes, Self::ALIGN).expect("a small piece of memory");
+        // SAFETY: the size is not 0.
+        let base = unsafe { alloc_zeroed(layout) };
+        assert!(!base.is_null());
+        let pattern: Vec<u64> = (0..512).map(|_| rng.next()).collect();
+        for at in (0..bytes).step_by(Self::ALIGN) {
+            // SAFETY: within the arena, which is a multiple of the pattern.
+            unsafe { base.add(at).cast::<u64>().copy_from(pattern.as_ptr(), 512) };
+        }
+        Arena {
+            base,
+            bytes,
+            used: 0,
+            pieces: Vec::new(),
+        }
+    }
+
+    /// A piece that begins at `beyond` bytes past a boundary of 64, with a gap before it and behind it.
+    pub(super) fn take(&mut self, bytes: usize, beyond: usize, writable: bool) -> *mut u8 {
+        let at = (self.used + 48).next_multiple_of(64) + beyond;
+        self.used = at + bytes + 16;
+        assert!(self.used <= self.bytes, "the arena is large enough");
+        let piece = self.base.wrapping_add(at);
+        let begin = piece.addr() as u64;
+        self.pieces.push(Range {
+            begin,
+            end: begin + bytes as u64,
+            writable: u64::from(writable),
+        });
+        piece
+    }
+
+    /// A word of the protocol, with a first value.
+    pub(super) fn word(&mut self, value: u64) -> Ptr {
+        let at = self.take(8, 0, false);
+        // SAFETY: the piece was just taken.
+        unsafe { at.cast::<u64>().write(value) };
+        Ptr(at)
+    }
+
+    /// The pointer with an address that lies in the arena.
+    pub(super) fn at(&self, address: u64) -> *mut u8 {
+        self.base.with_addr(address as usize)
+    }
+
+    pub(super) fn pieces(&self) -> &[Range] {
+        &self.pieces
+    }
+
+    /// All that is used of it, and a little more. Nothing else may be using it.
+    pub(super) fn all(&self) -> &[u8] {
+        let used = (self.used + 4096).min(self.bytes);
+        // SAFETY: it is live, initialised, and by what the function says not written meanwhile.
+        unsafe { std::slice::from_raw_parts(self.base, used) }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let layout = Layout::from_size_align(self.bytes, Self::ALIGN).expect("as in `new`");
+        // SAFETY: allocated with this layout.
+        unsafe { dealloc(self.base, layout) };
+    }
+}
+
+/// What a word of a test's memory says.
+pub(super) fn value(word: Ptr) -> u64 {
+    // SAFETY: tests give words of their arenas.
+    unsafe { word.0.cast::<u64>().read() }
+}
+
+/// Changes a word of a test's memory.
+pub(super) fn change(word: Ptr, with: impl FnOnce(u64) -> u64) {
+    // SAFETY: as above; between the primitives of fibers nothing else happens.
+    unsafe { word.0.cast::<u64>().write(with(value(word))) };
+}
+
+/// What a stream keeps on the device.
+pub(super) struct Home {
+    state: *mut State,
+    mirror: *mut Mirror,
+}
+
+impl Home {
+    pub(super) fn new() -> Self {
+        let empty = Mirror {
+            failed: 0,
+            unused: 0,
+            fault: RawFault::default(),
+            blocked: [RawBlocked::default(); MAX_BLOCKED],
+        };
+        Home {
+            state: Box::into_raw(Box::default()),
+            mirror: Box::into_raw(Box::new(empty)),
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        // SAFETY: live until this is dropped; nothing is written between primitives.
+        unsafe { *self.state }
+    }
+
+    pub(super) fn mirror(&self) -> Mirror {
+        // SAFETY: as above.
+        unsafe { *self.mirror }
+    }
+
+    /// What the host does to end the stream.
+    pub(super) fn stop(&self) {
+        // SAFETY: as above.
+        unsafe { (*self.state).stop |= 0x100 };
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.state.addr() as u64
+    }
+
+    pub(super) fn failed(&self) -> bool {
+        self.mirror().failed != 0
+    }
+
+    /// Why it failed, if it has, as the device and the host see it.
+    pub(super) fn fault(&self) -> Result<RawFault, String> {
+        let fields = |f: &RawFault| (f.kind, f.window, f.peer, f.awaited, f.epoch);
+        let (state, mirror) = (self.state(), self.mirror());
+        if state.stop & 1 == 0
+            || mirror.failed != 1
+            || fields(&state.fault) != fields(&mirror.fault)
+        {
+            return Err(format!(
+                "state and mirror differ: {state:?}, {} {:?}",
+                mirror.failed, mirror.fault
+            ));
+        }
+        Ok(state.fault)
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // SAFETY: both came from boxes.
+        drop(unsafe { (Box::from_raw(self.state), Box::from_raw(self.mirror)) });
+    }
+}
+
+/// A batch that can be launched, again and again.
+pub(super) struct Launched {
+    program: Vec<u128>,
+    bytes: usize,
+    parameter: Box<LaunchParameter>,
+    pub(super) blocks: usize,
+}
+
+impl Launched {
+    pub(super) fn new(
+        batch: &Batch,
+        quota: usize,
+        sizes: Sizes,
+        home: &Home,
+        follow: [u64; 2],
+    ) -> Result<Self, DeviceError> {
+        let mut lowered = Program::sized(batch, quota, sizes)?;
+        let mut program = vec![0u128; lowered.len().div_ceil(16).max(1)];
+        let base = program.as_mut_ptr();
+        lowered.placed_at(base.addr() as u64);
+        // SAFETY: the vector has as many bytes.
+        unsafe {
+            let bytes = lowered.bytes.as_ptr();
+            std::ptr::copy_nonoverlapping(bytes, base.cast::<u8>(), lowered.bytes.len());
+        }
+        let mut entries = [Entry::default(); MAX_BLOCKS];
+        let blocks = lowered.entries.len();
+        assert!(blocks <= quota, "{blocks} blocks of {quota}");
+        entries[..blocks].copy_from_slice(&lowered.entries);
+        let parameter = LaunchParameter {
+            program: base.addr() as u64,
+            state: home.address(),
+            mirror: home.mirror.addr() as u64,
+            follow,
+            entries,
+        };
+        Ok(Launched {
+            program,
+            bytes: lowered.bytes.len(),
+            parameter: Box::new(parameter),
+            blocks,
+        })
+    }
+
+    /// Where it lies.
+    pub(super) fn range(&self) -> Range {
+        let begin = self.program.as_ptr().addr() as u64;
+        Range {
+            begin,
+            end: begin + self.bytes as u64,
+            writable: 0,
+        }
+    }
+
+    /// How many entries have a team of this kind.
+    pub(super) fn teams(&self, team: u8) -> usize {
+        let entries = self.parameter.entries[..self.blocks].iter();
+        entries.filter(|entry| entry.team == team).count()
+    }
+}
+
+/// A generator of pseudo-random numbers (splitmix64).
+#[derive(Clone, Debug)]
+pub(super) struct Rng(u64);
+
+impl Rng {
+    pub(super) fn new(seed: u64) -> Self {
+        Rng(seed.wrapping_mul(0xd134_2543_de82_ef95))
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    pub(super) fn within(&mut self, range: std::ops::RangeInclusive<usize>) -> usize {
+        range.start() + self.below(range.end() - range.start() + 1)
+    }
+
+    /// True once in so many times.
+    pub(super) fn once_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    pub(super) fn of<T: Copy>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len())]
+    }
+
+    pub(super) fn shuffle<T>(&mut self, values: &mut [T]) {
+        for index in (1..values.len()).rev() {
+            values.swap(index, self.below(index + 1));
+        }
+    }
+}
+
+pub(super) fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,95 @@
+//! The batch kernel, carried out by the processor.
+//!
+//! # Model
+//!
+//! g++ compiles the same `kernels/batch.cu` that becomes PTX, over a machine of fibers (`crates/cuda/tests/emulation`). A run is several streams at a time, each a list of launches and
+//! calls into the test; which thread goes on is a matter of the run's seed. What the batches are lowered by is the crate's own code. So these tests prove, without a
+//! GPU:
+//!
+//! * [`moves`]: every move does, to the byte, what the host's mover does;
+//! * [`protocol`]: ranks that exchange epochs with unchanged launches, and an observer of every add;
+//! * [`failure`]: poison, abort, streams that follow, reports of waits that take long;
+//! * [`mutants`]: each of those tests finds the errors that it is there for;
+//! * [`ptx`]: the memory orders, which the emulation does not see, are in the PTX.
+//!
+//! # Failure
+//!
+//! Without g++ the tests say that they were skipped; under `CI` they fail.
+
+mod failure;
+mod machine;
+mod moves;
+mod protocol;
+
+use machine::Machine;
+
+/// A machine with small teams, unless there is no compiler.
+fn small() -> Option<Machine> {
+    Machine::new(machine::SMALL, &[])
+}
+
+#[test]
+fn both_sides_agree_on_what_lies_where() {
+    let Some(machine) = Machine::new(super::Sizes::KERNEL, &[]) else {
+        return;
+    };
+    assert_eq!(machine.layout(), machine::layout());
+}
+
+#[test]
+fn moves_are_those_of_the_host() {
+    let Some(mut machine) = small() else { return };
+    moves::check(&mut machine, 0..1500).unwrap();
+}
+
+#[test]
+fn moves_of_whole_blocks_are_those_of_the_host() {
+    let Some(mut machine) = Machine::new(super::Sizes::KERNEL, &[]) else {
+        return;
+    };
+    moves::check(&mut machine, 0..40).unwrap();
+}
+
+#[test]
+fn parities_are_those_of_their_waits() {
+    let Some(mut machine) = small() else { return };
+    moves::check_parities(&mut machine, 0..300).unwrap();
+}
+
+#[test]
+fn epochs_are_neither_early_nor_late() {
+    let Some(mut machine) = small() else { return };
+    protocol::check(&mut machine, 0..60, 50).unwrap();
+}
+
+#[test]
+fn epochs_of_whole_blocks() {
+    let Some(mut machine) = Machine::new(super::Sizes::KERNEL, &[]) else {
+        return;
+    };
+    protocol::check(&mut machine, 0..3, 10).unwrap();
+}
+
+#[test]
+fn poison_ends_what_depends_on_it_and_nothing_else() {
+    let Some(mut machine) = small() else { return };
+    failure::check_poison(&mut machine, 0..150).unwrap();
+}
+
+#[test]
+fn the_host_ends_a_stream() {
+    let Some(mut machine) = small() else { return };
+    failure::check_abort(&mut machine, 0..100).unwrap();
+}
+
+#[test]
+fn a_stream_fails_as_the_one_that_it_follows() {
+    let Some(mut machine) = small() else { return };
+    failure::check_follow(&mut machine, 0..1000).unwrap();
+}
+
+#[test]
+fn waits_that_take_long_are_reported_while_they_do() {
+    let Some(mut machine) = small() else { return };
+    failure::check_reports(&mut machine, 0..20).unwrap();
+}

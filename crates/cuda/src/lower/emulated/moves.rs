@@ -1,0 +1,499 @@
+//! Moves of every kind, in memory of which the host's mover has a copy.
+
+use std::ops::Range;
+
+use tidegate_hal::batch::{
+    Action, Add, Awaited, Batch, Move, Op, QUANTUM, Scalar, Shape, Side, Step, Tag, Wait,
+};
+use tidegate_hal::memory::Ptr;
+use tidegate_host::HostMover;
+use tidegate_words::{Bell, Engine, Poll};
+
+use super::machine::{Arena, Do, Home, Launched, Machine, Rng};
+
+const ARENA: usize = 4 << 20;
+
+const SCALARS: [Scalar; 10] = [
+    Scalar::I8,
+    Scalar::I16,
+    Scalar::I32,
+    Scalar::I64,
+    Scalar::U8,
+    Scalar::U16,
+    Scalar::U32,
+    Scalar::U64,
+    Scalar::F32,
+    Scalar::F64,
+];
+
+const OPS: [Op; 9] = [
+    Op::Sum,
+    Op::Prod,
+    Op::Min,
+    Op::Max,
+    Op::Replace,
+    Op::Keep,
+    Op::BitAnd,
+    Op::BitOr,
+    Op::BitXor,
+];
+
+fn bytes_of(scalar: Scalar) -> usize {
+    match scalar {
+        Scalar::I8 | Scalar::U8 => 1,
+        Scalar::I16 | Scalar::U16 => 2,
+        Scalar::I32 | Scalar::U32 | Scalar::F32 => 4,
+        Scalar::I64 | Scalar::U64 | Scalar::F64 => 8,
+    }
+}
+
+/// Makes moves whose sides lie in an arena.
+struct Maker<'a> {
+    rng: &'a mut Rng,
+    arena: &'a mut Arena,
+    bell: Ptr,
+    /// The most elements of a move.
+    most: usize,
+}
+
+impl Maker<'_> {
+    /// Loops over so many elements.
+    fn loops(&mut self, count: usize) -> Vec<usize> {
+        let mut loops = vec![1; self.rng.within(1..=Shape::MAX_DIMS)];
+        let (mut left, mut factor) = (count, 2);
+        while left > 1 {
+            if factor * factor > left {
+                factor = left;
+            }
+            while left % factor == 0 {
+                left /= factor;
+                let which = self.rng.below(loops.len());
+                loops[which] *= factor;
+            }
+            factor += 1;
+        }
+        loops
+    }
+
+    /// Strides for loops; no element is touched twice if they are to be `distinct`.
+    fn strides(&mut self, loops: &[usize], distinct: bool) -> Vec<i32> {
+        if !distinct && self.rng.once_in(4) {
+            return loops
+                .iter()
+                .map(|_| self.rng.within(0..=10) as i32 - 5)
+                .collect();
+        }
+        let mut order: Vec<_> = (0..loops.len()).collect();
+        if self.rng.once_in(2) {
+            self.rng.shuffle(&mut order);
+        }
+        let mut stride = if self.rng.once_in(3) {
+            self.rng.within(1..=3)
+        } else {
+            1
+        };
+        let mut strides = vec![0; loops.len()];
+        for index in order {
+            let sign = if self.rng.once_in(5) { -1 } else { 1 };
+            strides[index] = sign * stride as i32;
+            stride *= loops[index];
+            if self.rng.once_in(2) {
+                stride += self.rng.of(&[1, 2, 4, 8]);
+            }
+        }
+        strides
+    }
+
+    /// A side of so many elements of `size` bytes, at a multiple of `align`.
+    fn side(
+        &mut self,
+        size: usize,
+        count: usize,
+        align: usize,
+        written: bool,
+        flips: bool,
+    ) -> Side {
+        // Elements from `low` on, up to `high`.
+        let (shape, low, high) = match self.rng.below(4) {
+            0 | 1 => (Shape::Linear, 0, count as i64 - 1),
+            2 => {
+                let loops = self.loops(count);
+                let strides = self.strides(&loops, written);
+                let mut dims = [(1, 0); Shape::MAX_DIMS];
+                let (mut low, mut high) = (0, 0);
+                for (dim, (&turns, &stride)) in dims.iter_mut().zip(loops.iter().zip(&strides)) {
+                    *dim = (turns as u32, stride);
+                    let end = (turns as i64 - 1) * i64::from(stride);
+                    low += end.min(0);
+                    high += end.max(0);
+                }
+                let rank = loops.len() as u32;
+                (Shape::Strided { dims, rank }, low, high)
+            }
+            _ => {
+                let among = count + self.rng.below(count + 1);
+                let mut indices: Vec<u32> = if written {
+                    (0..among as u32).collect()
+                } else {
+                    (0..count).map(|_| self.rng.below(among) as u32).collect()
+                };
+                self.rng.shuffle(&mut indices);
+                indices.truncate(count);
+                let high = indices.iter().copied().max().unwrap_or(0);
+                let table = self.arena.take(4 * count, 4 * self.rng.below(8), false);
+                for (at, index) in indices.iter().enumerate() {
+                    // SAFETY: the table was taken with room for all.
+                    unsafe { table.cast::<u32>().add(at).write(*index) };
+                }
+                let table = Ptr(table);
+                (Shape::Indexed { table }, 0, i64::from(high))
+            }
+        };
+        let reach = (high - low + 1) as usize * size;
+        let flip = if flips && self.rng.once_in(2) {
+            (reach + self.rng.below(40)).next_multiple_of(align)
+        } else {
+            0
+        };
+        let beyond = align * self.rng.below(48 / align);
+        let piece = self.arena.take(reach + flip, beyond, written);
+        Side {
+            base: Ptr(piece.wrapping_offset(-low as isize * size as isize)),
+            flip,
+            shape,
+        }
+    }
+
+    /// Gives the elements of a side, in both buffers, values that arithmetic is exact with.
+    fn numbers(&mut self, at: *mut u8, reach: usize, scalar: Scalar, nan: bool) {
+        for index in 0..reach / bytes_of(scalar) {
+            let number =
+                (self.rng.within(1..=9) as f64) * if self.rng.once_in(2) { -0.5 } else { 1.0 };
+            let number = if nan && self.rng.once_in(9) {
+                f64::NAN
+            } else {
+                number
+            };
+            // SAFETY: the caller gives a piece of the arena.
+            unsafe {
+                match scalar {
+                    Scalar::F32 => at.cast::<f32>().add(index).write_unaligned(number as f32),
+                    Scalar::F64 => at.cast::<f64>().add(index).write_unaligned(number),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn count(&mut self) -> usize {
+        match self.rng.below(6) {
+            0 => 1,
+            1 => self.rng.within(1..=40),
+            2 => 16 * self.rng.within(1..=self.most / 16),
+            3 => self.rng.within(1..=self.most),
+            _ => {
+                let factors = (0..4).map(|_| self.rng.within(1..=6));
+                factors.product::<usize>().min(self.most)
+            }
+        }
+    }
+
+    fn copy(&mut self, parity: Ptr) -> Move {
+        let size = match self.rng.below(3) {
+            0 => self.rng.within(1..=48),
+            1 => self.rng.of(&[1, 2, 4, 8, 16]),
+            _ => self.rng.of(&[12, 24, 40, 48, 3, 6, 32]),
+        };
+        let natural: usize = 1 << size.trailing_zeros().min(4);
+        // The host reads elements of 4 and 8 bytes as numbers.
+        let mut align = || match size {
+            4 | 8 => natural,
+            _ => 1 << self.rng.below(natural.trailing_zeros() as usize + 1),
+        };
+        let aligns = [align(), align()];
+        // Much of what is moved consists of bytes, at any distance from a boundary.
+        let count = self.count() * if size < 4 { 4 } else { 1 };
+        let flips = !parity.is_null();
+        Move {
+            action: Action::Copy,
+            size: size as u32,
+            count,
+            src: self.side(size, count, aligns[0], false, flips),
+            dst: self.side(size, count, aligns[1], true, flips),
+            parity,
+            early: self.rng.once_in(2),
+        }
+    }
+
+    fn arithmetic(&mut self, parity: Ptr) -> Move {
+        let scalar = self.rng.of(&SCALARS);
+        let float = matches!(scalar, Scalar::F32 | Scalar::F64);
+        let size = bytes_of(scalar);
+        let count = self.count();
+        let op = self.rng.of(if float { &OPS[..6] } else { &OPS });
+        let atomic = self.rng.once_in(2);
+        let flips = !parity.is_null();
+        let begin = self.arena.pieces().len();
+        let src = self.side(size, count, size, false, flips);
+        let middle = self.arena.pieces().len();
+        let dst = self.side(size, count, size, true, flips);
+        let pieces = self.arena.pieces().to_vec();
+        if float {
+            // Tables are smaller than what they point at; only the last piece of a side is its elements.
+            for (last, nan) in [(middle, true), (pieces.len(), false)] {
+                let piece = pieces[begin..last].last().expect("a side has a piece");
+                let at = self.arena.at(piece.begin);
+                self.numbers(at, (piece.end - piece.begin) as usize, scalar, nan);
+            }
+        }
+        let linear = |maker: &mut Self, written| {
+            let beyond = size * maker.rng.below(4);
+            Ptr(maker.arena.take(size * count, beyond, written))
+        };
+        let action = match self.rng.below(4) {
+            0 => {
+                let (result, compare) = (linear(self, true), linear(self, false));
+                // Half of them are equal, if the elements lie as they come.
+                let piece = pieces.last().expect("a side has a piece");
+                for at in 0..(size * count).min((piece.end - piece.begin) as usize) {
+                    if (at / size).is_multiple_of(2) {
+                        let from = self.arena.at(piece.begin + at as u64);
+                        // SAFETY: both are pieces of the arena, and as long.
+                        unsafe { compare.0.add(at).write(from.read()) };
+                    }
+                }
+                Action::CompareSwap {
+                    scalar,
+                    compare,
+                    result,
+                }
+            }
+            1 => Action::FetchOp {
+                op,
+                scalar,
+                result: linear(self, true),
+                atomic,
+            },
+            _ => Action::Accumulate { op, scalar, atomic },
+        };
+        Move {
+            action,
+            size: size as u32,
+            count,
+            src,
+            dst,
+            parity,
+            early: self.rng.once_in(2),
+        }
+    }
+
+    /// Perhaps a second accumulate to the same elements: the two may be at work at a time.
+    fn again(&mut self, mv: Move) -> Option<Move> {
+        let Action::Accumulate { op, scalar, .. } = mv.action else {
+            return None;
+        };
+        let commutes = matches!(
+            op,
+            Op::Sum | Op::Min | Op::Max | Op::BitAnd | Op::BitOr | Op::BitXor
+        );
+        let float = matches!(scalar, Scalar::F32 | Scalar::F64);
+        (commutes && !float && self.rng.once_in(2)).then(|| {
+            let size = mv.size as usize;
+            Move {
+                src: self.side(size, mv.count, size, false, false),
+                ..mv
+            }
+        })
+    }
+
+    fn wait(&mut self, epoch: u64, quantum: u64) -> (Step, Ptr) {
+        let word = self.arena.word((epoch + 1) * QUANTUM);
+        let operand = self.arena.word((epoch + 1) * QUANTUM - quantum);
+        let tag = Tag {
+            window: 1,
+            peer: 2,
+            awaited: Awaited::Exposure,
+        };
+        let wait = Wait {
+            word,
+            operand,
+            quantum,
+            tag,
+        };
+        (Step::Wait(wait), operand)
+    }
+
+    fn add(&mut self) -> Step {
+        let value = self.rng.of(&[QUANTUM, QUANTUM, QUANTUM, 1, 300]);
+        Step::Add(Add {
+            word: self.arena.word(0),
+            value,
+            bell: self.bell,
+        })
+    }
+
+    fn lane(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut parity = Ptr::NULL;
+        if !self.rng.once_in(4) {
+            let epoch = self.rng.below(4) as u64;
+            let (wait, operand) = self.wait(epoch, QUANTUM);
+            steps.push(wait);
+            parity = operand;
+        }
+        // Mostly few; sometimes so many that the lane is longer than what a block reads at a time.
+        let moves = if self.rng.once_in(8) {
+            24
+        } else {
+            self.rng.below(4)
+        };
+        if moves > 8 {
+            self.most = 200;
+        }
+        for _ in 0..moves {
+            let parity = if self.rng.once_in(2) {
+                parity
+            } else {
+                Ptr::NULL
+            };
+            let mv = if self.rng.once_in(3) {
+                self.arithmetic(parity)
+            } else {
+                self.copy(parity)
+            };
+            steps.push(Step::Move(mv));
+            steps.extend(self.again(mv).map(Step::Move));
+        }
+        steps.push(Step::Flush);
+        for _ in 0..self.rng.below(3) {
+            steps.push(self.add());
+        }
+        steps
+    }
+
+    /// Waits and moves in turn, where each move has the parity of one of the waits before it.
+    fn parities(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut operands = Vec::new();
+        for _ in 0..self.rng.within(2..=5) {
+            let epoch = self.rng.below(4) as u64;
+            let quantum = if self.rng.once_in(4) { 0 } else { QUANTUM };
+            let (wait, operand) = self.wait(epoch, quantum);
+            steps.push(wait);
+            operands.push(operand);
+            for _ in 0..self.rng.below(3) {
+                let last = *operands.last().expect("one was pushed");
+                let which = if self.rng.once_in(3) {
+                    self.rng.of(&operands)
+                } else {
+                    last
+                };
+                let mv = self.copy(which);
+                steps.push(Step::Move(mv));
+            }
+        }
+        steps.push(self.add());
+        steps
+    }
+}
+
+/// Carries out lanes that `make` makes, on the machine and on the host.
+fn compare(
+    machine: &mut Machine,
+    seed: u64,
+    most: usize,
+    make: impl Fn(&mut Maker<'_>) -> Vec<Vec<Step>>,
+) -> Result<[usize; 3], String> {
+    let bell = Box::new(Bell::new());
+    // Both have the same, in memory of their own.
+    let side = || {
+        let mut rng = Rng::new(seed);
+        let mut arena = Arena::new(ARENA, &mut rng);
+        let mut maker = Maker {
+            rng: &mut rng,
+            arena: &mut arena,
+            bell: Ptr(std::ptr::from_ref(&*bell).cast_mut().cast()),
+            most,
+        };
+        let lanes = make(&mut maker);
+        // SAFETY: words and sides lie in the arena, which outlives the batch; each move writes elements of its own, or atomically.
+        let batch = unsafe { Batch::new(lanes, Vec::new()) };
+        (arena, batch, rng)
+    };
+    let (expected, on_host, _) = side();
+    let (found, on_machine, mut rng) = side();
+    let mut engine = Engine::default();
+    engine.begin(&on_host);
+    // SAFETY: as above.
+    let poll = unsafe { engine.poll(&on_host, &mut HostMover) };
+    assert_eq!(poll, Poll::Done, "all words have come far enough");
+    let home = Home::new();
+    let quota = match rng.below(3) {
+        0 => rng.within(1..=8),
+        1 => rng.within(8..=40),
+        _ => rng.within(1..=128),
+    };
+    let Ok(launched) = Launched::new(&on_machine, quota, machine.sizes, &home, [0; 2]) else {
+        // Two kinds of teams at least, and a few lanes.
+        assert!(quota < 4, "{quota} blocks are not enough");
+        return Ok([0; 3]);
+    };
+    let mut ranges = found.pieces().to_vec();
+    ranges.push(launched.range());
+    machine.run(
+        seed,
+        &[(vec![Do::Launch(&launched)], 1)],
+        &ranges,
+        &mut |_| {},
+    )?;
+    if home.failed() {
+        return Err(format!("seed {seed}: the stream has failed"));
+    }
+    let differ = expected.all().iter().zip(found.all());
+    if expected.all() != found.all()
+        && let Some(at) = differ.into_iter().position(|(a, b)| a != b)
+    {
+        let address = found.all().as_ptr().addr() as u64 + at as u64;
+        let piece = found
+            .pieces()
+            .iter()
+            .rfind(|piece| piece.begin <= address)
+            .filter(|piece| piece.end > address);
+        let (a, b) = (expected.all()[at], found.all()[at]);
+        return Err(format!(
+            "seed {seed}: byte {address:#x} of {piece:x?} is {b:#x} and not {a:#x} ({quota} blocks) {on_machine:#x?}"
+        ));
+    }
+    Ok([0, 1, 2].map(|team| launched.teams(team)))
+}
+
+/// Every kind of move; all three kinds of teams.
+pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
+    let mut teams = [0; 3];
+    let most = machine.sizes.threads * 12;
+    for seed in seeds {
+        let make = |maker: &mut Maker<'_>| {
+            let lanes = maker.rng.within(1..=8);
+            (0..lanes).map(|_| maker.lane()).collect()
+        };
+        let used = compare(machine, seed, most, make)?;
+        for (team, used) in teams.iter_mut().zip(used) {
+            *team += used;
+        }
+    }
+    assert!(teams.iter().all(|used| *used > 9), "{teams:?}");
+    Ok(())
+}
+
+/// Lanes of several waits: each move has the buffers of its own.
+pub(super) fn check_parities(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
+    let most = machine.sizes.threads * 12;
+    for seed in seeds {
+        let make = |maker: &mut Maker<'_>| {
+            let lanes = maker.rng.within(1..=4);
+            (0..lanes).map(|_| maker.parities()).collect()
+        };
+        compare(machine, seed, most, make)?;
+    }
+    Ok(())
+}

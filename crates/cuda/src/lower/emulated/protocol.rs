@@ -1,0 +1,422 @@
+//! Ranks that exchange epochs.
+//!
+//! # Model
+//!
+//! Ranks are streams of one run; each launches the same few programs every epoch, with the same arguments: posts, completes (which carry the data) and waits, as three
+//! batches or joined as one, and sometimes a barrier. An [`Edge`] is what one rank puts to another. Before its batches a rank fills what it sends; after them it looks at what it got.
+//!
+//! An observer hears of every add, between that add and whatever else any thread does: once a word says that an epoch is complete, its data must be there, all of it,
+//! however many blocks have added their parts.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use tidegate_hal::batch::{
+    Action, Add, Awaited, Batch, Move, Op, QUANTUM, Scalar, Shape, Side, Step, Tag, Wait,
+};
+use tidegate_hal::memory::Ptr;
+
+use super::machine::{Arena, Do, Event, Home, Launched, Machine, Rng, mix, value};
+
+/// What a rank does in an epoch, by number.
+pub(super) const FILL: u64 = 0;
+pub(super) const LOOK: u64 = 1;
+
+/// What one rank puts to another.
+pub(super) struct Edge {
+    pub(super) origin: usize,
+    pub(super) target: usize,
+    /// At the origin: the target has posted.
+    pub(super) exposed: (Ptr, Ptr),
+    /// At the target: the origin has completed.
+    pub(super) done: (Ptr, Ptr),
+    src: Ptr,
+    dst: Ptr,
+    /// Doubles.
+    count: usize,
+    /// Doubles between one that is written and the next.
+    stride: usize,
+    /// Bytes between the target's two buffers, if it has two.
+    flip: usize,
+    /// A counter at the target, to which everybody adds 1 every epoch.
+    counter: Ptr,
+}
+
+impl Edge {
+    pub(super) fn tag(&self, awaited: Awaited) -> Tag {
+        let (window, peer) = match awaited {
+            Awaited::Exposure => (10 + self.origin as u32, self.target),
+            _ => (20 + self.target as u32, self.origin),
+        };
+        Tag {
+            window,
+            peer: peer as u32,
+            awaited,
+        }
+    }
+
+    fn pattern(&self, epoch: u64, index: usize) -> u64 {
+        let edge = (self.origin * 64 + self.target) as u64;
+        mix(edge << 48 | epoch) ^ (index as u64).wrapping_mul(0x9e37_79b9)
+    }
+
+    fn fill(&self, epoch: u64) {
+        for index in 0..self.count {
+            // SAFETY: the piece is as long, and no move that reads it is under way: the rank's batches have ended.
+            unsafe {
+                let at = self.src.0.cast::<u64>().add(index);
+                at.write(self.pattern(epoch, index));
+            }
+        }
+    }
+
+    /// What lies at the target, where an epoch puts it.
+    pub(super) fn found(&self, epoch: u64) -> Vec<u64> {
+        let base = self
+            .dst
+            .byte_add(if epoch % 2 == 1 { self.flip } else { 0 });
+        (0..self.count)
+            // SAFETY: the piece is as long; between primitives nothing writes.
+            .map(|index| unsafe { base.0.cast::<u64>().add(index * self.stride).read() })
+            .collect()
+    }
+
+    /// Whether all data of an epoch is there.
+    fn check(&self, epoch: u64) -> Result<(), String> {
+        for (index, found) in self.found(epoch).into_iter().enumerate() {
+            if found != self.pattern(epoch, index) {
+                let old = (0..epoch).rev().find(|e| found == self.pattern(*e, index));
+                return Err(format!(
+                    "{} -> {}, epoch {epoch}: {index} of {} is {found:#x} (of {old:?})",
+                    self.origin, self.target, self.count
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn moves(&self, rng: &mut Rng) -> Vec<Step> {
+        let parity = if self.flip == 0 {
+            Ptr::NULL
+        } else {
+            self.exposed.1
+        };
+        let side = |base, flip, shape| Side { base, flip, shape };
+        let mut steps = Vec::new();
+        let mut first = 0;
+        while first < self.count {
+            let count = match rng.below(3) {
+                0 => self.count - first,
+                _ => rng.within(1..=self.count - first),
+            };
+            let shape = if self.stride == 1 {
+                Shape::Linear
+            } else {
+                let mut dims = [(1, 0); Shape::MAX_DIMS];
+                dims[0] = (count as u32, self.stride as i32);
+                Shape::Strided { dims, rank: 1 }
+            };
+            steps.push(Step::Move(Move {
+                action: Action::Copy,
+                size: 8,
+                count,
+                src: side(self.src.byte_add(8 * first), 0, Shape::Linear),
+                dst: side(self.dst.byte_add(8 * first * self.stride), self.flip, shape),
+                parity,
+                early: true,
+            }));
+            first += count;
+        }
+        steps
+    }
+}
+
+/// A rank's programs.
+pub(super) struct Rank {
+    pub(super) home: Home,
+    launches: Vec<Launched>,
+}
+
+/// Ranks, and what they put to each other.
+pub(super) struct Job {
+    pub(super) ranks: Vec<Rank>,
+    pub(super) edges: Vec<Edge>,
+    barrier: Vec<(Ptr, Ptr)>,
+    counters: Vec<Ptr>,
+    _bell: Box<u64>,
+    _arena: Arena,
+}
+
+impl Job {
+    pub(super) fn new(machine: &Machine, rng: &mut Rng) -> Self {
+        let mut arena = Arena::new(8 << 20, rng);
+        let bell = Box::new(0u64);
+        let bell_ptr = Ptr(std::ptr::from_ref(&*bell).cast_mut().cast());
+        let ranks = rng.within(1..=4);
+        // Posted one epoch ahead, where all targets have two buffers: what a rank looks at is not what is being written.
+        let ahead = rng.once_in(3);
+        let counters: Vec<_> = (0..ranks).map(|_| arena.word(0)).collect();
+        let one = arena.word(1);
+        let mut edges = Vec::new();
+        for origin in 0..ranks {
+            for (target, &counter) in counters.iter().enumerate() {
+                if rng.once_in(4) {
+                    continue;
+                }
+                let count = match rng.below(4) {
+                    0 => rng.within(1..=4),
+                    1 => rng.within(1..=40),
+                    _ => rng.within(1..=machine.sizes.threads * 12),
+                };
+                let stride = rng.of(&[1, 1, 1, 2]);
+                let bytes = 8 * count * stride;
+                let flip = if ahead || rng.once_in(3) {
+                    bytes + 8 * rng.below(4)
+                } else {
+                    0
+                };
+                let posted = if ahead { QUANTUM } else { 0 };
+                edges.push(Edge {
+                    origin,
+                    target,
+                    exposed: (arena.word(posted), arena.word(0)),
+                    done: (arena.word(0), arena.word(0)),
+                    src: Ptr(arena.take(8 * count, 8 * rng.below(4), false)),
+                    dst: Ptr(arena.take(bytes + flip, 8 * rng.below(4), true)),
+                    count,
+                    stride,
+                    flip,
+                    counter,
+                });
+            }
+        }
+        let rounds = if rng.once_in(2) {
+            ranks.next_power_of_two().trailing_zeros() as usize
+        } else {
+            0
+        };
+        let barrier: Vec<_> = (0..ranks * rounds)
+            .map(|_| (arena.word(0), arena.word(0)))
+            .collect();
+        let made = (0..ranks)
+            .map(|rank| {
+                let post = edges.iter().filter(|edge| edge.target == rank).map(|edge| {
+                    vec![Step::Add(Add {
+                        word: edge.exposed.0,
+                        value: QUANTUM,
+                        bell: bell_ptr,
+                    })]
+                });
+                let post: Vec<_> = post.collect();
+                let wait = |words: (Ptr, Ptr), tag| {
+                    Step::Wait(Wait {
+                        word: words.0,
+                        operand: words.1,
+                        quantum: QUANTUM,
+                        tag,
+                    })
+                };
+                let mut complete = Vec::new();
+                for edge in edges.iter().filter(|edge| edge.origin == rank) {
+                    let mut lane = vec![wait(edge.exposed, edge.tag(Awaited::Exposure))];
+                    lane.extend(edge.moves(rng));
+                    let side = |base| Side {
+                        base,
+                        flip: 0,
+                        shape: Shape::Linear,
+                    };
+                    lane.push(Step::Move(Move {
+                        action: Action::Accumulate {
+                            op: Op::Sum,
+                            scalar: Scalar::U64,
+                            atomic: true,
+                        },
+                        size: 8,
+                        count: 1,
+                        src: side(one),
+                        dst: side(edge.counter),
+                        parity: Ptr::NULL,
+                        early: true,
+                    }));
+                    lane.push(Step::Flush);
+                    lane.push(Step::Add(Add {
+                        word: edge.done.0,
+                        value: QUANTUM,
+                        bell: bell_ptr,
+                    }));
+                    complete.push(lane);
+                }
+                let arrive = edges.iter().filter(|edge| edge.target == rank);
+                let arrive: Vec<_> = arrive
+                    .map(|edge| vec![wait(edge.done, edge.tag(Awaited::Completion))])
+                    .collect();
+                let mut steps = Vec::new();
+                for round in 0..rounds {
+                    let to = (rank + (1 << round)) % ranks;
+                    steps.push(Step::Add(Add {
+                        word: barrier[to * rounds + round].0,
+                        value: QUANTUM,
+                        bell: bell_ptr,
+                    }));
+                    let tag = Tag {
+                        window: 30,
+                        peer: ((rank + ranks - (1 << round)) % ranks) as u32,
+                        awaited: Awaited::Barrier,
+                    };
+                    steps.push(wait(barrier[rank * rounds + round], tag));
+                }
+                // SAFETY: everything lies in the arena, which outlives the run; epochs order the moves, or they are atomic.
+                let batch =
+                    |lanes: Vec<Vec<Step>>| Arc::new(unsafe { Batch::new(lanes, Vec::new()) });
+                let (post, complete, arrive) = (batch(post), batch(complete), batch(arrive));
+                let mut batches = if rng.once_in(2) {
+                    // SAFETY: as above.
+                    vec![Arc::new(unsafe {
+                        Batch::join(&[&post, &complete, &arrive])
+                    })]
+                } else {
+                    vec![post, complete, arrive]
+                };
+                if rounds > 0 {
+                    batches.push(batch(vec![steps]));
+                }
+                let home = Home::new();
+                let quota = rng.of(&[3, 8, 16, 32]);
+                let launches = batches
+                    .iter()
+                    .map(|batch| Launched::new(batch, quota, machine.sizes, &home, [0; 2]))
+                    .map(|launched| launched.expect("there are blocks for a few lanes"))
+                    .collect();
+                Rank { home, launches }
+            })
+            .collect();
+        Job {
+            ranks: made,
+            edges,
+            barrier,
+            counters,
+            _bell: bell,
+            _arena: arena,
+        }
+    }
+
+    /// What the ranks do, `epochs` times.
+    pub(super) fn streams(&self, epochs: u64) -> Vec<(Vec<Do<'_>>, u64)> {
+        self.ranks
+            .iter()
+            .map(|rank| {
+                let mut list = vec![Do::Call(FILL)];
+                list.extend(rank.launches.iter().map(Do::Launch));
+                list.push(Do::Call(LOOK));
+                (list, epochs)
+            })
+            .collect()
+    }
+
+    pub(super) fn fill(&self, rank: usize, epoch: u64) {
+        let mine = self.edges.iter().filter(|edge| edge.origin == rank);
+        mine.for_each(|edge| edge.fill(epoch));
+    }
+
+    /// What a rank must find after an epoch.
+    pub(super) fn look(&self, rank: usize, epoch: u64) -> Result<(), String> {
+        let now = (epoch + 1) * QUANTUM;
+        for edge in &self.edges {
+            if edge.target == rank {
+                edge.check(epoch)?;
+            }
+            let operands = [
+                (edge.target == rank, edge.done.1),
+                (edge.origin == rank, edge.exposed.1),
+            ];
+            for (mine, operand) in operands {
+                if mine && value(operand) != now {
+                    let operand = value(operand);
+                    return Err(format!("epoch {epoch}: an operand is {operand:#x}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Hears of adds: an error if a word is ahead of its data.
+    pub(super) fn observer(&self) -> impl FnMut(u64) -> Result<(), String> + '_ {
+        let mut words: HashMap<u64, (&Edge, u64)> = self
+            .edges
+            .iter()
+            .map(|edge| (edge.done.0.0.addr() as u64, (edge, 0)))
+            .collect();
+        move |word| {
+            let Some((edge, seen)) = words.get_mut(&word) else {
+                return Ok(());
+            };
+            let epochs = (value(edge.done.0) & !tidegate_hal::batch::POISON) / QUANTUM;
+            if epochs == *seen {
+                return Ok(());
+            }
+            *seen = epochs;
+            edge.check(epochs - 1)
+        }
+    }
+}
+
+/// Epochs of random jobs.
+pub(super) fn check(machine: &mut Machine, seeds: Range<u64>, epochs: u64) -> Result<(), String> {
+    for seed in seeds {
+        let rng = &mut Rng::new(seed ^ 0xe90c);
+        let job = Job::new(machine, rng);
+        let ahead = job.edges.iter().map(|edge| value(edge.exposed.0)).max();
+        let ahead = ahead.unwrap_or(0);
+        let mut wrong = Vec::new();
+        let mut observe = job.observer();
+        let outcome = machine.run(seed, &job.streams(epochs), &[], &mut |event| {
+            let done = match event {
+                Event::Called {
+                    stream,
+                    value: FILL,
+                    time,
+                } => {
+                    job.fill(stream, time);
+                    Ok(())
+                }
+                Event::Called { stream, time, .. } => job.look(stream, time),
+                Event::Added(word) => observe(word),
+            };
+            if let Err(why) = done
+                && wrong.len() < 3
+            {
+                wrong.push(why);
+            }
+        });
+        if !wrong.is_empty() {
+            return Err(format!("seed {seed}: {wrong:?}"));
+        }
+        outcome?;
+        if job.ranks.iter().any(|rank| rank.home.failed()) {
+            return Err(format!("seed {seed}: a stream has failed"));
+        }
+        let end = epochs * QUANTUM;
+        for edge in &job.edges {
+            let (exposed, done) = (value(edge.exposed.0), value(edge.done.0));
+            if (exposed, done) != (end + ahead, end) {
+                return Err(format!("seed {seed}: words are {exposed:#x} and {done:#x}"));
+            }
+        }
+        for (word, operand) in &job.barrier {
+            if (value(*word), value(*operand)) != (end, end) {
+                return Err(format!(
+                    "seed {seed}: a barrier's word is {:#x}",
+                    value(*word)
+                ));
+            }
+        }
+        for (rank, counter) in job.counters.iter().enumerate() {
+            let origins = job.edges.iter().filter(|edge| edge.target == rank).count();
+            if value(*counter) != origins as u64 * epochs {
+                return Err(format!("seed {seed}: a counter is {}", value(*counter)));
+            }
+        }
+    }
+    Ok(())
+}
