@@ -596,20 +596,19 @@ DEV void poison_rest(const u8 *steps) {
 
 // Waits as a team; whether it came. One thread waits for all.
 template <typename Team>
-DEV bool wait_together(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, u32 index, u32 count, u64 &epoch) {
+DEV bool wait_together(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, u32 index, u32 count) {
     if (team.rank() == 0) {
-        u64 number;
-        stand->failed = !wait_for(launch, wait, index, count, number);
-        stand->epoch = number;
+        u64 epoch;
+        stand->failed = !wait_for(launch, wait, index, count, epoch);
+        stand->epoch = epoch;
     }
     team.barrier();
-    epoch = stand->epoch;
     return !stand->failed;
 }
 
 // A wait, and the copy behind it: what is copied is fetched while the thread that waits does.
 template <typename Team, typename Unit>
-APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, const MoveStep *move, u32 index, u32 count, u64 &epoch) {
+APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, const MoveStep *move, u32 index, u32 count) {
     u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
     Side src, dst;
     sides(move, false, src, dst);
@@ -617,8 +616,8 @@ APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const Wa
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
         if (first + k * stride < move->count) fetch(early[k], src.at(first + k * stride));
-    if (!wait_together(launch, team, stand, wait, index, count, epoch)) return false;
-    if (is_odd(move, epoch)) dst.base += move->dst_flip;
+    if (!wait_together(launch, team, stand, wait, index, count)) return false;
+    if (is_odd(move, stand->epoch)) dst.base += move->dst_flip;
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
         if (first + k * stride < move->count) put(dst.at(first + k * stride), early[k]);
@@ -629,8 +628,7 @@ APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const Wa
 // Carries out a lane, whose steps the whole team can read.
 template <typename Team>
 DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *steps, u32 index, u32 count) {
-    u64 epoch = 0;  // of the last wait
-    u32 turn = 0;
+    Stand *stand = stands;  // after the last wait
     for (;;) {
         const Step *step = (const Step *)steps;
         const u8 *next = steps + step->length * 16;
@@ -640,17 +638,16 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                 const WaitStep *wait = (const WaitStep *)step;
                 const MoveStep *move = (const MoveStep *)next;
                 bool ok;
-                Stand *stand = &stands[turn];
-                turn ^= 1;
+                stand = stand == stands ? stands + 1 : stands;
                 bool early = Team::size > 1 && move->step.kind == STEP_MOVE && (move->step.flags & MOVE_EARLY) && move->action == ACTION_COPY;
                 if (early && move->unit == 4) {
-                    ok = wait_and_copy<Team, V16>(launch, team, stand, wait, move, index, count, epoch);
+                    ok = wait_and_copy<Team, V16>(launch, team, stand, wait, move, index, count);
                     next += move->step.length * 16;
                 } else if (early && move->unit == 3) {
-                    ok = wait_and_copy<Team, u64>(launch, team, stand, wait, move, index, count, epoch);
+                    ok = wait_and_copy<Team, u64>(launch, team, stand, wait, move, index, count);
                     next += move->step.length * 16;
                 } else {
-                    ok = wait_together(launch, team, stand, wait, index, count, epoch);
+                    ok = wait_together(launch, team, stand, wait, index, count);
                 }
                 if (!ok) {
                     if (team.rank() == 0) poison_rest(next);
@@ -660,7 +657,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
             }
             case STEP_MOVE: {
                 u64 first = (u64)index * Team::size + team.rank();
-                carry((const MoveStep *)step, epoch, first, (u64)count * Team::size);
+                carry((const MoveStep *)step, stand->epoch, first, (u64)count * Team::size);
                 break;
             }
             default: {
