@@ -1,7 +1,7 @@
 //! The PTX of the device sources in `kernels/`, for whoever loads it: the CUDA back end and the benchmarks.
 //!
 //! One constant a file: `BATCH_PTX` is what became of `kernels/batch.cu`, for every GPU from compute capability 8.0 on;
-//! `BATCH_SM_90_PTX` would be the same source for 9.0 and beyond. They hold the committed PTX, so that a build needs no CUDA, or what
+//! `BATCH_SM_90_PTX` is the same source for 9.0 and beyond. They hold the committed PTX, so that a build needs no CUDA, or what
 //! the nvcc of an installed CUDA 13.0 made of the sources in this build ([`NVCC`] says which). `/build.rs` sees to that;
 //! `kernels/README.md` says how the committed ones are made and kept fresh.
 //!
