@@ -1,4 +1,4 @@
-// ptx: compute_80
+// ptx: compute_80 compute_90
 //
 // The batch kernel: one launch carries out a whole batch, whatever the number of peers.
 //
@@ -38,10 +38,9 @@ typedef long long i64;
 #ifndef TIDEGATE_EMULATED
 #define THREADS 512
 #define WARP 32
-#define BLOCK_WINDOW 2048  // how much of a program a team has at hand
+#define WINDOW 2048  // how much of a program a block has at hand
 #endif
 #define WARPS (THREADS / WARP)
-#define MAX_BLOCKS 128
 #define POISON (1ull << 62)
 #define QUANTUM_BITS 20
 
@@ -57,12 +56,15 @@ enum { OP_SUM, OP_PROD, OP_MIN, OP_MAX, OP_AND, OP_OR, OP_XOR, OP_REPLACE, OP_KE
 enum { S_I8, S_I16, S_I32, S_I64, S_U8, S_U16, S_U32, S_U64, S_F32, S_F64 };
 enum { FAULT_WAIT = 1, FAULT_ABORTED = 2 };
 
-// What a team of blocks, or a block of smaller teams, is to do. `offset` counts 16 bytes from the beginning of the program.
-struct Entry {
-    u32 offset;
-    u16 index;  // blocks: which of them this is
-    u8 count;   // blocks: how many carry out the lane; else: how many lanes this block carries out
+// What one block is to do: the head of its record. All records of a program have one length, so that a block finds its own without looking anywhere. Behind the head stand
+// the places of its lanes (u32 each, in units of 16 bytes), from the beginning of the record, or of the program if they did not fit.
+struct Record {
     u8 team;
+    u8 lanes;
+    u16 far;
+    u16 index;  // blocks: which of them this is
+    u16 count;  // blocks: how many carry out the lane
+    u64 unused;
 };
 
 struct Step {
@@ -139,8 +141,11 @@ struct Launch {
     State *state;
     Mirror *mirror;
     State *follow[2];  // streams whose failure is this one's
-    Entry entries[MAX_BLOCKS];
+    u32 stride;        // bytes of a record
+    u32 flags;
 };
+
+enum { LAUNCH_NEXT = 1 };
 
 // ---- The machine ----
 
@@ -215,6 +220,18 @@ DEV void red_u32(u64 at, u32 value) {
 }
 DEV void pause(u32 nanoseconds) {
     asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
+}
+// The next batch of the stream may take its place, and wait there until this one is over; and this one goes on when what stands before it is over. (Only a launch that
+// asks for it has a next one so early; to others both are nothing.)
+DEV void let_next_come() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+DEV void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 // A team's barrier.
 DEV void block_barrier() {
@@ -356,18 +373,22 @@ APART bool wait_long(const Launch &launch, const WaitStep *wait, u64 from, bool 
     return ok;
 }
 
-// One thread's wait. `count` blocks carry out the lane, and this is number `index`.
-DEV bool wait_for(const Launch &launch, const WaitStep *wait, u32 index, u32 count, u64 &epoch) {
+// One thread's wait. `count` blocks carry out the lane, and this is number `index`. The first wait of a lane also looks how the stream stands: all three loads
+// are on their way together.
+DEV bool wait_for(const Launch &launch, const WaitStep *wait, u32 index, u32 count, bool first, u64 &epoch) {
     u64 from = load_relaxed(wait->operand);
+    u32 stop = first ? load_relaxed32(&launch.state->stop) : 0;
     u64 value = load_acquire(wait->word);
     // Whoever reads the operand last advances it: no block may find it advanced already. The answer is not needed until later.
     u32 before = 0;
     // Bit 63 is not set; that the count depends on it keeps it from being counted before the operand has been read.
     if (wait->arrivals) before = count_to(wait->arrivals, count - 1 + (u32)(from >> 63));
     bool ok = false;
-    // Short waits end here.
-    for (int looks = 0; looks < 64 && !(ok = reached(value, from, wait->quantum)); looks++) value = load_acquire(wait->word);
-    if (!ok) ok = wait_long(launch, wait, from, index == 0);
+    if (!(first && (stop || launch.follow[0]) && has_failed(launch))) {
+        // Short waits end here.
+        for (int looks = 0; looks < 64 && !(ok = reached(value, from, wait->quantum)); looks++) value = load_acquire(wait->word);
+        if (!ok) ok = wait_long(launch, wait, from, index == 0);
+    }
     if (before == count - 1 || !wait->arrivals) {
         if (ok && wait->quantum) store_relaxed(wait->operand, from + wait->quantum);
     }
@@ -596,20 +617,19 @@ DEV void poison_rest(const u8 *steps) {
 
 // Waits as a team; whether it came. One thread waits for all.
 template <typename Team>
-DEV bool wait_together(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, u32 index, u32 count, u64 &epoch) {
+DEV bool wait_together(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, u32 index, u32 count, bool first) {
     if (team.rank() == 0) {
-        u64 number;
-        stand->failed = !wait_for(launch, wait, index, count, number);
-        stand->epoch = number;
+        u64 epoch;
+        stand->failed = !wait_for(launch, wait, index, count, first, epoch);
+        stand->epoch = epoch;
     }
     team.barrier();
-    epoch = stand->epoch;
     return !stand->failed;
 }
 
 // A wait, and the copy behind it: what is copied is fetched while the thread that waits does.
 template <typename Team, typename Unit>
-APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, const MoveStep *move, u32 index, u32 count, u64 &epoch) {
+APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, const MoveStep *move, u32 index, u32 count, bool is_first) {
     u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
     Side src, dst;
     sides(move, false, src, dst);
@@ -617,8 +637,8 @@ APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const Wa
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
         if (first + k * stride < move->count) fetch(early[k], src.at(first + k * stride));
-    if (!wait_together(launch, team, stand, wait, index, count, epoch)) return false;
-    if (is_odd(move, epoch)) dst.base += move->dst_flip;
+    if (!wait_together(launch, team, stand, wait, index, count, is_first)) return false;
+    if (is_odd(move, stand->epoch)) dst.base += move->dst_flip;
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
         if (first + k * stride < move->count) put(dst.at(first + k * stride), early[k]);
@@ -629,8 +649,17 @@ APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const Wa
 // Carries out a lane, whose steps the whole team can read.
 template <typename Team>
 DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *steps, u32 index, u32 count) {
-    u64 epoch = 0;  // of the last wait
-    u32 turn = 0;
+    Stand *stand = stands;  // after the last wait
+    // A lane that begins with a wait looks there how the stream stands.
+    bool first = ((const Step *)steps)->kind == STEP_WAIT;
+    if (!first) {
+        if (team.rank() == 0) stand->failed = has_failed(launch);
+        team.barrier();
+        if (stand->failed) {
+            if (team.rank() == 0) poison_rest(steps);
+            return;
+        }
+    }
     for (;;) {
         const Step *step = (const Step *)steps;
         const u8 *next = steps + step->length * 16;
@@ -640,18 +669,18 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                 const WaitStep *wait = (const WaitStep *)step;
                 const MoveStep *move = (const MoveStep *)next;
                 bool ok;
-                Stand *stand = &stands[turn];
-                turn ^= 1;
+                stand = stand == stands ? stands + 1 : stands;
                 bool early = Team::size > 1 && move->step.kind == STEP_MOVE && (move->step.flags & MOVE_EARLY) && move->action == ACTION_COPY;
                 if (early && move->unit == 4) {
-                    ok = wait_and_copy<Team, V16>(launch, team, stand, wait, move, index, count, epoch);
+                    ok = wait_and_copy<Team, V16>(launch, team, stand, wait, move, index, count, first);
                     next += move->step.length * 16;
                 } else if (early && move->unit == 3) {
-                    ok = wait_and_copy<Team, u64>(launch, team, stand, wait, move, index, count, epoch);
+                    ok = wait_and_copy<Team, u64>(launch, team, stand, wait, move, index, count, first);
                     next += move->step.length * 16;
                 } else {
-                    ok = wait_together(launch, team, stand, wait, index, count, epoch);
+                    ok = wait_together(launch, team, stand, wait, index, count, first);
                 }
+                first = false;
                 if (!ok) {
                     if (team.rank() == 0) poison_rest(next);
                     return;
@@ -660,7 +689,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
             }
             case STEP_MOVE: {
                 u64 first = (u64)index * Team::size + team.rank();
-                carry((const MoveStep *)step, epoch, first, (u64)count * Team::size);
+                carry((const MoveStep *)step, stand->epoch, first, (u64)count * Team::size);
                 break;
             }
             default: {
@@ -679,16 +708,22 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
 
 // A lane of waits and adds, by one thread.
 APART void run_words(const Launch &launch, const u8 *steps) {
+    bool first = ((const Step *)steps)->kind == STEP_WAIT;
+    if (!first && has_failed(launch)) {
+        poison_rest(steps);
+        return;
+    }
     for (;;) {
         const Step *step = (const Step *)steps;
         const u8 *next = steps + step->length * 16;
         if (step->kind == STEP_END) return;
         if (step->kind == STEP_WAIT) {
             u64 epoch;
-            if (!wait_for(launch, (const WaitStep *)step, 0, 1, epoch)) {
+            if (!wait_for(launch, (const WaitStep *)step, 0, 1, first, epoch)) {
                 poison_rest(next);
                 return;
             }
+            first = false;
         } else {
             const AddStep *add = (const AddStep *)step;
             add_release(add->word, add->value);
@@ -698,38 +733,24 @@ APART void run_words(const Launch &launch, const u8 *steps) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __grid_constant__ Launch launch) {
-    __shared__ alignas(16) u8 window[BLOCK_WINDOW];
+    __shared__ alignas(16) u8 window[WINDOW];
     __shared__ Stand stands[WARPS][2];
-    __shared__ u32 failed;
-    Entry entry = launch.entries[blockIdx.x];
-    const u8 *program = launch.program + 16ull * entry.offset;
-    if (entry.team == TEAM_BLOCKS) {
-        // The steps, and how the stream stands, in one go. The host pads programs, so that a whole window can be read.
-        if (threadIdx.x < BLOCK_WINDOW / 16) {
-            V16 part;
-            fetch(part, (u64)program + 16 * threadIdx.x);
-            ((V16 *)window)[threadIdx.x] = part;
-        } else if (threadIdx.x == BLOCK_WINDOW / 16) {
-            failed = has_failed(launch);
-        }
-        block_barrier();
-        // A lane that is longer is read where it is: its first word says so.
-        const u8 *steps = ((const u32 *)window)[0] <= BLOCK_WINDOW ? window + 16 : program + 16;
-        if (!failed) run_lane(launch, Block(), stands[0], steps, entry.index, entry.count);
-        else if (threadIdx.x == 0) poison_rest(steps);
-        return;
+    // No kernel writes the program: it can be read before what stands before this one is over.
+    if (16 * threadIdx.x < launch.stride) {
+        V16 part;
+        fetch(part, (u64)launch.program + (u64)blockIdx.x * launch.stride + 16 * threadIdx.x);
+        ((V16 *)window)[threadIdx.x] = part;
     }
-    // One thread looks how the stream stands while the others look where their lanes are.
-    if (threadIdx.x == THREADS - 1) failed = has_failed(launch);
-    u32 member = entry.team == TEAM_WARPS ? threadIdx.x / WARP : threadIdx.x;
-    u32 offset = member < entry.count ? ((const u32 *)program)[member] : 0;
+    wait_for_previous();
+    if (launch.flags & LAUNCH_NEXT) let_next_come();
     block_barrier();
-    if (member >= entry.count) return;
-    const u8 *steps = launch.program + 16ull * offset + 16;
-    bool speaks = entry.team != TEAM_WARPS || threadIdx.x % WARP == 0;
-    if (failed) {
-        if (speaks) poison_rest(steps);
-    } else if (entry.team == TEAM_WARPS) {
+    const Record *record = (const Record *)window;
+    u32 member = record->team == TEAM_BLOCKS ? 0 : record->team == TEAM_WARPS ? threadIdx.x / WARP : threadIdx.x;
+    if (member >= record->lanes) return;
+    const u8 *steps = (record->far ? launch.program : window) + 16ull * ((const u32 *)(record + 1))[member];
+    if (record->team == TEAM_BLOCKS) {
+        run_lane(launch, Block(), stands[0], steps, record->index, record->count);
+    } else if (record->team == TEAM_WARPS) {
         run_lane(launch, Warp(), stands[member], steps, 0, 1);
     } else {
         run_words(launch, steps);

@@ -44,6 +44,16 @@ pub const ENVIRONMENT: [(&str, &str); 2] = [(QUEUES, "32"), ("CUDA_MODULE_LOADIN
 /// How many mirrors are allocated at a time.
 const MIRRORS: usize = 32;
 
+/// How early a batch may be launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Early {
+    No,
+    /// While what stands before it ends.
+    Launch,
+    /// While the batch before it is at work.
+    Resident,
+}
+
 /// One GPU, as this process uses it.
 pub struct Gpu {
     pub(crate) driver: &'static Driver,
@@ -54,6 +64,7 @@ pub struct Gpu {
     pub(crate) multiprocessors: usize,
     pub(crate) pool: Pool,
     pub(crate) batch: Function,
+    pub(crate) early: Early,
     service: Mutex<Stream>,
     alarm: Mutex<Alarm>,
     admitted: Mutex<Admitted>,
@@ -159,8 +170,13 @@ impl Gpu {
         // SAFETY: the pool was just made.
         unsafe { driver.mem_pool_set_attribute(pool, PoolAttribute::ReleaseThreshold(u64::MAX)) }
             .doing(what)?;
-        let code =
-            std::ffi::CString::new(tidegate_kernels::BATCH_PTX).expect("PTX has no zero bytes");
+        let early = match (major, std::env::var("TIDEGATE_CUDA_EARLY").as_deref()) {
+            (..9, _) | (_, Ok("no")) => Early::No,
+            (_, Ok("resident")) => Early::Resident,
+            _ => Early::Launch,
+        };
+        let code = if major >= 9 { tidegate_kernels::BATCH_SM_90_PTX } else { tidegate_kernels::BATCH_PTX };
+        let code = std::ffi::CString::new(code).expect("PTX has no zero bytes");
         let module = driver
             .module_load_ptx(&code)
             .doing("loading the batch kernel")?;
@@ -190,6 +206,7 @@ impl Gpu {
             multiprocessors: multiprocessors.max(1) as usize,
             pool,
             batch,
+            early,
             service: Mutex::new(service),
             alarm: Mutex::new(Alarm {
                 stream: alarm,

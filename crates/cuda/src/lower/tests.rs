@@ -53,7 +53,7 @@ fn program(lanes: Vec<Vec<Step>>, quota: usize) -> Result<Program, DeviceError> 
 fn teams(program: &Program) -> [usize; 3] {
     [TEAM_THREADS, TEAM_WARPS, TEAM_BLOCKS].map(|team| {
         program
-            .entries
+            .records()
             .iter()
             .filter(|entry| entry.team == team)
             .count()
@@ -94,15 +94,16 @@ fn lanes_get_teams_by_what_they_move() {
 fn blocks_of_a_lane_count_who_has_read_the_operand() {
     let mut lowered = program(vec![vec![wait(0x2000), put(10_000), add(0x3000)]], 16).unwrap();
     assert_eq!(teams(&lowered), [0, 0, 10]);
-    let entry = lowered.entries[3];
-    assert_eq!((entry.index, entry.count), (3, 10));
-    assert_eq!(lowered.relocations.len(), 1);
-    let at = lowered.relocations[0];
+    let record = lowered.records()[3];
+    assert_eq!((record.index, record.count), (3, 10));
+    // Each block has its own record, with the same counter.
+    assert_eq!(lowered.relocations.len(), 10);
+    let at = lowered.relocations[4];
     let arrivals =
         |program: &Program| u64::from_ne_bytes(program.bytes[at..at + 8].try_into().unwrap());
     let counter = arrivals(&lowered);
-    // Behind what is read as a window, and in a line of its own.
-    assert!(counter as usize >= lowered.relocations[0] + WINDOW - 128 && counter % 128 == 0);
+    // Behind what is only read, and in a line of its own.
+    assert!(counter as usize >= 10 * lowered.stride && counter % 128 == 0);
     assert!(counter as usize + 8 <= lowered.len());
     lowered.placed_at(0x7000_0000);
     assert_eq!(arrivals(&lowered), 0x7000_0000 + counter);
@@ -127,7 +128,7 @@ fn many_lanes_share_blocks() {
         .map(|peer| vec![wait(0x2000 + peer * 64)])
         .collect();
     assert_eq!(teams(&program(words, 49).unwrap()), [3, 0, 0]);
-    assert!(program(Vec::new(), 1).unwrap().entries.is_empty());
+    assert!(program(Vec::new(), 1).unwrap().records().is_empty());
 }
 
 #[test]
@@ -141,4 +142,25 @@ fn an_add_that_is_too_small_to_be_parted_has_one_team() {
         teams(&program(vec![vec![put(100_000), small]], 49).unwrap()),
         [0, 1, 0]
     );
+}
+
+#[test]
+fn lanes_that_do_not_fit_into_a_record_stand_behind() {
+    let lane = |moves: usize| {
+        let mut steps = vec![wait(0x2000)];
+        steps.extend((0..moves).map(|_| put(4)));
+        steps.push(add(0x3000));
+        steps
+    };
+    let far = |program: &Program| program.records().iter().map(|record| record.far).collect::<Vec<_>>();
+    let near = program(vec![lane(2), lane(3)], 8).unwrap();
+    assert_eq!(far(&near), [0]);
+    assert!(near.stride <= WINDOW && near.bytes.len() >= near.stride);
+    let long = program(vec![lane(2), lane(30)], 8).unwrap();
+    assert_eq!(far(&long), [1]);
+    // The record is only its head then: 16 bytes, and two places.
+    assert_eq!(long.stride, 32);
+    let place = |index: usize| u32::from_ne_bytes(long.bytes[16 + 4 * index..][..4].try_into().unwrap()) as usize * 16;
+    let kind = |at: usize| u16::from_ne_bytes(long.bytes[at..at + 2].try_into().unwrap());
+    assert_eq!((kind(place(0)), kind(place(1))), (STEP_WAIT, STEP_WAIT));
 }
