@@ -1,5 +1,5 @@
 //! The Faces benchmark: `cargo bench --bench faces -- --help`.
 
 fn main() -> std::process::ExitCode {
-    tidegate_bench::faces::driver::main()
+    tidegate_bench::program::main()
 }

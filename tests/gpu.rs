@@ -10,4 +10,8 @@ mod gpu {
     mod failure;
     mod interop;
     mod processes;
+    mod schedules;
 }
+
+#[path = "schedules/mod.rs"]
+mod schedules;

@@ -5,24 +5,10 @@
 //!
 //! The cases are the same each time. `TIDEGATE_SCHEDULES=5000` runs so many, and with `TIDEGATE_SCHEDULES_SEED=n` others.
 
-mod schedules {
-    pub(crate) mod acts;
-    pub(crate) mod bag;
-    pub(crate) mod census;
-    pub(crate) mod exec;
-    mod found;
-    pub(crate) mod genes;
-    pub(crate) mod job;
-    mod judge;
-    pub(crate) mod mutants;
-    pub(crate) mod oracle;
-    pub(crate) mod parts;
-    pub(crate) mod plan;
-    pub(crate) mod rank;
-    pub(crate) mod reduce;
-    pub(crate) mod trial;
-    pub(crate) mod value;
-}
+#[path = "schedules/found.rs"]
+mod found;
+#[path = "schedules/mod.rs"]
+mod schedules;
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestCaseError;
@@ -31,16 +17,17 @@ use schedules::census::{ALL, Census};
 use schedules::genes::genes;
 use schedules::mutants::Mutant;
 use schedules::{plan::plan, trial};
+use tidegate::Host;
 
 /// How many cases are run if nobody asks for more.
 const CASES: u32 = 400;
 
 #[test]
 fn schedules_agree_with_the_oracle() {
-    let mut runner = trial::runner(CASES);
+    let mut runner = trial::runner(CASES, file!());
     let result = runner.run(&genes(), |genes| {
         let job = plan(&genes);
-        trial::run(&job, &job.programs, &Adjust::default()).map_err(TestCaseError::fail)
+        trial::run::<Host>(&job, &job.programs, &Adjust::default()).map_err(TestCaseError::fail)
     });
     if let Err(error) = result {
         panic!("{error}");
@@ -51,7 +38,7 @@ fn schedules_agree_with_the_oracle() {
 #[test]
 fn mutants_are_caught() {
     for mutant in Mutant::ALL {
-        let mut runner = trial::runner(CASES);
+        let mut runner = trial::runner(CASES, file!());
         let mut tried = 0;
         let caught = (0..CASES).find_map(|case| {
             let tree = genes()
@@ -60,7 +47,7 @@ fn mutants_are_caught() {
             let job = plan(&tree.current());
             let (programs, adjust) = mutant.apply(&job, case as usize * 7)?;
             tried += 1;
-            trial::run(&job, &programs, &adjust).err()
+            trial::run::<Host>(&job, &programs, &adjust).err()
         });
         let caught = caught.unwrap_or_else(|| panic!("{mutant:?} was not caught in {tried} tries"));
         println!("{mutant:?}, try {tried}: {caught}");
@@ -75,7 +62,7 @@ fn mutants_are_caught() {
 /// The cases have in them what they are meant to have.
 #[test]
 fn nothing_is_left_out() {
-    let mut runner = trial::runner(CASES);
+    let mut runner = trial::runner(CASES, file!());
     let mut census = Census::default();
     for _ in 0..CASES {
         let tree = genes()

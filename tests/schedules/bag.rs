@@ -2,10 +2,14 @@
 //!
 //! A brand is a type, so what is where cannot be a field: there is a bag a stream, and handing off moves things from bag to bag.
 
+use tidegate::capture::Visitor;
+use tidegate::hal::device::{Device, HostAccess};
 use tidegate::prelude::*;
-use tidegate::{Atomic, ByRange, BySlot, Host, window::Discipline};
+use tidegate::window::{Discipline, Memory, MemoryMut};
+use tidegate::{Atomic, ByRange, BySlot};
 
-use super::job::{Job, Kind, Res};
+use super::device::Bench;
+use super::job::{Job, Kind, Res, Win};
 use super::value::Ty;
 
 /// An element type.
@@ -14,7 +18,7 @@ pub(crate) trait Elem: tidegate::Element + super::reduce::Reduce {
     fn of(bits: u64) -> Self;
     fn bits(self) -> u64;
     /// Where things of this type are in a bag.
-    fn shelf<'a, 's>(bag: &'a mut Bag<'s>) -> &'a mut Shelf<'s, Self>;
+    fn shelf<'a, 's, D: Device>(bag: &'a mut Bag<'s, D>) -> &'a mut Shelf<'s, Self, D>;
 }
 
 /// A struct of plain data.
@@ -26,32 +30,49 @@ pub(crate) struct Pixel {
     c: [u8; 2],
 }
 
-pub(crate) type Halves<'s, T, K> = (
-    Vec<Option<Inbox<'s, T, K>>>,
-    Vec<Option<Exposed<'s, T, K>>>,
-    Vec<Option<Outbox<'s, T, K>>>,
+pub(crate) type Halves<'s, T, K, D> = (
+    Vec<Option<Inbox<'s, T, K, D>>>,
+    Vec<Option<Exposed<'s, T, K, D>>>,
+    Vec<Option<Outbox<'s, T, K, D>>>,
 );
-pub(crate) type Shelf<'s, T> = (
-    Vec<Option<Region<T, On<'s>>>>,
-    Halves<'s, T, BySlot>,
-    Halves<'s, T, ByRange>,
-    Halves<'s, T, Atomic>,
+pub(crate) type Shelf<'s, T, D> = (
+    Vec<Option<Region<T, On<'s, D>>>>,
+    Halves<'s, T, BySlot, D>,
+    Halves<'s, T, ByRange, D>,
+    Halves<'s, T, Atomic, D>,
+);
+
+type Shelves<'s, D> = (
+    Shelf<'s, u64, D>,
+    Shelf<'s, u32, D>,
+    Shelf<'s, u8, D>,
+    Shelf<'s, i32, D>,
+    Shelf<'s, f64, D>,
+    Shelf<'s, Pixel, D>,
+    Shelf<'s, [u16; 3], D>,
 );
 
 /// Everything that is at home on a stream.
-#[derive(Default, Carry)]
-pub(crate) struct Bag<'s> {
-    u64s: Shelf<'s, u64>,
-    u32s: Shelf<'s, u32>,
-    bytes: Shelf<'s, u8>,
-    ints: Shelf<'s, i32>,
-    floats: Shelf<'s, f64>,
-    pixels: Shelf<'s, Pixel>,
-    triples: Shelf<'s, [u16; 3]>,
+pub(crate) struct Bag<'s, D: Device>(Shelves<'s, D>);
+
+// SAFETY: as `#[derive(Carry)]` would write it, which wants one device by name: `At` is the same struct with another brand; its one field is
+// `Carry`, and is visited once.
+unsafe impl<'s, D: Device> Carry<'s, D> for Bag<'s, D> {
+    type At<'t> = Bag<'t, D>;
+
+    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        self.0.visit(visitor);
+    }
+}
+
+impl<D: Device> Default for Bag<'_, D> {
+    fn default() -> Self {
+        Bag(Shelves::default())
+    }
 }
 
 macro_rules! elems {
-    ($($ty:ty, $name:ident, $field:ident, |$bits:ident| $of:expr, |$value:ident| $into:expr;)*) => {$(
+    ($($ty:ty, $name:ident, $field:tt, |$bits:ident| $of:expr, |$value:ident| $into:expr;)*) => {$(
         impl Elem for $ty {
             const TY: Ty = Ty::$name;
             fn of($bits: u64) -> Self {
@@ -61,23 +82,23 @@ macro_rules! elems {
                 let $value = self;
                 $into
             }
-            fn shelf<'a, 's>(bag: &'a mut Bag<'s>) -> &'a mut Shelf<'s, Self> {
-                &mut bag.$field
+            fn shelf<'a, 's, D: Device>(bag: &'a mut Bag<'s, D>) -> &'a mut Shelf<'s, Self, D> {
+                &mut bag.0.$field
             }
         }
     )*};
 }
 
 elems! {
-    u64, U64, u64s, |bits| bits, |value| value;
-    u32, U32, u32s, |bits| bits as u32, |value| u64::from(value);
-    u8, U8, bytes, |bits| bits as u8, |value| u64::from(value);
-    i32, I32, ints, |bits| bits as u32 as i32, |value| u64::from(value as u32);
-    f64, F64, floats, |bits| f64::from_bits(bits), |value| value.to_bits();
-    Pixel, Pixel, pixels,
+    u64, U64, 0, |bits| bits, |value| value;
+    u32, U32, 1, |bits| bits as u32, |value| u64::from(value);
+    u8, U8, 2, |bits| bits as u8, |value| u64::from(value);
+    i32, I32, 3, |bits| bits as u32 as i32, |value| u64::from(value as u32);
+    f64, F64, 4, |bits| f64::from_bits(bits), |value| value.to_bits();
+    Pixel, Pixel, 5,
         |bits| Pixel { a: bits as u32, b: (bits >> 32) as u16, c: ((bits >> 48) as u16).to_le_bytes() },
         |value| u64::from(value.a) | u64::from(value.b) << 32 | u64::from(u16::from_le_bytes(value.c)) << 48;
-    [u16; 3], Triple, triples,
+    [u16; 3], Triple, 6,
         |bits| [bits as u16, (bits >> 16) as u16, (bits >> 32) as u16],
         |value| u64::from(value[0]) | u64::from(value[1]) << 16 | u64::from(value[2]) << 32;
 }
@@ -130,22 +151,18 @@ pub(crate) use with_kind;
 
 /// A discipline whose halves have a place in the bag.
 pub(crate) trait Keep: Discipline + Sized {
-    fn halves<'a, 's, T: Elem>(shelf: &'a mut Shelf<'s, T>) -> &'a mut Halves<'s, T, Self>;
+    fn halves<'a, 's, T: Elem, D: Device>(
+        shelf: &'a mut Shelf<'s, T, D>,
+    ) -> &'a mut Halves<'s, T, Self, D>;
 
-    /// The memory, unless it is slots.
-    fn memory<'b, 's, T: Elem>(
-        inbox: &'b mut Inbox<'s, T, Self>,
-        stream: &Stream<'s>,
-    ) -> Result<Option<&'b mut [T]>>;
-
-    /// The slots, or the memory as one.
-    fn see<'s, T: Elem>(
-        inbox: &mut Inbox<'s, T, Self>,
-        stream: &Stream<'s>,
-    ) -> Result<Vec<Vec<u64>>> {
-        let memory = Self::memory(inbox, stream)?;
-        Ok(memory.into_iter().map(|memory| bits_of(memory)).collect())
-    }
+    /// What the host sees: the slots, or the memory as one, which it changes after it has looked at it.
+    fn see<'s, T: Elem, D: Bench>(
+        kernels: &D::Kernels,
+        inbox: &mut Inbox<'s, T, Self, D>,
+        stream: &Stream<'s, D>,
+        win: &Win,
+        change: impl FnOnce(&mut [T]),
+    ) -> Result<Vec<Vec<u64>>>;
 }
 
 fn bits_of<T: Elem>(elements: &[T]) -> Vec<u64> {
@@ -153,43 +170,90 @@ fn bits_of<T: Elem>(elements: &[T]) -> Vec<u64> {
 }
 
 impl Keep for BySlot {
-    fn halves<'a, 's, T: Elem>(shelf: &'a mut Shelf<'s, T>) -> &'a mut Halves<'s, T, Self> {
+    fn halves<'a, 's, T: Elem, D: Device>(
+        shelf: &'a mut Shelf<'s, T, D>,
+    ) -> &'a mut Halves<'s, T, Self, D> {
         &mut shelf.1
     }
-    fn memory<'b, 's, T: Elem>(
-        _: &'b mut Inbox<'s, T, Self>,
-        _: &Stream<'s>,
-    ) -> Result<Option<&'b mut [T]>> {
-        Ok(None)
-    }
-    fn see<'s, T: Elem>(
-        inbox: &mut Inbox<'s, T, Self>,
-        stream: &Stream<'s>,
+
+    fn see<'s, T: Elem, D: Bench>(
+        kernels: &D::Kernels,
+        inbox: &mut Inbox<'s, T, Self, D>,
+        stream: &Stream<'s, D>,
+        win: &Win,
+        _: impl FnOnce(&mut [T]),
     ) -> Result<Vec<Vec<u64>>> {
-        Ok(inbox.read(stream)?.iter().map(bits_of).collect())
+        let rank = stream.world().rank();
+        let lens: Vec<_> = win.inbound(rank).map(|edge| edge.len).collect();
+        let slots = D::slots(kernels, stream, inbox, &lens)?;
+        Ok(slots.iter().map(|slot| bits_of(slot)).collect())
     }
 }
-impl Keep for ByRange {
-    fn halves<'a, 's, T: Elem>(shelf: &'a mut Shelf<'s, T>) -> &'a mut Halves<'s, T, Self> {
-        &mut shelf.2
-    }
-    fn memory<'b, 's, T: Elem>(
-        inbox: &'b mut Inbox<'s, T, Self>,
-        stream: &Stream<'s>,
-    ) -> Result<Option<&'b mut [T]>> {
-        inbox.host_mut(stream).map(Some)
-    }
+
+/// A discipline whose memory is one run of elements.
+#[allow(
+    dead_code,
+    reason = "a device needs the views, or the access in place: not all test programs have both"
+)]
+pub(crate) trait Flat: Keep {
+    fn memory<'b, 's, T: Elem, D: Device>(inbox: &'b Inbox<'s, T, Self, D>)
+    -> Memory<'b, 's, T, D>;
+    fn memory_mut<'b, 's, T: Elem, D: Device>(
+        inbox: &'b mut Inbox<'s, T, Self, D>,
+    ) -> MemoryMut<'b, 's, T, D>;
+    fn host_mut<'b, 's, T: Elem, D: HostAccess>(
+        inbox: &'b mut Inbox<'s, T, Self, D>,
+        stream: &Stream<'s, D>,
+    ) -> Result<&'b mut [T]>;
 }
-impl Keep for Atomic {
-    fn halves<'a, 's, T: Elem>(shelf: &'a mut Shelf<'s, T>) -> &'a mut Halves<'s, T, Self> {
-        &mut shelf.3
-    }
-    fn memory<'b, 's, T: Elem>(
-        inbox: &'b mut Inbox<'s, T, Self>,
-        stream: &Stream<'s>,
-    ) -> Result<Option<&'b mut [T]>> {
-        inbox.host_mut(stream).map(Some)
-    }
+
+macro_rules! flat {
+    ($($kind:ty, $place:tt;)*) => {$(
+        impl Keep for $kind {
+            fn halves<'a, 's, T: Elem, D: Device>(
+                shelf: &'a mut Shelf<'s, T, D>,
+            ) -> &'a mut Halves<'s, T, Self, D> {
+                &mut shelf.$place
+            }
+
+            fn see<'s, T: Elem, D: Bench>(
+                kernels: &D::Kernels,
+                inbox: &mut Inbox<'s, T, Self, D>,
+                stream: &Stream<'s, D>,
+                win: &Win,
+                change: impl FnOnce(&mut [T]),
+            ) -> Result<Vec<Vec<u64>>> {
+                D::memory(kernels, stream, inbox, win.memory, |memory| {
+                    let seen = vec![bits_of(memory)];
+                    change(memory);
+                    seen
+                })
+            }
+        }
+
+        impl Flat for $kind {
+            fn memory<'b, 's, T: Elem, D: Device>(
+                inbox: &'b Inbox<'s, T, Self, D>,
+            ) -> Memory<'b, 's, T, D> {
+                inbox.memory()
+            }
+            fn memory_mut<'b, 's, T: Elem, D: Device>(
+                inbox: &'b mut Inbox<'s, T, Self, D>,
+            ) -> MemoryMut<'b, 's, T, D> {
+                inbox.memory_mut()
+            }
+            fn host_mut<'b, 's, T: Elem, D: HostAccess>(
+                inbox: &'b mut Inbox<'s, T, Self, D>,
+                stream: &Stream<'s, D>,
+            ) -> Result<&'b mut [T]> {
+                inbox.host_mut(stream)
+            }
+        }
+    )*};
+}
+flat! {
+    ByRange, 2;
+    Atomic, 3;
 }
 
 pub(crate) fn put<X>(places: &mut Vec<Option<X>>, index: usize, value: X) {
@@ -210,9 +274,9 @@ fn shift<X>(from: &mut [Option<X>], to: &mut Vec<Option<X>>, index: usize) {
     }
 }
 
-impl<'s> Bag<'s> {
+impl<'s, D: Device> Bag<'s, D> {
     /// Moves things to another bag of the same stream.
-    pub(crate) fn shift(&mut self, job: &Job, rank: usize, what: &[Res], to: &mut Bag<'s>) {
+    pub(crate) fn shift(&mut self, job: &Job, rank: usize, what: &[Res], to: &mut Self) {
         for res in what {
             match *res {
                 Res::Region(id) => with_ty!(job.regions[rank][id].ty, T => {
@@ -230,16 +294,19 @@ impl<'s> Bag<'s> {
         }
     }
 
-    pub(crate) fn lend(&mut self, job: &Job, rank: usize, what: &[Res]) -> Bag<'s> {
+    pub(crate) fn lend(&mut self, job: &Job, rank: usize, what: &[Res]) -> Self {
         let mut lent = Bag::default();
         self.shift(job, rank, what, &mut lent);
         lent
     }
+}
 
+impl<'s, D: Bench> Bag<'s, D> {
     /// Opens a window on the stream, which is collective.
     pub(crate) fn open(
         &mut self,
-        stream: &Stream<'s>,
+        kernels: &D::Kernels,
+        stream: &Stream<'s, D>,
         job: &Job,
         number: usize,
         adjust: &Adjust,
@@ -253,7 +320,12 @@ impl<'s> Bag<'s> {
                     None => $window,
                 };
                 let (mut inbox, outbox) = window.open(stream)?;
-                fill(<$K as Keep>::memory(&mut inbox, stream)?, win, rank);
+                let fill = |memory: &mut [$T]| {
+                    for (element, value) in memory.iter_mut().zip(win.first_memory(rank)) {
+                        *element = $T::of(value);
+                    }
+                };
+                <$K as Keep>::see(kernels, &mut inbox, stream, win, fill)?;
                 let halves = <$K as Keep>::halves($T::shelf(self));
                 put(&mut halves.0, number, inbox);
                 put(&mut halves.2, number, outbox);
@@ -303,14 +375,7 @@ pub(crate) struct Adjust {
     pub(crate) swap_buffers: bool,
 }
 
-fn fill<T: Elem>(memory: Option<&mut [T]>, win: &super::job::Win, rank: usize) {
-    let values = win.first_memory(rank);
-    for (element, value) in memory.into_iter().flatten().zip(values) {
-        *element = T::of(value);
-    }
-}
-
 /// The layouts of a rank, made once, so that an epoch that is repeated is recognised.
-pub(crate) type Layouts = std::collections::HashMap<super::job::Lay, tidegate::Layout<Host>>;
+pub(crate) type Layouts<D> = std::collections::HashMap<super::job::Lay, Layout<D>>;
 /// The groups of a rank, made once.
 pub(crate) type Groups = std::collections::HashMap<Vec<usize>, Group>;

@@ -4,31 +4,33 @@ use std::collections::HashMap;
 
 use tidegate::prelude::*;
 use tidegate::window::{Dest, Source, SourceMut, Tested};
-use tidegate::{Atomic, ByRange, BySlot, Host};
+use tidegate::{Atomic, ByRange, BySlot};
 
 use super::bag::{Bag, Elem, Groups, Keep, Layouts, put, take, with_kind, with_ty};
+use super::device::Bench;
 use super::job::{Act, Job, Kind, Lay, Op, Ranks, Verb, What, log, sums};
-use super::value::{Ty, changed, checksum};
+use super::value::Ty;
 
 /// What does not change while a rank runs.
-pub(crate) struct Context<'j> {
+pub(crate) struct Context<'j, D: Bench> {
     pub(crate) job: &'j Job,
     pub(crate) rank: usize,
-    pub(crate) layouts: Layouts,
+    pub(crate) kernels: D::Kernels,
+    pub(crate) layouts: Layouts<D>,
     pub(crate) groups: Groups,
 }
 
-impl Context<'_> {
+impl<D: Bench> Context<'_, D> {
     fn ty(&self, region: usize) -> Ty {
         self.job.regions[self.rank][region].ty
     }
 }
 
 /// Enqueues an operation that can be captured.
-pub(crate) fn enqueue<'s>(
-    cx: &Context<'_>,
-    s: &Stream<'s>,
-    bag: &mut Bag<'s>,
+pub(crate) fn enqueue<'s, D: Bench>(
+    cx: &Context<'_, D>,
+    s: &Stream<'s, D>,
+    bag: &mut Bag<'s, D>,
     op: &Op,
 ) -> Result<()> {
     match &op.what {
@@ -53,19 +55,18 @@ pub(crate) fn enqueue<'s>(
             group,
             acts,
         } => with_kind!(cx.job.windows[*window], T, K => {
-            epoch::<T, K>(cx, s, bag, *window, group, acts, false)
+            epoch::<T, K, D>(cx, s, bag, *window, group, acts, false)
         }),
         What::Exchange {
             window,
             group,
             acts,
         } => with_kind!(cx.job.windows[*window], T, K => {
-            epoch::<T, K>(cx, s, bag, *window, group, acts, true)
+            epoch::<T, K, D>(cx, s, bag, *window, group, acts, true)
         }),
         What::Change { region, salt } => with_ty!(cx.ty(*region), T => {
-            let salt = *salt;
             let region = T::shelf(bag).0[*region].as_mut().expect("it is here");
-            s.launch(move |all: &mut [T]| change(all, salt), region)
+            D::change(&cx.kernels, s, region, *salt)
         }),
         What::Consume { window, salt } => consume(cx, s, bag, *window, *salt),
         What::Fold {
@@ -75,25 +76,14 @@ pub(crate) fn enqueue<'s>(
         } => with_ty!(cx.ty(*region), T => {
             let mut held = take(&mut T::shelf(bag).0, *region);
             let inbox = T::shelf(bag).1.0[*window].as_ref().expect("it is here");
-            let slot = *slot;
-            let kernel = move |slots: Slots<'_, T>, all: &mut [T]| {
-                let seen = slots.slot(slot);
-                for (index, element) in all.iter_mut().enumerate() {
-                    let with = seen[index % seen.len()].bits();
-                    *element = T::of(changed(T::TY, element.bits(), index, with));
-                }
-            };
-            s.launch(kernel, (inbox.view(), &mut held))?;
+            D::fold(&cx.kernels, s, inbox.view(), *slot, &mut held)?;
             put(&mut T::shelf(bag).0, *region, held);
             Ok(())
         }),
         What::Log { window, fetched } => with_ty!(cx.ty(*fetched), T => {
             let mut entries = take(&mut u64::shelf(bag).0, log(*window));
             let fetched = T::shelf(bag).0[*fetched].as_ref().expect("it is here");
-            let kernel = |fetched: &[T], log: &mut [u64]| {
-                fetched.iter().for_each(|value| append(log, value.bits()));
-            };
-            s.launch(kernel, (fetched, &mut entries))?;
+            D::log(&cx.kernels, s, fetched, &mut entries)?;
             put(&mut u64::shelf(bag).0, log(*window), entries);
             Ok(())
         }),
@@ -101,22 +91,11 @@ pub(crate) fn enqueue<'s>(
     }
 }
 
-pub(crate) fn change<T: Elem>(all: &mut [T], salt: u64) {
-    for (index, element) in all.iter_mut().enumerate() {
-        *element = T::of(changed(T::TY, element.bits(), index, salt));
-    }
-}
-
-fn append(log: &mut [u64], value: u64) {
-    log[0] += 1;
-    log[log[0] as usize] = value;
-}
-
-fn wait<'s, T: Elem, K: Keep>(
-    s: &Stream<'s>,
-    mut exposed: Exposed<'s, T, K>,
+fn wait<'s, T: Elem, K: Keep, D: Bench>(
+    s: &Stream<'s, D>,
+    mut exposed: Exposed<'s, T, K, D>,
     polls: u8,
-) -> Result<Inbox<'s, T, K>> {
+) -> Result<Inbox<'s, T, K, D>> {
     let mut left = polls;
     while left > 0 {
         exposed = match exposed.test(s)? {
@@ -133,47 +112,31 @@ fn wait<'s, T: Elem, K: Keep>(
     Ok(exposed.wait(s)?)
 }
 
-fn consume<'s>(
-    cx: &Context<'_>,
-    s: &Stream<'s>,
-    bag: &mut Bag<'s>,
+fn consume<'s, D: Bench>(
+    cx: &Context<'_, D>,
+    s: &Stream<'s, D>,
+    bag: &mut Bag<'s, D>,
     window: usize,
     salt: u64,
 ) -> Result<()> {
+    let kernels = &cx.kernels;
     let win = &cx.job.windows[window];
     let mut held = take(&mut u64::shelf(bag).0, sums(window));
     let mut entries = take(&mut u64::shelf(bag).0, log(window));
     with_ty!(win.ty, T => match win.kind {
         Kind::Slots { .. } => {
             let inbox = T::shelf(bag).1.0[window].as_ref().expect("it is here");
-            let kernel = |slots: Slots<'_, T>, sums: &mut [u64]| {
-                for (slot, sum) in slots.iter().zip(sums) {
-                    *sum = checksum(*sum, slot.iter().map(|element| element.bits()));
-                }
-            };
-            s.launch(kernel, (inbox.view(), &mut held))?;
+            D::sum_slots(kernels, s, inbox.view(), &mut held)?;
         }
         Kind::Ranges => {
             let inbox = T::shelf(bag).2.0[window].as_mut().expect("it is here");
             // Two kernels: one that only reads, one that writes.
-            let kernel = |memory: &[T], sums: &mut [u64]| {
-                sums[0] = checksum(sums[0], memory.iter().map(|element| element.bits()));
-            };
-            s.launch(kernel, (inbox.memory(), &mut held))?;
-            s.launch(move |memory: &mut [T]| change(memory, salt), inbox.memory_mut())?;
+            D::sum(kernels, s, inbox.memory(), &mut held)?;
+            D::change(kernels, s, inbox.memory_mut(), salt)?;
         }
         Kind::Atomic { .. } => {
             let inbox = T::shelf(bag).3.0[window].as_mut().expect("it is here");
-            let locks = win.locks();
-            let kernel = move |memory: &mut [T], sums: &mut [u64], log: &mut [u64]| {
-                let certain = memory[..locks.start].iter().map(|element| element.bits());
-                sums[0] = checksum(sums[0], certain);
-                for lock in &mut memory[locks.clone()] {
-                    append(log, lock.bits());
-                    *lock = T::of(0);
-                }
-            };
-            s.launch(kernel, (inbox.memory_mut(), &mut held, &mut entries))?;
+            D::harvest(kernels, s, inbox.memory_mut(), win.locks(), &mut held, &mut entries)?;
         }
     });
     put(&mut u64::shelf(bag).0, sums(window), held);
@@ -182,15 +145,15 @@ fn consume<'s>(
 }
 
 /// The regions of an epoch, each borrowed as its operations need it.
-pub(crate) struct Lent<'b, 's, T: Elem>(HashMap<usize, Loan<'b, 's, T>>);
+pub(crate) struct Lent<'b, 's, T: Elem, D: Bench>(HashMap<usize, Loan<'b, 's, T, D>>);
 
-enum Loan<'b, 's, T: Elem> {
-    Shared(&'b Region<T, On<'s>>),
-    Own(Option<&'b mut Region<T, On<'s>>>),
+enum Loan<'b, 's, T: Elem, D: Bench> {
+    Shared(&'b Region<T, On<'s, D>>),
+    Own(Option<&'b mut Region<T, On<'s, D>>>),
 }
 
-impl<'b, 's, T: Elem> Lent<'b, 's, T> {
-    fn new(regions: &'b mut [Option<Region<T, On<'s>>>], acts: &[Act]) -> Self {
+impl<'b, 's, T: Elem, D: Bench> Lent<'b, 's, T, D> {
+    fn new(regions: &'b mut [Option<Region<T, On<'s, D>>>], acts: &[Act]) -> Self {
         let mut loans = HashMap::new();
         for (id, region) in regions.iter_mut().enumerate() {
             let Some(region) = region else { continue };
@@ -203,21 +166,21 @@ impl<'b, 's, T: Elem> Lent<'b, 's, T> {
         Lent(loans)
     }
 
-    pub(crate) fn shared(&self, id: usize) -> &'b Region<T, On<'s>> {
+    pub(crate) fn shared(&self, id: usize) -> &'b Region<T, On<'s, D>> {
         match self.0[&id] {
             Loan::Shared(region) => region,
             Loan::Own(_) => panic!("region {id} is read and written in one epoch"),
         }
     }
 
-    pub(crate) fn own(&mut self, id: usize) -> &'b mut Region<T, On<'s>> {
+    pub(crate) fn own(&mut self, id: usize) -> &'b mut Region<T, On<'s, D>> {
         match self.0.get_mut(&id) {
             Some(Loan::Own(region)) => region.take().expect("it is written once an epoch"),
             _ => panic!("region {id} is not there"),
         }
     }
 
-    pub(crate) fn source(&self, cx: &'b Context<'_>, act: &Act) -> Result<Source<'b, 's, T, Host>> {
+    pub(crate) fn source(&self, cx: &'b Context<'_, D>, act: &Act) -> Result<Source<'b, 's, T, D>> {
         let region = self.shared(act.local);
         match &act.lay {
             Lay::Whole => Ok(region.into()),
@@ -226,7 +189,7 @@ impl<'b, 's, T: Elem> Lent<'b, 's, T> {
         }
     }
 
-    fn dest(&mut self, cx: &'b Context<'_>, act: &Act) -> Result<SourceMut<'b, 's, T, Host>> {
+    fn dest(&mut self, cx: &'b Context<'_, D>, act: &Act) -> Result<SourceMut<'b, 's, T, D>> {
         let region = self.own(act.local);
         match &act.lay {
             Lay::Whole => Ok(region.into()),
@@ -238,15 +201,15 @@ impl<'b, 's, T: Elem> Lent<'b, 's, T> {
 
 /// Notes an operation of an epoch.
 pub(crate) trait Note: Keep {
-    fn note<'s, 'b, T: Elem>(
-        cx: &'b Context<'_>,
-        epoch: &mut Access<'s, 'b, T, Self>,
-        lent: &mut Lent<'b, 's, T>,
+    fn note<'s, 'b, T: Elem, D: Bench>(
+        cx: &'b Context<'_, D>,
+        epoch: &mut Access<'s, 'b, T, Self, D>,
+        lent: &mut Lent<'b, 's, T, D>,
         act: &Act,
     ) -> Result<()>;
 }
 
-pub(crate) fn remote<'b>(cx: &'b Context<'_>, act: &Act) -> Dest<'b, Host> {
+pub(crate) fn remote<'b, D: Bench>(cx: &'b Context<'_, D>, act: &Act) -> Dest<'b, D> {
     let dest = Slot(act.edge as u32).at(act.at);
     match &act.remote {
         Lay::Whole => dest,
@@ -255,10 +218,10 @@ pub(crate) fn remote<'b>(cx: &'b Context<'_>, act: &Act) -> Dest<'b, Host> {
 }
 
 impl Note for BySlot {
-    fn note<'s, 'b, T: Elem>(
-        cx: &'b Context<'_>,
-        epoch: &mut Access<'s, 'b, T, Self>,
-        lent: &mut Lent<'b, 's, T>,
+    fn note<'s, 'b, T: Elem, D: Bench>(
+        cx: &'b Context<'_, D>,
+        epoch: &mut Access<'s, 'b, T, Self, D>,
+        lent: &mut Lent<'b, 's, T, D>,
         act: &Act,
     ) -> Result<()> {
         epoch.put(lent.source(cx, act)?, remote(cx, act))
@@ -266,10 +229,10 @@ impl Note for BySlot {
 }
 
 impl Note for ByRange {
-    fn note<'s, 'b, T: Elem>(
-        cx: &'b Context<'_>,
-        epoch: &mut Access<'s, 'b, T, Self>,
-        lent: &mut Lent<'b, 's, T>,
+    fn note<'s, 'b, T: Elem, D: Bench>(
+        cx: &'b Context<'_, D>,
+        epoch: &mut Access<'s, 'b, T, Self, D>,
+        lent: &mut Lent<'b, 's, T, D>,
         act: &Act,
     ) -> Result<()> {
         match act.verb {
@@ -281,20 +244,20 @@ impl Note for ByRange {
 }
 
 impl Note for Atomic {
-    fn note<'s, 'b, T: Elem>(
-        cx: &'b Context<'_>,
-        epoch: &mut Access<'s, 'b, T, Self>,
-        lent: &mut Lent<'b, 's, T>,
+    fn note<'s, 'b, T: Elem, D: Bench>(
+        cx: &'b Context<'_, D>,
+        epoch: &mut Access<'s, 'b, T, Self, D>,
+        lent: &mut Lent<'b, 's, T, D>,
         act: &Act,
     ) -> Result<()> {
         T::atomically(cx, epoch, lent, act)
     }
 }
 
-fn epoch<'s, T: Elem, K: Note>(
-    cx: &Context<'_>,
-    s: &Stream<'s>,
-    bag: &mut Bag<'s>,
+fn epoch<'s, T: Elem, K: Note, D: Bench>(
+    cx: &Context<'_, D>,
+    s: &Stream<'s, D>,
+    bag: &mut Bag<'s, D>,
     window: usize,
     group: &Ranks,
     acts: &[Act],

@@ -1,13 +1,13 @@
 //! A region in two parts: every `step`-th element, and the others, perhaps on another stream.
 
 use tidegate::prelude::*;
-use tidegate::{BySlot, CellsMut, IndexSet};
+use tidegate::{BySlot, IndexSet};
 
 use super::bag::{Elem, Keep, put, take};
+use super::device::Bench;
 use super::exec::{Context, remote};
 use super::job::{Act, Ranks};
 use super::rank::Lane;
-use super::value::changed;
 
 pub(crate) struct Surface<'a> {
     pub(crate) region: usize,
@@ -25,29 +25,16 @@ fn sets(len: usize, step: usize) -> Result<[IndexSet; 2]> {
     ])
 }
 
-/// A kernel that changes a part.
-fn change<T: Elem>(step: usize, chosen: bool, salt: u64) -> impl Fn(CellsMut<'_, T>) + Clone {
-    move |mut cells: CellsMut<'_, T>| {
-        let mine = |index: &usize| index.is_multiple_of(step) == chosen;
-        for index in (0..cells.whole_len()).filter(mine) {
-            let salt = salt + u64::from(chosen);
-            let new = changed(T::TY, cells.get(index).bits(), index, salt);
-            cells.set(index, T::of(new));
-        }
-    }
-}
-
 /// Does with the chosen elements what is to be done.
-fn use_chosen<'s, T: Elem>(
-    cx: &Context<'_>,
-    lane: &mut Lane<'s>,
-    part: &mut Part<T, On<'s>>,
+fn use_chosen<'s, T: Elem, D: Bench>(
+    cx: &Context<'_, D>,
+    lane: &mut Lane<'s, D>,
+    part: &mut Part<T, On<'s, D>>,
     surface: &Surface<'_>,
 ) -> Result<()> {
     let Some((window, group, acts)) = surface.epoch else {
-        return lane
-            .stream
-            .launch(change::<T>(surface.step, true, surface.salt), part);
+        let salt = surface.salt + 1;
+        return D::change_part(&cx.kernels, &lane.stream, part, surface.step, true, salt);
     };
     let outboxes = &mut <BySlot as Keep>::halves(T::shelf(&mut lane.bag)).2;
     let outbox = take(outboxes, window);
@@ -62,34 +49,34 @@ fn use_chosen<'s, T: Elem>(
     Ok(())
 }
 
-pub(crate) fn on_one<T: Elem>(
-    cx: &Context<'_>,
-    lane: &mut Lane<'_>,
+pub(crate) fn on_one<T: Elem, D: Bench>(
+    cx: &Context<'_, D>,
+    lane: &mut Lane<'_, D>,
     surface: &Surface<'_>,
 ) -> Result<()> {
     let region = take(&mut T::shelf(&mut lane.bag).0, surface.region);
     let sets = sets(region.len(), surface.step)?;
     let [mut chosen, mut others] = region.partition(sets)?;
-    let kernel = change::<T>(surface.step, false, surface.salt);
-    lane.stream.launch(kernel, &mut others)?;
+    let (step, salt) = (surface.step, surface.salt);
+    D::change_part(&cx.kernels, &lane.stream, &mut others, step, false, salt)?;
     use_chosen(cx, lane, &mut chosen, surface)?;
     let whole = Region::reunite([chosen, others])?;
     put(&mut T::shelf(&mut lane.bag).0, surface.region, whole);
     Ok(())
 }
 
-pub(crate) fn on_two<'t, T: Elem>(
-    cx: &Context<'_>,
-    lane: &mut Lane<'_>,
-    side: &mut Lane<'t>,
+pub(crate) fn on_two<'t, T: Elem, D: Bench>(
+    cx: &Context<'_, D>,
+    lane: &mut Lane<'_, D>,
+    side: &mut Lane<'t, D>,
     surface: &Surface<'_>,
 ) -> Result<()> {
     let region = take(&mut T::shelf(&mut lane.bag).0, surface.region);
     let sets = sets(region.len(), surface.step)?;
     let [mut chosen, others] = region.partition(sets)?;
-    let mut away: Part<T, On<'t>> = lane.stream.hand_off(others, &side.stream)?;
-    let kernel = change::<T>(surface.step, false, surface.salt);
-    side.stream.launch(kernel, &mut away)?;
+    let mut away: Part<T, On<'t, D>> = lane.stream.hand_off(others, &side.stream)?;
+    let (step, salt) = (surface.step, surface.salt);
+    D::change_part(&cx.kernels, &side.stream, &mut away, step, false, salt)?;
     use_chosen(cx, lane, &mut chosen, surface)?;
     let back = side.stream.hand_off(away, &lane.stream)?;
     let whole = Region::reunite([chosen, back])?;

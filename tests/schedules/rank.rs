@@ -6,17 +6,18 @@ use tidegate::prelude::*;
 use tidegate::{Error, Layout, capture::PairGraph};
 
 use super::bag::{Adjust, Bag, Elem, Keep, put, take, with_kind, with_ty};
-use super::exec::{Context, change, enqueue};
+use super::device::{Bench, change};
+use super::exec::{Context, enqueue};
 use super::job::{Act, Chunk, Item, Job, LaneKind, Lay, Op, Res, What};
 use super::oracle::Outcome;
 use super::parts::{Surface, on_one, on_two};
 use super::value::{changed, checksum};
 
 /// A stream and what is at home there.
-pub(crate) struct Lane<'s> {
-    pub(crate) bag: Bag<'s>,
-    graphs: HashMap<usize, Recorded<Graph<'s>>>,
-    pub(crate) stream: Stream<'s>,
+pub(crate) struct Lane<'s, D: Bench> {
+    pub(crate) bag: Bag<'s, D>,
+    graphs: HashMap<usize, Recorded<Graph<'s, D>>>,
+    pub(crate) stream: Stream<'s, D>,
 }
 
 /// A recording, and how often each of its regions had been made anew.
@@ -25,9 +26,9 @@ struct Recorded<G> {
     versions: Vec<u64>,
 }
 
-struct Rank<'j, 'a, 'b, 'c> {
-    cx: Context<'j>,
-    lanes: (Lane<'a>, Lane<'b>, Lane<'c>),
+struct Rank<'j, 'a, 'b, 'c, D: Bench> {
+    cx: Context<'j, D>,
+    lanes: (Lane<'a, D>, Lane<'b, D>, Lane<'c, D>),
     homes: HashMap<Res, usize>,
     /// How often each region was split, joined, or made anew: a recording knows only what it was made with.
     versions: HashMap<Res, u64>,
@@ -87,7 +88,14 @@ macro_rules! with_lanes {
 }
 
 /// Runs the program of this rank; collective.
-pub(crate) fn run(job: &Job, program: &[Item], world: World, adjust: &Adjust) -> Result<Outcome> {
+pub(crate) fn run<D: Bench>(
+    job: &Job,
+    program: &[Item],
+    world: World<D>,
+    adjust: &Adjust,
+) -> Result<Outcome> {
+    // Before there is a stream.
+    let kernels = D::kernels(&world)?;
     let lane = |index: usize| match job.lanes[world.rank()].get(index) {
         Some(LaneKind::Thread) => world.named_stream(&format!("stream {index}")),
         // One that is not used needs no thread either.
@@ -101,6 +109,7 @@ pub(crate) fn run(job: &Job, program: &[Item], world: World, adjust: &Adjust) ->
         cx: Context {
             job,
             rank: world.rank(),
+            kernels,
             layouts: HashMap::new(),
             groups: HashMap::new(),
         },
@@ -128,8 +137,8 @@ pub(crate) fn run(job: &Job, program: &[Item], world: World, adjust: &Adjust) ->
     rank.finish()
 }
 
-impl<'s> Lane<'s> {
-    fn new(stream: Stream<'s>) -> Self {
+impl<'s, D: Bench> Lane<'s, D> {
+    fn new(stream: Stream<'s, D>) -> Self {
         Lane {
             bag: Bag::default(),
             graphs: HashMap::new(),
@@ -137,7 +146,7 @@ impl<'s> Lane<'s> {
         }
     }
 
-    fn hand<'t>(&mut self, cx: &Context<'_>, what: &[Res], to: &mut Lane<'t>) -> Result<()> {
+    fn hand<'t>(&mut self, cx: &Context<'_, D>, what: &[Res], to: &mut Lane<'t, D>) -> Result<()> {
         let lent = self.bag.lend(cx.job, cx.rank, what);
         let mut handed = self.stream.hand_off(lent, &to.stream)?;
         handed.shift(cx.job, cx.rank, what, &mut to.bag);
@@ -145,7 +154,7 @@ impl<'s> Lane<'s> {
     }
 
     /// Records a step of things that are all here.
-    fn record(&mut self, cx: &Context<'_>, body: &[Op], what: &[Res]) -> Result<Graph<'s>> {
+    fn record(&mut self, cx: &Context<'_, D>, body: &[Op], what: &[Res]) -> Result<Graph<'s, D>> {
         let lent = self.bag.lend(cx.job, cx.rank, what);
         let (graph, mut back) = self.stream.capture(lent, |s, mut bag| {
             for op in body {
@@ -160,12 +169,12 @@ impl<'s> Lane<'s> {
     /// Records a step that hands things over to a second stream and back.
     fn record_with<'t>(
         &mut self,
-        cx: &Context<'_>,
-        side: &mut Lane<'t>,
+        cx: &Context<'_, D>,
+        side: &mut Lane<'t, D>,
         indices: (usize, usize),
         body: &[Op],
         what: &[Res],
-    ) -> Result<PairGraph<'s, 't, tidegate::Host>> {
+    ) -> Result<PairGraph<'s, 't, D>> {
         let lent = self.bag.lend(cx.job, cx.rank, what);
         let step = self
             .stream
@@ -199,15 +208,15 @@ impl<'s> Lane<'s> {
     }
 }
 
-impl Rank<'_, '_, '_, '_> {
+impl<D: Bench> Rank<'_, '_, '_, '_, D> {
     /// Opens windows and makes regions, layouts and groups.
-    fn prepare(&mut self, program: &[Item], world: &World, adjust: &Adjust) -> Result<()> {
+    fn prepare(&mut self, program: &[Item], world: &World<D>, adjust: &Adjust) -> Result<()> {
         let (job, rank) = (self.cx.job, self.cx.rank);
         let streams = job.lanes[rank].len();
         for number in 0..job.windows.len() {
             let index = number % streams;
             with_lane!(self, index, lane => {
-                lane.bag.open(&lane.stream, job, number, adjust)?;
+                lane.bag.open(&self.cx.kernels, &lane.stream, job, number, adjust)?;
             });
             self.homes.insert(Res::Inbox(number), index);
             self.homes.insert(Res::Outbox(number), index);
@@ -235,7 +244,7 @@ impl Rank<'_, '_, '_, '_> {
         Ok(())
     }
 
-    fn prepare_op(&mut self, op: &Op, world: &World) -> Result<()> {
+    fn prepare_op(&mut self, op: &Op, world: &World<D>) -> Result<()> {
         let (group, acts): (_, &[Act]) = match &op.what {
             What::Post { group, .. } => (group, &[]),
             What::Complete { group, acts, .. }
@@ -297,7 +306,7 @@ impl Rank<'_, '_, '_, '_> {
                 with_lane!(self, on, lane => {
                     let held = take(&mut T::shelf(&mut lane.bag).0, region);
                     let mut held = held.into_host(&lane.stream)?;
-                    change(&mut held, salt);
+                    D::region(&mut held, |all| change(all, salt))?;
                     put(&mut T::shelf(&mut lane.bag).0, region, held.on(&lane.stream)?);
                 });
                 Ok(())
@@ -378,9 +387,9 @@ impl Rank<'_, '_, '_, '_> {
         self.touch(Res::Region(surface.region));
         let cx = &self.cx;
         with_ty!(cx.job.regions[cx.rank][surface.region].ty, T => if side == on {
-            with_lane!(self, on, lane => on_one::<T>(cx, lane, surface))
+            with_lane!(self, on, lane => on_one::<T, D>(cx, lane, surface))
         } else {
-            with_lanes!(self, on, side, (one, two) => on_two::<T>(cx, one, two, surface))
+            with_lanes!(self, on, side, (one, two) => on_two::<T, D>(cx, one, two, surface))
         })
     }
 
@@ -389,14 +398,15 @@ impl Rank<'_, '_, '_, '_> {
     }
 
     fn read(&mut self, window: usize, salt: u64, on: usize) -> Result<()> {
-        let win = &self.cx.job.windows[window];
+        let (kernels, win) = (&self.cx.kernels, &self.cx.job.windows[window]);
+        // Who holds a lock is not.
+        let certain = win.memory - win.locks().len();
         let sum = with_kind!(win, T, K => with_lane!(self, on, lane => {
             let inbox = K::halves(T::shelf(&mut lane.bag)).0[window].as_mut().expect("it is here");
-            let mut seen = K::see(inbox, &lane.stream)?;
-            if let Some(memory) = K::memory(inbox, &lane.stream)? {
-                let certain = memory.len() - win.locks().len();
+            let alter = |memory: &mut [T]| change(&mut memory[..certain], salt);
+            let mut seen = K::see(kernels, inbox, &lane.stream, win, alter)?;
+            if !matches!(win.kind, Kind::Slots { .. }) {
                 seen[0].truncate(certain);
-                change(&mut memory[..certain], salt);
             }
             checksum_all(&seen)
         }));
@@ -525,8 +535,9 @@ impl Rank<'_, '_, '_, '_> {
                     regions.push(Vec::new());
                     continue;
                 };
-                let region = region.into_host(&lane.stream)?;
-                regions.push(region.iter().map(|element| element.bits()).collect());
+                let mut region = region.into_host(&lane.stream)?;
+                let bits = |all: &mut [T]| all.iter().map(|element| element.bits()).collect();
+                regions.push(D::region(&mut region, bits)?);
             }));
         }
         let mut windows = Vec::new();
@@ -534,7 +545,7 @@ impl Rank<'_, '_, '_, '_> {
             let on = self.homes[&Res::Inbox(number)];
             let contents = with_kind!(win, T, K => with_lane!(self, on, lane => {
                 let mut inbox = take(&mut K::halves(T::shelf(&mut lane.bag)).0, number);
-                K::see(&mut inbox, &lane.stream)?
+                K::see(&self.cx.kernels, &mut inbox, &lane.stream, win, |_| {})?
             }));
             windows.push(contents);
         }

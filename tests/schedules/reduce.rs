@@ -5,24 +5,25 @@ use tidegate::window::At;
 use tidegate::{Arithmetic, Atomic, ByRange};
 
 use super::bag::{Elem, Pixel};
+use super::device::Bench;
 use super::exec::{Context, Lent, remote};
 use super::job::{Act, Verb};
 
 /// Notes accumulates and atomics, where the type has them.
 pub(crate) trait Reduce: Sized {
-    fn ranged<'s, 'b>(
-        cx: &'b Context<'_>,
-        epoch: &mut Access<'s, 'b, Self, ByRange>,
-        lent: &mut Lent<'b, 's, Self>,
+    fn ranged<'s, 'b, D: Bench>(
+        cx: &'b Context<'_, D>,
+        epoch: &mut Access<'s, 'b, Self, ByRange, D>,
+        lent: &mut Lent<'b, 's, Self, D>,
         act: &Act,
     ) -> Result<()>
     where
         Self: Elem;
 
-    fn atomically<'s, 'b>(
-        cx: &'b Context<'_>,
-        epoch: &mut Access<'s, 'b, Self, Atomic>,
-        lent: &mut Lent<'b, 's, Self>,
+    fn atomically<'s, 'b, D: Bench>(
+        cx: &'b Context<'_, D>,
+        epoch: &mut Access<'s, 'b, Self, Atomic, D>,
+        lent: &mut Lent<'b, 's, Self, D>,
         act: &Act,
     ) -> Result<()>
     where
@@ -32,19 +33,19 @@ pub(crate) trait Reduce: Sized {
 macro_rules! reduce {
     ($($ty:ty),* => $ranged:expr, $atomic:expr) => {$(
         impl Reduce for $ty {
-            fn ranged<'s, 'b>(
-                cx: &'b Context<'_>,
-                epoch: &mut Access<'s, 'b, Self, ByRange>,
-                lent: &mut Lent<'b, 's, Self>,
+            fn ranged<'s, 'b, D: Bench>(
+                cx: &'b Context<'_, D>,
+                epoch: &mut Access<'s, 'b, Self, ByRange, D>,
+                lent: &mut Lent<'b, 's, Self, D>,
                 act: &Act,
             ) -> Result<()> {
                 $ranged(cx, epoch, lent, act)
             }
 
-            fn atomically<'s, 'b>(
-                cx: &'b Context<'_>,
-                epoch: &mut Access<'s, 'b, Self, Atomic>,
-                lent: &mut Lent<'b, 's, Self>,
+            fn atomically<'s, 'b, D: Bench>(
+                cx: &'b Context<'_, D>,
+                epoch: &mut Access<'s, 'b, Self, Atomic, D>,
+                lent: &mut Lent<'b, 's, Self, D>,
                 act: &Act,
             ) -> Result<()> {
                 $atomic(cx, epoch, lent, act)
@@ -58,10 +59,10 @@ reduce!(Pixel, [u16; 3] => |_, _, _, act: &Act| unreachable!("{act:?}"), |_, _, 
     unreachable!("{act:?}")
 });
 
-fn accumulate<'s, 'b, T: Elem + Arithmetic>(
-    cx: &'b Context<'_>,
-    epoch: &mut Access<'s, 'b, T, ByRange>,
-    lent: &mut Lent<'b, 's, T>,
+fn accumulate<'s, 'b, T: Elem + Arithmetic, D: Bench>(
+    cx: &'b Context<'_, D>,
+    epoch: &mut Access<'s, 'b, T, ByRange, D>,
+    lent: &mut Lent<'b, 's, T, D>,
     act: &Act,
 ) -> Result<()> {
     let Verb::Accumulate(op) = act.verb else {
@@ -70,10 +71,10 @@ fn accumulate<'s, 'b, T: Elem + Arithmetic>(
     epoch.accumulate(lent.source(cx, act)?, remote(cx, act), op)
 }
 
-fn atomic<'s, 'b, T: Elem + Arithmetic>(
-    cx: &'b Context<'_>,
-    epoch: &mut Access<'s, 'b, T, Atomic>,
-    lent: &mut Lent<'b, 's, T>,
+fn atomic<'s, 'b, T: Elem + Arithmetic, D: Bench>(
+    cx: &'b Context<'_, D>,
+    epoch: &mut Access<'s, 'b, T, Atomic, D>,
+    lent: &mut Lent<'b, 's, T, D>,
     act: &Act,
 ) -> Result<()> {
     let at = At {

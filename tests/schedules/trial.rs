@@ -8,14 +8,15 @@ use proptest::test_runner::{Config, FileFailurePersistence, RngAlgorithm, TestRn
 use tidegate::World;
 
 use super::bag::Adjust;
+use super::device::Bench;
 use super::job::{Item, Job};
 use super::{oracle, rank};
 
 /// How long a case may take. It takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A runner whose cases are the same each time.
-pub(crate) fn runner(cases: u32) -> TestRunner {
+/// A runner whose cases are the same each time, of the test program with this source.
+pub(crate) fn runner(cases: u32, source: &'static str) -> TestRunner {
     let number = |name: &str| {
         std::env::var(name)
             .ok()
@@ -29,7 +30,7 @@ pub(crate) fn runner(cases: u32) -> TestRunner {
         max_shrink_iters: 2000,
         max_shrink_time: 120_000,
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        source_file: Some("tests/schedules.rs"),
+        source_file: Some(source),
         ..Config::default()
     };
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed))
@@ -40,11 +41,15 @@ pub(crate) fn runner(cases: u32) -> TestRunner {
 /// # Errors
 ///
 /// The first difference, or what a rank failed with.
-pub(crate) fn run(job: &Job, programs: &[Vec<Item>], adjust: &Adjust) -> Result<(), String> {
+pub(crate) fn run<D: Bench>(
+    job: &Job,
+    programs: &[Vec<Item>],
+    adjust: &Adjust,
+) -> Result<(), String> {
     let truth =
         oracle::run(job).map_err(|stuck| format!("the generator made a deadlock: {stuck}"))?;
     let results = guarded(job, || {
-        World::local(job.ranks, |world| {
+        World::<D>::local(job.ranks, |world| {
             let program = &programs[world.rank()];
             rank::run(job, program, world, adjust).map_err(|error| error.to_string())
         })

@@ -8,7 +8,9 @@
 //! CPU [kernels](faces::kernels), the [verification](faces::verify) and the
 //! [loops](faces::schedule) around the clock. A *variant* (how the messages travel) implements
 //! [`faces::schedule::Exchange`] and gets all of that; [`faces::variants`] are those over this
-//! library, and [`faces::driver`] runs them.
+//! library, and [`faces::driver`] runs them. [`exchange`] is what is left of it without
+//! kernels, for any messages; [`program`] is the program that runs either. All are written once, over a
+//! [`device`]: the host, or GPUs.
 //!
 //! Each rank produces one [`results::RankSample`] a run. Rank 0 collects them, makes
 //! [`results::Row`]s, and prints them as a [terminal table](results::table), as
@@ -22,7 +24,10 @@
 
 pub mod cli;
 pub mod device;
+pub mod exchange;
 pub mod faces;
+pub mod program;
 pub mod progress;
 pub mod report;
 pub mod results;
+mod rounds;

@@ -10,11 +10,13 @@
 //! [`FacesArgs::read`] ends the process with a usage message; [`FacesArgs::try_from_iter`] returns
 //! it.
 
+use crate::exchange::Pattern;
 use crate::faces::params::{Counts, Grid, Init, Params, Size, Variant};
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
+use tidegate_core::window::Buffers;
 
 /// What the ranks run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -32,6 +34,34 @@ impl fmt::Display for Device {
         match self {
             Device::Host => f.write_str("host"),
             Device::Cuda => f.write_str("cuda"),
+        }
+    }
+}
+
+/// How many buffers a slot of the exchanges has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum BuffersOf {
+    /// One: the exposure is waited for in every epoch.
+    Single,
+    /// Two, by turns: it was given an epoch before.
+    #[default]
+    Double,
+}
+
+impl fmt::Display for BuffersOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BuffersOf::Single => "single",
+            BuffersOf::Double => "double",
+        })
+    }
+}
+
+impl From<BuffersOf> for Buffers {
+    fn from(buffers: BuffersOf) -> Buffers {
+        match buffers {
+            BuffersOf::Single => Buffers::Single,
+            BuffersOf::Double => Buffers::Double,
         }
     }
 }
@@ -80,6 +110,30 @@ pub struct FacesArgs {
     #[arg(long, value_name = "TIMES", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
 
+    /// Measure the exchange alone, without kernels, as st and st-graph
+    #[arg(long)]
+    pub exchange: bool,
+
+    /// Measure two ranks instead: a message to and fro, and messages that cross
+    #[arg(long, conflicts_with_all = ["exchange", "grid"])]
+    pub pair: bool,
+
+    /// In an exchange: so many messages to the other ranks by turns, instead of those of Faces
+    #[arg(long, value_name = "K", requires_all = ["exchange", "bytes"])]
+    pub neighbours: Option<usize>,
+
+    /// Bytes of a message of --neighbours, or the only size of --pair (default there: 8 B to 256 MiB)
+    #[arg(long, value_name = "B")]
+    pub bytes: Option<usize>,
+
+    /// Buffers of a slot, in --exchange and --pair
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    pub buffers: BuffersOf,
+
+    /// Epochs that are recorded in one graph, in --exchange and --pair
+    #[arg(long, value_name = "EPOCHS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub unroll: u64,
+
     /// What to run on
     #[arg(long, value_enum, default_value_t)]
     pub device: Device,
@@ -121,10 +175,36 @@ impl FacesArgs {
         args: impl IntoIterator<Item = T>,
     ) -> Result<FacesArgs, clap::Error> {
         let args = FacesArgs::try_parse_from(args)?;
-        args.unchecked()
-            .validate()
-            .map_err(|e| FacesArgs::command().error(ErrorKind::ValueValidation, e))?;
-        Ok(args)
+        let refuse = |why: String| Err(FacesArgs::command().error(ErrorKind::ValueValidation, why));
+        let checked = match args.exchange || args.pair {
+            // Only Faces has values that grow.
+            true => args.exchange_fits(),
+            false => args.unchecked().validate().map_err(|e| e.to_string()),
+        };
+        match checked {
+            Ok(()) => Ok(args),
+            Err(why) => refuse(why),
+        }
+    }
+
+    /// Whether there are such messages.
+    fn exchange_fits(&self) -> Result<(), String> {
+        let ranks = self.ranks();
+        let bytes = self.bytes.unwrap_or(8);
+        self.grid.validate().map_err(|e| e.to_string())?;
+        self.size.validate().map_err(|e| e.to_string())?;
+        if self.pair || self.neighbours.is_some() {
+            let count = self.neighbours.unwrap_or(1);
+            Pattern::ring(ranks, 0, count, bytes).map_err(|e| e.to_string())?;
+        } else if self.bytes.is_some() {
+            return Err("--bytes goes with --neighbours or --pair".into());
+        }
+        Ok(())
+    }
+
+    /// How many ranks there are.
+    pub fn ranks(&self) -> usize {
+        if self.pair { 2 } else { self.grid.ranks() }
     }
 
     /// The parameters; valid if this was made by [`FacesArgs::read`] or
@@ -154,18 +234,40 @@ impl FacesArgs {
     pub fn command_line(&self) -> String {
         let params = self.unchecked();
         let variants: Vec<_> = params.variants.iter().map(|v| v.name()).collect();
-        format!(
-            "cargo bench --bench faces -- --grid {} --size {} --counts {} --init {}{}{} --variants {} --rounds {} --device {}",
-            params.grid,
-            params.size,
-            params.counts,
-            params.init,
-            if params.compute { " --compute" } else { "" },
-            if self.no_bind { " --no-bind" } else { "" },
-            variants.join(","),
-            self.rounds,
-            self.device,
-        )
+        let mut line = "cargo bench --bench faces --".to_owned();
+        let mut say = |words: String| line.extend([" ", &words]);
+        if self.exchange || self.pair {
+            let what = if self.pair { "--pair" } else { "--exchange" };
+            say(format!(
+                "{what} --buffers {} --unroll {}",
+                self.buffers, self.unroll
+            ));
+            for (name, value) in [("neighbours", self.neighbours), ("bytes", self.bytes)] {
+                if let Some(value) = value {
+                    say(format!("--{name} {value}"));
+                }
+            }
+            if let Some(counts) = self.counts {
+                say(format!("--counts {counts}"));
+            }
+        }
+        if !self.pair {
+            say(format!("--grid {} --size {}", params.grid, params.size));
+        }
+        if !self.exchange && !self.pair {
+            say(format!("--counts {} --init {}", params.counts, params.init));
+            if params.compute {
+                say("--compute".into());
+            }
+        }
+        if self.no_bind {
+            say("--no-bind".into());
+        }
+        if !self.pair {
+            say(format!("--variants {}", variants.join(",")));
+        }
+        say(format!("--rounds {} --device {}", self.rounds, self.device));
+        line
     }
 }
 
@@ -223,6 +325,23 @@ mod tests {
     }
 
     #[test]
+    fn exchanges_can_be_repeated() {
+        for line in [
+            "--exchange --buffers single --unroll 10 --counts 1,2,1000 --grid 2x1x1 --size small --variants st --rounds 2 --device cuda",
+            "--exchange --buffers double --unroll 1 --neighbours 9 --bytes 4096 --grid 8x1x1 --size desk --variants st,st-graph --rounds 2 --device cuda",
+            "--pair --buffers double --unroll 1 --bytes 64 --counts 1,2,3 --rounds 5 --device host",
+        ] {
+            let args = parse(line).unwrap();
+            assert!(
+                args.command_line().ends_with(line),
+                "{}",
+                args.command_line()
+            );
+        }
+        assert_eq!(parse("--pair").unwrap().ranks(), 2);
+    }
+
+    #[test]
     fn published_sizes_bring_their_counts() {
         assert_eq!(
             parse("--size small").unwrap().params().unwrap().counts,
@@ -252,7 +371,13 @@ mod tests {
             ),
             ("--variants st,st", "asked for twice"),
             ("--init other", "`same` or `global`"),
-            ("--device gpu", "host"),
+            ("--device gpu", "host, cuda"),
+            ("--pair --exchange", "cannot be used with"),
+            ("--pair --bytes 12", "multiples of 8 bytes"),
+            ("--exchange --bytes 16", "goes with --neighbours"),
+            ("--exchange --neighbours 3", "--bytes"),
+            ("--exchange --grid 1x1x1 --neighbours 3 --bytes 8", "alone"),
+            ("--exchange --neighbours 0 --bytes 8", "neighbours must be"),
             ("--rounds 0", "0"),
             ("extra", "unexpected argument"),
         ] {

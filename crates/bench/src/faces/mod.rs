@@ -22,7 +22,7 @@
 //! | [`verify`] | two independent references, and the error measure |
 //! | [`schedule`] | the loops around the clock |
 //! | [`variants`] | how the messages travel, over this library |
-//! | [`driver`] | the benchmark as a program: ranks, rounds, results |
+//! | [`driver`] | a rank's part: rounds of variants, results |
 //!
 //! # Failures
 //!

@@ -147,6 +147,11 @@ fn setting(rows: &[Row]) -> String {
             if s.compute { "yes" } else { "no" }.into(),
         ),
         ("initial values", s.init.clone()),
+        (
+            "messages",
+            format!("{} a share, {} bytes", s.messages, s.bytes),
+        ),
+        ("buffers of a slot", s.buffers.clone()),
         ("rounds", rows[0].rounds.to_string()),
     ];
     let mut html = String::from("<ul class=\"facts\">\n");
@@ -160,7 +165,7 @@ fn setting(rows: &[Row]) -> String {
 fn table(rows: &[Row]) -> String {
     let mut html = String::from(
         "<div class=\"wide\"><table>\n<thead><tr><th>variant</th><th>avg us</th><th>min us</th><th>max us</th>\
-         <th>x rma</th><th>verified ranks</th></tr></thead>\n<tbody>\n",
+         <th>enqueue us</th><th>cpu us</th><th>launches</th><th>x rma</th><th>verified ranks</th></tr></thead>\n<tbody>\n",
     );
     let base = baseline(rows);
     let number = |v: Option<f64>| v.map_or("-".to_owned(), charts::short);
@@ -171,13 +176,16 @@ fn table(rows: &[Row]) -> String {
         _ = writeln!(
             html,
             "<tr{}><td><i style=\"background:var(--s{})\"></i>{}</td><td>{}</td><td>{}</td><td><b>{}</b></td>\
-             <td>{ratio}</td><td>{}/{}{}</td></tr>",
+             <td>{}</td><td>{}</td><td>{}</td><td>{ratio}</td><td>{}/{}{}</td></tr>",
             if row.failed { " class=\"failed\"" } else { "" },
             k % style::SERIES,
             escape(&row.variant),
             number(row.us_avg),
             number(row.us_min),
             number(row.us_max),
+            number(row.enqueue_us),
+            number(row.cpu_us),
+            number(row.launches),
             row.verified,
             row.setting.ranks,
             if row.failed { " FAILED" } else { "" },

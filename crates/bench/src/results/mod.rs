@@ -21,6 +21,7 @@ pub mod table;
 
 pub use meter::{Clock, Meter, Run};
 
+use crate::faces::layout::Geometry;
 use serde::{Deserialize, Serialize};
 use stats::{Summary, median};
 
@@ -94,14 +95,25 @@ pub struct Setting {
     pub counts: [u64; 3],
     /// Whether the compute kernel ran.
     pub compute: bool,
-    /// `same` or `global`.
+    /// `same` or `global`; `words` of the exchange alone.
     pub init: String,
+    /// `faces`, `exchange` or `pair`.
+    pub benchmark: String,
+    /// Buffers of a slot: `single` or `double`.
+    pub buffers: String,
+    /// Messages that a rank in the middle of the grid sends in a share.
+    pub messages: usize,
+    /// The bytes of these.
+    pub bytes: u64,
 }
 
 impl Setting {
-    /// From the parameters.
+    /// From the parameters, which are valid.
     pub fn new(params: &crate::faces::params::Params, device: &str, transport: &str) -> Setting {
         let counts = params.counts;
+        let middle = params.grid.0.map(|side| (side - 1) / 2);
+        let geometry = Geometry::new(params.grid, params.size, params.grid.rank(middle));
+        let geometry = geometry.expect("the parameters are valid");
         Setting {
             device: device.into(),
             transport: transport.into(),
@@ -112,6 +124,10 @@ impl Setting {
             counts: [counts.nk, counts.nj, counts.ni],
             compute: params.compute,
             init: params.init.to_string(),
+            benchmark: "faces".into(),
+            buffers: "double".into(),
+            messages: geometry.neighbours().count(),
+            bytes: geometry.sent_bytes() as u64,
         }
     }
 }
@@ -234,6 +250,12 @@ impl Row {
         }
     }
 
+    /// What a rank sends in a second, in GB (10^9 bytes), at the pace of the slowest.
+    pub fn gb_per_s(&self) -> Option<f64> {
+        let us = self.us_max.filter(|us| *us > 0.0)?;
+        (self.setting.bytes > 0).then_some(self.setting.bytes as f64 / us / 1e3)
+    }
+
     /// This row's slowest rank as a multiple of that of the row `base` (below 1 is faster); `None`
     /// when one of them failed or has no time.
     pub fn ratio_to(&self, base: &Row) -> Option<f64> {
@@ -269,6 +291,10 @@ pub(crate) mod tests {
             counts: [3, 4, 50],
             compute: false,
             init: "same".into(),
+            benchmark: "faces".into(),
+            buffers: "double".into(),
+            messages: 1,
+            bytes: 4608,
         }
     }
 

@@ -8,32 +8,40 @@ const LAST: usize = COLUMNS - 1;
 
 /// The rows as a table, for a terminal of about 90 columns: variant, ranks, microseconds per share
 /// (average, fastest and slowest rank; to enqueue it; of the processor), launches per share, the slowest
-/// rank as a multiple of that of `rma`, and how many ranks were verified. A failed row ends with `FAILED`,
+/// rank as a multiple of that of `rma` (or, where that was not run, what a rank sends in a second), and how
+/// many ranks were verified. A failed row ends with `FAILED`,
 /// and its reason follows below the table.
 pub fn table(rows: &[Row]) -> String {
+    let base = baseline(rows);
+    let last = if base.is_some() { "x rma" } else { "GB/s" };
     let mut lines = vec![
         ["", "", "us per share", "", "", "", "", "", "", ""].map(str::to_owned),
         [
-            "variant", "ranks", "avg", "min", "max", "enqueue", "cpu", "launches", "x rma",
-            "verified",
+            "variant", "ranks", "avg", "min", "max", "enqueue", "cpu", "launches", last, "verified",
         ]
         .map(str::to_owned),
     ];
-    let base = baseline(rows);
     let number = |v: Option<f64>| v.map_or("-".to_owned(), |v| format!("{v:.1}"));
+    // Times of single messages are a few microseconds.
+    let time = |v: Option<f64>| match v {
+        Some(v) if v < 9.995 => format!("{v:.2}"),
+        v => number(v),
+    };
     for row in rows {
         let ratio = base.and_then(|b| row.ratio_to(b));
         let verified = format!("{}/{}", row.verified, row.setting.ranks);
         lines.push([
             row.variant.clone(),
             row.setting.ranks.to_string(),
-            number(row.us_avg),
-            number(row.us_min),
-            number(row.us_max),
-            number(row.enqueue_us),
-            number(row.cpu_us),
+            time(row.us_avg),
+            time(row.us_min),
+            time(row.us_max),
+            time(row.enqueue_us),
+            time(row.cpu_us),
             number(row.launches),
-            ratio.map_or("-".to_owned(), |r| format!("{r:.2}")),
+            ratio
+                .or_else(|| row.gb_per_s().filter(|_| base.is_none()))
+                .map_or("-".to_owned(), |r| format!("{r:.2}")),
             if row.failed {
                 format!("{verified} FAILED")
             } else {
@@ -128,6 +136,8 @@ FAILED st strided: rank 0: did not report
     #[test]
     fn works_without_a_baseline() {
         let text = table(&rows()[..1]);
+        // 4608 bytes in 64 us.
+        assert!(text.contains("0.07  4/4"), "{text}");
         assert!(text.contains("4/4") && !text.contains("below 1"), "{text}");
         assert!(table(&[]).contains("variant"));
     }

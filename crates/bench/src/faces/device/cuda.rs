@@ -10,6 +10,8 @@ use tidegate_cuda::Cuda;
 use tidegate_hal::device::Grid;
 
 kernel! {
+    /// Initial values of the whole block.
+    ///
     /// # Safety
     ///
     /// The module is that of `kernels/faces.cu`. As for all below: given a geometry of [`FacesGeometry::new`], its kernels touch nothing of a
@@ -73,7 +75,7 @@ impl FacesDevice for Cuda {
     /// A submission to an inline stream is waited for each time, which a share needs twice only.
     const INLINE_MESSAGES: bool = false;
 
-    fn kernels(world: &World<Self>, shape: Arc<Shape>) -> Result<CudaKernels> {
+    unsafe fn kernels(world: &World<Self>, shape: Arc<Shape>) -> Result<CudaKernels> {
         if shape.omit.is_some() {
             let what = "only kernels on the host can leave a direction out";
             return Err(Error::Invalid(what.into()));
@@ -81,9 +83,8 @@ impl FacesDevice for Cuda {
         let geometry = FacesGeometry::new(&shape.geometry, shape.init)
             .map_err(|error| Error::Invalid(error.to_string()))?;
         let module = Module::load(world, tidegate_kernels::FACES_PTX)?;
-        // SAFETY: the module is that of `kernels/faces.cu`, and the geometry of `FacesGeometry::new`. What the kernels are launched with below are
-        // blocks of `Geometry::len` values, their parts by `Geometry::surface_ranges` and `Geometry::interior_ranges` (`mode` says which), packed buffers of
-        // `Geometry::packed_len`, and inboxes with a slot of `Geometry::message_len` for each neighbour, in the order of directions.
+        // SAFETY: the module is that of `kernels/faces.cu`, and the geometry of `FacesGeometry::new`, of the shape for which the caller
+        // promises that blocks, parts, buffers and slots are as long as it says. `mode` below says which part it is.
         let kernels = unsafe {
             CudaKernels {
                 geometry,

@@ -33,7 +33,7 @@ impl FacesDevice for Host {
 
     const INLINE_MESSAGES: bool = true;
 
-    fn kernels(_: &World<Self>, shape: Arc<Shape>) -> Result<HostKernels> {
+    unsafe fn kernels(_: &World<Self>, shape: Arc<Shape>) -> Result<HostKernels> {
         Ok(HostKernels(shape))
     }
 }

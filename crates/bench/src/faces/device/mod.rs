@@ -24,6 +24,8 @@ mod shape;
 pub use shape::Shape;
 
 use crate::device::{BenchDevice, On};
+#[cfg(doc)]
+use crate::faces::layout::Geometry;
 use std::sync::Arc;
 use tidegate_core::window::BySlot;
 use tidegate_core::{Result, Stream, World};
@@ -51,7 +53,13 @@ pub trait FacesDevice: BenchDevice {
     /// # Errors
     ///
     /// If the device does not take them, or they cannot handle the shape.
-    fn kernels(world: &World<Self>, shape: Arc<Shape>) -> Result<Self::Kernels>;
+    ///
+    /// # Safety
+    ///
+    /// They are enqueued with nothing but what is of this shape: blocks of [`Geometry::len`] values, parts of such
+    /// blocks by [`Geometry::surface_ranges`] and [`Geometry::interior_ranges`], packed buffers of [`Geometry::packed_len`]
+    /// values, and inboxes with a slot of [`Geometry::message_len`] values for each neighbour, in the order of directions.
+    unsafe fn kernels(world: &World<Self>, shape: Arc<Shape>) -> Result<Self::Kernels>;
 }
 
 /// Which part of a block.

@@ -32,7 +32,7 @@ pub(super) fn kernel_source() -> String {
 }
 
 /// Compiles a source of the kernel. None, and a line that says so, if there is no compiler and need not be one.
-fn compile(sizes: Sizes, source: &str) -> Option<Vec<u8>> {
+fn compile(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let place =
@@ -46,7 +46,8 @@ fn compile(sizes: Sizes, source: &str) -> Option<Vec<u8>> {
         .args(["-std=c++17", "-O1", "-g", "-fPIC", "-shared"])
         // Integers wrap, and bytes are what is looked at as them, as they are and do for the device's compiler. A jump to another stack is what is meant.
         .args(["-fwrapv", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE"])
-        .args(["-Wall", "-Werror", "-Wno-unknown-pragmas"])
+        .args(["-Wall", "-Wno-unknown-pragmas"])
+        .arg(if changed { "-w" } else { "-Werror" })
         .arg(format!("-DTHREADS={}", sizes.threads))
         .arg(format!("-DWARP={}", sizes.threads / sizes.warps))
         .arg(format!("-DBLOCK_WINDOW={window}"))
@@ -165,9 +166,11 @@ impl Machine {
             source = source.replace(from, to);
         }
         let code = if changes.is_empty() && sizes.threads == SMALL.threads {
-            UNCHANGED.get_or_init(|| compile(sizes, &source)).clone()
+            UNCHANGED
+                .get_or_init(|| compile(sizes, &source, false))
+                .clone()
         } else {
-            compile(sizes, &source)
+            compile(sizes, &source, !changes.is_empty())
         }?;
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -231,7 +234,8 @@ impl Machine {
             streams: raw.as_ptr(),
             count: raw.len() as u64,
             seed,
-            turns: 40_000_000,
+            // Several times what any of the tests takes.
+            turns: 8_000_000,
             ranges: ranges.as_ptr(),
             range_count: ranges.len() as u64,
             context: (&raw mut hear).cast(),

@@ -19,7 +19,9 @@
 mod failure;
 mod machine;
 mod moves;
+mod mutants;
 mod protocol;
+mod ptx;
 
 use machine::Machine;
 

@@ -1,0 +1,184 @@
+//! One case, on one rank.
+
+use super::{Case, Order};
+use crate::device::{BenchDevice, Words, WordsIn, WordsOut};
+use crate::results::{Meter, RankSample};
+use tidegate_core::window::{Slot, Window, exchange};
+use tidegate_core::{Error, Graph, Region, Result, Stream, World, stream};
+
+/// Epochs before the clock starts, so that ranks begin together, whatever each of them did before.
+const AHEAD: u64 = 2;
+
+/// What an epoch needs.
+type Lent<'s, D> = (Words<'s, D>, WordsIn<'s, D>, WordsOut<'s, D>);
+
+struct Engine<'a, 's, D: BenchDevice> {
+    case: &'a Case,
+    gather: &'a D::Gather,
+    stream: &'a mut Stream<'s, D>,
+    lent: Option<Lent<'s, D>>,
+    graph: Option<Graph<'s, D>>,
+    /// What was received, to be looked at.
+    seen: Option<Words<'s, D>>,
+    launches: u64,
+}
+
+/// Measures a case on this rank; collective. `step` is called after every run.
+///
+/// # Errors
+///
+/// What the library refused, or what became of the peers.
+pub(super) fn measure<D: BenchDevice>(
+    world: &World<D>,
+    gather: &D::Gather,
+    case: &Case,
+    step: &mut dyn FnMut(),
+) -> Result<RankSample> {
+    stream!(let s = world.named_stream("exchange")?);
+    let mut engine = Engine {
+        case,
+        gather,
+        stream: &mut s,
+        lent: None,
+        graph: None,
+        seen: None,
+        launches: 0,
+    };
+    let (counts, rank) = (case.counts, world.rank());
+    let mut meter = Meter::default();
+    let mut sample = RankSample::new(rank);
+    let mut run = 0;
+    for k in 0..counts.nk {
+        engine.build(world)?;
+        for j in 0..=counts.nj {
+            run += 1;
+            engine.fill(rank, run)?;
+            engine.epochs(AHEAD.next_multiple_of(case.recorded.max(1)))?;
+            engine.stream.synchronize()?;
+            let launches = engine.launches;
+            let mut clock = meter.start();
+            engine.epochs(counts.ni)?;
+            clock.enqueued();
+            engine.stream.synchronize()?;
+            let time = clock.stop(engine.launches - launches);
+            if j > 0 {
+                meter.add(time);
+            }
+            if let Err(wrong) = engine.check(run)? {
+                sample.fail(format!("run {j} of build {k}: {wrong}"));
+            }
+            step();
+        }
+    }
+    meter.note(&mut sample, counts.timed_shares() * case.order.hops());
+    Ok(sample)
+}
+
+/// One epoch. Nothing here waits; how many launches it has.
+fn epoch<'s, D: BenchDevice>(
+    case: &Case,
+    s: &Stream<'s, D>,
+    (source, inbox, outbox): Lent<'s, D>,
+) -> Result<(Lent<'s, D>, u64)> {
+    let second = case.order == Order::Turns && s.world().rank() == 1;
+    let (inbox, exposed) = match second {
+        true => (None, Some(inbox.post(s)?.wait(s)?)),
+        false => (Some(inbox), None),
+    };
+    let mut epoch = outbox.start();
+    for (slot, message) in (0..).map(Slot).zip(&case.pattern.outbound) {
+        epoch.put(source.slice(message.range.clone())?, slot)?;
+    }
+    let (inbox, outbox, launches) = match (inbox, exposed) {
+        (Some(inbox), _) => {
+            let (inbox, outbox) = exchange(s, inbox, epoch)?;
+            (inbox, outbox, 1)
+        }
+        (None, Some(inbox)) => (inbox, epoch.complete(s)?, 3),
+        (None, None) => unreachable!("the inbox is one or the other"),
+    };
+    Ok(((source, inbox, outbox), launches))
+}
+
+impl<'s, D: BenchDevice> Engine<'_, 's, D> {
+    fn lent(&mut self) -> Result<Lent<'s, D>> {
+        self.lent
+            .take()
+            .ok_or_else(|| Error::Invalid("an earlier error has ended this case".into()))
+    }
+
+    fn build(&mut self, world: &World<D>) -> Result<()> {
+        (self.lent, self.graph, self.seen) = (None, None, None);
+        let (case, s) = (self.case, &mut *self.stream);
+        let mut window = Window::by_slot("exchange").buffers(case.buffers);
+        for message in &case.pattern.inbound {
+            window = window.slot_from(message.peer, message.key, message.range.len());
+        }
+        for message in &case.pattern.outbound {
+            window = window.slot_to(message.peer, message.key);
+        }
+        let source = Region::zeroed(world, case.pattern.words)?.on(s)?;
+        self.seen = Some(Region::zeroed(world, case.pattern.received())?.on(s)?);
+        let (inbox, outbox) = window.open(s)?;
+        let mut lent = (source, inbox, outbox);
+        if case.recorded > 0 {
+            let (graph, back) = s.capture(lent, |s, mut lent| {
+                for _ in 0..case.recorded {
+                    lent = epoch(case, s, lent)?.0;
+                }
+                Ok(lent)
+            })?;
+            self.graph = Some(graph);
+            lent = back;
+        }
+        self.lent = Some(lent);
+        Ok(())
+    }
+
+    /// Gives the messages the contents of this run.
+    fn fill(&mut self, rank: usize, run: u64) -> Result<()> {
+        let (source, inbox, outbox) = self.lent()?;
+        let mut source = source.into_host(self.stream)?;
+        let run = if self.case.spoil { !run } else { run };
+        source.write(0, &self.case.pattern.fill(rank, run))?;
+        self.lent = Some((source.on(self.stream)?, inbox, outbox));
+        Ok(())
+    }
+
+    /// Enqueues epochs.
+    fn epochs(&mut self, count: u64) -> Result<()> {
+        let mut lent = self.lent()?;
+        if let Some(graph) = &self.graph {
+            let times = count / self.case.recorded;
+            lent = graph.replay(self.stream, lent, times)?;
+            self.launches += times;
+        } else {
+            for _ in 0..count {
+                let launches;
+                (lent, launches) = epoch(self.case, self.stream, lent)?;
+                self.launches += launches;
+            }
+        }
+        self.lent = Some(lent);
+        Ok(())
+    }
+
+    /// Compares what the last epoch brought with what it should have.
+    fn check(&mut self, run: u64) -> Result<std::result::Result<(), String>> {
+        let (source, inbox, outbox) = self.lent()?;
+        let (case, s) = (self.case, &*self.stream);
+        let mut seen = match self.seen.take() {
+            Some(seen) => seen,
+            None => Region::zeroed(s.world(), case.pattern.received())?.on(s)?,
+        };
+        D::gather(self.gather, s, &inbox, &mut seen)?;
+        let seen = seen.into_host(s)?;
+        let mut verdict = Err("nothing was looked at".to_owned());
+        D::look(&seen, &mut |words| {
+            verdict = case.pattern.check(words, run);
+        })?;
+        self.seen = Some(seen.on(s)?);
+        self.lent = Some((source, inbox, outbox));
+        Ok(verdict)
+    }
+}

@@ -1,0 +1,212 @@
+//! The benchmarks as a program.
+//!
+//! # Model
+//!
+//! [`main`] starts this very program again, once for each rank, and waits; the ranks find in their
+//! environment that they are ranks. Each does its part of what was asked for ([Faces](crate::faces), or the
+//! [`exchange`] alone, or that of a pair); rank 0 prints the table and writes the files. The
+//! device is chosen in one place; everything below [`run`] is the same for all.
+//!
+//! Where there are more ranks (that are processes) than processors, each rank is bound to one, by
+//! turns. Otherwise the scheduler moves ranks, and what they exchange, about, and some runs take
+//! twice as long as others.
+//!
+//! # Failures
+//!
+//! Where there is no such device, no rank is started. The exit code is 1 if any row is a failed one. A rank
+//! that dies ends the job: rank 0 shows what it has got, with the rank that did not report.
+
+use crate::cli::{Device, FacesArgs, RanksAs};
+use crate::exchange;
+use crate::faces::device::FacesDevice;
+use crate::faces::driver;
+use crate::faces::variants::SetupOn;
+use crate::faces::verify::Verifier;
+use crate::progress::Progress;
+use crate::report::{self, About};
+use crate::results::{Row, exit_code, json, table};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::error::Error;
+use std::io::Write as _;
+use std::process::ExitCode;
+use tidegate_boot::launch::{Job, Output};
+use tidegate_core::World;
+use tidegate_cuda::Cuda;
+use tidegate_host::Host;
+
+/// Set for the processes that are ranks.
+const IS_RANK: &str = "TIDEGATE_FACES_RANK";
+
+/// What the driver of a CUDA job should find in its environment, unless it is set: as many hardware queues as there can be, so that no
+/// stream is behind another's wait, and code that is loaded when a module is.
+const CUDA_ENVIRONMENT: [(&str, &str); 2] = [
+    ("CUDA_DEVICE_MAX_CONNECTIONS", "32"),
+    ("CUDA_MODULE_LOADING", "EAGER"),
+];
+
+/// The whole of the program.
+pub fn main() -> ExitCode {
+    let args = FacesArgs::read();
+    let result = match args.device {
+        Device::Host => run::<Host>(&args),
+        Device::Cuda => run::<Cuda>(&args),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("faces: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The program on one kind of device: as a rank, or as the one that starts the ranks.
+///
+/// # Errors
+///
+/// What is wrong with the device, before there is a rank; what a rank could not do.
+pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
+    if std::env::var_os(IS_RANK).is_some() {
+        if !args.no_bind {
+            bind(args.ranks());
+        }
+        return present(args, &World::<D>::init()?);
+    }
+    // Said once, and not by every rank.
+    D::available()?;
+    match args.ranks_as {
+        RanksAs::Processes => launch(args),
+        RanksAs::Threads => World::<D>::local(args.ranks(), |world| {
+            present(args, &world).map_err(|error| error.to_string())
+        })
+        .into_iter()
+        .try_fold(0, |code, result| Ok(code.max(result?))),
+    }
+}
+
+/// Binds this process to one of the processors that it may use, if there are fewer of them than
+/// ranks; all its threads to come are bound with it.
+///
+/// Best effort: without it, all is the same but the times.
+fn bind(ranks: usize) {
+    let rank = std::env::var("RANK")
+        .ok()
+        .and_then(|rank| rank.parse::<usize>().ok());
+    let (Some(rank), Ok(usable)) = (rank, sched_getaffinity(None)) else {
+        return;
+    };
+    let usable: Vec<usize> = (0..CpuSet::MAX_CPU)
+        .filter(|cpu| usable.is_set(*cpu))
+        .collect();
+    if !usable.is_empty() && usable.len() < ranks {
+        let mut set = CpuSet::new();
+        set.set(usable[rank % usable.len()]);
+        _ = sched_setaffinity(None, &set);
+    }
+}
+
+/// Starts the ranks, which print for themselves.
+fn launch(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
+    let mut job = Job::this_program(args.ranks())?
+        .args(std::env::args_os().skip(1))
+        .env(IS_RANK, "1")
+        .output(Output::Inherited)
+        .forward_signals(true);
+    if args.device == Device::Cuda {
+        for (name, value) in CUDA_ENVIRONMENT {
+            if std::env::var_os(name).is_none() {
+                job = job.env(name, value);
+            }
+        }
+    }
+    let outcome = job.run()?;
+    if let Some(rank) = outcome.first_failure
+        && let Some(ended) = outcome.ranks.get(rank)
+        && ended.status.code() != Some(1)
+    {
+        eprintln!("faces: rank {rank} ended with {}", ended.status);
+    }
+    Ok(outcome.exit_code())
+}
+
+/// One rank of the program: on rank 0 with all that is printed and written.
+fn present<D: FacesDevice>(args: &FacesArgs, world: &World<D>) -> Result<u8, Box<dyn Error>> {
+    let rows = measure(args, world)?;
+    if world.rank() != 0 {
+        return Ok(0);
+    }
+    // Not `print!`: it panics when nobody reads any more.
+    let mut out = std::io::stdout().lock();
+    write!(out, "{}", table::table(&rows))?;
+    if let Some(path) = &args.json {
+        json::write(path, &rows)?;
+    }
+    // Rows of sizes that differ by orders of magnitude are no bar chart.
+    if !args.pair {
+        let path = report::write(&args.report, &rows, &About::detect(args.command_line()))?;
+        writeln!(out, "report: {}", path.display())?;
+    }
+    Ok(exit_code(&rows))
+}
+
+/// One rank's part of what is asked for.
+fn measure<D: FacesDevice>(args: &FacesArgs, world: &World<D>) -> Result<Vec<Row>, Box<dyn Error>> {
+    if world.size() != args.ranks() {
+        let (size, ranks) = (world.size(), args.ranks());
+        return Err(format!("the job has {size} ranks, and {ranks} are asked for").into());
+    }
+    let bar = |runs: u64| match world.rank() {
+        0 => Progress::new(u64::from(args.rounds) * runs),
+        _ => Progress::hidden(0),
+    };
+    if args.exchange || args.pair {
+        let (rank, device) = (world.rank(), world.device().label());
+        let cases = match args.pair {
+            true => exchange::pairs(args, rank, &device)?,
+            false => exchange::exchanges(args, rank, &device)?,
+        };
+        let runs = cases
+            .iter()
+            .map(|case| case.counts.nk * (case.counts.nj + 1));
+        return exchange::run(world, &cases, args.rounds, &bar(runs.sum()));
+    }
+    let params = args.params()?;
+    let setup = SetupOn {
+        world,
+        params: &params,
+        verifier: &Verifier::new(&params, world.rank())?,
+        omit: None,
+    };
+    let runs = params.variants.len() as u64 * driver::runs(&params);
+    driver::rank(&setup, args.rounds, &bar(runs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::BenchDevice as _;
+    use tidegate_hal::device::DeviceError;
+
+    /// Where there is a driver, this says nothing.
+    #[test]
+    fn a_device_that_is_missing_is_told_before_ranks_start() {
+        let args = FacesArgs::try_from_iter(["faces", "--device", "cuda"]).unwrap();
+        let Err(missing) = Cuda::available() else {
+            return;
+        };
+        let error = run::<Cuda>(&args).unwrap_err();
+        let error = error
+            .downcast::<DeviceError>()
+            .expect("it is the typed one");
+        assert!(matches!(
+            *error,
+            DeviceError::Missing { device: "cuda", .. }
+        ));
+        assert_eq!(error.to_string(), missing.to_string());
+        assert!(
+            error
+                .to_string()
+                .starts_with("there is no cuda device here")
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! Memory order, which the emulation does not see.
+//!
+//! # Model
+//!
+//! In the terms of PTX's memory model, data that one rank's team puts is seen by another rank's team, and by the kernels behind it:
+//!
+//! 1. *put → barrier*: a thread's stores come before the team's barrier in program order; the barrier synchronises with the thread that adds.
+//! 2. *barrier → add*: that thread's `red.release.sys` comes after the barrier in program order. Release is cumulative: it covers what the thread has observed, so the stores of
+//!    all threads of its team. A lane of several blocks has such a chain for each block, and each adds a part of its own; all parts are one release sequence on the word.
+//! 3. *add → wait*: the wait's `ld.acquire.sys` reads a value that all parts have gone into. A read-modify-write carries on the release sequence of those before it,
+//!    so the load synchronises with each.
+//! 4. *wait → barrier → fetch*: the loading thread's barrier comes after the load, and the team's fetches come after the barrier. Another kernel comes after the whole grid.
+//!
+//! No step is worth anything if what is fetched comes from a cache that was filled before: so there is no `ld.global.nc`, and nothing that moves stays in L1.
+//!
+//! What is early, the sources that are fetched before the wait's barrier, is the stream's own by the contract of `Move::early`. What several blocks count before they advance an
+//! operand has no order of its own: the count takes the value that was read as an argument, so it cannot be carried out before the read has been.
+//!
+//! These tests look for each link in the committed PTX, in the order of the text: the barriers and the accesses of the primitives are inline assembly, which the compiler
+//! does not reorder.
+
+/// What happens in a function that order matters to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Item {
+    /// An instruction of a primitive.
+    Primitive(String),
+    Call(String),
+}
+
+impl Item {
+    fn is(&self, start: &str) -> bool {
+        matches!(self, Item::Primitive(text) if text.starts_with(start))
+    }
+
+    fn is_barrier(&self) -> bool {
+        self.is("bar.")
+    }
+}
+
+/// Functions with bodies, by name.
+fn functions() -> Vec<(String, Vec<Item>)> {
+    let mut functions: Vec<(String, Vec<Item>)> = Vec::new();
+    let (mut name, mut inside, mut assembly, mut call) = (String::new(), false, false, false);
+    for line in tidegate_kernels::BATCH_PTX.lines() {
+        let text = line.trim();
+        if !inside {
+            if line.contains(".func") || line.contains(".entry") {
+                let rest = text.rsplit([' ', ')']).find(|part| !part.is_empty());
+                name = rest.unwrap_or("").trim_end_matches('(').to_owned();
+            }
+            if line == "{" {
+                inside = true;
+                functions.push((std::mem::take(&mut name), Vec::new()));
+            }
+            continue;
+        }
+        let items = &mut functions.last_mut().expect("one was pushed").1;
+        match text {
+            "// begin inline asm" => assembly = true,
+            "// end inline asm" => assembly = false,
+            _ if line == "}" => inside = false,
+            _ if assembly => items.push(Item::Primitive(text.to_owned())),
+            _ if text.starts_with("call") => call = true,
+            _ => {}
+        }
+        if call && let Some(at) = text.find("_Z") {
+            let callee = text[at..].split([',', ';']).next().unwrap_or("").trim();
+            items.push(Item::Call(callee.to_owned()));
+            call = false;
+        }
+    }
+    functions
+}
+
+fn named<'a>(functions: &'a [(String, Vec<Item>)], part: &str) -> Vec<&'a (String, Vec<Item>)> {
+    let found: Vec<_> = functions
+        .iter()
+        .filter(|(name, _)| name.contains(part))
+        .collect();
+    assert!(!found.is_empty(), "there is a function {part}");
+    found
+}
+
+/// A wait is an acquire at system scope, then a barrier, and only then is anything written.
+#[test]
+fn what_is_put_comes_after_the_barrier_of_the_wait() {
+    let functions = functions();
+    let lanes = named(&functions, "wait_and_copy");
+    assert_eq!(lanes.len(), 4);
+    for (name, items) in lanes {
+        let barrier = items.iter().position(Item::is_barrier);
+        let barrier = barrier.unwrap_or_else(|| panic!("{name} has a barrier"));
+        let kind = if name.contains("Warp") {
+            "bar.warp.sync"
+        } else {
+            "bar.sync"
+        };
+        assert!(items[barrier].is(kind), "{name}: {:?}", items[barrier]);
+        let (before, after) = items.split_at(barrier);
+        assert!(
+            before
+                .iter()
+                .any(|item| item.is("ld.acquire.sys.global.u64"))
+        );
+        assert!(!before.iter().any(|item| item.is("st.global")), "{name}");
+        assert!(after.iter().any(|item| item.is("st.global")), "{name}");
+        assert!(!after.iter().any(|item| item.is("ld.acquire")), "{name}");
+    }
+}
+
+/// A team's add is a release at system scope, right behind its barrier.
+#[test]
+fn a_team_adds_right_after_its_barrier() {
+    let functions = functions();
+    let (_, items) = named(&functions, "tidegate_batch")[0];
+    let adds: Vec<_> = (0..items.len())
+        .filter(|at| items[*at].is("red.release.sys.global.add.u64"))
+        .collect();
+    assert_eq!(adds.len(), 2, "teams of blocks, and warps");
+    let barriers: Vec<_> = adds.iter().map(|at| items[at - 1].clone()).collect();
+    assert!(
+        barriers.iter().any(|item| item.is("bar.sync")),
+        "{barriers:?}"
+    );
+    assert!(
+        barriers.iter().any(|item| item.is("bar.warp.sync")),
+        "{barriers:?}"
+    );
+    // One thread alone has no barrier, and moves nothing.
+    let (_, items) = named(&functions, "run_words")[0];
+    assert!(
+        items
+            .iter()
+            .any(|item| item.is("red.release.sys.global.add.u64"))
+    );
+    assert!(
+        !items
+            .iter()
+            .any(|item| item.is_barrier() || item.is("st.global"))
+    );
+    assert!(!items.contains(&Item::Call("_Z5carryPK8MoveStepyyy".into())));
+}
+
+/// Words are accessed with the orders of the protocol, and by nothing else; data never through the non-coherent path.
+#[test]
+fn primitives_have_their_orders() {
+    let allowed = [
+        "ld.acquire.sys.global.u64",
+        "ld.relaxed.sys.global.u64",
+        "ld.relaxed.sys.global.u32",
+        "st.relaxed.sys.global.u64",
+        "st.release.sys.global.u32",
+        "red.release.sys.global.add.u64",
+        "red.release.sys.global.or.b64",
+        "atom.acq_rel.sys.global.or.b32",
+        "atom.relaxed.gpu.global.inc.u32",
+        "nanosleep.u32",
+        "bar.sync 0",
+        "bar.warp.sync 0xffffffff",
+        "ld.global.L1::no_allocate.",
+        "st.global.",
+    ];
+    // Arithmetic on data: at system scope, and without an order of its own.
+    let arithmetic = [
+        "atom.relaxed.sys.global.cas.",
+        "red.relaxed.sys.global.add.",
+    ];
+    for (name, items) in functions() {
+        for item in &items {
+            let known = allowed.iter().any(|start| item.is(start))
+                || (name.contains("compute") && arithmetic.iter().any(|start| item.is(start)));
+            assert!(known || matches!(item, Item::Call(_)), "{name}: {item:?}");
+        }
+    }
+    for text in ["ld.global.nc", "ldu.", "ld.const", "tex."] {
+        assert!(!tidegate_kernels::BATCH_PTX.contains(text), "{text}");
+    }
+}
+
+/// The count of who has read an operand takes what was read as an argument.
+#[test]
+fn a_count_depends_on_the_operand() {
+    let text = tidegate_kernels::BATCH_PTX;
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    let mut counts = 0;
+    for (at, line) in lines.iter().enumerate() {
+        let Some(count) = line.strip_prefix("atom.relaxed.gpu.global.inc.u32") else {
+            continue;
+        };
+        counts += 1;
+        // What it counts to, and what that is made of, back to the load.
+        let mut wanted: Vec<&str> = count
+            .rsplit([',', ' '])
+            .find(|part| part.starts_with('%'))
+            .map(|part| part.trim_end_matches(';'))
+            .into_iter()
+            .collect();
+        let found = lines[at.saturating_sub(80)..at].iter().rev().any(|line| {
+            let mut words = line.split([' ', ',', '\t', '{', '}', ';', '[', ']']);
+            let code = words.next().unwrap_or("");
+            let operands: Vec<_> = words.filter(|word| word.starts_with('%')).collect();
+            match operands.split_first() {
+                Some((to, from)) if wanted.contains(to) => {
+                    if code.starts_with("ld.relaxed.sys.global.u64") {
+                        return true;
+                    }
+                    wanted.extend(from);
+                    false
+                }
+                _ => false,
+            }
+        });
+        assert!(found, "line {at}: {line}");
+    }
+    assert!(counts >= 3, "{counts}");
+}

@@ -1,0 +1,261 @@
+//! What schedules need of a device: the kernels that they launch, and a look at memory by the host.
+//!
+//! # Model
+//!
+//! [`Bench`] has one function for each kernel, generic over the element type. Each does what the oracle does, with the functions of `value`; on the
+//! host with those very functions, elsewhere with what was written after them. So a difference is one of the device's, or of its kernels'.
+//!
+//! # Failure
+//!
+//! What a launch or a copy is refused with. A kernel that gets what it does not expect (a wrong program's log is too long, say) panics on the host; on a device
+//! that cannot, it does nothing beyond the lengths, and the judge finds the rest.
+
+use std::ops::Range;
+
+use tidegate::hal::device::Device;
+use tidegate::kernel::{Argument, Exclusive, Shared};
+use tidegate::prelude::*;
+use tidegate::window::InboxView;
+use tidegate::{BySlot, CellsMut, Host, OnHost};
+
+use super::bag::{Elem, Flat};
+use super::value::{changed, checksum};
+
+/// A device that schedules run on.
+pub(crate) trait Bench: Device {
+    /// Its kernels, loaded.
+    type Kernels;
+
+    /// Loads the kernels. Collective: no rank goes on, and waits for peers on the device, before all have them.
+    fn kernels(world: &World<Self>) -> Result<Self::Kernels>;
+
+    /// Changes all elements.
+    fn change<'s, T: Elem>(
+        kernels: &Self::Kernels,
+        s: &Stream<'s, Self>,
+        all: impl Argument<'s, Self, Lowered = Exclusive<T>>,
+        salt: u64,
+    ) -> Result<()>;
+
+    /// Changes the elements of a part: those whose index is a multiple of `step`, or (not `chosen`) the others.
+    fn change_part<'s, T: Elem>(
+        kernels: &Self::Kernels,
+        s: &Stream<'s, Self>,
+        part: &mut Part<T, On<'s, Self>>,
+        step: usize,
+        chosen: bool,
+        salt: u64,
+    ) -> Result<()>;
+
+    /// Mixes a slot into a region.
+    fn fold<'s, T: Elem>(
+        kernels: &Self::Kernels,
+        s: &Stream<'s, Self>,
+        slots: InboxView<'_, 's, T, Self>,
+        slot: usize,
+        all: &mut Region<T, On<'s, Self>>,
+    ) -> Result<()>;
+
+    /// Appends what was fetched to a log.
+    fn log<'s, T: Elem>(
+        kernels: &Self::Kernels,
+        s: &Stream<'s, Self>,
+        fetched: &Region<T, On<'s, Self>>,
+        log: &mut Region<u64, On<'s, Self>>,
+    ) -> Result<()>;
+
+    /// Adds each slot to a sum of its own.
+    fn sum_slots<'s, T: Elem>(
+        kernels: &Self::Kernels,
+        s: &Stream<'s, Self>,
+        slots: InboxView<'_, 's, T, Self>,
+        sums: &mut Region<u64, On<'s, Self>>,
+    ) -> Result<()>;
+
+    /// Adds memory to the first sum.
+    fn sum<'s, T: Elem>(
+        kernels: &Self::Kernels,
+        s: &Stream<'s, Self>,
+        memory: impl Argument<'s, Self, Lowered = Shared<T>>,
+        sums: &mut Region<u64, On<'s, Self>>,
+    ) -> Result<()>;
+
+    /// Adds what is before the locks to the first sum; notes who holds the locks in the log, and frees them.
+    fn harvest<'s, T: Elem>(
+        kernels: &Self::Kernels,
+        s: &Stream<'s, Self>,
+        memory: impl Argument<'s, Self, Lowered = Exclusive<T>>,
+        locks: Range<usize>,
+        sums: &mut Region<u64, On<'s, Self>>,
+        log: &mut Region<u64, On<'s, Self>>,
+    ) -> Result<()>;
+
+    /// Lets the host look at a region, and change it.
+    fn region<T: Elem, R>(
+        region: &mut Region<T, OnHost<Self>>,
+        look: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<R>;
+
+    /// What the slots hold, which are of these lengths.
+    fn slots<'s, T: Elem>(
+        kernels: &Self::Kernels,
+        s: &Stream<'s, Self>,
+        inbox: &mut Inbox<'s, T, BySlot, Self>,
+        lens: &[usize],
+    ) -> Result<Vec<Vec<T>>>;
+
+    /// Lets the host look at the `len` elements of a window's memory, and change them.
+    fn memory<'s, T: Elem, K: Flat, R>(
+        kernels: &Self::Kernels,
+        s: &Stream<'s, Self>,
+        inbox: &mut Inbox<'s, T, K, Self>,
+        len: usize,
+        look: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<R>;
+}
+
+pub(crate) fn change<T: Elem>(all: &mut [T], salt: u64) {
+    for (index, element) in all.iter_mut().enumerate() {
+        *element = T::of(changed(T::TY, element.bits(), index, salt));
+    }
+}
+
+fn append(log: &mut [u64], value: u64) {
+    log[0] += 1;
+    log[log[0] as usize] = value;
+}
+
+impl Bench for Host {
+    type Kernels = ();
+
+    fn kernels(_: &World<Self>) -> Result<()> {
+        Ok(())
+    }
+
+    fn change<'s, T: Elem>(
+        (): &(),
+        s: &Stream<'s, Self>,
+        all: impl Argument<'s, Self, Lowered = Exclusive<T>>,
+        salt: u64,
+    ) -> Result<()> {
+        s.launch(move |all: &mut [T]| change(all, salt), (all,))
+    }
+
+    fn change_part<'s, T: Elem>(
+        (): &(),
+        s: &Stream<'s, Self>,
+        part: &mut Part<T, On<'s, Self>>,
+        step: usize,
+        chosen: bool,
+        salt: u64,
+    ) -> Result<()> {
+        let kernel = move |mut cells: CellsMut<'_, T>| {
+            let mine = |index: &usize| index.is_multiple_of(step) == chosen;
+            for index in (0..cells.whole_len()).filter(mine) {
+                let new = changed(T::TY, cells.get(index).bits(), index, salt);
+                cells.set(index, T::of(new));
+            }
+        };
+        s.launch(kernel, part)
+    }
+
+    fn fold<'s, T: Elem>(
+        (): &(),
+        s: &Stream<'s, Self>,
+        slots: InboxView<'_, 's, T, Self>,
+        slot: usize,
+        all: &mut Region<T, On<'s, Self>>,
+    ) -> Result<()> {
+        let kernel = move |slots: Slots<'_, T>, all: &mut [T]| {
+            let seen = slots.slot(slot);
+            for (index, element) in all.iter_mut().enumerate() {
+                let with = seen[index % seen.len()].bits();
+                *element = T::of(changed(T::TY, element.bits(), index, with));
+            }
+        };
+        s.launch(kernel, (slots, all))
+    }
+
+    fn log<'s, T: Elem>(
+        (): &(),
+        s: &Stream<'s, Self>,
+        fetched: &Region<T, On<'s, Self>>,
+        log: &mut Region<u64, On<'s, Self>>,
+    ) -> Result<()> {
+        let kernel = |fetched: &[T], log: &mut [u64]| {
+            fetched.iter().for_each(|value| append(log, value.bits()));
+        };
+        s.launch(kernel, (fetched, log))
+    }
+
+    fn sum_slots<'s, T: Elem>(
+        (): &(),
+        s: &Stream<'s, Self>,
+        slots: InboxView<'_, 's, T, Self>,
+        sums: &mut Region<u64, On<'s, Self>>,
+    ) -> Result<()> {
+        let kernel = |slots: Slots<'_, T>, sums: &mut [u64]| {
+            for (slot, sum) in slots.iter().zip(sums) {
+                *sum = checksum(*sum, slot.iter().map(|element| element.bits()));
+            }
+        };
+        s.launch(kernel, (slots, sums))
+    }
+
+    fn sum<'s, T: Elem>(
+        (): &(),
+        s: &Stream<'s, Self>,
+        memory: impl Argument<'s, Self, Lowered = Shared<T>>,
+        sums: &mut Region<u64, On<'s, Self>>,
+    ) -> Result<()> {
+        let kernel = |memory: &[T], sums: &mut [u64]| {
+            sums[0] = checksum(sums[0], memory.iter().map(|element| element.bits()));
+        };
+        s.launch(kernel, (memory, sums))
+    }
+
+    fn harvest<'s, T: Elem>(
+        (): &(),
+        s: &Stream<'s, Self>,
+        memory: impl Argument<'s, Self, Lowered = Exclusive<T>>,
+        locks: Range<usize>,
+        sums: &mut Region<u64, On<'s, Self>>,
+        log: &mut Region<u64, On<'s, Self>>,
+    ) -> Result<()> {
+        let kernel = move |memory: &mut [T], sums: &mut [u64], log: &mut [u64]| {
+            let certain = memory[..locks.start].iter().map(|element| element.bits());
+            sums[0] = checksum(sums[0], certain);
+            for lock in &mut memory[locks.clone()] {
+                append(log, lock.bits());
+                *lock = T::of(0);
+            }
+        };
+        s.launch(kernel, (memory, sums, log))
+    }
+
+    fn region<T: Elem, R>(
+        region: &mut Region<T, OnHost<Self>>,
+        look: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<R> {
+        Ok(look(region))
+    }
+
+    fn slots<'s, T: Elem>(
+        (): &(),
+        s: &Stream<'s, Self>,
+        inbox: &mut Inbox<'s, T, BySlot, Self>,
+        _: &[usize],
+    ) -> Result<Vec<Vec<T>>> {
+        Ok(inbox.read(s)?.iter().map(<[T]>::to_vec).collect())
+    }
+
+    fn memory<'s, T: Elem, K: Flat, R>(
+        (): &(),
+        s: &Stream<'s, Self>,
+        inbox: &mut Inbox<'s, T, K, Self>,
+        _: usize,
+        look: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<R> {
+        Ok(look(K::host_mut(inbox, s)?))
+    }
+}

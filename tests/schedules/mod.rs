@@ -1,0 +1,19 @@
+//! Random jobs: how they are made, what they must come to, and what runs them on a device. Two test programs have this as a module: `tests/schedules.rs`, on the
+//! host, and `tests/gpu.rs`.
+
+pub(crate) mod acts;
+pub(crate) mod bag;
+pub(crate) mod census;
+pub(crate) mod device;
+pub(crate) mod exec;
+pub(crate) mod genes;
+pub(crate) mod job;
+mod judge;
+pub(crate) mod mutants;
+pub(crate) mod oracle;
+pub(crate) mod parts;
+pub(crate) mod plan;
+pub(crate) mod rank;
+pub(crate) mod reduce;
+pub(crate) mod trial;
+pub(crate) mod value;
