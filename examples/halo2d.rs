@@ -4,143 +4,13 @@
 //! and the usual five-point average too, without any error: so the answer is known, and the program checks it.
 //!
 //! Run it with `cargo run --example halo2d`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/halo2d`.
+//! `halo2d_cuda` is the same on GPUs.
 
+#[path = "halo2d/block.rs"]
+mod block;
+
+use block::{Block, N, TOLERANCE};
 use tidegate::prelude::*;
-
-/// Unknowns along each side of the whole square.
-const N: usize = 24;
-/// How wrong the answer may be.
-const TOLERANCE: f64 = 1e-9;
-
-/// This rank's block of the square.
-#[derive(Clone)]
-struct Block {
-    width: usize,
-    height: usize,
-    /// Where its first unknown is in the whole square.
-    x: usize,
-    y: usize,
-    /// The sides at which there is a neighbour, in the order of their slots.
-    sides: Vec<Side>,
-}
-
-#[derive(Clone)]
-struct Side {
-    neighbour: usize,
-    /// The outermost unknowns along this side: what the neighbour needs.
-    edge: Layout,
-    /// Where what the neighbour sends belongs: the first ghost cell, and from each to the next.
-    ghosts: (usize, usize),
-    /// Tells the sides apart: the key of a slot is the side of the one who *sends*.
-    key: u64,
-}
-
-impl Block {
-    fn new(rank: usize, size: usize) -> Result<Self> {
-        // The most nearly square grid of ranks.
-        let rows = (1..=size)
-            .rfind(|r| size.is_multiple_of(*r) && r * r <= size)
-            .unwrap_or(1);
-        let columns = size / rows;
-        let (column, row) = (rank % columns, rank / columns);
-        let part = |i: usize, of: usize| (N * i / of, N * (i + 1) / of - N * i / of);
-        let ((x, width), (y, height)) = (part(column, columns), part(row, rows));
-        let mut block = Block {
-            width,
-            height,
-            x,
-            y,
-            sides: Vec::new(),
-        };
-        let (w, h) = (width, height);
-        let vertical = |x| (block.at(x, 1), (h, block.at(0, 1)));
-        let horizontal = |y| (block.at(1, y), (w, 1));
-        // West and east are columns: their elements lie a row apart. South and north are rows, contiguous.
-        let sides = [
-            (column > 0, rank.wrapping_sub(1), vertical(1), vertical(0)),
-            (column + 1 < columns, rank + 1, vertical(w), vertical(w + 1)),
-            (
-                row > 0,
-                rank.wrapping_sub(columns),
-                horizontal(1),
-                horizontal(0),
-            ),
-            (
-                row + 1 < rows,
-                rank + columns,
-                horizontal(h),
-                horizontal(h + 1),
-            ),
-        ];
-        for (key, (exists, neighbour, (first, (count, stride)), ghosts)) in (0..).zip(sides) {
-            if exists {
-                let edge = Layout::strided(first, &[(count as u32, stride as i32)])?;
-                let ghosts = (ghosts.0, stride);
-                block.sides.push(Side {
-                    neighbour,
-                    edge,
-                    ghosts,
-                    key,
-                });
-            }
-        }
-        Ok(block)
-    }
-
-    /// The index of a cell; those with a coordinate of 0 or beyond the last unknown are ghosts.
-    fn at(&self, x: usize, y: usize) -> usize {
-        y * (self.width + 2) + x
-    }
-
-    /// The known solution at a cell.
-    fn exact(&self, x: usize, y: usize) -> f64 {
-        let (x, y) = (
-            (self.x + x) as f64 / (N + 1) as f64,
-            (self.y + y) as f64 / (N + 1) as f64,
-        );
-        x * x - y * y
-    }
-
-    /// Zero everywhere but on the border of the whole square.
-    fn start(&self) -> Vec<f64> {
-        let mut u = vec![0.0; (self.width + 2) * (self.height + 2)];
-        for y in 0..self.height + 2 {
-            for x in 0..self.width + 2 {
-                let (gx, gy) = (self.x + x, self.y + y);
-                if gx == 0 || gx == N + 1 || gy == 0 || gy == N + 1 {
-                    u[self.at(x, y)] = self.exact(x, y);
-                }
-            }
-        }
-        u
-    }
-
-    /// The largest error of the unknowns.
-    fn error(&self, u: &[f64]) -> f64 {
-        let cells = (1..=self.height).flat_map(|y| (1..=self.width).map(move |x| (x, y)));
-        cells
-            .map(|(x, y)| (u[self.at(x, y)] - self.exact(x, y)).abs())
-            .fold(0.0, f64::max)
-    }
-
-    /// The kernel: fills the ghosts of `from` with what came, and averages into `to`.
-    fn sweep(&self, halo: Slots<'_, f64>, from: &mut [f64], to: &mut [f64]) {
-        for (side, received) in self.sides.iter().zip(halo.iter()) {
-            let (first, stride) = side.ghosts;
-            received
-                .iter()
-                .enumerate()
-                .for_each(|(k, value)| from[first + k * stride] = *value);
-        }
-        for y in 1..=self.height {
-            for x in 1..=self.width {
-                let [w, e] = [x - 1, x + 1].map(|x| from[self.at(x, y)]);
-                let [s, n] = [y - 1, y + 1].map(|y| from[self.at(x, y)]);
-                to[self.at(x, y)] = (w + e + s + n) / 4.0;
-            }
-        }
-    }
-}
 
 /// Two arrays, used by turns.
 #[derive(Carry)]
@@ -151,20 +21,41 @@ struct Jacobi<'s> {
     outbox: Outbox<'s, f64>,
 }
 
+/// The kernel: fills the ghosts of `from` with what came, and averages into `to`.
+fn sweep(block: &Block, halo: Slots<'_, f64>, from: &mut [f64], to: &mut [f64]) {
+    for (side, received) in block.sides.iter().zip(halo.iter()) {
+        for (k, value) in received.iter().enumerate() {
+            from[side.ghosts + k * side.stride] = *value;
+        }
+    }
+    for y in 1..=block.height {
+        for x in 1..=block.width {
+            let [w, e] = [x - 1, x + 1].map(|x| from[block.at(x, y)]);
+            let [s, n] = [y - 1, y + 1].map(|y| from[block.at(x, y)]);
+            to[block.at(x, y)] = (w + e + s + n) / 4.0;
+        }
+    }
+}
+
 /// One sweep from `u` to `v`; then they change places.
-fn half<'s>(s: &Stream<'s>, block: &Block, mut j: Jacobi<'s>) -> Result<Jacobi<'s>> {
+fn half<'s>(
+    s: &Stream<'s>,
+    block: &Block,
+    edges: &[Layout],
+    mut j: Jacobi<'s>,
+) -> Result<Jacobi<'s>> {
     let exposed = j.inbox.post(s)?;
     let mut epoch = j.outbox.start();
-    for (slot, side) in (0..).map(Slot).zip(&block.sides) {
+    for (slot, edge) in (0..).map(Slot).zip(edges) {
         // The put gathers the edge while it sends: a column needs no packing.
-        epoch.put(j.u.with(&side.edge)?, slot)?;
+        epoch.put(j.u.with(edge)?, slot)?;
     }
     let outbox = epoch.complete(s)?;
     let inbox = exposed.wait(s)?;
-    let kernel = block.clone();
-    let sweep =
-        move |halo: Slots<'_, f64>, from: &mut [f64], to: &mut [f64]| kernel.sweep(halo, from, to);
-    s.launch(sweep, (inbox.view(), &mut j.u, &mut j.v))?;
+    let block = block.clone();
+    let kernel =
+        move |halo: Slots<'_, f64>, from: &mut [f64], to: &mut [f64]| sweep(&block, halo, from, to);
+    s.launch(kernel, (inbox.view(), &mut j.u, &mut j.v))?;
     Ok(Jacobi {
         u: j.v,
         v: j.u,
@@ -175,14 +66,18 @@ fn half<'s>(s: &Stream<'s>, block: &Block, mut j: Jacobi<'s>) -> Result<Jacobi<'
 
 fn main() -> Result<()> {
     let world: World = World::init()?;
-    let block = Block::new(world.rank(), world.size())?;
+    let block = Block::new(world.rank(), world.size());
+    // The outermost unknowns along each side: made once, since making one checks it.
+    let edge =
+        |side: &block::Side| Layout::strided(side.edge, &[(side.count as u32, side.stride as i32)]);
+    let edges = block.sides.iter().map(edge).collect::<Result<Vec<_>>>()?;
 
     stream!(let s = world.stream()?);
     let mut window = Window::by_slot("halo");
     for side in &block.sides {
         // What comes from a neighbour in the west was sent by it to the east: keys 0 and 1, 2 and 3 belong together.
         window = window
-            .slot_from(side.neighbour, side.key ^ 1, side.edge.count())
+            .slot_from(side.neighbour, side.key ^ 1, side.count)
             .slot_to(side.neighbour, side.key);
     }
     let (inbox, outbox) = window.open(&s)?;
@@ -197,7 +92,9 @@ fn main() -> Result<()> {
 
     // A step that ends with its arrays swapped could not be replayed (capture would say so): record two halves, after
     // which everything is where it was.
-    let (graph, back) = s.capture(j, |s, j| half(s, &block, half(s, &block, j)?))?;
+    let (graph, back) = s.capture(j, |s, j| {
+        half(s, &block, &edges, half(s, &block, &edges, j)?)
+    })?;
     j = back;
     let mut sweeps = 0;
     let error = loop {

@@ -6,6 +6,7 @@
 //! blocks leave from one and arrive on the other.
 //!
 //! Run it with `cargo run --example pipeline`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/pipeline`.
+//! `pipeline_cuda` is the same on GPUs.
 
 use tidegate::prelude::*;
 

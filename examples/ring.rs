@@ -1,6 +1,7 @@
 //! Every rank adds one to its numbers, puts them to its left and right neighbours, and compares what came.
 //!
 //! Run it with `cargo run --example ring`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/ring`.
+//! `ring_cuda` is the same on GPUs.
 
 use tidegate::prelude::*;
 

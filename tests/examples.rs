@@ -1,7 +1,9 @@
-//! The examples run on 1, 2, 3 and 8 ranks that are processes. (Each checks its own result.)
+//! The examples run on 1, 2, 3 and 8 ranks that are processes. (Each checks its own result.) Those for GPUs run on 1, 2, and as many ranks as there are GPUs.
 
 use std::path::PathBuf;
+use std::process::Command;
 
+use tidegate::Cuda;
 use tidegate::launch::{Job, Output};
 
 fn program(name: &str) -> PathBuf {
@@ -75,5 +77,55 @@ fn pipeline() {
                 "{text}"
             );
         }
+    }
+}
+
+/// One rank, two, which may have to share a GPU, and one a GPU.
+fn sizes_on_gpus() -> Vec<usize> {
+    let mut sizes = vec![1, 2, Cuda::count().unwrap()];
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn ring_on_gpus() {
+    for ranks in sizes_on_gpus() {
+        assert_eq!(run("ring_cuda", ranks), run("ring", ranks));
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn halo2d_on_gpus() {
+    for ranks in sizes_on_gpus() {
+        // The same sweeps, and the same error in the end.
+        assert_eq!(run("halo2d_cuda", ranks), run("halo2d", ranks));
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn pipeline_on_gpus() {
+    for ranks in sizes_on_gpus() {
+        assert_eq!(run("pipeline_cuda", ranks), run("pipeline", ranks));
+    }
+}
+
+#[test]
+fn without_a_gpu_they_say_so() {
+    if Cuda::count().is_ok_and(|gpus| gpus > 0) {
+        println!("skipped: there is a GPU");
+        return;
+    }
+    for name in ["ring_cuda", "halo2d_cuda", "pipeline_cuda"] {
+        let ended = Command::new(program(name)).output().unwrap();
+        let errors = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{name}: {errors}");
+        assert!(
+            errors.contains("there is no cuda device here: "),
+            "{name}: {errors}"
+        );
     }
 }

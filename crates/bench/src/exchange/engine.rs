@@ -6,9 +6,6 @@ use crate::results::{Meter, RankSample};
 use tidegate_core::window::{Slot, Window, exchange};
 use tidegate_core::{Error, Graph, Region, Result, Stream, World, stream};
 
-/// Epochs before the clock starts, so that ranks begin together, whatever each of them did before.
-const AHEAD: u64 = 2;
-
 /// What an epoch needs.
 type Lent<'s, D> = (Words<'s, D>, WordsIn<'s, D>, WordsOut<'s, D>);
 
@@ -47,13 +44,16 @@ pub(super) fn measure<D: BenchDevice>(
     let (counts, rank) = (case.counts, world.rank());
     let mut meter = Meter::default();
     let mut sample = RankSample::new(rank);
+    // Epochs before the clock starts, so that ranks begin together, whatever each of them did before: news of the slowest travel at
+    // least one rank an epoch.
+    let ahead = (world.size() as u64).next_multiple_of(case.recorded.max(1));
     let mut run = 0;
     for k in 0..counts.nk {
         engine.build(world)?;
         for j in 0..=counts.nj {
             run += 1;
             engine.fill(rank, run)?;
-            engine.epochs(AHEAD.next_multiple_of(case.recorded.max(1)))?;
+            engine.epochs(ahead)?;
             engine.stream.synchronize()?;
             let launches = engine.launches;
             let mut clock = meter.start();

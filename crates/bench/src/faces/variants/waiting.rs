@@ -151,3 +151,59 @@ impl<D: FacesDevice> Exchange for Waiting<'_, '_, '_, D> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faces::device::Shape;
+    use crate::faces::params::{Counts, Grid, Init, Params, Size, Variant};
+    use crate::faces::variants::Setup;
+    use crate::faces::verify::Verifier;
+    use std::sync::Arc;
+    use tidegate_core::World;
+    use tidegate_host::Host;
+
+    /// The host has a better form, but this one is right there too.
+    #[test]
+    fn on_the_host_too() {
+        for compute in [false, true] {
+            let params = Params {
+                grid: Grid([3, 2, 1]),
+                size: Size { m: [2, 3, 2], n: 4 },
+                counts: Counts {
+                    nk: 2,
+                    nj: 1,
+                    ni: 3,
+                },
+                init: Init::Global,
+                compute,
+                variants: vec![Variant::Rma],
+            };
+            let verifiers = Verifier::all(&params).unwrap();
+            World::<Host>::local(6, |world| {
+                let verifier = &verifiers[world.rank()];
+                let setup = Setup {
+                    world: &world,
+                    params: &params,
+                    verifier,
+                    omit: None,
+                };
+                let shape = Shape::new(verifier.geometry().clone(), params.init, None);
+                // SAFETY: the kit makes all of the same geometry.
+                let kernels = unsafe { Host::kernels(&world, Arc::new(shape)) }.unwrap();
+                let kit = Kit::new(&setup, &kernels).unwrap();
+                for epochs in [Epochs::One, Epochs::Each] {
+                    let sample = run(&kit, epochs, &mut || ()).unwrap();
+                    assert!(sample.passed(), "{sample:?}");
+                    let neighbours = kit.neighbours.len() as f64;
+                    let messages = match epochs {
+                        Epochs::One => 1.0,
+                        Epochs::Each => 2.0 + neighbours,
+                    };
+                    let kernels = if compute { 3.0 } else { 2.0 };
+                    assert_eq!(sample.launches, Some(kernels + messages));
+                }
+            });
+        }
+    }
+}

@@ -4,6 +4,12 @@ use super::Verdict;
 use crate::faces::kernels::{element_offset, initial_value};
 use crate::faces::layout::Geometry;
 use crate::faces::params::Init;
+use std::ops::Range;
+
+/// Blocks of so many values are worth threads: they take some ten milliseconds.
+const LARGE: usize = 1 << 20;
+/// More threads are held up by the memory.
+const MOST_THREADS: usize = 16;
 
 /// What is known of a coordinate in one dimension.
 #[derive(Debug, Clone, Copy)]
@@ -105,14 +111,45 @@ impl ClosedForm {
 
     /// Compares a block with the formula.
     pub fn check(&self, geometry: &Geometry, u: &[f64]) -> Verdict {
-        let (n, [mx, my, mz]) = (geometry.size().n, geometry.size().m);
-        let elements = (0..mz)
-            .flat_map(move |jz| (0..my).flat_map(move |jy| (0..mx).map(move |jx| [jx, jy, jz])));
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+        let threads = (processors / geometry.grid().ranks()).clamp(1, MOST_THREADS);
+        let threads = if u.len() < LARGE { 1 } else { threads };
+        self.check_by(threads, geometry, u)
+    }
+
+    /// The same, by so many threads.
+    fn check_by(&self, threads: usize, geometry: &Geometry, u: &[f64]) -> Verdict {
+        const NAME: &str = "the closed form";
+        let elements = geometry.size().elements();
+        if threads == 1 || u.len() != geometry.len() {
+            return Verdict::compare(geometry, NAME, u, self.values(geometry, 0..elements));
+        }
+        let (share, cube) = (elements.div_ceil(threads), geometry.size().n.pow(3));
+        std::thread::scope(|scope| {
+            let parts = u.chunks(share * cube).enumerate().map(|(part, u)| {
+                let first = part * share;
+                let expected = self.values(geometry, first..elements);
+                scope
+                    .spawn(move || Verdict::compare_from(geometry, NAME, first * cube, u, expected))
+            });
+            let parts: Vec<_> = parts.collect();
+            let verdicts = parts
+                .into_iter()
+                .map(|part| part.join().unwrap_or_else(|_| Verdict::none(geometry)));
+            verdicts.fold(Verdict::none(geometry), Verdict::and)
+        })
+    }
+
+    /// The values of some elements, in the order of the block.
+    fn values(&self, geometry: &Geometry, elements: Range<usize>) -> impl Iterator<Item = f64> {
+        let (n, [mx, my, _]) = (geometry.size().n, geometry.size().m);
         let points = move || {
             (0..n).flat_map(move |iz| (0..n).flat_map(move |iy| (0..n).map(move |ix| [ix, iy, iz])))
         };
-        let values = elements.flat_map(|j| points().map(move |i| self.value(i, j)));
-        Verdict::compare(geometry, "the closed form", u, values)
+        elements.flat_map(move |element| {
+            let j = [element % mx, element / mx % my, element / (mx * my)];
+            points().map(move |i| self.value(i, j))
+        })
     }
 }
 
@@ -134,6 +171,27 @@ mod tests {
         assert_eq!(times_power_of_two(3.0, 5), 96.0);
         assert_eq!(times_power_of_two(0.75, 1024), 1.5 * 2f64.powi(1023));
         assert_eq!(times_power_of_two(1.0, 5000), f64::INFINITY);
+    }
+
+    #[test]
+    fn threads_come_to_one_verdict() {
+        let size = Size { m: [3, 2, 5], n: 4 };
+        let geometry = Geometry::new(Grid([2, 1, 2]), size, 3).unwrap();
+        let form = ClosedForm::new(&geometry, Init::Global, true, 3);
+        let mut u: Vec<f64> = form.values(&geometry, 0..30).collect();
+        for wrong in [None, Some((700, 1.0 + 1e-12)), Some((1919, f64::NAN))] {
+            if let Some((index, factor)) = wrong {
+                u[index] *= factor;
+            }
+            let alone = form.check_by(1, &geometry, &u);
+            assert_eq!(alone.passed(), wrong.is_none());
+            for threads in [2, 7, 16, 40] {
+                let together = form.check_by(threads, &geometry, &u);
+                assert_eq!(together.to_string(), alone.to_string());
+                assert_eq!(together.compared, alone.compared);
+            }
+        }
+        assert!(!form.check_by(4, &geometry, &u[1..]).passed());
     }
 
     #[test]

@@ -11,6 +11,8 @@
 //! - [`Domain`]: a plain simulation of the whole domain, share by share, with exact sums. For small
 //!   sizes ([`Domain::is_cheap`]).
 //!
+//! A large block is compared by several threads, if the ranks leave processors idle.
+//!
 //! The measure is [`error`]`(u, v) = |u - v| / (|u| + |v|)`, which must stay below [`TOLERANCE`].
 //!
 //! # Failures
@@ -88,6 +90,18 @@ impl Verdict {
         self.wrong == 0 && self.compared == self.expected && self.max_error < TOLERANCE
     }
 
+    /// About no values yet.
+    fn none(geometry: &Geometry) -> Verdict {
+        Verdict {
+            compared: 0,
+            expected: geometry.len(),
+            wrong: 0,
+            non_finite: 0,
+            max_error: 0.0,
+            worst: None,
+        }
+    }
+
     /// Compares a block with a reference that is asked for each point in order.
     fn compare(
         geometry: &Geometry,
@@ -95,17 +109,21 @@ impl Verdict {
         u: &[f64],
         expected: impl Iterator<Item = f64>,
     ) -> Verdict {
-        let mut verdict = Verdict {
-            compared: 0,
-            expected: geometry.len(),
-            wrong: 0,
-            non_finite: 0,
-            max_error: 0.0,
-            worst: None,
-        };
         if u.len() != geometry.len() {
-            return verdict;
+            return Verdict::none(geometry);
         }
+        Verdict::compare_from(geometry, reference, 0, u, expected)
+    }
+
+    /// Compares the values of a block from `first` on.
+    fn compare_from(
+        geometry: &Geometry,
+        reference: &'static str,
+        first: usize,
+        u: &[f64],
+        expected: impl Iterator<Item = f64>,
+    ) -> Verdict {
+        let mut verdict = Verdict::none(geometry);
         let mut worst = None;
         for (index, (&got, expected)) in u.iter().zip(expected).enumerate() {
             let error = error(got, expected);
@@ -114,7 +132,7 @@ impl Verdict {
             verdict.non_finite += usize::from(!got.is_finite());
             if error > verdict.max_error {
                 verdict.max_error = error;
-                worst = Some((index, got, expected));
+                worst = Some((first + index, got, expected));
             }
         }
         if let (true, Some((index, got, expected))) = (verdict.wrong > 0, worst) {
@@ -129,6 +147,19 @@ impl Verdict {
             });
         }
         verdict
+    }
+
+    /// This verdict and that about other values of the block.
+    fn and(self, other: Verdict) -> Verdict {
+        let worse = other.max_error > self.max_error;
+        Verdict {
+            compared: self.compared + other.compared,
+            expected: self.expected,
+            wrong: self.wrong + other.wrong,
+            non_finite: self.non_finite + other.non_finite,
+            max_error: self.max_error.max(other.max_error),
+            worst: if worse { other.worst } else { self.worst },
+        }
     }
 
     /// This verdict, or the other one when that is worse.

@@ -43,11 +43,16 @@ fn compile(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
     // Where a block reads less at a time, more lanes are read where they are.
     let window = if sizes.threads < THREADS { 512 } else { WINDOW };
     let result = Command::new("g++")
-        .args(["-std=c++17", "-O1", "-g", "-fPIC", "-shared"])
+        .args(["-std=c++17", "-fPIC", "-shared"])
         // Integers wrap, and bytes are what is looked at as them, as they are and do for the device's compiler. A jump to another stack is what is meant.
         .args(["-fwrapv", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE"])
         .args(["-Wall", "-Wno-unknown-pragmas"])
-        .arg(if changed { "-w" } else { "-Werror" })
+        // What is run for an instant only is not worth the time of optimising it.
+        .args(if changed {
+            ["-O0", "-w"].as_slice()
+        } else {
+            &["-O1", "-g", "-Werror"]
+        })
         .arg(format!("-DTHREADS={}", sizes.threads))
         .arg(format!("-DWARP={}", sizes.threads / sizes.warps))
         .arg(format!("-DBLOCK_WINDOW={window}"))

@@ -1,0 +1,185 @@
+//! `halo2d` on GPUs: a Jacobi solver on a two-dimensional grid that is spread over all ranks.
+//!
+//! It comes to the same numbers as on the host, bit for bit, and checks them against the known answer. See `ring_cuda` for how kernels are declared.
+//!
+//! Run it with `cargo run --example halo2d_cuda`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/halo2d_cuda`.
+
+#[path = "halo2d/block.rs"]
+mod block;
+
+use block::{Block, N, TOLERANCE};
+use tidegate::kernel::{Function, Module};
+use tidegate::prelude::*;
+use tidegate::{BySlot, Cuda};
+
+const CODE: &str = include_str!("../kernels/examples.ptx");
+
+/// Where what a neighbour sends belongs, as the kernel reads it: the first ghost cell, and from each to the next.
+#[derive(Clone, Copy, Element)]
+#[repr(C)]
+struct Ghosts {
+    first: u64,
+    stride: u64,
+}
+
+tidegate::kernel! {
+    /// Fills the ghosts of `u` with what came.
+    ///
+    /// # Safety
+    ///
+    /// The module is `examples.cu`.
+    unsafe fn fill_ghosts = "fill_ghosts"(halo: Slots<f64>, ghosts: &[Ghosts], u: &mut [f64]);
+    /// Averages the neighbours in `from` into `to`.
+    ///
+    /// # Safety
+    ///
+    /// The module is `examples.cu`.
+    unsafe fn sweep = "sweep"(from: &[f64], to: &mut [f64], width: u64, height: u64);
+}
+
+type FillGhosts = Function<Cuda, (Slots<'static, f64>, &'static [Ghosts], &'static mut [f64])>;
+type Sweep = Function<Cuda, (&'static [f64], &'static mut [f64], u64, u64)>;
+
+struct Kernels {
+    fill_ghosts: FillGhosts,
+    sweep: Sweep,
+}
+
+impl Kernels {
+    fn load(world: &World<Cuda>) -> Result<Self> {
+        let module = Module::load(world, CODE)?;
+        // SAFETY: the module is `examples.cu`; its functions take what is declared above, and keep to the lengths.
+        unsafe {
+            Ok(Kernels {
+                fill_ghosts: fill_ghosts(&module)?,
+                sweep: sweep(&module)?,
+            })
+        }
+    }
+}
+
+/// Two arrays, used by turns.
+#[derive(Carry)]
+#[carry(device = Cuda)]
+struct Jacobi<'s> {
+    u: Region<f64, On<'s, Cuda>>,
+    v: Region<f64, On<'s, Cuda>>,
+    ghosts: Region<Ghosts, On<'s, Cuda>>,
+    inbox: Inbox<'s, f64, BySlot, Cuda>,
+    outbox: Outbox<'s, f64, BySlot, Cuda>,
+}
+
+/// What does not change: the kernels, the block, and the outermost unknowns along each of its sides.
+struct Plan {
+    kernels: Kernels,
+    block: Block,
+    edges: Vec<Layout<Cuda>>,
+}
+
+/// One sweep from `u` to `v`; then they change places.
+fn half<'s>(s: &Stream<'s, Cuda>, plan: &Plan, mut j: Jacobi<'s>) -> Result<Jacobi<'s>> {
+    let (k, block) = (&plan.kernels, &plan.block);
+    let exposed = j.inbox.post(s)?;
+    let mut epoch = j.outbox.start();
+    for (slot, edge) in (0..).map(Slot).zip(&plan.edges) {
+        // The put gathers the edge while it sends: a column needs no packing, and no kernel for that.
+        epoch.put(j.u.with(edge)?, slot)?;
+    }
+    let outbox = epoch.complete(s)?;
+    let inbox = exposed.wait(s)?;
+    let (width, height) = (block.width as u64, block.height as u64);
+    // Two kernels, since blocks of one could not wait for each other's ghosts.
+    let (along, all) = (block.width.max(block.height), block.width * block.height);
+    s.launch(
+        k.fill_ghosts.threads(along, 128),
+        (inbox.view(), &j.ghosts, &mut j.u),
+    )?;
+    s.launch(k.sweep.threads(all, 128), (&j.u, &mut j.v, width, height))?;
+    Ok(Jacobi {
+        u: j.v,
+        v: j.u,
+        ghosts: j.ghosts,
+        inbox,
+        outbox,
+    })
+}
+
+fn run() -> Result<()> {
+    let world: World<Cuda> = World::init()?;
+    let block = Block::new(world.rank(), world.size());
+    let edge =
+        |side: &block::Side| Layout::strided(side.edge, &[(side.count as u32, side.stride as i32)]);
+    let plan = Plan {
+        kernels: Kernels::load(&world)?,
+        edges: block.sides.iter().map(edge).collect::<Result<_>>()?,
+        block,
+    };
+    let block = &plan.block;
+
+    stream!(let s = world.stream()?);
+    let mut window = Window::by_slot("halo");
+    for side in &block.sides {
+        // What comes from a neighbour in the west was sent by it to the east: keys 0 and 1, 2 and 3 belong together.
+        window = window
+            .slot_from(side.neighbour, side.key ^ 1, side.count)
+            .slot_to(side.neighbour, side.key);
+    }
+    let (inbox, outbox) = window.open(&s)?;
+    let ghosts = block.sides.iter().map(|side| Ghosts {
+        first: side.ghosts as u64,
+        stride: side.stride as u64,
+    });
+    let ghosts: Vec<_> = ghosts.collect();
+    let start = block.start();
+    let [u, v] = [(); 2].map(|()| Region::from_slice(&world, &start));
+    let mut j = Jacobi {
+        u: u?.on(&s)?,
+        v: v?.on(&s)?,
+        ghosts: Region::from_slice(&world, &ghosts)?.on(&s)?,
+        inbox,
+        outbox,
+    };
+
+    // A step that ends with its arrays swapped could not be replayed (capture would say so): record two halves, after
+    // which everything is where it was.
+    let (graph, back) = s.capture(j, |s, j| half(s, &plan, half(s, &plan, j)?))?;
+    j = back;
+    let (mut sweeps, mut numbers) = (0, start);
+    let error = loop {
+        j = graph.replay(&s, j, 100)?;
+        sweeps += 200;
+        // Looking at the result costs a synchronisation and a copy, so it is done only now and then.
+        let u = j.u.into_host(&s)?;
+        u.read(0, &mut numbers)?;
+        j.u = u.on(&s)?;
+        // All ranks must stop together.
+        let error = block.error(&numbers);
+        let errors = world.gather("error", error.to_ne_bytes().to_vec())?;
+        let worst = errors
+            .iter()
+            .map(|e| f64::from_ne_bytes(e.as_slice().try_into().unwrap()))
+            .fold(0.0, f64::max);
+        if worst < TOLERANCE || sweeps > 100_000 {
+            break worst;
+        }
+    };
+    assert!(
+        error < TOLERANCE,
+        "no convergence: the error is still {error:e}"
+    );
+    if world.rank() == 0 {
+        println!(
+            "{} ranks, {N}x{N} unknowns: {sweeps} sweeps, largest error {error:.1e}",
+            world.size()
+        );
+    }
+    Ok(())
+}
+
+fn main() {
+    // Without a driver or a GPU this says so.
+    if let Err(error) = run() {
+        eprintln!("{error}");
+        std::process::exit(1);
+    }
+}

@@ -1,0 +1,98 @@
+//! `pipeline` on GPUs: two streams that work at the same time. One makes blocks of numbers and puts them to the right neighbour, the other digests what
+//! the left neighbour has put, together with the block that was made here.
+//!
+//! A block is *handed off* from the stream that made it to the stream that digests it, and back: an event between two CUDA streams, and the host waits for
+//! neither. See `ring_cuda` for how kernels are declared.
+//!
+//! Run it with `cargo run --example pipeline_cuda`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/pipeline_cuda`.
+
+use tidegate::Cuda;
+use tidegate::kernel::Module;
+use tidegate::prelude::*;
+
+const RIGHT: Slot = Slot(0);
+/// Numbers a block.
+const LEN: usize = 4096;
+/// Blocks in all.
+const BLOCKS: u64 = 200;
+
+const CODE: &str = include_str!("../kernels/examples.ptx");
+
+tidegate::kernel! {
+    /// `x[i] = value`.
+    ///
+    /// # Safety
+    ///
+    /// The module is `examples.cu`.
+    unsafe fn fill = "fill"(x: &mut [u64], value: u64);
+    /// Adds the products of what came and `mine` to `sum[0]`.
+    ///
+    /// # Safety
+    ///
+    /// The module is `examples.cu`.
+    unsafe fn multiply = "multiply"(came: Slots<u64>, mine: &[u64], sum: &mut [u64]);
+}
+
+/// What rank `rank` puts into its block number `k`, at every place.
+fn value(rank: usize, k: u64) -> u64 {
+    (rank as u64 + 1) * (k + 1)
+}
+
+fn run() -> Result<()> {
+    let world: World<Cuda> = World::init()?;
+    let (rank, size) = (world.rank(), world.size());
+    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    let module = Module::load(&world, CODE)?;
+    // SAFETY: the module is `examples.cu`; its functions take what is declared above, and keep to the lengths.
+    let (fill, multiply) = unsafe { (fill(&module)?, multiply(&module)?) };
+
+    stream!(let make = world.named_stream("make")?);
+    stream!(let digest = world.named_stream("digest")?);
+
+    let window = Window::by_slot("blocks")
+        .slot_from(left, 0, LEN)
+        .slot_to(right, 0);
+    let (inbox, mut outbox) = window.open(&make)?;
+    let mut inbox = make.hand_off(inbox, &digest)?; // the outbox stays
+    let mut sum = Region::zeroed(&world, 1)?.on(&digest)?;
+
+    // Two blocks: one is made while the other is digested.
+    let mut free = Region::zeroed(&world, LEN)?.on(&make)?;
+    let mut digested = Region::zeroed(&world, LEN)?.on(&digest)?;
+
+    for k in 0..BLOCKS {
+        // The first stream makes a block and puts it.
+        make.launch(fill.threads(LEN, 256), (&mut free, value(rank, k)))?;
+        let mut epoch = outbox.start();
+        epoch.put(&free, RIGHT)?;
+        outbox = epoch.complete(&make)?;
+
+        // The second gets it, in order after all that the first has got to do by now ...
+        let made = make.hand_off(free, &digest)?;
+        // ... and gives back the one before, so that the first goes on as soon as that one is digested.
+        free = digest.hand_off(digested, &make)?;
+
+        let exposed = inbox.post(&digest)?;
+        inbox = exposed.wait(&digest)?;
+        // `&free` here would not compile: it belongs to the other stream.
+        digest.launch(multiply.threads(LEN, 256), (inbox.view(), &made, &mut sum))?;
+        digested = made;
+    }
+
+    let mut total = [0];
+    sum.into_host(&digest)?.read(0, &mut total)?; // the one synchronisation
+    let expected: u64 = (0..BLOCKS)
+        .map(|k| LEN as u64 * value(left, k) * value(rank, k))
+        .sum();
+    assert_eq!(total, [expected]);
+    println!("rank {rank} of {size}: {BLOCKS} blocks, their products add up to {expected}");
+    Ok(())
+}
+
+fn main() {
+    // Without a driver or a GPU this says so.
+    if let Err(error) = run() {
+        eprintln!("{error}");
+        std::process::exit(1);
+    }
+}

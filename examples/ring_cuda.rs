@@ -1,0 +1,124 @@
+//! `ring` on GPUs: every rank adds one to its numbers, puts them to its left and right neighbours, and compares what came.
+//!
+//! The step is the same. What differs: types name the device; a kernel is a function of device code (`kernels/examples.cu`), declared once, with the contract
+//! that lets safe code launch it; and the host reads a region by copying it. Ranks take the GPUs by turns.
+//!
+//! Run it with `cargo run --example ring_cuda`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/ring_cuda`.
+
+use tidegate::kernel::{Function, Module};
+use tidegate::prelude::*;
+use tidegate::{BySlot, Cuda};
+
+/// The outbound slots, in the order of their declaration below.
+const LEFT: Slot = Slot(0);
+const RIGHT: Slot = Slot(1);
+
+/// Numbers a rank.
+const LEN: usize = 1000;
+
+/// The device code, as text that the driver compiles. It is made by `cargo xtask kernels`; any PTX will do.
+const CODE: &str = include_str!("../kernels/examples.ptx");
+
+tidegate::kernel! {
+    /// `x += 1`.
+    ///
+    /// # Safety
+    ///
+    /// The module is `examples.cu`.
+    unsafe fn increment = "increment"(x: &mut [f64]);
+    /// Counts what differs from `src` in all slots.
+    ///
+    /// # Safety
+    ///
+    /// The module is `examples.cu`.
+    unsafe fn compare = "compare"(inbox: Slots<f64>, src: &[f64], errors: &mut [u64]);
+}
+
+// What is declared above, as types: launching a kernel with anything else does not compile.
+type Increment = Function<Cuda, (&'static mut [f64],)>;
+type Compare = Function<Cuda, (Slots<'static, f64>, &'static [f64], &'static mut [u64])>;
+
+struct Kernels {
+    increment: Increment,
+    compare: Compare,
+}
+
+impl Kernels {
+    fn load(world: &World<Cuda>) -> Result<Self> {
+        let module = Module::load(world, CODE)?;
+        // SAFETY: the module is `examples.cu`; its functions take what is declared above, and keep to the lengths.
+        unsafe {
+            Ok(Kernels {
+                increment: increment(&module)?,
+                compare: compare(&module)?,
+            })
+        }
+    }
+}
+
+/// Everything that a step needs; `'s` is the stream that it is at home on.
+#[derive(Carry)]
+#[carry(device = Cuda)]
+struct Ring<'s> {
+    src: Region<f64, On<'s, Cuda>>,
+    /// A kernel cannot panic on a GPU: it counts what is wrong, for the host to look at.
+    errors: Region<u64, On<'s, Cuda>>,
+    inbox: Inbox<'s, f64, BySlot, Cuda>,
+    outbox: Outbox<'s, f64, BySlot, Cuda>,
+}
+
+/// One step: nothing here waits; everything is enqueued on the stream.
+fn step<'s>(k: &Kernels, s: &Stream<'s, Cuda>, mut r: Ring<'s>) -> Result<Ring<'s>> {
+    let exposed = r.inbox.post(s)?; // the inbox is moved: nobody here can touch it now
+    s.launch(k.increment.threads(LEN, 128), (&mut r.src,))?; // with at least so many threads, in blocks of 128
+    let mut epoch = r.outbox.start();
+    epoch.put(&r.src, LEFT)?; // only noted; `r.src` is borrowed: writing it now does not compile
+    epoch.put(&r.src, RIGHT)?;
+    let outbox = epoch.complete(s)?; // enqueued: wait for the neighbours' posts, move, signal
+    let inbox = exposed.wait(s)?; // enqueued: wait for the neighbours' signals
+    s.launch(
+        k.compare.threads(LEN, 128),
+        (inbox.view(), &r.src, &mut r.errors),
+    )?;
+    Ok(Ring { inbox, outbox, ..r })
+}
+
+fn run() -> Result<()> {
+    let world: World<Cuda> = World::init()?;
+    let (rank, size) = (world.rank(), world.size());
+    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    let kernels = Kernels::load(&world)?; // first: code is not loaded while a stream may be waiting
+
+    stream!(let s = world.stream()?);
+    // The key tells the two slots of a neighbour apart that is on both sides: 0 for what goes left, 1 for what goes right.
+    let window = Window::by_slot("ring")
+        .slot_from(right, 0, LEN)
+        .slot_from(left, 1, LEN);
+    let (inbox, outbox) = window.slot_to(left, 0).slot_to(right, 1).open(&s)?;
+    let ring = Ring {
+        src: Region::zeroed(&world, LEN)?.on(&s)?,
+        errors: Region::zeroed(&world, 1)?.on(&s)?,
+        inbox,
+        outbox,
+    };
+
+    let (graph, ring) = s.capture(ring, |s, ring| step(&kernels, s, ring))?; // a CUDA graph
+    let ring = graph.replay(&s, ring, 1_000)?; // and eager steps may go between replays:
+    let ring = step(&kernels, &s, ring)?;
+
+    let (mut src, mut errors) = (vec![0.0; LEN], [0]);
+    ring.src.into_host(&s)?.read(0, &mut src)?; // the one synchronisation; only now can the CPU read
+    ring.errors.into_host(&s)?.read(0, &mut errors)?;
+    assert_eq!(errors, [0], "all ranks count alike");
+    assert!(src.iter().all(|x| *x == 1001.0));
+    println!("rank {rank} of {size}: {} steps, all equal", src[0]);
+    Ok(())
+}
+
+fn main() {
+    // Without a driver or a GPU this says so.
+    if let Err(error) = run() {
+        eprintln!("{error}");
+        std::process::exit(1);
+    }
+}
