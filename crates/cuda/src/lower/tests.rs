@@ -46,12 +46,12 @@ fn put(doubles: usize) -> Step {
 fn program(lanes: Vec<Vec<Step>>, quota: usize) -> Result<Program, DeviceError> {
     // SAFETY: the batch is never executed.
     let batch = unsafe { Batch::new(lanes, Vec::new()) };
-    Program::new(&batch, quota)
+    Program::new(&batch, quota, true)
 }
 
 /// How many blocks each kind of team has.
-fn teams(program: &Program) -> [usize; 3] {
-    [TEAM_THREADS, TEAM_WARPS, TEAM_BLOCKS].map(|team| {
+fn teams(program: &Program) -> [usize; 2] {
+    [TEAM_WARPS, TEAM_BLOCKS].map(|team| {
         program
             .records()
             .iter()
@@ -73,17 +73,18 @@ fn lanes_get_teams_by_what_they_move() {
         lanes
     };
     let lowered = program(exchange(), 49).unwrap();
-    let [threads, warps, blocks] = teams(&lowered);
-    assert_eq!((threads, warps), (1, 1));
+    // Eighteen lanes for warps: a block, and two more.
+    let [warps, blocks] = teams(&lowered);
+    assert_eq!(warps, 2);
     assert!((44..=47).contains(&blocks), "{blocks}");
     // With room, one unit a thread: 13,104 + 14,040 + 15,120 units of 16 bytes.
     assert_eq!(
         teams(&program(exchange(), 128).unwrap()),
-        [1, 1, 26 + 28 + 30]
+        [2, 26 + 28 + 30]
     );
     // Without, each has one, or is left to warps.
-    assert_eq!(teams(&program(exchange(), 5).unwrap()), [1, 1, 3]);
-    assert_eq!(teams(&program(exchange(), 2).unwrap()), [1, 1, 0]);
+    assert_eq!(teams(&program(exchange(), 5).unwrap()), [2, 3]);
+    assert_eq!(teams(&program(exchange(), 2).unwrap()), [2, 0]);
     assert!(matches!(
         program(exchange(), 1),
         Err(DeviceError::Exhausted { .. })
@@ -93,7 +94,7 @@ fn lanes_get_teams_by_what_they_move() {
 #[test]
 fn blocks_of_a_lane_count_who_has_read_the_operand() {
     let mut lowered = program(vec![vec![wait(0x2000), put(10_000), add(0x3000)]], 16).unwrap();
-    assert_eq!(teams(&lowered), [0, 0, 10]);
+    assert_eq!(teams(&lowered), [0, 10]);
     let record = lowered.records()[3];
     assert_eq!((record.index, record.count), (3, 10));
     // Each block has its own record, with the same counter.
@@ -123,11 +124,11 @@ fn many_lanes_share_blocks() {
             .map(|peer| vec![wait(0x2000 + peer * 64), put(4), add(0x3000)])
             .collect()
     };
-    assert_eq!(teams(&program(lanes(26), 49).unwrap()), [0, 2, 0]);
+    assert_eq!(teams(&program(lanes(26), 49).unwrap()), [2, 0]);
     let words = (0..300)
         .map(|peer| vec![wait(0x2000 + peer * 64)])
         .collect();
-    assert_eq!(teams(&program(words, 49).unwrap()), [3, 0, 0]);
+    assert_eq!(teams(&program(words, 49).unwrap()), [19, 0]);
     assert!(program(Vec::new(), 1).unwrap().records().is_empty());
 }
 
@@ -140,7 +141,7 @@ fn an_add_that_is_too_small_to_be_parted_has_one_team() {
     });
     assert_eq!(
         teams(&program(vec![vec![put(100_000), small]], 49).unwrap()),
-        [0, 1, 0]
+        [1, 0]
     );
 }
 

@@ -381,14 +381,14 @@ extern "C" u64 tidegate_layout(u64 *out) {
     u64 count = 0;
     auto note = [&](u64 value) { out[count++] = value; };
 #define FIELD(type, field) note(offsetof(type, field))
-    note(THREADS), note(WARPS), note(MAX_BLOCKS), note(MAX_BLOCKED), note(BLOCK_WINDOW), note(POISON), note(1ull << QUANTUM_BITS);
-    note(TEAM_THREADS), note(TEAM_WARPS), note(TEAM_BLOCKS);
+    note(THREADS), note(WARPS), note(MAX_BLOCKED), note(WINDOW), note(POISON), note(1ull << QUANTUM_BITS);
+    note(TEAM_WARPS), note(TEAM_BLOCKS);
     note(STEP_END), note(STEP_WAIT), note(STEP_MOVE), note(STEP_ADD);
     note(ADD_HAS_WAITER), note(MOVE_EARLY), note(MOVE_LAST_PARITY);
     note(SHAPE_LINEAR), note(SHAPE_STRIDED), note(SHAPE_INDEXED);
     note(ACTION_COPY), note(ACTION_ACCUMULATE), note(ACTION_FETCH), note(ACTION_SWAP);
     note(FAULT_WAIT);
-    note(sizeof(Entry)), FIELD(Entry, offset), FIELD(Entry, index), FIELD(Entry, count), FIELD(Entry, team);
+    note(sizeof(Record)), FIELD(Record, team), FIELD(Record, lanes), FIELD(Record, far), FIELD(Record, index), FIELD(Record, count);
     note(sizeof(Step)), FIELD(Step, kind), FIELD(Step, length), FIELD(Step, flags);
     note(sizeof(WaitStep)), FIELD(WaitStep, word), FIELD(WaitStep, operand), FIELD(WaitStep, quantum), FIELD(WaitStep, arrivals), FIELD(WaitStep, window);
     FIELD(WaitStep, peer), FIELD(WaitStep, awaited), FIELD(WaitStep, slot);
@@ -401,7 +401,7 @@ extern "C" u64 tidegate_layout(u64 *out) {
     note(sizeof(State)), FIELD(State, stop), FIELD(State, fault);
     note(sizeof(Blocked)), FIELD(Blocked, active), FIELD(Blocked, window), FIELD(Blocked, peer), FIELD(Blocked, awaited), FIELD(Blocked, epoch);
     note(sizeof(Mirror)), FIELD(Mirror, failed), FIELD(Mirror, fault), FIELD(Mirror, blocked);
-    note(sizeof(Launch)), FIELD(Launch, program), FIELD(Launch, state), FIELD(Launch, mirror), FIELD(Launch, follow), FIELD(Launch, entries);
+    note(sizeof(Launch)), FIELD(Launch, program), FIELD(Launch, state), FIELD(Launch, mirror), FIELD(Launch, follow), FIELD(Launch, stride), FIELD(Launch, flags);
 #undef FIELD
     return count;
 }

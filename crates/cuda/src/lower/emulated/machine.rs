@@ -55,7 +55,7 @@ fn compile(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
         })
         .arg(format!("-DTHREADS={}", sizes.threads))
         .arg(format!("-DWARP={}", sizes.threads / sizes.warps))
-        .arg(format!("-DBLOCK_WINDOW={window}"))
+        .arg(format!("-DWINDOW={window}"))
         .arg(format!("-DTIDEGATE_BATCH=\"{}\"", input.display()))
         .arg(folder().join("emulated.cpp"))
         .arg("-o")
@@ -287,19 +287,18 @@ pub(super) fn layout() -> Vec<u64> {
     let constants = [
         THREADS as u64,
         WARPS as u64,
-        MAX_BLOCKS as u64,
         MAX_BLOCKED as u64,
         WINDOW as u64,
         POISON,
         QUANTUM,
     ];
-    let teams = [TEAM_THREADS, TEAM_WARPS, TEAM_BLOCKS].map(u64::from);
+    let teams = [TEAM_WARPS, TEAM_BLOCKS].map(u64::from);
     let steps = [STEP_END, STEP_WAIT, STEP_MOVE, STEP_ADD].map(u64::from);
     let flags = [ADD_HAS_WAITER, MOVE_EARLY, MOVE_LAST_PARITY].map(u64::from);
     let shapes = [SHAPE_LINEAR, SHAPE_STRIDED, SHAPE_INDEXED].map(u64::from);
     let actions = [0, ACTION_ACCUMULATE, ACTION_FETCH, ACTION_SWAP].map(u64::from);
     let structs = [
-        fields!(Entry: offset index count team),
+        fields!(Record: team lanes far index count),
         fields!(Head: kind length flags),
         fields!(WaitStep: word operand quantum arrivals window peer awaited slot),
         fields!(AddStep: word value),
@@ -309,7 +308,7 @@ pub(super) fn layout() -> Vec<u64> {
         fields!(State: stop fault),
         fields!(RawBlocked: active window peer awaited epoch),
         fields!(Mirror: failed fault blocked),
-        fields!(LaunchParameter: program state mirror follow entries),
+        fields!(LaunchParameter: program state mirror follow stride flags),
     ];
     constants
         .into_iter()
@@ -487,6 +486,7 @@ pub(super) struct Launched {
     bytes: usize,
     parameter: Box<LaunchParameter>,
     pub(super) blocks: usize,
+    records: Vec<Record>,
 }
 
 impl Launched {
@@ -506,22 +506,22 @@ impl Launched {
             let bytes = lowered.bytes.as_ptr();
             std::ptr::copy_nonoverlapping(bytes, base.cast::<u8>(), lowered.bytes.len());
         }
-        let mut entries = [Entry::default(); MAX_BLOCKS];
-        let blocks = lowered.entries.len();
+        let blocks = lowered.blocks;
         assert!(blocks <= quota, "{blocks} blocks of {quota}");
-        entries[..blocks].copy_from_slice(&lowered.entries);
         let parameter = LaunchParameter {
             program: base.addr() as u64,
             state: home.address(),
             mirror: home.mirror.addr() as u64,
             follow,
-            entries,
+            stride: lowered.stride as u32,
+            flags: 0,
         };
         Ok(Launched {
             program,
             bytes: lowered.bytes.len(),
             parameter: Box::new(parameter),
             blocks,
+            records: lowered.records(),
         })
     }
 
@@ -535,10 +535,10 @@ impl Launched {
         }
     }
 
-    /// How many entries have a team of this kind.
+    /// How many blocks have a team of this kind.
     pub(super) fn teams(&self, team: u8) -> usize {
-        let entries = self.parameter.entries[..self.blocks].iter();
-        entries.filter(|entry| entry.team == team).count()
+        let records = self.records.iter();
+        records.filter(|record| record.team == team).count()
     }
 }
 
