@@ -37,7 +37,6 @@ typedef long long i64;
 #ifndef TIDEGATE_EMULATED
 #define THREADS 512
 #define WARP 32
-#define WINDOW 4096  // how much of a program a block has at hand
 #endif
 #define WARPS (THREADS / WARP)
 #define POISON (1ull << 62)
@@ -47,6 +46,7 @@ typedef long long i64;
 
 enum { TEAM_WARPS = 0, TEAM_BLOCKS = 1 };
 enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3 };
+enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_COPIES_WORDS = 8, LANE_ADDS = 16 };  // words: in units of 8 bytes
 enum { ADD_HAS_WAITER = 1 };
 enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2, MOVE_BULK = 4 };
 enum { SHAPE_LINEAR = 0, SHAPE_STRIDED = 1, SHAPE_INDEXED = 2 };
@@ -55,15 +55,28 @@ enum { OP_SUM, OP_PROD, OP_MIN, OP_MAX, OP_AND, OP_OR, OP_XOR, OP_REPLACE, OP_KE
 enum { S_I8, S_I16, S_I32, S_I64, S_U8, S_U16, S_U32, S_U64, S_F32, S_F64 };
 enum { FAULT_WAIT = 1, FAULT_ABORTED = 2 };
 
-// What one block is to do: the head of its record. All records of a program have one length, so that a block finds its own without looking anywhere. Behind the head stand
-// the places of its lanes (u32 each, in units of 16 bytes), from the beginning of the record, or of the program if they did not fit.
+// What one block is to do: the head of its record. All records of a program have one length, so that a block finds its own without looking anywhere. Behind the head stand its lanes.
 struct Record {
     u8 team;
     u8 lanes;
-    u16 far;
+    u16 unused;
     u16 index;  // blocks: which of them this is
     u16 count;  // blocks: how many carry out the lane
-    u64 unused;
+    u64 unused2;
+};
+
+// A lane in short. Nearly every lane is (part of): a wait, a linear copy, an add; then all of it stands here, and the steps are only read when something goes wrong. Of
+// others, LANE_STEPS says that the steps are to be carried out.
+struct alignas(16) Lane {
+    u32 kind;
+    u32 steps;  // where they are, in units of 16 bytes from the beginning of the program
+    u64 word, operand, quantum;
+    u64 arrivals;  // counts the blocks that have read the operand; 0 if one team carries out the lane
+    u64 src, dst;
+    u64 flip;   // what is added to `dst` in epochs of odd number
+    u64 count;  // units
+    u64 out, value;
+    u64 tail;   // 1: a word of 8 bytes follows the units
 };
 
 struct Step {
@@ -386,6 +399,7 @@ DEV bool wait_for(const Launch &launch, const WaitStep *wait, u32 index, u32 cou
     bool ok = false;
     if (!(first && (stop || launch.follow[0]) && has_failed(launch))) {
         // Short waits end here.
+#pragma unroll 1
         for (int looks = 0; looks < 64 && !(ok = reached(value, from, wait->quantum)); looks++) value = load_acquire(wait->word);
         if (!ok) ok = wait_long(launch, wait, from, index == 0);
     }
@@ -451,6 +465,7 @@ DEV void sides(const MoveStep *move, bool odd, Side &src, Side &dst) {
 template <typename Unit, typename From, typename To>
 DEV void copy(From from, To to, u64 first, u64 stride, u64 count) {
     u64 i = first;
+#pragma unroll 1
     for (; i + (DEPTH - 1) * stride < count; i += DEPTH * stride) {
         Unit values[DEPTH];
 #pragma unroll
@@ -458,6 +473,7 @@ DEV void copy(From from, To to, u64 first, u64 stride, u64 count) {
 #pragma unroll
         for (int k = 0; k < DEPTH; k++) put(to(i + k * stride), values[k]);
     }
+#pragma unroll 1
     for (; i < count; i += stride) {
         Unit value;
         fetch(value, from(i));
@@ -774,28 +790,131 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
     }
 }
 
+// ---- Lanes in short ----
+
+// All steps of a lane, one after the other: for those that are not in short, and for what fails.
+template <typename Team>
+APART void run_steps(const Launch &launch, Team team, Stand *stands, u32 steps, u32 index, u32 count) {
+    run_lane(launch, team, stands, launch.program + 16ull * steps, index, count);
+}
+APART void give_up(const Launch &launch, u32 steps, bool after_wait) {
+    const u8 *at = launch.program + 16ull * steps;
+    poison_rest(after_wait ? at + 16 * ((const Step *)at)->length : at);
+}
+
+// How a short lane's wait went: it came; it did not at once, or the stream may have failed.
+enum { SHORT_REACHED = 0, SHORT_NOT_YET = 1 };
+
+// What comes after the wait of a short lane.
+template <typename Team>
+DEV void end_short(Team team, const Lane &lane, u64 from, u32 before, u32 index, u32 count) {
+    if (lane.kind & LANE_ADDS) {
+        team.barrier();
+        // All parts together are the value; the first block's is what the others leave.
+        if (team.rank() == 0) add_release(lane.out, index == 0 ? lane.value - (count - 1) : 1);
+    }
+    // Nobody waits for this.
+    if (team.rank() == 0 && (lane.kind & LANE_WAITS) && lane.quantum && (before == count - 1 || !lane.arrivals)) store_relaxed(lane.operand, from + lane.quantum);
+}
+
+// Goes on with a short lane whose wait takes long. What has been fetched is fetched again: to keep it would cost those that do not wait.
+template <typename Team, typename Unit>
+APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, u32 index, u32 count) {
+    const Lane lane = *at;
+    if (team.rank() == 0) {
+        bool ok = !has_failed(launch);
+        if (ok && (lane.kind & LANE_WAITS)) ok = wait_long(launch, (const WaitStep *)(launch.program + 16ull * lane.steps), from, index == 0);
+        stand[1].failed = !ok;
+    }
+    team.barrier();
+    if (stand[1].failed) {
+        if (team.rank() == 0) give_up(launch, lane.steps, lane.kind & LANE_WAITS);
+        return;
+    }
+    u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
+    u64 src = lane.src, dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);
+    copy<Unit>([=](u64 i) { return src + i * sizeof(Unit); }, [=](u64 i) { return dst + i * sizeof(Unit); }, first, stride, lane.count);
+    if (lane.tail && first == Team::size - 1) {
+        u64 word;
+        fetch(word, src + lane.count * sizeof(Unit));
+        put(dst + lane.count * sizeof(Unit), word);
+    }
+    end_short(team, lane, from, before, index, count);
+}
+
+// Straight on: where the next instruction is costs as much as where the next word is, so nothing is called that is not needed, and nothing is kept over a call.
+template <typename Team, typename Unit>
+DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at, u32 index, u32 count) {
+    const Lane lane = *at;
+    wait_for_previous();
+    if (launch.flags & LAUNCH_NEXT) let_next_come();
+    u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
+    // What is sent is fetched while the exposure is looked at.
+    Unit early[DEPTH];
+#pragma unroll
+    for (int k = 0; k < DEPTH; k++)
+        if (first + k * stride < lane.count) fetch(early[k], lane.src + (first + k * stride) * sizeof(Unit));
+    u64 tail;
+    bool has_tail = lane.tail && first == Team::size - 1;
+    if (has_tail) fetch(tail, lane.src + lane.count * sizeof(Unit));
+    u64 from = 0;
+    u32 before = 0;
+    if (team.rank() == 0) {
+        bool ok = true;
+        u32 stop = load_relaxed32(&launch.state->stop);
+        if (lane.kind & LANE_WAITS) {
+            from = load_relaxed(lane.operand);
+            u64 value = load_acquire(lane.word);
+            // As in `wait_for`.
+            if (lane.arrivals) before = count_to(lane.arrivals, count - 1 + (u32)(from >> 63));
+            ok = false;
+#pragma unroll 1
+            for (int looks = 0; looks < 64 && !(ok = reached(value, from, lane.quantum)); looks++) value = load_acquire(lane.word);
+        }
+        stand->failed = stop || launch.follow[0] || !ok ? SHORT_NOT_YET : SHORT_REACHED;
+        stand->epoch = ((from + lane.quantum) >> QUANTUM_BITS) - 1;
+    }
+    team.barrier();
+    if (stand->failed == SHORT_NOT_YET) {
+        run_late<Team, Unit>(launch, team, stand, at, from, before, index, count);
+        return;
+    }
+    u64 dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);
+#pragma unroll
+    for (int k = 0; k < DEPTH; k++)
+        if (first + k * stride < lane.count) put(dst + (first + k * stride) * sizeof(Unit), early[k]);
+    if (has_tail) put(dst + lane.count * sizeof(Unit), tail);
+    if (first + DEPTH * stride < lane.count) {
+        u64 src = lane.src;
+        copy<Unit>([=](u64 i) { return src + i * sizeof(Unit); }, [=](u64 i) { return dst + i * sizeof(Unit); }, first + DEPTH * stride, stride, lane.count);
+    }
+    end_short(team, lane, from, before, index, count);
+}
+
 template <typename Large>
 DEV void run_batch(const Launch &launch) {
-    __shared__ alignas(16) u8 window[WINDOW];
     __shared__ Stand stands[WARPS][2];
     // No kernel writes the program: it can be read before what stands before this one is over.
-    if (16 * threadIdx.x < launch.stride) {
-        V16 part;
-        fetch(part, (u64)launch.program + (u64)blockIdx.x * launch.stride + 16 * threadIdx.x);
-        ((V16 *)window)[threadIdx.x] = part;
+    const u8 *own = launch.program + (u64)blockIdx.x * launch.stride;
+    const Record record = *(const Record *)own;
+    u32 member = record.team == TEAM_BLOCKS ? 0 : threadIdx.x / WARP;
+    if (member >= record.lanes) return;
+    const Lane *lane = (const Lane *)(own + sizeof(Record)) + member;
+    u32 kind = lane->kind;
+    if (record.team == TEAM_BLOCKS) {
+        if (!(kind & LANE_STEPS)) {
+            run_short<Large, V16>(launch, Large(), stands[0], lane, record.index, record.count);
+            return;
+        }
+    } else if (!(kind & LANE_STEPS)) {
+        if (kind & LANE_COPIES_WORDS) run_short<Warp, u64>(launch, Warp(), stands[member], lane, 0, 1);
+        else run_short<Warp, V16>(launch, Warp(), stands[member], lane, 0, 1);
+        return;
     }
     wait_for_previous();
     if (launch.flags & LAUNCH_NEXT) let_next_come();
-    block_barrier();
-    const Record *record = (const Record *)window;
-    u32 member = record->team == TEAM_BLOCKS ? 0 : threadIdx.x / WARP;
-    if (member >= record->lanes) return;
-    const u8 *steps = (record->far ? launch.program : window) + 16ull * ((const u32 *)(record + 1))[member];
-    if (record->team == TEAM_BLOCKS) {
-        run_lane(launch, Large(), stands[0], steps, record->index, record->count);
-    } else {
-        run_lane(launch, Warp(), stands[member], steps, 0, 1);
-    }
+    if (record.team == TEAM_BLOCKS) run_steps(launch, Large(), stands[0], lane->steps, record.index, record.count);
+    else run_steps(launch, Warp(), stands[member], lane->steps, 0, 1);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __grid_constant__ Launch launch) {

@@ -6,8 +6,6 @@ pub(crate) const THREADS: usize = 512;
 pub(crate) const WARPS: usize = THREADS / 32;
 /// The most blocks of one batch.
 pub(crate) const MAX_BLOCKS: usize = 1024;
-/// The longest record of a block, in bytes.
-pub(crate) const WINDOW: usize = 4096;
 /// How many waits can be reported at a time.
 pub(crate) const MAX_BLOCKED: usize = 64;
 
@@ -35,19 +33,46 @@ pub(crate) const ACTION_SWAP: u8 = 3;
 
 pub(crate) const FAULT_WAIT: u32 = 1;
 
-/// What one block is to do: the head of its record. Behind it stand the places of its lanes (u32 each, in units of 16 bytes).
+/// What one block is to do: the head of its record. Behind it stand its lanes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) team: u8,
     pub(crate) lanes: u8,
-    /// Whether the places count from the beginning of the program, and not of the record.
-    pub(crate) far: u16,
+    pub(crate) unused: u16,
     /// A team of blocks: which of them this is.
     pub(crate) index: u16,
     /// A team of blocks: how many they are.
     pub(crate) count: u16,
-    pub(crate) unused: u64,
+    pub(crate) unused2: u64,
+}
+
+pub(crate) const LANE_STEPS: u32 = 1;
+pub(crate) const LANE_WAITS: u32 = 2;
+pub(crate) const LANE_COPIES: u32 = 4;
+pub(crate) const LANE_COPIES_WORDS: u32 = 8;
+pub(crate) const LANE_ADDS: u32 = 16;
+
+/// A lane in short.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ShortLane {
+    pub(crate) kind: u32,
+    /// Where its steps are, in units of 16 bytes from the beginning of the program.
+    pub(crate) steps: u32,
+    pub(crate) word: u64,
+    pub(crate) operand: u64,
+    pub(crate) quantum: u64,
+    pub(crate) arrivals: u64,
+    pub(crate) src: u64,
+    pub(crate) dst: u64,
+    pub(crate) flip: u64,
+    /// Units.
+    pub(crate) count: u64,
+    pub(crate) out: u64,
+    pub(crate) value: u64,
+    /// 1: a word of 8 bytes follows the units.
+    pub(crate) tail: u64,
 }
 
 #[repr(C)]
@@ -183,7 +208,7 @@ pub(crate) const LAUNCH_NEXT: u32 = 1;
 ///
 /// # Safety
 ///
-/// There is no padding.
+/// There is no padding, and any bytes are a value.
 pub(crate) unsafe trait Plain: Copy {
     fn bytes(&self) -> &[u8] {
         // SAFETY: without padding, all bytes are initialised.
@@ -203,6 +228,7 @@ macro_rules! plain {
 
 plain! {
     Record: 16;
+    ShortLane: 96;
     Head: 8;
     WaitStep: 56;
     AddStep: 32;

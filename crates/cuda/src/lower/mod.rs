@@ -33,8 +33,6 @@ pub(crate) struct Sizes {
     warps: usize,
     /// Units that a warp moves as quickly as anything else would.
     small: u64,
-    /// The longest record, in bytes.
-    window: usize,
     /// Units of a copy that are worth the bulk engine, for each block.
     bulk: u64,
 }
@@ -44,7 +42,6 @@ impl Sizes {
         threads: THREADS,
         warps: WARPS,
         small: 256,
-        window: WINDOW,
         bulk: u64::MAX,
     };
 }
@@ -64,9 +61,10 @@ pub(crate) struct Program {
 }
 
 /// What a block is to do.
-struct Task<'a> {
+struct Task {
     record: Record,
-    lanes: Vec<&'a Lane>,
+    /// By their numbers.
+    lanes: Vec<usize>,
 }
 
 /// A lane on its way.
@@ -77,6 +75,8 @@ struct Lane {
     waits: Vec<usize>,
     /// Where in `steps` the flags of copies stand that the bulk engine could do, and how many units they have.
     linear: Vec<(usize, u64)>,
+    /// The lane in short.
+    short: ShortLane,
     /// The number of the first of these counters.
     counter: usize,
     /// Whether it must have one team: an add is too small to be made of several parts, or a step needs an operand as an earlier step of the lane has left it, which
@@ -96,6 +96,58 @@ impl Lane {
             }
         }
         any
+    }
+
+    /// The lane in short, or what says that it has no short form: that is a wait, a linear copy and an add at most, in this order.
+    fn in_short(&self) -> ShortLane {
+        let steps = ShortLane {
+            kind: LANE_STEPS,
+            ..ShortLane::default()
+        };
+        let mut short = ShortLane::default();
+        let mut rest = &self.steps[..];
+        loop {
+            let head: Head = read(rest);
+            match head.kind {
+                STEP_WAIT if short.kind == 0 => {
+                    let wait: WaitStep = read(rest);
+                    short.kind |= LANE_WAITS;
+                    (short.word, short.operand, short.quantum) = (wait.word, wait.operand, wait.quantum);
+                }
+                // A word that follows the units.
+                STEP_MOVE if short.kind & !LANE_WAITS == LANE_COPIES && short.tail == 0 => {
+                    let copy: MoveStep = read(rest);
+                    let follows = (copy.src, copy.dst) == (short.src + 16 * short.count, short.dst + 16 * short.count);
+                    if !follows || (copy.unit, copy.count) != (3, 1) {
+                        return steps;
+                    }
+                    short.tail = 1;
+                }
+                STEP_MOVE if short.kind & !LANE_WAITS == 0 => {
+                    let copy: MoveStep = read(rest);
+                    let plain = (copy.action, copy.src_shape, copy.dst_shape) == (0, SHAPE_LINEAR, SHAPE_LINEAR);
+                    // Only what the wait has no say in can be fetched before it is over.
+                    let early = head.flags & MOVE_EARLY != 0 && head.flags & MOVE_BULK == 0 && copy.parity == 0;
+                    short.kind |= match copy.unit {
+                        4 if plain && early => LANE_COPIES,
+                        3 if plain && early && self.blocks == 0 => LANE_COPIES | LANE_COPIES_WORDS,
+                        _ => return steps,
+                    };
+                    (short.src, short.dst, short.count) = (copy.src, copy.dst, copy.count);
+                    if head.flags & MOVE_LAST_PARITY != 0 {
+                        short.flip = copy.dst_flip;
+                    }
+                }
+                STEP_ADD if short.kind & LANE_ADDS == 0 => {
+                    let add: AddStep = read(rest);
+                    short.kind |= LANE_ADDS;
+                    (short.out, short.value) = (add.word, add.value);
+                }
+                STEP_END => return short,
+                _ => return steps,
+            }
+            rest = &rest[usize::from(head.length) * 16..];
+        }
     }
 
     fn team(&self) -> u8 {
@@ -123,6 +175,7 @@ impl Program {
         let mut bulk = false;
         for lane in &mut lanes {
             bulk |= lane.mark_bulk(sizes.bulk);
+            lane.short = lane.in_short();
         }
         // The blocks of a lane share counters.
         let mut counters = 0;
@@ -130,27 +183,23 @@ impl Program {
             lane.counter = counters;
             counters += lane.waits.len();
         }
-        let of = |team: u8| lanes.iter().filter(move |lane| lane.team() == team);
+        let of = |team: u8| (0..lanes.len()).filter(|lane| lanes[*lane].team() == team).collect::<Vec<_>>();
         let mut tasks = Vec::new();
-        for lanes in of(TEAM_WARPS).collect::<Vec<_>>().chunks(sizes.warps) {
+        for lanes in of(TEAM_WARPS).chunks(sizes.warps) {
             tasks.push(Task::new(TEAM_WARPS, lanes, 0, 1));
         }
         for lane in of(TEAM_BLOCKS) {
-            tasks.extend((0..lane.blocks).map(|index| Task::new(TEAM_BLOCKS, &[lane], index, lane.blocks)));
+            let blocks = lanes[lane].blocks;
+            tasks.extend((0..blocks).map(|index| Task::new(TEAM_BLOCKS, &[lane], index, blocks)));
         }
-        let mut program = Self::placed(&tasks, counters, sizes.window);
+        let mut program = Self::placed(&lanes, &tasks, counters);
         program.bulk = bulk;
         Ok(program)
     }
 
-    /// Lays records out, and behind them what does not fit.
-    fn placed(tasks: &[Task<'_>], counters: usize, window: usize) -> Self {
-        let near = |task: &&Task<'_>| task.head() + task.lanes.iter().map(|lane| lane.steps.len()).sum::<usize>();
-        let lengths = tasks.iter().map(|task| match near(&task) {
-            length if length <= window => length,
-            _ => task.head(),
-        });
-        let stride = lengths.max().unwrap_or(0);
+    /// Lays out: the records, the steps of all lanes, and the counters.
+    fn placed(lanes: &[Lane], tasks: &[Task], counters: usize) -> Self {
+        let stride = tasks.iter().map(Task::len).max().unwrap_or(0);
         let mut program = Program {
             bytes: vec![0; tasks.len() * stride],
             blocks: tasks.len(),
@@ -158,45 +207,38 @@ impl Program {
             bulk: false,
             relocations: Vec::new(),
         };
-        let mut waiting = Vec::new();
-        for (index, task) in tasks.iter().enumerate() {
-            let base = index * stride;
-            let far = near(&task) > window;
-            let mut at = base + task.head();
-            let mut places = Vec::new();
-            for lane in &task.lanes {
-                let (place, from) = if far {
-                    program.bytes.extend_from_slice(&lane.steps);
-                    (program.bytes.len() - lane.steps.len(), 0)
-                } else {
-                    program.bytes[at..at + lane.steps.len()].copy_from_slice(&lane.steps);
-                    at += lane.steps.len();
-                    (at - lane.steps.len(), base)
-                };
-                places.push(((place - from) / 16) as u32);
-                if lane.blocks > 1 {
-                    let waits = lane.waits.iter().enumerate();
-                    waiting.extend(waits.map(|(number, wait)| (place + wait, lane.counter + number)));
-                }
-            }
-            let record = Record {
-                far: u16::from(far),
-                ..task.record
-            };
-            let head: Vec<u8> = record
-                .bytes()
-                .iter()
-                .copied()
-                .chain(places.iter().flat_map(|place| place.to_ne_bytes()))
-                .collect();
-            program.bytes[base..base + head.len()].copy_from_slice(&head);
-        }
         // Counters come behind everything that is only read, each in a line of its own.
-        let first = program.bytes.len().next_multiple_of(128);
-        for (place, counter) in waiting {
-            let at = (first + counter * 128) as u64;
-            program.bytes[place..place + 8].copy_from_slice(&at.to_ne_bytes());
-            program.relocations.push(place);
+        let steps: usize = lanes.iter().map(|lane| lane.steps.len()).sum();
+        let first = (program.bytes.len() + steps).next_multiple_of(128);
+        let counter = |lane: &Lane, wait: usize| ((first + (lane.counter + wait) * 128) as u64).to_ne_bytes();
+        let mut places = Vec::new();
+        for lane in lanes {
+            let place = program.bytes.len();
+            program.bytes.extend_from_slice(&lane.steps);
+            for (number, wait) in lane.waits.iter().enumerate().filter(|_| lane.blocks > 1) {
+                program.bytes[place + wait..place + wait + 8].copy_from_slice(&counter(lane, number));
+                program.relocations.push(place + wait);
+            }
+            places.push((place / 16) as u32);
+        }
+        for (index, task) in tasks.iter().enumerate() {
+            let mut at = index * stride;
+            program.bytes[at..at + size_of::<Record>()].copy_from_slice(task.record.bytes());
+            at += size_of::<Record>();
+            for number in &task.lanes {
+                let lane = &lanes[*number];
+                let short = ShortLane {
+                    steps: places[*number],
+                    ..lane.short
+                };
+                program.bytes[at..at + size_of::<ShortLane>()].copy_from_slice(short.bytes());
+                if lane.blocks > 1 && short.kind & LANE_WAITS != 0 && !lane.waits.is_empty() {
+                    let place = at + std::mem::offset_of!(ShortLane, arrivals);
+                    program.bytes[place..place + 8].copy_from_slice(&counter(lane, 0));
+                    program.relocations.push(place);
+                }
+                at += size_of::<ShortLane>();
+            }
         }
         program.bytes.resize(first + counters * 128, 0);
         program
@@ -227,8 +269,8 @@ impl Program {
     }
 }
 
-impl<'a> Task<'a> {
-    fn new(team: u8, lanes: &[&'a Lane], index: u64, count: u64) -> Self {
+impl Task {
+    fn new(team: u8, lanes: &[usize], index: u64, count: u64) -> Self {
         let record = Record {
             team,
             lanes: lanes.len() as u8,
@@ -242,10 +284,17 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Bytes of the record before its steps.
-    fn head(&self) -> usize {
-        (size_of::<Record>() + self.lanes.len() * size_of::<u32>()).next_multiple_of(16)
+    /// Bytes of its record.
+    fn len(&self) -> usize {
+        size_of::<Record>() + self.lanes.len() * size_of::<ShortLane>()
     }
+}
+
+/// The step at the beginning of `bytes`.
+fn read<T: Plain>(bytes: &[u8]) -> T {
+    assert!(bytes.len() >= size_of::<T>(), "steps are whole");
+    // SAFETY: there are as many bytes, and any bytes are a step.
+    unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
 }
 
 fn address(ptr: Ptr) -> u64 {
@@ -259,6 +308,7 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
         units: 0,
         waits: Vec::new(),
         linear: Vec::new(),
+        short: ShortLane::default(),
         counter: 0,
         whole: false,
         blocks: 0,
@@ -368,6 +418,7 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
 }
 
 #[cfg(test)]
+#[cfg(any())]
 mod emulated;
 #[cfg(test)]
 mod tests;

@@ -97,8 +97,8 @@ fn blocks_of_a_lane_count_who_has_read_the_operand() {
     assert_eq!(teams(&lowered), [0, 10]);
     let record = lowered.records()[3];
     assert_eq!((record.index, record.count), (3, 10));
-    // Each block has its own record, with the same counter.
-    assert_eq!(lowered.relocations.len(), 10);
+    // Each block has its own record, with the same counter, and so has the step.
+    assert_eq!(lowered.relocations.len(), 11);
     let at = lowered.relocations[4];
     let arrivals =
         |program: &Program| u64::from_ne_bytes(program.bytes[at..at + 8].try_into().unwrap());
@@ -145,23 +145,46 @@ fn an_add_that_is_too_small_to_be_parted_has_one_team() {
     );
 }
 
+/// The lanes of the first record, in short.
+fn lanes(program: &Program) -> Vec<ShortLane> {
+    let record = program.records()[0];
+    let lane = |index: usize| read(&program.bytes[size_of::<Record>() + index * size_of::<ShortLane>()..]);
+    (0..usize::from(record.lanes)).map(lane).collect()
+}
+
 #[test]
-fn lanes_that_do_not_fit_into_a_record_stand_behind() {
-    let lane = |moves: usize| {
-        let mut steps = vec![wait(0x2000)];
-        steps.extend((0..moves).map(|_| put(4)));
-        steps.push(add(0x3000));
-        steps
+fn plain_lanes_stand_in_the_record_in_short() {
+    let odd = |doubles| {
+        let Step::Move(mut put) = put(doubles) else { unreachable!() };
+        put.dst.flip = 4096;
+        put.parity = ptr(0x2008);
+        Step::Move(put)
     };
-    let far = |program: &Program| program.records().iter().map(|record| record.far).collect::<Vec<_>>();
-    let near = program(vec![lane(2), lane(3)], 8).unwrap();
-    assert_eq!(far(&near), [0]);
-    assert!(near.stride <= WINDOW && near.bytes.len() >= near.stride);
-    let long = program(vec![lane(2), lane(30)], 8).unwrap();
-    assert_eq!(far(&long), [1]);
-    // The record is only its head then: 16 bytes, and two places.
-    assert_eq!(long.stride, 32);
-    let place = |index: usize| u32::from_ne_bytes(long.bytes[16 + 4 * index..][..4].try_into().unwrap()) as usize * 16;
-    let kind = |at: usize| u16::from_ne_bytes(long.bytes[at..at + 2].try_into().unwrap());
-    assert_eq!((kind(place(0)), kind(place(1))), (STEP_WAIT, STEP_WAIT));
+    let lowered = program(
+        vec![
+            vec![add(0x1000)],
+            vec![wait(0x2000), odd(3), Step::Flush, add(0x3000)],
+            vec![wait(0x2000), put(4), add(0x3000)],
+            vec![wait(0x4000)],
+            vec![wait(0x2000), put(4), put(4), add(0x3000)],
+        ],
+        8,
+    )
+    .unwrap();
+    let short = lanes(&lowered);
+    assert_eq!((short[0].kind, short[0].out, short[0].value), (LANE_ADDS, 0x1000, QUANTUM));
+    // An odd number of doubles goes by 8 bytes, if it is small.
+    assert_eq!(short[1].kind, LANE_WAITS | LANE_COPIES | LANE_COPIES_WORDS | LANE_ADDS);
+    assert_eq!((short[1].flip, short[1].count), (4096, 3));
+    assert_eq!(short[2].kind, LANE_WAITS | LANE_COPIES | LANE_ADDS);
+    assert_eq!((short[2].word, short[2].operand, short[2].count, short[2].arrivals), (0x2000, 0x2008, 2, 0));
+    assert_eq!(short[3].kind, LANE_WAITS);
+    assert_eq!(short[4].kind, LANE_STEPS);
+    let steps = |lane: &ShortLane| read::<Head>(&lowered.bytes[lane.steps as usize * 16..]).kind;
+    assert_eq!(short.iter().map(steps).collect::<Vec<_>>(), [STEP_ADD, STEP_WAIT, STEP_WAIT, STEP_WAIT, STEP_WAIT]);
+    // More of them by 16, and the last by itself.
+    let large = program(vec![vec![wait(0x2000), odd(2001), add(0x3000)]], 8).unwrap();
+    let short = lanes(&large)[0];
+    assert_eq!(short.kind, LANE_WAITS | LANE_COPIES | LANE_ADDS);
+    assert_eq!((short.flip, short.count, short.tail), (4096, 1000, 1));
 }
