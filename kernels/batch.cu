@@ -46,7 +46,7 @@ typedef long long i64;
 
 enum { TEAM_WARPS = 0, TEAM_BLOCKS = 1 };
 enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3 };
-enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_COPIES_WORDS = 8, LANE_ADDS = 16 };  // words: in units of 8 bytes
+enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8 };
 enum { ADD_HAS_WAITER = 1 };
 enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2, MOVE_BULK = 4 };
 enum { SHAPE_LINEAR = 0, SHAPE_STRIDED = 1, SHAPE_INDEXED = 2 };
@@ -76,7 +76,7 @@ struct alignas(16) Lane {
     u64 flip;   // what is added to `dst` in epochs of odd number
     u64 count;  // units
     u64 out, value;
-    u64 tail;   // 1: a word of 8 bytes follows the units
+    u64 tail;   // so many bytes follow the units, fewer than 16
 };
 
 struct Step {
@@ -193,6 +193,13 @@ DEV void store_release32(u32 *at, u32 value) {
 }
 DEV void add_release(u64 at, u64 value) {
     asm volatile("red.release.sys.global.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+// What `add_release` is, in two.
+DEV void fence() {
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+DEV void add_relaxed(u64 at, u64 value) {
+    asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
 DEV void or_release(u64 at, u64 value) {
     asm volatile("red.release.sys.global.or.b64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
@@ -834,10 +841,11 @@ APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *a
     u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
     u64 src = lane.src, dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);
     copy<Unit>([=](u64 i) { return src + i * sizeof(Unit); }, [=](u64 i) { return dst + i * sizeof(Unit); }, first, stride, lane.count);
-    if (lane.tail && first == Team::size - 1) {
-        u64 word;
-        fetch(word, src + lane.count * sizeof(Unit));
-        put(dst + lane.count * sizeof(Unit), word);
+    u64 end = lane.count * sizeof(Unit) + first;
+    if (first < lane.tail) {
+        u8 byte;
+        fetch(byte, src + end);
+        put(dst + end, byte);
     }
     end_short(team, lane, from, before, index, count);
 }
@@ -854,9 +862,10 @@ DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
         if (first + k * stride < lane.count) fetch(early[k], lane.src + (first + k * stride) * sizeof(Unit));
-    u64 tail;
-    bool has_tail = lane.tail && first == Team::size - 1;
-    if (has_tail) fetch(tail, lane.src + lane.count * sizeof(Unit));
+    // What is no whole unit goes by bytes: a store of 8 bytes to a peer takes much longer than 8 of one byte, which become one on their way (measured).
+    u8 tail;
+    u64 end = lane.count * sizeof(Unit) + first;
+    if (first < lane.tail) fetch(tail, lane.src + end);
     u64 from = 0;
     u32 before = 0;
     if (team.rank() == 0) {
@@ -883,12 +892,25 @@ DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
         if (first + k * stride < lane.count) put(dst + (first + k * stride) * sizeof(Unit), early[k]);
-    if (has_tail) put(dst + lane.count * sizeof(Unit), tail);
+    if (first < lane.tail) put(dst + end, tail);
     if (first + DEPTH * stride < lane.count) {
         u64 src = lane.src;
         copy<Unit>([=](u64 i) { return src + i * sizeof(Unit); }, [=](u64 i) { return dst + i * sizeof(Unit); }, first + DEPTH * stride, stride, lane.count);
     }
     end_short(team, lane, from, before, index, count);
+}
+
+// A lane that only adds: a post. Nobody has anything to wait for, but what stands before this batch must have been seen: the fence is on its way while the stream's
+// state is looked at.
+DEV void run_post(const Launch &launch, const Lane *at) {
+    u64 out = at->out, value = at->value;
+    u32 steps = at->steps;
+    wait_for_previous();
+    if (launch.flags & LAUNCH_NEXT) let_next_come();
+    u32 stop = load_relaxed32(&launch.state->stop);
+    fence();
+    if ((stop || launch.follow[0]) && has_failed(launch)) give_up(launch, steps, false);
+    else add_relaxed(out, value);
 }
 
 template <typename Large>
@@ -906,9 +928,11 @@ DEV void run_batch(const Launch &launch) {
             run_short<Large, V16>(launch, Large(), stands[0], lane, record.index, record.count);
             return;
         }
+    } else if (kind == LANE_ADDS) {
+        if (threadIdx.x % WARP == 0) run_post(launch, lane);
+        return;
     } else if (!(kind & LANE_STEPS)) {
-        if (kind & LANE_COPIES_WORDS) run_short<Warp, u64>(launch, Warp(), stands[member], lane, 0, 1);
-        else run_short<Warp, V16>(launch, Warp(), stands[member], lane, 0, 1);
+        run_short<Warp, V16>(launch, Warp(), stands[member], lane, 0, 1);
         return;
     }
     wait_for_previous();

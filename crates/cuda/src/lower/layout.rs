@@ -50,8 +50,7 @@ pub(crate) struct Record {
 pub(crate) const LANE_STEPS: u32 = 1;
 pub(crate) const LANE_WAITS: u32 = 2;
 pub(crate) const LANE_COPIES: u32 = 4;
-pub(crate) const LANE_COPIES_WORDS: u32 = 8;
-pub(crate) const LANE_ADDS: u32 = 16;
+pub(crate) const LANE_ADDS: u32 = 8;
 
 /// A lane in short.
 #[repr(C)]
@@ -71,7 +70,7 @@ pub(crate) struct ShortLane {
     pub(crate) count: u64,
     pub(crate) out: u64,
     pub(crate) value: u64,
-    /// 1: a word of 8 bytes follows the units.
+    /// So many bytes follow the units, fewer than 16.
     pub(crate) tail: u64,
 }
 

@@ -114,29 +114,27 @@ impl Lane {
                     short.kind |= LANE_WAITS;
                     (short.word, short.operand, short.quantum) = (wait.word, wait.operand, wait.quantum);
                 }
-                // A word that follows the units.
-                STEP_MOVE if short.kind & !LANE_WAITS == LANE_COPIES && short.tail == 0 => {
-                    let copy: MoveStep = read(rest);
-                    let follows = (copy.src, copy.dst) == (short.src + 16 * short.count, short.dst + 16 * short.count);
-                    if !follows || (copy.unit, copy.count) != (3, 1) {
-                        return steps;
-                    }
-                    short.tail = 1;
-                }
-                STEP_MOVE if short.kind & !LANE_WAITS == 0 => {
+                // A body of whole units, then a few bytes; or one of the two.
+                STEP_MOVE if short.kind & LANE_ADDS == 0 && short.tail == 0 => {
                     let copy: MoveStep = read(rest);
                     let plain = (copy.action, copy.src_shape, copy.dst_shape) == (0, SHAPE_LINEAR, SHAPE_LINEAR);
                     // Only what the wait has no say in can be fetched before it is over.
                     let early = head.flags & MOVE_EARLY != 0 && head.flags & MOVE_BULK == 0 && copy.parity == 0;
-                    short.kind |= match copy.unit {
-                        4 if plain && early => LANE_COPIES,
-                        3 if plain && early && self.blocks == 0 => LANE_COPIES | LANE_COPIES_WORDS,
-                        _ => return steps,
-                    };
-                    (short.src, short.dst, short.count) = (copy.src, copy.dst, copy.count);
-                    if head.flags & MOVE_LAST_PARITY != 0 {
-                        short.flip = copy.dst_flip;
+                    let flip = if head.flags & MOVE_LAST_PARITY != 0 { copy.dst_flip } else { 0 };
+                    if !plain || !early {
+                        return steps;
                     }
+                    let first = short.kind & LANE_COPIES == 0;
+                    let follows = (copy.src, copy.dst, flip) == (short.src + 16 * short.count, short.dst + 16 * short.count, short.flip);
+                    match copy.unit {
+                        4 if first => short.count = copy.count,
+                        0 if (first || follows) && copy.count < 16 => short.tail = copy.count,
+                        _ => return steps,
+                    }
+                    if first {
+                        (short.src, short.dst, short.flip) = (copy.src, copy.dst, flip);
+                    }
+                    short.kind |= LANE_COPIES;
                 }
                 STEP_ADD if short.kind & LANE_ADDS == 0 => {
                     let add: AddStep = read(rest);

@@ -14,9 +14,6 @@ use super::layout::{
 /// The widest unit.
 const WIDEST: u64 = 16;
 
-/// Bytes that are moved in a moment, whatever the units.
-const LITTLE: u64 = 2048;
-
 /// The largest power of two, up to the widest unit, that divides all of `values`.
 fn unit(values: &[u64]) -> u64 {
     let all = values.iter().fold(WIDEST, |all, value| all | value);
@@ -129,11 +126,6 @@ fn linear(step: MoveStep, mv: &Move, out: &mut Vec<u8>, copies: &mut Vec<(usize,
         step.src_flip,
         step.dst_flip,
     ]);
-    // A little that is not whole units goes by smaller ones altogether: one step instead of two.
-    let unit = match unit {
-        WIDEST if bytes % WIDEST == 8 && step.dst % 8 == 0 && bytes <= LITTLE => 8,
-        unit => unit,
-    };
     // Both sides are equally far from being aligned.
     let head = (unit - step.dst % unit) % unit;
     let (head, body) = if bytes < head + unit {
@@ -162,9 +154,7 @@ fn linear(step: MoveStep, mv: &Move, out: &mut Vec<u8>, copies: &mut Vec<(usize,
     // The body first: it is what may be fetched early.
     part(head, unit, body);
     part(0, 1, head);
-    // Mostly a word of eight bytes.
-    let last = if tail == 8 && unit == WIDEST { 8 } else { 1 };
-    part(head + body * unit, last, tail / last);
+    part(head + body * unit, 1, tail);
     head + body + tail
 }
 
@@ -354,7 +344,7 @@ mod tests {
         assert_eq!(steps(&copy(8, 4, a, b)), [(16, 2, 0x1000, 0x2000)]);
         assert_eq!(
             steps(&copy(8, 5, a, b)),
-            [(8, 5, 0x1000, 0x2000)]
+            [(16, 2, 0x1000, 0x2000), (1, 8, 0x1020, 0x2020)]
         );
         // Both are 4 beyond a boundary.
         let (a, b) = (

@@ -173,18 +173,18 @@ fn plain_lanes_stand_in_the_record_in_short() {
     .unwrap();
     let short = lanes(&lowered);
     assert_eq!((short[0].kind, short[0].out, short[0].value), (LANE_ADDS, 0x1000, QUANTUM));
-    // An odd number of doubles goes by 8 bytes, if it is small.
-    assert_eq!(short[1].kind, LANE_WAITS | LANE_COPIES | LANE_COPIES_WORDS | LANE_ADDS);
-    assert_eq!((short[1].flip, short[1].count), (4096, 3));
+    // What is no whole unit follows.
+    assert_eq!(short[1].kind, LANE_WAITS | LANE_COPIES | LANE_ADDS);
+    assert_eq!((short[1].flip, short[1].count, short[1].tail), (4096, 1, 8));
     assert_eq!(short[2].kind, LANE_WAITS | LANE_COPIES | LANE_ADDS);
     assert_eq!((short[2].word, short[2].operand, short[2].count, short[2].arrivals), (0x2000, 0x2008, 2, 0));
     assert_eq!(short[3].kind, LANE_WAITS);
     assert_eq!(short[4].kind, LANE_STEPS);
     let steps = |lane: &ShortLane| read::<Head>(&lowered.bytes[lane.steps as usize * 16..]).kind;
     assert_eq!(short.iter().map(steps).collect::<Vec<_>>(), [STEP_ADD, STEP_WAIT, STEP_WAIT, STEP_WAIT, STEP_WAIT]);
-    // More of them by 16, and the last by itself.
-    let large = program(vec![vec![wait(0x2000), odd(2001), add(0x3000)]], 8).unwrap();
-    let short = lanes(&large)[0];
+    // A single double is all tail.
+    let corner = program(vec![vec![wait(0x2000), odd(1), add(0x3000)]], 8).unwrap();
+    let short = lanes(&corner)[0];
     assert_eq!(short.kind, LANE_WAITS | LANE_COPIES | LANE_ADDS);
-    assert_eq!((short.flip, short.count, short.tail), (4096, 1000, 1));
+    assert_eq!((short.flip, short.count, short.tail), (4096, 0, 8));
 }
