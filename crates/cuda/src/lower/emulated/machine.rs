@@ -20,7 +20,19 @@ pub(super) const SMALL: Sizes = Sizes {
     threads: 64,
     warps: 16,
     small: 16,
+    window: 1024,
+    bulk: u64::MAX,
 };
+
+/// The same, with records of another length: what does not fit stands elsewhere.
+pub(super) fn any_window(sizes: Sizes, rng: &mut Rng) -> Sizes {
+    let window = match rng.below(4) {
+        0 => sizes.window,
+        1 => 0,
+        _ => rng.within(0..=sizes.window),
+    };
+    Sizes { window, ..sizes }
+}
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulation")
@@ -40,10 +52,9 @@ fn compile(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
     std::fs::create_dir_all(&place).expect("a temporary folder can be made");
     let (input, output) = (place.join("batch.cu"), place.join("batch.so"));
     std::fs::write(&input, source).expect("a temporary file can be written");
-    // Where a block reads less at a time, more lanes are read where they are.
-    let window = if sizes.threads < THREADS { 512 } else { WINDOW };
     let result = Command::new("g++")
-        .args(["-std=c++17", "-fPIC", "-shared"])
+        // Machines share no variables: not those of templates either, which g++ has one of in a process if it is not told.
+        .args(["-std=c++17", "-fPIC", "-shared", "-fno-gnu-unique"])
         // Integers wrap, and bytes are what is looked at as them, as they are and do for the device's compiler. A jump to another stack is what is meant.
         .args(["-fwrapv", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE"])
         .args(["-Wall", "-Wno-unknown-pragmas"])
@@ -55,7 +66,7 @@ fn compile(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
         })
         .arg(format!("-DTHREADS={}", sizes.threads))
         .arg(format!("-DWARP={}", sizes.threads / sizes.warps))
-        .arg(format!("-DBLOCK_WINDOW={window}"))
+        .arg(format!("-DWINDOW={}", sizes.window))
         .arg(format!("-DTIDEGATE_BATCH=\"{}\"", input.display()))
         .arg(folder().join("emulated.cpp"))
         .arg("-o")
@@ -261,6 +272,16 @@ impl Machine {
         Err(format!("seed {seed}: {}", why.to_string_lossy()))
     }
 
+    /// How often the last run has looked how a stream stands.
+    pub(super) fn looks(&self) -> u64 {
+        // SAFETY: the library has this function, which takes nothing.
+        unsafe {
+            let function: Symbol<'_, unsafe extern "C" fn() -> u64> =
+                self.library.get(b"tidegate_looks").expect("it is exported");
+            function()
+        }
+    }
+
     /// What the kernel says of sizes and places.
     pub(super) fn layout(&self) -> Vec<u64> {
         let mut numbers = vec![0; 256];
@@ -287,19 +308,25 @@ pub(super) fn layout() -> Vec<u64> {
     let constants = [
         THREADS as u64,
         WARPS as u64,
-        MAX_BLOCKS as u64,
         MAX_BLOCKED as u64,
         WINDOW as u64,
         POISON,
         QUANTUM,
     ];
-    let teams = [TEAM_THREADS, TEAM_WARPS, TEAM_BLOCKS].map(u64::from);
+    let teams = [TEAM_WARPS, TEAM_BLOCKS].map(u64::from);
     let steps = [STEP_END, STEP_WAIT, STEP_MOVE, STEP_ADD].map(u64::from);
-    let flags = [ADD_HAS_WAITER, MOVE_EARLY, MOVE_LAST_PARITY].map(u64::from);
+    let flags = [
+        ADD_HAS_WAITER,
+        MOVE_EARLY,
+        MOVE_LAST_PARITY,
+        MOVE_BULK,
+        LAUNCH_NEXT,
+    ]
+    .map(u64::from);
     let shapes = [SHAPE_LINEAR, SHAPE_STRIDED, SHAPE_INDEXED].map(u64::from);
     let actions = [0, ACTION_ACCUMULATE, ACTION_FETCH, ACTION_SWAP].map(u64::from);
     let structs = [
-        fields!(Entry: offset index count team),
+        fields!(Record: team lanes far index count),
         fields!(Head: kind length flags),
         fields!(WaitStep: word operand quantum arrivals window peer awaited slot),
         fields!(AddStep: word value),
@@ -309,7 +336,7 @@ pub(super) fn layout() -> Vec<u64> {
         fields!(State: stop fault),
         fields!(RawBlocked: active window peer awaited epoch),
         fields!(Mirror: failed fault blocked),
-        fields!(LaunchParameter: program state mirror follow entries),
+        fields!(LaunchParameter: program state mirror follow stride flags),
     ];
     constants
         .into_iter()
@@ -487,13 +514,16 @@ pub(super) struct Launched {
     bytes: usize,
     parameter: Box<LaunchParameter>,
     pub(super) blocks: usize,
+    records: Vec<Record>,
 }
 
 impl Launched {
+    /// `next` says whether the next launch of the stream may begin before it is over.
     pub(super) fn new(
         batch: &Batch,
         quota: usize,
         sizes: Sizes,
+        next: bool,
         home: &Home,
         follow: [u64; 2],
     ) -> Result<Self, DeviceError> {
@@ -506,22 +536,22 @@ impl Launched {
             let bytes = lowered.bytes.as_ptr();
             std::ptr::copy_nonoverlapping(bytes, base.cast::<u8>(), lowered.bytes.len());
         }
-        let mut entries = [Entry::default(); MAX_BLOCKS];
-        let blocks = lowered.entries.len();
+        let blocks = lowered.blocks;
         assert!(blocks <= quota, "{blocks} blocks of {quota}");
-        entries[..blocks].copy_from_slice(&lowered.entries);
         let parameter = LaunchParameter {
             program: base.addr() as u64,
             state: home.address(),
             mirror: home.mirror.addr() as u64,
             follow,
-            entries,
+            stride: lowered.stride as u32,
+            flags: if next { LAUNCH_NEXT } else { 0 },
         };
         Ok(Launched {
             program,
             bytes: lowered.bytes.len(),
             parameter: Box::new(parameter),
             blocks,
+            records: lowered.records(),
         })
     }
 
@@ -535,10 +565,16 @@ impl Launched {
         }
     }
 
-    /// How many entries have a team of this kind.
-    pub(super) fn teams(&self, team: u8) -> usize {
-        let entries = self.parameter.entries[..self.blocks].iter();
-        entries.filter(|entry| entry.team == team).count()
+    /// How many blocks have a team of this kind, with lanes in the record or not.
+    pub(super) fn teams(&self, team: u8, far: bool) -> usize {
+        let kind = |record: &&Record| record.team == team && (record.far != 0) == far;
+        self.records.iter().filter(kind).count()
+    }
+
+    /// How many teams carry it out.
+    pub(super) fn all_teams(&self) -> u64 {
+        let records = self.records.iter();
+        records.map(|record| u64::from(record.lanes)).sum()
     }
 }
 
