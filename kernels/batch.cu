@@ -10,8 +10,7 @@
 //
 // A lane is carried out by a *team*:
 //
-//   a thread            lanes that only wait and add; a block carries out up to THREADS of them
-//   a warp              lanes that move little; a block carries out up to WARPS of them
+//   a warp              lanes that move little, or nothing; a block carries out up to WARPS of them. (Not a thread: the threads of a warp would poll one after the other.)
 //   `count` blocks      lanes that move much; each block does its share of every move, and adds its share of every add
 //
 // All blocks of a batch can be resident at a time (the host sees to it), so that no team waits for one that has not begun.
@@ -38,7 +37,7 @@ typedef long long i64;
 #ifndef TIDEGATE_EMULATED
 #define THREADS 512
 #define WARP 32
-#define WINDOW 2048  // how much of a program a block has at hand
+#define WINDOW 4096  // how much of a program a block has at hand
 #endif
 #define WARPS (THREADS / WARP)
 #define POISON (1ull << 62)
@@ -46,10 +45,10 @@ typedef long long i64;
 
 // ---- What the host and the kernel agree on (mirrored in `crates/cuda/src/lower/layout.rs`, which tests the sizes) ----
 
-enum { TEAM_THREADS = 0, TEAM_WARPS = 1, TEAM_BLOCKS = 2 };
+enum { TEAM_WARPS = 0, TEAM_BLOCKS = 1 };
 enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3 };
 enum { ADD_HAS_WAITER = 1 };
-enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2 };
+enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2, MOVE_BULK = 4 };
 enum { SHAPE_LINEAR = 0, SHAPE_STRIDED = 1, SHAPE_INDEXED = 2 };
 enum { ACTION_COPY = 0, ACTION_ACCUMULATE = 1, ACTION_FETCH = 2, ACTION_SWAP = 3 };
 enum { OP_SUM, OP_PROD, OP_MIN, OP_MAX, OP_AND, OP_OR, OP_XOR, OP_REPLACE, OP_KEEP };
@@ -279,20 +278,21 @@ DEV void put(u64 at, u8 value) {
 // ---- Teams ----
 
 // The threads that carry out one lane together.
-struct Thread {
-    static const u32 size = 1;
-    DEV u32 rank() const { return 0; }
-    DEV void barrier() const {}
-};
 struct Warp {
+    static const bool bulk = false;
     static const u32 size = WARP;
     DEV u32 rank() const { return threadIdx.x % WARP; }
     DEV void barrier() const { warp_barrier(); }
 };
 struct Block {
+    static const bool bulk = false;
     static const u32 size = THREADS;
     DEV u32 rank() const { return threadIdx.x; }
     DEV void barrier() const { block_barrier(); }
+};
+// A block that can use the bulk engine.
+struct BulkBlock : Block {
+    static const bool bulk = true;
 };
 
 // How a team stands after a wait: shared by its threads. There are two, for waits by turns: who comes last out of a wait's barrier reads this one
@@ -480,6 +480,68 @@ DEV void copy_sides(const Side &src, const Side &dst, u64 first, u64 stride, u64
     }
 }
 
+#if __CUDA_ARCH__ >= 900
+#define HAS_BULK 1
+// Large copies go by the bulk engine of the multiprocessor, whose packets fill the links better than stores of 16 bytes do: one thread brings pieces into shared memory and
+// sends them on, some on their way at a time.
+#define PIECE 12288
+#define PIECES 3
+
+DEV u32 shared_address(const void *at) {
+    return (u32)__cvta_generic_to_shared(at);
+}
+
+struct alignas(128) Pieces {
+    u8 data[PIECES][PIECE];
+    u64 arrived[PIECES];
+};
+
+DEV void bulk_fetch(Pieces &pieces, u32 stage, u64 from, u32 bytes) {
+    u32 barrier = shared_address(&pieces.arrived[stage]);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(pieces.data[stage])), "l"(from),
+                 "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+DEV void bulk_send(Pieces &pieces, u32 stage, u32 parity, u64 to, u32 bytes) {
+    u32 barrier = shared_address(&pieces.arrived[stage]), done = 0;
+    while (!done)
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(pieces.data[stage])), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// This block's share of a copy; returns when what it sent has arrived, as far as the thread that releases it is concerned.
+APART void bulk_copy(u64 to, u64 from, u64 bytes, u32 index, u32 count) {
+    __shared__ Pieces pieces;
+    if (threadIdx.x != 0) return;
+    for (u32 stage = 0; stage < PIECES; stage++)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&pieces.arrived[stage])) : "memory");
+    // Not of shared memory alone: what the wait has shown to this thread must be there for the engine too, which is a proxy of its own.
+    asm volatile("fence.proxy.async;" ::: "memory");
+    u64 all = (bytes + PIECE - 1) / PIECE;
+    u64 mine = all > index ? (all - index + count - 1) / count : 0;
+    auto place = [=](u64 k) { return (index + k * count) * PIECE; };
+    auto length = [=](u64 k) { u64 left = bytes - place(k); return (u32)(left < PIECE ? left : PIECE); };
+    for (u64 k = 0; k < mine + PIECES - 1; k++) {
+        if (k < mine) {
+            // The piece that was here has been read when no more than the later ones are on their way.
+            if (k >= PIECES) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+            bulk_fetch(pieces, k % PIECES, from + place(k), length(k));
+        }
+        if (k + 1 >= PIECES) {
+            u64 ready = k + 1 - PIECES;
+            if (ready < mine) bulk_send(pieces, ready % PIECES, (ready / PIECES) & 1, to + place(ready), length(ready));
+        }
+    }
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    asm volatile("fence.proxy.async;" ::: "memory");
+    for (u32 stage = 0; stage < PIECES; stage++)
+        asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(shared_address(&pieces.arrived[stage])) : "memory");
+}
+#endif
+
 template <typename T>
 DEV T applied(u32 op, T a, T b) {
     switch (op) {
@@ -587,8 +649,16 @@ DEV bool is_odd(const MoveStep *move, u64 epoch) {
     return move->parity && (((load_relaxed(move->parity) >> QUANTUM_BITS) - 1) & 1);
 }
 
-APART void carry(const MoveStep *move, u64 epoch, u64 first, u64 stride) {
+template <typename Team>
+APART void carry(Team team, const MoveStep *move, u64 epoch, u32 index, u32 count) {
     bool odd = is_odd(move, epoch);
+#ifdef HAS_BULK
+    if (Team::bulk && (move->step.flags & MOVE_BULK)) {
+        bulk_copy(move->dst + (odd ? move->dst_flip : 0), move->src + (odd ? move->src_flip : 0), 16 * move->count, index, count);
+        return;
+    }
+#endif
+    u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
     if (move->action != ACTION_COPY) {
         compute(move, odd, first, stride);
         return;
@@ -670,7 +740,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                 const MoveStep *move = (const MoveStep *)next;
                 bool ok;
                 stand = stand == stands ? stands + 1 : stands;
-                bool early = Team::size > 1 && move->step.kind == STEP_MOVE && (move->step.flags & MOVE_EARLY) && move->action == ACTION_COPY;
+                bool early = Team::size > 1 && move->step.kind == STEP_MOVE && (move->step.flags & MOVE_EARLY) && move->action == ACTION_COPY && !(Team::bulk && (move->step.flags & MOVE_BULK));
                 if (early && move->unit == 4) {
                     ok = wait_and_copy<Team, V16>(launch, team, stand, wait, move, index, count, first);
                     next += move->step.length * 16;
@@ -688,8 +758,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                 break;
             }
             case STEP_MOVE: {
-                u64 first = (u64)index * Team::size + team.rank();
-                carry((const MoveStep *)step, stand->epoch, first, (u64)count * Team::size);
+                carry(team, (const MoveStep *)step, stand->epoch, index, count);
                 break;
             }
             default: {
@@ -706,33 +775,8 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
     }
 }
 
-// A lane of waits and adds, by one thread.
-APART void run_words(const Launch &launch, const u8 *steps) {
-    bool first = ((const Step *)steps)->kind == STEP_WAIT;
-    if (!first && has_failed(launch)) {
-        poison_rest(steps);
-        return;
-    }
-    for (;;) {
-        const Step *step = (const Step *)steps;
-        const u8 *next = steps + step->length * 16;
-        if (step->kind == STEP_END) return;
-        if (step->kind == STEP_WAIT) {
-            u64 epoch;
-            if (!wait_for(launch, (const WaitStep *)step, 0, 1, first, epoch)) {
-                poison_rest(next);
-                return;
-            }
-            first = false;
-        } else {
-            const AddStep *add = (const AddStep *)step;
-            add_release(add->word, add->value);
-        }
-        steps = next;
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __grid_constant__ Launch launch) {
+template <typename Large>
+DEV void run_batch(const Launch &launch) {
     __shared__ alignas(16) u8 window[WINDOW];
     __shared__ Stand stands[WARPS][2];
     // No kernel writes the program: it can be read before what stands before this one is over.
@@ -745,14 +789,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
     if (launch.flags & LAUNCH_NEXT) let_next_come();
     block_barrier();
     const Record *record = (const Record *)window;
-    u32 member = record->team == TEAM_BLOCKS ? 0 : record->team == TEAM_WARPS ? threadIdx.x / WARP : threadIdx.x;
+    u32 member = record->team == TEAM_BLOCKS ? 0 : threadIdx.x / WARP;
     if (member >= record->lanes) return;
     const u8 *steps = (record->far ? launch.program : window) + 16ull * ((const u32 *)(record + 1))[member];
     if (record->team == TEAM_BLOCKS) {
-        run_lane(launch, Block(), stands[0], steps, record->index, record->count);
-    } else if (record->team == TEAM_WARPS) {
-        run_lane(launch, Warp(), stands[member], steps, 0, 1);
+        run_lane(launch, Large(), stands[0], steps, record->index, record->count);
     } else {
-        run_words(launch, steps);
+        run_lane(launch, Warp(), stands[member], steps, 0, 1);
     }
 }
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __grid_constant__ Launch launch) {
+    run_batch<Block>(launch);
+}
+
+#ifdef HAS_BULK
+// For batches with large copies: they take shared memory that the others must not ask for.
+extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch_bulk(const __grid_constant__ Launch launch) {
+    run_batch<BulkBlock>(launch);
+}
+#endif

@@ -15,11 +15,12 @@
 //!   stream, and never freed. Memory of the device is freed by the stream-ordered allocator or by unmapping, which do not block.
 
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use tidegate_ffi::cuda::{
-    Context, ContextFlags, Device, DeviceAttribute, DevicePtr, Driver, Function, HostFlags, Pool,
+    Context, ContextFlags, Device, DeviceAttribute, DevicePtr, Driver, Function, HostFlags, Module, Pool,
     PoolAttribute, PoolProps, Stream,
 };
 use tidegate_hal::device::DeviceError;
@@ -64,6 +65,8 @@ pub struct Gpu {
     pub(crate) multiprocessors: usize,
     pub(crate) pool: Pool,
     pub(crate) batch: Function,
+    /// The batch kernel that can use the bulk engine, where there is one.
+    pub(crate) bulk: Option<Function>,
     pub(crate) early: Early,
     service: Mutex<Stream>,
     alarm: Mutex<Alarm>,
@@ -180,21 +183,17 @@ impl Gpu {
         let module = driver
             .module_load_ptx(&code)
             .doing("loading the batch kernel")?;
-        // SAFETY: the module was just loaded, and is never unloaded.
-        let batch = unsafe { driver.module_function(module, c"tidegate_batch") }
-            .doing("loading the batch kernel")?;
-        // SAFETY: as above. Where the driver cannot do it, the first launch does.
-        let _ = unsafe { driver.func_load(batch) };
-        // SAFETY: as above.
-        let resident =
-            unsafe { driver.max_active_blocks_per_multiprocessor(batch, THREADS as u32, 0) }
-                .doing(what)?;
+        let (batch, mut resident) = Self::kernel(driver, module, c"tidegate_batch")?;
+        let mut bulk = None;
+        if major >= 9 {
+            let (function, fits) = Self::kernel(driver, module, c"tidegate_batch_bulk")?;
+            bulk = Some(function);
+            resident = resident.min(fits);
+        }
         if resident == 0 {
             return Err(DeviceError::Unsupported {
                 device: "cuda",
-                what: format!(
-                    "a block of the batch kernel does not fit a multiprocessor of {name}"
-                ),
+                what: format!("a block of the batch kernel does not fit a multiprocessor of {name}"),
             });
         }
         let gpu = Gpu {
@@ -206,6 +205,7 @@ impl Gpu {
             multiprocessors: multiprocessors.max(1) as usize,
             pool,
             batch,
+            bulk,
             early,
             service: Mutex::new(service),
             alarm: Mutex::new(Alarm {
@@ -217,6 +217,18 @@ impl Gpu {
         };
         gpu.more_mirrors(&mut lock(&gpu.mirrors))?;
         Ok(gpu)
+    }
+
+    /// A kernel of the module, ready, and how many blocks of it a multiprocessor holds.
+    fn kernel(driver: &'static Driver, module: Module, name: &CStr) -> Result<(Function, u32), DeviceError> {
+        let what = "loading the batch kernel";
+        // SAFETY: the module is never unloaded.
+        let function = unsafe { driver.module_function(module, name) }.doing(what)?;
+        // SAFETY: as above. Where the driver cannot do it, the first launch does.
+        let _ = unsafe { driver.func_load(function) };
+        // SAFETY: as above.
+        let resident = unsafe { driver.max_active_blocks_per_multiprocessor(function, THREADS as u32, 0) }.doing(what)?;
+        Ok((function, resident))
     }
 
     /// The byte of a word in which the poison stands, alone.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_ffi::cuda::{DevicePtr, LaunchConfig};
+use tidegate_ffi::cuda::{DevicePtr, Function, LaunchConfig};
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::{Block as _, Sharing};
@@ -18,11 +18,12 @@ pub(crate) struct Placed {
     /// What is the same in every launch.
     parameter: LaunchParameter,
     blocks: usize,
+    pub(crate) function: Function,
 }
 
 impl Placed {
     pub(crate) fn new(gpu: &Arc<Gpu>, batch: &Batch, quota: usize) -> Result<Self, DeviceError> {
-        let mut program = Program::new(batch, quota)?;
+        let mut program = Program::new(batch, quota, gpu.bulk.is_some())?;
         let block = CudaBlock::alloc(gpu, program.len().max(16), Sharing::Private)?;
         let base = block.base().0.addr() as u64;
         program.placed_at(base);
@@ -43,6 +44,7 @@ impl Placed {
                 flags: if gpu.early == Early::Resident { LAUNCH_NEXT } else { 0 },
             },
             blocks: program.blocks,
+            function: gpu.bulk.filter(|_| program.bulk).unwrap_or(gpu.batch),
         })
     }
 

@@ -156,7 +156,7 @@ unsafe impl Stream for CudaStream {
         // SAFETY: the kernel takes one parameter, of this type; the caller promises for what the batch names; the program is held until the stream has passed it.
         unsafe {
             shared.gpu.driver.launch_kernel_ex(
-                shared.gpu.batch,
+                placed.function,
                 &placed.config(),
                 shared.raw,
                 &mut arguments,

@@ -7,13 +7,12 @@ pub(crate) const WARPS: usize = THREADS / 32;
 /// The most blocks of one batch.
 pub(crate) const MAX_BLOCKS: usize = 1024;
 /// The longest record of a block, in bytes.
-pub(crate) const WINDOW: usize = 2048;
+pub(crate) const WINDOW: usize = 4096;
 /// How many waits can be reported at a time.
 pub(crate) const MAX_BLOCKED: usize = 64;
 
-pub(crate) const TEAM_THREADS: u8 = 0;
-pub(crate) const TEAM_WARPS: u8 = 1;
-pub(crate) const TEAM_BLOCKS: u8 = 2;
+pub(crate) const TEAM_WARPS: u8 = 0;
+pub(crate) const TEAM_BLOCKS: u8 = 1;
 
 pub(crate) const STEP_END: u16 = 0;
 pub(crate) const STEP_WAIT: u16 = 1;
@@ -23,6 +22,7 @@ pub(crate) const STEP_ADD: u16 = 3;
 pub(crate) const ADD_HAS_WAITER: u32 = 1;
 pub(crate) const MOVE_EARLY: u32 = 1;
 pub(crate) const MOVE_LAST_PARITY: u32 = 2;
+pub(crate) const MOVE_BULK: u32 = 4;
 
 pub(crate) const SHAPE_LINEAR: u8 = 0;
 pub(crate) const SHAPE_STRIDED: u8 = 1;

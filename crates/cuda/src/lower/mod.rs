@@ -2,7 +2,7 @@
 //!
 //! # Model
 //!
-//! A lane that only waits and adds is carried out by a thread, one that moves little by a warp, and one that moves much by several blocks. Blocks are scarce: all blocks
+//! A lane that moves little, or nothing, is carried out by a warp, and one that moves much by several blocks. Blocks are scarce: all blocks
 //! that may wait at a time, of all streams of the device, must be resident, and must leave room for the kernels that others wait for. So a stream
 //! has a *quota* of them, and lanes that move much share what of it is left by the amount that they move.
 //!
@@ -19,6 +19,8 @@ use tidegate_hal::batch::{Batch, Step};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::Ptr;
 
+/// Units of a copy (36 KiB) that a block must have for the bulk engine to be worth starting: as much as it has on its way at a time.
+const BULK: u64 = 2304;
 /// The most blocks of one lane.
 const MOST: u64 = 255;
 
@@ -33,6 +35,8 @@ pub(crate) struct Sizes {
     small: u64,
     /// The longest record, in bytes.
     window: usize,
+    /// Units of a copy that are worth the bulk engine, for each block.
+    bulk: u64,
 }
 
 impl Sizes {
@@ -41,6 +45,7 @@ impl Sizes {
         warps: WARPS,
         small: 256,
         window: WINDOW,
+        bulk: u64::MAX,
     };
 }
 
@@ -52,6 +57,8 @@ pub(crate) struct Program {
     pub(crate) blocks: usize,
     /// Bytes of a record.
     pub(crate) stride: usize,
+    /// Whether there are moves for the bulk engine.
+    pub(crate) bulk: bool,
     /// Where in `bytes` the address of a counter stands: to be added to where the program is placed.
     relocations: Vec<usize>,
 }
@@ -68,6 +75,8 @@ struct Lane {
     units: u64,
     /// Where in `steps` the addresses of counters of arrivals stand.
     waits: Vec<usize>,
+    /// Where in `steps` the flags of copies stand that the bulk engine could do, and how many units they have.
+    linear: Vec<(usize, u64)>,
     /// The number of the first of these counters.
     counter: usize,
     /// Whether it must have one team: an add is too small to be made of several parts, or a step needs an operand as an earlier step of the lane has left it, which
@@ -77,19 +86,29 @@ struct Lane {
 }
 
 impl Lane {
-    fn team(&self) -> u8 {
-        match (self.blocks, self.units) {
-            (0, 0) => TEAM_THREADS,
-            (0, _) => TEAM_WARPS,
-            _ => TEAM_BLOCKS,
+    /// Leaves copies to the bulk engine of which a block has at least `least` units; whether there are any.
+    fn mark_bulk(&mut self, least: u64) -> bool {
+        let (blocks, mut any) = (self.blocks, false);
+        for (flags, units) in &self.linear {
+            if blocks != 0 && *units / blocks >= least {
+                self.steps[*flags] |= MOVE_BULK as u8;
+                any = true;
+            }
         }
+        any
+    }
+
+    fn team(&self) -> u8 {
+        if self.blocks == 0 { TEAM_WARPS } else { TEAM_BLOCKS }
     }
 }
 
 impl Program {
     /// Lowers a batch for a stream that may use `quota` blocks.
-    pub(crate) fn new(batch: &Batch, quota: usize) -> Result<Self, DeviceError> {
-        Self::sized(batch, quota, Sizes::KERNEL)
+    /// `bulk` says whether the device has an engine for large copies.
+    pub(crate) fn new(batch: &Batch, quota: usize, bulk: bool) -> Result<Self, DeviceError> {
+        let least = if bulk { BULK } else { u64::MAX };
+        Self::sized(batch, quota, Sizes { bulk: least, ..Sizes::KERNEL })
     }
 
     fn sized(batch: &Batch, quota: usize, sizes: Sizes) -> Result<Self, DeviceError> {
@@ -101,6 +120,10 @@ impl Program {
             .collect();
         let quota = quota.min(MAX_BLOCKS) as u64;
         share_out(&mut lanes, quota, sizes)?;
+        let mut bulk = false;
+        for lane in &mut lanes {
+            bulk |= lane.mark_bulk(sizes.bulk);
+        }
         // The blocks of a lane share counters.
         let mut counters = 0;
         for lane in lanes.iter_mut().filter(|lane| lane.blocks > 1) {
@@ -109,16 +132,15 @@ impl Program {
         }
         let of = |team: u8| lanes.iter().filter(move |lane| lane.team() == team);
         let mut tasks = Vec::new();
-        // Words first: others wait for posts.
-        for (team, most) in [(TEAM_THREADS, sizes.threads / 4), (TEAM_WARPS, sizes.warps)] {
-            for lanes in of(team).collect::<Vec<_>>().chunks(most) {
-                tasks.push(Task::new(team, lanes, 0, 1));
-            }
+        for lanes in of(TEAM_WARPS).collect::<Vec<_>>().chunks(sizes.warps) {
+            tasks.push(Task::new(TEAM_WARPS, lanes, 0, 1));
         }
         for lane in of(TEAM_BLOCKS) {
             tasks.extend((0..lane.blocks).map(|index| Task::new(TEAM_BLOCKS, &[lane], index, lane.blocks)));
         }
-        Ok(Self::placed(&tasks, counters, sizes.window))
+        let mut program = Self::placed(&tasks, counters, sizes.window);
+        program.bulk = bulk;
+        Ok(program)
     }
 
     /// Lays records out, and behind them what does not fit.
@@ -133,6 +155,7 @@ impl Program {
             bytes: vec![0; tasks.len() * stride],
             blocks: tasks.len(),
             stride,
+            bulk: false,
             relocations: Vec::new(),
         };
         let mut waiting = Vec::new();
@@ -235,6 +258,7 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
         steps: Vec::new(),
         units: 0,
         waits: Vec::new(),
+        linear: Vec::new(),
         counter: 0,
         whole: false,
         blocks: 0,
@@ -272,7 +296,7 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
             }
             Step::Move(mv) => {
                 lane.whole |= !mv.parity.is_null() && mv.parity != last;
-                lane.units += moves::lower(mv, last, &mut lane.steps);
+                lane.units += moves::lower(mv, last, &mut lane.steps, &mut lane.linear);
             }
             // An add releases what the team has written.
             Step::Flush => {}
@@ -309,20 +333,18 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
 
 /// Gives the lanes that move much their blocks.
 fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceError> {
-    let threads = lanes.iter().filter(|lane| lane.units == 0).count();
-    let words = threads.div_ceil(sizes.threads / 4) as u64;
     let mut large: Vec<usize> = (0..lanes.len())
         .filter(|lane| lanes[*lane].units > sizes.small && !lanes[*lane].whole)
         .collect();
     large.sort_unstable_by_key(|lane| std::cmp::Reverse(lanes[*lane].units));
-    let moving = lanes.iter().filter(|lane| lane.units > 0).count();
-    let warps = |large: usize| (moving - large).div_ceil(sizes.warps) as u64;
+    let all = lanes.len();
+    let warps = |large: usize| (all - large).div_ceil(sizes.warps) as u64;
     // If there is not a block for each, the lesser ones are left to warps.
-    while !large.is_empty() && words + warps(large.len()) + large.len() as u64 > quota {
+    while !large.is_empty() && warps(large.len()) + large.len() as u64 > quota {
         large.pop();
     }
     let rest = quota
-        .checked_sub(words + warps(large.len()))
+        .checked_sub(warps(large.len()))
         .ok_or_else(|| DeviceError::Exhausted {
             what: "blocks that may wait on the device",
             detail: format!(
@@ -346,7 +368,6 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
 }
 
 #[cfg(test)]
-#[cfg(any())]
 mod emulated;
 #[cfg(test)]
 mod tests;

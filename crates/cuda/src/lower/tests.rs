@@ -46,16 +46,16 @@ fn put(doubles: usize) -> Step {
 fn program(lanes: Vec<Vec<Step>>, quota: usize) -> Result<Program, DeviceError> {
     // SAFETY: the batch is never executed.
     let batch = unsafe { Batch::new(lanes, Vec::new()) };
-    Program::new(&batch, quota)
+    Program::new(&batch, quota, true)
 }
 
 /// How many blocks each kind of team has.
-fn teams(program: &Program) -> [usize; 3] {
-    [TEAM_THREADS, TEAM_WARPS, TEAM_BLOCKS].map(|team| {
+fn teams(program: &Program) -> [usize; 2] {
+    [TEAM_WARPS, TEAM_BLOCKS].map(|team| {
         program
             .records()
             .iter()
-            .filter(|entry| entry.team == team)
+            .filter(|record| record.team == team)
             .count()
     })
 }
@@ -73,17 +73,15 @@ fn lanes_get_teams_by_what_they_move() {
         lanes
     };
     let lowered = program(exchange(), 49).unwrap();
-    let [threads, warps, blocks] = teams(&lowered);
-    assert_eq!((threads, warps), (1, 1));
+    // Eighteen lanes for warps: a block, and two more.
+    let [warps, blocks] = teams(&lowered);
+    assert_eq!(warps, 2);
     assert!((44..=47).contains(&blocks), "{blocks}");
     // With room, one unit a thread: 13,104 + 14,040 + 15,120 units of 16 bytes.
-    assert_eq!(
-        teams(&program(exchange(), 128).unwrap()),
-        [1, 1, 26 + 28 + 30]
-    );
+    assert_eq!(teams(&program(exchange(), 128).unwrap()), [2, 26 + 28 + 30]);
     // Without, each has one, or is left to warps.
-    assert_eq!(teams(&program(exchange(), 5).unwrap()), [1, 1, 3]);
-    assert_eq!(teams(&program(exchange(), 2).unwrap()), [1, 1, 0]);
+    assert_eq!(teams(&program(exchange(), 5).unwrap()), [2, 3]);
+    assert_eq!(teams(&program(exchange(), 2).unwrap()), [2, 0]);
     assert!(matches!(
         program(exchange(), 1),
         Err(DeviceError::Exhausted { .. })
@@ -93,7 +91,7 @@ fn lanes_get_teams_by_what_they_move() {
 #[test]
 fn blocks_of_a_lane_count_who_has_read_the_operand() {
     let mut lowered = program(vec![vec![wait(0x2000), put(10_000), add(0x3000)]], 16).unwrap();
-    assert_eq!(teams(&lowered), [0, 0, 10]);
+    assert_eq!(teams(&lowered), [0, 10]);
     let record = lowered.records()[3];
     assert_eq!((record.index, record.count), (3, 10));
     // Each block has its own record, with the same counter.
@@ -123,11 +121,11 @@ fn many_lanes_share_blocks() {
             .map(|peer| vec![wait(0x2000 + peer * 64), put(4), add(0x3000)])
             .collect()
     };
-    assert_eq!(teams(&program(lanes(26), 49).unwrap()), [0, 2, 0]);
+    assert_eq!(teams(&program(lanes(26), 49).unwrap()), [2, 0]);
     let words = (0..300)
         .map(|peer| vec![wait(0x2000 + peer * 64)])
         .collect();
-    assert_eq!(teams(&program(words, 49).unwrap()), [3, 0, 0]);
+    assert_eq!(teams(&program(words, 49).unwrap()), [19, 0]);
     assert!(program(Vec::new(), 1).unwrap().records().is_empty());
 }
 
@@ -140,7 +138,7 @@ fn an_add_that_is_too_small_to_be_parted_has_one_team() {
     });
     assert_eq!(
         teams(&program(vec![vec![put(100_000), small]], 49).unwrap()),
-        [0, 1, 0]
+        [1, 0]
     );
 }
 
@@ -152,15 +150,52 @@ fn lanes_that_do_not_fit_into_a_record_stand_behind() {
         steps.push(add(0x3000));
         steps
     };
-    let far = |program: &Program| program.records().iter().map(|record| record.far).collect::<Vec<_>>();
+    let far = |program: &Program| {
+        program
+            .records()
+            .iter()
+            .map(|record| record.far)
+            .collect::<Vec<_>>()
+    };
     let near = program(vec![lane(2), lane(3)], 8).unwrap();
     assert_eq!(far(&near), [0]);
     assert!(near.stride <= WINDOW && near.bytes.len() >= near.stride);
-    let long = program(vec![lane(2), lane(30)], 8).unwrap();
+    let long = program(vec![lane(2), lane(60)], 8).unwrap();
     assert_eq!(far(&long), [1]);
     // The record is only its head then: 16 bytes, and two places.
     assert_eq!(long.stride, 32);
-    let place = |index: usize| u32::from_ne_bytes(long.bytes[16 + 4 * index..][..4].try_into().unwrap()) as usize * 16;
+    let place = |index: usize| {
+        u32::from_ne_bytes(long.bytes[16 + 4 * index..][..4].try_into().unwrap()) as usize * 16
+    };
     let kind = |at: usize| u16::from_ne_bytes(long.bytes[at..at + 2].try_into().unwrap());
     assert_eq!((kind(place(0)), kind(place(1))), (STEP_WAIT, STEP_WAIT));
+}
+
+#[test]
+fn large_copies_are_left_to_the_bulk_engine() {
+    // Whether each move of the lane is, as the records have it.
+    let marks = |doubles: usize, quota: usize, bulk: bool| {
+        let lane = vec![wait(0x2000), put(doubles), add(0x3000)];
+        // SAFETY: the batch is never executed.
+        let batch = unsafe { Batch::new(vec![lane], Vec::new()) };
+        let program = Program::new(&batch, quota, bulk).unwrap();
+        let head = size_of::<Record>() + 16;
+        let at = head + size_of::<WaitStep>().next_multiple_of(16);
+        let marks = (0..program.blocks).map(|block| {
+            let step = &program.bytes[block * program.stride + at..];
+            assert_eq!(u16::from_ne_bytes([step[0], step[1]]), STEP_MOVE);
+            u32::from_ne_bytes(step[4..8].try_into().unwrap()) & MOVE_BULK != 0
+        });
+        let marks: Vec<_> = marks.collect();
+        assert!(marks.iter().all(|mark| *mark == program.bulk));
+        (program.blocks, program.bulk)
+    };
+    let enough = 2 * BULK as usize;
+    assert_eq!(marks(4 * enough, 4, true), (4, true));
+    assert_eq!(marks(4 * enough - 2, 4, true), (4, false));
+    // It is what a block has that counts.
+    assert_eq!(marks(4 * enough, 8, true), (8, false));
+    assert_eq!(marks(4 * enough, 4, false), (4, false));
+    // A warp has none.
+    assert_eq!(marks(100, 4, true), (1, false));
 }
