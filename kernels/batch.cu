@@ -541,7 +541,7 @@ APART void bulk_copy(u64 to, u64 from, u64 bytes, u32 index, u32 count) {
     if (threadIdx.x != 0) return;
     for (u32 stage = 0; stage < PIECES; stage++)
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&pieces.arrived[stage])) : "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("fence.proxy.async;" ::: "memory");
     u64 all = (bytes + PIECE - 1) / PIECE;
     u64 mine = all > index ? (all - index + count - 1) / count : 0;
     auto place = [=](u64 k) { return (index + k * count) * PIECE; };

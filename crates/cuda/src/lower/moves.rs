@@ -72,7 +72,7 @@ pub(super) fn lower(
                 unit(&[size * n, step.src, step.dst, step.src_flip, step.dst_flip]) == size * n
                     && src.gathers(n)
                     && dst.gathers(n)
-                    && step.count % n == 0
+                    && step.count.is_multiple_of(n)
             };
             (1..=WIDEST / size.min(WIDEST)).rev().find(|n| fits(*n))
         };

@@ -15,8 +15,9 @@
 #define __launch_bounds__(...)
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
-// All that is shared lies in one section, whose contents the machine exchanges when it goes on with another block.
-#define __shared__ static __attribute__((section("tidegate_shared")))
+// All that is shared lies in one piece, whose contents the machine exchanges when it goes on with another block. (Not in a section of that name: g++ forgets a section within a
+// template.)
+#define __shared__ static __thread
 #define alignas(bytes) __attribute__((aligned(bytes)))
 
 typedef unsigned char u8;
@@ -38,6 +39,12 @@ void linger();
 void yield();
 void block_barrier();
 void warp_barrier();
+// Until the grid before, of the same stream, is over.
+void wait_for_previous();
+// The grid behind may begin when all blocks have come here.
+void let_next_come();
+// A look at how a stream stands.
+void looked();
 // Ends the run with a message.
 void fail(const char *what, u64 at);
 // Tells the test of an add to a word.
@@ -78,6 +85,7 @@ static inline u64 load_relaxed(u64 at) {
 }
 static inline u32 load_relaxed32(const u32 *at) {
     machine::point();
+    machine::looked();
     u32 value = __atomic_load_n(atomic<u32>((u64)at), __ATOMIC_RELAXED);
     machine::point();
     return value;
@@ -138,6 +146,8 @@ static inline void red_f32(u64 at, float value) { reduced(at, value); }
 static inline void red_u64(u64 at, u64 value) { reduced(at, value); }
 static inline void red_u32(u64 at, u32 value) { reduced(at, value); }
 static inline void pause(u32) { machine::yield(); }
+static inline void wait_for_previous() { machine::wait_for_previous(); }
+static inline void let_next_come() { machine::let_next_come(); }
 static inline void block_barrier() { machine::block_barrier(); }
 static inline void warp_barrier() { machine::warp_barrier(); }
 

@@ -212,10 +212,10 @@ fn launched(steps: Vec<Vec<Step>>, sizes: Sizes, home: &Home, follow: &[&Home]) 
     // SAFETY: the words lie in arenas that outlive the runs.
     let batch = unsafe { Batch::new(steps, Vec::new()) };
     let mut states = [0; 2];
-    for (state, home) in states.iter_mut().rev().zip(follow) {
+    for (state, home) in states.iter_mut().zip(follow) {
         *state = home.address();
     }
-    Launched::new(&batch, 16, sizes, home, states).expect("there are blocks enough")
+    Launched::new(&batch, 16, sizes, true, home, states).expect("there are blocks enough")
 }
 
 /// A stream that follows another fails as that one does, whether it comes later or waits meanwhile.
@@ -226,7 +226,12 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
         let bell = arena.word(0);
         let mut words = || (arena.word(0), arena.word(0));
         let (first, second, out) = (words(), words(), words());
-        let (a, b) = (Home::new(), Home::new());
+        let (a, b, idle) = (Home::new(), Home::new(), Home::new());
+        // One that comes after the failure must not even go on if it could.
+        let after = rng.once_in(2);
+        if after && rng.once_in(2) {
+            change(second.0, |_| QUANTUM);
+        }
         let one = launched(
             vec![vec![wait(first.0, first.1, QUANTUM, 5)]],
             machine.sizes,
@@ -238,10 +243,11 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
             add(out.0, bell),
             add(out.1, Ptr::NULL),
         ];
-        let two = launched(vec![lane], machine.sizes, &b, &[&a]);
+        let follow: &[&Home] = if rng.once_in(2) { &[&a] } else { &[&idle, &a] };
+        let two = launched(vec![lane], machine.sizes, &b, follow);
         // What the followed stream ends by.
         let by_host = rng.once_in(4);
-        let streams = if rng.once_in(2) {
+        let streams = if after {
             vec![
                 (vec![Do::Launch(&one), Do::Launch(&two)], 1),
                 (vec![Do::Delay(3000), Do::Call(0)], 1),

@@ -20,7 +20,19 @@ pub(super) const SMALL: Sizes = Sizes {
     threads: 64,
     warps: 16,
     small: 16,
+    window: 1024,
+    bulk: u64::MAX,
 };
+
+/// The same, with records of another length: what does not fit stands elsewhere.
+pub(super) fn any_window(sizes: Sizes, rng: &mut Rng) -> Sizes {
+    let window = match rng.below(4) {
+        0 => sizes.window,
+        1 => 0,
+        _ => rng.within(0..=sizes.window),
+    };
+    Sizes { window, ..sizes }
+}
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulation")
@@ -40,10 +52,9 @@ fn compile(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
     std::fs::create_dir_all(&place).expect("a temporary folder can be made");
     let (input, output) = (place.join("batch.cu"), place.join("batch.so"));
     std::fs::write(&input, source).expect("a temporary file can be written");
-    // Where a block reads less at a time, more lanes are read where they are.
-    let window = if sizes.threads < THREADS { 512 } else { WINDOW };
     let result = Command::new("g++")
-        .args(["-std=c++17", "-fPIC", "-shared"])
+        // Machines share no variables: not those of templates either, which g++ has one of in a process if it is not told.
+        .args(["-std=c++17", "-fPIC", "-shared", "-fno-gnu-unique"])
         // Integers wrap, and bytes are what is looked at as them, as they are and do for the device's compiler. A jump to another stack is what is meant.
         .args(["-fwrapv", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE"])
         .args(["-Wall", "-Wno-unknown-pragmas"])
@@ -55,7 +66,7 @@ fn compile(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
         })
         .arg(format!("-DTHREADS={}", sizes.threads))
         .arg(format!("-DWARP={}", sizes.threads / sizes.warps))
-        .arg(format!("-DWINDOW={window}"))
+        .arg(format!("-DWINDOW={}", sizes.window))
         .arg(format!("-DTIDEGATE_BATCH=\"{}\"", input.display()))
         .arg(folder().join("emulated.cpp"))
         .arg("-o")
@@ -261,6 +272,16 @@ impl Machine {
         Err(format!("seed {seed}: {}", why.to_string_lossy()))
     }
 
+    /// How often the last run has looked how a stream stands.
+    pub(super) fn looks(&self) -> u64 {
+        // SAFETY: the library has this function, which takes nothing.
+        unsafe {
+            let function: Symbol<'_, unsafe extern "C" fn() -> u64> =
+                self.library.get(b"tidegate_looks").expect("it is exported");
+            function()
+        }
+    }
+
     /// What the kernel says of sizes and places.
     pub(super) fn layout(&self) -> Vec<u64> {
         let mut numbers = vec![0; 256];
@@ -294,7 +315,14 @@ pub(super) fn layout() -> Vec<u64> {
     ];
     let teams = [TEAM_WARPS, TEAM_BLOCKS].map(u64::from);
     let steps = [STEP_END, STEP_WAIT, STEP_MOVE, STEP_ADD].map(u64::from);
-    let flags = [ADD_HAS_WAITER, MOVE_EARLY, MOVE_LAST_PARITY].map(u64::from);
+    let flags = [
+        ADD_HAS_WAITER,
+        MOVE_EARLY,
+        MOVE_LAST_PARITY,
+        MOVE_BULK,
+        LAUNCH_NEXT,
+    ]
+    .map(u64::from);
     let shapes = [SHAPE_LINEAR, SHAPE_STRIDED, SHAPE_INDEXED].map(u64::from);
     let actions = [0, ACTION_ACCUMULATE, ACTION_FETCH, ACTION_SWAP].map(u64::from);
     let structs = [
@@ -490,10 +518,12 @@ pub(super) struct Launched {
 }
 
 impl Launched {
+    /// `next` says whether the next launch of the stream may begin before it is over.
     pub(super) fn new(
         batch: &Batch,
         quota: usize,
         sizes: Sizes,
+        next: bool,
         home: &Home,
         follow: [u64; 2],
     ) -> Result<Self, DeviceError> {
@@ -514,7 +544,7 @@ impl Launched {
             mirror: home.mirror.addr() as u64,
             follow,
             stride: lowered.stride as u32,
-            flags: 0,
+            flags: if next { LAUNCH_NEXT } else { 0 },
         };
         Ok(Launched {
             program,
@@ -535,10 +565,16 @@ impl Launched {
         }
     }
 
-    /// How many blocks have a team of this kind.
-    pub(super) fn teams(&self, team: u8) -> usize {
+    /// How many blocks have a team of this kind, with lanes in the record or not.
+    pub(super) fn teams(&self, team: u8, far: bool) -> usize {
+        let kind = |record: &&Record| record.team == team && (record.far != 0) == far;
+        self.records.iter().filter(kind).count()
+    }
+
+    /// How many teams carry it out.
+    pub(super) fn all_teams(&self) -> u64 {
         let records = self.records.iter();
-        records.filter(|record| record.team == team).count()
+        records.map(|record| u64::from(record.lanes)).sum()
     }
 }
 

@@ -9,7 +9,8 @@ use tidegate_hal::memory::Ptr;
 use tidegate_host::HostMover;
 use tidegate_words::{Bell, Engine, Poll};
 
-use super::machine::{Arena, Do, Home, Launched, Machine, Rng};
+use super::super::{TEAM_BLOCKS, TEAM_WARPS};
+use super::machine::{Arena, Do, Home, Launched, Machine, Rng, any_window};
 
 const ARENA: usize = 4 << 20;
 
@@ -403,7 +404,7 @@ fn compare(
     seed: u64,
     most: usize,
     make: impl Fn(&mut Maker<'_>) -> Vec<Vec<Step>>,
-) -> Result<[usize; 3], String> {
+) -> Result<[usize; 4], String> {
     let bell = Box::new(Bell::new());
     // Both have the same, in memory of their own.
     let side = || {
@@ -433,11 +434,10 @@ fn compare(
         1 => rng.within(8..=40),
         _ => rng.within(1..=128),
     };
-    let Ok(launched) = Launched::new(&on_machine, quota, machine.sizes, &home, [0; 2]) else {
-        // Two kinds of teams at least, and a few lanes.
-        assert!(quota < 4, "{quota} blocks are not enough");
-        return Ok([0; 3]);
-    };
+    let sizes = any_window(machine.sizes, &mut rng);
+    let next = rng.once_in(2);
+    let launched = Launched::new(&on_machine, quota, sizes, next, &home, [0; 2]);
+    let launched = launched.expect("a block holds all lanes");
     let mut ranges = found.pieces().to_vec();
     ranges.push(launched.range());
     machine.run(
@@ -464,12 +464,14 @@ fn compare(
             "seed {seed}: byte {address:#x} of {piece:x?} is {b:#x} and not {a:#x} ({quota} blocks) {on_machine:#x?}"
         ));
     }
-    Ok([0, 1, 2].map(|team| launched.teams(team)))
+    let teams =
+        [TEAM_WARPS, TEAM_BLOCKS].map(|team| [false, true].map(|far| launched.teams(team, far)));
+    Ok(teams.concat().try_into().expect("four kinds"))
 }
 
-/// Every kind of move; all three kinds of teams.
+/// Every kind of move; both kinds of teams, with their lanes near and far.
 pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
-    let mut teams = [0; 3];
+    let mut teams = [0; 4];
     let most = machine.sizes.threads * 12;
     for seed in seeds {
         let make = |maker: &mut Maker<'_>| {

@@ -1,7 +1,16 @@
 //! Errors that somebody could make in the kernel: each is found by a test that is there for it.
+//!
+//! # Failure
+//!
+//! A kernel that is wrong may read and write anywhere, so each is run by a process of its own, which it may take down, or keep from ending.
+
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use super::machine::{Machine, SMALL};
-use super::{failure, moves, protocol};
+use super::{failure, moves, order, protocol};
 
 type Check = fn(&mut Machine) -> Result<(), String>;
 
@@ -12,6 +21,8 @@ const POISON: Check = |machine| failure::check_poison(machine, 0..150);
 const ABORT: Check = |machine| failure::check_abort(machine, 0..100);
 const FOLLOW: Check = |machine| failure::check_follow(machine, 0..500);
 const REPORTS: Check = |machine| failure::check_reports(machine, 0..20);
+const ORDER: Check = |machine| order::check(machine, 0..80);
+const LOOKS: Check = |machine| order::check_looks(machine, 0..40);
 
 /// What is found by what: `(check, before, after)`.
 const MUTANTS: &[(Check, &str, &str)] = &[
@@ -112,16 +123,34 @@ const MUTANTS: &[(Check, &str, &str)] = &[
         "    if (or_fetch32(&launch.state->stop, 1) & 1) return;  // another team was first\n",
         "    or_fetch32(&launch.state->stop, 1);\n",
     ),
+    // Who does not ask how the stream stands, does not hear the answer, or asks again and again.
     (
         POISON,
-        "if (!failed) run_lane(launch, Block()",
-        "if (true) run_lane(launch, Block()",
+        "if (team.rank() == 0) stand->failed = has_failed(launch);",
+        "if (team.rank() == 0) stand->failed = false;",
     ),
     (
         POISON,
-        "    if (failed) {\n        if (speaks)",
-        "    if (false) {\n        if (speaks)",
+        "        if (stand->failed) {\n            if (team.rank() == 0) poison_rest(steps);",
+        "        if (stand->failed) {",
     ),
+    (
+        POISON,
+        "    if (!(first && (stop || launch.follow[0]) && has_failed(launch))) {",
+        "    if (true) {",
+    ),
+    (
+        FOLLOW,
+        "(stop || launch.follow[0]) && has_failed(launch)",
+        "stop && has_failed(launch)",
+    ),
+    (
+        FOLLOW,
+        "for (int i = 0; i < 2; i++) {\n        State *other",
+        "for (int i = 0; i < 1; i++) {\n        State *other",
+    ),
+    (LOOKS, "                first = false;\n", ""),
+    (LOOKS, "(first && (stop || launch.follow[0])", "(first"),
     (
         POISON,
         "u64 epoch = from >> QUANTUM_BITS;",
@@ -165,8 +194,8 @@ const MUTANTS: &[(Check, &str, &str)] = &[
     ),
     (
         MOVES,
-        "carry((const MoveStep *)step, stand->epoch, first, (u64)count * Team::size);",
-        "carry((const MoveStep *)step, stand->epoch, first, Team::size);",
+        "team.rank(), stride = (u64)count * Team::size;\n    if (move->action",
+        "team.rank(), stride = Team::size;\n    if (move->action",
     ),
     (
         MOVES,
@@ -178,33 +207,182 @@ const MUTANTS: &[(Check, &str, &str)] = &[
         "was == compare ? value : was",
         "was == value ? compare : was",
     ),
+    // Blocks that find the wrong work: all the first one's, or another's; not all of it.
     (
         MOVES,
-        "window + 16 : program + 16;",
-        "window + 16 : window + 16;",
+        "(u64)blockIdx.x * launch.stride + 16",
+        "(u64)blockIdx.x * WINDOW + 16",
+    ),
+    (
+        MOVES,
+        "(u64)blockIdx.x * launch.stride + 16",
+        "(u64)blockIdx.x / 2 * launch.stride + 16",
+    ),
+    (
+        MOVES,
+        "if (16 * threadIdx.x < launch.stride) {",
+        "if (16 * threadIdx.x + 16 < launch.stride) {",
+    ),
+    (
+        MOVES,
+        "let_next_come();\n    block_barrier();",
+        "let_next_come();",
+    ),
+    // Lanes that are looked for where they are not.
+    (
+        MOVES,
+        "(record->far ? launch.program : window)",
+        "(record->far ? window : launch.program)",
+    ),
+    (MOVES, "(record->far ? launch.program : window)", "window"),
+    // More warps than lanes, or fewer; who is which.
+    (
+        EPOCHS,
+        "if (member >= record->lanes) return;",
+        "if (member >= record->lanes) member = 0;",
+    ),
+    (
+        MOVES,
+        "if (member >= record->lanes) return;",
+        "if (member > record->lanes) return;",
+    ),
+    (
+        MOVES,
+        "if (member >= record->lanes) return;",
+        "if (member + 1 >= record->lanes && member) return;",
+    ),
+    (
+        EPOCHS,
+        "record->team == TEAM_BLOCKS ? 0 : threadIdx.x / WARP;",
+        "0;",
+    ),
+    (
+        PARITIES,
+        "Warp(), stands[member], steps",
+        "Warp(), stands[0], steps",
+    ),
+    (
+        MOVES,
+        "stands[member], steps, 0, 1);",
+        "stands[member], steps, member, 1);",
+    ),
+    (
+        EPOCHS,
+        "steps, record->index, record->count);",
+        "steps, 0, record->count);",
+    ),
+    (
+        EPOCHS,
+        "steps, record->index, record->count);",
+        "steps, record->index, record->count + 1);",
+    ),
+    // Two waits count together.
+    (
+        EPOCHS,
+        "count_to(wait->arrivals,",
+        "count_to(wait->arrivals & ~128ull,",
+    ),
+    // Who goes on before the batch before is over, or makes room for a third.
+    (
+        ORDER,
+        "    wait_for_previous();\n    if (launch",
+        "    if (launch",
+    ),
+    (
+        ORDER,
+        "    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();",
+        "    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();",
+    ),
+    (
+        ORDER,
+        "    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();",
+        "    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();",
+    ),
+    (
+        ORDER,
+        "if (launch.flags & LAUNCH_NEXT) let_next_come();",
+        "let_next_come();",
     ),
 ];
 
-/// Looks for every second of them.
-fn find(from: usize) {
-    let mut missed = Vec::new();
-    for (number, (check, before, after)) in MUTANTS.iter().enumerate().skip(from).step_by(2) {
-        let Some(mut machine) = Machine::new(SMALL, &[(before, after)]) else {
-            return;
-        };
-        if check(&mut machine).is_ok() {
-            missed.push(format!("{number}: `{before}` became `{after}`"));
+/// Names the error for a process that is to look for it.
+const WHICH: &str = "TIDEGATE_MUTANT";
+const BUILT: &str = "the kernel with the error is built";
+const PASSED: &str = "the kernel with the error has passed";
+
+/// Whether the check of an error finds it.
+fn is_found(number: usize) -> Result<(), String> {
+    let name = concat!(module_path!(), "::one_error");
+    let name = name
+        .split_once("::")
+        .expect("the crate's name comes first")
+        .1;
+    let mut child = Command::new(std::env::current_exe().expect("the test has a name"))
+        .args(["--exact", name, "--ignored", "--nocapture"])
+        .env(WHICH, number.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the test can be run");
+    let begun = Instant::now();
+    while child.try_wait().expect("it is a child").is_none() {
+        // In circles.
+        if begun.elapsed() > Duration::from_secs(60) {
+            let _ = child.kill();
         }
+        std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(missed.is_empty(), "errors are not found: {missed:#?}");
+    let said = child.wait_with_output().expect("it is a child").stdout;
+    let said = String::from_utf8_lossy(&said);
+    match (said.contains(BUILT), said.contains(PASSED)) {
+        (true, false) => Ok(()),
+        (true, true) => Err("is not found".into()),
+        (false, _) => Err(format!("was not built: {said}")),
+    }
 }
 
 #[test]
 fn errors_in_the_kernel_are_found() {
-    find(0);
+    // Without a compiler there is nothing to look for.
+    if Machine::new(SMALL, &[]).is_none() {
+        return;
+    }
+    let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some((_, before, after)) = MUTANTS.get(number) else {
+                return;
+            };
+            if let Err(why) = is_found(number) {
+                let error = format!("{number}: `{before}` as `{after}` {why}");
+                missed.lock().expect("nobody panics").push(error);
+            }
+        }
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..workers.min(8) {
+            scope.spawn(work);
+        }
+    });
+    let missed = missed.into_inner().expect("nobody panics");
+    assert!(missed.is_empty(), "{missed:#?}");
 }
 
+/// What a process of its own does.
 #[test]
-fn more_errors_in_the_kernel_are_found() {
-    find(1);
+#[ignore = "run by the other test"]
+fn one_error() {
+    let Some(number) = std::env::var_os(WHICH) else {
+        return;
+    };
+    let number: usize = number.to_string_lossy().parse().expect("a number");
+    let (check, before, after) = MUTANTS[number];
+    let mut machine = Machine::new(SMALL, &[(before, after)]).expect("there is a compiler");
+    println!("{BUILT}");
+    match check(&mut machine) {
+        Ok(()) => println!("{PASSED}"),
+        Err(why) => println!("{why}"),
+    }
 }

@@ -17,7 +17,7 @@ use tidegate_hal::batch::{
 };
 use tidegate_hal::memory::Ptr;
 
-use super::machine::{Arena, Do, Event, Home, Launched, Machine, Rng, mix, value};
+use super::machine::{Arena, Do, Event, Home, Launched, Machine, Rng, any_window, mix, value};
 
 /// What a rank does in an epoch, by number.
 pub(super) const FILL: u64 = 0;
@@ -285,8 +285,12 @@ impl Job {
                 let quota = rng.of(&[3, 8, 16, 32]);
                 let launches = batches
                     .iter()
-                    .map(|batch| Launched::new(batch, quota, machine.sizes, &home, [0; 2]))
-                    .map(|launched| launched.expect("there are blocks for a few lanes"))
+                    .map(|batch| {
+                        let sizes = any_window(machine.sizes, rng);
+                        let next = !rng.once_in(3);
+                        let launched = Launched::new(batch, quota, sizes, next, &home, [0; 2]);
+                        launched.expect("there are blocks for a few lanes")
+                    })
                     .collect();
                 Rank { home, launches }
             })
