@@ -416,7 +416,6 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
 }
 
 #[cfg(test)]
-#[cfg(any())]
 mod emulated;
 #[cfg(test)]
 mod tests;

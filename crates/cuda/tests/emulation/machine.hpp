@@ -65,6 +65,7 @@ struct Fiber {
     u64 *stack;
     Group *group;
     u32 thread;
+    bool fenced;  // and has written nothing since
 };
 
 struct Warps {
@@ -190,8 +191,19 @@ void warp_barrier() {
 
 void looked() { looks++; }
 
+void fence() {
+    point();
+    current->fenced = true;
+}
+
+void wrote() { current->fenced = false; }
+
+bool is_fenced() { return current->fenced; }
+
 void wait_for_previous() {
     point();
+    // What was done before is not what is waited for here.
+    current->fenced = false;
     Progress &at = progress[current->group->stream];
     if (at.over == current->group->grid) return;
     at.held.push_back(current);
@@ -226,6 +238,7 @@ static void live() {
     Fiber *me = current;
     for (;;) {
         leave();
+        me->fenced = false;
         tidegate_batch(*me->group->launch);
         Group *group = me->group;
         group->left++;
@@ -454,7 +467,7 @@ extern "C" const char *tidegate_run(const machine::Run *what) {
     // It has an address once it has been touched.
     touched++;
     dl_iterate_phdr(find_shared, nullptr);
-    if (shared_bytes < WINDOW) return "the shared memory was not found";
+    if (shared_bytes < sizeof(Stand) * 2 * WARPS) return "the shared memory was not found";
     loaded = nullptr;
     turns();
     if (message[0]) {
@@ -475,14 +488,17 @@ extern "C" u64 tidegate_layout(u64 *out) {
     u64 count = 0;
     auto note = [&](u64 value) { out[count++] = value; };
 #define FIELD(type, field) note(offsetof(type, field))
-    note(THREADS), note(WARPS), note(MAX_BLOCKED), note(WINDOW), note(POISON), note(1ull << QUANTUM_BITS);
+    note(THREADS), note(WARPS), note(MAX_BLOCKED), note(POISON), note(1ull << QUANTUM_BITS);
     note(TEAM_WARPS), note(TEAM_BLOCKS);
     note(STEP_END), note(STEP_WAIT), note(STEP_MOVE), note(STEP_ADD);
+    note(LANE_STEPS), note(LANE_WAITS), note(LANE_COPIES), note(LANE_ADDS);
     note(ADD_HAS_WAITER), note(MOVE_EARLY), note(MOVE_LAST_PARITY), note(MOVE_BULK), note(LAUNCH_NEXT);
     note(SHAPE_LINEAR), note(SHAPE_STRIDED), note(SHAPE_INDEXED);
     note(ACTION_COPY), note(ACTION_ACCUMULATE), note(ACTION_FETCH), note(ACTION_SWAP);
     note(FAULT_WAIT);
-    note(sizeof(Record)), FIELD(Record, team), FIELD(Record, lanes), FIELD(Record, far), FIELD(Record, index), FIELD(Record, count);
+    note(sizeof(Record)), FIELD(Record, team), FIELD(Record, lanes), FIELD(Record, index), FIELD(Record, count);
+    note(sizeof(Lane)), FIELD(Lane, kind), FIELD(Lane, steps), FIELD(Lane, word), FIELD(Lane, operand), FIELD(Lane, quantum), FIELD(Lane, arrivals), FIELD(Lane, src);
+    FIELD(Lane, dst), FIELD(Lane, flip), FIELD(Lane, count), FIELD(Lane, out), FIELD(Lane, value), FIELD(Lane, tail);
     note(sizeof(Step)), FIELD(Step, kind), FIELD(Step, length), FIELD(Step, flags);
     note(sizeof(WaitStep)), FIELD(WaitStep, word), FIELD(WaitStep, operand), FIELD(WaitStep, quantum), FIELD(WaitStep, arrivals), FIELD(WaitStep, window);
     FIELD(WaitStep, peer), FIELD(WaitStep, awaited), FIELD(WaitStep, slot);

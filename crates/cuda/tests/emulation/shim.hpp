@@ -47,6 +47,10 @@ void let_next_come();
 void looked();
 // Ends the run with a message.
 void fail(const char *what, u64 at);
+// A fence; that something was written; whether nothing was since the fence.
+void fence();
+void wrote();
+bool is_fenced();
 // Tells the test of an add to a word.
 void added(u64 word);
 // Whether plain accesses may go there.
@@ -106,6 +110,15 @@ static inline void add_release(u64 at, u64 value) {
     machine::added(at);
     machine::point();
 }
+static inline void fence() { machine::fence(); }
+// With the fence before it, a release.
+static inline void add_relaxed(u64 at, u64 value) {
+    machine::point();
+    if (!machine::is_fenced()) machine::fail("an add that releases nothing", at);
+    __atomic_fetch_add(atomic<u64>(at), value, __ATOMIC_RELAXED);
+    machine::added(at);
+    machine::point();
+}
 static inline void or_release(u64 at, u64 value) {
     machine::point();
     __atomic_fetch_or(atomic<u64>(at), value, __ATOMIC_RELEASE);
@@ -160,6 +173,7 @@ static inline void fetch(T &value, u64 at) {
 template <typename T>
 static inline void put(u64 at, T value) {
     machine::point();
+    machine::wrote();
     machine::check(at, sizeof(T), true);
     memcpy((void *)at, &value, sizeof(T));
 }

@@ -238,13 +238,15 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
             &a,
             &[],
         );
-        let lane = vec![
-            wait(second.0, second.1, QUANTUM, 6),
-            add(out.0, bell),
-            add(out.1, Ptr::NULL),
-        ];
+        let first_add = add(out.0, bell);
+        let mut lane = vec![wait(second.0, second.1, QUANTUM, 6), first_add];
+        // In short, or not.
+        if rng.once_in(2) {
+            lane.push(add(out.1, Ptr::NULL));
+        }
+        let post = arena.word(0);
         let follow: &[&Home] = if rng.once_in(2) { &[&a] } else { &[&idle, &a] };
-        let two = launched(vec![lane], machine.sizes, &b, follow);
+        let two = launched(vec![lane, vec![add(post, bell)]], machine.sizes, &b, follow);
         // What the followed stream ends by.
         let by_host = rng.once_in(4);
         let streams = if after {
@@ -277,6 +279,10 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
         if (value(out.0), value(out.1)) != (POISON, 0) {
             let (bell, own) = (value(out.0), value(out.1));
             return Err(format!("seed {seed}: adds became {bell:#x} and {own:#x}"));
+        }
+        // What waits for nothing may have come before the failure.
+        if value(post) != POISON && (after || value(post) != QUANTUM) {
+            return Err(format!("seed {seed}: a post became {:#x}", value(post)));
         }
     }
     Ok(())
@@ -311,7 +317,7 @@ pub(super) fn check_reports(machine: &mut Machine, seeds: Range<u64>) -> Result<
                 src: side(false),
                 dst: side(true),
                 parity: Ptr::NULL,
-                early: true,
+                early: rng.once_in(2),
             }));
         }
         lane.push(add(out, bell));

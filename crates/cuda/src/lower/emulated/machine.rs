@@ -15,24 +15,13 @@ use tidegate_hal::memory::Ptr;
 
 use super::super::*;
 
-/// Teams that a run has many of, and lanes that are soon worth a block.
+/// Teams that a run has many of, and lanes that are soon worth a block. A warp has a thread for each byte of a tail.
 pub(super) const SMALL: Sizes = Sizes {
-    threads: 64,
-    warps: 16,
+    threads: 128,
+    warps: 8,
     small: 16,
-    window: 1024,
     bulk: u64::MAX,
 };
-
-/// The same, with records of another length: what does not fit stands elsewhere.
-pub(super) fn any_window(sizes: Sizes, rng: &mut Rng) -> Sizes {
-    let window = match rng.below(4) {
-        0 => sizes.window,
-        1 => 0,
-        _ => rng.within(0..=sizes.window),
-    };
-    Sizes { window, ..sizes }
-}
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulation")
@@ -57,7 +46,7 @@ fn compile(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
         .args(["-std=c++17", "-fPIC", "-shared", "-fno-gnu-unique"])
         // Integers wrap, and bytes are what is looked at as them, as they are and do for the device's compiler. A jump to another stack is what is meant.
         .args(["-fwrapv", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE"])
-        .args(["-Wall", "-Wno-unknown-pragmas"])
+        .args(["-Wall", "-Wno-unknown-pragmas", "-Wno-maybe-uninitialized"])
         // What is run for an instant only is not worth the time of optimising it.
         .args(if changed {
             ["-O0", "-w"].as_slice()
@@ -66,7 +55,6 @@ fn compile(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
         })
         .arg(format!("-DTHREADS={}", sizes.threads))
         .arg(format!("-DWARP={}", sizes.threads / sizes.warps))
-        .arg(format!("-DWINDOW={}", sizes.window))
         .arg(format!("-DTIDEGATE_BATCH=\"{}\"", input.display()))
         .arg(folder().join("emulated.cpp"))
         .arg("-o")
@@ -309,12 +297,12 @@ pub(super) fn layout() -> Vec<u64> {
         THREADS as u64,
         WARPS as u64,
         MAX_BLOCKED as u64,
-        WINDOW as u64,
         POISON,
         QUANTUM,
     ];
     let teams = [TEAM_WARPS, TEAM_BLOCKS].map(u64::from);
     let steps = [STEP_END, STEP_WAIT, STEP_MOVE, STEP_ADD].map(u64::from);
+    let kinds = [LANE_STEPS, LANE_WAITS, LANE_COPIES, LANE_ADDS].map(u64::from);
     let flags = [
         ADD_HAS_WAITER,
         MOVE_EARLY,
@@ -326,7 +314,8 @@ pub(super) fn layout() -> Vec<u64> {
     let shapes = [SHAPE_LINEAR, SHAPE_STRIDED, SHAPE_INDEXED].map(u64::from);
     let actions = [0, ACTION_ACCUMULATE, ACTION_FETCH, ACTION_SWAP].map(u64::from);
     let structs = [
-        fields!(Record: team lanes far index count),
+        fields!(Record: team lanes index count),
+        fields!(ShortLane: kind steps word operand quantum arrivals src dst flip count out value tail),
         fields!(Head: kind length flags),
         fields!(WaitStep: word operand quantum arrivals window peer awaited slot),
         fields!(AddStep: word value),
@@ -342,6 +331,7 @@ pub(super) fn layout() -> Vec<u64> {
         .into_iter()
         .chain(teams)
         .chain(steps)
+        .chain(kinds)
         .chain(flags)
         .chain(shapes)
         .chain(actions)
@@ -514,7 +504,7 @@ pub(super) struct Launched {
     bytes: usize,
     parameter: Box<LaunchParameter>,
     pub(super) blocks: usize,
-    records: Vec<Record>,
+    records: Vec<(Record, Vec<ShortLane>)>,
 }
 
 impl Launched {
@@ -551,7 +541,7 @@ impl Launched {
             bytes: lowered.bytes.len(),
             parameter: Box::new(parameter),
             blocks,
-            records: lowered.records(),
+            records: lanes_of(&lowered),
         })
     }
 
@@ -565,17 +555,34 @@ impl Launched {
         }
     }
 
-    /// How many blocks have a team of this kind, with lanes in the record or not.
-    pub(super) fn teams(&self, team: u8, far: bool) -> usize {
-        let kind = |record: &&Record| record.team == team && (record.far != 0) == far;
-        self.records.iter().filter(kind).count()
+    /// How many teams of a kind carry out a lane of which this is true.
+    pub(super) fn teams(&self, team: u8, is: impl Fn(&ShortLane) -> bool) -> usize {
+        let records = self
+            .records
+            .iter()
+            .filter(|(record, _)| record.team == team);
+        records
+            .flat_map(|(_, lanes)| lanes)
+            .filter(|lane| is(lane))
+            .count()
     }
 
     /// How many teams carry it out.
     pub(super) fn all_teams(&self) -> u64 {
         let records = self.records.iter();
-        records.map(|record| u64::from(record.lanes)).sum()
+        records.map(|(record, _)| u64::from(record.lanes)).sum()
     }
+}
+
+/// The records of a program, with their lanes.
+fn lanes_of(program: &Program) -> Vec<(Record, Vec<ShortLane>)> {
+    let records = program.records().into_iter().enumerate();
+    let with_lanes = records.map(|(block, record)| {
+        let begin = block * program.stride + size_of::<Record>();
+        let lane = |index| read(&program.bytes[begin + index * size_of::<ShortLane>()..]);
+        (record, (0..usize::from(record.lanes)).map(lane).collect())
+    });
+    with_lanes.collect()
 }
 
 /// A generator of pseudo-random numbers (splitmix64).

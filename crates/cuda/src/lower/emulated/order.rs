@@ -7,7 +7,7 @@ use tidegate_hal::batch::{
 };
 use tidegate_hal::memory::Ptr;
 
-use super::machine::{Arena, Do, Event, Home, Launched, Machine, Rng, any_window, change, value};
+use super::machine::{Arena, Do, Event, Home, Launched, Machine, Rng, change, value};
 
 fn linear(base: Ptr) -> Side {
     Side {
@@ -102,7 +102,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
             }
             // SAFETY: everything lies in the arena, which outlives the runs; the moves of a batch write elements of their own.
             let batch = unsafe { Batch::new(lanes, Vec::new()) };
-            let (sizes, next) = (any_window(machine.sizes, rng), !rng.once_in(4));
+            let (sizes, next) = (machine.sizes, !rng.once_in(4));
             early += u64::from(next);
             let launched = Launched::new(&batch, 40, sizes, next, &home, [0; 2]);
             launches.push(launched.map_err(|error| error.to_string())?);
@@ -179,8 +179,7 @@ pub(super) fn check_looks(machine: &mut Machine, seeds: Range<u64>) -> Result<()
         // SAFETY: as above.
         let batch = unsafe { Batch::new(lanes, Vec::new()) };
         let home = Home::new();
-        let sizes = any_window(machine.sizes, rng);
-        let launched = Launched::new(&batch, 40, sizes, true, &home, [0; 2]);
+        let launched = Launched::new(&batch, 40, machine.sizes, true, &home, [0; 2]);
         let launched = launched.map_err(|error| error.to_string())?;
         machine.run(seed, &[(vec![Do::Launch(&launched)], 1)], &[], &mut |_| {})?;
         let (looks, teams) = (machine.looks(), launched.all_teams());
