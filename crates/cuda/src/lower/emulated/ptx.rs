@@ -23,8 +23,11 @@
 //!
 //! A launch that began early has nothing to do with what came before it until `griddepcontrol.wait`: before that it reads its program, which no kernel writes.
 //!
-//! These tests look for each link in the committed PTX, in the order of the text: the barriers and the accesses of the primitives are inline assembly, which the compiler
-//! does not reorder.
+//! A lane that only adds, a post, does what a release does in two steps: `fence.acq_rel.sys`, then `red.relaxed.sys`. One thread does both, and nothing is written in between; what
+//! stood before the batch has happened before its `griddepcontrol.wait`, and so before the fence.
+//!
+//! These tests look for each link in the committed PTX: the barriers and the accesses of the primitives are inline assembly, which the compiler
+//! does not reorder. It places them as it likes, so where a function has several ways, all of them are followed.
 
 /// What happens in a function that order matters to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +109,124 @@ fn entries(functions: &[(String, Vec<Item>)], new: bool) -> Vec<&(String, Vec<It
     entries
 }
 
+/// Follows all ways through a function: wherever a line `needs` it, a line that `gains` must have come before, and none that `loses` it since. How many lines need it.
+fn always(
+    text: &str,
+    function: &str,
+    gains: impl Fn(&str) -> bool,
+    loses: impl Fn(&str) -> bool,
+    needs: impl Fn(&str) -> bool,
+) -> usize {
+    let lines: Vec<_> = text.lines().collect();
+    let begins = |line: &&str| {
+        let head = line.contains(".func") || line.contains(".entry");
+        head && line.trim_end().ends_with(&format!("{function}("))
+    };
+    // The last of this name: before that it may be declared.
+    let head = lines
+        .iter()
+        .rposition(|line| begins(&line))
+        .expect("it is there");
+    let begin = head
+        + lines[head..]
+            .iter()
+            .position(|line| *line == "{")
+            .expect("it begins");
+    let end = begin
+        + lines[begin..]
+            .iter()
+            .position(|line| *line == "}")
+            .expect("it ends");
+    let body: Vec<_> = lines[begin..end].iter().map(|line| line.trim()).collect();
+    let label = |name: &str| {
+        let place = body
+            .iter()
+            .position(|line| line.strip_suffix(':') == Some(name));
+        place.unwrap_or_else(|| panic!("{function} has {name}"))
+    };
+    let mut seen = vec![[false; 2]; body.len()];
+    let mut ways = vec![(0, false)];
+    let mut found = std::collections::BTreeSet::new();
+    while let Some((at, has)) = ways.pop() {
+        if at >= body.len() || std::mem::replace(&mut seen[at][usize::from(has)], true) {
+            continue;
+        }
+        let line = body[at];
+        if needs(line) {
+            assert!(has, "{function}: {line} ({at})");
+            found.insert(at);
+        }
+        let has = gains(line) || (has && !loses(line));
+        let code = line.trim_start_matches(|first| first != ' ' || !line.starts_with('@'));
+        let code = if line.starts_with('@') {
+            code.trim()
+        } else {
+            line
+        };
+        assert!(!code.starts_with("brx"), "{function}: {line}");
+        if code.starts_with("bra") {
+            let target = code
+                .split([' ', '\t', ';'])
+                .find(|part| part.starts_with('$'));
+            ways.push((label(target.expect("a branch has a target")), has));
+        }
+        let ends = line.starts_with("bra") || line.starts_with("ret");
+        if !ends {
+            ways.push((at + 1, has));
+        }
+    }
+    found.len()
+}
+
+fn is_barrier(line: &str) -> bool {
+    line.starts_with("bar.sync") || line.starts_with("bar.warp.sync")
+}
+
+/// Whatever is written is written after the barrier of the wait, in lanes in short too.
+#[test]
+fn lanes_in_short_put_after_the_barrier_of_the_wait() {
+    let acquires = |line: &str| line.starts_with("ld.acquire") || line.contains("wait_long");
+    let puts = |line: &str| line.starts_with("st.global");
+    let is_put = |item: &Item| item.is("st.global");
+    for (text, new) in TEXTS {
+        let functions = functions(text);
+        let late = named(&functions, "run_late");
+        assert_eq!(late.len(), if new { 3 } else { 2 });
+        for (name, items) in entries(&functions, new).into_iter().chain(late) {
+            // (Primitives only: what a kernel writes as such is a fault.)
+            let stores = items.iter().filter(|item| is_put(item)).count();
+            let found = always(text, name, is_barrier, acquires, |line| {
+                puts(line) && items.contains(&Item::Primitive(line.to_owned()))
+            });
+            assert!(found > 0 && found == stores, "{name}: {found}");
+            let acquires = items.iter().filter(|item| item.is("ld.acquire")).count();
+            let expected = if name.contains("run_late") { 0 } else { 4 };
+            assert_eq!(acquires, expected, "{name}");
+        }
+    }
+}
+
+/// A post's fence stands before its add on every way, and nothing is written in between.
+#[test]
+fn a_post_adds_after_its_fence() {
+    let fence = |line: &str| line == "fence.acq_rel.sys;";
+    let add = |line: &str| line.starts_with("red.relaxed.sys.global.add.u64");
+    for (text, new) in TEXTS {
+        let functions = functions(text);
+        for (name, items) in entries(&functions, new) {
+            let fences = items.iter().filter(|item| item.is("fence.acq_rel.sys"));
+            assert_eq!(fences.count(), 1, "{name}");
+            // (Primitives only: a fault that is recorded in between is not followed by an add.)
+            let writes = |line: &str| {
+                let primitive = items.contains(&Item::Primitive(line.to_owned()));
+                primitive
+                    && (line.starts_with("st.global") || line.starts_with("griddepcontrol.wait"))
+            };
+            assert_eq!(always(text, name, fence, writes, add), 1, "{name}");
+        }
+    }
+}
+
 /// A wait is an acquire at system scope, then a barrier, and only then is anything written.
 #[test]
 fn what_is_put_comes_after_the_barrier_of_the_wait() {
@@ -139,25 +260,26 @@ fn what_is_put_comes_after_the_barrier_of_the_wait() {
 #[test]
 fn a_team_adds_right_after_its_barrier() {
     for (text, new) in TEXTS {
-        let functions = functions(text);
-        for (name, items) in entries(&functions, new) {
+        let mut all = 0;
+        for (name, items) in &functions(text) {
             let adds: Vec<_> = (0..items.len())
-                .filter(|at| items[*at].is("red.release.sys.global.add.u64"))
+                .filter(|at| items[*at].is("red.release.sys.global.add"))
                 .collect();
-            assert_eq!(adds.len(), 2, "{name}: teams of blocks, and warps");
-            for kind in ["bar.sync", "bar.warp.sync"] {
+            let kinds: &[&str] = match name.as_str() {
+                name if name.contains("tidegate_batch") => &["bar.sync", "bar.warp.sync"],
+                name if !name.contains("run_") => &[],
+                name if name.contains("Warp") => &["bar.warp.sync"],
+                _ => &["bar.sync"],
+            };
+            assert_eq!(adds.len(), kinds.len(), "{name}");
+            for kind in kinds {
                 let mut before = adds.iter().map(|at| &items[at - 1]);
                 assert!(before.any(|item| item.is(kind)), "{name}: {kind}");
             }
+            all += adds.len();
         }
-        // Nothing else adds.
-        let adds = |(_, items): &&(String, Vec<Item>)| {
-            items
-                .iter()
-                .any(|item| item.is("red.release.sys.global.add"))
-        };
-        let others = functions.iter().filter(adds).count();
-        assert_eq!(others, if new { 2 } else { 1 });
+        // In short, in short and late, and in steps; of each kind of team in each kernel.
+        assert_eq!(all, if new { 4 + 3 + 3 } else { 2 + 2 + 2 });
     }
 }
 
@@ -185,11 +307,15 @@ fn primitives_have_their_orders() {
         "atom.relaxed.sys.global.cas.",
         "red.relaxed.sys.global.add.",
     ];
+    let posts = ["fence.acq_rel.sys;", "red.relaxed.sys.global.add.u64"];
     for (text, new) in TEXTS {
         for (name, items) in functions(text) {
             let more: &[&str] = match name.as_str() {
                 name if name.contains("compute") => &arithmetic,
-                name if new && name.contains("tidegate_batch") => &["griddepcontrol."],
+                name if name.contains("tidegate_batch") => match new {
+                    true => &[posts[0], posts[1], "griddepcontrol."],
+                    false => &posts,
+                },
                 // Of which a test of its own looks at every one.
                 name if new && name.contains("bulk_copy") => &[""],
                 _ => &[],
@@ -211,16 +337,26 @@ fn a_launch_that_began_early_waits_first() {
     let (text, new) = TEXTS[1];
     let functions = functions(text);
     for (name, items) in entries(&functions, new) {
-        let first = [
-            "ld.global.L1::no_allocate.v4.u32",
-            "griddepcontrol.wait;",
-            "griddepcontrol.launch_dependents;",
-            "bar.sync 0;",
-        ];
-        let begin = items.iter().zip(first).all(|(item, text)| item.is(text));
-        assert!(begin, "{name}: {:?}", &items[..4]);
-        let later = items[4..].iter().any(|item| item.is("griddepcontrol"));
-        assert!(!later, "{name}");
+        let waits = |line: &str| line.starts_with("griddepcontrol.wait");
+        let others = |line: &str| {
+            let primitive = items.contains(&Item::Primitive(line.to_owned()));
+            (primitive && !waits(line)) || line.starts_with("call")
+        };
+        let found = always(text, name, waits, |_| false, others);
+        assert!(found > 40, "{name}: {found}");
+        // For two kinds of lanes in short, for posts, and for steps.
+        let at: Vec<_> = (0..items.len())
+            .filter(|at| items[*at].is("griddepcontrol.wait"))
+            .collect();
+        assert_eq!(at.len(), 4, "{name}");
+        let lets = |at: &usize| items[at + 1].is("griddepcontrol.launch_dependents");
+        assert!(at.iter().all(lets), "{name}");
+        let count = items.iter().filter(|item| item.is("griddepcontrol.launch"));
+        assert_eq!(count.count(), 4, "{name}");
+    }
+    for (name, items) in &functions {
+        let any = items.iter().any(|item| item.is("griddepcontrol"));
+        assert_eq!(any, name.contains("tidegate_batch"), "{name}");
     }
 }
 
@@ -285,8 +421,8 @@ fn the_bulk_engine_is_fenced() {
 #[test]
 fn a_count_depends_on_the_operand() {
     for (text, new) in TEXTS {
-        // Of each function that waits: two teams for each kernel, and what is copied early in two units.
-        let counts = if new { 10 } else { 6 };
+        // In short, of two teams for each kernel; in steps, of each team; and what is copied early there, in two units.
+        let counts = if new { 4 + 3 + 6 } else { 2 + 2 + 4 };
         assert_eq!(counts_that_depend(text), counts);
     }
 }
