@@ -245,8 +245,12 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
             lane.push(add(out.1, Ptr::NULL));
         }
         let post = arena.word(0);
+        let mut posts = vec![add(post, bell)];
+        if rng.once_in(2) {
+            posts.push(add(arena.word(0), Ptr::NULL));
+        }
         let follow: &[&Home] = if rng.once_in(2) { &[&a] } else { &[&idle, &a] };
-        let two = launched(vec![lane, vec![add(post, bell)]], machine.sizes, &b, follow);
+        let two = launched(vec![lane, posts], machine.sizes, &b, follow);
         // What the followed stream ends by.
         let by_host = rng.once_in(4);
         let streams = if after {

@@ -119,13 +119,13 @@ const MUTANTS: &[(Check, &str, &str)] = &[
         "(void)0;",
     ),
     (
-        POISON,
+        ABORT,
         "    if (or_fetch32(&launch.state->stop, 1) & 1) return;  // another team was first\n",
         "    or_fetch32(&launch.state->stop, 1);\n",
     ),
     // Who does not ask how the stream stands, does not hear the answer, or asks again and again.
     (
-        POISON,
+        FOLLOW,
         "if (team.rank() == 0) stand->failed = has_failed(launch);",
         "if (team.rank() == 0) stand->failed = false;",
     ),
@@ -138,11 +138,6 @@ const MUTANTS: &[(Check, &str, &str)] = &[
         POISON,
         "    if (!(first && (stop || launch.follow[0]) && has_failed(launch))) {",
         "    if (true) {",
-    ),
-    (
-        FOLLOW,
-        "(stop || launch.follow[0]) && has_failed(launch)",
-        "stop && has_failed(launch)",
     ),
     (
         FOLLOW,
@@ -189,11 +184,6 @@ const MUTANTS: &[(Check, &str, &str)] = &[
     ),
     (
         MOVES,
-        "first + DEPTH * stride, stride",
-        "first + (DEPTH - 1) * stride, 2 * stride",
-    ),
-    (
-        MOVES,
         "team.rank(), stride = (u64)count * Team::size;\n    if (move->action",
         "team.rank(), stride = Team::size;\n    if (move->action",
     ),
@@ -207,101 +197,349 @@ const MUTANTS: &[(Check, &str, &str)] = &[
         "was == compare ? value : was",
         "was == value ? compare : was",
     ),
-    // Blocks that find the wrong work: all the first one's, or another's; not all of it.
-    (
-        MOVES,
-        "(u64)blockIdx.x * launch.stride + 16",
-        "(u64)blockIdx.x * WINDOW + 16",
-    ),
-    (
-        MOVES,
-        "(u64)blockIdx.x * launch.stride + 16",
-        "(u64)blockIdx.x / 2 * launch.stride + 16",
-    ),
-    (
-        MOVES,
-        "if (16 * threadIdx.x < launch.stride) {",
-        "if (16 * threadIdx.x + 16 < launch.stride) {",
-    ),
-    (
-        MOVES,
-        "let_next_come();\n    block_barrier();",
-        "let_next_come();",
-    ),
-    // Lanes that are looked for where they are not.
-    (
-        MOVES,
-        "(record->far ? launch.program : window)",
-        "(record->far ? window : launch.program)",
-    ),
-    (MOVES, "(record->far ? launch.program : window)", "window"),
-    // More warps than lanes, or fewer; who is which.
-    (
-        EPOCHS,
-        "if (member >= record->lanes) return;",
-        "if (member >= record->lanes) member = 0;",
-    ),
-    (
-        MOVES,
-        "if (member >= record->lanes) return;",
-        "if (member > record->lanes) return;",
-    ),
-    (
-        MOVES,
-        "if (member >= record->lanes) return;",
-        "if (member + 1 >= record->lanes && member) return;",
-    ),
-    (
-        EPOCHS,
-        "record->team == TEAM_BLOCKS ? 0 : threadIdx.x / WARP;",
-        "0;",
-    ),
-    (
-        PARITIES,
-        "Warp(), stands[member], steps",
-        "Warp(), stands[0], steps",
-    ),
-    (
-        MOVES,
-        "stands[member], steps, 0, 1);",
-        "stands[member], steps, member, 1);",
-    ),
-    (
-        EPOCHS,
-        "steps, record->index, record->count);",
-        "steps, 0, record->count);",
-    ),
-    (
-        EPOCHS,
-        "steps, record->index, record->count);",
-        "steps, record->index, record->count + 1);",
-    ),
     // Two waits count together.
     (
         EPOCHS,
         "count_to(wait->arrivals,",
         "count_to(wait->arrivals & ~128ull,",
     ),
+    // Barriers of lanes in short.
+    (
+        EPOCHS,
+        "    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {",
+        "    if (stand->failed == SHORT_NOT_YET) {",
+    ),
+    (
+        EPOCHS,
+        "if (lane.kind & LANE_ADDS) {\n        team.barrier();",
+        "if (lane.kind & LANE_ADDS) {",
+    ),
+    (
+        EPOCHS,
+        "stand[1].failed = !ok;\n    }\n    team.barrier();",
+        "stand[1].failed = !ok;\n    }",
+    ),
+    // A stand that is written while some have not read it.
+    (
+        EPOCHS,
+        "stand[1].failed = !ok;\n    }\n    team.barrier();\n    if (stand[1].failed) {",
+        "stand->failed = !ok;\n    }\n    team.barrier();\n    if (stand->failed) {",
+    ),
+    // Their operands, counters, and parts of adds.
+    (EPOCHS, "(before == count - 1 || !lane.arrivals)", "true"),
+    (
+        EPOCHS,
+        "(before == count - 1 || !lane.arrivals)",
+        "before == 0",
+    ),
+    (
+        EPOCHS,
+        "(before == count - 1 || !lane.arrivals)",
+        "!lane.arrivals",
+    ),
+    (
+        EPOCHS,
+        "store_relaxed(lane.operand, from + lane.quantum)",
+        "store_relaxed(lane.operand, from)",
+    ),
+    (
+        EPOCHS,
+        "count_to(lane.arrivals, count - 1 + (u32)(from >> 63))",
+        "count_to(lane.arrivals, count + (u32)(from >> 63))",
+    ),
+    (
+        EPOCHS,
+        "count_to(lane.arrivals, count - 1 + (u32)(from >> 63))",
+        "count_to(lane.arrivals & ~128ull, count - 1 + (u32)(from >> 63))",
+    ),
+    (
+        EPOCHS,
+        "index == 0 ? lane.value - (count - 1) : 1",
+        "index == 0 ? lane.value : 1",
+    ),
+    (
+        EPOCHS,
+        "index == 0 ? lane.value - (count - 1) : 1",
+        "index == 0 ? lane.value - count : 1",
+    ),
+    (
+        EPOCHS,
+        "index == 0 ? lane.value - (count - 1) : 1",
+        "index == 0 ? lane.value : 0",
+    ),
+    // Their buffers.
+    (
+        EPOCHS,
+        "stand->epoch = ((from + lane.quantum) >> QUANTUM_BITS) - 1;",
+        "stand->epoch = (from + lane.quantum) >> QUANTUM_BITS;",
+    ),
+    (
+        EPOCHS,
+        "u64 dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);\n#pragma",
+        "u64 dst = lane.dst;\n#pragma",
+    ),
+    (
+        MOVES,
+        "dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);\n    copy",
+        "dst = lane.dst;\n    copy",
+    ),
+    // What they copy: the units, and the tail.
+    (MOVES, "if (first < lane.tail) put(dst + end, tail);", ""),
+    (
+        MOVES,
+        "if (first < lane.tail) fetch(tail, lane.src + end);",
+        "fetch(tail, lane.src + end);",
+    ),
+    (
+        MOVES,
+        "u64 end = lane.count * sizeof(Unit) + first;\n    if (first < lane.tail) fetch",
+        "u64 end = first;\n    if (first < lane.tail) fetch",
+    ),
+    (
+        MOVES,
+        "u64 end = lane.count * sizeof(Unit) + first;\n    if (first < lane.tail) {",
+        "u64 end = first;\n    if (first < lane.tail) {",
+    ),
+    (
+        MOVES,
+        "u64 end = lane.count * sizeof(Unit) + first;\n    if (first < lane.tail) {",
+        "u64 end = lane.count * sizeof(Unit) + first;\n    if (first + 1 < lane.tail) {",
+    ),
+    (
+        MOVES,
+        "first + DEPTH * stride, stride, lane.count);",
+        "first + (DEPTH - 1) * stride, 2 * stride, lane.count);",
+    ),
+    (
+        MOVES,
+        "copy_sides<Unit>(src, dst, first + DEPTH * stride, stride, move->count);",
+        "copy_sides<Unit>(src, dst, first + (DEPTH - 1) * stride, 2 * stride, move->count);",
+    ),
+    (
+        MOVES,
+        "return dst + i * sizeof(Unit); }, first, stride, lane.count);",
+        "return dst + i * sizeof(Unit); }, first + stride, stride, lane.count);",
+    ),
+    (
+        MOVES,
+        "if (first + k * stride < lane.count) put(",
+        "if (first + k * stride <= lane.count) put(",
+    ),
+    // How their streams stand, and what they wait for when it takes long.
+    (
+        ABORT,
+        "stop || launch.follow[0] || !ok ? SHORT",
+        "launch.follow[0] || !ok ? SHORT",
+    ),
+    (
+        FOLLOW,
+        "stop || launch.follow[0] || !ok ? SHORT",
+        "stop || !ok ? SHORT",
+    ),
+    (
+        EPOCHS,
+        "stop || launch.follow[0] || !ok ? SHORT",
+        "stop || launch.follow[0] ? SHORT",
+    ),
+    (FOLLOW, "bool ok = !has_failed(launch);", "bool ok = true;"),
+    (
+        EPOCHS,
+        "if (ok && (lane.kind & LANE_WAITS)) ok = wait_long(",
+        "if (false) ok = wait_long(",
+    ),
+    (
+        POISON,
+        "if (team.rank() == 0) give_up(launch, lane.steps, lane.kind & LANE_WAITS);",
+        "",
+    ),
+    (
+        POISON,
+        "if (stand[1].failed) {\n        if (team.rank() == 0) give_up(launch, lane.steps, lane.kind & LANE_WAITS);\n        return;",
+        "if (stand[1].failed) {\n        if (team.rank() == 0) give_up(launch, lane.steps, lane.kind & LANE_WAITS);",
+    ),
+    (
+        POISON,
+        "launch.program + 16ull * steps;\n",
+        "launch.program + 16ull * steps + 64;\n",
+    ),
+    (
+        REPORTS,
+        "from, index == 0);\n        stand[1]",
+        "from, false);\n        stand[1]",
+    ),
+    (
+        REPORTS,
+        "ok = wait_long(launch, wait, from, index == 0);",
+        "ok = wait_long(launch, wait, from, false);",
+    ),
+    // Posts: without a fence, or with it at the wrong time; of a failed stream; by every thread.
+    (EPOCHS, "    fence();\n    if ((stop", "    if ((stop"),
+    (
+        EPOCHS,
+        "u32 steps = at->steps;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    u32 stop = load_relaxed32(&launch.state->stop);\n    fence();",
+        "u32 steps = at->steps;\n    fence();\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    u32 stop = load_relaxed32(&launch.state->stop);\n",
+    ),
+    (
+        FOLLOW,
+        "if ((stop || launch.follow[0]) && has_failed(launch)) give_up",
+        "if (stop && has_failed(launch)) give_up",
+    ),
+    (
+        FOLLOW,
+        "if ((stop || launch.follow[0]) && has_failed(launch)) give_up",
+        "if (false) give_up",
+    ),
+    (
+        FOLLOW,
+        "give_up(launch, steps, false);\n    else add",
+        "give_up(launch, steps, false);\n    add",
+    ),
+    (
+        FOLLOW,
+        "has_failed(launch)) give_up(launch, steps, false);",
+        "has_failed(launch)) (void)0;",
+    ),
+    (EPOCHS, "if (threadIdx.x % WARP == 0) run_post", "run_post"),
+    // Lanes that are taken for others.
+    (
+        EPOCHS,
+        "} else if (kind == LANE_ADDS) {",
+        "} else if (kind & LANE_ADDS) {",
+    ),
+    (MOVES, "} else if (!(kind & LANE_STEPS)) {", "} else {"),
+    // Blocks that find the wrong work: another's; lanes that are looked for where they are not.
+    (
+        MOVES,
+        "launch.program + (u64)blockIdx.x * launch.stride;",
+        "launch.program + (u64)blockIdx.x / 2 * launch.stride;",
+    ),
+    (
+        MOVES,
+        "(own + sizeof(Record)) + member;",
+        "(own + sizeof(Record));",
+    ),
+    (
+        MOVES,
+        "launch.program + 16ull * steps, index",
+        "launch.program + 8ull * steps, index",
+    ),
+    // More warps than lanes, or fewer; who is which.
+    (
+        EPOCHS,
+        "if (member >= record.lanes) return;",
+        "if (member >= record.lanes) member = 0;",
+    ),
+    (
+        MOVES,
+        "if (member >= record.lanes) return;",
+        "if (member > record.lanes) return;",
+    ),
+    (
+        MOVES,
+        "if (member >= record.lanes) return;",
+        "if (member + 1 >= record.lanes && member) return;",
+    ),
+    (
+        EPOCHS,
+        "record.team == TEAM_BLOCKS ? 0 : threadIdx.x / WARP;",
+        "0;",
+    ),
+    (
+        EPOCHS,
+        "Warp(), stands[member], lane, 0, 1);",
+        "Warp(), stands[0], lane, 0, 1);",
+    ),
+    (
+        MOVES,
+        "Warp(), stands[member], lane, 0, 1);",
+        "Warp(), stands[member], lane, member, 1);",
+    ),
+    (
+        PARITIES,
+        "Warp(), stands[member], lane->steps",
+        "Warp(), stands[0], lane->steps",
+    ),
+    (MOVES, "lane->steps, 0, 1);", "lane->steps, member, 1);"),
+    (
+        EPOCHS,
+        "lane->steps, record.index, record.count);",
+        "lane->steps, 0, record.count);",
+    ),
+    (
+        EPOCHS,
+        "lane->steps, record.index, record.count);",
+        "lane->steps, record.index, record.count + 1);",
+    ),
+    (
+        EPOCHS,
+        "lane, record.index, record.count);",
+        "lane, 0, record.count);",
+    ),
+    (
+        EPOCHS,
+        "lane, record.index, record.count);",
+        "lane, record.index, record.count + 1);",
+    ),
     // Who goes on before the batch before is over, or makes room for a third.
     (
         ORDER,
-        "    wait_for_previous();\n    if (launch",
-        "    if (launch",
+        "const Lane lane = *at;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "const Lane lane = *at;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
     ),
     (
         ORDER,
-        "    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();",
-        "    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();",
+        "const Lane lane = *at;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "const Lane lane = *at;\n    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();\n",
     ),
     (
         ORDER,
-        "    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();",
-        "    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();",
+        "const Lane lane = *at;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "const Lane lane = *at;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();\n",
     ),
     (
         ORDER,
-        "if (launch.flags & LAUNCH_NEXT) let_next_come();",
-        "let_next_come();",
+        "const Lane lane = *at;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "const Lane lane = *at;\n    wait_for_previous();\n    let_next_come();\n",
+    ),
+    (
+        ORDER,
+        "u32 steps = at->steps;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "u32 steps = at->steps;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+    ),
+    (
+        ORDER,
+        "u32 steps = at->steps;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "u32 steps = at->steps;\n    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();\n",
+    ),
+    (
+        ORDER,
+        "u32 steps = at->steps;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "u32 steps = at->steps;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();\n",
+    ),
+    (
+        ORDER,
+        "u32 steps = at->steps;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "u32 steps = at->steps;\n    wait_for_previous();\n    let_next_come();\n",
+    ),
+    (
+        ORDER,
+        "        return;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "        return;\n    }\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+    ),
+    (
+        ORDER,
+        "        return;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "        return;\n    }\n    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();\n",
+    ),
+    (
+        ORDER,
+        "        return;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "        return;\n    }\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();\n",
+    ),
+    (
+        ORDER,
+        "        return;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "        return;\n    }\n    wait_for_previous();\n    let_next_come();\n",
     ),
 ];
 

@@ -66,11 +66,22 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
         stages.extend(row.windows(2).map(|pair| (pair[0], pair[1], false)));
         stages.push((row[row.len() - 1], sums, true));
         let mut waits = Vec::new();
+        let mut posts = Vec::new();
         let home = Home::new();
         let mut launches = Vec::new();
         for (src, dst, sum) in stages {
             // The buffer's parts, a lane each.
             let mut lanes = Vec::new();
+            // Says that the batch before is over.
+            if rng.once_in(2) {
+                let word = arena.word(0);
+                posts.push((word, src, launches.is_empty()));
+                lanes.push(vec![Step::Add(Add {
+                    word,
+                    value: QUANTUM,
+                    bell: Ptr(std::ptr::from_ref(&*bell).cast_mut().cast()),
+                })]);
+            }
             let mut first = 0;
             while first < count {
                 let part = rng.within(1..=count - first);
@@ -111,13 +122,28 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
             (launches.iter().map(Do::Launch).collect(), TIMES),
             (vec![Do::Delay(500), Do::Call(0)], TIMES),
         ];
-        machine.run(seed, &streams, &[], &mut |event| {
-            if let Event::Called { .. } = event {
+        let mut ahead = None;
+        machine.run(seed, &streams, &[], &mut |event| match event {
+            Event::Called { .. } => {
                 for (word, _) in &waits {
                     change(*word, |value| value + QUANTUM);
                 }
             }
+            Event::Added(at) => {
+                let post = posts.iter().find(|(word, ..)| word.0.addr() as u64 == at);
+                let Some((word, src, false)) = post else {
+                    return;
+                };
+                let time = value(*word) / QUANTUM;
+                let is = |index: usize| value(src.byte_add(8 * index)) == time;
+                if !(0..count).all(is) {
+                    ahead = ahead.or(Some(time));
+                }
+            }
         })?;
+        if let Some(time) = ahead {
+            return Err(format!("seed {seed}: post {time} is ahead of its data"));
+        }
         if home.failed() {
             return Err(format!("seed {seed}: the stream has failed"));
         }

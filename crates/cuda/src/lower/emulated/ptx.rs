@@ -118,14 +118,14 @@ fn always(
     needs: impl Fn(&str) -> bool,
 ) -> usize {
     let lines: Vec<_> = text.lines().collect();
-    let begins = |line: &&str| {
+    let begins = |line: &str| {
         let head = line.contains(".func") || line.contains(".entry");
         head && line.trim_end().ends_with(&format!("{function}("))
     };
     // The last of this name: before that it may be declared.
     let head = lines
         .iter()
-        .rposition(|line| begins(&line))
+        .rposition(|line| begins(line))
         .expect("it is there");
     let begin = head
         + lines[head..]
