@@ -78,10 +78,7 @@ fn lanes_get_teams_by_what_they_move() {
     assert_eq!(warps, 2);
     assert!((44..=47).contains(&blocks), "{blocks}");
     // With room, one unit a thread: 13,104 + 14,040 + 15,120 units of 16 bytes.
-    assert_eq!(
-        teams(&program(exchange(), 128).unwrap()),
-        [2, 26 + 28 + 30]
-    );
+    assert_eq!(teams(&program(exchange(), 128).unwrap()), [2, 26 + 28 + 30]);
     // Without, each has one, or is left to warps.
     assert_eq!(teams(&program(exchange(), 5).unwrap()), [2, 3]);
     assert_eq!(teams(&program(exchange(), 2).unwrap()), [2, 0]);
@@ -148,14 +145,17 @@ fn an_add_that_is_too_small_to_be_parted_has_one_team() {
 /// The lanes of the first record, in short.
 fn lanes(program: &Program) -> Vec<ShortLane> {
     let record = program.records()[0];
-    let lane = |index: usize| read(&program.bytes[size_of::<Record>() + index * size_of::<ShortLane>()..]);
+    let lane =
+        |index: usize| read(&program.bytes[size_of::<Record>() + index * size_of::<ShortLane>()..]);
     (0..usize::from(record.lanes)).map(lane).collect()
 }
 
 #[test]
 fn plain_lanes_stand_in_the_record_in_short() {
     let odd = |doubles| {
-        let Step::Move(mut put) = put(doubles) else { unreachable!() };
+        let Step::Move(mut put) = put(doubles) else {
+            unreachable!()
+        };
         put.dst.flip = 4096;
         put.parity = ptr(0x2008);
         Step::Move(put)
@@ -172,16 +172,30 @@ fn plain_lanes_stand_in_the_record_in_short() {
     )
     .unwrap();
     let short = lanes(&lowered);
-    assert_eq!((short[0].kind, short[0].out, short[0].value), (LANE_ADDS, 0x1000, QUANTUM));
+    assert_eq!(
+        (short[0].kind, short[0].out, short[0].value),
+        (LANE_ADDS, 0x1000, QUANTUM)
+    );
     // What is no whole unit follows.
     assert_eq!(short[1].kind, LANE_WAITS | LANE_COPIES | LANE_ADDS);
     assert_eq!((short[1].flip, short[1].count, short[1].tail), (4096, 1, 8));
     assert_eq!(short[2].kind, LANE_WAITS | LANE_COPIES | LANE_ADDS);
-    assert_eq!((short[2].word, short[2].operand, short[2].count, short[2].arrivals), (0x2000, 0x2008, 2, 0));
+    assert_eq!(
+        (
+            short[2].word,
+            short[2].operand,
+            short[2].count,
+            short[2].arrivals
+        ),
+        (0x2000, 0x2008, 2, 0)
+    );
     assert_eq!(short[3].kind, LANE_WAITS);
     assert_eq!(short[4].kind, LANE_STEPS);
     let steps = |lane: &ShortLane| read::<Head>(&lowered.bytes[lane.steps as usize * 16..]).kind;
-    assert_eq!(short.iter().map(steps).collect::<Vec<_>>(), [STEP_ADD, STEP_WAIT, STEP_WAIT, STEP_WAIT, STEP_WAIT]);
+    assert_eq!(
+        short.iter().map(steps).collect::<Vec<_>>(),
+        [STEP_ADD, STEP_WAIT, STEP_WAIT, STEP_WAIT, STEP_WAIT]
+    );
     // A single double is all tail.
     let corner = program(vec![vec![wait(0x2000), odd(1), add(0x3000)]], 8).unwrap();
     let short = lanes(&corner)[0];
