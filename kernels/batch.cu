@@ -74,7 +74,7 @@ struct alignas(16) Lane {
     u64 arrivals;  // counts the blocks that have read the operand; 0 if one team carries out the lane
     u64 src, dst;
     u64 flip;   // what is added to `dst` in epochs of odd number
-    u64 count;  // units
+    u64 count;  // units (LANE_STEPS: bytes of the steps)
     u64 out, value;
     u64 tail;   // so many bytes follow the units, fewer than 16
 };
@@ -799,10 +799,26 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
 
 // ---- Lanes in short ----
 
+#define STEPS_WINDOW 512
+
 // All steps of a lane, one after the other: for those that are not in short, and for what fails.
 template <typename Team>
-APART void run_steps(const Launch &launch, Team team, Stand *stands, u32 steps, u32 index, u32 count) {
-    run_lane(launch, team, stands, launch.program + 16ull * steps, index, count);
+APART void run_steps(const Launch &launch, Team team, Stand *stands, const Lane *lane, u32 index, u32 count) {
+    // Steps are looked at again and again, the loops of a shape for each element.
+    __shared__ alignas(16) u8 windows[THREADS / Team::size][STEPS_WINDOW];
+    u8 *window = windows[threadIdx.x / Team::size];
+    const u8 *steps = launch.program + 16ull * lane->steps;
+    u64 length = lane->count;
+    if (length <= STEPS_WINDOW) {
+        for (u32 i = 16 * team.rank(); i < length; i += 16 * Team::size) {
+            V16 part;
+            fetch(part, (u64)steps + i);
+            *(V16 *)(window + i) = part;
+        }
+        team.barrier();
+        steps = window;
+    }
+    run_lane(launch, team, stands, steps, index, count);
 }
 APART void give_up(const Launch &launch, u32 steps, bool after_wait) {
     const u8 *at = launch.program + 16ull * steps;
@@ -937,8 +953,8 @@ DEV void run_batch(const Launch &launch) {
     }
     wait_for_previous();
     if (launch.flags & LAUNCH_NEXT) let_next_come();
-    if (record.team == TEAM_BLOCKS) run_steps(launch, Large(), stands[0], lane->steps, record.index, record.count);
-    else run_steps(launch, Warp(), stands[member], lane->steps, 0, 1);
+    if (record.team == TEAM_BLOCKS) run_steps(launch, Large(), stands[0], lane, record.index, record.count);
+    else run_steps(launch, Warp(), stands[member], lane, 0, 1);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __grid_constant__ Launch launch) {

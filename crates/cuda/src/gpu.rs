@@ -20,8 +20,8 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use tidegate_ffi::cuda::{
-    Context, ContextFlags, Device, DeviceAttribute, DevicePtr, Driver, Function, HostFlags, Module, Pool,
-    PoolAttribute, PoolProps, Stream,
+    Context, ContextFlags, Device, DeviceAttribute, DevicePtr, Driver, Function, HostFlags, Module,
+    Pool, PoolAttribute, PoolProps, Stream,
 };
 use tidegate_hal::device::DeviceError;
 
@@ -37,6 +37,10 @@ pub const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 
 /// The environment variable that says how many streams of a device will wait for peers; 2 if it is not set.
 pub const WAITING_STREAMS: &str = "TIDEGATE_CUDA_WAITING_STREAMS";
+
+/// The environment variable that says how early a batch may be launched, from compute capability 9.0 on: `no`, `launch` (while what stands before it ends), or, if it is not set, while
+/// the batch before it is at work.
+pub const EARLY: &str = "TIDEGATE_CUDA_EARLY";
 
 /// What the environment of a process should say before its driver starts: as many hardware queues as there are, and code loaded when it is asked for, not
 /// behind a wait. The launcher sets these for its ranks.
@@ -173,12 +177,17 @@ impl Gpu {
         // SAFETY: the pool was just made.
         unsafe { driver.mem_pool_set_attribute(pool, PoolAttribute::ReleaseThreshold(u64::MAX)) }
             .doing(what)?;
-        let early = match (major, std::env::var("TIDEGATE_CUDA_EARLY").as_deref()) {
-            (..9, _) | (_, Ok("no")) => Early::No,
-            (_, Ok("resident")) => Early::Resident,
-            _ => Early::Launch,
+        let early = match std::env::var(EARLY).as_deref() {
+            _ if major < 9 => Early::No,
+            Ok("no") => Early::No,
+            Ok("launch") => Early::Launch,
+            _ => Early::Resident,
         };
-        let code = if major >= 9 { tidegate_kernels::BATCH_SM_90_PTX } else { tidegate_kernels::BATCH_PTX };
+        let code = if major >= 9 {
+            tidegate_kernels::BATCH_SM_90_PTX
+        } else {
+            tidegate_kernels::BATCH_PTX
+        };
         let code = std::ffi::CString::new(code).expect("PTX has no zero bytes");
         let module = driver
             .module_load_ptx(&code)
@@ -193,7 +202,9 @@ impl Gpu {
         if resident == 0 {
             return Err(DeviceError::Unsupported {
                 device: "cuda",
-                what: format!("a block of the batch kernel does not fit a multiprocessor of {name}"),
+                what: format!(
+                    "a block of the batch kernel does not fit a multiprocessor of {name}"
+                ),
             });
         }
         let gpu = Gpu {
@@ -220,14 +231,20 @@ impl Gpu {
     }
 
     /// A kernel of the module, ready, and how many blocks of it a multiprocessor holds.
-    fn kernel(driver: &'static Driver, module: Module, name: &CStr) -> Result<(Function, u32), DeviceError> {
+    fn kernel(
+        driver: &'static Driver,
+        module: Module,
+        name: &CStr,
+    ) -> Result<(Function, u32), DeviceError> {
         let what = "loading the batch kernel";
         // SAFETY: the module is never unloaded.
         let function = unsafe { driver.module_function(module, name) }.doing(what)?;
         // SAFETY: as above. Where the driver cannot do it, the first launch does.
         let _ = unsafe { driver.func_load(function) };
         // SAFETY: as above.
-        let resident = unsafe { driver.max_active_blocks_per_multiprocessor(function, THREADS as u32, 0) }.doing(what)?;
+        let resident =
+            unsafe { driver.max_active_blocks_per_multiprocessor(function, THREADS as u32, 0) }
+                .doing(what)?;
         Ok((function, resident))
     }
 

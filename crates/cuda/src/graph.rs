@@ -57,7 +57,9 @@ impl CudaGraph {
     pub(crate) unsafe fn launch(&self, stream: Stream, times: u64) -> Result<()> {
         let often = if times >= OFTEN {
             // SAFETY: the caller's promise; the graph is live.
-            *self.often.get_or_init(|| unsafe { self.unrolled(stream) }.ok())
+            *self
+                .often
+                .get_or_init(|| unsafe { self.unrolled(stream) }.ok())
         } else {
             None
         };
@@ -108,10 +110,11 @@ impl Launchable {
     /// The graph is live and given away; `stream` is live.
     unsafe fn new(gpu: &Gpu, graph: Graph, stream: Stream) -> Result<Self> {
         // SAFETY: the caller's promise.
-        let exec = unsafe { gpu.driver.graph_instantiate(graph, GraphFlags::NONE) }.inspect_err(|_| {
-            // SAFETY: nobody else has it.
-            let _ = unsafe { gpu.driver.graph_destroy(graph) };
-        })?;
+        let exec =
+            unsafe { gpu.driver.graph_instantiate(graph, GraphFlags::NONE) }.inspect_err(|_| {
+                // SAFETY: nobody else has it.
+                let _ = unsafe { gpu.driver.graph_destroy(graph) };
+            })?;
         // SAFETY: both are live. What is not uploaded now is when it is launched.
         let _ = unsafe { gpu.driver.graph_upload(exec, stream) };
         Ok(Launchable { graph, exec })

@@ -41,7 +41,11 @@ impl Placed {
                 mirror: 0,
                 follow: [0; 2],
                 stride: program.stride as u32,
-                flags: if gpu.early == Early::Resident { LAUNCH_NEXT } else { 0 },
+                flags: if gpu.early == Early::Resident {
+                    LAUNCH_NEXT
+                } else {
+                    0
+                },
             },
             blocks: program.blocks,
             function: gpu.bulk.filter(|_| program.bulk).unwrap_or(gpu.batch),

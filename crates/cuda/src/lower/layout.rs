@@ -66,7 +66,7 @@ pub(crate) struct ShortLane {
     pub(crate) src: u64,
     pub(crate) dst: u64,
     pub(crate) flip: u64,
-    /// Units.
+    /// Units; of a lane that is carried out by its steps, their bytes.
     pub(crate) count: u64,
     pub(crate) out: u64,
     pub(crate) value: u64,

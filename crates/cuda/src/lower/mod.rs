@@ -102,6 +102,7 @@ impl Lane {
     fn in_short(&self) -> ShortLane {
         let steps = ShortLane {
             kind: LANE_STEPS,
+            count: self.steps.len() as u64,
             ..ShortLane::default()
         };
         let mut short = ShortLane::default();
@@ -112,20 +113,33 @@ impl Lane {
                 STEP_WAIT if short.kind == 0 => {
                     let wait: WaitStep = read(rest);
                     short.kind |= LANE_WAITS;
-                    (short.word, short.operand, short.quantum) = (wait.word, wait.operand, wait.quantum);
+                    (short.word, short.operand, short.quantum) =
+                        (wait.word, wait.operand, wait.quantum);
                 }
                 // A body of whole units, then a few bytes; or one of the two.
                 STEP_MOVE if short.kind & LANE_ADDS == 0 && short.tail == 0 => {
                     let copy: MoveStep = read(rest);
-                    let plain = (copy.action, copy.src_shape, copy.dst_shape) == (0, SHAPE_LINEAR, SHAPE_LINEAR);
+                    let plain = (copy.action, copy.src_shape, copy.dst_shape)
+                        == (0, SHAPE_LINEAR, SHAPE_LINEAR);
                     // Only what the wait has no say in can be fetched before it is over.
-                    let early = head.flags & MOVE_EARLY != 0 && head.flags & MOVE_BULK == 0 && copy.parity == 0;
-                    let flip = if head.flags & MOVE_LAST_PARITY != 0 { copy.dst_flip } else { 0 };
+                    let early = head.flags & MOVE_EARLY != 0
+                        && head.flags & MOVE_BULK == 0
+                        && copy.parity == 0;
+                    let flip = if head.flags & MOVE_LAST_PARITY != 0 {
+                        copy.dst_flip
+                    } else {
+                        0
+                    };
                     if !plain || !early {
                         return steps;
                     }
                     let first = short.kind & LANE_COPIES == 0;
-                    let follows = (copy.src, copy.dst, flip) == (short.src + 16 * short.count, short.dst + 16 * short.count, short.flip);
+                    let follows = (copy.src, copy.dst, flip)
+                        == (
+                            short.src + 16 * short.count,
+                            short.dst + 16 * short.count,
+                            short.flip,
+                        );
                     match copy.unit {
                         4 if first => short.count = copy.count,
                         0 if (first || follows) && copy.count < 16 => short.tail = copy.count,
@@ -149,7 +163,11 @@ impl Lane {
     }
 
     fn team(&self) -> u8 {
-        if self.blocks == 0 { TEAM_WARPS } else { TEAM_BLOCKS }
+        if self.blocks == 0 {
+            TEAM_WARPS
+        } else {
+            TEAM_BLOCKS
+        }
     }
 }
 
@@ -158,7 +176,14 @@ impl Program {
     /// `bulk` says whether the device has an engine for large copies.
     pub(crate) fn new(batch: &Batch, quota: usize, bulk: bool) -> Result<Self, DeviceError> {
         let least = if bulk { BULK } else { u64::MAX };
-        Self::sized(batch, quota, Sizes { bulk: least, ..Sizes::KERNEL })
+        Self::sized(
+            batch,
+            quota,
+            Sizes {
+                bulk: least,
+                ..Sizes::KERNEL
+            },
+        )
     }
 
     fn sized(batch: &Batch, quota: usize, sizes: Sizes) -> Result<Self, DeviceError> {
@@ -181,7 +206,11 @@ impl Program {
             lane.counter = counters;
             counters += lane.waits.len();
         }
-        let of = |team: u8| (0..lanes.len()).filter(|lane| lanes[*lane].team() == team).collect::<Vec<_>>();
+        let of = |team: u8| {
+            (0..lanes.len())
+                .filter(|lane| lanes[*lane].team() == team)
+                .collect::<Vec<_>>()
+        };
         let mut tasks = Vec::new();
         for lanes in of(TEAM_WARPS).chunks(sizes.warps) {
             tasks.push(Task::new(TEAM_WARPS, lanes, 0, 1));
@@ -208,13 +237,15 @@ impl Program {
         // Counters come behind everything that is only read, each in a line of its own.
         let steps: usize = lanes.iter().map(|lane| lane.steps.len()).sum();
         let first = (program.bytes.len() + steps).next_multiple_of(128);
-        let counter = |lane: &Lane, wait: usize| ((first + (lane.counter + wait) * 128) as u64).to_ne_bytes();
+        let counter =
+            |lane: &Lane, wait: usize| ((first + (lane.counter + wait) * 128) as u64).to_ne_bytes();
         let mut places = Vec::new();
         for lane in lanes {
             let place = program.bytes.len();
             program.bytes.extend_from_slice(&lane.steps);
             for (number, wait) in lane.waits.iter().enumerate().filter(|_| lane.blocks > 1) {
-                program.bytes[place + wait..place + wait + 8].copy_from_slice(&counter(lane, number));
+                program.bytes[place + wait..place + wait + 8]
+                    .copy_from_slice(&counter(lane, number));
                 program.relocations.push(place + wait);
             }
             places.push((place / 16) as u32);
