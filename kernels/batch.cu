@@ -39,6 +39,7 @@ typedef long long i64;
 #define WARP 32
 #endif
 #define WARPS (THREADS / WARP)
+static_assert(WARP >= 16, "the bytes that follow the units have a thread each");
 #define POISON (1ull << 62)
 #define QUANTUM_BITS 20
 

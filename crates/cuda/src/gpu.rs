@@ -7,8 +7,9 @@
 //!
 //! # Rules
 //!
-//! - *Residency.* Blocks that wait must all be resident, and must leave room for the kernels that peers wait for. All streams together get [`SHARE`] of the multiprocessors, one block each; the
-//!   rest is free of waiting blocks. A stream gets its quota with its first wait, and gives it back when it is gone.
+//! - *Residency.* Blocks that wait must all be resident, and must leave room for the kernels that peers wait for. The batches of all streams together get three blocks for four
+//!   multiprocessors ([`SHARE`]), each of half a multiprocessor at most; a batch that is launched early stands beside the one that it follows. So all of them are always resident, and a block of a user's
+//!   kernel that needs no more than half of a multiprocessor always finds room. One that needs more may have to wait until a batch is over: it must not be what a peer waits for. A stream gets its quota with its first batch, and gives it back when it is gone.
 //! - *Hardware queues.* Streams share them, and what is behind a wait in one queue waits too, whichever stream it is of. There are 8, or as many as `CUDA_DEVICE_MAX_CONNECTIONS` says
 //!   (up to 32; the launcher sets it). No more streams are made than there are queues.
 //! - *Calls that block behind a wait.* Loading of code is refused while a stream has work. Pinned memory is kept for the next
@@ -152,7 +153,7 @@ impl Gpu {
             });
         }
         let multiprocessors = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
-        // Ranks have a processor each, and the latency of waking up is more than an epoch takes.
+        // The driver spins or yields, by how many processors there are. Not ours to insist on: the context may be in use.
         let _ = driver.primary_ctx_set_flags(device, ContextFlags::SCHED_AUTO);
         let context = driver.primary_ctx_retain(device).doing(what)?;
         // SAFETY: the context was just retained, and is never released.

@@ -48,7 +48,7 @@ impl Sizes {
 
 /// A batch, lowered.
 pub(crate) struct Program {
-    /// To be placed in memory of the device: a record for each block, lanes that did not fit into records, and counters, which are zero.
+    /// To be placed in memory of the device: a record for each block, the steps of all lanes, and counters, which are zero.
     pub(crate) bytes: Vec<u8>,
     /// How many blocks carry it out.
     pub(crate) blocks: usize,

@@ -420,8 +420,8 @@ const MUTANTS: &[(Check, &str, &str)] = &[
     ),
     (
         MOVES,
-        "launch.program + 16ull * steps, index",
-        "launch.program + 8ull * steps, index",
+        "launch.program + 16ull * lane->steps;\n    u64 length",
+        "launch.program + 8ull * lane->steps;\n    u64 length",
     ),
     // More warps than lanes, or fewer; who is which.
     (
@@ -446,39 +446,43 @@ const MUTANTS: &[(Check, &str, &str)] = &[
     ),
     (
         EPOCHS,
-        "Warp(), stands[member], lane, 0, 1);",
-        "Warp(), stands[0], lane, 0, 1);",
+        "run_short<Warp, V16>(launch, Warp(), stands[member], lane, 0, 1);",
+        "run_short<Warp, V16>(launch, Warp(), stands[0], lane, 0, 1);",
     ),
     (
         MOVES,
-        "Warp(), stands[member], lane, 0, 1);",
-        "Warp(), stands[member], lane, member, 1);",
+        "run_short<Warp, V16>(launch, Warp(), stands[member], lane, 0, 1);",
+        "run_short<Warp, V16>(launch, Warp(), stands[member], lane, member, 1);",
     ),
     (
         PARITIES,
-        "Warp(), stands[member], lane->steps",
-        "Warp(), stands[0], lane->steps",
-    ),
-    (MOVES, "lane->steps, 0, 1);", "lane->steps, member, 1);"),
-    (
-        EPOCHS,
-        "lane->steps, record.index, record.count);",
-        "lane->steps, 0, record.count);",
+        "run_steps(launch, Warp(), stands[member], lane",
+        "run_steps(launch, Warp(), stands[0], lane",
     ),
     (
-        EPOCHS,
-        "lane->steps, record.index, record.count);",
-        "lane->steps, record.index, record.count + 1);",
+        MOVES,
+        "run_steps(launch, Warp(), stands[member], lane, 0, 1);",
+        "run_steps(launch, Warp(), stands[member], lane, member, 1);",
     ),
     (
         EPOCHS,
-        "lane, record.index, record.count);",
-        "lane, 0, record.count);",
+        "run_steps(launch, Large(), stands[0], lane, record.index, record.count);",
+        "run_steps(launch, Large(), stands[0], lane, 0, record.count);",
     ),
     (
         EPOCHS,
-        "lane, record.index, record.count);",
-        "lane, record.index, record.count + 1);",
+        "run_steps(launch, Large(), stands[0], lane, record.index, record.count);",
+        "run_steps(launch, Large(), stands[0], lane, record.index, record.count + 1);",
+    ),
+    (
+        EPOCHS,
+        "run_short<Large, V16>(launch, Large(), stands[0], lane, record.index, record.count);",
+        "run_short<Large, V16>(launch, Large(), stands[0], lane, 0, record.count);",
+    ),
+    (
+        EPOCHS,
+        "run_short<Large, V16>(launch, Large(), stands[0], lane, record.index, record.count);",
+        "run_short<Large, V16>(launch, Large(), stands[0], lane, record.index, record.count + 1);",
     ),
     // Who goes on before the batch before is over, or makes room for a third.
     (
