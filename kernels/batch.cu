@@ -1,4 +1,4 @@
-// ptx: compute_80
+// ptx: compute_80 compute_90
 //
 // The batch kernel: one launch carries out a whole batch, whatever the number of peers.
 //
@@ -10,8 +10,7 @@
 //
 // A lane is carried out by a *team*:
 //
-//   a thread            lanes that only wait and add; a block carries out up to THREADS of them
-//   a warp              lanes that move little; a block carries out up to WARPS of them
+//   a warp              lanes that move little, or nothing; a block carries out up to WARPS of them. (Not a thread: the threads of a warp would poll one after the other.)
 //   `count` blocks      lanes that move much; each block does its share of every move, and adds its share of every add
 //
 // All blocks of a batch can be resident at a time (the host sees to it), so that no team waits for one that has not begun.
@@ -38,31 +37,47 @@ typedef long long i64;
 #ifndef TIDEGATE_EMULATED
 #define THREADS 512
 #define WARP 32
-#define BLOCK_WINDOW 2048  // how much of a program a team has at hand
 #endif
 #define WARPS (THREADS / WARP)
-#define MAX_BLOCKS 128
+static_assert(WARP >= 16, "the bytes that follow the units have a thread each");
 #define POISON (1ull << 62)
 #define QUANTUM_BITS 20
 
 // ---- What the host and the kernel agree on (mirrored in `crates/cuda/src/lower/layout.rs`, which tests the sizes) ----
 
-enum { TEAM_THREADS = 0, TEAM_WARPS = 1, TEAM_BLOCKS = 2 };
+enum { TEAM_WARPS = 0, TEAM_BLOCKS = 1 };
 enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3 };
+enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8 };
 enum { ADD_HAS_WAITER = 1 };
-enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2 };
+enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2, MOVE_BULK = 4 };
 enum { SHAPE_LINEAR = 0, SHAPE_STRIDED = 1, SHAPE_INDEXED = 2 };
 enum { ACTION_COPY = 0, ACTION_ACCUMULATE = 1, ACTION_FETCH = 2, ACTION_SWAP = 3 };
 enum { OP_SUM, OP_PROD, OP_MIN, OP_MAX, OP_AND, OP_OR, OP_XOR, OP_REPLACE, OP_KEEP };
 enum { S_I8, S_I16, S_I32, S_I64, S_U8, S_U16, S_U32, S_U64, S_F32, S_F64 };
 enum { FAULT_WAIT = 1, FAULT_ABORTED = 2 };
 
-// What a team of blocks, or a block of smaller teams, is to do. `offset` counts 16 bytes from the beginning of the program.
-struct Entry {
-    u32 offset;
-    u16 index;  // blocks: which of them this is
-    u8 count;   // blocks: how many carry out the lane; else: how many lanes this block carries out
+// What one block is to do: the head of its record. All records of a program have one length, so that a block finds its own without looking anywhere. Behind the head stand its lanes.
+struct Record {
     u8 team;
+    u8 lanes;
+    u16 unused;
+    u16 index;  // blocks: which of them this is
+    u16 count;  // blocks: how many carry out the lane
+    u64 unused2;
+};
+
+// A lane in short. Nearly every lane is (part of): a wait, a linear copy, an add; then all of it stands here, and the steps are only read when something goes wrong. Of
+// others, LANE_STEPS says that the steps are to be carried out.
+struct alignas(16) Lane {
+    u32 kind;
+    u32 steps;  // where they are, in units of 16 bytes from the beginning of the program
+    u64 word, operand, quantum;
+    u64 arrivals;  // counts the blocks that have read the operand; 0 if one team carries out the lane
+    u64 src, dst;
+    u64 flip;   // what is added to `dst` in epochs of odd number
+    u64 count;  // units (LANE_STEPS: bytes of the steps)
+    u64 out, value;
+    u64 tail;   // so many bytes follow the units, fewer than 16
 };
 
 struct Step {
@@ -139,8 +154,11 @@ struct Launch {
     State *state;
     Mirror *mirror;
     State *follow[2];  // streams whose failure is this one's
-    Entry entries[MAX_BLOCKS];
+    u32 stride;        // bytes of a record
+    u32 flags;
 };
+
+enum { LAUNCH_NEXT = 1 };
 
 // ---- The machine ----
 
@@ -176,6 +194,13 @@ DEV void store_release32(u32 *at, u32 value) {
 }
 DEV void add_release(u64 at, u64 value) {
     asm volatile("red.release.sys.global.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+// What `add_release` is, in two.
+DEV void fence() {
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+DEV void add_relaxed(u64 at, u64 value) {
+    asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
 DEV void or_release(u64 at, u64 value) {
     asm volatile("red.release.sys.global.or.b64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
@@ -215,6 +240,18 @@ DEV void red_u32(u64 at, u32 value) {
 }
 DEV void pause(u32 nanoseconds) {
     asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
+}
+// The next batch of the stream may take its place, and wait there until this one is over; and this one goes on when what stands before it is over. (Only a launch that
+// asks for it has a next one so early; to others both are nothing.)
+DEV void let_next_come() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+DEV void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 // A team's barrier.
 DEV void block_barrier() {
@@ -262,20 +299,21 @@ DEV void put(u64 at, u8 value) {
 // ---- Teams ----
 
 // The threads that carry out one lane together.
-struct Thread {
-    static const u32 size = 1;
-    DEV u32 rank() const { return 0; }
-    DEV void barrier() const {}
-};
 struct Warp {
+    static const bool bulk = false;
     static const u32 size = WARP;
     DEV u32 rank() const { return threadIdx.x % WARP; }
     DEV void barrier() const { warp_barrier(); }
 };
 struct Block {
+    static const bool bulk = false;
     static const u32 size = THREADS;
     DEV u32 rank() const { return threadIdx.x; }
     DEV void barrier() const { block_barrier(); }
+};
+// A block that can use the bulk engine.
+struct BulkBlock : Block {
+    static const bool bulk = true;
 };
 
 // How a team stands after a wait: shared by its threads. There are two, for waits by turns: who comes last out of a wait's barrier reads this one
@@ -356,18 +394,23 @@ APART bool wait_long(const Launch &launch, const WaitStep *wait, u64 from, bool 
     return ok;
 }
 
-// One thread's wait. `count` blocks carry out the lane, and this is number `index`.
-DEV bool wait_for(const Launch &launch, const WaitStep *wait, u32 index, u32 count, u64 &epoch) {
+// One thread's wait. `count` blocks carry out the lane, and this is number `index`. The first wait of a lane also looks how the stream stands: all three loads
+// are on their way together.
+DEV bool wait_for(const Launch &launch, const WaitStep *wait, u32 index, u32 count, bool first, u64 &epoch) {
     u64 from = load_relaxed(wait->operand);
+    u32 stop = first ? load_relaxed32(&launch.state->stop) : 0;
     u64 value = load_acquire(wait->word);
     // Whoever reads the operand last advances it: no block may find it advanced already. The answer is not needed until later.
     u32 before = 0;
     // Bit 63 is not set; that the count depends on it keeps it from being counted before the operand has been read.
     if (wait->arrivals) before = count_to(wait->arrivals, count - 1 + (u32)(from >> 63));
     bool ok = false;
-    // Short waits end here.
-    for (int looks = 0; looks < 64 && !(ok = reached(value, from, wait->quantum)); looks++) value = load_acquire(wait->word);
-    if (!ok) ok = wait_long(launch, wait, from, index == 0);
+    if (!(first && (stop || launch.follow[0]) && has_failed(launch))) {
+        // Short waits end here.
+#pragma unroll 1
+        for (int looks = 0; looks < 64 && !(ok = reached(value, from, wait->quantum)); looks++) value = load_acquire(wait->word);
+        if (!ok) ok = wait_long(launch, wait, from, index == 0);
+    }
     if (before == count - 1 || !wait->arrivals) {
         if (ok && wait->quantum) store_relaxed(wait->operand, from + wait->quantum);
     }
@@ -430,6 +473,7 @@ DEV void sides(const MoveStep *move, bool odd, Side &src, Side &dst) {
 template <typename Unit, typename From, typename To>
 DEV void copy(From from, To to, u64 first, u64 stride, u64 count) {
     u64 i = first;
+#pragma unroll 1
     for (; i + (DEPTH - 1) * stride < count; i += DEPTH * stride) {
         Unit values[DEPTH];
 #pragma unroll
@@ -437,6 +481,7 @@ DEV void copy(From from, To to, u64 first, u64 stride, u64 count) {
 #pragma unroll
         for (int k = 0; k < DEPTH; k++) put(to(i + k * stride), values[k]);
     }
+#pragma unroll 1
     for (; i < count; i += stride) {
         Unit value;
         fetch(value, from(i));
@@ -458,6 +503,67 @@ DEV void copy_sides(const Side &src, const Side &dst, u64 first, u64 stride, u64
         }
     }
 }
+
+#if __CUDA_ARCH__ >= 900
+#define HAS_BULK 1
+// Large copies go by the bulk engine of the multiprocessor, whose packets fill the links better than stores of 16 bytes do: one thread brings pieces into shared memory and
+// sends them on, some on their way at a time.
+#define PIECE 12288
+#define PIECES 3
+
+DEV u32 shared_address(const void *at) {
+    return (u32)__cvta_generic_to_shared(at);
+}
+
+struct alignas(128) Pieces {
+    u8 data[PIECES][PIECE];
+    u64 arrived[PIECES];
+};
+
+DEV void bulk_fetch(Pieces &pieces, u32 stage, u64 from, u32 bytes) {
+    u32 barrier = shared_address(&pieces.arrived[stage]);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(pieces.data[stage])), "l"(from),
+                 "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+DEV void bulk_send(Pieces &pieces, u32 stage, u32 parity, u64 to, u32 bytes) {
+    u32 barrier = shared_address(&pieces.arrived[stage]), done = 0;
+    while (!done)
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(pieces.data[stage])), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// This block's share of a copy; returns when what it sent has arrived, as far as the thread that releases it is concerned.
+APART void bulk_copy(u64 to, u64 from, u64 bytes, u32 index, u32 count) {
+    __shared__ Pieces pieces;
+    if (threadIdx.x != 0) return;
+    for (u32 stage = 0; stage < PIECES; stage++)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&pieces.arrived[stage])) : "memory");
+    asm volatile("fence.proxy.async;" ::: "memory");
+    u64 all = (bytes + PIECE - 1) / PIECE;
+    u64 mine = all > index ? (all - index + count - 1) / count : 0;
+    auto place = [=](u64 k) { return (index + k * count) * PIECE; };
+    auto length = [=](u64 k) { u64 left = bytes - place(k); return (u32)(left < PIECE ? left : PIECE); };
+    for (u64 k = 0; k < mine + PIECES - 1; k++) {
+        if (k < mine) {
+            // The piece that was here has been read when no more than the later ones are on their way.
+            if (k >= PIECES) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+            bulk_fetch(pieces, k % PIECES, from + place(k), length(k));
+        }
+        if (k + 1 >= PIECES) {
+            u64 ready = k + 1 - PIECES;
+            if (ready < mine) bulk_send(pieces, ready % PIECES, (ready / PIECES) & 1, to + place(ready), length(ready));
+        }
+    }
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    asm volatile("fence.proxy.async;" ::: "memory");
+    for (u32 stage = 0; stage < PIECES; stage++)
+        asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(shared_address(&pieces.arrived[stage])) : "memory");
+}
+#endif
 
 template <typename T>
 DEV T applied(u32 op, T a, T b) {
@@ -566,8 +672,16 @@ DEV bool is_odd(const MoveStep *move, u64 epoch) {
     return move->parity && (((load_relaxed(move->parity) >> QUANTUM_BITS) - 1) & 1);
 }
 
-APART void carry(const MoveStep *move, u64 epoch, u64 first, u64 stride) {
+template <typename Team>
+APART void carry(Team team, const MoveStep *move, u64 epoch, u32 index, u32 count) {
     bool odd = is_odd(move, epoch);
+#ifdef HAS_BULK
+    if (Team::bulk && (move->step.flags & MOVE_BULK)) {
+        bulk_copy(move->dst + (odd ? move->dst_flip : 0), move->src + (odd ? move->src_flip : 0), 16 * move->count, index, count);
+        return;
+    }
+#endif
+    u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
     if (move->action != ACTION_COPY) {
         compute(move, odd, first, stride);
         return;
@@ -596,10 +710,10 @@ DEV void poison_rest(const u8 *steps) {
 
 // Waits as a team; whether it came. One thread waits for all.
 template <typename Team>
-DEV bool wait_together(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, u32 index, u32 count) {
+DEV bool wait_together(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, u32 index, u32 count, bool first) {
     if (team.rank() == 0) {
         u64 epoch;
-        stand->failed = !wait_for(launch, wait, index, count, epoch);
+        stand->failed = !wait_for(launch, wait, index, count, first, epoch);
         stand->epoch = epoch;
     }
     team.barrier();
@@ -608,7 +722,7 @@ DEV bool wait_together(const Launch &launch, Team team, Stand *stand, const Wait
 
 // A wait, and the copy behind it: what is copied is fetched while the thread that waits does.
 template <typename Team, typename Unit>
-APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, const MoveStep *move, u32 index, u32 count) {
+APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, const MoveStep *move, u32 index, u32 count, bool is_first) {
     u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
     Side src, dst;
     sides(move, false, src, dst);
@@ -616,7 +730,7 @@ APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const Wa
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
         if (first + k * stride < move->count) fetch(early[k], src.at(first + k * stride));
-    if (!wait_together(launch, team, stand, wait, index, count)) return false;
+    if (!wait_together(launch, team, stand, wait, index, count, is_first)) return false;
     if (is_odd(move, stand->epoch)) dst.base += move->dst_flip;
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
@@ -629,6 +743,16 @@ APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const Wa
 template <typename Team>
 DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *steps, u32 index, u32 count) {
     Stand *stand = stands;  // after the last wait
+    // A lane that begins with a wait looks there how the stream stands.
+    bool first = ((const Step *)steps)->kind == STEP_WAIT;
+    if (!first) {
+        if (team.rank() == 0) stand->failed = has_failed(launch);
+        team.barrier();
+        if (stand->failed) {
+            if (team.rank() == 0) poison_rest(steps);
+            return;
+        }
+    }
     for (;;) {
         const Step *step = (const Step *)steps;
         const u8 *next = steps + step->length * 16;
@@ -639,16 +763,17 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                 const MoveStep *move = (const MoveStep *)next;
                 bool ok;
                 stand = stand == stands ? stands + 1 : stands;
-                bool early = Team::size > 1 && move->step.kind == STEP_MOVE && (move->step.flags & MOVE_EARLY) && move->action == ACTION_COPY;
+                bool early = Team::size > 1 && move->step.kind == STEP_MOVE && (move->step.flags & MOVE_EARLY) && move->action == ACTION_COPY && !(Team::bulk && (move->step.flags & MOVE_BULK));
                 if (early && move->unit == 4) {
-                    ok = wait_and_copy<Team, V16>(launch, team, stand, wait, move, index, count);
+                    ok = wait_and_copy<Team, V16>(launch, team, stand, wait, move, index, count, first);
                     next += move->step.length * 16;
                 } else if (early && move->unit == 3) {
-                    ok = wait_and_copy<Team, u64>(launch, team, stand, wait, move, index, count);
+                    ok = wait_and_copy<Team, u64>(launch, team, stand, wait, move, index, count, first);
                     next += move->step.length * 16;
                 } else {
-                    ok = wait_together(launch, team, stand, wait, index, count);
+                    ok = wait_together(launch, team, stand, wait, index, count, first);
                 }
+                first = false;
                 if (!ok) {
                     if (team.rank() == 0) poison_rest(next);
                     return;
@@ -656,8 +781,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                 break;
             }
             case STEP_MOVE: {
-                u64 first = (u64)index * Team::size + team.rank();
-                carry((const MoveStep *)step, stand->epoch, first, (u64)count * Team::size);
+                carry(team, (const MoveStep *)step, stand->epoch, index, count);
                 break;
             }
             default: {
@@ -674,61 +798,173 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
     }
 }
 
-// A lane of waits and adds, by one thread.
-APART void run_words(const Launch &launch, const u8 *steps) {
-    for (;;) {
-        const Step *step = (const Step *)steps;
-        const u8 *next = steps + step->length * 16;
-        if (step->kind == STEP_END) return;
-        if (step->kind == STEP_WAIT) {
-            u64 epoch;
-            if (!wait_for(launch, (const WaitStep *)step, 0, 1, epoch)) {
-                poison_rest(next);
-                return;
-            }
-        } else {
-            const AddStep *add = (const AddStep *)step;
-            add_release(add->word, add->value);
+// ---- Lanes in short ----
+
+#define STEPS_WINDOW 512
+
+// All steps of a lane, one after the other: for those that are not in short, and for what fails.
+template <typename Team>
+APART void run_steps(const Launch &launch, Team team, Stand *stands, const Lane *lane, u32 index, u32 count) {
+    // Steps are looked at again and again, the loops of a shape for each element.
+    __shared__ alignas(16) u8 windows[THREADS / Team::size][STEPS_WINDOW];
+    u8 *window = windows[threadIdx.x / Team::size];
+    const u8 *steps = launch.program + 16ull * lane->steps;
+    u64 length = lane->count;
+    if (length <= STEPS_WINDOW) {
+        for (u32 i = 16 * team.rank(); i < length; i += 16 * Team::size) {
+            V16 part;
+            fetch(part, (u64)steps + i);
+            *(V16 *)(window + i) = part;
         }
-        steps = next;
+        team.barrier();
+        steps = window;
     }
+    run_lane(launch, team, stands, steps, index, count);
+}
+APART void give_up(const Launch &launch, u32 steps, bool after_wait) {
+    const u8 *at = launch.program + 16ull * steps;
+    poison_rest(after_wait ? at + 16 * ((const Step *)at)->length : at);
+}
+
+// How a short lane's wait went: it came; it did not at once, or the stream may have failed.
+enum { SHORT_REACHED = 0, SHORT_NOT_YET = 1 };
+
+// What comes after the wait of a short lane.
+template <typename Team>
+DEV void end_short(Team team, const Lane &lane, u64 from, u32 before, u32 index, u32 count) {
+    if (lane.kind & LANE_ADDS) {
+        team.barrier();
+        // All parts together are the value; the first block's is what the others leave.
+        if (team.rank() == 0) add_release(lane.out, index == 0 ? lane.value - (count - 1) : 1);
+    }
+    // Nobody waits for this.
+    if (team.rank() == 0 && (lane.kind & LANE_WAITS) && lane.quantum && (before == count - 1 || !lane.arrivals)) store_relaxed(lane.operand, from + lane.quantum);
+}
+
+// Goes on with a short lane whose wait takes long. What has been fetched is fetched again: to keep it would cost those that do not wait.
+template <typename Team, typename Unit>
+APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, u32 index, u32 count) {
+    const Lane lane = *at;
+    if (team.rank() == 0) {
+        bool ok = !has_failed(launch);
+        if (ok && (lane.kind & LANE_WAITS)) ok = wait_long(launch, (const WaitStep *)(launch.program + 16ull * lane.steps), from, index == 0);
+        stand[1].failed = !ok;
+    }
+    team.barrier();
+    if (stand[1].failed) {
+        if (team.rank() == 0) give_up(launch, lane.steps, lane.kind & LANE_WAITS);
+        return;
+    }
+    u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
+    u64 src = lane.src, dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);
+    copy<Unit>([=](u64 i) { return src + i * sizeof(Unit); }, [=](u64 i) { return dst + i * sizeof(Unit); }, first, stride, lane.count);
+    u64 end = lane.count * sizeof(Unit) + first;
+    if (first < lane.tail) {
+        u8 byte;
+        fetch(byte, src + end);
+        put(dst + end, byte);
+    }
+    end_short(team, lane, from, before, index, count);
+}
+
+// Straight on: where the next instruction is costs as much as where the next word is, so nothing is called that is not needed, and nothing is kept over a call.
+template <typename Team, typename Unit>
+DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at, u32 index, u32 count) {
+    const Lane lane = *at;
+    wait_for_previous();
+    if (launch.flags & LAUNCH_NEXT) let_next_come();
+    u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
+    // What is sent is fetched while the exposure is looked at.
+    Unit early[DEPTH];
+#pragma unroll
+    for (int k = 0; k < DEPTH; k++)
+        if (first + k * stride < lane.count) fetch(early[k], lane.src + (first + k * stride) * sizeof(Unit));
+    // What is no whole unit goes by bytes: a store of 8 bytes to a peer takes much longer than 8 of one byte, which become one on their way (measured).
+    u8 tail;
+    u64 end = lane.count * sizeof(Unit) + first;
+    if (first < lane.tail) fetch(tail, lane.src + end);
+    u64 from = 0;
+    u32 before = 0;
+    if (team.rank() == 0) {
+        bool ok = true;
+        u32 stop = load_relaxed32(&launch.state->stop);
+        if (lane.kind & LANE_WAITS) {
+            from = load_relaxed(lane.operand);
+            u64 value = load_acquire(lane.word);
+            // As in `wait_for`.
+            if (lane.arrivals) before = count_to(lane.arrivals, count - 1 + (u32)(from >> 63));
+            ok = false;
+#pragma unroll 1
+            for (int looks = 0; looks < 64 && !(ok = reached(value, from, lane.quantum)); looks++) value = load_acquire(lane.word);
+        }
+        stand->failed = stop || launch.follow[0] || !ok ? SHORT_NOT_YET : SHORT_REACHED;
+        stand->epoch = ((from + lane.quantum) >> QUANTUM_BITS) - 1;
+    }
+    team.barrier();
+    if (stand->failed == SHORT_NOT_YET) {
+        run_late<Team, Unit>(launch, team, stand, at, from, before, index, count);
+        return;
+    }
+    u64 dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);
+#pragma unroll
+    for (int k = 0; k < DEPTH; k++)
+        if (first + k * stride < lane.count) put(dst + (first + k * stride) * sizeof(Unit), early[k]);
+    if (first < lane.tail) put(dst + end, tail);
+    if (first + DEPTH * stride < lane.count) {
+        u64 src = lane.src;
+        copy<Unit>([=](u64 i) { return src + i * sizeof(Unit); }, [=](u64 i) { return dst + i * sizeof(Unit); }, first + DEPTH * stride, stride, lane.count);
+    }
+    end_short(team, lane, from, before, index, count);
+}
+
+// A lane that only adds: a post. Nobody has anything to wait for, but what stands before this batch must have been seen: the fence is on its way while the stream's
+// state is looked at.
+DEV void run_post(const Launch &launch, const Lane *at) {
+    u64 out = at->out, value = at->value;
+    u32 steps = at->steps;
+    wait_for_previous();
+    if (launch.flags & LAUNCH_NEXT) let_next_come();
+    u32 stop = load_relaxed32(&launch.state->stop);
+    fence();
+    if ((stop || launch.follow[0]) && has_failed(launch)) give_up(launch, steps, false);
+    else add_relaxed(out, value);
+}
+
+template <typename Large>
+DEV void run_batch(const Launch &launch) {
+    __shared__ Stand stands[WARPS][2];
+    // No kernel writes the program: it can be read before what stands before this one is over.
+    const u8 *own = launch.program + (u64)blockIdx.x * launch.stride;
+    const Record record = *(const Record *)own;
+    u32 member = record.team == TEAM_BLOCKS ? 0 : threadIdx.x / WARP;
+    if (member >= record.lanes) return;
+    const Lane *lane = (const Lane *)(own + sizeof(Record)) + member;
+    u32 kind = lane->kind;
+    if (record.team == TEAM_BLOCKS) {
+        if (!(kind & LANE_STEPS)) {
+            run_short<Large, V16>(launch, Large(), stands[0], lane, record.index, record.count);
+            return;
+        }
+    } else if (kind == LANE_ADDS) {
+        if (threadIdx.x % WARP == 0) run_post(launch, lane);
+        return;
+    } else if (!(kind & LANE_STEPS)) {
+        run_short<Warp, V16>(launch, Warp(), stands[member], lane, 0, 1);
+        return;
+    }
+    wait_for_previous();
+    if (launch.flags & LAUNCH_NEXT) let_next_come();
+    if (record.team == TEAM_BLOCKS) run_steps(launch, Large(), stands[0], lane, record.index, record.count);
+    else run_steps(launch, Warp(), stands[member], lane, 0, 1);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __grid_constant__ Launch launch) {
-    __shared__ alignas(16) u8 window[BLOCK_WINDOW];
-    __shared__ Stand stands[WARPS][2];
-    __shared__ u32 failed;
-    Entry entry = launch.entries[blockIdx.x];
-    const u8 *program = launch.program + 16ull * entry.offset;
-    if (entry.team == TEAM_BLOCKS) {
-        // The steps, and how the stream stands, in one go. The host pads programs, so that a whole window can be read.
-        if (threadIdx.x < BLOCK_WINDOW / 16) {
-            V16 part;
-            fetch(part, (u64)program + 16 * threadIdx.x);
-            ((V16 *)window)[threadIdx.x] = part;
-        } else if (threadIdx.x == BLOCK_WINDOW / 16) {
-            failed = has_failed(launch);
-        }
-        block_barrier();
-        // A lane that is longer is read where it is: its first word says so.
-        const u8 *steps = ((const u32 *)window)[0] <= BLOCK_WINDOW ? window + 16 : program + 16;
-        if (!failed) run_lane(launch, Block(), stands[0], steps, entry.index, entry.count);
-        else if (threadIdx.x == 0) poison_rest(steps);
-        return;
-    }
-    // One thread looks how the stream stands while the others look where their lanes are.
-    if (threadIdx.x == THREADS - 1) failed = has_failed(launch);
-    u32 member = entry.team == TEAM_WARPS ? threadIdx.x / WARP : threadIdx.x;
-    u32 offset = member < entry.count ? ((const u32 *)program)[member] : 0;
-    block_barrier();
-    if (member >= entry.count) return;
-    const u8 *steps = launch.program + 16ull * offset + 16;
-    bool speaks = entry.team != TEAM_WARPS || threadIdx.x % WARP == 0;
-    if (failed) {
-        if (speaks) poison_rest(steps);
-    } else if (entry.team == TEAM_WARPS) {
-        run_lane(launch, Warp(), stands[member], steps, 0, 1);
-    } else {
-        run_words(launch, steps);
-    }
+    run_batch<Block>(launch);
 }
+
+#ifdef HAS_BULK
+// For batches with large copies: they take shared memory that the others must not ask for.
+extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch_bulk(const __grid_constant__ Launch launch) {
+    run_batch<BulkBlock>(launch);
+}
+#endif

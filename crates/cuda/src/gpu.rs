@@ -7,20 +7,22 @@
 //!
 //! # Rules
 //!
-//! - *Residency.* Blocks that wait must all be resident, and must leave room for the kernels that peers wait for. All streams together get [`SHARE`] of the multiprocessors, one block each; the
-//!   rest is free of waiting blocks. A stream gets its quota with its first wait, and gives it back when it is gone.
+//! - *Residency.* Blocks that wait must all be resident, and must leave room for the kernels that peers wait for. The batches of all streams together get three blocks for four
+//!   multiprocessors ([`SHARE`]), each of half a multiprocessor at most; a batch that is launched early stands beside the one that it follows. So all of them are always resident, and a block of a user's
+//!   kernel that needs no more than half of a multiprocessor always finds room. One that needs more may have to wait until a batch is over: it must not be what a peer waits for. A stream gets its quota with its first batch, and gives it back when it is gone.
 //! - *Hardware queues.* Streams share them, and what is behind a wait in one queue waits too, whichever stream it is of. There are 8, or as many as `CUDA_DEVICE_MAX_CONNECTIONS` says
 //!   (up to 32; the launcher sets it). No more streams are made than there are queues.
 //! - *Calls that block behind a wait.* Loading of code is refused while a stream has work. Pinned memory is kept for the next
 //!   stream, and never freed. Memory of the device is freed by the stream-ordered allocator or by unmapping, which do not block.
 
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use tidegate_ffi::cuda::{
-    Context, ContextFlags, Device, DeviceAttribute, DevicePtr, Driver, Function, HostFlags, Pool,
-    PoolAttribute, PoolProps, Stream,
+    Context, ContextFlags, Device, DeviceAttribute, DevicePtr, Driver, Function, HostFlags, Module,
+    Pool, PoolAttribute, PoolProps, Stream,
 };
 use tidegate_hal::device::DeviceError;
 
@@ -37,12 +39,26 @@ pub const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 /// The environment variable that says how many streams of a device will wait for peers; 2 if it is not set.
 pub const WAITING_STREAMS: &str = "TIDEGATE_CUDA_WAITING_STREAMS";
 
+/// The environment variable that says how early a batch may be launched, from compute capability 9.0 on: `no`, `launch` (while what stands before it ends), or, if it is not set, while
+/// the batch before it is at work.
+pub const EARLY: &str = "TIDEGATE_CUDA_EARLY";
+
 /// What the environment of a process should say before its driver starts: as many hardware queues as there are, and code loaded when it is asked for, not
 /// behind a wait. The launcher sets these for its ranks.
 pub const ENVIRONMENT: [(&str, &str); 2] = [(QUEUES, "32"), ("CUDA_MODULE_LOADING", "EAGER")];
 
 /// How many mirrors are allocated at a time.
 const MIRRORS: usize = 32;
+
+/// How early a batch may be launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Early {
+    No,
+    /// While what stands before it ends.
+    Launch,
+    /// While the batch before it is at work.
+    Resident,
+}
 
 /// One GPU, as this process uses it.
 pub struct Gpu {
@@ -54,6 +70,9 @@ pub struct Gpu {
     pub(crate) multiprocessors: usize,
     pub(crate) pool: Pool,
     pub(crate) batch: Function,
+    /// The batch kernel that can use the bulk engine, where there is one.
+    pub(crate) bulk: Option<Function>,
+    pub(crate) early: Early,
     service: Mutex<Stream>,
     alarm: Mutex<Alarm>,
     admitted: Mutex<Admitted>,
@@ -134,7 +153,7 @@ impl Gpu {
             });
         }
         let multiprocessors = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
-        // Ranks have a processor each, and the latency of waking up is more than an epoch takes.
+        // The driver spins or yields, by how many processors there are. Not ours to insist on: the context may be in use.
         let _ = driver.primary_ctx_set_flags(device, ContextFlags::SCHED_AUTO);
         let context = driver.primary_ctx_retain(device).doing(what)?;
         // SAFETY: the context was just retained, and is never released.
@@ -159,20 +178,28 @@ impl Gpu {
         // SAFETY: the pool was just made.
         unsafe { driver.mem_pool_set_attribute(pool, PoolAttribute::ReleaseThreshold(u64::MAX)) }
             .doing(what)?;
-        let code =
-            std::ffi::CString::new(tidegate_kernels::BATCH_PTX).expect("PTX has no zero bytes");
+        let early = match std::env::var(EARLY).as_deref() {
+            _ if major < 9 => Early::No,
+            Ok("no") => Early::No,
+            Ok("launch") => Early::Launch,
+            _ => Early::Resident,
+        };
+        let code = if major >= 9 {
+            tidegate_kernels::BATCH_SM_90_PTX
+        } else {
+            tidegate_kernels::BATCH_PTX
+        };
+        let code = std::ffi::CString::new(code).expect("PTX has no zero bytes");
         let module = driver
             .module_load_ptx(&code)
             .doing("loading the batch kernel")?;
-        // SAFETY: the module was just loaded, and is never unloaded.
-        let batch = unsafe { driver.module_function(module, c"tidegate_batch") }
-            .doing("loading the batch kernel")?;
-        // SAFETY: as above. Where the driver cannot do it, the first launch does.
-        let _ = unsafe { driver.func_load(batch) };
-        // SAFETY: as above.
-        let resident =
-            unsafe { driver.max_active_blocks_per_multiprocessor(batch, THREADS as u32, 0) }
-                .doing(what)?;
+        let (batch, mut resident) = Self::kernel(driver, module, c"tidegate_batch")?;
+        let mut bulk = None;
+        if major >= 9 {
+            let (function, fits) = Self::kernel(driver, module, c"tidegate_batch_bulk")?;
+            bulk = Some(function);
+            resident = resident.min(fits);
+        }
         if resident == 0 {
             return Err(DeviceError::Unsupported {
                 device: "cuda",
@@ -190,6 +217,8 @@ impl Gpu {
             multiprocessors: multiprocessors.max(1) as usize,
             pool,
             batch,
+            bulk,
+            early,
             service: Mutex::new(service),
             alarm: Mutex::new(Alarm {
                 stream: alarm,
@@ -200,6 +229,24 @@ impl Gpu {
         };
         gpu.more_mirrors(&mut lock(&gpu.mirrors))?;
         Ok(gpu)
+    }
+
+    /// A kernel of the module, ready, and how many blocks of it a multiprocessor holds.
+    fn kernel(
+        driver: &'static Driver,
+        module: Module,
+        name: &CStr,
+    ) -> Result<(Function, u32), DeviceError> {
+        let what = "loading the batch kernel";
+        // SAFETY: the module is never unloaded.
+        let function = unsafe { driver.module_function(module, name) }.doing(what)?;
+        // SAFETY: as above. Where the driver cannot do it, the first launch does.
+        let _ = unsafe { driver.func_load(function) };
+        // SAFETY: as above.
+        let resident =
+            unsafe { driver.max_active_blocks_per_multiprocessor(function, THREADS as u32, 0) }
+                .doing(what)?;
+        Ok((function, resident))
     }
 
     /// The byte of a word in which the poison stands, alone.

@@ -58,7 +58,12 @@ impl CudaBlock {
     /// # Safety
     ///
     /// `address .. address + bytes` is memory of the device, aligned to 64 bytes at least, initialised, alive as long as `owner`, and accessed by nothing else meanwhile.
-    pub unsafe fn adopt(device: &Cuda, address: u64, bytes: usize, owner: Box<dyn Any + Send + Sync>) -> Self {
+    pub unsafe fn adopt(
+        device: &Cuda,
+        address: u64,
+        bytes: usize,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Self {
         CudaBlock {
             gpu: Arc::clone(device.gpu()),
             base: DevicePtr(address),
@@ -74,7 +79,9 @@ impl CudaBlock {
     /// The block, if it was allocated here.
     pub fn into_adopted(mut self) -> Result<Box<dyn Any + Send + Sync>, Self> {
         match &mut self.kind {
-            Kind::Adopted(owner) => Ok(owner.take().expect("only a block that is being dropped has no owner")),
+            Kind::Adopted(owner) => Ok(owner
+                .take()
+                .expect("only a block that is being dropped has no owner")),
             _ => Err(self),
         }
     }

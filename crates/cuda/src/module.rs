@@ -47,6 +47,8 @@ impl CudaModule {
         name: &str,
         sizes: &[usize],
     ) -> Result<CudaFunction, DeviceError> {
+        // Where the driver loads code when it is asked for, that could block.
+        self.gpu.idle("binding a function")?;
         self.gpu.enter()?;
         let driver = self.gpu.driver;
         // SAFETY: modules are never unloaded.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use tidegate_ffi::cuda::{DevicePtr, LaunchConfig};
+use tidegate_ffi::cuda::{DevicePtr, Function, LaunchConfig};
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::{Block as _, Sharing};
 
 use crate::block::CudaBlock;
-use crate::gpu::Gpu;
-use crate::lower::{Entry, LaunchParameter, MAX_BLOCKS, Program, THREADS};
+use crate::gpu::{Early, Gpu};
+use crate::lower::{LAUNCH_NEXT, LaunchParameter, Program, THREADS};
 
 /// A program that can be launched.
 pub(crate) struct Placed {
@@ -18,11 +18,12 @@ pub(crate) struct Placed {
     /// What is the same in every launch.
     parameter: LaunchParameter,
     blocks: usize,
+    pub(crate) function: Function,
 }
 
 impl Placed {
     pub(crate) fn new(gpu: &Arc<Gpu>, batch: &Batch, quota: usize) -> Result<Self, DeviceError> {
-        let mut program = Program::new(batch, quota)?;
+        let mut program = Program::new(batch, quota, gpu.bulk.is_some())?;
         let block = CudaBlock::alloc(gpu, program.len().max(16), Sharing::Private)?;
         let base = block.base().0.addr() as u64;
         program.placed_at(base);
@@ -31,9 +32,6 @@ impl Placed {
         gpu.serve("placing a batch", |driver, stream| unsafe {
             driver.memcpy_htod_async(DevicePtr(base), bytes.as_ptr().cast(), bytes.len(), stream)
         })?;
-        let mut entries = [Entry::default(); MAX_BLOCKS];
-        let blocks = program.entries.len();
-        entries[..blocks].copy_from_slice(&program.entries);
         Ok(Placed {
             _block: block,
             gpu: gpu.clone(),
@@ -42,9 +40,15 @@ impl Placed {
                 state: 0,
                 mirror: 0,
                 follow: [0; 2],
-                entries,
+                stride: program.stride as u32,
+                flags: if gpu.early == Early::Resident {
+                    LAUNCH_NEXT
+                } else {
+                    0
+                },
             },
-            blocks,
+            blocks: program.blocks,
+            function: gpu.bulk.filter(|_| program.bulk).unwrap_or(gpu.batch),
         })
     }
 
@@ -66,6 +70,7 @@ impl Placed {
     /// One block for each entry.
     pub(crate) fn config(&self) -> LaunchConfig {
         LaunchConfig::new([self.blocks as u32, 1, 1], [THREADS as u32, 1, 1])
+            .programmatic_stream_serialization(self.gpu.early != Early::No)
     }
 
     /// Whether there is nothing to do.

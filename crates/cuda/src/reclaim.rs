@@ -24,8 +24,8 @@ use tidegate_hal::memory::Block as _;
 use crate::block::CudaBlock;
 use crate::error::Doing;
 use crate::gpu::Gpu;
-use crate::stream::Keep;
 use crate::lower::{FAULT_WAIT, MAX_BLOCKED, Mirror, RawFault, State};
+use crate::stream::Keep;
 
 /// Awaited things by number, as the kernel carries them.
 const AWAITED: [Awaited; 5] = [

@@ -155,8 +155,8 @@ unsafe impl Stream for CudaStream {
         let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
         // SAFETY: the kernel takes one parameter, of this type; the caller promises for what the batch names; the program is held until the stream has passed it.
         unsafe {
-            shared.gpu.driver.launch_kernel(
-                shared.gpu.batch,
+            shared.gpu.driver.launch_kernel_ex(
+                placed.function,
                 &placed.config(),
                 shared.raw,
                 &mut arguments,

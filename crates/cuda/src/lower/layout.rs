@@ -5,15 +5,12 @@ pub(crate) const THREADS: usize = 512;
 /// Warps of such a block.
 pub(crate) const WARPS: usize = THREADS / 32;
 /// The most blocks of one batch.
-pub(crate) const MAX_BLOCKS: usize = 128;
-/// How much of a program a block reads at a time: programs are padded by as much.
-pub(crate) const WINDOW: usize = 2048;
+pub(crate) const MAX_BLOCKS: usize = 1024;
 /// How many waits can be reported at a time.
 pub(crate) const MAX_BLOCKED: usize = 64;
 
-pub(crate) const TEAM_THREADS: u8 = 0;
-pub(crate) const TEAM_WARPS: u8 = 1;
-pub(crate) const TEAM_BLOCKS: u8 = 2;
+pub(crate) const TEAM_WARPS: u8 = 0;
+pub(crate) const TEAM_BLOCKS: u8 = 1;
 
 pub(crate) const STEP_END: u16 = 0;
 pub(crate) const STEP_WAIT: u16 = 1;
@@ -23,6 +20,7 @@ pub(crate) const STEP_ADD: u16 = 3;
 pub(crate) const ADD_HAS_WAITER: u32 = 1;
 pub(crate) const MOVE_EARLY: u32 = 1;
 pub(crate) const MOVE_LAST_PARITY: u32 = 2;
+pub(crate) const MOVE_BULK: u32 = 4;
 
 pub(crate) const SHAPE_LINEAR: u8 = 0;
 pub(crate) const SHAPE_STRIDED: u8 = 1;
@@ -35,17 +33,45 @@ pub(crate) const ACTION_SWAP: u8 = 3;
 
 pub(crate) const FAULT_WAIT: u32 = 1;
 
-/// What a block is to do.
+/// What one block is to do: the head of its record. Behind it stand its lanes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Entry {
-    /// Where, in units of 16 bytes from the beginning of the program.
-    pub(crate) offset: u32,
+pub(crate) struct Record {
+    pub(crate) team: u8,
+    pub(crate) lanes: u8,
+    pub(crate) unused: u16,
     /// A team of blocks: which of them this is.
     pub(crate) index: u16,
-    /// A team of blocks: how many they are. Otherwise: how many lanes this block carries out.
-    pub(crate) count: u8,
-    pub(crate) team: u8,
+    /// A team of blocks: how many they are.
+    pub(crate) count: u16,
+    pub(crate) unused2: u64,
+}
+
+pub(crate) const LANE_STEPS: u32 = 1;
+pub(crate) const LANE_WAITS: u32 = 2;
+pub(crate) const LANE_COPIES: u32 = 4;
+pub(crate) const LANE_ADDS: u32 = 8;
+
+/// A lane in short.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ShortLane {
+    pub(crate) kind: u32,
+    /// Where its steps are, in units of 16 bytes from the beginning of the program.
+    pub(crate) steps: u32,
+    pub(crate) word: u64,
+    pub(crate) operand: u64,
+    pub(crate) quantum: u64,
+    pub(crate) arrivals: u64,
+    pub(crate) src: u64,
+    pub(crate) dst: u64,
+    pub(crate) flip: u64,
+    /// Units; of a lane that is carried out by its steps, their bytes.
+    pub(crate) count: u64,
+    pub(crate) out: u64,
+    pub(crate) value: u64,
+    /// So many bytes follow the units, fewer than 16.
+    pub(crate) tail: u64,
 }
 
 #[repr(C)]
@@ -169,14 +195,19 @@ pub(crate) struct LaunchParameter {
     pub(crate) state: u64,
     pub(crate) mirror: u64,
     pub(crate) follow: [u64; 2],
-    pub(crate) entries: [Entry; MAX_BLOCKS],
+    /// Bytes of a record.
+    pub(crate) stride: u32,
+    pub(crate) flags: u32,
 }
+
+/// The next batch of the stream may be launched before this one is over.
+pub(crate) const LAUNCH_NEXT: u32 = 1;
 
 /// Types that a program is made of.
 ///
 /// # Safety
 ///
-/// There is no padding.
+/// There is no padding, and any bytes are a value.
 pub(crate) unsafe trait Plain: Copy {
     fn bytes(&self) -> &[u8] {
         // SAFETY: without padding, all bytes are initialised.
@@ -195,7 +226,8 @@ macro_rules! plain {
 }
 
 plain! {
-    Entry: 8;
+    Record: 16;
+    ShortLane: 96;
     Head: 8;
     WaitStep: 56;
     AddStep: 32;
@@ -203,7 +235,7 @@ plain! {
     ShapeStep: 56;
     State: 32;
     RawFault: 24;
-    LaunchParameter: 1064;
+    LaunchParameter: 48;
 }
 
 const _: () = assert!(size_of::<Mirror>() == 32 + 32 * MAX_BLOCKED);

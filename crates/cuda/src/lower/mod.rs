@@ -2,7 +2,7 @@
 //!
 //! # Model
 //!
-//! A lane that only waits and adds is carried out by a thread, one that moves little by a warp, and one that moves much by several blocks. Blocks are scarce: all blocks
+//! A lane that moves little, or nothing, is carried out by a warp, and one that moves much by several blocks. Blocks are scarce: all blocks
 //! that may wait at a time, of all streams of the device, must be resident, and must leave room for the kernels that others wait for. So a stream
 //! has a *quota* of them, and lanes that move much share what of it is left by the amount that they move.
 //!
@@ -19,6 +19,8 @@ use tidegate_hal::batch::{Batch, Step};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::Ptr;
 
+/// Units of a copy (36 KiB) that a block must have for the bulk engine to be worth starting: as much as it has on its way at a time.
+const BULK: u64 = 2304;
 /// The most blocks of one lane.
 const MOST: u64 = 255;
 
@@ -31,6 +33,8 @@ pub(crate) struct Sizes {
     warps: usize,
     /// Units that a warp moves as quickly as anything else would.
     small: u64,
+    /// Units of a copy that are worth the bulk engine, for each block.
+    bulk: u64,
 }
 
 impl Sizes {
@@ -38,24 +42,43 @@ impl Sizes {
         threads: THREADS,
         warps: WARPS,
         small: 256,
+        bulk: u64::MAX,
     };
 }
 
 /// A batch, lowered.
 pub(crate) struct Program {
-    /// Steps and tables, to be placed in memory of the device; then the counters, which are zero.
+    /// To be placed in memory of the device: a record for each block, the steps of all lanes, and counters, which are zero.
     pub(crate) bytes: Vec<u8>,
-    pub(crate) entries: Vec<Entry>,
+    /// How many blocks carry it out.
+    pub(crate) blocks: usize,
+    /// Bytes of a record.
+    pub(crate) stride: usize,
+    /// Whether there are moves for the bulk engine.
+    pub(crate) bulk: bool,
     /// Where in `bytes` the address of a counter stands: to be added to where the program is placed.
     relocations: Vec<usize>,
+}
+
+/// What a block is to do.
+struct Task {
+    record: Record,
+    /// By their numbers.
+    lanes: Vec<usize>,
 }
 
 /// A lane on its way.
 struct Lane {
     steps: Vec<u8>,
     units: u64,
-    /// Where in `steps` counters of arrivals stand.
+    /// Where in `steps` the addresses of counters of arrivals stand.
     waits: Vec<usize>,
+    /// Where in `steps` the flags of copies stand that the bulk engine could do, and how many units they have.
+    linear: Vec<(usize, u64)>,
+    /// The lane in short.
+    short: ShortLane,
+    /// The number of the first of these counters.
+    counter: usize,
     /// Whether it must have one team: an add is too small to be made of several parts, or a step needs an operand as an earlier step of the lane has left it, which
     /// several blocks do at different times.
     whole: bool,
@@ -63,19 +86,104 @@ struct Lane {
 }
 
 impl Lane {
+    /// Leaves copies to the bulk engine of which a block has at least `least` units; whether there are any.
+    fn mark_bulk(&mut self, least: u64) -> bool {
+        let (blocks, mut any) = (self.blocks, false);
+        for (flags, units) in &self.linear {
+            if blocks != 0 && *units / blocks >= least {
+                self.steps[*flags] |= MOVE_BULK as u8;
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// The lane in short, or what says that it has no short form: that is a wait, a linear copy and an add at most, in this order.
+    fn in_short(&self) -> ShortLane {
+        let steps = ShortLane {
+            kind: LANE_STEPS,
+            count: self.steps.len() as u64,
+            ..ShortLane::default()
+        };
+        let mut short = ShortLane::default();
+        let mut rest = &self.steps[..];
+        loop {
+            let head: Head = read(rest);
+            match head.kind {
+                STEP_WAIT if short.kind == 0 => {
+                    let wait: WaitStep = read(rest);
+                    short.kind |= LANE_WAITS;
+                    (short.word, short.operand, short.quantum) =
+                        (wait.word, wait.operand, wait.quantum);
+                }
+                // A body of whole units, then a few bytes; or one of the two.
+                STEP_MOVE if short.kind & LANE_ADDS == 0 && short.tail == 0 => {
+                    let copy: MoveStep = read(rest);
+                    let plain = (copy.action, copy.src_shape, copy.dst_shape)
+                        == (0, SHAPE_LINEAR, SHAPE_LINEAR);
+                    // Only what the wait has no say in can be fetched before it is over.
+                    let early = head.flags & MOVE_EARLY != 0
+                        && head.flags & MOVE_BULK == 0
+                        && copy.parity == 0;
+                    let flip = if head.flags & MOVE_LAST_PARITY != 0 {
+                        copy.dst_flip
+                    } else {
+                        0
+                    };
+                    if !plain || !early {
+                        return steps;
+                    }
+                    let first = short.kind & LANE_COPIES == 0;
+                    let follows = (copy.src, copy.dst, flip)
+                        == (
+                            short.src + 16 * short.count,
+                            short.dst + 16 * short.count,
+                            short.flip,
+                        );
+                    match copy.unit {
+                        4 if first => short.count = copy.count,
+                        0 if (first || follows) && copy.count < 16 => short.tail = copy.count,
+                        _ => return steps,
+                    }
+                    if first {
+                        (short.src, short.dst, short.flip) = (copy.src, copy.dst, flip);
+                    }
+                    short.kind |= LANE_COPIES;
+                }
+                STEP_ADD if short.kind & LANE_ADDS == 0 => {
+                    let add: AddStep = read(rest);
+                    short.kind |= LANE_ADDS;
+                    (short.out, short.value) = (add.word, add.value);
+                }
+                STEP_END => return short,
+                _ => return steps,
+            }
+            rest = &rest[usize::from(head.length) * 16..];
+        }
+    }
+
     fn team(&self) -> u8 {
-        match (self.blocks, self.units) {
-            (0, 0) => TEAM_THREADS,
-            (0, _) => TEAM_WARPS,
-            _ => TEAM_BLOCKS,
+        if self.blocks == 0 {
+            TEAM_WARPS
+        } else {
+            TEAM_BLOCKS
         }
     }
 }
 
 impl Program {
     /// Lowers a batch for a stream that may use `quota` blocks.
-    pub(crate) fn new(batch: &Batch, quota: usize) -> Result<Self, DeviceError> {
-        Self::sized(batch, quota, Sizes::KERNEL)
+    /// `bulk` says whether the device has an engine for large copies.
+    pub(crate) fn new(batch: &Batch, quota: usize, bulk: bool) -> Result<Self, DeviceError> {
+        let least = if bulk { BULK } else { u64::MAX };
+        Self::sized(
+            batch,
+            quota,
+            Sizes {
+                bulk: least,
+                ..Sizes::KERNEL
+            },
+        )
     }
 
     fn sized(batch: &Batch, quota: usize, sizes: Sizes) -> Result<Self, DeviceError> {
@@ -87,32 +195,93 @@ impl Program {
             .collect();
         let quota = quota.min(MAX_BLOCKS) as u64;
         share_out(&mut lanes, quota, sizes)?;
+        let mut bulk = false;
+        for lane in &mut lanes {
+            bulk |= lane.mark_bulk(sizes.bulk);
+            lane.short = lane.in_short();
+        }
+        // The blocks of a lane share counters.
+        let mut counters = 0;
+        for lane in lanes.iter_mut().filter(|lane| lane.blocks > 1) {
+            lane.counter = counters;
+            counters += lane.waits.len();
+        }
+        let of = |team: u8| {
+            (0..lanes.len())
+                .filter(|lane| lanes[*lane].team() == team)
+                .collect::<Vec<_>>()
+        };
+        let mut tasks = Vec::new();
+        for lanes in of(TEAM_WARPS).chunks(sizes.warps) {
+            tasks.push(Task::new(TEAM_WARPS, lanes, 0, 1));
+        }
+        for lane in of(TEAM_BLOCKS) {
+            let blocks = lanes[lane].blocks;
+            tasks.extend((0..blocks).map(|index| Task::new(TEAM_BLOCKS, &[lane], index, blocks)));
+        }
+        let mut program = Self::placed(&lanes, &tasks, counters);
+        program.bulk = bulk;
+        Ok(program)
+    }
+
+    /// Lays out: the records, the steps of all lanes, and the counters.
+    fn placed(lanes: &[Lane], tasks: &[Task], counters: usize) -> Self {
+        let stride = tasks.iter().map(Task::len).max().unwrap_or(0);
         let mut program = Program {
-            bytes: Vec::new(),
-            entries: Vec::new(),
+            bytes: vec![0; tasks.len() * stride],
+            blocks: tasks.len(),
+            stride,
+            bulk: false,
             relocations: Vec::new(),
         };
-        let of = |team: u8| lanes.iter().filter(move |lane| lane.team() == team);
-        // Words first: others wait for posts.
-        program.place_together(
-            &of(TEAM_THREADS).collect::<Vec<_>>(),
-            TEAM_THREADS,
-            sizes.threads / 4,
-        );
-        program.place_together(&of(TEAM_WARPS).collect::<Vec<_>>(), TEAM_WARPS, sizes.warps);
-        for lane in of(TEAM_BLOCKS) {
-            let offset = program.place_lane(lane);
-            for index in 0..lane.blocks {
-                program.entries.push(Entry {
-                    offset,
-                    index: index as u16,
-                    count: lane.blocks as u8,
-                    team: TEAM_BLOCKS,
-                });
+        // Counters come behind everything that is only read, each in a line of its own.
+        let steps: usize = lanes.iter().map(|lane| lane.steps.len()).sum();
+        let first = (program.bytes.len() + steps).next_multiple_of(128);
+        let counter =
+            |lane: &Lane, wait: usize| ((first + (lane.counter + wait) * 128) as u64).to_ne_bytes();
+        let mut places = Vec::new();
+        for lane in lanes {
+            let place = program.bytes.len();
+            program.bytes.extend_from_slice(&lane.steps);
+            for (number, wait) in lane.waits.iter().enumerate().filter(|_| lane.blocks > 1) {
+                program.bytes[place + wait..place + wait + 8]
+                    .copy_from_slice(&counter(lane, number));
+                program.relocations.push(place + wait);
+            }
+            places.push((place / 16) as u32);
+        }
+        for (index, task) in tasks.iter().enumerate() {
+            let mut at = index * stride;
+            program.bytes[at..at + size_of::<Record>()].copy_from_slice(task.record.bytes());
+            at += size_of::<Record>();
+            for number in &task.lanes {
+                let lane = &lanes[*number];
+                let short = ShortLane {
+                    steps: places[*number],
+                    ..lane.short
+                };
+                program.bytes[at..at + size_of::<ShortLane>()].copy_from_slice(short.bytes());
+                if lane.blocks > 1 && short.kind & LANE_WAITS != 0 && !lane.waits.is_empty() {
+                    let place = at + std::mem::offset_of!(ShortLane, arrivals);
+                    program.bytes[place..place + 8].copy_from_slice(&counter(lane, 0));
+                    program.relocations.push(place);
+                }
+                at += size_of::<ShortLane>();
             }
         }
-        program.place_counters();
-        Ok(program)
+        program.bytes.resize(first + counters * 128, 0);
+        program
+    }
+
+    /// The heads of the records.
+    #[cfg(test)]
+    fn records(&self) -> Vec<Record> {
+        let records = (0..self.blocks).map(|index| {
+            let bytes = &self.bytes[index * self.stride..][..size_of::<Record>()];
+            // SAFETY: the bytes were a record's; any bytes are one.
+            unsafe { bytes.as_ptr().cast::<Record>().read_unaligned() }
+        });
+        records.collect()
     }
 
     /// Bytes of device memory that it needs.
@@ -127,61 +296,34 @@ impl Program {
             self.bytes[*at..*at + 8].copy_from_slice(&(base + counter).to_ne_bytes());
         }
     }
+}
 
-    /// Lanes of which a block carries out up to `most`.
-    fn place_together(&mut self, lanes: &[&Lane], team: u8, most: usize) {
-        for lanes in lanes.chunks(most) {
-            let offsets: Vec<_> = lanes.iter().map(|lane| self.place_lane(lane)).collect();
-            let table = self.bytes.len();
-            self.entries.push(Entry {
-                offset: (table / 16) as u32,
-                index: 0,
-                count: lanes.len() as u8,
-                team,
-            });
-            self.bytes
-                .extend(offsets.iter().flat_map(|offset| offset.to_ne_bytes()));
-            self.align();
-        }
-    }
-
-    /// Where the lane is, in units of 16 bytes.
-    fn place_lane(&mut self, lane: &Lane) -> u32 {
-        let at = self.bytes.len();
-        // The head says how long it is.
-        let mut head = [0; 16];
-        let length = 16 + lane.steps.len() + size_of::<[u64; 2]>();
-        head[..4].copy_from_slice(&(length as u32).to_ne_bytes());
-        self.bytes.extend_from_slice(&head);
-        self.bytes.extend_from_slice(&lane.steps);
-        if lane.blocks > 1 {
-            self.relocations
-                .extend(lane.waits.iter().map(|wait| at + 16 + wait));
-        }
-        let end = Head {
-            kind: STEP_END,
-            length: 1,
-            flags: 0,
+impl Task {
+    fn new(team: u8, lanes: &[usize], index: u64, count: u64) -> Self {
+        let record = Record {
+            team,
+            lanes: lanes.len() as u8,
+            index: index as u16,
+            count: count as u16,
+            ..Record::default()
         };
-        self.bytes.extend_from_slice(end.bytes());
-        self.align();
-        (at / 16) as u32
-    }
-
-    fn align(&mut self) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(16), 0);
-    }
-
-    /// Counters of arrivals, behind everything that is only read, each in a line of its own.
-    fn place_counters(&mut self) {
-        // A block reads a whole window.
-        let mut at = (self.bytes.len() + WINDOW).next_multiple_of(128);
-        for relocation in &self.relocations {
-            self.bytes[*relocation..*relocation + 8].copy_from_slice(&(at as u64).to_ne_bytes());
-            at += 128;
+        Task {
+            record,
+            lanes: lanes.to_vec(),
         }
-        self.bytes.resize(at, 0);
     }
+
+    /// Bytes of its record.
+    fn len(&self) -> usize {
+        size_of::<Record>() + self.lanes.len() * size_of::<ShortLane>()
+    }
+}
+
+/// The step at the beginning of `bytes`.
+fn read<T: Plain>(bytes: &[u8]) -> T {
+    assert!(bytes.len() >= size_of::<T>(), "steps are whole");
+    // SAFETY: there are as many bytes, and any bytes are a step.
+    unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
 }
 
 fn address(ptr: Ptr) -> u64 {
@@ -194,6 +336,9 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
         steps: Vec::new(),
         units: 0,
         waits: Vec::new(),
+        linear: Vec::new(),
+        short: ShortLane::default(),
+        counter: 0,
         whole: false,
         blocks: 0,
     };
@@ -230,7 +375,7 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
             }
             Step::Move(mv) => {
                 lane.whole |= !mv.parity.is_null() && mv.parity != last;
-                lane.units += moves::lower(mv, last, &mut lane.steps);
+                lane.units += moves::lower(mv, last, &mut lane.steps, &mut lane.linear);
             }
             // An add releases what the team has written.
             Step::Flush => {}
@@ -255,25 +400,30 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
             }
         }
     }
+    let end = Head {
+        kind: STEP_END,
+        length: 1,
+        flags: 0,
+    };
+    lane.steps.extend_from_slice(end.bytes());
+    lane.steps.resize(lane.steps.len().next_multiple_of(16), 0);
     lane
 }
 
 /// Gives the lanes that move much their blocks.
 fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceError> {
-    let threads = lanes.iter().filter(|lane| lane.units == 0).count();
-    let words = threads.div_ceil(sizes.threads / 4) as u64;
     let mut large: Vec<usize> = (0..lanes.len())
         .filter(|lane| lanes[*lane].units > sizes.small && !lanes[*lane].whole)
         .collect();
     large.sort_unstable_by_key(|lane| std::cmp::Reverse(lanes[*lane].units));
-    let moving = lanes.iter().filter(|lane| lane.units > 0).count();
-    let warps = |large: usize| (moving - large).div_ceil(sizes.warps) as u64;
+    let all = lanes.len();
+    let warps = |large: usize| (all - large).div_ceil(sizes.warps) as u64;
     // If there is not a block for each, the lesser ones are left to warps.
-    while !large.is_empty() && words + warps(large.len()) + large.len() as u64 > quota {
+    while !large.is_empty() && warps(large.len()) + large.len() as u64 > quota {
         large.pop();
     }
     let rest = quota
-        .checked_sub(words + warps(large.len()))
+        .checked_sub(warps(large.len()))
         .ok_or_else(|| DeviceError::Exhausted {
             what: "blocks that may wait on the device",
             detail: format!(

@@ -46,14 +46,14 @@ fn put(doubles: usize) -> Step {
 fn program(lanes: Vec<Vec<Step>>, quota: usize) -> Result<Program, DeviceError> {
     // SAFETY: the batch is never executed.
     let batch = unsafe { Batch::new(lanes, Vec::new()) };
-    Program::new(&batch, quota)
+    Program::new(&batch, quota, true)
 }
 
 /// How many blocks each kind of team has.
-fn teams(program: &Program) -> [usize; 3] {
-    [TEAM_THREADS, TEAM_WARPS, TEAM_BLOCKS].map(|team| {
+fn teams(program: &Program) -> [usize; 2] {
+    [TEAM_WARPS, TEAM_BLOCKS].map(|team| {
         program
-            .entries
+            .records()
             .iter()
             .filter(|entry| entry.team == team)
             .count()
@@ -73,17 +73,15 @@ fn lanes_get_teams_by_what_they_move() {
         lanes
     };
     let lowered = program(exchange(), 49).unwrap();
-    let [threads, warps, blocks] = teams(&lowered);
-    assert_eq!((threads, warps), (1, 1));
+    // Eighteen lanes for warps: a block, and two more.
+    let [warps, blocks] = teams(&lowered);
+    assert_eq!(warps, 2);
     assert!((44..=47).contains(&blocks), "{blocks}");
     // With room, one unit a thread: 13,104 + 14,040 + 15,120 units of 16 bytes.
-    assert_eq!(
-        teams(&program(exchange(), 128).unwrap()),
-        [1, 1, 26 + 28 + 30]
-    );
+    assert_eq!(teams(&program(exchange(), 128).unwrap()), [2, 26 + 28 + 30]);
     // Without, each has one, or is left to warps.
-    assert_eq!(teams(&program(exchange(), 5).unwrap()), [1, 1, 3]);
-    assert_eq!(teams(&program(exchange(), 2).unwrap()), [1, 1, 0]);
+    assert_eq!(teams(&program(exchange(), 5).unwrap()), [2, 3]);
+    assert_eq!(teams(&program(exchange(), 2).unwrap()), [2, 0]);
     assert!(matches!(
         program(exchange(), 1),
         Err(DeviceError::Exhausted { .. })
@@ -93,16 +91,17 @@ fn lanes_get_teams_by_what_they_move() {
 #[test]
 fn blocks_of_a_lane_count_who_has_read_the_operand() {
     let mut lowered = program(vec![vec![wait(0x2000), put(10_000), add(0x3000)]], 16).unwrap();
-    assert_eq!(teams(&lowered), [0, 0, 10]);
-    let entry = lowered.entries[3];
-    assert_eq!((entry.index, entry.count), (3, 10));
-    assert_eq!(lowered.relocations.len(), 1);
-    let at = lowered.relocations[0];
+    assert_eq!(teams(&lowered), [0, 10]);
+    let record = lowered.records()[3];
+    assert_eq!((record.index, record.count), (3, 10));
+    // Each block has its own record, with the same counter, and so has the step.
+    assert_eq!(lowered.relocations.len(), 11);
+    let at = lowered.relocations[4];
     let arrivals =
         |program: &Program| u64::from_ne_bytes(program.bytes[at..at + 8].try_into().unwrap());
     let counter = arrivals(&lowered);
-    // Behind what is read as a window, and in a line of its own.
-    assert!(counter as usize >= lowered.relocations[0] + WINDOW - 128 && counter % 128 == 0);
+    // Behind what is only read, and in a line of its own.
+    assert!(counter as usize >= 10 * lowered.stride && counter % 128 == 0);
     assert!(counter as usize + 8 <= lowered.len());
     lowered.placed_at(0x7000_0000);
     assert_eq!(arrivals(&lowered), 0x7000_0000 + counter);
@@ -122,12 +121,12 @@ fn many_lanes_share_blocks() {
             .map(|peer| vec![wait(0x2000 + peer * 64), put(4), add(0x3000)])
             .collect()
     };
-    assert_eq!(teams(&program(lanes(26), 49).unwrap()), [0, 2, 0]);
+    assert_eq!(teams(&program(lanes(26), 49).unwrap()), [2, 0]);
     let words = (0..300)
         .map(|peer| vec![wait(0x2000 + peer * 64)])
         .collect();
-    assert_eq!(teams(&program(words, 49).unwrap()), [3, 0, 0]);
-    assert!(program(Vec::new(), 1).unwrap().entries.is_empty());
+    assert_eq!(teams(&program(words, 49).unwrap()), [19, 0]);
+    assert!(program(Vec::new(), 1).unwrap().records().is_empty());
 }
 
 #[test]
@@ -139,6 +138,67 @@ fn an_add_that_is_too_small_to_be_parted_has_one_team() {
     });
     assert_eq!(
         teams(&program(vec![vec![put(100_000), small]], 49).unwrap()),
-        [0, 1, 0]
+        [1, 0]
     );
+}
+
+/// The lanes of the first record, in short.
+fn lanes(program: &Program) -> Vec<ShortLane> {
+    let record = program.records()[0];
+    let lane =
+        |index: usize| read(&program.bytes[size_of::<Record>() + index * size_of::<ShortLane>()..]);
+    (0..usize::from(record.lanes)).map(lane).collect()
+}
+
+#[test]
+fn plain_lanes_stand_in_the_record_in_short() {
+    let odd = |doubles| {
+        let Step::Move(mut put) = put(doubles) else {
+            unreachable!()
+        };
+        put.dst.flip = 4096;
+        put.parity = ptr(0x2008);
+        Step::Move(put)
+    };
+    let lowered = program(
+        vec![
+            vec![add(0x1000)],
+            vec![wait(0x2000), odd(3), Step::Flush, add(0x3000)],
+            vec![wait(0x2000), put(4), add(0x3000)],
+            vec![wait(0x4000)],
+            vec![wait(0x2000), put(4), put(4), add(0x3000)],
+        ],
+        8,
+    )
+    .unwrap();
+    let short = lanes(&lowered);
+    assert_eq!(
+        (short[0].kind, short[0].out, short[0].value),
+        (LANE_ADDS, 0x1000, QUANTUM)
+    );
+    // What is no whole unit follows.
+    assert_eq!(short[1].kind, LANE_WAITS | LANE_COPIES | LANE_ADDS);
+    assert_eq!((short[1].flip, short[1].count, short[1].tail), (4096, 1, 8));
+    assert_eq!(short[2].kind, LANE_WAITS | LANE_COPIES | LANE_ADDS);
+    assert_eq!(
+        (
+            short[2].word,
+            short[2].operand,
+            short[2].count,
+            short[2].arrivals
+        ),
+        (0x2000, 0x2008, 2, 0)
+    );
+    assert_eq!(short[3].kind, LANE_WAITS);
+    assert_eq!(short[4].kind, LANE_STEPS);
+    let steps = |lane: &ShortLane| read::<Head>(&lowered.bytes[lane.steps as usize * 16..]).kind;
+    assert_eq!(
+        short.iter().map(steps).collect::<Vec<_>>(),
+        [STEP_ADD, STEP_WAIT, STEP_WAIT, STEP_WAIT, STEP_WAIT]
+    );
+    // A single double is all tail.
+    let corner = program(vec![vec![wait(0x2000), odd(1), add(0x3000)]], 8).unwrap();
+    let short = lanes(&corner)[0];
+    assert_eq!(short.kind, LANE_WAITS | LANE_COPIES | LANE_ADDS);
+    assert_eq!((short.flip, short.count, short.tail), (4096, 0, 8));
 }

@@ -2,6 +2,7 @@
 
 #define TIDEGATE_EMULATED
 // Before the shim: it redefines words that these headers use.
+#include <link.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,12 +1,14 @@
 // A machine that runs grids of the batch kernel: several streams at a time, each a list of launches and of calls into the test.
 //
 // Model: a thread is a fiber. One of them runs at a time; in a primitive it may give way to another, of its block or not, as a generator of pseudo-random numbers says. Blocks may be
-// late. A barrier is strict: a thread that has left while others wait at one is an error, although a GPU may forgive it.
+// late. A barrier is strict: a thread that has left while others wait at one is an error, although a GPU may forgive it. Where a launch lets the next of its stream come, that one
+// may begin as soon as all blocks have said so; what it does before the one before is over is up to the kernel.
 //
 // Failure: a run that makes no progress (every thread waits at a barrier, or nothing ends within so many turns), an access that is not aligned or outside of what the test
 // has named, and a fiber that has used up its stack end the run with a message.
 #pragma once
 
+#include <link.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -63,6 +65,7 @@ struct Fiber {
     u64 *stack;
     Group *group;
     u32 thread;
+    bool fenced;  // and has written nothing since
 };
 
 struct Warps {
@@ -78,13 +81,18 @@ struct Group {
     const Launch *launch;
     u32 block, left;
     u64 stream, from;  // not before this turn
+    u64 grid;          // how many of its stream come before it
     size_t place;      // among those that can go on
-    bool listed;
+    bool listed, lets;
 };
 
 struct Progress {
-    u64 item, time, blocks, until;
-    bool running;
+    u64 item, time, until;
+    u64 over;             // grids
+    u64 blocks[2];        // that are not over: of this grid, and the next
+    u64 reluctant;        // blocks of this grid that have not let the next come
+    std::vector<Fiber *> held;  // until this grid is over
+    bool running, next;   // next: it has begun
 };
 
 static jmp_buf home;
@@ -96,12 +104,27 @@ static std::vector<Group *> late;
 static std::vector<Progress> progress;
 static Group *loaded;
 static const Run *run;
-static u64 dice, turn, rarely, stay;
+static u64 dice, turn, rarely, stay, looks;
 static char message[256];
 
-extern "C" {
-extern u8 __start_tidegate_shared[];
-extern u8 __stop_tidegate_shared[];
+// What is shared: all variables of the library that each thread of the host has its own of.
+static __thread u64 touched;
+static u8 *shared;
+static u64 shared_bytes;
+
+static int find_shared(dl_phdr_info *info, size_t, void *) {
+    bool ours = false;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const auto &part = info->dlpi_phdr[i];
+        u64 at = info->dlpi_addr + part.p_vaddr;
+        ours |= part.p_type == PT_LOAD && (u64)&home >= at && (u64)&home < at + part.p_memsz;
+    }
+    for (int i = 0; ours && i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type != PT_TLS) continue;
+        shared = (u8 *)info->dlpi_tls_data;
+        shared_bytes = info->dlpi_phdr[i].p_memsz;
+    }
+    return ours;
 }
 
 static u64 roll() {
@@ -166,6 +189,38 @@ void warp_barrier() {
     wait_at(current->group->warp_waiting[warp], current->group->warps[warp].left, WARP);
 }
 
+void looked() { looks++; }
+
+void fence() {
+    point();
+    current->fenced = true;
+}
+
+void wrote() { current->fenced = false; }
+
+bool is_fenced() { return current->fenced; }
+
+void wait_for_previous() {
+    point();
+    // What was done before is not what is waited for here.
+    current->fenced = false;
+    Progress &at = progress[current->group->stream];
+    if (at.over == current->group->grid) return;
+    at.held.push_back(current);
+    leave();
+}
+
+void let_next_come() {
+    Group *group = current->group;
+    Progress &at = progress[group->stream];
+    if (!(group->launch->flags & LAUNCH_NEXT)) fail("the next grid is let come, which was not asked for", group->grid);
+    // There is room for two.
+    if (at.over != group->grid) fail("the next grid is let come, and the one before is not over", group->grid);
+    if (!group->lets) at.reluctant--;
+    group->lets = true;
+    point();
+}
+
 void added(u64 word) {
     if (run->added) run->added(run->context, word);
 }
@@ -183,6 +238,7 @@ static void live() {
     Fiber *me = current;
     for (;;) {
         leave();
+        me->fenced = false;
         tidegate_batch(*me->group->launch);
         Group *group = me->group;
         group->left++;
@@ -219,7 +275,7 @@ static Fiber *fiber() {
     return fiber;
 }
 
-static void begin(u64 stream, const Launch *launch, u32 blocks) {
+static void begin(u64 stream, const Launch *launch, u32 blocks, u64 grid) {
     for (u32 block = 0; block < blocks; block++) {
         Group *group;
         if (idle_groups.empty()) {
@@ -231,13 +287,14 @@ static void begin(u64 stream, const Launch *launch, u32 blocks) {
         group->launch = launch;
         group->block = block;
         group->stream = stream;
+        group->grid = grid;
         group->left = 0;
-        group->listed = false;
+        group->listed = group->lets = false;
         group->waiting.clear();
         group->warps.assign(WARPS, Warps());
         group->warp_waiting.assign(WARPS, std::vector<Fiber *>());
         // Nobody may rely on what was there.
-        group->shared.assign(__stop_tidegate_shared - __start_tidegate_shared, 0xa5);
+        group->shared.assign(shared_bytes, 0xa5);
         group->fibers.clear();
         group->ready.clear();
         for (u32 thread = 0; thread < THREADS; thread++) {
@@ -252,7 +309,37 @@ static void begin(u64 stream, const Launch *launch, u32 blocks) {
         if (group->from > turn) late.push_back(group);
         else list(group);
     }
-    progress[stream].blocks = blocks;
+    progress[stream].blocks[grid - progress[stream].over] = blocks;
+}
+
+// The next item of a stream is the one to do.
+static void step(const Stream &what, Progress &at) {
+    at.item++;
+    if (at.item == what.count) {
+        at.item = 0;
+        at.time++;
+    }
+}
+
+// The launch behind the one that runs, if there is one and it may begin.
+static const Item *follower(const Stream &what, const Progress &at) {
+    const Item &item = what.items[at.item];
+    bool may = item.kind == ITEM_LAUNCH && (item.launch->flags & LAUNCH_NEXT) && at.blocks[0] && !at.reluctant && !at.next;
+    bool last = at.item + 1 == what.count;
+    if (!may || (last && at.time + 1 == what.times)) return nullptr;
+    const Item *next = &what.items[last ? 0 : at.item + 1];
+    return next->kind == ITEM_LAUNCH ? next : nullptr;
+}
+
+// The grid of a stream is over.
+static void end(Progress &at) {
+    at.over++;
+    at.blocks[0] = at.reluctant = at.next ? at.blocks[1] : 0;
+    for (Fiber *fiber : at.held) {
+        fiber->group->ready.push_back(fiber);
+        list(fiber->group);
+    }
+    at.held.clear();
 }
 
 // Begins what can be begun; whether anything is left.
@@ -261,33 +348,43 @@ static bool advance() {
     for (u64 stream = 0; stream < run->count; stream++) {
         const Stream &what = run->streams[stream];
         Progress &at = progress[stream];
-        while (at.time < what.times && !message[0]) {
+        while (what.count && at.time < what.times && !message[0]) {
+            const Item &item = what.items[at.item];
             if (at.running) {
-                if (at.blocks || at.until > turn) break;
-                at.running = false;
-                at.item++;
-            }
-            if (at.item == what.count) {
-                at.item = 0;
-                at.time++;
+                if (at.blocks[0] || at.until > turn) {
+                    const Item *next = follower(what, at);
+                    if (next && roll() % 2) {
+                        at.next = true;
+                        begin(stream, next->launch, (u32)next->value, at.over + 1);
+                    }
+                    break;
+                }
+                at.running = at.next;
+                if (item.kind == ITEM_LAUNCH) end(at);
+                at.next = false;
+                step(what, at);
                 continue;
             }
-            const Item &item = what.items[at.item];
             at.running = true;
             at.until = 0;
-            if (item.kind == ITEM_LAUNCH) begin(stream, item.launch, (u32)item.value);
-            else if (item.kind == ITEM_CALL) run->call(run->context, stream, item.value, at.time);
-            else at.until = turn + roll() % (item.value + 1);
+            if (item.kind == ITEM_LAUNCH) {
+                at.reluctant = item.value;
+                begin(stream, item.launch, (u32)item.value, at.over);
+            } else if (item.kind == ITEM_CALL) {
+                run->call(run->context, stream, item.value, at.time);
+            } else {
+                at.until = turn + roll() % (item.value + 1);
+            }
         }
-        left |= at.time < what.times;
+        left |= what.count && at.time < what.times;
     }
     return left;
 }
 
 static void load(Group *group) {
     if (loaded == group) return;
-    if (loaded) memcpy(loaded->shared.data(), __start_tidegate_shared, loaded->shared.size());
-    memcpy(__start_tidegate_shared, group->shared.data(), group->shared.size());
+    if (loaded) memcpy(loaded->shared.data(), shared, shared_bytes);
+    memcpy(shared, group->shared.data(), shared_bytes);
     loaded = group;
 }
 
@@ -341,7 +438,9 @@ static void turns() {
             idle.insert(idle.end(), group->fibers.begin(), group->fibers.end());
             if (loaded == group) loaded = nullptr;
             last = nullptr;
-            progress[group->stream].blocks--;
+            Progress &at = progress[group->stream];
+            at.blocks[group->grid - at.over]--;
+            if (!group->lets && group->grid == at.over) at.reluctant--;
             idle_groups.push_back(group);
             ended = true;
         } else if (group->ready.empty()) {
@@ -364,6 +463,11 @@ extern "C" const char *tidegate_run(const machine::Run *what) {
     rarely = rates[roll() % 4];
     stay = stays[roll() % 4];
     progress.assign(what->count, Progress());
+    looks = 0;
+    // It has an address once it has been touched.
+    touched++;
+    dl_iterate_phdr(find_shared, nullptr);
+    if (shared_bytes < sizeof(Stand) * 2 * WARPS) return "the shared memory was not found";
     loaded = nullptr;
     turns();
     if (message[0]) {
@@ -376,19 +480,25 @@ extern "C" const char *tidegate_run(const machine::Run *what) {
     return nullptr;
 }
 
+// How often the last run has looked how a stream stands.
+extern "C" u64 tidegate_looks() { return machine::looks; }
+
 // The sizes of everything that both sides know, and where its fields are.
 extern "C" u64 tidegate_layout(u64 *out) {
     u64 count = 0;
     auto note = [&](u64 value) { out[count++] = value; };
 #define FIELD(type, field) note(offsetof(type, field))
-    note(THREADS), note(WARPS), note(MAX_BLOCKS), note(MAX_BLOCKED), note(BLOCK_WINDOW), note(POISON), note(1ull << QUANTUM_BITS);
-    note(TEAM_THREADS), note(TEAM_WARPS), note(TEAM_BLOCKS);
+    note(THREADS), note(WARPS), note(MAX_BLOCKED), note(POISON), note(1ull << QUANTUM_BITS);
+    note(TEAM_WARPS), note(TEAM_BLOCKS);
     note(STEP_END), note(STEP_WAIT), note(STEP_MOVE), note(STEP_ADD);
-    note(ADD_HAS_WAITER), note(MOVE_EARLY), note(MOVE_LAST_PARITY);
+    note(LANE_STEPS), note(LANE_WAITS), note(LANE_COPIES), note(LANE_ADDS);
+    note(ADD_HAS_WAITER), note(MOVE_EARLY), note(MOVE_LAST_PARITY), note(MOVE_BULK), note(LAUNCH_NEXT);
     note(SHAPE_LINEAR), note(SHAPE_STRIDED), note(SHAPE_INDEXED);
     note(ACTION_COPY), note(ACTION_ACCUMULATE), note(ACTION_FETCH), note(ACTION_SWAP);
     note(FAULT_WAIT);
-    note(sizeof(Entry)), FIELD(Entry, offset), FIELD(Entry, index), FIELD(Entry, count), FIELD(Entry, team);
+    note(sizeof(Record)), FIELD(Record, team), FIELD(Record, lanes), FIELD(Record, index), FIELD(Record, count);
+    note(sizeof(Lane)), FIELD(Lane, kind), FIELD(Lane, steps), FIELD(Lane, word), FIELD(Lane, operand), FIELD(Lane, quantum), FIELD(Lane, arrivals), FIELD(Lane, src);
+    FIELD(Lane, dst), FIELD(Lane, flip), FIELD(Lane, count), FIELD(Lane, out), FIELD(Lane, value), FIELD(Lane, tail);
     note(sizeof(Step)), FIELD(Step, kind), FIELD(Step, length), FIELD(Step, flags);
     note(sizeof(WaitStep)), FIELD(WaitStep, word), FIELD(WaitStep, operand), FIELD(WaitStep, quantum), FIELD(WaitStep, arrivals), FIELD(WaitStep, window);
     FIELD(WaitStep, peer), FIELD(WaitStep, awaited), FIELD(WaitStep, slot);
@@ -401,7 +511,7 @@ extern "C" u64 tidegate_layout(u64 *out) {
     note(sizeof(State)), FIELD(State, stop), FIELD(State, fault);
     note(sizeof(Blocked)), FIELD(Blocked, active), FIELD(Blocked, window), FIELD(Blocked, peer), FIELD(Blocked, awaited), FIELD(Blocked, epoch);
     note(sizeof(Mirror)), FIELD(Mirror, failed), FIELD(Mirror, fault), FIELD(Mirror, blocked);
-    note(sizeof(Launch)), FIELD(Launch, program), FIELD(Launch, state), FIELD(Launch, mirror), FIELD(Launch, follow), FIELD(Launch, entries);
+    note(sizeof(Launch)), FIELD(Launch, program), FIELD(Launch, state), FIELD(Launch, mirror), FIELD(Launch, follow), FIELD(Launch, stride), FIELD(Launch, flags);
 #undef FIELD
     return count;
 }

@@ -15,8 +15,9 @@
 #define __launch_bounds__(...)
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
-// All that is shared lies in one section, whose contents the machine exchanges when it goes on with another block.
-#define __shared__ static __attribute__((section("tidegate_shared")))
+// All that is shared lies in one piece, whose contents the machine exchanges when it goes on with another block. (Not in a section of that name: g++ forgets a section within a
+// template.)
+#define __shared__ static __thread
 #define alignas(bytes) __attribute__((aligned(bytes)))
 
 typedef unsigned char u8;
@@ -38,8 +39,18 @@ void linger();
 void yield();
 void block_barrier();
 void warp_barrier();
+// Until the grid before, of the same stream, is over.
+void wait_for_previous();
+// The grid behind may begin when all blocks have come here.
+void let_next_come();
+// A look at how a stream stands.
+void looked();
 // Ends the run with a message.
 void fail(const char *what, u64 at);
+// A fence; that something was written; whether nothing was since the fence.
+void fence();
+void wrote();
+bool is_fenced();
 // Tells the test of an add to a word.
 void added(u64 word);
 // Whether plain accesses may go there.
@@ -78,6 +89,7 @@ static inline u64 load_relaxed(u64 at) {
 }
 static inline u32 load_relaxed32(const u32 *at) {
     machine::point();
+    machine::looked();
     u32 value = __atomic_load_n(atomic<u32>((u64)at), __ATOMIC_RELAXED);
     machine::point();
     return value;
@@ -95,6 +107,15 @@ static inline void store_release32(u32 *at, u32 value) {
 static inline void add_release(u64 at, u64 value) {
     machine::point();
     __atomic_fetch_add(atomic<u64>(at), value, __ATOMIC_RELEASE);
+    machine::added(at);
+    machine::point();
+}
+static inline void fence() { machine::fence(); }
+// With the fence before it, a release.
+static inline void add_relaxed(u64 at, u64 value) {
+    machine::point();
+    if (!machine::is_fenced()) machine::fail("an add that releases nothing", at);
+    __atomic_fetch_add(atomic<u64>(at), value, __ATOMIC_RELAXED);
     machine::added(at);
     machine::point();
 }
@@ -138,6 +159,8 @@ static inline void red_f32(u64 at, float value) { reduced(at, value); }
 static inline void red_u64(u64 at, u64 value) { reduced(at, value); }
 static inline void red_u32(u64 at, u32 value) { reduced(at, value); }
 static inline void pause(u32) { machine::yield(); }
+static inline void wait_for_previous() { machine::wait_for_previous(); }
+static inline void let_next_come() { machine::let_next_come(); }
 static inline void block_barrier() { machine::block_barrier(); }
 static inline void warp_barrier() { machine::warp_barrier(); }
 
@@ -150,6 +173,7 @@ static inline void fetch(T &value, u64 at) {
 template <typename T>
 static inline void put(u64 at, T value) {
     machine::point();
+    machine::wrote();
     machine::check(at, sizeof(T), true);
     memcpy((void *)at, &value, sizeof(T));
 }

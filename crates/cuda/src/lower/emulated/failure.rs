@@ -212,10 +212,10 @@ fn launched(steps: Vec<Vec<Step>>, sizes: Sizes, home: &Home, follow: &[&Home]) 
     // SAFETY: the words lie in arenas that outlive the runs.
     let batch = unsafe { Batch::new(steps, Vec::new()) };
     let mut states = [0; 2];
-    for (state, home) in states.iter_mut().rev().zip(follow) {
+    for (state, home) in states.iter_mut().zip(follow) {
         *state = home.address();
     }
-    Launched::new(&batch, 16, sizes, home, states).expect("there are blocks enough")
+    Launched::new(&batch, 16, sizes, true, home, states).expect("there are blocks enough")
 }
 
 /// A stream that follows another fails as that one does, whether it comes later or waits meanwhile.
@@ -226,22 +226,34 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
         let bell = arena.word(0);
         let mut words = || (arena.word(0), arena.word(0));
         let (first, second, out) = (words(), words(), words());
-        let (a, b) = (Home::new(), Home::new());
+        let (a, b, idle) = (Home::new(), Home::new(), Home::new());
+        // One that comes after the failure must not even go on if it could.
+        let after = rng.once_in(2);
+        if after && rng.once_in(2) {
+            change(second.0, |_| QUANTUM);
+        }
         let one = launched(
             vec![vec![wait(first.0, first.1, QUANTUM, 5)]],
             machine.sizes,
             &a,
             &[],
         );
-        let lane = vec![
-            wait(second.0, second.1, QUANTUM, 6),
-            add(out.0, bell),
-            add(out.1, Ptr::NULL),
-        ];
-        let two = launched(vec![lane], machine.sizes, &b, &[&a]);
+        let first_add = add(out.0, bell);
+        let mut lane = vec![wait(second.0, second.1, QUANTUM, 6), first_add];
+        // In short, or not.
+        if rng.once_in(2) {
+            lane.push(add(out.1, Ptr::NULL));
+        }
+        let post = arena.word(0);
+        let mut posts = vec![add(post, bell)];
+        if rng.once_in(2) {
+            posts.push(add(arena.word(0), Ptr::NULL));
+        }
+        let follow: &[&Home] = if rng.once_in(2) { &[&a] } else { &[&idle, &a] };
+        let two = launched(vec![lane, posts], machine.sizes, &b, follow);
         // What the followed stream ends by.
         let by_host = rng.once_in(4);
-        let streams = if rng.once_in(2) {
+        let streams = if after {
             vec![
                 (vec![Do::Launch(&one), Do::Launch(&two)], 1),
                 (vec![Do::Delay(3000), Do::Call(0)], 1),
@@ -271,6 +283,10 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
         if (value(out.0), value(out.1)) != (POISON, 0) {
             let (bell, own) = (value(out.0), value(out.1));
             return Err(format!("seed {seed}: adds became {bell:#x} and {own:#x}"));
+        }
+        // What waits for nothing may have come before the failure.
+        if value(post) != POISON && (after || value(post) != QUANTUM) {
+            return Err(format!("seed {seed}: a post became {:#x}", value(post)));
         }
     }
     Ok(())
@@ -305,7 +321,7 @@ pub(super) fn check_reports(machine: &mut Machine, seeds: Range<u64>) -> Result<
                 src: side(false),
                 dst: side(true),
                 parity: Ptr::NULL,
-                early: true,
+                early: rng.once_in(2),
             }));
         }
         lane.push(add(out, bell));

@@ -15,11 +15,12 @@ use tidegate_hal::memory::Ptr;
 
 use super::super::*;
 
-/// Teams that a run has many of, and lanes that are soon worth a block.
+/// Teams that a run has many of, and lanes that are soon worth a block. A warp has a thread for each byte of a tail.
 pub(super) const SMALL: Sizes = Sizes {
-    threads: 64,
-    warps: 16,
+    threads: 128,
+    warps: 8,
     small: 16,
+    bulk: u64::MAX,
 };
 
 fn folder() -> PathBuf {
@@ -40,13 +41,12 @@ fn compile(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
     std::fs::create_dir_all(&place).expect("a temporary folder can be made");
     let (input, output) = (place.join("batch.cu"), place.join("batch.so"));
     std::fs::write(&input, source).expect("a temporary file can be written");
-    // Where a block reads less at a time, more lanes are read where they are.
-    let window = if sizes.threads < THREADS { 512 } else { WINDOW };
     let result = Command::new("g++")
-        .args(["-std=c++17", "-fPIC", "-shared"])
+        // Machines share no variables: not those of templates either, which g++ has one of in a process if it is not told.
+        .args(["-std=c++17", "-fPIC", "-shared", "-fno-gnu-unique"])
         // Integers wrap, and bytes are what is looked at as them, as they are and do for the device's compiler. A jump to another stack is what is meant.
         .args(["-fwrapv", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE"])
-        .args(["-Wall", "-Wno-unknown-pragmas"])
+        .args(["-Wall", "-Wno-unknown-pragmas", "-Wno-maybe-uninitialized"])
         // What is run for an instant only is not worth the time of optimising it.
         .args(if changed {
             ["-O0", "-w"].as_slice()
@@ -55,7 +55,6 @@ fn compile(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
         })
         .arg(format!("-DTHREADS={}", sizes.threads))
         .arg(format!("-DWARP={}", sizes.threads / sizes.warps))
-        .arg(format!("-DBLOCK_WINDOW={window}"))
         .arg(format!("-DTIDEGATE_BATCH=\"{}\"", input.display()))
         .arg(folder().join("emulated.cpp"))
         .arg("-o")
@@ -261,6 +260,16 @@ impl Machine {
         Err(format!("seed {seed}: {}", why.to_string_lossy()))
     }
 
+    /// How often the last run has looked how a stream stands.
+    pub(super) fn looks(&self) -> u64 {
+        // SAFETY: the library has this function, which takes nothing.
+        unsafe {
+            let function: Symbol<'_, unsafe extern "C" fn() -> u64> =
+                self.library.get(b"tidegate_looks").expect("it is exported");
+            function()
+        }
+    }
+
     /// What the kernel says of sizes and places.
     pub(super) fn layout(&self) -> Vec<u64> {
         let mut numbers = vec![0; 256];
@@ -287,19 +296,26 @@ pub(super) fn layout() -> Vec<u64> {
     let constants = [
         THREADS as u64,
         WARPS as u64,
-        MAX_BLOCKS as u64,
         MAX_BLOCKED as u64,
-        WINDOW as u64,
         POISON,
         QUANTUM,
     ];
-    let teams = [TEAM_THREADS, TEAM_WARPS, TEAM_BLOCKS].map(u64::from);
+    let teams = [TEAM_WARPS, TEAM_BLOCKS].map(u64::from);
     let steps = [STEP_END, STEP_WAIT, STEP_MOVE, STEP_ADD].map(u64::from);
-    let flags = [ADD_HAS_WAITER, MOVE_EARLY, MOVE_LAST_PARITY].map(u64::from);
+    let kinds = [LANE_STEPS, LANE_WAITS, LANE_COPIES, LANE_ADDS].map(u64::from);
+    let flags = [
+        ADD_HAS_WAITER,
+        MOVE_EARLY,
+        MOVE_LAST_PARITY,
+        MOVE_BULK,
+        LAUNCH_NEXT,
+    ]
+    .map(u64::from);
     let shapes = [SHAPE_LINEAR, SHAPE_STRIDED, SHAPE_INDEXED].map(u64::from);
     let actions = [0, ACTION_ACCUMULATE, ACTION_FETCH, ACTION_SWAP].map(u64::from);
     let structs = [
-        fields!(Entry: offset index count team),
+        fields!(Record: team lanes index count),
+        fields!(ShortLane: kind steps word operand quantum arrivals src dst flip count out value tail),
         fields!(Head: kind length flags),
         fields!(WaitStep: word operand quantum arrivals window peer awaited slot),
         fields!(AddStep: word value),
@@ -309,12 +325,13 @@ pub(super) fn layout() -> Vec<u64> {
         fields!(State: stop fault),
         fields!(RawBlocked: active window peer awaited epoch),
         fields!(Mirror: failed fault blocked),
-        fields!(LaunchParameter: program state mirror follow entries),
+        fields!(LaunchParameter: program state mirror follow stride flags),
     ];
     constants
         .into_iter()
         .chain(teams)
         .chain(steps)
+        .chain(kinds)
         .chain(flags)
         .chain(shapes)
         .chain(actions)
@@ -487,13 +504,16 @@ pub(super) struct Launched {
     bytes: usize,
     parameter: Box<LaunchParameter>,
     pub(super) blocks: usize,
+    records: Vec<(Record, Vec<ShortLane>)>,
 }
 
 impl Launched {
+    /// `next` says whether the next launch of the stream may begin before it is over.
     pub(super) fn new(
         batch: &Batch,
         quota: usize,
         sizes: Sizes,
+        next: bool,
         home: &Home,
         follow: [u64; 2],
     ) -> Result<Self, DeviceError> {
@@ -506,22 +526,22 @@ impl Launched {
             let bytes = lowered.bytes.as_ptr();
             std::ptr::copy_nonoverlapping(bytes, base.cast::<u8>(), lowered.bytes.len());
         }
-        let mut entries = [Entry::default(); MAX_BLOCKS];
-        let blocks = lowered.entries.len();
+        let blocks = lowered.blocks;
         assert!(blocks <= quota, "{blocks} blocks of {quota}");
-        entries[..blocks].copy_from_slice(&lowered.entries);
         let parameter = LaunchParameter {
             program: base.addr() as u64,
             state: home.address(),
             mirror: home.mirror.addr() as u64,
             follow,
-            entries,
+            stride: lowered.stride as u32,
+            flags: if next { LAUNCH_NEXT } else { 0 },
         };
         Ok(Launched {
             program,
             bytes: lowered.bytes.len(),
             parameter: Box::new(parameter),
             blocks,
+            records: lanes_of(&lowered),
         })
     }
 
@@ -535,11 +555,34 @@ impl Launched {
         }
     }
 
-    /// How many entries have a team of this kind.
-    pub(super) fn teams(&self, team: u8) -> usize {
-        let entries = self.parameter.entries[..self.blocks].iter();
-        entries.filter(|entry| entry.team == team).count()
+    /// How many teams of a kind carry out a lane of which this is true.
+    pub(super) fn teams(&self, team: u8, is: impl Fn(&ShortLane) -> bool) -> usize {
+        let records = self
+            .records
+            .iter()
+            .filter(|(record, _)| record.team == team);
+        records
+            .flat_map(|(_, lanes)| lanes)
+            .filter(|lane| is(lane))
+            .count()
     }
+
+    /// How many teams carry it out.
+    pub(super) fn all_teams(&self) -> u64 {
+        let records = self.records.iter();
+        records.map(|(record, _)| u64::from(record.lanes)).sum()
+    }
+}
+
+/// The records of a program, with their lanes.
+fn lanes_of(program: &Program) -> Vec<(Record, Vec<ShortLane>)> {
+    let records = program.records().into_iter().enumerate();
+    let with_lanes = records.map(|(block, record)| {
+        let begin = block * program.stride + size_of::<Record>();
+        let lane = |index| read(&program.bytes[begin + index * size_of::<ShortLane>()..]);
+        (record, (0..usize::from(record.lanes)).map(lane).collect())
+    });
+    with_lanes.collect()
 }
 
 /// A generator of pseudo-random numbers (splitmix64).

@@ -8,6 +8,7 @@
 //!
 //! * [`moves`]: every move does, to the byte, what the host's mover does;
 //! * [`protocol`]: ranks that exchange epochs with unchanged launches, and an observer of every add;
+//! * [`order`]: batches of a stream, of which the next may come before the one before is over;
 //! * [`failure`]: poison, abort, streams that follow, reports of waits that take long;
 //! * [`mutants`]: each of those tests finds the errors that it is there for;
 //! * [`ptx`]: the memory orders, which the emulation does not see, are in the PTX.
@@ -20,6 +21,7 @@ mod failure;
 mod machine;
 mod moves;
 mod mutants;
+mod order;
 mod protocol;
 mod ptx;
 
@@ -41,7 +43,7 @@ fn both_sides_agree_on_what_lies_where() {
 #[test]
 fn moves_are_those_of_the_host() {
     let Some(mut machine) = small() else { return };
-    moves::check(&mut machine, 0..1500).unwrap();
+    moves::check(&mut machine, 0..1000).unwrap();
 }
 
 #[test]
@@ -94,4 +96,16 @@ fn a_stream_fails_as_the_one_that_it_follows() {
 fn waits_that_take_long_are_reported_while_they_do() {
     let Some(mut machine) = small() else { return };
     failure::check_reports(&mut machine, 0..20).unwrap();
+}
+
+#[test]
+fn a_batch_goes_on_when_the_one_before_is_over() {
+    let Some(mut machine) = small() else { return };
+    order::check(&mut machine, 0..80).unwrap();
+}
+
+#[test]
+fn a_team_looks_once_how_its_stream_stands() {
+    let Some(mut machine) = small() else { return };
+    order::check_looks(&mut machine, 0..100).unwrap();
 }

@@ -9,6 +9,7 @@ use tidegate_hal::memory::Ptr;
 use tidegate_host::HostMover;
 use tidegate_words::{Bell, Engine, Poll};
 
+use super::super::{LANE_STEPS, ShortLane, TEAM_BLOCKS, TEAM_WARPS};
 use super::machine::{Arena, Do, Home, Launched, Machine, Rng};
 
 const ARENA: usize = 4 << 20;
@@ -332,7 +333,59 @@ impl Maker<'_> {
         })
     }
 
+    /// A wait, a linear copy, and an add, or less: mostly what has a short form.
+    fn plain(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut parity = Ptr::NULL;
+        if !self.rng.once_in(5) {
+            let epoch = self.rng.below(4) as u64;
+            let quantum = if self.rng.once_in(6) { 0 } else { QUANTUM };
+            let (wait, operand) = self.wait(epoch, quantum);
+            steps.push(wait);
+            parity = operand;
+        }
+        if !self.rng.once_in(6) {
+            let bytes = match self.rng.below(4) {
+                0 => self.rng.within(1..=15),
+                1 => 16 * self.rng.within(1..=self.most),
+                _ => self.rng.within(16..=16 * self.most),
+            };
+            let flip = (bytes + self.rng.below(40)).next_multiple_of(16);
+            let flip = if parity.is_null() || self.rng.once_in(3) {
+                0
+            } else {
+                flip
+            };
+            let beyond = if self.rng.once_in(5) {
+                self.rng.below(16)
+            } else {
+                0
+            };
+            let mut side = |flip, written| Side {
+                base: Ptr(self.arena.take(bytes + flip, beyond, written)),
+                flip,
+                shape: Shape::Linear,
+            };
+            steps.push(Step::Move(Move {
+                action: Action::Copy,
+                size: 1,
+                count: bytes,
+                src: side(0, false),
+                dst: side(flip, true),
+                parity,
+                early: !self.rng.once_in(8),
+            }));
+        }
+        if !self.rng.once_in(5) {
+            steps.push(self.add());
+        }
+        steps
+    }
+
     fn lane(&mut self) -> Vec<Step> {
+        if self.rng.once_in(3) {
+            return self.plain();
+        }
         let mut steps = Vec::new();
         let mut parity = Ptr::NULL;
         if !self.rng.once_in(4) {
@@ -341,7 +394,7 @@ impl Maker<'_> {
             steps.push(wait);
             parity = operand;
         }
-        // Mostly few; sometimes so many that the lane is longer than what a block reads at a time.
+        // Mostly few; sometimes very many.
         let moves = if self.rng.once_in(8) {
             24
         } else {
@@ -403,7 +456,7 @@ fn compare(
     seed: u64,
     most: usize,
     make: impl Fn(&mut Maker<'_>) -> Vec<Vec<Step>>,
-) -> Result<[usize; 3], String> {
+) -> Result<[usize; 10], String> {
     let bell = Box::new(Bell::new());
     // Both have the same, in memory of their own.
     let side = || {
@@ -433,11 +486,12 @@ fn compare(
         1 => rng.within(8..=40),
         _ => rng.within(1..=128),
     };
-    let Ok(launched) = Launched::new(&on_machine, quota, machine.sizes, &home, [0; 2]) else {
-        // Two kinds of teams at least, and a few lanes.
-        assert!(quota < 4, "{quota} blocks are not enough");
-        return Ok([0; 3]);
-    };
+    let next = rng.once_in(2);
+    // Who follows another looks twice, whatever has come.
+    let other = Home::new();
+    let follow = [if rng.once_in(3) { other.address() } else { 0 }, 0];
+    let launched = Launched::new(&on_machine, quota, machine.sizes, next, &home, follow);
+    let launched = launched.expect("a block holds all lanes");
     let mut ranges = found.pieces().to_vec();
     ranges.push(launched.range());
     machine.run(
@@ -464,13 +518,27 @@ fn compare(
             "seed {seed}: byte {address:#x} of {piece:x?} is {b:#x} and not {a:#x} ({quota} blocks) {on_machine:#x?}"
         ));
     }
-    Ok([0, 1, 2].map(|team| launched.teams(team)))
+    let late = usize::from(follow[0] != 0);
+    let kinds: [fn(&ShortLane) -> bool; 5] = [
+        |lane| lane.kind & LANE_STEPS != 0,
+        |lane| lane.count != 0 && lane.tail == 0,
+        |lane| lane.count != 0 && lane.tail != 0,
+        |lane| lane.count != 0 && lane.flip != 0,
+        |lane| lane.count == 0 && lane.tail != 0,
+    ];
+    let teams = |team| kinds.map(|is| launched.teams(team, is));
+    let [warps, blocks] = [TEAM_WARPS, TEAM_BLOCKS].map(teams);
+    let short = blocks[1] + blocks[2];
+    // What only some bytes are copied of is left to a warp.
+    let all = [&warps[..], &blocks[..4], &[late * short]].concat();
+    Ok(all.try_into().expect("ten kinds"))
 }
 
-/// Every kind of move; all three kinds of teams.
+/// Every kind of move; both kinds of teams, with their lanes in short and in steps.
 pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
-    let mut teams = [0; 3];
+    let mut teams = [0; 10];
     let most = machine.sizes.threads * 12;
+    let least = (seeds.end - seeds.start) as usize / 100;
     for seed in seeds {
         let make = |maker: &mut Maker<'_>| {
             let lanes = maker.rng.within(1..=8);
@@ -481,7 +549,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
             *team += used;
         }
     }
-    assert!(teams.iter().all(|used| *used > 9), "{teams:?}");
+    assert!(teams.iter().all(|used| *used > least), "{teams:?}");
     Ok(())
 }
 

@@ -39,8 +39,8 @@ pub(super) struct Edge {
     stride: usize,
     /// Bytes between the target's two buffers, if it has two.
     flip: usize,
-    /// A counter at the target, to which everybody adds 1 every epoch.
-    counter: Ptr,
+    /// A counter at the target, to which everybody adds 1 every epoch whose lane does more than one copy.
+    counter: Option<Ptr>,
 }
 
 impl Edge {
@@ -107,6 +107,7 @@ impl Edge {
         let mut first = 0;
         while first < self.count {
             let count = match rng.below(3) {
+                _ if self.counter.is_none() => self.count,
                 0 => self.count - first,
                 _ => rng.within(1..=self.count - first),
             };
@@ -169,25 +170,34 @@ impl Job {
                     1 => rng.within(1..=40),
                     _ => rng.within(1..=machine.sizes.threads * 12),
                 };
-                let stride = rng.of(&[1, 1, 1, 2]);
+                // As short as lanes are.
+                let plain = rng.once_in(2);
+                let stride = if plain { 1 } else { rng.of(&[1, 1, 1, 2]) };
+                let beyond = 16 * rng.below(3);
                 let bytes = 8 * count * stride;
                 let flip = if ahead || rng.once_in(3) {
-                    bytes + 8 * rng.below(4)
+                    let flip = bytes + 8 * rng.below(4);
+                    if plain {
+                        flip.next_multiple_of(16)
+                    } else {
+                        flip
+                    }
                 } else {
                     0
                 };
+                let mut any = || if plain { beyond } else { 8 * rng.below(4) };
                 let posted = if ahead { QUANTUM } else { 0 };
                 edges.push(Edge {
                     origin,
                     target,
                     exposed: (arena.word(posted), arena.word(0)),
                     done: (arena.word(0), arena.word(0)),
-                    src: Ptr(arena.take(8 * count, 8 * rng.below(4), false)),
-                    dst: Ptr(arena.take(bytes + flip, 8 * rng.below(4), true)),
+                    src: Ptr(arena.take(8 * count, any(), false)),
+                    dst: Ptr(arena.take(bytes + flip, any(), true)),
                     count,
                     stride,
                     flip,
-                    counter,
+                    counter: (!plain).then_some(counter),
                 });
             }
         }
@@ -226,18 +236,20 @@ impl Job {
                         flip: 0,
                         shape: Shape::Linear,
                     };
-                    lane.push(Step::Move(Move {
-                        action: Action::Accumulate {
-                            op: Op::Sum,
-                            scalar: Scalar::U64,
-                            atomic: true,
-                        },
-                        size: 8,
-                        count: 1,
-                        src: side(one),
-                        dst: side(edge.counter),
-                        parity: Ptr::NULL,
-                        early: true,
+                    lane.extend(edge.counter.map(|counter| {
+                        Step::Move(Move {
+                            action: Action::Accumulate {
+                                op: Op::Sum,
+                                scalar: Scalar::U64,
+                                atomic: true,
+                            },
+                            size: 8,
+                            count: 1,
+                            src: side(one),
+                            dst: side(counter),
+                            parity: Ptr::NULL,
+                            early: true,
+                        })
                     }));
                     lane.push(Step::Flush);
                     lane.push(Step::Add(Add {
@@ -285,8 +297,12 @@ impl Job {
                 let quota = rng.of(&[3, 8, 16, 32]);
                 let launches = batches
                     .iter()
-                    .map(|batch| Launched::new(batch, quota, machine.sizes, &home, [0; 2]))
-                    .map(|launched| launched.expect("there are blocks for a few lanes"))
+                    .map(|batch| {
+                        let next = !rng.once_in(3);
+                        let launched =
+                            Launched::new(batch, quota, machine.sizes, next, &home, [0; 2]);
+                        launched.expect("there are blocks for a few lanes")
+                    })
                     .collect();
                 Rank { home, launches }
             })
@@ -412,7 +428,9 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>, epochs: u64) -> Re
             }
         }
         for (rank, counter) in job.counters.iter().enumerate() {
-            let origins = job.edges.iter().filter(|edge| edge.target == rank).count();
+            let origins = job.edges.iter();
+            let origins = origins.filter(|edge| edge.target == rank && edge.counter.is_some());
+            let origins = origins.count();
             if value(*counter) != origins as u64 * epochs {
                 return Err(format!("seed {seed}: a counter is {}", value(*counter)));
             }

@@ -16,8 +16,18 @@
 //! What is early, the sources that are fetched before the wait's barrier, is the stream's own by the contract of `Move::early`. What several blocks count before they advance an
 //! operand has no order of its own: the count takes the value that was read as an argument, so it cannot be carried out before the read has been.
 //!
-//! These tests look for each link in the committed PTX, in the order of the text: the barriers and the accesses of the primitives are inline assembly, which the compiler
-//! does not reorder.
+//! Where the bulk engine copies, it is another *proxy* that reads and writes. One thread asks it to, and is the one that adds:
+//!
+//! 5. *wait → barrier → fetch*, for the engine: a `fence.proxy.async` for all of memory stands before the first copy, between what threads have done and what the engine does;
+//! 6. *put → add*: the thread waits until all that was sent has been written (not only read), and fences again, before it comes to the barrier.
+//!
+//! A launch that began early has nothing to do with what came before it until `griddepcontrol.wait`: before that it reads its program, which no kernel writes.
+//!
+//! A lane that only adds, a post, does what a release does in two steps: `fence.acq_rel.sys`, then `red.relaxed.sys`. One thread does both, and nothing is written in between; what
+//! stood before the batch has happened before its `griddepcontrol.wait`, and so before the fence.
+//!
+//! These tests look for each link in the committed PTX: the barriers and the accesses of the primitives are inline assembly, which the compiler
+//! does not reorder. It places them as it likes, so where a function has several ways, all of them are followed.
 
 /// What happens in a function that order matters to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,11 +47,17 @@ impl Item {
     }
 }
 
+/// What the kernel is compiled to, and whether that has what GPUs from 9.0 on have.
+const TEXTS: [(&str, bool); 2] = [
+    (tidegate_kernels::BATCH_PTX, false),
+    (tidegate_kernels::BATCH_SM_90_PTX, true),
+];
+
 /// Functions with bodies, by name.
-fn functions() -> Vec<(String, Vec<Item>)> {
+fn functions(text: &str) -> Vec<(String, Vec<Item>)> {
     let mut functions: Vec<(String, Vec<Item>)> = Vec::new();
     let (mut name, mut inside, mut assembly, mut call) = (String::new(), false, false, false);
-    for line in tidegate_kernels::BATCH_PTX.lines() {
+    for line in text.lines() {
         let text = line.trim();
         if !inside {
             if line.contains(".func") || line.contains(".entry") {
@@ -81,64 +97,190 @@ fn named<'a>(functions: &'a [(String, Vec<Item>)], part: &str) -> Vec<&'a (Strin
     found
 }
 
+/// The entries of a text.
+fn entries(functions: &[(String, Vec<Item>)], new: bool) -> Vec<&(String, Vec<Item>)> {
+    let entries = named(functions, "tidegate_batch");
+    let names: Vec<_> = entries.iter().map(|(name, _)| name.as_str()).collect();
+    let expected: &[&str] = match new {
+        true => &["tidegate_batch", "tidegate_batch_bulk"],
+        false => &["tidegate_batch"],
+    };
+    assert_eq!(names, expected);
+    entries
+}
+
+/// Follows all ways through a function: wherever a line `needs` it, a line that `gains` must have come before, and none that `loses` it since. How many lines need it.
+fn always(
+    text: &str,
+    function: &str,
+    gains: impl Fn(&str) -> bool,
+    loses: impl Fn(&str) -> bool,
+    needs: impl Fn(&str) -> bool,
+) -> usize {
+    let lines: Vec<_> = text.lines().collect();
+    let begins = |line: &str| {
+        let head = line.contains(".func") || line.contains(".entry");
+        head && line.trim_end().ends_with(&format!("{function}("))
+    };
+    // The last of this name: before that it may be declared.
+    let head = lines
+        .iter()
+        .rposition(|line| begins(line))
+        .expect("it is there");
+    let begin = head
+        + lines[head..]
+            .iter()
+            .position(|line| *line == "{")
+            .expect("it begins");
+    let end = begin
+        + lines[begin..]
+            .iter()
+            .position(|line| *line == "}")
+            .expect("it ends");
+    let body: Vec<_> = lines[begin..end].iter().map(|line| line.trim()).collect();
+    let label = |name: &str| {
+        let place = body
+            .iter()
+            .position(|line| line.strip_suffix(':') == Some(name));
+        place.unwrap_or_else(|| panic!("{function} has {name}"))
+    };
+    let mut seen = vec![[false; 2]; body.len()];
+    let mut ways = vec![(0, false)];
+    let mut found = std::collections::BTreeSet::new();
+    while let Some((at, has)) = ways.pop() {
+        if at >= body.len() || std::mem::replace(&mut seen[at][usize::from(has)], true) {
+            continue;
+        }
+        let line = body[at];
+        if needs(line) {
+            assert!(has, "{function}: {line} ({at})");
+            found.insert(at);
+        }
+        let has = gains(line) || (has && !loses(line));
+        let code = line.trim_start_matches(|first| first != ' ' || !line.starts_with('@'));
+        let code = if line.starts_with('@') {
+            code.trim()
+        } else {
+            line
+        };
+        assert!(!code.starts_with("brx"), "{function}: {line}");
+        if code.starts_with("bra") {
+            let target = code
+                .split([' ', '\t', ';'])
+                .find(|part| part.starts_with('$'));
+            ways.push((label(target.expect("a branch has a target")), has));
+        }
+        let ends = line.starts_with("bra") || line.starts_with("ret");
+        if !ends {
+            ways.push((at + 1, has));
+        }
+    }
+    found.len()
+}
+
+fn is_barrier(line: &str) -> bool {
+    line.starts_with("bar.sync") || line.starts_with("bar.warp.sync")
+}
+
+/// Whatever is written is written after the barrier of the wait, in lanes in short too.
+#[test]
+fn lanes_in_short_put_after_the_barrier_of_the_wait() {
+    let acquires = |line: &str| line.starts_with("ld.acquire") || line.contains("wait_long");
+    let puts = |line: &str| line.starts_with("st.global");
+    let is_put = |item: &Item| item.is("st.global");
+    for (text, new) in TEXTS {
+        let functions = functions(text);
+        let late = named(&functions, "run_late");
+        assert_eq!(late.len(), if new { 3 } else { 2 });
+        for (name, items) in entries(&functions, new).into_iter().chain(late) {
+            // (Primitives only: what a kernel writes as such is a fault.)
+            let stores = items.iter().filter(|item| is_put(item)).count();
+            let found = always(text, name, is_barrier, acquires, |line| {
+                puts(line) && items.contains(&Item::Primitive(line.to_owned()))
+            });
+            assert!(found > 0 && found == stores, "{name}: {found}");
+            let acquires = items.iter().filter(|item| item.is("ld.acquire")).count();
+            let expected = if name.contains("run_late") { 0 } else { 4 };
+            assert_eq!(acquires, expected, "{name}");
+        }
+    }
+}
+
+/// A post's fence stands before its add on every way, and nothing is written in between.
+#[test]
+fn a_post_adds_after_its_fence() {
+    let fence = |line: &str| line == "fence.acq_rel.sys;";
+    let add = |line: &str| line.starts_with("red.relaxed.sys.global.add.u64");
+    for (text, new) in TEXTS {
+        let functions = functions(text);
+        for (name, items) in entries(&functions, new) {
+            let fences = items.iter().filter(|item| item.is("fence.acq_rel.sys"));
+            assert_eq!(fences.count(), 1, "{name}");
+            // (Primitives only: a fault that is recorded in between is not followed by an add.)
+            let writes = |line: &str| {
+                let primitive = items.contains(&Item::Primitive(line.to_owned()));
+                primitive
+                    && (line.starts_with("st.global") || line.starts_with("griddepcontrol.wait"))
+            };
+            assert_eq!(always(text, name, fence, writes, add), 1, "{name}");
+        }
+    }
+}
+
 /// A wait is an acquire at system scope, then a barrier, and only then is anything written.
 #[test]
 fn what_is_put_comes_after_the_barrier_of_the_wait() {
-    let functions = functions();
-    let lanes = named(&functions, "wait_and_copy");
-    assert_eq!(lanes.len(), 4);
-    for (name, items) in lanes {
-        let barrier = items.iter().position(Item::is_barrier);
-        let barrier = barrier.unwrap_or_else(|| panic!("{name} has a barrier"));
-        let kind = if name.contains("Warp") {
-            "bar.warp.sync"
-        } else {
-            "bar.sync"
-        };
-        assert!(items[barrier].is(kind), "{name}: {:?}", items[barrier]);
-        let (before, after) = items.split_at(barrier);
-        assert!(
-            before
-                .iter()
-                .any(|item| item.is("ld.acquire.sys.global.u64"))
-        );
-        assert!(!before.iter().any(|item| item.is("st.global")), "{name}");
-        assert!(after.iter().any(|item| item.is("st.global")), "{name}");
-        assert!(!after.iter().any(|item| item.is("ld.acquire")), "{name}");
+    for (text, new) in TEXTS {
+        let functions = functions(text);
+        let lanes = named(&functions, "wait_and_copy");
+        assert_eq!(lanes.len(), if new { 6 } else { 4 });
+        for (name, items) in lanes {
+            let barrier = items.iter().position(Item::is_barrier);
+            let barrier = barrier.unwrap_or_else(|| panic!("{name} has a barrier"));
+            let kind = if name.contains("Warp") {
+                "bar.warp.sync"
+            } else {
+                "bar.sync"
+            };
+            assert!(items[barrier].is(kind), "{name}: {:?}", items[barrier]);
+            let (before, after) = items.split_at(barrier);
+            assert!(
+                before
+                    .iter()
+                    .any(|item| item.is("ld.acquire.sys.global.u64"))
+            );
+            assert!(!before.iter().any(|item| item.is("st.global")), "{name}");
+            assert!(after.iter().any(|item| item.is("st.global")), "{name}");
+            assert!(!after.iter().any(|item| item.is("ld.acquire")), "{name}");
+        }
     }
 }
 
 /// A team's add is a release at system scope, right behind its barrier.
 #[test]
 fn a_team_adds_right_after_its_barrier() {
-    let functions = functions();
-    let (_, items) = named(&functions, "tidegate_batch")[0];
-    let adds: Vec<_> = (0..items.len())
-        .filter(|at| items[*at].is("red.release.sys.global.add.u64"))
-        .collect();
-    assert_eq!(adds.len(), 2, "teams of blocks, and warps");
-    let barriers: Vec<_> = adds.iter().map(|at| items[at - 1].clone()).collect();
-    assert!(
-        barriers.iter().any(|item| item.is("bar.sync")),
-        "{barriers:?}"
-    );
-    assert!(
-        barriers.iter().any(|item| item.is("bar.warp.sync")),
-        "{barriers:?}"
-    );
-    // One thread alone has no barrier, and moves nothing.
-    let (_, items) = named(&functions, "run_words")[0];
-    assert!(
-        items
-            .iter()
-            .any(|item| item.is("red.release.sys.global.add.u64"))
-    );
-    assert!(
-        !items
-            .iter()
-            .any(|item| item.is_barrier() || item.is("st.global"))
-    );
-    assert!(!items.contains(&Item::Call("_Z5carryPK8MoveStepyyy".into())));
+    for (text, new) in TEXTS {
+        let mut all = 0;
+        for (name, items) in &functions(text) {
+            let adds: Vec<_> = (0..items.len())
+                .filter(|at| items[*at].is("red.release.sys.global.add"))
+                .collect();
+            let kinds: &[&str] = match name.as_str() {
+                name if name.contains("tidegate_batch") => &["bar.sync", "bar.warp.sync"],
+                name if !name.contains("run_") => &[],
+                name if name.contains("Warp") => &["bar.warp.sync"],
+                _ => &["bar.sync"],
+            };
+            assert_eq!(adds.len(), kinds.len(), "{name}");
+            for kind in kinds {
+                let mut before = adds.iter().map(|at| &items[at - 1]);
+                assert!(before.any(|item| item.is(kind)), "{name}: {kind}");
+            }
+            all += adds.len();
+        }
+        // In short, in short and late, and in steps; of each kind of team in each kernel.
+        assert_eq!(all, if new { 4 + 3 + 3 } else { 2 + 2 + 2 });
+    }
 }
 
 /// Words are accessed with the orders of the protocol, and by nothing else; data never through the non-coherent path.
@@ -165,22 +307,127 @@ fn primitives_have_their_orders() {
         "atom.relaxed.sys.global.cas.",
         "red.relaxed.sys.global.add.",
     ];
-    for (name, items) in functions() {
-        for item in &items {
-            let known = allowed.iter().any(|start| item.is(start))
-                || (name.contains("compute") && arithmetic.iter().any(|start| item.is(start)));
-            assert!(known || matches!(item, Item::Call(_)), "{name}: {item:?}");
+    let posts = ["fence.acq_rel.sys;", "red.relaxed.sys.global.add.u64"];
+    for (text, new) in TEXTS {
+        for (name, items) in functions(text) {
+            let more: &[&str] = match name.as_str() {
+                name if name.contains("compute") => &arithmetic,
+                name if name.contains("tidegate_batch") => match new {
+                    true => &[posts[0], posts[1], "griddepcontrol."],
+                    false => &posts,
+                },
+                // Of which a test of its own looks at every one.
+                name if new && name.contains("bulk_copy") => &[""],
+                _ => &[],
+            };
+            for item in &items {
+                let known = allowed.iter().chain(more).any(|start| item.is(start));
+                assert!(known || matches!(item, Item::Call(_)), "{name}: {item:?}");
+            }
+        }
+        for path in ["ld.global.nc", "ldu.", "ld.const", "tex."] {
+            assert!(!text.contains(path), "{path}");
         }
     }
-    for text in ["ld.global.nc", "ldu.", "ld.const", "tex."] {
-        assert!(!tidegate_kernels::BATCH_PTX.contains(text), "{text}");
+}
+
+/// Until what stands before is over, a block reads a piece of its program, and does nothing else; only then does it let the next come, and only then does any thread go on.
+#[test]
+fn a_launch_that_began_early_waits_first() {
+    let (text, new) = TEXTS[1];
+    let functions = functions(text);
+    for (name, items) in entries(&functions, new) {
+        let waits = |line: &str| line.starts_with("griddepcontrol.wait");
+        let others = |line: &str| {
+            let primitive = items.contains(&Item::Primitive(line.to_owned()));
+            (primitive && !waits(line)) || line.starts_with("call")
+        };
+        let found = always(text, name, waits, |_| false, others);
+        assert!(found > 40, "{name}: {found}");
+        // For two kinds of lanes in short, for posts, and for steps.
+        let at: Vec<_> = (0..items.len())
+            .filter(|at| items[*at].is("griddepcontrol.wait"))
+            .collect();
+        assert_eq!(at.len(), 4, "{name}");
+        let lets = |at: &usize| items[at + 1].is("griddepcontrol.launch_dependents");
+        assert!(at.iter().all(lets), "{name}");
+        let count = items.iter().filter(|item| item.is("griddepcontrol.launch"));
+        assert_eq!(count.count(), 4, "{name}");
     }
+    for (name, items) in &functions {
+        let any = items.iter().any(|item| item.is("griddepcontrol"));
+        assert_eq!(any, name.contains("tidegate_batch"), "{name}");
+    }
+}
+
+/// The bulk engine's copies are ordered with everything that threads do before and after.
+#[test]
+fn the_bulk_engine_is_fenced() {
+    let (text, new) = TEXTS[1];
+    let functions = functions(text);
+    let calls = |caller: &str, callee: &str| {
+        let (_, items) = named(&functions, caller)[0];
+        let is = |item: &Item| matches!(item, Item::Call(name) if name.contains(callee));
+        items.iter().any(is)
+    };
+    // One kernel alone uses it, and for teams of blocks.
+    let [plain, bulk] = entries(&functions, new)[..] else {
+        panic!("there are two kernels");
+    };
+    let calls_bulk = |item: &Item| matches!(item, Item::Call(name) if name.contains("BulkBlock"));
+    assert!(!plain.1.iter().any(calls_bulk));
+    assert!(bulk.1.iter().any(calls_bulk));
+    assert!(calls("carryI9BulkBlock", "bulk_copy"));
+    assert!(!calls("carryI5Block", "bulk_copy") && !calls("carryI4Warp", "bulk_copy"));
+    // In the order of the text, which is the order of a turn of its loop.
+    let (name, items) = named(&functions, "bulk_copy")[0];
+    let mut kinds: Vec<&str> = Vec::new();
+    for item in items {
+        let Item::Primitive(text) = item else {
+            panic!("{name}: {item:?}");
+        };
+        // Without operands.
+        let kind = match text.strip_prefix("{ .reg .pred p; ") {
+            Some(rest) => rest.split(' ').next(),
+            None if text.starts_with("cp.async.bulk.wait_group") => Some(text.as_str()),
+            None => text.split([' ', ';']).next(),
+        };
+        let kind = kind.unwrap_or("");
+        if kinds.last() != Some(&kind) {
+            kinds.push(kind);
+        }
+    }
+    assert_eq!(
+        kinds,
+        [
+            "mbarrier.init.shared::cta.b64",
+            "fence.proxy.async",
+            // A place that is used again has been read.
+            "cp.async.bulk.wait_group.read 0;",
+            "mbarrier.arrive.expect_tx.shared::cta.b64",
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
+            // A piece that is sent has arrived.
+            "mbarrier.try_wait.parity.shared::cta.b64",
+            "cp.async.bulk.global.shared::cta.bulk_group",
+            "cp.async.bulk.commit_group",
+            "cp.async.bulk.wait_group 0;",
+            "fence.proxy.async",
+            "mbarrier.inval.shared::cta.b64",
+        ]
+    );
 }
 
 /// The count of who has read an operand takes what was read as an argument.
 #[test]
 fn a_count_depends_on_the_operand() {
-    let text = tidegate_kernels::BATCH_PTX;
+    for (text, new) in TEXTS {
+        // In short, of two teams for each kernel; in steps, of each team; and what is copied early there, in two units.
+        let counts = if new { 4 + 3 + 6 } else { 2 + 2 + 4 };
+        assert_eq!(counts_that_depend(text), counts);
+    }
+}
+
+fn counts_that_depend(text: &str) -> usize {
     let lines: Vec<_> = text.lines().map(str::trim).collect();
     let mut counts = 0;
     for (at, line) in lines.iter().enumerate() {
@@ -212,5 +459,5 @@ fn a_count_depends_on_the_operand() {
         });
         assert!(found, "line {at}: {line}");
     }
-    assert!(counts >= 3, "{counts}");
+    counts
 }

@@ -1,0 +1,219 @@
+//! Batches of one stream, of which the next may come before the one before is over.
+
+use std::ops::Range;
+
+use tidegate_hal::batch::{
+    Action, Add, Awaited, Batch, Move, Op, QUANTUM, Scalar, Shape, Side, Step, Tag, Wait,
+};
+use tidegate_hal::memory::Ptr;
+
+use super::machine::{Arena, Do, Event, Home, Launched, Machine, Rng, change, value};
+
+fn linear(base: Ptr) -> Side {
+    Side {
+        base,
+        flip: 0,
+        shape: Shape::Linear,
+    }
+}
+
+/// Moves words: a copy, or a sum.
+fn moved(src: Ptr, dst: Ptr, count: usize, sum: bool, rng: &mut Rng) -> Step {
+    let action = if sum {
+        Action::Accumulate {
+            op: Op::Sum,
+            scalar: Scalar::U64,
+            atomic: true,
+        }
+    } else {
+        Action::Copy
+    };
+    Step::Move(Move {
+        action,
+        size: 8,
+        count,
+        src: linear(src),
+        dst: linear(dst),
+        parity: Ptr::NULL,
+        // What a batch before it has written is there when it begins.
+        early: rng.once_in(2),
+    })
+}
+
+/// A number goes up by one every time, through a row of buffers, and is summed up at the end of it: each batch must see what the one before it has written, and no more. Some lanes
+/// wait for words that come from elsewhere, in every batch: each launch must find the operand where the last has left it.
+pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
+    const TIMES: u64 = 6;
+    let mut early = 0;
+    for seed in seeds {
+        let rng = &mut Rng::new(seed ^ 0x0dde);
+        let mut arena = Arena::new(2 << 20, rng);
+        let bell = Box::new(0u64);
+        let count = match rng.below(3) {
+            0 => rng.within(1..=8),
+            _ => rng.within(1..=machine.sizes.threads * 6),
+        };
+        let mut buffer = |with| {
+            let at = Ptr(arena.take(8 * count, 0, true));
+            for index in 0..count {
+                change(at.byte_add(8 * index), |_| with);
+            }
+            at
+        };
+        let (ones, sums) = (buffer(1), buffer(0));
+        let row: Vec<_> = (0..rng.within(1..=4)).map(|_| buffer(0)).collect();
+        let mut stages = vec![(ones, row[0], true)];
+        stages.extend(row.windows(2).map(|pair| (pair[0], pair[1], false)));
+        stages.push((row[row.len() - 1], sums, true));
+        let mut waits = Vec::new();
+        let mut posts = Vec::new();
+        let home = Home::new();
+        let mut launches = Vec::new();
+        for (src, dst, sum) in stages {
+            // The buffer's parts, a lane each.
+            let mut lanes = Vec::new();
+            // Says that the batch before is over.
+            if rng.once_in(2) {
+                let word = arena.word(0);
+                posts.push((word, src, launches.is_empty()));
+                lanes.push(vec![Step::Add(Add {
+                    word,
+                    value: QUANTUM,
+                    bell: Ptr(std::ptr::from_ref(&*bell).cast_mut().cast()),
+                })]);
+            }
+            let mut first = 0;
+            while first < count {
+                let part = rng.within(1..=count - first);
+                let mut lane = Vec::new();
+                if rng.once_in(2) {
+                    let words = (arena.word(0), arena.word(0));
+                    waits.push(words);
+                    let tag = Tag {
+                        window: 3,
+                        peer: 4,
+                        awaited: Awaited::Event,
+                    };
+                    lane.push(Step::Wait(Wait {
+                        word: words.0,
+                        operand: words.1,
+                        quantum: QUANTUM,
+                        tag,
+                    }));
+                }
+                let (src, dst) = (src.byte_add(8 * first), dst.byte_add(8 * first));
+                lane.push(moved(src, dst, part, sum, rng));
+                lane.push(Step::Add(Add {
+                    word: arena.word(0),
+                    value: QUANTUM,
+                    bell: Ptr(std::ptr::from_ref(&*bell).cast_mut().cast()),
+                }));
+                lanes.push(lane);
+                first += part;
+            }
+            // SAFETY: everything lies in the arena, which outlives the runs; the moves of a batch write elements of their own.
+            let batch = unsafe { Batch::new(lanes, Vec::new()) };
+            let (sizes, next) = (machine.sizes, !rng.once_in(4));
+            early += u64::from(next);
+            let launched = Launched::new(&batch, 40, sizes, next, &home, [0; 2]);
+            launches.push(launched.map_err(|error| error.to_string())?);
+        }
+        let streams = [
+            (launches.iter().map(Do::Launch).collect(), TIMES),
+            (vec![Do::Delay(500), Do::Call(0)], TIMES),
+        ];
+        let mut ahead = None;
+        machine.run(seed, &streams, &[], &mut |event| match event {
+            Event::Called { .. } => {
+                for (word, _) in &waits {
+                    change(*word, |value| value + QUANTUM);
+                }
+            }
+            Event::Added(at) => {
+                let post = posts.iter().find(|(word, ..)| word.0.addr() as u64 == at);
+                let Some((word, src, false)) = post else {
+                    return;
+                };
+                let time = value(*word) / QUANTUM;
+                let is = |index: usize| value(src.byte_add(8 * index)) == time;
+                if !(0..count).all(is) {
+                    ahead = ahead.or(Some(time));
+                }
+            }
+        })?;
+        if let Some(time) = ahead {
+            return Err(format!("seed {seed}: post {time} is ahead of its data"));
+        }
+        if home.failed() {
+            return Err(format!("seed {seed}: the stream has failed"));
+        }
+        for (_, operand) in &waits {
+            if value(*operand) != TIMES * QUANTUM {
+                return Err(format!("seed {seed}: an operand is {:#x}", value(*operand)));
+            }
+        }
+        let expected = TIMES * (TIMES + 1) / 2;
+        for index in 0..count {
+            let found = value(sums.byte_add(8 * index));
+            if found != expected {
+                return Err(format!("seed {seed}: {index} is {found}, not {expected}"));
+            }
+        }
+    }
+    if early == 0 {
+        return Err("no launch lets the next come".into());
+    }
+    Ok(())
+}
+
+/// A team looks how its stream stands once, however many waits it has; and if all words have come, at no time else.
+pub(super) fn check_looks(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
+    for seed in seeds {
+        let rng = &mut Rng::new(seed);
+        let mut arena = Arena::new(1 << 20, rng);
+        let bell = Box::new(0u64);
+        let mut lanes = Vec::new();
+        for _ in 0..rng.within(1..=8) {
+            let mut lane = Vec::new();
+            for _ in 0..rng.below(4) {
+                let (word, operand) = (arena.word(QUANTUM), arena.word(0));
+                let tag = Tag {
+                    window: 3,
+                    peer: 4,
+                    awaited: Awaited::Event,
+                };
+                lane.push(Step::Wait(Wait {
+                    word,
+                    operand,
+                    quantum: QUANTUM,
+                    tag,
+                }));
+                if rng.once_in(2) {
+                    let count = rng.within(1..=machine.sizes.threads * 4);
+                    let mut side = || Ptr(arena.take(8 * count, 0, true));
+                    let (src, dst) = (side(), side());
+                    lane.push(moved(src, dst, count, false, rng));
+                }
+            }
+            lane.push(Step::Add(Add {
+                word: arena.word(0),
+                value: QUANTUM,
+                bell: Ptr(std::ptr::from_ref(&*bell).cast_mut().cast()),
+            }));
+            lanes.push(lane);
+        }
+        // SAFETY: as above.
+        let batch = unsafe { Batch::new(lanes, Vec::new()) };
+        let home = Home::new();
+        let launched = Launched::new(&batch, 40, machine.sizes, true, &home, [0; 2]);
+        let launched = launched.map_err(|error| error.to_string())?;
+        machine.run(seed, &[(vec![Do::Launch(&launched)], 1)], &[], &mut |_| {})?;
+        let (looks, teams) = (machine.looks(), launched.all_teams());
+        if looks != teams {
+            return Err(format!(
+                "seed {seed}: {teams} teams have looked {looks} times"
+            ));
+        }
+    }
+    Ok(())
+}
