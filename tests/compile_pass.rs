@@ -128,6 +128,14 @@ twins! {
     row17_captures_a_reference_to_the_host
     row17_captures_rc
     row17_captures_what_it_changes
+    row17_device_closure
+    row17_device_host_region
+    row17_device_region_of_another_device
+    row17_device_shared_where_exclusive_is_wanted
+    row17_device_too_few_arguments
+    row17_device_too_many_arguments
+    row17_device_wrong_element_type
+    row17_device_wrong_number
     row17_host_region
     row17_host_slice
     row17_inbox_in_place_of_its_view

@@ -198,6 +198,10 @@ pub unsafe trait HostAccess: Device {}
 /// # Safety
 ///
 /// As [`Stream`]; the closure is called on one thread at a time.
+#[diagnostic::on_unimplemented(
+    message = "kernels of `{Self}` are functions of loaded code, not closures",
+    note = "declare the function with `kernel!`, bind it once, and launch it over a grid: `stream.launch(f.threads(n, 256), (&mut x,))`"
+)]
 pub unsafe trait ClosureDevice: HostAccess {
     /// Submits a kernel. It may run many times if the stream is captured, never if the stream has failed.
     ///

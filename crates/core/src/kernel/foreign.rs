@@ -34,6 +34,7 @@ where
 
 macro_rules! kernel_of {
     ($($name:ident),+) => {
+        #[diagnostic::do_not_recommend]
         impl<'s, Dev, Fun, $($name),+> Kernel<'s, Dev, ($($name,)+)> for Foreign<Fun>
         where
             Dev: Device,

@@ -196,6 +196,7 @@ macro_rules! signature {
             }
         }
 
+        #[diagnostic::do_not_recommend]
         impl<'s, Dev, $($parameter, $argument),+> Kernel<'s, Dev, ($($argument,)+)> for Launch<'_, Dev, ($($parameter,)+)>
         where
             Dev: LaunchDevice,

@@ -1,0 +1,14 @@
+use tidegate::kernel::Function;
+use tidegate::prelude::*;
+use tidegate::{Cuda};
+
+type Scale = Function<Cuda, (&'static mut [f64], f64)>;
+
+fn program<'s>(s: &Stream<'s, Cuda>, scale: &Scale, x: &mut Region<f64, On<'s, Cuda>>) -> Result<()> {
+    s.launch(|x: &mut [f64]| x[0] = 2.0, x)
+}
+
+pub fn main() -> Result<()> {
+    let _ = program;
+    Ok(())
+}

@@ -1,0 +1,14 @@
+use tidegate::kernel::Function;
+use tidegate::prelude::*;
+use tidegate::{Cuda};
+
+type Scale = Function<Cuda, (&'static mut [f64], f64)>;
+
+fn program<'s>(s: &Stream<'s, Cuda>, scale: &Scale, x: &mut Region<f64, On<'s, Cuda>>) -> Result<()> {
+    s.launch(scale.threads(1000, 256), (x, 2u32))
+}
+
+pub fn main() -> Result<()> {
+    let _ = program;
+    Ok(())
+}
