@@ -56,6 +56,32 @@ fn kernels_run_in_order_and_recordings_replay() {
     });
 }
 
+/// What has just been submitted has not been passed, however much the stream holds.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn what_is_submitted_is_not_idle() {
+    ranks(1, |world, k| {
+        stream!(let s = world.stream().unwrap());
+        let mut x = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        for _ in 0..70 {
+            let (graph, back) = s
+                .capture(x, |s, mut x| {
+                    s.launch(k.busy.threads(1, 32), (&mut x, 1_000_000u64))?;
+                    Ok(x)
+                })
+                .unwrap();
+            x = graph.replay(&s, back, 1).unwrap();
+            while !s.is_idle() {}
+            x = graph.replay(&s, x, 20).unwrap();
+            assert!(!s.is_idle());
+            while !s.is_idle() {}
+        }
+        let mut back = [0];
+        x.into_host(&s).unwrap().read(0, &mut back).unwrap();
+        assert_eq!(back, [70 * 21]);
+    });
+}
+
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn wrong_bindings_are_refused() {

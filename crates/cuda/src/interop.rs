@@ -31,7 +31,7 @@ impl CudaStream {
     ///
     /// # Safety
     ///
-    /// `raw` is a stream of the device's primary context, made non-blocking, alive as long as `keep`, and not being captured; what else is enqueued on it leaves alone the memory
+    /// `raw` is a stream of the device's primary context, made non-blocking, alive as long as `keep`, and never captured but through the result; what else is enqueued on it leaves alone the memory
     /// that is at home on this stream, or is ordered with it by the caller.
     pub unsafe fn adopt(
         device: &Cuda,

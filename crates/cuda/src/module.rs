@@ -131,7 +131,6 @@ unsafe impl LaunchDevice for Cuda {
         let shared = &stream.shared;
         shared.gpu.enter()?;
         let config = LaunchConfig::new(grid.blocks, grid.threads).shared_bytes(grid.shared);
-        shared.count();
         // SAFETY: the caller promises that the parameters are the function's, and for what they name; modules are never unloaded.
         let launched = unsafe {
             shared.gpu.driver.launch_kernel(
@@ -141,6 +140,8 @@ unsafe impl LaunchDevice for Cuda {
                 &mut arguments[..function.parameters],
             )
         };
+        // After it, so that who looks meanwhile does not take it for passed.
+        shared.count();
         match launched {
             Err(error) if error.is_invalid_value() => {
                 Err(DeviceError::Code(format!("{grid:?}: {error}")))

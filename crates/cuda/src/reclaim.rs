@@ -52,6 +52,15 @@ fn tag(window: u32, peer: u32, awaited: u32) -> Tag {
     }
 }
 
+/// Streams' parts that the driver's own thread must not drop; whoever waits or makes a stream next does.
+static LEFT: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
+
+fn drop_left() {
+    // Outside of the lock.
+    let left = std::mem::take(&mut *lock(&LEFT));
+    drop(left);
+}
+
 /// What a stream shares with those who hold things of it.
 pub struct Shared {
     me: Weak<Shared>,
@@ -99,12 +108,16 @@ impl Shared {
         raw: Stream,
         owner: Option<Keep>,
     ) -> Result<Arc<Self>, DeviceError> {
-        let state = CudaBlock::alloc(
-            gpu,
-            size_of::<State>(),
-            tidegate_hal::memory::Sharing::Private,
-        )?;
-        let mirror = gpu.take_mirror()?;
+        let sharing = tidegate_hal::memory::Sharing::Private;
+        let state = CudaBlock::alloc(gpu, size_of::<State>(), sharing);
+        let parts = state.and_then(|state| Ok((state, gpu.take_mirror()?)));
+        // From here on it is destroyed with what is made of it.
+        let (state, mirror) = parts.inspect_err(|_| {
+            if owner.is_none() {
+                // SAFETY: it was made for this, and nobody else has it.
+                let _ = unsafe { gpu.driver.stream_destroy(raw) };
+            }
+        })?;
         let shared = Arc::new_cyclic(|me| Shared {
             me: me.clone(),
             gpu: gpu.clone(),
@@ -120,6 +133,7 @@ impl Shared {
             quota: OnceLock::new(),
             lost: OnceLock::new(),
         });
+        drop_left();
         gpu.admit(&shared)?;
         Ok(shared)
     }
@@ -309,10 +323,8 @@ impl Shared {
             !over
         });
         awake.into_iter().for_each(Waker::wake);
-        // Not dropped here if it is the last: that would call the driver, which must not be called from here.
-        if Arc::strong_count(&shared) == 1 {
-            std::thread::spawn(move || drop(shared));
-        }
+        // Not dropped here: if it is the last, that calls the driver, which must not be called from here.
+        lock(&LEFT).push(shared);
     }
 }
 
@@ -398,6 +410,7 @@ impl Reclaim for Shared {
     }
 
     fn wake_at(&self, mark: u64, waker: &Waker) -> bool {
+        drop_left();
         if self.look() >= mark {
             return true;
         }

@@ -30,6 +30,8 @@ pub struct CudaStream {
     held: RefCell<Vec<(Keep, u64)>>,
     /// Streams whose failure is to be this one's, from the next batch on.
     followed: RefCell<Vec<Arc<Shared>>>,
+    /// Those that were followed when the recording began: the first batch after it looks at them, and not one of the recording.
+    aside: RefCell<Vec<Arc<Shared>>>,
     /// What the recording under way holds.
     recording: RefCell<Option<Vec<Keep>>>,
     /// Keeps what the world gave for as long as the stream lives.
@@ -56,10 +58,7 @@ impl CudaStream {
         gpu.enter()?;
         let raw = gpu.driver.stream_create(0).doing("making a stream")?;
         // SAFETY: the stream was just made.
-        let shared = unsafe { Shared::new(gpu, raw, None) }.inspect_err(|_| {
-            // SAFETY: nobody has it.
-            let _ = unsafe { gpu.driver.stream_destroy(raw) };
-        })?;
+        let shared = unsafe { Shared::new(gpu, raw, None) }?;
         Ok(Self::over(shared, config))
     }
 
@@ -69,6 +68,7 @@ impl CudaStream {
             inline: config.inline,
             held: RefCell::default(),
             followed: RefCell::default(),
+            aside: RefCell::default(),
             recording: RefCell::new(None),
             _keep: config.keep,
         }
@@ -92,6 +92,11 @@ impl CudaStream {
             held.retain(|(_, last)| *last > passed);
         }
         held.push((keep, mark));
+    }
+
+    fn begin_recording(&self) {
+        *self.recording.borrow_mut() = Some(Vec::new());
+        *self.aside.borrow_mut() = self.followed.take();
     }
 
     /// What comes after every submission: host-synchronised streams wait.
@@ -151,22 +156,25 @@ unsafe impl Stream for CudaStream {
         let follow = self.follow()?;
         let mut parameter =
             placed.parameter(shared.state_address(), shared.mirror_address(), follow);
-        let mark = shared.count();
+        // Held before it is launched, counted after: who looks meanwhile must not take it for passed.
+        let mark = shared.submitted() + 1;
+        // The batch may be lowered again, for another stream; this one's program must live.
+        self.hold(placed.clone(), mark);
+        self.hold(batch.clone(), mark);
         let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
         // SAFETY: the kernel takes one parameter, of this type; the caller promises for what the batch names; the program is held until the stream has passed it.
-        unsafe {
+        let launched = unsafe {
             shared.gpu.driver.launch_kernel_ex(
                 placed.function,
                 &placed.config(),
                 shared.raw,
                 &mut arguments,
             )
-        }
-        .map_err(|error| shared.note(error))
-        .doing("launching a batch")?;
-        // The batch may be lowered again, for another stream; this one's program must live.
-        self.hold(placed, mark);
-        self.hold(batch.clone(), mark);
+        };
+        shared.count();
+        launched
+            .map_err(|error| shared.note(error))
+            .doing("launching a batch")?;
         self.submitted()
     }
 
@@ -215,10 +223,10 @@ unsafe impl Stream for CudaStream {
             ));
         }
         shared.gpu.enter()?;
-        shared.count();
         // SAFETY: both are live, and of one device.
-        unsafe { shared.gpu.driver.stream_wait_event(shared.raw, event.event) }
-            .doing("waiting for an event")?;
+        let waited = unsafe { shared.gpu.driver.stream_wait_event(shared.raw, event.event) };
+        shared.count();
+        waited.doing("waiting for an event")?;
         let mut followed = self.followed.borrow_mut();
         if !followed
             .iter()
@@ -243,15 +251,16 @@ unsafe impl Stream for CudaStream {
         begun
             .doing(what)
             .inspect_err(|_| self.shared.set_capturing(false))?;
-        *self.recording.borrow_mut() = Some(Vec::new());
+        self.begin_recording();
         let fork = (!others.is_empty()).then(|| self.record()).transpose();
         let forked = fork.and_then(|fork| {
             for other in others {
                 let fork = fork.as_ref().expect("there are others");
+                // First, so that nobody asks a stream that is captured how far it has come.
+                other.shared.set_capturing(true);
+                other.begin_recording();
                 // SAFETY: both are live, and of one device.
                 unsafe { driver.stream_wait_event(other.shared.raw, fork.event) }.doing(what)?;
-                other.shared.set_capturing(true);
-                *other.recording.borrow_mut() = Some(Vec::new());
             }
             Ok(())
         });
@@ -266,9 +275,14 @@ unsafe impl Stream for CudaStream {
         gpu.enter()?;
         // SAFETY: the stream is live, and being captured.
         let graph = unsafe { gpu.driver.stream_end_capture(self.shared.raw) };
-        let mut keep = Vec::new();
+        let mut keep: Vec<Keep> = Vec::new();
         for stream in others.iter().copied().chain([self]) {
-            keep.extend(stream.recording.borrow_mut().take().unwrap_or_default());
+            if let Some(recording) = stream.recording.borrow_mut().take() {
+                keep.extend(recording);
+                // What is recorded names the stream's state, wherever it is replayed.
+                keep.push(stream.shared.clone());
+                *stream.followed.borrow_mut() = stream.aside.take();
+            }
             stream.shared.set_capturing(false);
         }
         match graph {
@@ -285,6 +299,11 @@ unsafe impl Stream for CudaStream {
         self.shared.is_capturing()
     }
 
+    fn enqueued(&self) -> Result<(), DeviceError> {
+        self.shared.count();
+        self.submitted()
+    }
+
     unsafe fn replay(
         &self,
         others: &[&Self],
@@ -299,10 +318,12 @@ unsafe impl Stream for CudaStream {
         if times == 0 {
             return Ok(());
         }
-        let mark = shared.count();
-        self.hold(graph.clone(), mark);
+        // As for a batch. If it fails, a part may have been launched: that counts too.
+        self.hold(graph.clone(), shared.submitted() + 1);
         // SAFETY: the caller's promise; the graph is held until the stream has passed it.
-        unsafe { graph.launch(shared.raw, times) }
+        let launched = unsafe { graph.launch(shared.raw, times) };
+        shared.count();
+        launched
             .map_err(|error| shared.note(error))
             .doing("replaying a graph")?;
         self.submitted()

@@ -420,6 +420,13 @@ pub unsafe trait Stream: Send + 'static {
     /// Whether the stream is being captured.
     fn capturing(&self) -> bool;
 
+    /// Notes that something was enqueued by other means than these (a library's own launch on the stream beneath): marks count it from now on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::submit`].
+    fn enqueued(&self) -> Result<(), DeviceError>;
+
     /// Submits a recording, `times` times.
     ///
     /// # Errors

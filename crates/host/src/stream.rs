@@ -288,6 +288,11 @@ unsafe impl Stream for HostStream {
         Ok(HostGraph { lists })
     }
 
+    fn enqueued(&self) -> Result<(), DeviceError> {
+        // There are no other means.
+        Ok(())
+    }
+
     fn capturing(&self) -> bool {
         self.recording.borrow().is_some()
     }

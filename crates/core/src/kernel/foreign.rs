@@ -9,7 +9,7 @@
 //!
 //! Its error is the launch's.
 
-use tidegate_hal::device::{Device, DeviceError, Parameters};
+use tidegate_hal::device::{Device, DeviceError, Parameters, Stream as _};
 
 use super::{Argument, Kernel, Lowered};
 use crate::error::Result;
@@ -24,7 +24,8 @@ pub struct Foreign<F>(F);
 /// # Safety
 ///
 /// What it enqueues, it enqueues on that very stream; that accesses no memory but what the parameters name, each slice within its length; it writes through exclusive ones
-/// only; and it ends.
+/// only; and it ends. It is launched with arguments of the types that it is written for, which nothing checks: whoever calls this keeps the kernel to itself, or sees to it. What it
+/// needs beside the arguments lives until the stream has passed it, and as long as any recording that it was launched in.
 pub unsafe fn foreign<S, F>(enqueue: F) -> Foreign<F>
 where
     F: FnOnce(&S, &Parameters) -> Result<(), DeviceError>,
@@ -46,8 +47,10 @@ macro_rules! kernel_of {
                 let ($($name,)+) = arguments;
                 let mut parameters = Parameters::new();
                 $($name.lower(stream)?.push(&mut parameters);)+
-                (self.0)(stream.raw(), &parameters)?;
-                Ok(())
+                let launched = (self.0)(stream.raw(), &parameters);
+                // Also if it failed: a part may have been enqueued.
+                stream.raw().enqueued()?;
+                Ok(launched?)
             }
         }
     };

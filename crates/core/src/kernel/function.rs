@@ -66,7 +66,9 @@ impl<D: LaunchDevice> Module<D> {
     /// # Safety
     ///
     /// Whatever the grid, the function takes parameters of these types, in this order, as [`Parameter`] says; it accesses
-    /// no memory but what they name, each slice within its length, parts within the part; it writes through exclusive ones only; and it ends.
+    /// no memory but what they name, each slice within its length; it writes through exclusive ones only; and it ends. On a stream that has failed, what an inbox names may
+    /// change while it runs. Of a part it is told the whole region, and not which elements are the part's: one that takes parts is launched only with parts that hold what it
+    /// accesses, and whoever binds it sees to that.
     pub unsafe fn function<S: Signature>(&self, name: &str) -> Result<Function<D, S>> {
         Ok(Function {
             raw: D::function(&self.raw, name, &S::sizes())?,
