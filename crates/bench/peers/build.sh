@@ -2,8 +2,8 @@
 # Builds what can be built of the peers into a folder: build.sh OUTDIR
 #
 # Looks for nvcc on the PATH, below CUDA_HOME, and in the Python package of the toolkit; for NVSHMEM and NCCL below
-# NVSHMEM_HOME and NCCL_HOME and in their Python packages; for MPI by mpicxx. ARCH is the GPU's (sm_90). Says what could not be
-# built and why, and fails only if nothing could.
+# NVSHMEM_HOME and NCCL_HOME and in their Python packages; for MPI by mpicxx, below MPI_HOME or on the PATH. ARCH is the GPU's
+# (sm_90). Says what could not be built and why, and fails only if nothing could.
 set -u
 
 if [ $# -ne 1 ]; then
@@ -91,9 +91,10 @@ else
     missing+=("nvshmem: no NVSHMEM found (set NVSHMEM_HOME)")
 fi
 
-if command -v mpicxx >/dev/null; then
-    compile=$(mpicxx --showme:compile 2>/dev/null || mpicxx -compile_info 2>/dev/null | cut -d' ' -f2-)
-    link=$(mpicxx --showme:link 2>/dev/null || mpicxx -link_info 2>/dev/null | cut -d' ' -f2-)
+mpicxx=$(command -v "${MPI_HOME:+$MPI_HOME/bin/}mpicxx")
+if [ -n "$mpicxx" ]; then
+    compile=$("$mpicxx" --showme:compile 2>/dev/null || "$mpicxx" -compile_info 2>/dev/null | cut -d' ' -f2-)
+    link=$("$mpicxx" --showme:link 2>/dev/null || "$mpicxx" -link_info 2>/dev/null | cut -d' ' -f2-)
     mpi_flags=()
     for flag in $compile $link; do
         case $flag in
@@ -104,7 +105,7 @@ if command -v mpicxx >/dev/null; then
     done
     build mpi "${mpi_flags[@]}"
 else
-    missing+=("mpi: there is no mpicxx")
+    missing+=("mpi: there is no mpicxx (set MPI_HOME)")
 fi
 
 built=0

@@ -14,7 +14,8 @@ static void mpi_check(int code, const char* what, int line) {
     char text[MPI_MAX_ERROR_STRING];
     int length = 0;
     MPI_Error_string(code, text, &length);
-    throw std::runtime_error(std::string("mpi.cu:") + std::to_string(line) + ": " + what + ": " + text);
+    const std::string name(what, std::strcspn(what, "("));
+    throw std::runtime_error("mpi.cu:" + std::to_string(line) + ": " + name + ": " + text);
 }
 #define MPI(call) mpi_check((call), #call, __LINE__)
 
@@ -133,6 +134,7 @@ class Active final : public Staging {
     Active(const Layout& layout, bool staged) : Staging(layout, staged) {
         MPI(MPI_Win_create(in_.mpi(), static_cast<MPI_Aint>(layout.packed_bytes()), sizeof(double), MPI_INFO_NULL,
                            MPI_COMM_WORLD, &window_));
+        MPI(MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN));
         std::vector<int> ranks;
         for (const auto& m : layout.messages) ranks.push_back(m.rank);
         MPI_Group world;
@@ -163,6 +165,22 @@ class Active final : public Staging {
     MPI_Group neighbours_ = MPI_GROUP_NULL;
 };
 
+// Does a step that may fail on any rank; all ranks learn of the first error, or get an empty text.
+static std::string failure(MpiJob& job, const std::function<void()>& step) {
+    struct Text {
+        char of[256];
+    } mine{};
+    try {
+        step();
+    } catch (const std::exception& error) {
+        std::snprintf(mine.of, sizeof mine.of, "rank %d: %s", job.rank, error.what());
+    }
+    for (const Text& text : job.gathered(mine)) {
+        if (text.of[0]) return text.of;
+    }
+    return {};
+}
+
 static int peer(const Options& options) {
     MpiJob job;
     Report report("mpi", options, job);
@@ -175,22 +193,49 @@ static int peer(const Options& options) {
     CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     const Layout layout(options.problem, job.rank, static_cast<unsigned>(device.multiProcessorCount));
     const auto rows = [&](const std::string& name, const std::function<std::unique_ptr<Exchange>()>& make) {
-        run_rows(job, options, layout, stream, report, name, make);
+        const std::string row = name + options.tag;
+        if (!options.wants(row)) return;
+        // What the library cannot do shows at the first exchange, and costs that row alone.
+        std::unique_ptr<Exchange> x;
+        std::string why = failure(job, [&] { x = make(); });
+        if (why.empty()) {
+            why = failure(job, [&] {
+                x->enqueue(stream, 0);
+                CUDA(cudaStreamSynchronize(stream));
+            });
+        }
+        if (!why.empty()) {
+            static_cast<void>(x.release());  // MPI may still use the buffers, and a broken window cannot be freed
+            report.fail(row, "not run: " + why);
+            return;
+        }
+        run_rows(job, options, layout, stream, report, name, [&] { return std::move(x); });
     };
     const bool aware = takes_device_pointers();
     if (job.rank == 0 && !aware) std::fprintf(stderr, "this MPI does not take device pointers: messages are staged\n");
-    if (aware) {
-        rows("isend/irecv, device pointers", [&] { return std::make_unique<SendReceive>(layout, false); });
-        rows("active RMA, device pointers", [&] { return std::make_unique<Active>(layout, false); });
-    }
+    if (aware) rows("isend/irecv, device pointers", [&] { return std::make_unique<SendReceive>(layout, false); });
     rows("isend/irecv, staged", [&] { return std::make_unique<SendReceive>(layout, true); });
     rows("active RMA, staged", [&] { return std::make_unique<Active>(layout, true); });
+    // Last: libraries take device pointers in messages sooner than in windows, and a hang here costs no other row.
+    if (aware) rows("active RMA, device pointers", [&] { return std::make_unique<Active>(layout, false); });
     CUDA(cudaDeviceSynchronize());
     job.barrier();
     return report.exit_code();
 }
 
+// A library looks at the process's GPU when it starts, so that is chosen before, by what the launcher says.
+static void choose_device() {
+    for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_RANK"}) {
+        const char* rank = std::getenv(name);
+        if (rank == nullptr) continue;
+        // An error shows again where the device is used.
+        if (cudaSetDevice(std::atoi(rank)) == cudaSuccess) cudaFree(nullptr);
+        return;
+    }
+}
+
 int main(int argc, char** argv) {
+    choose_device();
     MPI_Init(&argc, &argv);
     int code = 2;
     try {
