@@ -82,6 +82,75 @@ fn what_is_submitted_is_not_idle() {
     });
 }
 
+/// The driver's pool for graphs must not grow, nor shrink, while a stream waits: what needs a larger one is refused.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn recordings_are_made_and_dropped_behind_a_wait() {
+    ranks(2, |world, k| {
+        let other = 1 - world.rank();
+        stream!(let s = world.stream().unwrap());
+        stream!(let a = world.stream().unwrap());
+        stream!(let b = world.stream().unwrap());
+        let window = Window::<u64, _>::by_slot("late")
+            .slot_from(other, 0, 1)
+            .slot_to(other, 0);
+        let (inbox, outbox) = window.open(&s).unwrap();
+        let exposed = inbox.post(&s).unwrap();
+        if world.rank() == 1 {
+            world.gather("made", Vec::new()).unwrap();
+            drop(outbox.start().complete(&s).unwrap());
+            drop(exposed);
+            return;
+        }
+        let inbox = exposed.wait(&s).unwrap();
+        let region = || Region::<u64, _>::zeroed(&world, 1).unwrap();
+        let mut made = Vec::new();
+        let refused = loop {
+            let x = region().on(&a).unwrap();
+            let begin = Instant::now();
+            let recorded = a.capture_with(&mut b, x, |a, b, mut x| {
+                a.launch(k.tick.threads(1, 32), (&mut x,))?;
+                let mut x = a.hand_off(x, b)?;
+                b.launch(k.tick.threads(1, 32), (&mut x,))?;
+                Ok(b.hand_off(x, a)?)
+            });
+            assert!(
+                begin.elapsed() < Duration::from_secs(1),
+                "recording {} waited",
+                made.len()
+            );
+            match recorded {
+                Ok(pair) => made.push(pair),
+                Err(error) => break error,
+            }
+            assert!(made.len() < 500, "nothing is ever refused");
+        };
+        assert!(made.len() > 100, "only {} recordings", made.len());
+        assert!(
+            refused.to_string().contains("more than was reserved"),
+            "{refused}"
+        );
+        let (graph, x) = made.pop().unwrap();
+        let x = graph.replay(&a, &b, x, 10).unwrap().into_host(&a).unwrap();
+        let begin = Instant::now();
+        drop((graph, made));
+        assert!(begin.elapsed() < Duration::from_secs(1), "dropping waited");
+        world.gather("made", Vec::new()).unwrap();
+        s.synchronize().unwrap();
+        let mut back = [0];
+        x.read(0, &mut back).unwrap();
+        assert_eq!(back, [20]);
+        // Now there is room again.
+        let x = region().on(&a).unwrap();
+        let again = a.capture(x, |a, mut x| {
+            a.launch(k.tick.threads(1, 32), (&mut x,))?;
+            Ok(x)
+        });
+        again.unwrap();
+        drop((inbox, outbox));
+    });
+}
+
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn wrong_bindings_are_refused() {

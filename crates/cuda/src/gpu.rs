@@ -12,7 +12,7 @@
 //!   kernel that needs no more than half of a multiprocessor always finds room. One that needs more may have to wait until a batch is over: it must not be what a peer waits for. A stream gets its quota with its first batch, and gives it back when it is gone.
 //! - *Hardware queues.* Streams share them, and what is behind a wait in one queue waits too, whichever stream it is of. There are 8, or as many as `CUDA_DEVICE_MAX_CONNECTIONS` says
 //!   (up to 32; the launcher sets it). No more streams are made than there are queues.
-//! - *Calls that block behind a wait.* Loading of code is refused while a stream has work. Pinned memory is kept for the next
+//! - *Calls that block behind a wait.* Loading of code is refused while a stream has work. What recordings need is reserved ([`crate::reserve`]). Pinned memory is kept for the next
 //!   stream, and never freed. Memory of the device is freed by the stream-ordered allocator or by unmapping, which do not block.
 
 use std::collections::HashMap;
@@ -29,6 +29,7 @@ use tidegate_hal::device::DeviceError;
 use crate::error::Doing;
 use crate::lower::{MAX_BLOCKS, Mirror, THREADS};
 use crate::reclaim::Shared;
+use crate::reserve::Reserve;
 
 /// The share of the multiprocessors on which blocks may wait: three quarters.
 pub const SHARE: (usize, usize) = (3, 4);
@@ -77,6 +78,7 @@ pub struct Gpu {
     alarm: Mutex<Alarm>,
     admitted: Mutex<Admitted>,
     mirrors: Mutex<Vec<NonNull<Mirror>>>,
+    pub(crate) reserve: Reserve,
 }
 
 // SAFETY: the pointers are to pinned memory that is never freed; each is in the hands of one stream at a time.
@@ -226,8 +228,10 @@ impl Gpu {
             }),
             admitted: Mutex::default(),
             mirrors: Mutex::default(),
+            reserve: Reserve::default(),
         };
         gpu.more_mirrors(&mut lock(&gpu.mirrors))?;
+        gpu.reserve_recordings()?;
         Ok(gpu)
     }
 
@@ -389,16 +393,22 @@ impl Gpu {
 
     /// An error if a stream has work: it may be waiting, and `what` could block behind it.
     pub(crate) fn idle(&self, what: &'static str) -> Result<(), DeviceError> {
-        let streams: Vec<_> = lock(&self.admitted)
-            .streams
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect();
-        if streams.iter().all(|stream| stream.is_idle()) {
+        if self.streams().iter().all(|stream| stream.is_idle()) {
             Ok(())
         } else {
             Err(DeviceError::Busy(what))
         }
+    }
+
+    /// Whether no stream has work, or there is but one.
+    pub(crate) fn idle_or_alone(&self) -> bool {
+        let streams = self.streams();
+        streams.len() <= 1 || streams.iter().all(|stream| stream.is_idle())
+    }
+
+    fn streams(&self) -> Vec<Arc<Shared>> {
+        let admitted = lock(&self.admitted);
+        admitted.streams.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// A mirror for a stream: pinned, zeroed.

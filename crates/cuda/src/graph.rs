@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tidegate_ffi::cuda::{Graph, GraphExec, GraphFlags, Result, Stream};
+use tidegate_ffi::cuda::{Graph, Result, Stream};
 use tidegate_hal::device::DeviceError;
 
 use crate::error::Doing;
 use crate::gpu::Gpu;
+use crate::reserve::{Launchable, weight};
 use crate::stream::Keep;
 
 /// How many times a recording that is replayed often stands in one graph, one after the other: launching a graph costs more than what lies between two
@@ -23,24 +24,21 @@ pub struct CudaGraph {
     _keep: Vec<Keep>,
 }
 
-#[derive(Clone, Copy)]
-struct Launchable {
-    graph: Graph,
-    exec: GraphExec,
-}
-
 impl CudaGraph {
     /// # Safety
     ///
-    /// The graph is live and given away; `stream` is live.
+    /// The graph is live and given away; `stream` is live; `branches` says whether it was recorded on several streams.
     pub(crate) unsafe fn new(
         gpu: &Arc<Gpu>,
         graph: Graph,
+        branches: bool,
         keep: Vec<Keep>,
         stream: Stream,
     ) -> std::result::Result<Self, DeviceError> {
         // SAFETY: the caller's promise.
-        let once = unsafe { Launchable::new(gpu, graph, stream) }.doing("instantiating a graph")?;
+        let nodes = unsafe { gpu.driver.graph_node_count(graph) }.doing("counting nodes")?;
+        // SAFETY: the caller's promise.
+        let once = unsafe { gpu.executable(graph, weight(nodes, branches), stream) }?;
         Ok(CudaGraph {
             gpu: gpu.clone(),
             once,
@@ -57,9 +55,9 @@ impl CudaGraph {
     pub(crate) unsafe fn launch(&self, stream: Stream, times: u64) -> Result<()> {
         let often = if times >= OFTEN {
             // SAFETY: the caller's promise; the graph is live.
-            *self
-                .often
+            self.often
                 .get_or_init(|| unsafe { self.unrolled(stream) }.ok())
+                .as_ref()
         } else {
             None
         };
@@ -84,9 +82,9 @@ impl CudaGraph {
     /// # Safety
     ///
     /// The stream is live.
-    unsafe fn unrolled(&self, stream: Stream) -> Result<Launchable> {
-        let driver = self.gpu.driver;
-        let graph = driver.graph_create()?;
+    unsafe fn unrolled(&self, stream: Stream) -> std::result::Result<Launchable, DeviceError> {
+        let (driver, what) = (self.gpu.driver, "unrolling a graph");
+        let graph = driver.graph_create().doing(what)?;
         let mut last = None;
         for _ in 0..OFTEN {
             // SAFETY: both graphs are live; the child is copied.
@@ -95,42 +93,41 @@ impl CudaGraph {
                 Err(error) => {
                     // SAFETY: it was just made.
                     let _ = unsafe { driver.graph_destroy(graph) };
-                    return Err(error);
+                    return Err(error).doing(what);
                 }
             }
         }
         // SAFETY: the graph was just made; the caller promises for the stream.
-        unsafe { Launchable::new(&self.gpu, graph, stream) }
+        unsafe { self.gpu.executable(graph, OFTEN * self.once.weight, stream) }
     }
 }
 
-impl Launchable {
+impl Gpu {
+    /// As [`Gpu::instantiate`], and brought to the device.
+    ///
     /// # Safety
     ///
-    /// The graph is live and given away; `stream` is live.
-    unsafe fn new(gpu: &Gpu, graph: Graph, stream: Stream) -> Result<Self> {
+    /// As there; `stream` is live.
+    unsafe fn executable(
+        &self,
+        graph: Graph,
+        weight: u64,
+        stream: Stream,
+    ) -> std::result::Result<Launchable, DeviceError> {
         // SAFETY: the caller's promise.
-        let exec =
-            unsafe { gpu.driver.graph_instantiate(graph, GraphFlags::NONE) }.inspect_err(|_| {
-                // SAFETY: nobody else has it.
-                let _ = unsafe { gpu.driver.graph_destroy(graph) };
-            })?;
+        let made = unsafe { self.instantiate(graph, weight) }?;
         // SAFETY: both are live. What is not uploaded now is when it is launched.
-        let _ = unsafe { gpu.driver.graph_upload(exec, stream) };
-        Ok(Launchable { graph, exec })
+        let _ = unsafe { self.driver.graph_upload(made.exec, stream) };
+        Ok(made)
     }
 }
 
 impl Drop for CudaGraph {
     fn drop(&mut self) {
-        if self.gpu.enter().is_ok() {
-            let often = self.often.get().copied().flatten();
-            for Launchable { graph, exec } in [self.once].into_iter().chain(often) {
-                // SAFETY: both are this value's; the streams that it was launched on have passed it.
-                let _ = unsafe { self.gpu.driver.graph_exec_destroy(exec) };
-                // SAFETY: as above.
-                let _ = unsafe { self.gpu.driver.graph_destroy(graph) };
-            }
+        // The streams that it was launched on have passed it.
+        let often = self.often.get().copied().flatten();
+        for graph in [self.once].into_iter().chain(often) {
+            self.gpu.bury(graph);
         }
     }
 }

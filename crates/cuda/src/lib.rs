@@ -29,6 +29,7 @@ mod lower;
 mod module;
 mod place;
 mod reclaim;
+mod reserve;
 mod stream;
 
 pub use block::CudaBlock;

@@ -287,7 +287,9 @@ unsafe impl Stream for CudaStream {
         }
         match graph {
             // SAFETY: the graph was just made, and is nobody else's.
-            Ok(graph) => unsafe { CudaGraph::new(gpu, graph, keep, self.shared.raw) },
+            Ok(graph) => unsafe {
+                CudaGraph::new(gpu, graph, !others.is_empty(), keep, self.shared.raw)
+            },
             Err(error) if error.is_capture_error() => Err(DeviceError::Capturing(
                 "a branch was not joined, or the capture was broken",
             )),
@@ -340,5 +342,7 @@ impl Drop for CudaStream {
         }
         // What is left is executed. If the driver refuses, nothing is left to be waited for.
         let _ = self.shared.synchronize();
+        self.held.borrow_mut().clear();
+        self.shared.gpu.sweep_recordings();
     }
 }

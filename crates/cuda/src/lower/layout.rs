@@ -200,6 +200,18 @@ pub(crate) struct LaunchParameter {
     pub(crate) flags: u32,
 }
 
+impl LaunchParameter {
+    /// Of a launch that is not executed.
+    pub(crate) const NONE: Self = LaunchParameter {
+        program: 0,
+        state: 0,
+        mirror: 0,
+        follow: [0; 2],
+        stride: 0,
+        flags: 0,
+    };
+}
+
 /// The next batch of the stream may be launched before this one is over.
 pub(crate) const LAUNCH_NEXT: u32 = 1;
 

@@ -31,6 +31,8 @@ pub(crate) struct Sizes {
     threads: usize,
     /// Warps of a block.
     warps: usize,
+    /// Lanes that a block carries out with a warp each, if there are blocks enough: each ends in a fence, and a multiprocessor does one fence after the other.
+    spread: usize,
     /// Units that a warp moves as quickly as anything else would.
     small: u64,
     /// Units of a copy that are worth the bulk engine, for each block.
@@ -41,9 +43,19 @@ impl Sizes {
     const KERNEL: Sizes = Sizes {
         threads: THREADS,
         warps: WARPS,
+        spread: 1,
         small: 256,
         bulk: u64::MAX,
     };
+}
+
+impl Sizes {
+    /// The blocks that carry out `lanes` by warps, of a quota: as many as are of use, up to a quarter of the quota, but no fewer than needed.
+    fn small_blocks(&self, lanes: usize, quota: u64) -> u64 {
+        let least = lanes.div_ceil(self.warps) as u64;
+        let most = lanes.div_ceil(self.spread) as u64;
+        most.min(quota / 4).max(least)
+    }
 }
 
 /// A batch, lowered.
@@ -212,8 +224,12 @@ impl Program {
                 .collect::<Vec<_>>()
         };
         let mut tasks = Vec::new();
-        for lanes in of(TEAM_WARPS).chunks(sizes.warps) {
-            tasks.push(Task::new(TEAM_WARPS, lanes, 0, 1));
+        let small = of(TEAM_WARPS);
+        let blocks = sizes.small_blocks(small.len(), quota) as usize;
+        // By turns: posts, puts and waits stand together in the batch, and those that end in a fence are not to share a block.
+        for first in 0..blocks {
+            let lanes: Vec<_> = small.iter().skip(first).step_by(blocks).copied().collect();
+            tasks.push(Task::new(TEAM_WARPS, &lanes, 0, 1));
         }
         for lane in of(TEAM_BLOCKS) {
             let blocks = lanes[lane].blocks;
@@ -417,7 +433,7 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
         .collect();
     large.sort_unstable_by_key(|lane| std::cmp::Reverse(lanes[*lane].units));
     let all = lanes.len();
-    let warps = |large: usize| (all - large).div_ceil(sizes.warps) as u64;
+    let warps = |large: usize| sizes.small_blocks(all - large, quota);
     // If there is not a block for each, the lesser ones are left to warps.
     while !large.is_empty() && warps(large.len()) + large.len() as u64 > quota {
         large.pop();

@@ -73,13 +73,16 @@ fn lanes_get_teams_by_what_they_move() {
         lanes
     };
     let lowered = program(exchange(), 49).unwrap();
-    // Eighteen lanes for warps: a block, and two more.
+    // Eighteen lanes for warps, on a quarter of the blocks.
     let [warps, blocks] = teams(&lowered);
-    assert_eq!(warps, 2);
-    assert!((44..=47).contains(&blocks), "{blocks}");
-    // With room, one unit a thread: 13,104 + 14,040 + 15,120 units of 16 bytes.
-    assert_eq!(teams(&program(exchange(), 128).unwrap()), [2, 26 + 28 + 30]);
-    // Without, each has one, or is left to warps.
+    assert_eq!(warps, 12);
+    assert!((34..=37).contains(&blocks), "{blocks}");
+    // With room, a block each, and one unit a thread: 13,104 + 14,040 + 15,120 units of 16 bytes.
+    assert_eq!(
+        teams(&program(exchange(), 128).unwrap()),
+        [18, 26 + 28 + 30]
+    );
+    // Without, they share two, and the others have one, or are left to warps.
     assert_eq!(teams(&program(exchange(), 5).unwrap()), [2, 3]);
     assert_eq!(teams(&program(exchange(), 2).unwrap()), [2, 0]);
     assert!(matches!(
@@ -121,7 +124,15 @@ fn many_lanes_share_blocks() {
             .map(|peer| vec![wait(0x2000 + peer * 64), put(4), add(0x3000)])
             .collect()
     };
-    assert_eq!(teams(&program(lanes(26), 49).unwrap()), [2, 0]);
+    let lowered = program(lanes(26), 49).unwrap();
+    assert_eq!(teams(&lowered), [12, 0]);
+    // By turns.
+    let numbers: Vec<_> = lowered
+        .records()
+        .iter()
+        .map(|record| record.lanes)
+        .collect();
+    assert_eq!(numbers, [3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]);
     let words = (0..300)
         .map(|peer| vec![wait(0x2000 + peer * 64)])
         .collect();
@@ -168,7 +179,7 @@ fn plain_lanes_stand_in_the_record_in_short() {
             vec![wait(0x4000)],
             vec![wait(0x2000), put(4), put(4), add(0x3000)],
         ],
-        8,
+        4,
     )
     .unwrap();
     let short = lanes(&lowered);

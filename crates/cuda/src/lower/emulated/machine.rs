@@ -19,6 +19,7 @@ use super::super::*;
 pub(super) const SMALL: Sizes = Sizes {
     threads: 128,
     warps: 8,
+    spread: 2,
     small: 16,
     bulk: u64::MAX,
 };
