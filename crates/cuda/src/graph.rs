@@ -10,8 +10,7 @@ use crate::gpu::Gpu;
 use crate::reserve::{Launchable, weight};
 use crate::stream::Keep;
 
-/// How many times a recording that is replayed often stands in one graph, one after the other: launching a graph costs more than what lies between two
-/// kernels of one.
+/// How many times a recording that is replayed often stands in one graph, one after the other.
 const OFTEN: u64 = 16;
 
 /// A recording: a CUDA graph, ready to be launched.
@@ -83,20 +82,9 @@ impl CudaGraph {
     ///
     /// The stream is live.
     unsafe fn unrolled(&self, stream: Stream) -> std::result::Result<Launchable, DeviceError> {
-        let (driver, what) = (self.gpu.driver, "unrolling a graph");
-        let graph = driver.graph_create().doing(what)?;
-        let mut last = None;
-        for _ in 0..OFTEN {
-            // SAFETY: both graphs are live; the child is copied.
-            match unsafe { driver.graph_add_child(graph, last.as_slice(), self.once.graph) } {
-                Ok(node) => last = Some(node),
-                Err(error) => {
-                    // SAFETY: it was just made.
-                    let _ = unsafe { driver.graph_destroy(graph) };
-                    return Err(error).doing(what);
-                }
-            }
-        }
+        // SAFETY: the recording is live, and never changed.
+        let graph =
+            unsafe { self.gpu.unrolled(self.once.graph, OFTEN) }.doing("unrolling a graph")?;
         // SAFETY: the graph was just made; the caller promises for the stream.
         unsafe { self.gpu.executable(graph, OFTEN * self.once.weight, stream) }
     }

@@ -31,6 +31,7 @@ mod place;
 mod reclaim;
 mod reserve;
 mod stream;
+mod unroll;
 
 pub use block::CudaBlock;
 pub use device::Cuda;

@@ -58,7 +58,7 @@ pub use cudarc::driver::sys::CUpointer_attribute as PointerAttribute;
 
 pub use context::ContextFlags;
 pub use error::{CudaError, Result};
-pub use graph::GraphFlags;
+pub use graph::{Dependency, Edge, GraphFlags, KernelNode};
 pub use handle::{
     Context, Device, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, MemHandle, Module,
     Pool, Stream,

@@ -1,9 +1,10 @@
 //! Graphs: recordings, and what can be launched of them.
 
 use super::error::Result;
-use super::handle::{Graph, GraphExec, GraphNode, Stream, flags};
+use super::handle::{Function, Graph, GraphExec, GraphNode, Stream, flags};
 use super::load::Driver;
-use super::table::call;
+use super::sys;
+use super::table::{call, call_optional};
 
 flags! {
     /// How a graph is made executable (`CUgraphInstantiate_flags`).
@@ -16,6 +17,60 @@ flags! {
         DEVICE_LAUNCH = 4;
         /// Its kernels run with the priorities of their nodes, not with that of the stream.
         USE_NODE_PRIORITY = 8;
+    }
+}
+
+/// How a node follows another (`CUgraphEdgeData`).
+#[derive(Clone, Copy, Debug)]
+pub struct Dependency(sys::CUgraphEdgeData);
+
+impl Dependency {
+    /// The other is over.
+    pub const OVER: Self = Self::of(0, 0);
+
+    /// Between kernels: the one begins when all blocks of the other have let it (`griddepcontrol.launch_dependents`) or are over, and waits for the other's end by itself
+    /// (`griddepcontrol.wait`).
+    pub const PROGRAMMATIC: Self = Self::of(1, 1);
+
+    const fn of(from_port: u8, type_: u8) -> Self {
+        Dependency(sys::CUgraphEdgeData {
+            from_port,
+            to_port: 0,
+            type_,
+            reserved: [0; 5],
+        })
+    }
+}
+
+impl PartialEq for Dependency {
+    fn eq(&self, other: &Self) -> bool {
+        let parts = |of: &Self| (of.0.from_port, of.0.to_port, of.0.type_);
+        parts(self) == parts(other)
+    }
+}
+
+/// An edge of a graph: `to` follows `from`.
+#[derive(Clone, Copy, Debug)]
+pub struct Edge {
+    /// What comes first.
+    pub from: GraphNode,
+    /// What follows.
+    pub to: GraphNode,
+    /// How.
+    pub how: Dependency,
+}
+
+/// What a kernel node executes: valid as long as the node.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelNode {
+    node: GraphNode,
+    params: sys::CUDA_KERNEL_NODE_PARAMS_v2,
+}
+
+impl KernelNode {
+    /// The function that is launched.
+    pub fn function(&self) -> Function {
+        Function(self.params.func)
     }
 }
 
@@ -60,6 +115,118 @@ impl Driver {
         // SAFETY: the caller vouches for the handle; without an array for the nodes, only their number is written, to one that lives.
         unsafe { call!(self.graph_get_nodes(graph.0, std::ptr::null_mut(), &mut count)) }?;
         Ok(count)
+    }
+
+    /// The nodes of the graph, in no particular order (`cuGraphGetNodes`).
+    ///
+    /// # Safety
+    ///
+    /// `graph` is alive, and no other thread changes it meanwhile.
+    pub unsafe fn graph_nodes(&self, graph: Graph) -> Result<Vec<GraphNode>> {
+        // SAFETY: the caller's promise.
+        let mut count = unsafe { self.graph_node_count(graph) }?;
+        let mut nodes = vec![GraphNode::NULL; count];
+        // SAFETY: the caller vouches for the graph; a node has the layout of the driver's handle, and there is room for as many as it is told.
+        unsafe { call!(self.graph_get_nodes(graph.0, nodes.as_mut_ptr().cast(), &mut count)) }?;
+        nodes.truncate(count);
+        Ok(nodes)
+    }
+
+    /// The edges of the graph, in no particular order (`cuGraphGetEdges`). From CUDA 12.3 on.
+    ///
+    /// # Safety
+    ///
+    /// `graph` is alive, and no other thread changes it meanwhile.
+    pub unsafe fn graph_edges(&self, graph: Graph) -> Result<Vec<Edge>> {
+        let (nodes, hows) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let mut count = 0;
+        // SAFETY: the caller vouches for the graph; without arrays only the number is written, to one that lives.
+        unsafe { call_optional!(self.graph_get_edges(graph.0, nodes, nodes, hows, &mut count)) }?;
+        let mut ends = [vec![GraphNode::NULL; count], vec![GraphNode::NULL; count]];
+        let mut hows = vec![Dependency::OVER.0; count];
+        let [from, to] = &mut ends;
+        // SAFETY: the caller vouches for the graph; a node has the layout of the driver's handle, and there is room for as many as it is told in each array.
+        unsafe {
+            call_optional!(self.graph_get_edges(
+                graph.0,
+                from.as_mut_ptr().cast(),
+                to.as_mut_ptr().cast(),
+                hows.as_mut_ptr(),
+                &mut count,
+            ))
+        }?;
+        let edges = from.iter().zip(&*to).zip(hows).take(count);
+        Ok(edges
+            .map(|((from, to), how)| Edge {
+                from: *from,
+                to: *to,
+                how: Dependency(how),
+            })
+            .collect())
+    }
+
+    /// What a node executes, if it is a kernel (`cuGraphNodeGetType`, `cuGraphKernelNodeGetParams`).
+    ///
+    /// # Safety
+    ///
+    /// `node` is one of a graph that is alive, and that no other thread changes meanwhile.
+    pub unsafe fn graph_kernel_node(&self, node: GraphNode) -> Result<Option<KernelNode>> {
+        let mut kind = u32::MAX;
+        // SAFETY: the caller vouches for the node; one integer is written, to one that lives.
+        unsafe { call_optional!(self.graph_node_get_type(node.0, &mut kind)) }?;
+        if kind != sys::CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_KERNEL as u32 {
+            return Ok(None);
+        }
+        let mut params = std::mem::MaybeUninit::<sys::CUDA_KERNEL_NODE_PARAMS_v2>::zeroed();
+        // SAFETY: the caller vouches for the node, which is a kernel; one structure is written, to one that lives.
+        unsafe { call_optional!(self.graph_kernel_node_get_params(node.0, params.as_mut_ptr())) }?;
+        // SAFETY: it was written; besides, zeros are a value of it: numbers and pointers.
+        let params = unsafe { params.assume_init() };
+        Ok(Some(KernelNode { node, params }))
+    }
+
+    /// Adds a node that executes the same kernel with the same parameters and attributes, and follows nothing yet (`cuGraphAddKernelNode`).
+    ///
+    /// # Safety
+    ///
+    /// `graph` is alive, and so is the graph of the node that `kernel` was asked of; no other thread changes either meanwhile.
+    pub unsafe fn graph_add_kernel(&self, graph: Graph, kernel: &KernelNode) -> Result<GraphNode> {
+        let mut node = GraphNode::NULL;
+        // SAFETY: the caller vouches for the graph; the parameters belong to a node that is alive, and are copied; one handle is written, to one that lives.
+        unsafe {
+            call_optional!(self.graph_add_kernel_node(
+                &mut node.0,
+                graph.0,
+                std::ptr::null(),
+                0,
+                &kernel.params,
+            ))
+        }?;
+        // SAFETY: both are kernel nodes that are alive.
+        unsafe { call_optional!(self.graph_kernel_node_copy_attributes(node.0, kernel.node.0)) }?;
+        Ok(node)
+    }
+
+    /// Lets nodes follow others (`cuGraphAddDependencies`). From CUDA 12.3 on.
+    ///
+    /// # Safety
+    ///
+    /// `graph` is alive, and no other thread uses it meanwhile; all ends are nodes of it. A programmatic dependency is between kernels, of which the second waits for the first's end
+    /// before it touches what the first may have touched.
+    pub unsafe fn graph_add_edges(&self, graph: Graph, edges: &[Edge]) -> Result<()> {
+        let from: Vec<_> = edges.iter().map(|edge| edge.from.0).collect();
+        let to: Vec<_> = edges.iter().map(|edge| edge.to.0).collect();
+        let how: Vec<_> = edges.iter().map(|edge| edge.how.0).collect();
+        // SAFETY: the caller vouches for the handles; the arrays are as long as it is told.
+        unsafe {
+            call_optional!(self.graph_add_dependencies(
+                graph.0,
+                from.as_ptr(),
+                to.as_ptr(),
+                how.as_ptr(),
+                edges.len(),
+            ))
+        }
     }
 
     /// Adds a copy of `child` as a node of `graph`, after `dependencies` (`cuGraphAddChildGraphNode`).

@@ -221,6 +221,18 @@ table! {
             CUstream, *mut c_uint, *mut u64, *mut CUgraph, *mut *const CUgraphNode,
             *mut *const CUgraphEdgeData, *mut usize,
         );
+        graph_get_edges = "cuGraphGetEdges_v2"(
+            CUgraph, *mut CUgraphNode, *mut CUgraphNode, *mut CUgraphEdgeData, *mut usize,
+        );
+        graph_add_dependencies = "cuGraphAddDependencies_v2"(
+            CUgraph, *const CUgraphNode, *const CUgraphNode, *const CUgraphEdgeData, usize,
+        );
+        graph_node_get_type = "cuGraphNodeGetType"(CUgraphNode, *mut c_uint);
+        graph_kernel_node_get_params = "cuGraphKernelNodeGetParams_v2"(CUgraphNode, *mut CUDA_KERNEL_NODE_PARAMS_v2);
+        graph_kernel_node_copy_attributes = "cuGraphKernelNodeCopyAttributes"(CUgraphNode, CUgraphNode);
+        graph_add_kernel_node = "cuGraphAddKernelNode_v2"(
+            *mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_KERNEL_NODE_PARAMS_v2,
+        );
         func_get_param_info = "cuFuncGetParamInfo"(CUfunction, usize, *mut usize, *mut usize);
         func_load = "cuFuncLoad"(CUfunction);
         module_get_loading_mode = "cuModuleGetLoadingMode"(*mut c_uint);
