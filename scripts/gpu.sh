@@ -111,9 +111,11 @@ measure compute --grid $grid $small --init global --compute --variants st,st-gra
 
 if [ "${PEERS:-yes}" = yes ] && [ "$ranks" -gt 1 ]; then
     echo "== peers"
-    mkdir -p "$out/peers"
-    crates/bench/peers/build.sh "$out/peers" >"$out/peers/build.log" 2>&1 || tail -n 5 "$out/peers/build.log"
-    crates/bench/peers/run.sh "$out/peers" "$ranks" || failed=1
+    # shellcheck disable=SC2086
+    for mode in --exchange "--init global" "--init global --compute"; do
+        measure "peers${mode// /}" --grid $grid --size small --counts 1,5,100 --rounds 3 $mode \
+            --peers nvshmem,nccl,mpi,hostrma --peers-at "$out/peers" --peers-budget "${BUDGET:-240}"
+    done
 fi
 echo "== results in $out"
 exit $failed

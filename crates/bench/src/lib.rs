@@ -14,7 +14,8 @@
 //!
 //! Each rank produces one [`results::RankSample`] a run. Rank 0 collects them, makes
 //! [`results::Row`]s, and prints them as a [terminal table](results::table), as
-//! [JSON](results::json) or as a self-contained [HTML page](report).
+//! [JSON](results::json) or as a self-contained [HTML page](report). [`peers`] has the same done by other libraries,
+//! whose rows go beside ours.
 //!
 //! # Failures
 //!
@@ -24,8 +25,10 @@
 
 pub mod cli;
 pub mod device;
+mod draw;
 pub mod exchange;
 pub mod faces;
+pub mod peers;
 pub mod program;
 pub mod progress;
 pub mod report;
