@@ -5,7 +5,8 @@
 //! [`main`] starts this very program again, once for each rank, and waits; the ranks find in their
 //! environment that they are ranks. Each does its part of what was asked for ([Faces](crate::faces), or the
 //! [`exchange`] alone, or that of a pair); rank 0 leaves the rows in a file, for the program that started it.
-//! That one runs the [`peers`] once all ranks have ended, if any were asked for, prints the table and writes the files. The
+//! That one runs the [peers](crate::peers) once all ranks have ended, if any were asked for, prints the table and writes the files.
+//! With `--timeline`, rank 0 writes the [timeline] instead, and there are no rows. The
 //! device is chosen in one place; everything below [`run`] is the same for all.
 //!
 //! Where there are more ranks (that are processes) than processors, each rank is bound to one, by
@@ -22,6 +23,7 @@ use crate::cli::{Device, FacesArgs, RanksAs};
 use crate::exchange;
 use crate::faces::device::FacesDevice;
 use crate::faces::driver;
+use crate::faces::timeline;
 use crate::faces::variants::SetupOn;
 use crate::faces::verify::Verifier;
 use crate::peers::Peers;
@@ -75,6 +77,9 @@ pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
             bind(args.ranks());
         }
         let world = World::<D>::init()?;
+        if let Some(path) = &args.timeline {
+            return record(args, &world, path);
+        }
         let measured = measure(args, &world)?;
         if world.rank() != 0 {
             return Ok(0);
@@ -84,6 +89,22 @@ pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
     }
     // Said once, and not by every rank.
     D::available()?;
+    if let Some(path) = &args.timeline {
+        let code = match args.ranks_as {
+            RanksAs::Processes => launch(args)?.0,
+            RanksAs::Threads => {
+                let ranks = World::<D>::local(args.ranks(), |world| {
+                    record(args, &world, path).map_err(|error| error.to_string())
+                });
+                ranks.into_iter().collect::<Result<Vec<_>, String>>()?;
+                0
+            }
+        };
+        if code == 0 {
+            writeln!(std::io::stdout(), "timeline: {}", path.display())?;
+        }
+        return Ok(code);
+    }
     let peers = match args.peers.is_empty() {
         true => None,
         false => Some(Peers::find(args)?),
@@ -180,6 +201,26 @@ fn present(args: &FacesArgs, rows: &[Row]) -> Result<(), Box<dyn Error>> {
         writeln!(out, "report: {}", path.display())?;
     }
     Ok(())
+}
+
+/// One rank's part of a timeline; rank 0 writes it.
+fn record<D: FacesDevice>(
+    args: &FacesArgs,
+    world: &World<D>,
+    path: &Path,
+) -> Result<u8, Box<dyn Error>> {
+    let params = args.params()?;
+    let setup = SetupOn {
+        world,
+        params: &params,
+        verifier: &Verifier::new(&params, world.rank())?,
+        omit: None,
+    };
+    let spans = driver::timelines(&setup)?;
+    if world.rank() == 0 {
+        timeline::write(path, &spans)?;
+    }
+    Ok(0)
 }
 
 /// One rank's part of what is asked for.

@@ -5,6 +5,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode, Output};
+use tidegate_bench::faces::params::Variant;
+use tidegate_bench::faces::timeline::Span;
 use tidegate_bench::results::{Row, exit_code};
 
 const SMALL: &str = "--grid 2x1x1 --size 2x2x2x3 --counts 1,1,20 --rounds 2 --no-bind";
@@ -18,6 +20,7 @@ fn main() -> ExitCode {
     ours_and_others();
     a_peer_that_fails_fails_the_run();
     a_peer_that_is_nowhere_ends_it_before_it_begins();
+    a_timeline();
     ExitCode::SUCCESS
 }
 
@@ -118,4 +121,22 @@ fn a_peer_that_is_nowhere_ends_it_before_it_begins() {
         text(&output.stderr)
     );
     assert!(!dir.path().join("rows.json").exists());
+}
+
+fn a_timeline() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = "--grid 2x1x1 --size 2x2x2x3 --compute --variants st,rma --timeline t.json";
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(line.split_whitespace())
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "timeline: t.json\n");
+    let spans = std::fs::read_to_string(dir.path().join("t.json")).unwrap();
+    let spans: Vec<Span> = serde_json::from_str(&spans).unwrap();
+    for (rank, variant) in [(0, Variant::St), (1, Variant::Rma)] {
+        let mine = |span: &&Span| span.rank == rank && span.variant == variant;
+        assert!(spans.iter().filter(mine).count() > 10);
+    }
 }

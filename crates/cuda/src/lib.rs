@@ -30,6 +30,7 @@ mod module;
 mod place;
 mod reclaim;
 mod stream;
+mod timing;
 
 pub use block::CudaBlock;
 pub use device::Cuda;
@@ -39,3 +40,4 @@ pub use graph::CudaGraph;
 pub use module::{CudaFunction, CudaModule};
 pub use reclaim::Shared;
 pub use stream::{CudaEvent, CudaStream, Keep};
+pub use timing::TimedEvent;

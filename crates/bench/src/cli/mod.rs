@@ -12,6 +12,7 @@
 
 use crate::exchange::Pattern;
 use crate::faces::params::{Counts, Grid, Init, Params, Size, Variant};
+use crate::faces::timeline;
 use crate::peers::Peer;
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use std::ffi::OsString;
@@ -139,6 +140,10 @@ pub struct FacesArgs {
     #[arg(long, value_enum, default_value_t)]
     pub device: Device,
 
+    /// Instead of measuring, write to this file what happens when in a few shares, as a JSON array
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["exchange", "pair", "peers", "counts", "json"])]
+    pub timeline: Option<PathBuf>,
+
     /// Afterwards do the same with other libraries, on GPUs: any of nvshmem, nccl, mpi, hostrma, floor
     #[arg(
         long,
@@ -247,7 +252,10 @@ impl FacesArgs {
         Params {
             grid: self.grid,
             size: self.size,
-            counts: self.counts.unwrap_or(self.size.default_counts()),
+            counts: match &self.timeline {
+                Some(_) => timeline::COUNTS,
+                None => self.counts.unwrap_or(self.size.default_counts()),
+            },
             init: self.init,
             compute: self.compute,
             variants: self.variants.clone(),
@@ -408,6 +416,8 @@ mod tests {
             ("--exchange --grid 1x1x1 --neighbours 3 --bytes 8", "alone"),
             ("--exchange --neighbours 0 --bytes 8", "neighbours must be"),
             ("--rounds 0", "0"),
+            ("--timeline t.json --exchange", "cannot be used with"),
+            ("--timeline t.json --counts 1,1,1", "cannot be used with"),
             ("--peers gasnet", "nvshmem, nccl, mpi, hostrma, floor"),
             (
                 "--exchange --neighbours 1 --bytes 8 --peers nccl",

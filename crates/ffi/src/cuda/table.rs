@@ -221,6 +221,7 @@ table! {
             CUstream, *mut c_uint, *mut u64, *mut CUgraph, *mut *const CUgraphNode,
             *mut *const CUgraphEdgeData, *mut usize,
         );
+        event_record_with_flags = "cuEventRecordWithFlags"(CUevent, CUstream, c_uint);
         func_get_param_info = "cuFuncGetParamInfo"(CUfunction, usize, *mut usize, *mut usize);
         func_load = "cuFuncLoad"(CUfunction);
         module_get_loading_mode = "cuModuleGetLoadingMode"(*mut c_uint);
