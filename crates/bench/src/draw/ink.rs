@@ -23,19 +23,22 @@ pub(crate) enum Ink {
     Good,
     /// Worse, or failed.
     Bad,
+    /// What it is drawn on.
+    Paper,
     /// A variant's own.
     Series(usize),
 }
 
 impl Ink {
     /// Names of the style sheet, and colours on white.
-    pub(crate) const NAMED: [(Ink, &'static str, &'static str); 6] = [
+    pub(crate) const NAMED: [(Ink, &'static str, &'static str); 7] = [
         (Ink::Text, "text", "#1d2329"),
         (Ink::Faint, "faint", "#5b6670"),
         (Ink::Grid, "grid", "#dfe3e6"),
         (Ink::Mark, "mark", "#10151a"),
         (Ink::Good, "good", "#1b7f4b"),
         (Ink::Bad, "bad", "#c0362c"),
+        (Ink::Paper, "paper", "#ffffff"),
     ];
 
     const ON_WHITE: [&'static str; SERIES] = [

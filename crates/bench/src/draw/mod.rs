@@ -95,6 +95,23 @@ impl Axis {
     }
 }
 
+/// A picture on white, which stands alone. `None` if it cannot be drawn; into a string nothing fails.
+pub(crate) fn finish(
+    (width, height): (i32, i32),
+    draw: impl FnOnce(&Area<'_>) -> Drawn,
+) -> Option<String> {
+    let mut svg = String::new();
+    let drawn = (|| -> Drawn {
+        let size = (width.unsigned_abs(), height.unsigned_abs());
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        area.fill(&Ink::Paper.code())?;
+        draw(&area)?;
+        area.present()
+    })();
+    drawn.ok()?;
+    Some(Ink::plain(&svg))
+}
+
 /// A bar on its side, around `y`.
 pub(crate) fn bar(area: &Area<'_>, from: i32, to: i32, y: i32, ink: Ink) -> Drawn {
     area.draw(&Rectangle::new(
