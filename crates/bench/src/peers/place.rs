@@ -55,9 +55,11 @@ impl Peers {
             all.filter(|peer| !program(dir, *peer).is_file()).collect()
         };
         let dir = &args.peers_at;
-        let mut not_built = String::new();
+        let said = dir.join("build.txt");
+        // What could not be built once is not tried again in every run.
+        let mut not_built = std::fs::read_to_string(&said).unwrap_or_default();
         let lacking = missing(dir);
-        if !lacking.is_empty() {
+        if !lacking.is_empty() && not_built.is_empty() {
             let Some(script) = scripts.iter().find(|script| script.is_file()) else {
                 return Err(PeersError::NotFound {
                     missing: lacking,
@@ -77,6 +79,7 @@ impl Peers {
                 not_built += &String::from_utf8_lossy(&text);
             }
             eprint!("{not_built}");
+            std::fs::write(&said, &not_built).map_err(file("cannot write", &said))?;
         }
         // Absolute, since a launcher may start a program elsewhere.
         let dir = std::fs::canonicalize(dir).map_err(file("cannot find", dir))?;
@@ -92,7 +95,13 @@ impl Peers {
         std::fs::create_dir_all(&logs).map_err(file("cannot make", &logs))?;
         Ok(Peers {
             missing: lacking
-                .map(|peer| (peer, format!("not built: {}", reason(peer))))
+                .map(|peer| {
+                    let (why, said) = (reason(peer), said.display());
+                    (
+                        peer,
+                        format!("not built: {why} (said in {said}: without it, it is tried again)"),
+                    )
+                })
                 .collect(),
             mpi: match args.peers.contains(&Peer::Mpi) {
                 true => Mpi::read(&dir)?,

@@ -267,8 +267,15 @@ fn what_is_missing_is_built_or_named() {
     let rows = peers.run(&wanted, &setting(2), &mut |_| ());
     assert_eq!((rows.len(), rows[0].failed), (2, false), "{rows:?}");
     let reason = rows[1].failure.as_deref().unwrap();
-    assert_eq!(reason, "not built: no NCCL found");
+    assert!(
+        reason.starts_with("not built: no NCCL found (said in "),
+        "{reason}"
+    );
     assert_eq!(exit_code(&rows), 1);
+    // What was said is remembered, and nothing is built anew.
+    let again = Peers::find_or_build(&wanted, &[]).unwrap();
+    let rows = again.run(&wanted, &setting(2), &mut |_| ());
+    assert_eq!(rows[1].failure.as_deref().unwrap(), reason);
 }
 
 #[test]
