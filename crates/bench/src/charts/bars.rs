@@ -1,9 +1,8 @@
 //! Bars: a band for each way to do the same, with a bar on the stream and one in a graph.
 
-use super::Results;
-use super::pick::{form, good, least};
+use super::pick::{form, good, least, with_others};
+use super::{Entry, Results};
 use crate::draw::{Area, Axis, Drawn, Ink, cut, finish, line, short, text};
-use crate::results::Row;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
@@ -40,11 +39,15 @@ pub(super) fn share(results: &Results, compute: bool) -> Option<String> {
     picture(results, &good(results, "faces", compute), title)
 }
 
-/// The rows on the most ranks, the fastest way first.
-fn picture(results: &Results, rows: &[&Row], title: &str) -> Option<String> {
-    let ranks = rows.iter().map(|row| row.setting.ranks).max()?;
+/// The rows on the most ranks, the fastest way first. Of ours, those of the run that others were measured in, where there is one; of others' launch
+/// shapes the best.
+fn picture(results: &Results, entries: &[&Entry], title: &str) -> Option<String> {
+    let ranks = entries.iter().map(|entry| entry.row.setting.ranks).max()?;
+    let (together, alone): (Vec<&Entry>, Vec<&Entry>) =
+        entries.iter().partition(|entry| with_others(entry));
+    let rows = together.iter().chain(&alone).map(|entry| &entry.row);
     let mut bands: Vec<Band> = Vec::new();
-    for row in rows.iter().filter(|row| row.setting.ranks == ranks) {
+    for row in rows.filter(|row| row.setting.ranks == ranks) {
         let (name, graph) = form(row);
         let place = bands.iter().position(|band| band.name == name);
         let place = place.unwrap_or_else(|| {
@@ -56,7 +59,9 @@ fn picture(results: &Results, rows: &[&Row], title: &str) -> Option<String> {
             bands.len() - 1
         });
         let time = &mut bands[place].times[usize::from(graph)];
-        *time = least(time.iter().copied().chain(row.us_max));
+        if time.is_none() || !row.is_ours() {
+            *time = least(time.iter().copied().chain(row.us_max));
+        }
     }
     let best = |band: &Band| least(band.times.into_iter().flatten()).unwrap_or(f64::INFINITY);
     bands.sort_by(|a, b| best(a).total_cmp(&best(b)));
@@ -117,7 +122,7 @@ fn picture(results: &Results, rows: &[&Row], title: &str) -> Option<String> {
                 let label = format!("{}{more}", short(time));
                 match more.is_empty() {
                     true => text(area, &label, (to + 6, y), 13, Ink::Text, HPos::Left)?,
-                    false => text(area, &label, (to - 6, y), 13, Ink::Paper, HPos::Right)?,
+                    false => text(area, &label, (to - 6, y), 13, Ink::Text, HPos::Right)?,
                 }
             }
         }

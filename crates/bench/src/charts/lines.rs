@@ -1,7 +1,7 @@
 //! Lines: times over something that grows.
 
 use super::Results;
-use super::pick::{form, good, least};
+use super::pick::{form, good, least, with_others};
 use crate::draw::{Ink, SERIES, cut, finish, line, short, text};
 use crate::results::Row;
 use plotters::prelude::*;
@@ -39,11 +39,15 @@ struct Plot<'a> {
 /// Rows by the number of GPUs; the best row of every other library.
 pub(super) fn growth(results: &Results, benchmark: &str) -> Option<String> {
     let mut series = Lines::default();
-    for row in good(results, benchmark, false) {
+    let mut entries = good(results, benchmark, false);
+    // A line of ours is one of runs alike, where there are such.
+    entries.sort_by_key(|entry| with_others(entry));
+    for entry in entries {
+        let row = &entry.row;
         let x = row.setting.ranks as f64;
         if row.is_ours() {
             let (name, graph) = form(row);
-            series.add(named(&name, graph), x, row.us_max);
+            series.add_with(named(&name, graph), x, row.us_max, |first, _| first);
         } else {
             series.add(format!("{}, best form", row.who), x, row.us_max);
         }
@@ -107,7 +111,9 @@ pub(super) fn pair(results: &Results, bandwidth: bool) -> Option<String> {
         .iter()
         .map(|entry| &entry.row)
         .filter(|row| row.setting.benchmark == "floor" && row.setting.bytes > 0 && !row.failed);
-    for row in good(results, "pair", false).into_iter().chain(floors) {
+    let pairs = good(results, "pair", false);
+    let pairs = pairs.into_iter().map(|entry| &entry.row);
+    for row in pairs.chain(floors) {
         let (bytes, Some(us)) = (row.setting.bytes as f64, row.us_max) else {
             continue;
         };
@@ -178,7 +184,7 @@ fn size(bytes: f64) -> String {
     format!("{} {name}", bytes / unit)
 }
 
-/// Series by name, in the order in which they came; of several values at one place the best.
+/// Series by name, in the order in which they came; of several values at one place the best (or the first).
 #[derive(Default)]
 struct Lines(Vec<(String, BTreeMap<u64, f64>)>);
 

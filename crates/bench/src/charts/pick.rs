@@ -1,6 +1,6 @@
 //! Which rows belong together.
 
-use super::Results;
+use super::{Entry, Results};
 use crate::results::Row;
 
 /// What a row is called in pictures when it does not matter whether it was in a graph; and whether it was.
@@ -28,24 +28,31 @@ pub(super) fn form(row: &Row) -> (String, bool) {
 }
 
 /// Rows that are right, of one benchmark, with one setting of compute; of several sizes of blocks, those of the size that most rows are of.
-pub(super) fn good<'a>(results: &'a Results, benchmark: &str, compute: bool) -> Vec<&'a Row> {
+pub(super) fn good<'a>(results: &'a Results, benchmark: &str, compute: bool) -> Vec<&'a Entry> {
     let pair = benchmark == "pair";
-    let fits = |row: &&Row| {
-        let setting = &row.setting;
+    let fits = |entry: &&Entry| {
+        let (row, setting) = (&entry.row, &entry.row.setting);
         let blocks = pair || setting.elements != "-";
         let right = !row.failed && row.us_max.is_some();
         right && blocks && setting.benchmark == benchmark && setting.compute == compute
     };
-    let rows = results.rows.iter().map(|entry| &entry.row).filter(fits);
-    let mut rows: Vec<&Row> = rows.collect();
-    let size = |row: &Row| (row.setting.elements.clone(), row.setting.points);
-    let count = |one: &Row| rows.iter().filter(|row| size(row) == size(one)).count();
+    let mut all: Vec<&Entry> = results.rows.iter().filter(fits).collect();
+    let size = |entry: &Entry| {
+        let setting = &entry.row.setting;
+        (setting.elements.clone(), setting.points)
+    };
+    let count = |one: &Entry| all.iter().filter(|other| size(other) == size(one)).count();
     // The first of those that are equal.
-    let usual = rows.iter().rev().max_by_key(|row| count(row));
-    if let Some(usual) = usual.map(|row| size(row)) {
-        rows.retain(|row| size(row) == usual);
+    let usual = all.iter().rev().max_by_key(|entry| count(entry));
+    if let Some(usual) = usual.map(|entry| size(entry)) {
+        all.retain(|entry| size(entry) == usual);
     }
-    rows
+    all
+}
+
+/// Whether a row comes from a run in which others were measured too.
+pub(super) fn with_others(entry: &Entry) -> bool {
+    entry.step.starts_with("peers-")
 }
 
 /// The least of some times.

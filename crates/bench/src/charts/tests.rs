@@ -227,6 +227,20 @@ fn every_chart_is_drawn_and_says_what_it_shows() {
             "{name}"
         );
     }
+    // In the run with the others ours took longer: that is what is compared.
+    let mut value = sample();
+    let mut together = value["rows"][1].clone();
+    assert_eq!(together["variant"], "st-graph");
+    for (name, with) in [
+        ("ranks", json!(8)),
+        ("us_max", json!(7.77)),
+        ("step", json!("peers-exchange")),
+    ] {
+        together[name] = with;
+    }
+    value["rows"].as_array_mut().unwrap().push(together);
+    let (again, _) = draw(&results(value));
+    assert!(again[0].svg.contains("7.77") && !again[0].svg.contains("6.75"));
     let all: String = charts.into_iter().map(|chart| chart.svg).collect();
     assert!(!all.contains("a broken way") && !all.contains("5555"));
 }

@@ -106,7 +106,8 @@ pub fn comparison(rows: &[Row]) -> String {
         if row.setting.compute {
             name += ", compute";
         }
-        if !row.is_ours() && row.setting.benchmark == "pair" {
+        let sized = ["pair", "floor"].contains(&row.setting.benchmark.as_str());
+        if !row.is_ours() && sized && row.setting.bytes > 0 {
             name = format!("{name}, {} B", row.setting.bytes);
         }
         lines.push([

@@ -79,8 +79,8 @@ fn every_operation_is_there_in_its_order() {
             }
             assert_eq!(lane.last().unwrap().share, SHARES - 1);
             // The host waits for the end, and does not see it before it has come.
-            let waits = spans.iter().filter(mine).filter(|span| span.what == "wait");
-            let last = waits.last().unwrap();
+            let mut waits = spans.iter().filter(mine).filter(|span| span.what == "wait");
+            let last = waits.next_back().unwrap();
             let slack = last.within_us.unwrap();
             assert!(
                 last.end_us + slack >= lane.last().unwrap().end_us,

@@ -209,13 +209,13 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
             (Some(Recorded::One(graph)), _) => {
                 let times = count / self.in_graph;
                 self.kit.launched(times);
-                let replay = || graph.replay(self.stream, lent, times);
+                let replay = || -> Result<_> { Ok(graph.replay(self.stream, lent, times)?) };
                 self.kit.on_host("launch", replay)?
             }
             (Some(Recorded::Two(graph)), Some(side)) => {
                 let times = count / self.in_graph;
                 self.kit.launched(times);
-                let replay = || graph.replay(self.stream, side, lent, times);
+                let replay = || -> Result<_> { Ok(graph.replay(self.stream, side, lent, times)?) };
                 self.kit.on_host("launch", replay)?
             }
             (Some(Recorded::Two(_)), None) => unreachable!("it was recorded with a second stream"),
