@@ -135,7 +135,12 @@ wanted() { [ "$part" = all ] || [ "$part" = "$1" ]; }
 
 # Compilers work while the checks run, and before anything is measured.
 building=
-if wanted peers && [ "$ranks" -gt 1 ] && [ ! -e "$peers_at/build.txt" ] && [ "$device" != host ]; then
+peers=${PEERS:-nvshmem,nccl,mpi,hostrma}
+lacking=
+for peer in ${peers//,/ } floor; do
+    if [ ! -x "$peers_at/$peer" ]; then lacking="$lacking $peer"; fi
+done
+if wanted peers && [ "$ranks" -gt 1 ] && [ -n "$lacking" ] && [ ! -e "$peers_at/build.txt" ]; then
     mkdir -p "$peers_at"
     timeout -k 5 240 crates/bench/peers/build.sh "$peers_at" >"$peers_at/build.new" 2>&1 &
     building=$!
@@ -196,7 +201,6 @@ fi
 
 if wanted peers && [ "$ranks" -gt 1 ]; then
     echo "== with other libraries"
-    peers=${PEERS:-nvshmem,nccl,mpi,hostrma}
     with() { # NAME NEEDS SHARE ARGUMENTS...: the programs may use a SHARE of a hundred of the time that is left
         local name=$1 needs=$2 share=$3
         shift 3

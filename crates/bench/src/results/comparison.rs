@@ -50,13 +50,13 @@ pub fn shown(rows: &[Row]) -> Vec<&Row> {
             None => chosen.push(row),
         }
     }
-    let size = |row: &Row| match row.setting.benchmark.as_str() {
-        "pair" => row.setting.bytes,
-        _ => 0,
-    };
+    // Between two ranks, what a byte costs stands beside messages of its size.
+    let sized = rows.iter().any(|row| row.setting.benchmark == "pair");
+    let size = |row: &Row| if sized { row.setting.bytes } else { 0 };
+    let apart = |row: &Row| row.setting.benchmark == "floor" && size(row) == 0;
     // Stable: what is equal stays in the order in which it was run.
     chosen.sort_by(|a, b| {
-        let key = |row: &Row| (row.failed, row.setting.benchmark == "floor", size(row));
+        let key = |row: &Row| (row.failed, apart(row), size(row));
         key(a).cmp(&key(b)).then(by_time(a, b))
     });
     chosen
@@ -236,6 +236,23 @@ FAILED mpi: (mpi-share): exit code 3
         rows[1].failed = true;
         pair.setting.bytes = 8;
         assert_eq!(rival(&rows, &pair).unwrap().variant, "st");
+    }
+
+    #[test]
+    fn sizes_stand_together() {
+        let sized = |mut row: Row, benchmark: &str, bytes| {
+            (row.setting.benchmark, row.setting.bytes) = (benchmark.into(), bytes);
+            row
+        };
+        let [st, graph, ..]: [Row; 4] = ours().try_into().unwrap();
+        let rows = [
+            sized(theirs("floor", "launch", Some(1.0)), "floor", 0),
+            sized(st, "pair", 64),
+            sized(graph, "pair", 8),
+            sized(theirs("floor", "copy", Some(2.0)), "floor", 64),
+        ];
+        let order: Vec<_> = shown(&rows).iter().map(|row| &*row.variant).collect();
+        assert_eq!(order, ["st-graph", "copy", "st", "launch"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! # Model
 //!
 //! A [`Timeline`] is handed to a variant, which notes at each of its operations when the stream comes to it and when it is past it (a
-//! [moment](FacesDevice::Moment) before it and one behind it, enqueued like everything else), and when the host begins and ends to enqueue it. [`record`] lets a
+//! [moment](FacesDevice::Moment) before it and one behind it, enqueued like everything else), and when the host begins and ends to enqueue it. [`record`](super::variants::record) lets a
 //! variant do [`SHARES`] shares that way, after as many that nobody looks at, verifies the result, and makes [`Span`]s of the notes.
 //!
 //! | lane | spans |
@@ -22,7 +22,7 @@
 //!
 //! # Failures
 //!
-//! An error of the library, a wrong result, and a moment that never came are errors of [`record`].
+//! An error of the library, a wrong result, and a moment that never came are errors of [`record`](super::variants::record).
 
 use super::device::FacesDevice;
 use super::params::{Counts, Variant};
