@@ -1,14 +1,22 @@
 #!/bin/bash
-# Everything on a GPU machine, in one command: checks first, then measurements, then a table and JSON.
+# Everything on a GPU machine, in one command: checks, then measurements, then the same with other libraries; a table last.
 #
 #   scripts/gpu.sh [OUT]              with Rust on the machine: builds, then runs
 #   scripts/gpu.sh --pack DIR         builds what the machine needs, and puts it into DIR
 #   scripts/gpu.sh --bin DIR [OUT]    without Rust: runs what was packed (from a checkout, for the peers' sources)
 #
-# Environment: EPOCHS (1000000), SCHEDULES (200), PEERS=no (leave the other libraries out), BUDGET (240: seconds for the peers),
-# SANITIZE=no. NVLink multicast is left off in all peers.
+# It leaves OUT/results.json: the machine, every step, every row; `cargo xtask charts OUT` draws it. OUT/logs has what each step said.
 #
-# A check that fails makes the exit code 1; what is measured is verified too, and a wrong row is a failure.
+# PART=checks|ours|peers|all (all)   what to run: a machine may be lent for a while only
+# BUDGET (540)                       seconds for all of it; a step that does not fit any more is named as not run
+# GPUS                               use only so many
+# EPOCHS (1000000), SCHEDULES (200)  of the checks; SANITIZE=no leaves compute-sanitizer out
+# LARGE=no                           leaves the large size out
+# PEERS (nvshmem,nccl,mpi,hostrma)   the other libraries; PEERS_AT (OUT/peers) is where their programs are, or are built
+# SIZE (small)                       of a block
+# DEVICE=host                        the same steps on streams of the host, without checks: to try this script
+#
+# The exit code is 1 if a check or a row failed, or if a step was not run. NVLink multicast is left off everywhere.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
@@ -36,84 +44,183 @@ case ${1:-} in
     --bin) bin=${2:?a folder}; shift 2 ;;
 esac
 out=${1:-target/gpu}
-mkdir -p "$out" || exit 2
+part=${PART:-all}
+case $part in
+    checks | ours | peers | all) ;;
+    *) echo "gpu.sh: PART is checks, ours, peers or all, not $part" >&2; exit 2 ;;
+esac
+mkdir -p "$out/logs" "$out/steps" || exit 2
 if [ -z "$bin" ]; then
     bin=$out/bin
     pack "$bin"
+    SECONDS=0 # building is not in the budget
 fi
-bin=$(cd "$bin" && pwd)
+bin=$(cd "$bin" && pwd) && out=$(cd "$out" && pwd) || exit 2
 
-command -v nvidia-smi >/dev/null || { echo "gpu.sh: there is no nvidia-smi here: is this a GPU machine?" >&2; exit 2; }
-gpus=$(nvidia-smi -L | wc -l)
-nvidia-smi -L | head -n 1
-echo "$gpus GPUs, driver $(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)"
-case $gpus in
-    0) exit 2 ;;
-    1) grid=1x1x1 ;;
-    2 | 3) grid=2x1x1 ;;
-    4 | 5 | 6 | 7) grid=2x2x1 ;;
-    *) grid=2x2x2 ;;
-esac
-ranks=1
-for side in ${grid//x/ }; do ranks=$((ranks * side)); done
+device=${DEVICE:-cuda}
+if [ "$device" = host ]; then
+    machine="host streams, $(nproc) processors" driver=none gpus=${GPUS:-2}
+else
+    command -v nvidia-smi >/dev/null || { echo "gpu.sh: there is no nvidia-smi here: is this a GPU machine?" >&2; exit 2; }
+    machine=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
+    driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
+    gpus=$(nvidia-smi -L | wc -l)
+    if [ "${GPUS:-$gpus}" -lt "$gpus" ]; then gpus=$GPUS; fi
+fi
+[ "$gpus" -gt 0 ] || { echo "gpu.sh: there is no GPU" >&2; exit 2; }
+grid_of() { # RANKS
+    case $1 in
+        1) echo 1x1x1 ;;
+        2) echo 2x1x1 ;;
+        4) echo 2x2x1 ;;
+        8) echo 2x2x2 ;;
+    esac
+}
+counts=
+for n in 1 2 4 8; do
+    if [ "$n" -le "$gpus" ]; then counts="$counts $n"; ranks=$n; fi
+done
+grid=$(grid_of "$ranks")
+echo "$gpus x $machine, driver $driver; using $ranks"
 
 export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER RUST_BACKTRACE=0
 export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
 export TIDEGATE_GPU_EPOCHS=${EPOCHS:-1000000} TIDEGATE_SCHEDULES=${SCHEDULES:-200}
+budget=${BUDGET:-540}
+size=${SIZE:-small}
+peers_at=${PEERS_AT:-$out/peers}
 failed=0
+tab=$'\t'
 
-echo "== checks"
-# Each by itself: one that hangs does not take the others along, and a GPU context that is lost ends with its process.
-for test in $("$bin/gpu" --list --ignored 2>/dev/null | sed -n 's/: test$//p' | grep -v '::a_rank$'); do
-    limit=120
-    extra=
-    case $test in *schedules*) extra=TIDEGATE_CUDA_WAITING_STREAMS=24 ;; esac
-    begin=$SECONDS
-    env $extra timeout "$limit" "$bin/gpu" --ignored --exact "$test" --nocapture >"$out/check.log" 2>&1
-    code=$?
-    printf '%-70s %s %ds\n' "$test" "$([ $code = 0 ] && echo ok || echo "FAILED ($code)")" $((SECONDS - begin))
-    if [ $code != 0 ]; then
-        failed=1
-        cp "$out/check.log" "$out/failed-${test//:/_}.log"
-        grep -v '^$\|^running' "$out/check.log" | head -n 10 | sed 's/^/    /'
-    fi
-done
-if [ "${SANITIZE:-yes}" = yes ] && command -v compute-sanitizer >/dev/null; then
-    for tool in memcheck initcheck synccheck; do
-        timeout 120 compute-sanitizer --tool $tool "$bin/gpu" --ignored --exact gpu::epochs::ranges_are_got_and_put >"$out/$tool.log" 2>&1
-        code=$?
-        printf '%-70s %s %s\n' "compute-sanitizer $tool" "$([ $code = 0 ] && echo ok || echo "FAILED ($code)")" "$(grep 'ERROR SUMMARY' "$out/$tool.log")"
-        [ $code = 0 ] || failed=1
-    done
-fi
-
-echo "== measurements ($grid)"
-measure() { # NAME ARGUMENTS…
-    local name=$1
-    shift
-    echo "-- $name: faces $*"
-    timeout 120 "$bin/faces" --device cuda --report "$out/report-$name" --json "$out/$name.json" "$@" || failed=1
+# A step of this run replaces what an earlier one left.
+note() { # NAME RANKS STATUS SECONDS COMMAND
+    touch "$out/steps.tsv"
+    grep -v "^$1$tab" "$out/steps.tsv" >"$out/steps.new"
+    printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$out/steps.new"
+    mv "$out/steps.new" "$out/steps.tsv"
+    [ "$3" = ok ] || failed=1
 }
-small="--size small --counts 1,5,100 --rounds 3"
-# shellcheck disable=SC2086 # words are meant
-if [ "$ranks" -gt 1 ]; then
-    measure exchange --exchange --grid $grid --size small --counts 1,5,200 --rounds 3 --unroll 20
-    measure exchange-single --exchange --grid $grid --size small --counts 1,5,200 --rounds 3 --unroll 20 --buffers single
-    for messages in 1 7 26; do
-        measure "neighbours-$messages" --exchange --grid "${ranks}x1x1" --neighbours $messages --bytes 8192 --counts 1,3,200 --rounds 3 --unroll 20
-    done
-    measure pair --pair --rounds 2
-fi
-# shellcheck disable=SC2086
-measure share --grid $grid $small --init global --variants st,st-graph,st-separate,st-strided,rma,p2p
-# shellcheck disable=SC2086
-measure compute --grid $grid $small --init global --compute --variants st,st-graph,rma,p2p
 
-if [ "${PEERS:-yes}" = yes ] && [ "$ranks" -gt 1 ]; then
-    echo "== peers"
-    mkdir -p "$out/peers"
-    crates/bench/peers/build.sh "$out/peers" >"$out/peers/build.log" 2>&1 || tail -n 5 "$out/peers/build.log"
-    crates/bench/peers/run.sh "$out/peers" "$ranks" || failed=1
+# step NAME RANKS NEEDS LIMIT COMMAND...: runs a step, unless fewer seconds than it NEEDS are left; it is ended after LIMIT, and
+# what it started with it.
+step() {
+    local name=$1 on=$2 needs=$3 limit=$4
+    shift 4
+    local left=$((budget - SECONDS)) begin=$SECONDS code=0 status=ok
+    if [ "$left" -lt "$needs" ]; then
+        printf '%-64s NOT RUN: it needs %d s, and %d are left\n' "$name" "$needs" "$((left > 0 ? left : 0))"
+        note "$name" "$on" "not run" 0 "$*"
+        return
+    fi
+    if [ "$left" -lt "$limit" ]; then limit=$left; fi
+    rm -f "$out/steps/$name.json"
+    timeout -k 10 "$limit" "$@" >"$out/logs/$name.log" 2>&1 </dev/null || code=$?
+    case $code in
+        0) ;;
+        124 | 137) status="FAILED (no end after $limit s)" ;;
+        *) status="FAILED ($code)" ;;
+    esac
+    printf '%-64s %s, %d s\n' "$name" "$status" $((SECONDS - begin))
+    if [ "$code" != 0 ]; then grep -v '^$\|^running' "$out/logs/$name.log" | tail -n 10 | sed 's/^/    /'; fi
+    note "$name" "$on" "$status" $((SECONDS - begin)) "$*"
+}
+
+measure() { # NAME RANKS NEEDS LIMIT ARGUMENTS...: rows are left in steps/NAME.json
+    local name=$1 on=$2 needs=$3 limit=$4
+    shift 4
+    step "$name" "$on" "$needs" "$limit" "$bin/faces" --device "$device" --report "$out/report/$name" --json "$out/steps/$name.json" "$@"
+}
+
+wanted() { [ "$part" = all ] || [ "$part" = "$1" ]; }
+
+# Compilers work while the checks run, and before anything is measured.
+building=
+peers=${PEERS:-nvshmem,nccl,mpi,hostrma}
+lacking=
+for peer in ${peers//,/ } floor; do
+    if [ ! -x "$peers_at/$peer" ]; then lacking="$lacking $peer"; fi
+done
+if wanted peers && [ "$ranks" -gt 1 ] && [ -n "$lacking" ] && [ ! -e "$peers_at/build.txt" ]; then
+    mkdir -p "$peers_at"
+    timeout -k 5 240 crates/bench/peers/build.sh "$peers_at" >"$peers_at/build.new" 2>&1 &
+    building=$!
 fi
-echo "== results in $out"
+wait_for_build() {
+    if [ -n "$building" ]; then
+        wait "$building"
+        mv "$peers_at/build.new" "$peers_at/build.txt"
+        grep 'built\|BUILT' "$peers_at/build.txt"
+        building=
+    fi
+}
+
+if wanted checks && [ "$device" != host ]; then
+    echo "== checks"
+    # Each by itself: one that hangs does not take the others along, and a GPU context that is lost ends with its process.
+    for test in $(timeout 60 "$bin/gpu" --list --ignored 2>/dev/null | sed -n 's/: test$//p' | grep -v '::a_rank$'); do
+        extra=TIDEGATE_CHECK=1
+        case $test in *schedules*) extra=TIDEGATE_CUDA_WAITING_STREAMS=24 ;; esac
+        step "check-${test//:/_}" "$ranks" 5 120 env "$extra" "$bin/gpu" --ignored --exact "$test" --nocapture
+    done
+    if [ "${SANITIZE:-yes}" = yes ] && command -v compute-sanitizer >/dev/null; then
+        for tool in memcheck initcheck synccheck; do
+            step "sanitizer-$tool" "$ranks" 20 90 \
+                compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/gpu" --ignored --exact gpu::epochs::ranges_are_got_and_put
+        done
+    elif [ "${SANITIZE:-yes}" = yes ]; then
+        echo "compute-sanitizer: NOT RUN: there is none"
+        note sanitizer "$ranks" "not run" 0 "there is no compute-sanitizer on the PATH"
+    fi
+fi
+
+wait_for_build
+
+if wanted ours; then
+    echo "== measurements"
+    shares=st,st-graph,st-separate,st-strided,rma,p2p
+    for n in $counts; do
+        measure "share-$n" "$n" 10 60 --grid "$(grid_of "$n")" --size "$size" --counts 1,3,100 --rounds 3 --init global --variants $shares
+        if [ "$n" -gt 1 ]; then
+            measure "exchange-$n" "$n" 6 40 --exchange --grid "$(grid_of "$n")" --size "$size" --counts 1,5,200 --rounds 3 --unroll 20
+        fi
+    done
+    measure "compute-$ranks" "$ranks" 8 60 --grid "$grid" --size "$size" --counts 1,3,100 --rounds 3 --init global --compute --variants st,st-graph,rma,p2p
+    step timeline "$ranks" 5 40 "$bin/faces" --device "$device" --grid "$grid" --size "$size" --init global --compute --variants st,st-graph,rma --timeline "$out/steps/timeline.json"
+    if [ "$ranks" -gt 1 ]; then
+        measure "exchange-single-$ranks" "$ranks" 6 40 --exchange --grid "$grid" --size "$size" --counts 1,5,200 --rounds 3 --unroll 20 --buffers single
+        for messages in 1 2 4 7 13 26; do
+            measure "neighbours-$messages" "$ranks" 5 30 --exchange --grid "${ranks}x1x1" --neighbours $messages --bytes 8192 --counts 1,3,200 --rounds 3 --unroll 20
+        done
+        # Copies of 256 MiB take their time on a host.
+        measure pair 2 10 $([ "$device" = host ] && echo 240 || echo 60) --pair --rounds 2
+    fi
+    if [ "${LARGE:-yes}" = yes ]; then
+        measure "large-$ranks" "$ranks" 60 150 --grid "$grid" --size large --counts 1,1,10 --rounds 1 --init global --variants st,st-graph,rma
+    fi
+fi
+
+if wanted peers && [ "$ranks" -gt 1 ]; then
+    echo "== with other libraries"
+    with() { # NAME NEEDS SHARE ARGUMENTS...: the programs may use a SHARE of a hundred of the time that is left
+        local name=$1 needs=$2 share=$3
+        shift 3
+        local left=$((budget - SECONDS))
+        local most=$(((left > 0 ? left : 0) * share / 100))
+        # The last program that is started within its budget may take its own limit beyond it.
+        measure "$name" "$ranks" "$needs" $((most + 75)) "$@" --peers-at "$peers_at" --peers-budget "$most" --peers-limit 50
+    }
+    with peers-exchange 30 35 --exchange --grid "$grid" --size "$size" --counts 1,5,200 --rounds 3 --unroll 20 --peers "$peers"
+    with peers-share 30 50 --grid "$grid" --size "$size" --counts 1,3,100 --rounds 3 --init global --peers "$peers"
+    # What has two ranks only.
+    pairs=floor
+    for peer in ${peers//,/ }; do
+        case $peer in nvshmem | nccl) pairs=$pairs,$peer ;; esac
+    done
+    with peers-pair 30 40 --pair --rounds 2 --peers "$pairs"
+    with peers-compute 30 90 --grid "$grid" --size "$size" --counts 1,3,100 --rounds 3 --init global --compute --variants st,st-graph,rma,p2p --peers "$peers"
+fi
+
+echo "== results in $out, after $SECONDS s"
+commit=$(git rev-parse --short HEAD 2>/dev/null)
+python3 scripts/results.py "$out" machine="$machine" driver="$driver" gpus="$gpus" date="$(date -u +%F)" commit="${commit:-unknown}" device="$device" || failed=1
 exit $failed

@@ -64,6 +64,11 @@ impl Args {
         Ok(found)
     }
 
+    /// All that no one has taken, for another program.
+    pub(crate) fn rest(self) -> Vec<String> {
+        self.rest
+    }
+
     /// Refuses whatever no one has taken.
     pub(crate) fn finish(self) -> Result<(), String> {
         match self.rest.first() {

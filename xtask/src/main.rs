@@ -4,6 +4,7 @@
 //! the table in [`steps`]: to add a check, add a row there.
 
 mod args;
+mod charts;
 mod command;
 mod kernels;
 mod need;
@@ -35,6 +36,9 @@ tasks:
     soak [--runs N] [--messages N]
         kill a random rank of a job at a random moment, N times (200 if not said), and check that every other rank ends with its
         error and nothing is left behind; read N messages (1,000,000) that nobody should have sent
+    charts DIR... [--to DIR]
+        draw what scripts/gpu.sh has left in these folders (from the repository's root), as SVG files
+            --to DIR         where they go (`benches/charts` if not said)
     help
         print this
 ";
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
         Some("test") => test::main(args),
         Some("kernels") => kernels::main(args),
         Some("soak") => soak::main(args),
+        Some("charts") => charts::main(args),
         Some("help") | None => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)

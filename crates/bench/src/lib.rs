@@ -14,7 +14,9 @@
 //!
 //! Each rank produces one [`results::RankSample`] a run. Rank 0 collects them, makes
 //! [`results::Row`]s, and prints them as a [terminal table](results::table), as
-//! [JSON](results::json) or as a self-contained [HTML page](report).
+//! [JSON](results::json) or as a self-contained [HTML page](report). [`peers`] has the same done by other libraries,
+//! whose rows go beside ours; [`charts`] draws what was measured on a machine
+//! with GPUs.
 //!
 //! # Failures
 //!
@@ -22,10 +24,13 @@
 //! never disappears: the sample of that rank carries the reason, the row says `FAILED`, and
 //! [`results::exit_code`] is not zero.
 
+pub mod charts;
 pub mod cli;
 pub mod device;
+mod draw;
 pub mod exchange;
 pub mod faces;
+pub mod peers;
 pub mod program;
 pub mod progress;
 pub mod report;

@@ -4,7 +4,9 @@
 //!
 //! [`main`] starts this very program again, once for each rank, and waits; the ranks find in their
 //! environment that they are ranks. Each does its part of what was asked for ([Faces](crate::faces), or the
-//! [`exchange`] alone, or that of a pair); rank 0 prints the table and writes the files. The
+//! [`exchange`] alone, or that of a pair); rank 0 leaves the rows in a file, for the program that started it.
+//! That one runs the [peers](crate::peers) once all ranks have ended, if any were asked for, prints the table and writes the files.
+//! With `--timeline`, rank 0 writes the [timeline] instead, and there are no rows. The
 //! device is chosen in one place; everything below [`run`] is the same for all.
 //!
 //! Where there are more ranks (that are processes) than processors, each rank is bound to one, by
@@ -13,29 +15,33 @@
 //!
 //! # Failures
 //!
-//! Where there is no such device, no rank is started. The exit code is 1 if any row is a failed one. A rank
-//! that dies ends the job: rank 0 shows what it has got, with the rank that did not report.
+//! Where there is no such device, or where peers are neither found nor can be built, no rank is started. The exit code is 1 if any row is a
+//! failed one. A rank that dies ends the job: the rows are what rank 0 has got, with the rank that did not report. Without
+//! rows of ours no peer is run.
 
 use crate::cli::{Device, FacesArgs, RanksAs};
 use crate::exchange;
 use crate::faces::device::FacesDevice;
 use crate::faces::driver;
+use crate::faces::timeline;
 use crate::faces::variants::SetupOn;
 use crate::faces::verify::Verifier;
+use crate::peers::Peers;
 use crate::progress::Progress;
 use crate::report::{self, About};
-use crate::results::{Row, exit_code, json, table};
+use crate::results::{Row, comparison, exit_code, json, table};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::error::Error;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use tidegate_boot::launch::{Job, Output};
 use tidegate_core::World;
 use tidegate_cuda::Cuda;
 use tidegate_host::Host;
 
-/// Set for the processes that are ranks.
-const IS_RANK: &str = "TIDEGATE_FACES_RANK";
+/// Set for the processes that are ranks: the file that rank 0 leaves the rows in.
+const IS_RANK: &str = "TIDEGATE_FACES_ROWS";
 
 /// What the driver of a CUDA job should find in its environment, unless it is set: as many hardware queues as there can be, so that no
 /// stream is behind another's wait, and code that is loaded when a module is.
@@ -66,22 +72,65 @@ pub fn main() -> ExitCode {
 ///
 /// What is wrong with the device, before there is a rank; what a rank could not do.
 pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
-    if std::env::var_os(IS_RANK).is_some() {
+    if let Some(rows) = std::env::var_os(IS_RANK) {
         if !args.no_bind {
             bind(args.ranks());
         }
-        return present(args, &World::<D>::init()?);
+        let world = World::<D>::init()?;
+        if let Some(path) = &args.timeline {
+            return record(args, &world, path);
+        }
+        let measured = measure(args, &world)?;
+        if world.rank() != 0 {
+            return Ok(0);
+        }
+        json::write(Path::new(&rows), &measured)?;
+        return Ok(exit_code(&measured));
     }
     // Said once, and not by every rank.
     D::available()?;
-    match args.ranks_as {
-        RanksAs::Processes => launch(args),
-        RanksAs::Threads => World::<D>::local(args.ranks(), |world| {
-            present(args, &world).map_err(|error| error.to_string())
-        })
-        .into_iter()
-        .try_fold(0, |code, result| Ok(code.max(result?))),
+    if let Some(path) = &args.timeline {
+        let code = match args.ranks_as {
+            RanksAs::Processes => launch(args)?.0,
+            RanksAs::Threads => {
+                let ranks = World::<D>::local(args.ranks(), |world| {
+                    record(args, &world, path).map_err(|error| error.to_string())
+                });
+                ranks.into_iter().collect::<Result<Vec<_>, String>>()?;
+                0
+            }
+        };
+        if code == 0 {
+            writeln!(std::io::stdout(), "timeline: {}", path.display())?;
+        }
+        return Ok(code);
     }
+    let peers = match args.peers.is_empty() {
+        true => None,
+        false => Some(Peers::find(args)?),
+    };
+    let (code, mut rows) = match args.ranks_as {
+        RanksAs::Processes => launch(args)?,
+        RanksAs::Threads => (0, threads::<D>(args)?),
+    };
+    let Some(ours) = rows.first().map(|row| row.setting.clone()) else {
+        return Ok(code.max(1));
+    };
+    if let Some(peers) = peers {
+        let mut note = |line: &str| eprintln!("faces: {line}");
+        rows.extend(peers.run(args, &ours, &mut note));
+    }
+    present(args, &rows)?;
+    Ok(code.max(exit_code(&rows)))
+}
+
+/// The ranks as threads: the rows of the first.
+fn threads<D: FacesDevice>(args: &FacesArgs) -> Result<Vec<Row>, Box<dyn Error>> {
+    let ranks = World::<D>::local(args.ranks(), |world| {
+        measure(args, &world).map_err(|error| error.to_string())
+    });
+    let rows: Result<Vec<_>, String> = ranks.into_iter().collect();
+    Ok(rows?.into_iter().next().unwrap_or_default())
 }
 
 /// Binds this process to one of the processors that it may use, if there are fewer of them than
@@ -105,11 +154,12 @@ fn bind(ranks: usize) {
     }
 }
 
-/// Starts the ranks, which print for themselves.
-fn launch(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
+/// Starts the ranks; the code that they ended with, and the rows that rank 0 has left, if it came to that.
+fn launch(args: &FacesArgs) -> Result<(u8, Vec<Row>), Box<dyn Error>> {
+    let file = tempfile::NamedTempFile::new()?;
     let mut job = Job::this_program(args.ranks())?
         .args(std::env::args_os().skip(1))
-        .env(IS_RANK, "1")
+        .env(IS_RANK, file.path())
         .output(Output::Inherited)
         .forward_signals(true);
     if args.device == Device::Cuda {
@@ -126,27 +176,51 @@ fn launch(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
     {
         eprintln!("faces: rank {rank} ended with {}", ended.status);
     }
-    Ok(outcome.exit_code())
+    let text = std::fs::read_to_string(file.path())?;
+    let rows = match text.is_empty() {
+        true => Vec::new(),
+        false => serde_json::from_str(&text)?,
+    };
+    Ok((outcome.exit_code(), rows))
 }
 
-/// One rank of the program: on rank 0 with all that is printed and written.
-fn present<D: FacesDevice>(args: &FacesArgs, world: &World<D>) -> Result<u8, Box<dyn Error>> {
-    let rows = measure(args, world)?;
-    if world.rank() != 0 {
-        return Ok(0);
-    }
+/// Prints the table, and writes the files.
+fn present(args: &FacesArgs, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     // Not `print!`: it panics when nobody reads any more.
     let mut out = std::io::stdout().lock();
-    write!(out, "{}", table::table(&rows))?;
+    match args.peers.is_empty() {
+        true => write!(out, "{}", table::table(rows))?,
+        false => write!(out, "{}", comparison::comparison(rows))?,
+    }
     if let Some(path) = &args.json {
-        json::write(path, &rows)?;
+        json::write(path, rows)?;
     }
     // Rows of sizes that differ by orders of magnitude are no bar chart.
     if !args.pair {
-        let path = report::write(&args.report, &rows, &About::detect(args.command_line()))?;
+        let path = report::write(&args.report, rows, &About::detect(args.command_line()))?;
         writeln!(out, "report: {}", path.display())?;
     }
-    Ok(exit_code(&rows))
+    Ok(())
+}
+
+/// One rank's part of a timeline; rank 0 writes it.
+fn record<D: FacesDevice>(
+    args: &FacesArgs,
+    world: &World<D>,
+    path: &Path,
+) -> Result<u8, Box<dyn Error>> {
+    let params = args.params()?;
+    let setup = SetupOn {
+        world,
+        params: &params,
+        verifier: &Verifier::new(&params, world.rank())?,
+        omit: None,
+    };
+    let spans = driver::timelines(&setup)?;
+    if world.rank() == 0 {
+        timeline::write(path, &spans)?;
+    }
+    Ok(0)
 }
 
 /// One rank's part of what is asked for.

@@ -31,6 +31,7 @@ mod place;
 mod reclaim;
 mod reserve;
 mod stream;
+mod timing;
 mod unroll;
 
 pub use block::CudaBlock;
@@ -41,3 +42,4 @@ pub use graph::CudaGraph;
 pub use module::{CudaFunction, CudaModule};
 pub use reclaim::Shared;
 pub use stream::{CudaEvent, CudaStream, Keep};
+pub use timing::TimedEvent;

@@ -75,7 +75,7 @@ impl CudaStream {
     }
 
     /// Holds something until the stream has passed `mark`, or as long as the recording.
-    fn hold(&self, keep: Keep, mark: u64) {
+    pub(crate) fn hold(&self, keep: Keep, mark: u64) {
         if let Some(recording) = &mut *self.recording.borrow_mut() {
             if !recording.iter().any(|each| Arc::ptr_eq(each, &keep)) {
                 recording.push(keep);

@@ -157,6 +157,7 @@ fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
         event_create(EventFlags::DEFAULT) => "cuEventCreate";
         event_destroy(event) => "cuEventDestroy_v2";
         event_record(event, stream) => "cuEventRecord";
+        event_record_external(event, stream) => "cuEventRecordWithFlags";
         event_query(event) => "cuEventQuery";
         event_synchronize(event) => "cuEventSynchronize";
         event_elapsed_ms(event, event) => "cuEventElapsedTime";

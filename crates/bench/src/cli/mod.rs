@@ -12,6 +12,8 @@
 
 use crate::exchange::Pattern;
 use crate::faces::params::{Counts, Grid, Init, Params, Size, Variant};
+use crate::faces::timeline;
+use crate::peers::Peer;
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use std::ffi::OsString;
 use std::fmt;
@@ -138,6 +140,32 @@ pub struct FacesArgs {
     #[arg(long, value_enum, default_value_t)]
     pub device: Device,
 
+    /// Instead of measuring, write to this file what happens when in a few shares, as a JSON array
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["exchange", "pair", "peers", "counts", "json"])]
+    pub timeline: Option<PathBuf>,
+
+    /// Afterwards do the same with other libraries, on GPUs: any of nvshmem, nccl, mpi, hostrma, floor
+    #[arg(
+        long,
+        value_enum,
+        value_name = "LIST",
+        value_delimiter = ',',
+        conflicts_with = "neighbours"
+    )]
+    pub peers: Vec<Peer>,
+
+    /// Where the programs of --peers are; they are built if they are not there and their sources are found
+    #[arg(long, value_name = "DIR", default_value = "target/peers")]
+    pub peers_at: PathBuf,
+
+    /// Seconds that one program of --peers may take
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    pub peers_limit: u64,
+
+    /// Seconds after which no further program of --peers is started
+    #[arg(long, value_name = "S", default_value_t = 240)]
+    pub peers_budget: u64,
+
     /// Write the rows to this file, as a JSON array
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -219,11 +247,15 @@ impl FacesArgs {
         Ok(params)
     }
 
-    fn unchecked(&self) -> Params {
+    /// As [`FacesArgs::params`], of arguments that were validated before.
+    pub(crate) fn unchecked(&self) -> Params {
         Params {
             grid: self.grid,
             size: self.size,
-            counts: self.counts.unwrap_or(self.size.default_counts()),
+            counts: match &self.timeline {
+                Some(_) => timeline::COUNTS,
+                None => self.counts.unwrap_or(self.size.default_counts()),
+            },
             init: self.init,
             compute: self.compute,
             variants: self.variants.clone(),
@@ -267,6 +299,10 @@ impl FacesArgs {
             say(format!("--variants {}", variants.join(",")));
         }
         say(format!("--rounds {} --device {}", self.rounds, self.device));
+        if !self.peers.is_empty() {
+            let peers: Vec<_> = self.peers.iter().map(|peer| peer.name()).collect();
+            say(format!("--peers {}", peers.join(",")));
+        }
         line
     }
 }
@@ -330,6 +366,7 @@ mod tests {
             "--exchange --buffers single --unroll 10 --counts 1,2,1000 --grid 2x1x1 --size small --variants st --rounds 2 --device cuda",
             "--exchange --buffers double --unroll 1 --neighbours 9 --bytes 4096 --grid 8x1x1 --size desk --variants st,st-graph --rounds 2 --device cuda",
             "--pair --buffers double --unroll 1 --bytes 64 --counts 1,2,3 --rounds 5 --device host",
+            "--pair --buffers double --unroll 1 --rounds 5 --device cuda --peers nccl,floor",
         ] {
             let args = parse(line).unwrap();
             assert!(
@@ -379,6 +416,13 @@ mod tests {
             ("--exchange --grid 1x1x1 --neighbours 3 --bytes 8", "alone"),
             ("--exchange --neighbours 0 --bytes 8", "neighbours must be"),
             ("--rounds 0", "0"),
+            ("--timeline t.json --exchange", "cannot be used with"),
+            ("--timeline t.json --counts 1,1,1", "cannot be used with"),
+            ("--peers gasnet", "nvshmem, nccl, mpi, hostrma, floor"),
+            (
+                "--exchange --neighbours 1 --bytes 8 --peers nccl",
+                "cannot be used with",
+            ),
             ("extra", "unexpected argument"),
         ] {
             let error = parse(line).expect_err(line);

@@ -41,11 +41,7 @@ pub fn exchanges(args: &FacesArgs, rank: usize, device: &str) -> Result<Vec<Case
     let middle = args.grid.rank(args.grid.0.map(|side| (side - 1) / 2));
     let most = pattern_of(middle)?;
     let pattern = pattern_of(rank)?;
-    let counts = args.counts.unwrap_or(Counts {
-        nk: 3,
-        nj: 4,
-        ni: 1000,
-    });
+    let counts = counts(args);
     let variants = [(Variant::St, 0), (Variant::StGraph, args.unroll)];
     let asked = variants.iter().filter(|(v, _)| args.variants.contains(v));
     let cases: Vec<_> = asked
@@ -67,6 +63,15 @@ pub fn exchanges(args: &FacesArgs, rank: usize, device: &str) -> Result<Vec<Case
         return Err("--exchange measures st and st-graph alone".into());
     }
     Ok(cases)
+}
+
+/// The counts of the exchange alone.
+pub(crate) fn counts(args: &FacesArgs) -> Counts {
+    args.counts.unwrap_or(Counts {
+        nk: 3,
+        nj: 4,
+        ni: 1000,
+    })
 }
 
 /// Two ranks: a message that goes to and fro, and messages that cross; of one size or of many; eagerly, and

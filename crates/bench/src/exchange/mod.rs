@@ -32,6 +32,7 @@ mod cases;
 mod engine;
 mod pattern;
 
+pub(crate) use cases::counts;
 pub use cases::{exchanges, pairs};
 pub use pattern::{Message, Pattern, PatternError};
 

@@ -12,12 +12,51 @@
 
 use super::device::{FacesDevice, Shape};
 use super::params::Params;
+use super::timeline::{self, Span};
 use super::variants::{self, SetupOn};
 use crate::progress::Progress;
 use crate::results::{RankSample, Row, Setting};
 use crate::rounds;
 use std::error::Error;
 use std::sync::Arc;
+
+/// One rank's part of the timelines of all variants, one after the other; collective. The spans of all ranks (on every rank). The
+/// parameters' counts are [`timeline::COUNTS`].
+///
+/// # Errors
+///
+/// A grid that does not fit the job; what the library refused on any rank, or a result that was wrong.
+pub fn timelines<D: FacesDevice>(setup: &SetupOn<'_, D>) -> Result<Vec<Span>, Box<dyn Error>> {
+    let (world, params) = (setup.world, setup.params);
+    if params.counts != timeline::COUNTS {
+        return Err("a timeline has counts of its own".into());
+    }
+    let kernels = kernels(setup)?;
+    let mut spans = Vec::new();
+    for variant in &params.variants {
+        let mine = variants::record(setup, &kernels, *variant)
+            .map_err(|error| format!("{variant}: rank {}: {error}", world.rank()));
+        // Also what went wrong: nobody is left waiting for this rank.
+        for all in world.gather("faces timeline", postcard::to_stdvec(&mine)?)? {
+            let theirs: Result<Vec<Span>, String> = postcard::from_bytes(&all)?;
+            spans.extend(theirs?);
+        }
+    }
+    Ok(spans)
+}
+
+/// The kernels; before there is a stream.
+fn kernels<D: FacesDevice>(setup: &SetupOn<'_, D>) -> Result<D::Kernels, Box<dyn Error>> {
+    let (world, params) = (setup.world, setup.params);
+    if world.size() != params.grid.ranks() {
+        let (size, grid) = (world.size(), params.grid);
+        return Err(format!("the job has {size} ranks, but the grid is {grid}").into());
+    }
+    // Before there is a stream: code cannot be loaded behind a wait.
+    let shape = Shape::new(setup.verifier.geometry().clone(), params.init, setup.omit);
+    // SAFETY: the variants make all that they enqueue them with of the same geometry (`variants::kit`, `variants::block`).
+    Ok(unsafe { D::kernels(world, Arc::new(shape)) }?)
+}
 
 /// How many runs one measurement has.
 pub(crate) fn runs(params: &Params) -> u64 {
@@ -36,14 +75,7 @@ pub fn rank<D: FacesDevice>(
     progress: &Progress,
 ) -> Result<Vec<Row>, Box<dyn Error>> {
     let (world, params) = (setup.world, setup.params);
-    if world.size() != params.grid.ranks() {
-        let (size, grid) = (world.size(), params.grid);
-        return Err(format!("the job has {size} ranks, but the grid is {grid}").into());
-    }
-    // Before there is a stream: code cannot be loaded behind a wait.
-    let shape = Shape::new(setup.verifier.geometry().clone(), params.init, setup.omit);
-    // SAFETY: the variants make all that they enqueue them with of the same geometry (`variants::kit`, `variants::block`).
-    let kernels = unsafe { D::kernels(world, Arc::new(shape)) }?;
+    let kernels = kernels(setup)?;
     let samples = rounds::gather(world, rounds, params.variants.len(), progress, |index| {
         let variant = params.variants[index];
         progress.say(variant.name());

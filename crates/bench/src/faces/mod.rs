@@ -21,6 +21,7 @@
 //! | [`device`] | those kernels on the devices that there are |
 //! | [`verify`] | two independent references, and the error measure |
 //! | [`schedule`] | the loops around the clock |
+//! | [`timeline`] | what happens when, for pictures |
 //! | [`variants`] | how the messages travel, over this library |
 //! | [`driver`] | a rank's part: rounds of variants, results |
 //!
@@ -35,5 +36,6 @@ pub mod kernels;
 pub mod layout;
 pub mod params;
 pub mod schedule;
+pub mod timeline;
 pub mod variants;
 pub mod verify;

@@ -17,6 +17,8 @@ mod style;
 
 pub use about::About;
 
+use crate::draw::{SERIES, short};
+use crate::results::comparison::{rival, shown};
 use crate::results::{Row, baseline};
 use std::fmt::Write;
 use std::io;
@@ -38,10 +40,26 @@ pub fn write(dir: &Path, rows: &[Row], about: &About) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// The page as text.
+/// The page as text. Of other libraries' launch shapes, it has the best.
 pub fn page(rows: &[Row], about: &About) -> String {
+    let alone = rows.iter().all(Row::is_ours);
+    let chosen: Vec<Row>;
+    let rows = match alone {
+        true => rows,
+        false => {
+            chosen = shown(rows).into_iter().cloned().collect();
+            &chosen
+        }
+    };
+    // What launches and bytes cost is no time of a share.
+    let shares: Vec<Row> = rows
+        .iter()
+        .filter(|row| row.setting.benchmark != "floor")
+        .cloned()
+        .collect();
+    let ours: Vec<Row> = rows.iter().filter(|row| row.is_ours()).cloned().collect();
     let mut html = String::with_capacity(32 << 10);
-    let title = match rows.first() {
+    let title = match ours.first().or(rows.first()) {
         Some(row) => format!("Faces on {} ranks", row.setting.ranks),
         None => "Faces".to_owned(),
     };
@@ -60,19 +78,19 @@ pub fn page(rows: &[Row], about: &About) -> String {
         &mut html,
         "Time per share",
         "Bars end at the slowest rank, the number to compare. The marks inside are the fastest rank and the average.",
-        charts::times(rows),
+        charts::times(&shares),
     );
     section(
         &mut html,
         "Compared with rma",
         "The slowest rank's time as a multiple of that of rma. Left of the line is faster.",
-        charts::ratios(rows),
+        charts::ratios(&ours),
     );
     section(
         &mut html,
         "Spread over the ranks",
         "One dot a rank, rank 0 at the top of each band. The axis does not begin at zero.",
-        charts::spread(rows),
+        charts::spread(&ours),
     );
     html.push_str("<section>\n<h2>How this was run</h2>\n<dl>\n");
     for (what, value) in about.entries() {
@@ -108,14 +126,15 @@ fn headline(rows: &[Row]) -> String {
             _ = writeln!(
                 html,
                 "<li><b>{}</b>: {}</li>",
-                escape(&row.variant),
+                escape(&row.name()),
                 escape(reason)
             );
         }
         html.push_str("</ul>\n");
     }
     let best = baseline(rows).and_then(|base| {
-        let ratios = rows.iter().filter_map(|r| Some((r, r.ratio_to(base)?)));
+        let ours = rows.iter().filter(|row| row.is_ours());
+        let ratios = ours.filter_map(|r| Some((r, r.ratio_to(base)?)));
         ratios.min_by(|a, b| a.1.total_cmp(&b.1))
     });
     if let Some((row, ratio)) = best.filter(|(_, ratio)| *ratio < 1.0) {
@@ -123,7 +142,7 @@ fn headline(rows: &[Row]) -> String {
             html,
             "<p><b>{}</b> is the fastest: {} us per share, {ratio:.2} times what <b>rma</b> takes.</p>",
             escape(&row.variant),
-            charts::short(row.us_max.unwrap_or(f64::NAN)),
+            short(row.us_max.unwrap_or(f64::NAN)),
         );
     }
     html
@@ -131,9 +150,10 @@ fn headline(rows: &[Row]) -> String {
 
 /// What all rows have in common.
 fn setting(rows: &[Row]) -> String {
-    let Some(s) = rows.first().map(|r| &r.setting) else {
+    let Some(first) = rows.iter().find(|row| row.is_ours()).or(rows.first()) else {
         return String::new();
     };
+    let s = &first.setting;
     let [nk, nj, ni] = s.counts;
     let facts = [
         ("device", s.device.clone()),
@@ -152,7 +172,7 @@ fn setting(rows: &[Row]) -> String {
             format!("{} a share, {} bytes", s.messages, s.bytes),
         ),
         ("buffers of a slot", s.buffers.clone()),
-        ("rounds", rows[0].rounds.to_string()),
+        ("rounds", first.rounds.to_string()),
     ];
     let mut html = String::from("<ul class=\"facts\">\n");
     for (name, value) in facts {
@@ -168,8 +188,13 @@ fn table(rows: &[Row]) -> String {
          <th>enqueue us</th><th>cpu us</th><th>launches</th><th>x rma</th><th>verified ranks</th></tr></thead>\n<tbody>\n",
     );
     let base = baseline(rows);
-    let number = |v: Option<f64>| v.map_or("-".to_owned(), charts::short);
+    let alone = rows.iter().all(Row::is_ours);
+    if !alone {
+        html = html.replace("x rma", "x ours");
+    }
+    let number = |v: Option<f64>| v.map_or("-".to_owned(), short);
     for (k, row) in rows.iter().enumerate() {
+        let base = if alone { base } else { rival(rows, row) };
         let ratio = base
             .and_then(|b| row.ratio_to(b))
             .map_or("-".to_owned(), |r| format!("{r:.2}"));
@@ -178,8 +203,8 @@ fn table(rows: &[Row]) -> String {
             "<tr{}><td><i style=\"background:var(--s{})\"></i>{}</td><td>{}</td><td>{}</td><td><b>{}</b></td>\
              <td>{}</td><td>{}</td><td>{}</td><td>{ratio}</td><td>{}/{}{}</td></tr>",
             if row.failed { " class=\"failed\"" } else { "" },
-            k % style::SERIES,
-            escape(&row.variant),
+            charts::colour(rows, k) % SERIES,
+            escape(&row.name()),
             number(row.us_avg),
             number(row.us_min),
             number(row.us_max),

@@ -1,68 +1,5 @@
 //! Colours and layout of the page.
 
-use plotters::style::RGBColor;
-
-/// How many colours there are for variants.
-pub(super) const SERIES: usize = 6;
-
-/// A colour of the page, for a chart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ink {
-    /// Text and axes.
-    Text,
-    /// Text of less weight.
-    Faint,
-    /// Grid lines.
-    Grid,
-    /// Marks on top of bars.
-    Mark,
-    /// Better than the baseline.
-    Good,
-    /// Worse, or failed.
-    Bad,
-    /// A variant's own.
-    Series(usize),
-}
-
-impl Ink {
-    const NAMED: [(Ink, &'static str); 6] = [
-        (Ink::Text, "text"),
-        (Ink::Faint, "faint"),
-        (Ink::Grid, "grid"),
-        (Ink::Mark, "mark"),
-        (Ink::Good, "good"),
-        (Ink::Bad, "bad"),
-    ];
-
-    /// The number that stands for this colour until the chart is finished.
-    pub(super) fn code(self) -> RGBColor {
-        let k = match self {
-            Ink::Series(k) => 0x40 + (k % SERIES) as u8,
-            named => Ink::NAMED
-                .iter()
-                .position(|(ink, _)| *ink == named)
-                .unwrap_or(0) as u8,
-        };
-        RGBColor(0x01, 0xfe, k)
-    }
-
-    /// Puts the page's colours in the place of all [codes](Ink::code).
-    pub(super) fn resolve(svg: &str) -> String {
-        let all = Ink::NAMED
-            .iter()
-            .copied()
-            .map(|(ink, name)| (ink, name.to_owned()));
-        let series = (0..SERIES).map(|k| (Ink::Series(k), format!("s{k}")));
-        all.chain(series).fold(svg.to_owned(), |svg, (ink, name)| {
-            let RGBColor(r, g, b) = ink.code();
-            svg.replace(
-                &format!("\"#{r:02X}{g:02X}{b:02X}\""),
-                &format!("\"var(--{name})\""),
-            )
-        })
-    }
-}
-
 /// The style sheet. Colours are named once, for each of the two schemes.
 pub(super) const CSS: &str = "\
 :root {
@@ -109,12 +46,13 @@ pre { margin: .8rem 0 .2rem; padding: .7rem .9rem; border-radius: 6px; backgroun
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draw::{Ink, SERIES};
 
     #[test]
     fn every_colour_is_defined_for_both_schemes() {
         let names = Ink::NAMED
             .iter()
-            .map(|(_, n)| (*n).to_owned())
+            .map(|(_, name, _)| (*name).to_owned())
             .chain((0..SERIES).map(|k| format!("s{k}")));
         for name in names {
             assert_eq!(CSS.matches(&format!("--{name}: #")).count(), 2, "{name}");

@@ -9,11 +9,15 @@
 //! the median over the rounds. The number that counts is the greatest: the time of the slowest
 //! rank.
 //!
+//! Rows of other libraries' programs ([`crate::peers`]) are [`Row`]s too: [`Row::who`] tells them apart, and
+//! [`comparison`] sets them side by side.
+//!
 //! # Failures
 //!
 //! A rank that failed, did not report, or reported no time makes its row a failed one
 //! ([`Row::failure`] says why), and [`exit_code`] is 1 when any row is.
 
+pub mod comparison;
 pub mod json;
 mod meter;
 pub mod stats;
@@ -22,7 +26,7 @@ pub mod table;
 pub use meter::{Clock, Meter, Run};
 
 use crate::faces::layout::Geometry;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use stats::{Summary, median};
 
 /// What one rank found in one round of one variant.
@@ -132,10 +136,16 @@ impl Setting {
     }
 }
 
+/// [`Row::who`] of rows of this library.
+pub const OURS: &str = "tidegate";
+
 /// One variant's result. Fields of the setting lie beside its own, so this is for self-describing
 /// formats such as JSON; what ranks send each other is [`RankSample`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
+    /// Whose: [`OURS`], or a peer's name.
+    #[serde(default = "ours")]
+    pub who: String,
     /// The variant, with what distinguishes it: `st`, `st-graph`, `st strided`, …
     pub variant: String,
     /// What it ran on.
@@ -150,6 +160,12 @@ pub struct Row {
     pub us_min: Option<f64>,
     /// The slowest rank's: the one to compare.
     pub us_max: Option<f64>,
+    /// The slowest rank's time in the best round, and in the worst.
+    #[serde(default)]
+    pub us_least: Option<f64>,
+    /// See [`Row::us_least`].
+    #[serde(default)]
+    pub us_most: Option<f64>,
     /// Each rank's median time over the rounds.
     pub us_by_rank: Vec<Option<f64>>,
     /// Time to enqueue a share; like the next two that of the greatest rank, and the median of the rounds.
@@ -158,7 +174,8 @@ pub struct Row {
     pub cpu_us: Option<f64>,
     /// Launches per share.
     pub launches: Option<f64>,
-    /// The largest error of any rank.
+    /// The largest error of any rank; JSON has no infinity, and says `null`.
+    #[serde(deserialize_with = "or_infinity")]
     pub max_error: f64,
     /// How many ranks were right in every round.
     pub verified: usize,
@@ -166,6 +183,17 @@ pub struct Row {
     pub failed: bool,
     /// Why, for a failed row.
     pub failure: Option<String>,
+    /// What else to know of the figure.
+    #[serde(default)]
+    pub note: Option<String>,
+}
+
+fn ours() -> String {
+    OURS.to_owned()
+}
+
+fn or_infinity<'de, R: Deserializer<'de>>(reader: R) -> Result<f64, R::Error> {
+    Ok(Option::deserialize(reader)?.unwrap_or(f64::INFINITY))
 }
 
 impl Row {
@@ -228,12 +256,17 @@ impl Row {
             };
             median(&mut rounds.iter().map(round).collect::<Option<Vec<_>>>()?)
         };
+        let slowest: Option<Vec<f64>> = summaries.iter().map(|s| Some(s.as_ref()?.max)).collect();
+        let slowest = slowest.and_then(|all| Summary::of(&all));
         Row {
+            who: ours(),
             variant: variant.into(),
             rounds: rounds.len(),
             us_avg: of_rounds(|s| s.avg),
             us_min: of_rounds(|s| s.min),
             us_max: of_rounds(|s| s.max),
+            us_least: slowest.map(|s| s.min),
+            us_most: slowest.map(|s| s.max),
             us_by_rank: times.iter_mut().map(|t| median(t)).collect(),
             enqueue_us: greatest(|s| s.enqueue_us),
             cpu_us: greatest(|s| s.cpu_us),
@@ -246,8 +279,22 @@ impl Row {
             verified: right.iter().filter(|r| **r).count(),
             failed: failure.is_some(),
             failure,
+            note: None,
             setting,
         }
+    }
+
+    /// What it is called among rows of several libraries.
+    pub fn name(&self) -> String {
+        match self.is_ours() {
+            true => self.variant.clone(),
+            false => format!("{}: {}", self.who, self.variant),
+        }
+    }
+
+    /// Whether it is one of this library.
+    pub fn is_ours(&self) -> bool {
+        self.who == OURS
     }
 
     /// What a rank sends in a second, in GB (10^9 bytes), at the pace of the slowest.
@@ -266,9 +313,9 @@ impl Row {
     }
 }
 
-/// The row that others are compared with: the first whose variant is `rma`.
+/// The row that others are compared with: the first of ours whose variant is `rma`.
 pub fn baseline(rows: &[Row]) -> Option<&Row> {
-    rows.iter().find(|r| r.variant == "rma")
+    rows.iter().find(|r| r.is_ours() && r.variant == "rma")
 }
 
 /// 0 when there are rows and all of them are right, else 1.
@@ -334,6 +381,7 @@ pub(crate) mod tests {
             (Some(4.0), Some(3.0), Some(5.0))
         );
         assert_eq!(row.us_by_rank, [Some(3.0), Some(5.0)]);
+        assert_eq!((row.us_least, row.us_most), (Some(4.0), Some(9.0)));
         assert_eq!((row.verified, row.failed, row.rounds), (2, false, 3));
     }
 

@@ -3,10 +3,12 @@
 use super::error::Result;
 use super::handle::{Context, Event, Graph, Stream, flags};
 use super::load::Driver;
-use super::table::call;
+use super::table::{call, call_optional};
 
 /// `CU_STREAM_NON_BLOCKING`: no ordering with the legacy stream.
 const NON_BLOCKING: u32 = 1;
+/// `CU_EVENT_RECORD_EXTERNAL`: in a capture, a node that records, and not an edge.
+const RECORD_EXTERNAL: u32 = 1;
 
 flags! {
     /// What an event is for (`CUevent_flags`).
@@ -254,6 +256,16 @@ impl Driver {
     pub unsafe fn event_record(&self, event: Event, stream: Stream) -> Result<()> {
         // SAFETY: the caller vouches for the handles.
         unsafe { call!(self.event_record(event.0, stream.0)) }
+    }
+
+    /// As [`event_record`](Self::event_record), while `stream` is being captured: every replay records the event anew (`cuEventRecordWithFlags`).
+    ///
+    /// # Safety
+    ///
+    /// `event` and `stream` are alive, the event as long as what comes of the capture.
+    pub unsafe fn event_record_external(&self, event: Event, stream: Stream) -> Result<()> {
+        // SAFETY: the caller vouches for the handles.
+        unsafe { call_optional!(self.event_record_with_flags(event.0, stream.0, RECORD_EXTERNAL)) }
     }
 
     /// Whether the event has happened, or was never recorded (`cuEventQuery`).

@@ -233,6 +233,7 @@ table! {
         graph_add_kernel_node = "cuGraphAddKernelNode_v2"(
             *mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_KERNEL_NODE_PARAMS_v2,
         );
+        event_record_with_flags = "cuEventRecordWithFlags"(CUevent, CUstream, c_uint);
         func_get_param_info = "cuFuncGetParamInfo"(CUfunction, usize, *mut usize, *mut usize);
         func_load = "cuFuncLoad"(CUfunction);
         module_get_loading_mode = "cuModuleGetLoadingMode"(*mut c_uint);

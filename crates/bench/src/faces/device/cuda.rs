@@ -3,11 +3,11 @@
 use super::geometry::{FacesGeometry, FacesGrids, TILE};
 use super::{FacesDevice, FacesKernels, Inbox, Part, Shape, Values, Which};
 use std::sync::Arc;
-use tidegate_core::kernel::{Function, Launch, Module, Plain};
+use tidegate_core::kernel::{Foreign, Function, Launch, Module, Plain, foreign};
 use tidegate_core::window::Slots;
 use tidegate_core::{Cells, CellsMut, Error, Result, Stream, World, kernel};
-use tidegate_cuda::Cuda;
-use tidegate_hal::device::Grid;
+use tidegate_cuda::{Cuda, CudaStream, TimedEvent};
+use tidegate_hal::device::{DeviceError, Grid, Parameters};
 
 kernel! {
     /// Initial values of the whole block.
@@ -75,6 +75,20 @@ impl FacesDevice for Cuda {
     /// A submission to an inline stream is waited for each time, which a share needs twice only.
     const INLINE_MESSAGES: bool = false;
 
+    type Moment = Arc<TimedEvent>;
+
+    fn moment<'s>(stream: &Stream<'s, Self>, at: &Values<'s, Self>) -> Result<Self::Moment> {
+        event(|kernel| stream.launch(kernel, (at,)))
+    }
+
+    fn moment_at_part<'s>(stream: &Stream<'s, Self>, at: &Part<'s, Self>) -> Result<Self::Moment> {
+        event(|kernel| stream.launch(kernel, (at,)))
+    }
+
+    fn us_between(from: &Self::Moment, to: &Self::Moment) -> Result<Option<f64>> {
+        Ok(to.us_since(from)?)
+    }
+
     unsafe fn kernels(world: &World<Self>, shape: Arc<Shape>) -> Result<CudaKernels> {
         if shape.omit.is_some() {
             let what = "only kernels on the host can leave a direction out";
@@ -101,6 +115,22 @@ impl FacesDevice for Cuda {
         };
         Ok(kernels)
     }
+}
+
+/// What enqueues an event: a kernel of another library, as far as `tidegate_core` can tell.
+type Enqueue<'a> =
+    Foreign<Box<dyn FnOnce(&CudaStream, &Parameters) -> std::result::Result<(), DeviceError> + 'a>>;
+
+/// An event that has a time, on the stream that `launch` launches on.
+fn event(launch: impl FnOnce(Enqueue<'_>) -> Result<()>) -> Result<Arc<TimedEvent>> {
+    let mut event = None;
+    let enqueue = |stream: &CudaStream, _: &Parameters| {
+        event = Some(stream.timed_event()?);
+        Ok(())
+    };
+    // SAFETY: it enqueues an event, on the stream that it is given, and accesses no memory; stream and recording hold the event. It does not care what it is launched with.
+    launch(unsafe { foreign(Box::new(enqueue)) })?;
+    event.ok_or_else(|| Error::Invalid("the event was not enqueued".into()))
 }
 
 impl CudaKernels {

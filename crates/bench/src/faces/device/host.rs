@@ -2,7 +2,8 @@
 
 use super::{FacesDevice, FacesKernels, Inbox, Part, Shape, Values, Which};
 use crate::faces::kernels::{self, Points, initial_value};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use tidegate_core::window::Slots;
 use tidegate_core::{Cells, CellsMut, Result, Stream, World};
 use tidegate_host::Host;
@@ -33,9 +34,40 @@ impl FacesDevice for Host {
 
     const INLINE_MESSAGES: bool = true;
 
+    type Moment = Arc<Mutex<Option<Instant>>>;
+
+    fn moment<'s>(stream: &Stream<'s, Self>, at: &Values<'s, Self>) -> Result<Self::Moment> {
+        let moment = Self::Moment::default();
+        let note = moment.clone();
+        stream.launch(move |_: &[f64]| now(&note), at)?;
+        Ok(moment)
+    }
+
+    fn moment_at_part<'s>(stream: &Stream<'s, Self>, at: &Part<'s, Self>) -> Result<Self::Moment> {
+        let moment = Self::Moment::default();
+        let note = moment.clone();
+        stream.launch(move |_: Cells<'_, f64>| now(&note), at)?;
+        Ok(moment)
+    }
+
+    fn us_between(from: &Self::Moment, to: &Self::Moment) -> Result<Option<f64>> {
+        let time = |moment: &Self::Moment| *moment.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(from), Some(to)) = (time(from), time(to)) else {
+            return Ok(None);
+        };
+        Ok(Some(match to.checked_duration_since(from) {
+            Some(later) => later.as_secs_f64() * 1e6,
+            None => (from - to).as_secs_f64() * -1e6,
+        }))
+    }
+
     unsafe fn kernels(_: &World<Self>, shape: Arc<Shape>) -> Result<HostKernels> {
         Ok(HostKernels(shape))
     }
+}
+
+fn now(moment: &Mutex<Option<Instant>>) {
+    *moment.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
 }
 
 /// Closures, each of which shares the shape.

@@ -48,6 +48,30 @@ pub trait FacesDevice: BenchDevice {
     /// executes itself (`true`), or on the kernels' own, with explicit synchronisations.
     const INLINE_MESSAGES: bool;
 
+    /// A point of a stream that has a time once the stream has come there.
+    type Moment: Clone;
+
+    /// Enqueues a moment, on the stream that some values are at home on. In a capture each replay sets its time anew.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::launch`].
+    fn moment<'s>(stream: &Stream<'s, Self>, at: &Values<'s, Self>) -> Result<Self::Moment>;
+
+    /// The same where a part of a block is.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    fn moment_at_part<'s>(stream: &Stream<'s, Self>, at: &Part<'s, Self>) -> Result<Self::Moment>;
+
+    /// The microseconds from one moment to another; `None` while one of them has not come.
+    ///
+    /// # Errors
+    ///
+    /// If the device does not know.
+    fn us_between(from: &Self::Moment, to: &Self::Moment) -> Result<Option<f64>>;
+
     /// Makes the kernels; before any stream has work.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use super::kit::{Kit, Neighbour};
 use crate::faces::device::{FacesDevice, FacesKernels, Inbox, Part, Values, Which};
+use crate::faces::timeline::Lane;
 use tidegate_core::window::Source;
 use tidegate_core::{IndexSet, Region, Result, Stream};
 
@@ -84,11 +85,13 @@ pub(super) fn pack<'s, D: FacesDevice>(
     packed: &mut Values<'s, D>,
 ) -> Result<()> {
     kit.launched(1);
+    let begun = kit.begin(|| D::moment(stream, packed))?;
     match block {
         (Some(u), ..) => kit.kernels.pack(stream, u, packed),
         (None, Some(surface), _) => kit.kernels.pack_part(stream, surface, packed),
         (None, None, _) => unreachable!("a block has a surface"),
-    }
+    }?;
+    kit.end(begun, Lane::Stream, "pack", || D::moment(stream, packed))
 }
 
 /// Enqueues the unpack kernel.
@@ -99,9 +102,20 @@ pub(super) fn unpack<'s, D: FacesDevice>(
     inbox: &Inbox<'s, D>,
 ) -> Result<()> {
     kit.launched(1);
+    let begun = kit.begin(|| moment(stream, block))?;
     match block {
         (Some(u), ..) => kit.kernels.unpack(stream, inbox, u),
         (None, Some(surface), _) => kit.kernels.unpack_part(stream, inbox, surface),
+        (None, None, _) => unreachable!("a block has a surface"),
+    }?;
+    kit.end(begun, Lane::Stream, "unpack", || moment(stream, block))
+}
+
+/// A moment of the stream that the surface is on.
+fn moment<'s, D: FacesDevice>(stream: &Stream<'s, D>, block: &Block<'s, D>) -> Result<D::Moment> {
+    match block {
+        (Some(u), ..) => D::moment(stream, u),
+        (None, Some(surface), _) => D::moment_at_part(stream, surface),
         (None, None, _) => unreachable!("a block has a surface"),
     }
 }
@@ -130,7 +144,11 @@ pub(super) fn fork<'s, 't, D: FacesDevice>(
     };
     let mut interior = stream.hand_off(interior, side)?;
     kit.launched(1);
+    let begun = kit.begin(|| D::moment_at_part(side, &interior))?;
     kit.kernels.compute(side, &mut interior)?;
+    kit.end(begun, Lane::Compute, "compute", || {
+        D::moment_at_part(side, &interior)
+    })?;
     Ok(Some(interior))
 }
 

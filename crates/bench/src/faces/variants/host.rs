@@ -6,11 +6,12 @@
 //! the way to the inline stream is the synchronisation: waiting for the kernels' stream blocks the
 //! caller. It proves that the messages are packed and that the last unpack is over.
 
+use super::Goal;
 use super::block::{self, Block};
 use super::kit::Kit;
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
-use crate::faces::schedule::{self, Exchange};
-use crate::results::RankSample;
+use crate::faces::schedule::Exchange;
+use crate::faces::timeline::Lane;
 use tidegate_core::window::{Group, Slot};
 use tidegate_core::{Error, Region, Result, Stream, stream};
 
@@ -48,11 +49,7 @@ pub(super) fn groups<D: FacesDevice>(kit: &Kit<'_, D>) -> Vec<Group> {
     kit.neighbours.iter().map(|to| group(to.rank)).collect()
 }
 
-pub(super) fn run<D: FacesDevice>(
-    kit: &Kit<'_, D>,
-    epochs: Epochs,
-    step: &mut dyn FnMut(),
-) -> Result<RankSample> {
+pub(super) fn run<D: FacesDevice>(kit: &Kit<'_, D>, epochs: Epochs, goal: Goal<'_>) -> Result<()> {
     let setup = kit.setup;
     let world = setup.world;
     stream!(let messages = world.inline_stream()?);
@@ -68,14 +65,14 @@ pub(super) fn run<D: FacesDevice>(
     };
     if !setup.params.compute {
         let mut host = host;
-        return schedule::measure(setup.params.counts, setup.verifier, &mut host, step);
+        return kit.measured(&mut host, goal);
     }
     stream!(let side = world.named_stream("compute")?);
     let mut host = HostSynchronised {
         side: Some(&side),
         ..host
     };
-    schedule::measure(setup.params.counts, setup.verifier, &mut host, step)
+    kit.measured(&mut host, goal)
 }
 
 impl<'s, 'h, D: FacesDevice> HostSynchronised<'_, 's, '_, 'h, D> {
@@ -93,15 +90,21 @@ impl<'s, 'h, D: FacesDevice> HostSynchronised<'_, 's, '_, 'h, D> {
             inbox,
             outbox,
         } = lent;
+        kit.next_share();
         let interior = block::fork(kit, kernels, self.side, &mut block)?;
         block::pack(kit, kernels, &block, &mut packed)?;
         // Blocks until the kernels are done.
-        let (packed, inbox) = kernels.hand_off((packed, inbox), messages)?;
+        let (packed, inbox) =
+            kit.on_host("wait", || kernels.hand_off((packed, inbox), messages))?;
+        let begun = kit.begin(|| D::moment(messages, &packed))?;
         // From here on every call is done when it returns.
         kit.launched(2);
         let exposed = inbox.post(messages)?;
         let outbox = self.put(&packed, outbox)?;
         let inbox = exposed.wait(messages)?;
+        kit.end(begun, Lane::Stream, "exchange", || {
+            D::moment(messages, &packed)
+        })?;
         let (packed, inbox) = messages.hand_off((packed, inbox), kernels)?;
         block::unpack(kit, kernels, &mut block, &inbox)?;
         block::join(kernels, self.side, interior, &mut block)?;
@@ -160,8 +163,9 @@ impl<D: FacesDevice> Exchange for HostSynchronised<'_, '_, '_, '_, D> {
     fn initialise(&mut self) -> Result<()> {
         let mut lent = self.lent()?;
         block::initialise(self.kit, self.kernels, &mut lent.block)?;
+        let settled = self.kit.settle(self.kernels, &lent.packed);
         self.lent = Some(lent);
-        self.kernels.synchronize()
+        settled
     }
 
     fn shares(&mut self, count: u64) -> Result<()> {

@@ -1,11 +1,13 @@
 //! What all variants work with: the neighbours, the kernels, and a count of what is enqueued.
 
-use super::SetupOn;
-use crate::faces::device::{FacesDevice, Inbox, Outbox};
+use super::{Goal, SetupOn};
+use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::layout::{Dim, Direction, Geometry};
+use crate::faces::schedule::{self, Exchange};
+use crate::faces::timeline::{self, Begun, Lane, Timeline};
 use std::cell::Cell;
 use tidegate_core::window::Window;
-use tidegate_core::{Layout, Result, Stream};
+use tidegate_core::{Error, Layout, Result, Stream};
 
 /// One rank's neighbours and kernels.
 pub(super) struct Kit<'a, D: FacesDevice> {
@@ -14,6 +16,8 @@ pub(super) struct Kit<'a, D: FacesDevice> {
     pub(super) geometry: &'a Geometry,
     /// The neighbours, in the order of their slots (the same inbound and outbound).
     pub(super) neighbours: Vec<Neighbour<D>>,
+    /// Notes what happens when, if anybody wants to know.
+    timeline: Option<&'a Timeline<D>>,
     launches: Cell<u64>,
 }
 
@@ -26,7 +30,11 @@ pub(super) struct Neighbour<D: FacesDevice> {
 }
 
 impl<'a, D: FacesDevice> Kit<'a, D> {
-    pub(super) fn new(setup: &'a SetupOn<'a, D>, kernels: &'a D::Kernels) -> Result<Self> {
+    pub(super) fn new(
+        setup: &'a SetupOn<'a, D>,
+        kernels: &'a D::Kernels,
+        timeline: Option<&'a Timeline<D>>,
+    ) -> Result<Self> {
         let geometry = setup.verifier.geometry();
         let neighbours = geometry
             .neighbours()
@@ -43,6 +51,7 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
             kernels,
             geometry,
             neighbours,
+            timeline,
             launches: Cell::new(0),
         })
     }
@@ -55,6 +64,76 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
     /// How many kernels, batches and graphs were enqueued.
     pub(super) fn launches(&self) -> u64 {
         self.launches.get()
+    }
+
+    /// Measures a variant, or records its timeline.
+    pub(super) fn measured<X: Exchange<Error = Error>>(
+        &self,
+        exchange: &mut X,
+        goal: Goal<'_>,
+    ) -> Result<()> {
+        let setup = self.setup;
+        match goal {
+            Goal::Measure { sample, step } => {
+                *sample = schedule::measure(setup.params.counts, setup.verifier, exchange, step)?;
+            }
+            Goal::Record { variant, spans } => {
+                let timeline = self
+                    .timeline
+                    .ok_or_else(|| Error::Invalid("there is no timeline to record".into()))?;
+                *spans = timeline::record(timeline, setup.verifier, variant, exchange)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A share begins.
+    pub(super) fn next_share(&self) {
+        if let Some(timeline) = self.timeline {
+            timeline.next_share();
+        }
+    }
+
+    /// An operation is about to be enqueued; `moment` enqueues a moment.
+    pub(super) fn begin(
+        &self,
+        moment: impl FnOnce() -> Result<D::Moment>,
+    ) -> Result<Option<Begun<D>>> {
+        self.timeline
+            .map_or(Ok(None), |timeline| timeline.begin(moment))
+    }
+
+    /// It has been enqueued.
+    pub(super) fn end(
+        &self,
+        begun: Option<Begun<D>>,
+        lane: Lane,
+        what: &'static str,
+        moment: impl FnOnce() -> Result<D::Moment>,
+    ) -> Result<()> {
+        self.timeline
+            .map_or(Ok(()), |timeline| timeline.end(begun, lane, what, moment))
+    }
+
+    /// What the host does by itself.
+    pub(super) fn on_host<T>(&self, what: &'static str, work: impl FnOnce() -> T) -> T {
+        match self.timeline {
+            None => work(),
+            Some(timeline) => timeline.on_host(what, work),
+        }
+    }
+
+    /// Waits for a stream that nothing more is enqueued on; a timeline has its base there.
+    pub(super) fn settle<'s>(&self, stream: &Stream<'s, D>, at: &Values<'s, D>) -> Result<()> {
+        stream.synchronize()?;
+        self.timeline.map_or(Ok(()), |timeline| {
+            timeline.take_base(|| D::moment(stream, at), || stream.synchronize())
+        })
+    }
+
+    /// The timeline of a capture, in which there are many shares.
+    pub(super) fn timeline(&self) -> Option<&'a Timeline<D>> {
+        self.timeline
     }
 
     /// Creates the window; collective.
@@ -77,7 +156,7 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
 
 /// A message as the library wants it.
 fn layout<D: FacesDevice>(geometry: &Geometry, direction: Direction) -> Result<Layout<D>> {
-    let invalid = |_| tidegate_core::Error::Invalid("the block is too large for a layout".into());
+    let invalid = |_| Error::Invalid("the block is too large for a layout".into());
     let message = geometry.strided(direction);
     let mut loops = message
         .dims()

@@ -40,6 +40,7 @@ mod waiting;
 use super::device::FacesDevice;
 use super::layout::Direction;
 use super::params::{Params, Variant};
+use super::timeline::{Span, Timeline};
 use super::verify::Verifier;
 use crate::results::RankSample;
 use kit::Kit;
@@ -62,6 +63,24 @@ pub struct SetupOn<'a, D: Device> {
     pub omit: Option<Direction>,
 }
 
+/// What a variant is run for.
+pub(crate) enum Goal<'a> {
+    /// Times.
+    Measure {
+        /// What comes of it.
+        sample: &'a mut RankSample,
+        /// Called after every run.
+        step: &'a mut dyn FnMut(),
+    },
+    /// A timeline.
+    Record {
+        /// Which it is.
+        variant: Variant,
+        /// What comes of it.
+        spans: &'a mut Vec<Span>,
+    },
+}
+
 /// Measures one variant on this rank; collective. `step` is called after every run.
 ///
 /// # Errors
@@ -74,18 +93,47 @@ pub fn run<D: FacesDevice>(
     variant: Variant,
     step: &mut dyn FnMut(),
 ) -> Result<RankSample> {
-    let kit = Kit::new(setup, kernels)?;
+    let mut sample = RankSample::new(setup.world.rank());
+    let goal = Goal::Measure {
+        sample: &mut sample,
+        step,
+    };
+    reach(&Kit::new(setup, kernels, None)?, variant, goal)?;
+    Ok(sample)
+}
+
+/// Records the timeline of a few shares of one variant on this rank; collective. The parameters' counts are [`COUNTS`](super::timeline::COUNTS).
+///
+/// # Errors
+///
+/// As [`run`]; a wrong result.
+pub fn record<D: FacesDevice>(
+    setup: &SetupOn<'_, D>,
+    kernels: &D::Kernels,
+    variant: Variant,
+) -> Result<Vec<Span>> {
+    let timeline = Timeline::new();
+    let mut spans = Vec::new();
+    let goal = Goal::Record {
+        variant,
+        spans: &mut spans,
+    };
+    reach(&Kit::new(setup, kernels, Some(&timeline))?, variant, goal)?;
+    Ok(spans)
+}
+
+fn reach<D: FacesDevice>(kit: &Kit<'_, D>, variant: Variant, goal: Goal<'_>) -> Result<()> {
     let synchronised = if D::INLINE_MESSAGES {
         host::run
     } else {
         waiting::run
     };
     match variant {
-        Variant::St => st::run(&kit, st::Form::BEST, false, step),
-        Variant::StGraph => st::run(&kit, st::Form::BEST, true, step),
-        Variant::StStrided => st::run(&kit, st::Form::STRIDED, false, step),
-        Variant::StSeparate => st::run(&kit, st::Form::SEPARATE, false, step),
-        Variant::Rma => synchronised(&kit, host::Epochs::One, step),
-        Variant::P2p => synchronised(&kit, host::Epochs::Each, step),
+        Variant::St => st::run(kit, st::Form::BEST, false, goal),
+        Variant::StGraph => st::run(kit, st::Form::BEST, true, goal),
+        Variant::StStrided => st::run(kit, st::Form::STRIDED, false, goal),
+        Variant::StSeparate => st::run(kit, st::Form::SEPARATE, false, goal),
+        Variant::Rma => synchronised(kit, host::Epochs::One, goal),
+        Variant::P2p => synchronised(kit, host::Epochs::Each, goal),
     }
 }

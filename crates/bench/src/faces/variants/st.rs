@@ -1,10 +1,11 @@
 //! Stream-triggered: everything is enqueued, and the host waits once, after all shares.
 
+use super::Goal;
 use super::block::{self, Block};
 use super::kit::Kit;
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
-use crate::faces::schedule::{self, Exchange};
-use crate::results::RankSample;
+use crate::faces::schedule::Exchange;
+use crate::faces::timeline::{Lane, SHARES};
 use tidegate_core::window::{Slot, exchange};
 use tidegate_core::{Error, Graph, PairGraph, Region, Result, Stream, stream};
 
@@ -50,15 +51,37 @@ struct St<'a, 's, 't, D: FacesDevice> {
     side: Option<&'a mut Stream<'t, D>>,
     graph: bool,
     recorded: Option<Recorded<'s, 't, D>>,
+    /// How many shares a graph holds: one, but for a timeline.
+    in_graph: u64,
     lent: Option<Lent<'s, D>>,
+}
+
+/// As many shares as a graph holds.
+fn shares<'s, 't, D: FacesDevice>(
+    kit: &Kit<'_, D>,
+    s: &Stream<'s, D>,
+    side: Option<&Stream<'t, D>>,
+    (form, count): (Form, u64),
+    mut lent: Lent<'s, D>,
+) -> Result<Lent<'s, D>> {
+    if let Some(timeline) = kit.timeline() {
+        timeline.start(true);
+    }
+    for _ in 0..count {
+        lent = share(kit, s, side, form, lent)?;
+    }
+    if let Some(timeline) = kit.timeline() {
+        timeline.stop();
+    }
+    Ok(lent)
 }
 
 pub(super) fn run<D: FacesDevice>(
     kit: &Kit<'_, D>,
     form: Form,
     graph: bool,
-    step: &mut dyn FnMut(),
-) -> Result<RankSample> {
+    goal: Goal<'_>,
+) -> Result<()> {
     let setup = kit.setup;
     let world = setup.world;
     stream!(let s = world.named_stream("faces")?);
@@ -69,17 +92,18 @@ pub(super) fn run<D: FacesDevice>(
         side: None,
         graph,
         recorded: None,
+        in_graph: if kit.timeline().is_some() { SHARES } else { 1 },
         lent: None,
     };
     if !setup.params.compute {
-        return schedule::measure(setup.params.counts, setup.verifier, &mut st, step);
+        return kit.measured(&mut st, goal);
     }
     stream!(let side = world.named_stream("compute")?);
     let mut st = St {
         side: Some(&mut side),
         ..st
     };
-    schedule::measure(setup.params.counts, setup.verifier, &mut st, step)
+    kit.measured(&mut st, goal)
 }
 
 /// One share. Nothing here waits.
@@ -90,6 +114,7 @@ fn share<'s, 't, D: FacesDevice>(
     form: Form,
     (mut block, mut packed, inbox, outbox): Lent<'s, D>,
 ) -> Result<Lent<'s, D>> {
+    kit.next_share();
     let interior = block::fork(kit, s, side, &mut block)?;
     // Exposed before the pack kernel, so that the neighbours' puts need not wait for it.
     let (inbox, exposed) = if form.fused {
@@ -100,6 +125,7 @@ fn share<'s, 't, D: FacesDevice>(
     if !form.strided {
         block::pack(kit, s, &block, &mut packed)?;
     }
+    let begun = kit.begin(|| D::moment(s, &packed))?;
     let mut epoch = outbox.start();
     for (slot, to) in (0..).map(Slot).zip(&kit.neighbours) {
         if form.strided {
@@ -120,6 +146,7 @@ fn share<'s, 't, D: FacesDevice>(
         }
         (None, None) => unreachable!("the inbox is one or the other"),
     };
+    kit.end(begun, Lane::Stream, "exchange", || D::moment(s, &packed))?;
     block::unpack(kit, s, &mut block, &inbox)?;
     block::join(s, side, interior, &mut block)?;
     Ok((block, packed, inbox, outbox))
@@ -139,7 +166,7 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
 
     fn build(&mut self) -> Result<()> {
         (self.lent, self.recorded) = (None, None);
-        let (kit, form, s) = (self.kit, self.form, &mut *self.stream);
+        let (kit, form, s) = (self.kit, (self.form, self.in_graph), &mut *self.stream);
         let block = block::new(kit, s)?;
         let packed = Region::zeroed(kit.setup.world, kit.geometry.packed_len())?.on(s)?;
         let (inbox, outbox) = kit.window(s)?;
@@ -147,13 +174,13 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
         self.lent = Some(match &mut self.side {
             _ if !self.graph => lent,
             None => {
-                let (graph, lent) = s.capture(lent, |s, lent| share(kit, s, None, form, lent))?;
+                let (graph, lent) = s.capture(lent, |s, lent| shares(kit, s, None, form, lent))?;
                 self.recorded = Some(Recorded::One(graph));
                 lent
             }
             Some(side) => {
                 let (graph, lent) = s.capture_with(side, lent, |s, side, lent| {
-                    share(kit, s, Some(side), form, lent)
+                    shares(kit, s, Some(side), form, lent)
                 })?;
                 self.recorded = Some(Recorded::Two(graph));
                 lent
@@ -165,8 +192,9 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
     fn initialise(&mut self) -> Result<()> {
         let mut lent = self.lent()?;
         block::initialise(self.kit, self.stream, &mut lent.0)?;
+        let settled = self.kit.settle(self.stream, &lent.1);
         self.lent = Some(lent);
-        self.stream.synchronize()
+        settled
     }
 
     fn shares(&mut self, count: u64) -> Result<()> {
@@ -179,12 +207,16 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
                 lent
             }
             (Some(Recorded::One(graph)), _) => {
-                self.kit.launched(count);
-                graph.replay(self.stream, lent, count)?
+                let times = count / self.in_graph;
+                self.kit.launched(times);
+                let replay = || -> Result<_> { Ok(graph.replay(self.stream, lent, times)?) };
+                self.kit.on_host("launch", replay)?
             }
             (Some(Recorded::Two(graph)), Some(side)) => {
-                self.kit.launched(count);
-                graph.replay(self.stream, side, lent, count)?
+                let times = count / self.in_graph;
+                self.kit.launched(times);
+                let replay = || -> Result<_> { Ok(graph.replay(self.stream, side, lent, times)?) };
+                self.kit.on_host("launch", replay)?
             }
             (Some(Recorded::Two(_)), None) => unreachable!("it was recorded with a second stream"),
         };

@@ -4,12 +4,13 @@
 //! first synchronisation proves that the messages are packed and that the last unpack is over; the second is
 //! the end of what the host-synchronised calls (a wait, a receive) promise when they return.
 
+use super::Goal;
 use super::block::{self, Block};
 use super::host::{Epochs, groups};
 use super::kit::Kit;
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
-use crate::faces::schedule::{self, Exchange};
-use crate::results::RankSample;
+use crate::faces::schedule::Exchange;
+use crate::faces::timeline::Lane;
 use tidegate_core::window::{Group, Slot, exchange};
 use tidegate_core::{Error, Region, Result, Stream, stream};
 
@@ -26,11 +27,7 @@ struct Waiting<'a, 's, 't, D: FacesDevice> {
     lent: Option<Lent<'s, D>>,
 }
 
-pub(super) fn run<D: FacesDevice>(
-    kit: &Kit<'_, D>,
-    epochs: Epochs,
-    step: &mut dyn FnMut(),
-) -> Result<RankSample> {
+pub(super) fn run<D: FacesDevice>(kit: &Kit<'_, D>, epochs: Epochs, goal: Goal<'_>) -> Result<()> {
     let setup = kit.setup;
     let world = setup.world;
     stream!(let s = world.named_stream("faces")?);
@@ -44,14 +41,14 @@ pub(super) fn run<D: FacesDevice>(
     };
     if !setup.params.compute {
         let mut waiting = waiting;
-        return schedule::measure(setup.params.counts, setup.verifier, &mut waiting, step);
+        return kit.measured(&mut waiting, goal);
     }
     stream!(let side = world.named_stream("compute")?);
     let mut waiting = Waiting {
         side: Some(&side),
         ..waiting
     };
-    schedule::measure(setup.params.counts, setup.verifier, &mut waiting, step)
+    kit.measured(&mut waiting, goal)
 }
 
 impl<'s, D: FacesDevice> Waiting<'_, 's, '_, D> {
@@ -63,11 +60,14 @@ impl<'s, D: FacesDevice> Waiting<'_, 's, '_, D> {
 
     fn share(&self, (mut block, mut packed, inbox, outbox): Lent<'s, D>) -> Result<Lent<'s, D>> {
         let (kit, s) = (self.kit, self.stream);
+        kit.next_share();
         let interior = block::fork(kit, s, self.side, &mut block)?;
         block::pack(kit, s, &block, &mut packed)?;
-        s.synchronize()?;
+        kit.on_host("wait", || s.synchronize())?;
+        let begun = kit.begin(|| D::moment(s, &packed))?;
         let (inbox, outbox) = self.messages(&packed, inbox, outbox)?;
-        s.synchronize()?;
+        kit.end(begun, Lane::Stream, "exchange", || D::moment(s, &packed))?;
+        kit.on_host("wait", || s.synchronize())?;
         block::unpack(kit, s, &mut block, &inbox)?;
         block::join(s, self.side, interior, &mut block)?;
         Ok((block, packed, inbox, outbox))
@@ -123,8 +123,9 @@ impl<D: FacesDevice> Exchange for Waiting<'_, '_, '_, D> {
     fn initialise(&mut self) -> Result<()> {
         let mut lent = self.lent()?;
         block::initialise(self.kit, self.stream, &mut lent.0)?;
+        let settled = self.kit.settle(self.stream, &lent.1);
         self.lent = Some(lent);
-        self.stream.synchronize()
+        settled
     }
 
     fn shares(&mut self, count: u64) -> Result<()> {
@@ -159,6 +160,7 @@ mod tests {
     use crate::faces::params::{Counts, Grid, Init, Params, Size, Variant};
     use crate::faces::variants::Setup;
     use crate::faces::verify::Verifier;
+    use crate::results::RankSample;
     use std::sync::Arc;
     use tidegate_core::World;
     use tidegate_host::Host;
@@ -191,9 +193,14 @@ mod tests {
                 let shape = Shape::new(verifier.geometry().clone(), params.init, None);
                 // SAFETY: the kit makes all of the same geometry.
                 let kernels = unsafe { Host::kernels(&world, Arc::new(shape)) }.unwrap();
-                let kit = Kit::new(&setup, &kernels).unwrap();
+                let kit = Kit::new(&setup, &kernels, None).unwrap();
                 for epochs in [Epochs::One, Epochs::Each] {
-                    let sample = run(&kit, epochs, &mut || ()).unwrap();
+                    let mut sample = RankSample::new(world.rank());
+                    let goal = Goal::Measure {
+                        sample: &mut sample,
+                        step: &mut || (),
+                    };
+                    run(&kit, epochs, goal).unwrap();
                     assert!(sample.passed(), "{sample:?}");
                     let neighbours = kit.neighbours.len() as f64;
                     let messages = match epochs {

@@ -1,0 +1,346 @@
+use super::*;
+use crate::faces::params::Variant;
+use crate::faces::timeline::Lane;
+use crate::results::{RankSample, Setting};
+use serde_json::json;
+
+fn row(
+    step: &str,
+    who: &str,
+    variant: &str,
+    us: f64,
+    change: impl FnOnce(&mut Setting),
+) -> serde_json::Value {
+    let mut setting = Setting {
+        elements: "15x14x13".into(),
+        points: 12,
+        ..crate::results::tests::setting(8)
+    };
+    change(&mut setting);
+    let samples = (0..setting.ranks).map(|rank| RankSample {
+        us_per_share: Some(us),
+        ..RankSample::new(rank)
+    });
+    let row = Row::new(variant, setting.clone(), &[samples.collect()]);
+    let row = Row {
+        who: who.into(),
+        ..row
+    };
+    let mut value = serde_json::to_value(row).unwrap();
+    value["step"] = step.into();
+    value
+}
+
+/// What the script leaves, in small.
+fn sample() -> serde_json::Value {
+    let mut rows = Vec::new();
+    let exchange = |ranks: usize| {
+        move |s: &mut Setting| {
+            s.ranks = ranks;
+            s.benchmark = "exchange".into();
+        }
+    };
+    for (ranks, us) in [(2, 4.0), (4, 5.0), (8, 6.75)] {
+        rows.push(row("exchange", "tidegate", "st", us + 0.5, exchange(ranks)));
+        rows.push(row("exchange", "tidegate", "st-graph", us, exchange(ranks)));
+        let share = |s: &mut Setting| s.ranks = ranks;
+        rows.push(row("share", "tidegate", "st", us * 2.0, share));
+        rows.push(row("share", "tidegate", "rma", us * 4.0, share));
+    }
+    let device = "device, own words, 16 blocks of 512, graph of 20";
+    rows.push(row("peers-exchange", "nccl", device, 5.95, exchange(8)));
+    rows.push(row(
+        "peers-exchange",
+        "nccl",
+        "device, own words, 8 blocks of 512",
+        7.25,
+        exchange(8),
+    ));
+    rows.push(row(
+        "peers-exchange",
+        "mpi",
+        "isend <staged>",
+        264.0,
+        exchange(8),
+    ));
+    rows.push(row("compute", "tidegate", "st", 41.0, |s| s.compute = true));
+    // Another size, which is in no picture.
+    rows.push(row("large", "tidegate", "st", 5555.0, |s| {
+        s.elements = "95x94x93".into()
+    }));
+    for (messages, us) in [(1, 3.5), (7, 3.75), (26, 8.25)] {
+        rows.push(row("neighbours", "tidegate", "st-graph", us, |s| {
+            s.benchmark = "exchange".into();
+            s.elements = "-".into();
+            (s.messages, s.bytes) = (messages, 8192 * messages as u64);
+        }));
+    }
+    for (name, bytes, us) in [("8 B", 8, 3.5), ("256 MiB", 1 << 28, 750.0)] {
+        let pair = |s: &mut Setting| {
+            (s.benchmark, s.elements, s.bytes) = ("pair".into(), "-".into(), bytes);
+            s.ranks = 2;
+        };
+        rows.push(row(
+            "pair",
+            "tidegate",
+            &format!("ping-graph {name}"),
+            us,
+            pair,
+        ));
+        rows.push(row(
+            "pair",
+            "tidegate",
+            &format!("ping {name}"),
+            us + 1.0,
+            pair,
+        ));
+    }
+    rows.push(row(
+        "peers-pair",
+        "floor",
+        "stores of 16 bytes, 64 blocks",
+        3.0,
+        |s| {
+            (s.benchmark, s.elements, s.bytes) = ("floor".into(), "-".into(), 4096);
+        },
+    ));
+    let mut failed = row("share", "nvshmem", "a broken way", 1.0, |_| ());
+    failed["failed"] = true.into();
+    rows.push(failed);
+    let mut spans = Vec::new();
+    for (variant, long) in [(Variant::St, 1.0), (Variant::Rma, 3.0)] {
+        let all = [
+            (Lane::Host, "wait", 0.0, 40.0),
+            (Lane::Stream, "pack", 5.0, 9.0),
+            (Lane::Stream, "exchange", 9.0, 18.0),
+            (Lane::Compute, "compute", 6.0, 30.0),
+        ];
+        spans.extend(all.map(|(lane, what, begin, end)| Span {
+            rank: 0,
+            variant,
+            share: 0,
+            lane,
+            what: what.into(),
+            begin_us: begin * long,
+            end_us: end * long,
+            within_us: None,
+        }));
+    }
+    json!({
+        "machine": "Some GPU & more",
+        "gpus": 8,
+        "driver": "580.1",
+        "date": "2026-11-21",
+        "steps": [{"name": "exchange", "status": "ok"}],
+        "rows": rows,
+        "timelines": [{"gpus": 8, "spans": spans}],
+    })
+}
+
+fn results(value: serde_json::Value) -> Results {
+    serde_json::from_value(value).unwrap()
+}
+
+/// Whether every element that is opened is closed, and nothing stands in the text that must be escaped.
+fn well_formed(svg: &str) -> bool {
+    let mut open = Vec::new();
+    let mut rest = svg.trim();
+    while let Some(at) = rest.find('<') {
+        if rest[..at].contains('>')
+            || rest[..at]
+                .replace("&amp;", "")
+                .replace("&lt;", "")
+                .replace("&gt;", "")
+                .contains('&')
+        {
+            return false;
+        }
+        let Some(end) = rest.find('>') else {
+            return false;
+        };
+        let tag = &rest[at + 1..end];
+        rest = &rest[end + 1..];
+        let name = |tag: &str| tag.split_whitespace().next().unwrap_or_default().to_owned();
+        if tag.contains('<') || tag.matches('"').count() % 2 == 1 {
+            return false;
+        }
+        if let Some(closed) = tag.strip_prefix('/') {
+            if open.pop() != Some(name(closed)) {
+                return false;
+            }
+        } else if !tag.ends_with('/') && !tag.starts_with(['?', '!']) {
+            open.push(name(tag));
+        }
+    }
+    open.is_empty() && rest.trim().is_empty()
+}
+
+#[test]
+fn every_chart_is_drawn_and_says_what_it_shows() {
+    let (charts, missing) = draw(&results(sample()));
+    assert_eq!(missing, []);
+    let expected: [(&str, &[&str]); 9] = [
+        (
+            "exchange.svg",
+            &[
+                "tidegate st",
+                "6.75",
+                "nccl: device, own words",
+                "5.95",
+                "7.25",
+                "mpi: isend &lt;staged&gt;",
+                "264.0",
+                "bar cut",
+            ],
+        ),
+        ("share.svg", &["tidegate rma", "13.5", "27.0"]),
+        ("share-compute.svg", &["compute kernel", "41.0"]),
+        (
+            "growth-exchange.svg",
+            &["tidegate st, graph", "nccl, best form", "GPUs"],
+        ),
+        ("growth-share.svg", &["tidegate rma", "microseconds"]),
+        ("neighbours.svg", &["8 KiB", "26", "neighbours"]),
+        (
+            "pair-latency.svg",
+            &["256 MiB", "tidegate ping, graph", "stores of 16 bytes"],
+        ),
+        ("pair-bandwidth.svg", &["GB/s", "tidegate ping"]),
+        (
+            "timeline.svg",
+            &["st: 40.0 us", "rma: 120.0 us", "2nd stream", "exchange"],
+        ),
+    ];
+    assert_eq!(charts.len(), expected.len());
+    for (chart, (name, labels)) in charts.iter().zip(expected) {
+        assert_eq!(chart.name, name);
+        assert!(well_formed(&chart.svg), "{name}: {}", chart.svg);
+        for label in labels
+            .iter()
+            .chain(&["Some GPU &amp; more", "580.1", "2026-11-21"])
+        {
+            assert!(chart.svg.contains(label), "{name} does not say {label}");
+        }
+        // On white, whatever it is shown on; and no code of a colour is left.
+        assert!(
+            chart.svg.contains("#ffffff") && !chart.svg.contains("#01FE"),
+            "{name}"
+        );
+    }
+    // In the run with the others ours took longer: that is what is compared.
+    let mut value = sample();
+    let mut together = value["rows"][1].clone();
+    assert_eq!(together["variant"], "st-graph");
+    for (name, with) in [
+        ("ranks", json!(8)),
+        ("us_max", json!(7.77)),
+        ("step", json!("peers-exchange")),
+    ] {
+        together[name] = with;
+    }
+    value["rows"].as_array_mut().unwrap().push(together);
+    let (again, _) = draw(&results(value));
+    assert!(again[0].svg.contains("7.77") && !again[0].svg.contains("6.75"));
+    let all: String = charts.into_iter().map(|chart| chart.svg).collect();
+    assert!(!all.contains("a broken way") && !all.contains("5555"));
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let mut value = sample();
+    let rows = value["rows"].as_array_mut().unwrap();
+    rows.retain(|row| row["benchmark"] == "faces" && row["compute"] == false);
+    value.as_object_mut().unwrap().remove("timelines");
+    let (charts, missing) = draw(&results(value.clone()));
+    let names: Vec<_> = charts.iter().map(|chart| chart.name).collect();
+    assert_eq!(names, ["share.svg", "growth-share.svg"]);
+    assert_eq!(missing.len(), 7);
+    assert_eq!(
+        missing[0].to_string(),
+        "exchange.svg is not drawn: it needs rows of the exchange alone: the steps exchange-N or peers-exchange"
+    );
+    value["rows"] = json!([]);
+    let (charts, missing) = draw(&results(value));
+    assert_eq!((charts.len(), missing.len()), (0, 9));
+}
+
+#[test]
+fn odd_rows_are_no_panic() {
+    let mut value = sample();
+    for row in value["rows"].as_array_mut().unwrap() {
+        row["us_max"] = json!(0.0);
+    }
+    for span in value["timelines"][0]["spans"].as_array_mut().unwrap() {
+        (span["begin_us"], span["end_us"]) = (json!(1.0), json!(1.0));
+    }
+    let (charts, _) = draw(&results(value.clone()));
+    assert!(charts.iter().all(|chart| well_formed(&chart.svg)));
+    for row in value["rows"].as_array_mut().unwrap() {
+        row["us_max"] = serde_json::Value::Null;
+    }
+    assert!(draw(&results(value)).0.is_empty());
+}
+
+#[test]
+fn runs_are_joined_and_files_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = |name: &str, value: &serde_json::Value| {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::write(path.join(RESULTS), value.to_string()).unwrap();
+        path
+    };
+    let (mut ours, mut peers) = (sample(), sample());
+    let is_ours = |row: &serde_json::Value| row["who"] == "tidegate";
+    ours["rows"].as_array_mut().unwrap().retain(is_ours);
+    peers["rows"]
+        .as_array_mut()
+        .unwrap()
+        .retain(|row| !is_ours(row));
+    (peers["gpus"], peers["date"]) = (json!(4), json!("2026-11-22"));
+    let from = [folder("peers", &peers), folder("ours", &ours)];
+    let to = dir.path().join("charts");
+    let (written, missing) = run(&from, &to).unwrap();
+    assert_eq!((written.len(), missing.len()), (9, 0));
+    let svg = std::fs::read_to_string(to.join("exchange.svg")).unwrap();
+    for label in [
+        "tidegate st",
+        "nccl: device",
+        "8 x Some GPU",
+        "2026-11-21, 2026-11-22",
+    ] {
+        assert!(svg.contains(label), "{label}");
+    }
+
+    let error = |from: &[PathBuf]| run(from, &to).unwrap_err().to_string();
+    assert!(error(&[dir.path().join("none")]).contains("cannot read"));
+    assert!(
+        error(&[folder("other", &json!({"gpus": 1}))])
+            .contains("is not what scripts/gpu.sh writes")
+    );
+    assert!(error(&[]).contains("no folder"));
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    assert!(
+        run(&from, &dir.path().join("file"))
+            .unwrap_err()
+            .to_string()
+            .contains("cannot write")
+    );
+}
+
+/// The check itself.
+#[test]
+fn broken_pictures_are_seen() {
+    assert!(well_formed(
+        "<svg a=\"b\">\n<g/><text>a &amp; b</text></svg>"
+    ));
+    for broken in [
+        "<svg>",
+        "<svg></g>",
+        "<svg>a & b</svg>",
+        "<svg a=\"b></svg>",
+        "<svg></svg>rest",
+    ] {
+        assert!(!well_formed(broken), "{broken}");
+    }
+}

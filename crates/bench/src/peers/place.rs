@@ -1,0 +1,209 @@
+//! Where the programs are, how they are built, and how they are started.
+
+use super::calls::{Call, ENVIRONMENT};
+use super::{Peer, PeersError, program};
+use crate::cli::FacesArgs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The programs of the peers that were asked for.
+#[derive(Debug)]
+pub struct Peers {
+    dir: PathBuf,
+    /// What is not there, and why.
+    missing: Vec<(Peer, String)>,
+    mpi: Mpi,
+}
+
+/// What whoever installed MPI wants its programs to be started with.
+#[derive(Debug, Default, PartialEq)]
+struct Mpi {
+    /// `mpi.env`.
+    env: Vec<(String, String)>,
+    /// `mpirun.args`.
+    args: Vec<String>,
+}
+
+/// What builds the programs, if the sources are where they were when this was compiled, or below the current folder.
+fn scripts() -> Vec<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/build.sh");
+    let below = PathBuf::from("crates/bench/peers/build.sh");
+    vec![here, below]
+}
+
+impl Peers {
+    /// Looks for the programs in the folder of `--peers-at`, and builds what is missing if the sources are found.
+    ///
+    /// # Errors
+    ///
+    /// [`PeersError`]: nothing there and nothing to build it from; a file that cannot be read or a folder that cannot be made. That a program
+    /// could not be *built* is no error but a failed row: the others are run.
+    pub fn find(args: &FacesArgs) -> Result<Peers, PeersError> {
+        Peers::find_or_build(args, &scripts())
+    }
+
+    pub(super) fn find_or_build(
+        args: &FacesArgs,
+        scripts: &[PathBuf],
+    ) -> Result<Peers, PeersError> {
+        let file = |what, path: &Path| {
+            let path = path.to_owned();
+            move |error| PeersError::File { what, path, error }
+        };
+        let missing = |dir: &Path| -> Vec<Peer> {
+            let all = args.peers.iter().copied();
+            all.filter(|peer| !program(dir, *peer).is_file()).collect()
+        };
+        let dir = &args.peers_at;
+        let said = dir.join("build.txt");
+        // What could not be built once is not tried again in every run.
+        let mut not_built = std::fs::read_to_string(&said).unwrap_or_default();
+        let lacking = missing(dir);
+        if !lacking.is_empty() && not_built.is_empty() {
+            let Some(script) = scripts.iter().find(|script| script.is_file()) else {
+                return Err(PeersError::NotFound {
+                    missing: lacking,
+                    dir: dir.clone(),
+                    looked_for: scripts.to_vec(),
+                });
+            };
+            std::fs::create_dir_all(dir).map_err(file("cannot make", dir))?;
+            eprintln!("faces: building the peers in {}", dir.display());
+            let built = Command::new("bash")
+                .arg(script)
+                .arg(dir)
+                .stdin(Stdio::null())
+                .output()
+                .map_err(file("cannot run", script))?;
+            for text in [built.stdout, built.stderr] {
+                not_built += &String::from_utf8_lossy(&text);
+            }
+            eprint!("{not_built}");
+            std::fs::write(&said, &not_built).map_err(file("cannot write", &said))?;
+        }
+        // Absolute, since a launcher may start a program elsewhere.
+        let dir = std::fs::canonicalize(dir).map_err(file("cannot find", dir))?;
+        let reason = |peer: Peer| {
+            let said = format!("NOT BUILT {peer}: ");
+            let mut lines = not_built.lines();
+            let line = lines.find_map(|line| line.strip_prefix(&said).map(str::to_owned));
+            line.or_else(|| not_built.lines().last().map(str::to_owned))
+                .unwrap_or_else(|| "the build script said nothing".into())
+        };
+        let lacking = missing(&dir).into_iter();
+        let logs = dir.join("logs");
+        std::fs::create_dir_all(&logs).map_err(file("cannot make", &logs))?;
+        Ok(Peers {
+            missing: lacking
+                .map(|peer| {
+                    let (why, said) = (reason(peer), said.display());
+                    (
+                        peer,
+                        format!("not built: {why} (said in {said}: without it, it is tried again)"),
+                    )
+                })
+                .collect(),
+            mpi: match args.peers.contains(&Peer::Mpi) {
+                true => Mpi::read(&dir)?,
+                false => Mpi::default(),
+            },
+            dir,
+        })
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Why a peer cannot be run.
+    pub(super) fn missing(&self, peer: Peer) -> Option<&str> {
+        let mut all = self.missing.iter();
+        all.find_map(|(other, why)| (*other == peer).then_some(why.as_str()))
+    }
+
+    /// The program with all that it is started with. Those of MPI need a launcher.
+    pub(super) fn command(&self, call: &Call, args: &FacesArgs) -> Result<Command, PeersError> {
+        let program = self.program(call.peer);
+        let mut command = match call.peer {
+            Peer::Mpi => {
+                let mut command = self.mpi.mpirun(args.ranks());
+                command.arg(program);
+                command
+            }
+            _ => Command::new(program),
+        };
+        command.args(&call.args);
+        command
+            .envs(ENVIRONMENT)
+            .envs(call.env.iter().copied())
+            .stdin(Stdio::null());
+        Ok(command)
+    }
+}
+
+impl Mpi {
+    /// `mpi.env` (`NAME=VALUE` a line) and `mpirun.args` (an argument a line), if they are there. Empty lines, and those that begin with `#`, say
+    /// nothing.
+    fn read(dir: &Path) -> Result<Mpi, PeersError> {
+        let lines = |name: &str| -> Result<(PathBuf, Vec<(usize, String)>), PeersError> {
+            let path = dir.join(name);
+            let text = match std::fs::read_to_string(&path) {
+                Ok(text) => text,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+                Err(error) => {
+                    return Err(PeersError::File {
+                        what: "cannot read",
+                        path,
+                        error,
+                    });
+                }
+            };
+            let lines = (1..).zip(text.lines().map(str::trim));
+            let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+            Ok((path, said.map(|(k, line)| (k, line.to_owned())).collect()))
+        };
+        let (path, env) = lines("mpi.env")?;
+        let env = env.into_iter().map(|(line, text)| {
+            match text.split_once('=').filter(|(name, _)| !name.is_empty()) {
+                Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+                None => Err(PeersError::Environment {
+                    path: path.clone(),
+                    line,
+                    text,
+                }),
+            }
+        });
+        Ok(Mpi {
+            env: env.collect::<Result<_, _>>()?,
+            args: lines("mpirun.args")?
+                .1
+                .into_iter()
+                .map(|(_, a)| a)
+                .collect(),
+        })
+    }
+
+    /// `mpirun` for so many ranks. Open MPI's must be told that ranks may be started by root and need no processor of their own; others do not
+    /// know these options.
+    fn mpirun(&self, ranks: usize) -> Command {
+        let start = || {
+            let mut command = Command::new("mpirun");
+            command.envs(self.env.iter().map(|(name, value)| (name, value)));
+            command
+        };
+        let version = start().arg("--version").stdin(Stdio::null()).output();
+        let open =
+            version.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("Open MPI"));
+        let mut command = start();
+        if open {
+            command.args([
+                "--allow-run-as-root",
+                "--bind-to",
+                "none",
+                "--oversubscribe",
+            ]);
+        }
+        command.args(&self.args).args(["-n", &ranks.to_string()]);
+        command
+    }
+}

@@ -1,0 +1,80 @@
+//! When a GPU comes to a point of a stream.
+//!
+//! # Model
+//!
+//! [`CudaStream::timed_event`] enqueues an event that has a time; [`TimedEvent::us_since`] is how much later one was than another, on the GPU's own
+//! clock, whichever streams they were on. In a capture it is a node of the recording: each replay sets the time anew.
+//!
+//! An event is a work item of its own, and takes the driver some time to enqueue: what is between events is a picture of what happens
+//! without them, and slower.
+//!
+//! # Failure
+//!
+//! A driver that is too old for events in captures says so when one is recorded.
+
+use std::sync::Arc;
+
+use tidegate_ffi::cuda::{Event, EventFlags};
+use tidegate_hal::device::{DeviceError, Stream as _};
+
+use crate::error::Doing;
+use crate::gpu::Gpu;
+use crate::stream::CudaStream;
+
+/// A point of a stream that has a time once the GPU has come there.
+pub struct TimedEvent {
+    event: Event,
+    gpu: Arc<Gpu>,
+}
+
+impl CudaStream {
+    /// Enqueues an event that has a time.
+    ///
+    /// # Errors
+    ///
+    /// If the driver refuses.
+    pub fn timed_event(&self) -> Result<Arc<TimedEvent>, DeviceError> {
+        let (gpu, stream) = (&self.shared.gpu, self.shared.raw);
+        gpu.enter()?;
+        let what = "recording an event that has a time";
+        let event = gpu.driver.event_create(EventFlags::DEFAULT).doing(what)?;
+        let event = Arc::new(TimedEvent {
+            event,
+            gpu: gpu.clone(),
+        });
+        // For the recording, whose replays record it again; else until the stream has passed it.
+        self.hold(event.clone(), self.shared.submitted() + 1);
+        let recorded = match self.capturing() {
+            // SAFETY: both are live; the recording holds the event.
+            true => unsafe { gpu.driver.event_record_external(event.event, stream) },
+            // SAFETY: both are live, and of one context.
+            false => unsafe { gpu.driver.event_record(event.event, stream) },
+        };
+        recorded.doing(what)?;
+        Ok(event)
+    }
+}
+
+impl TimedEvent {
+    /// How many microseconds later than `earlier` this was; `None` while one of the two has not happened.
+    ///
+    /// # Errors
+    ///
+    /// If one of them is in a recording that was never replayed, or if the driver refuses.
+    pub fn us_since(&self, earlier: &TimedEvent) -> Result<Option<f64>, DeviceError> {
+        self.gpu.enter()?;
+        // SAFETY: both are live.
+        let ms = unsafe { self.gpu.driver.event_elapsed_ms(earlier.event, self.event) };
+        let ms = ms.doing("asking for the time between two events")?;
+        Ok(ms.map(|ms| f64::from(ms) * 1e3))
+    }
+}
+
+impl Drop for TimedEvent {
+    fn drop(&mut self) {
+        if self.gpu.enter().is_ok() {
+            // SAFETY: the event is this value's; what records it holds the value.
+            let _ = unsafe { self.gpu.driver.event_destroy(self.event) };
+        }
+    }
+}

@@ -1,0 +1,89 @@
+"""Puts what scripts/gpu.sh has measured into one file, results.json, and prints a short table of it.
+
+results.py OUT NAME=VALUE...
+
+OUT/steps.tsv has a line a step (name, ranks, status, seconds, command), OUT/steps/NAME.json its rows, OUT/steps/timeline.json what happened
+when. Fails if a step or a row failed, or if a step that went well left nothing.
+"""
+
+import json
+import os
+import sys
+
+
+def read(path):
+    """The JSON in a file; None where there is none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
+def collect(out, about):
+    steps, rows, timelines = [], [], []
+    with open(os.path.join(out, "steps.tsv"), encoding="utf-8") as file:
+        lines = [line.rstrip("\n").split("\t", 4) for line in file]
+    for name, ranks, status, seconds, command in lines:
+        step = {"name": name, "gpus": int(ranks), "status": status, "seconds": int(seconds), "command": command}
+        found = read(os.path.join(out, "steps", name + ".json"))
+        measures = "--json " in command or "--timeline " in command
+        if found is None and measures and status == "ok":
+            step["status"] = "FAILED (it left no rows)"
+        if found is not None and name == "timeline":
+            timelines.append({"gpus": int(ranks), "spans": found})
+        elif found is not None:
+            rows += [{"step": name, **row} for row in found]
+        steps.append(step)
+    about["gpus"] = int(about["gpus"])
+    return {**about, "steps": steps, "rows": rows, "timelines": timelines}
+
+
+def name_of(row):
+    return row["variant"] if row["who"] == "tidegate" else row["who"] + ": " + row["variant"]
+
+
+def time(value):
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def summary(results):
+    """A line a step: the times of ours, and the best of each other library."""
+    for step in results["steps"]:
+        rows = [row for row in results["rows"] if row["step"] == step["name"] and not row["failed"] and row["us_max"] is not None]
+        if not rows:
+            continue
+        # Sizes of a pair: the least and the greatest are enough here.
+        if rows[0]["benchmark"] == "pair":
+            sizes = sorted({row["bytes"] for row in rows if row["who"] == "tidegate"})
+            rows = [row for row in rows if row["bytes"] in (sizes[0], sizes[-1]) and row["who"] == "tidegate"]
+        best = {}
+        for row in rows:
+            key = name_of(row) if row["who"] == "tidegate" else row["who"]
+            if row["benchmark"] != "floor" and (key not in best or row["us_max"] < best[key]):
+                best[key] = row["us_max"]
+        print(f"{step['name']:20} " + "  ".join(f"{key} {time(us)}" for key, us in best.items()))
+
+
+def main(out, about):
+    results = collect(out, dict(pair.split("=", 1) for pair in about))
+    path = os.path.join(out, "results.json")
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump(results, file)
+        file.write("\n")
+    os.replace(path + ".new", path)
+    print("us of the slowest rank, median of the rounds; of each other library the best form\n")
+    summary(results)
+    bad = [step for step in results["steps"] if step["status"] != "ok"]
+    for step in bad:
+        print(f"{step['status'].upper() if step['status'] == 'not run' else step['status']}: {step['name']}")
+    wrong = [row for row in results["rows"] if row["failed"]]
+    for row in wrong:
+        print(f"FAILED {row['step']}: {name_of(row)}: {row['failure']}")
+    done = len(results["steps"]) - len(bad)
+    print(f"{done} of {len(results['steps'])} steps went well, {len(wrong)} rows failed: {path}")
+    return 1 if bad or wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
