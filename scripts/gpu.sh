@@ -108,6 +108,11 @@ if [ "$ranks" -gt 1 ]; then
         measure "neighbours-$messages" --exchange --grid "${ranks}x1x1" --neighbours $messages --bytes 8192 --counts 1,3,200 --rounds 3 --unroll 20
     done
     measure pair --pair --rounds 2
+    # By copy engines from 4 MiB on, and by multiprocessors.
+    for bytes in 4194304 67108864; do
+        measure "puts-$bytes" --pair --puts 16 --bytes $bytes --buffers single --counts 1,3,20 --rounds 2
+        TIDEGATE_CUDA_COPY_ENGINE_FROM=never measure "puts-$bytes-blocks" --pair --puts 16 --bytes $bytes --buffers single --counts 1,3,20 --rounds 2
+    done
 fi
 # shellcheck disable=SC2086
 measure share --grid $grid $small --init global --variants st,st-graph,st-separate,st-strided,rma,p2p
