@@ -130,6 +130,7 @@ impl Couriers {
     /// They get no more to do: what they were given last was not launched.
     pub(crate) fn give_up(&self) {
         self.broken.store(true, Ordering::Relaxed);
+        self.gpu.leave_waiting(1);
     }
 
     /// Waits until all that were told to go are back, if `wait`; finds out which were not. Whether that is settled now.

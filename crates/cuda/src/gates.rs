@@ -18,7 +18,8 @@
 //!   all that poisons words, such as a peer's death, a revocation, a limit;
 //! - the stream's own failure, in a batch before or by the host ([`Reclaim::abort`](tidegate_hal::device::Reclaim::abort)), at which a gate does not look. So the host poisons the words of the
 //!   gates that are still to be passed: at once when it ends the stream itself, else when somebody asks what the stream is blocked on, which the watch of every job does five times a
-//!   second. Those words lie in this process's memory, and nobody but the failed stream waits for them;
+//!   second. Only words that have not come: a gate that was passed may be one of a window that has gone to another stream, or is gone (whether the memory is still
+//!   the same is known from [`crate::lower::operands`]);
 //! - the failure of a stream that this one follows. So the batch behind a hand-off, which looks at the other stream's state, has no gates.
 //!
 //! Which gate a stream is at is written by the stream itself, into its mirror, before it waits there: so a wait at a gate is reported like any other, and limits hold.
@@ -55,6 +56,8 @@ pub(crate) fn mode(value: Option<&str>) -> Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bar {
     pub(crate) word: u64,
+    /// The number of the piece of memory in which it lies.
+    pub(crate) piece: u64,
     /// How far it must come.
     pub(crate) value: u64,
     pub(crate) tag: Tag,
@@ -102,13 +105,17 @@ impl Gates {
         self.ended = true;
     }
 
-    /// The words of all of them.
-    pub(crate) fn words(&self) -> Vec<u64> {
-        let bars = self.queue.iter().flat_map(|(_, bars)| bars);
-        let mut words: Vec<_> = bars.map(|bar| bar.word).collect();
-        words.sort_unstable();
-        words.dedup();
-        words
+    /// What all of them wait for.
+    pub(crate) fn bars(&self) -> impl Iterator<Item = &Bar> {
+        self.queue.iter().flat_map(|(_, bars)| bars)
+    }
+}
+
+impl Bar {
+    /// Whether it is open when the word says so.
+    pub(crate) fn is_open(&self, word: u64) -> bool {
+        // What the stream's front end compares: the difference, with a sign.
+        word.wrapping_sub(self.value) as i64 >= 0
     }
 }
 
@@ -120,6 +127,7 @@ mod tests {
     fn bar(word: u64) -> Bar {
         Bar {
             word,
+            piece: 1,
             value: 1,
             tag: Tag {
                 window: 0,
@@ -143,6 +151,10 @@ mod tests {
         }
     }
 
+    fn words(gates: &Gates) -> Vec<u64> {
+        gates.bars().map(|bar| bar.word).collect()
+    }
+
     #[test]
     fn gates_are_kept_until_the_stream_is_past_them() {
         let mut gates = Gates::default();
@@ -152,16 +164,16 @@ mod tests {
         // Before the first.
         gates.come_to(0);
         assert!(gates.at(0).is_empty());
-        assert_eq!(gates.words(), [8, 16, 24]);
+        assert_eq!(words(&gates), [8, 16, 16, 24]);
         // At one it may still be waiting.
         gates.come_to(1);
         assert_eq!(gates.at(1), [bar(8), bar(16)]);
         gates.come_to(3);
         assert_eq!(gates.at(3), [bar(24)]);
-        assert_eq!(gates.words(), [24]);
+        assert_eq!(words(&gates), [24]);
         gates.end();
         assert_eq!(gates.add(vec![bar(32)]), None);
-        assert_eq!(gates.words(), [24]);
+        assert_eq!(words(&gates), [24]);
     }
 
     #[test]
@@ -176,17 +188,16 @@ mod tests {
         gates.come_to(0);
         assert_eq!(gates.at(0), [bar(16)]);
         gates.come_to(1);
-        assert_eq!(gates.words(), [24]);
+        assert_eq!(words(&gates), [24]);
     }
 
-    /// What the stream's front end compares: the difference, with a sign.
     #[test]
     fn poison_opens_a_gate_whatever_the_count() {
-        let open = |word: u64, value: u64| word.wrapping_sub(value) as i64 >= 0;
         for count in [0, 1 << 20, 1 << 56] {
             for value in [1, 1 << 20, (1 << 56) + (1 << 20)] {
-                assert!(open(count | POISON, value));
-                assert_eq!(open(count, value), count >= value);
+                let bar = Bar { value, ..bar(8) };
+                assert!(bar.is_open(count | POISON));
+                assert_eq!(bar.is_open(count), count >= value);
             }
         }
     }

@@ -203,35 +203,39 @@ impl Shared {
         self.mirrored(unsafe { &raw mut (*self.mirror.as_ptr()).gate })
     }
 
+    /// Looks at the bars that are still closed, of the gate that the stream has come to and of those (`all`) that it has still to come to.
+    fn closed_bars(&self, all: bool, mut look: impl FnMut(&Bar)) {
+        let mut gates = lock(&self.gates);
+        let number = self.gate();
+        gates.come_to(number);
+        // No memory goes as long as this is held.
+        let known = self.gpu.operands();
+        let bars: Vec<_> = if all {
+            gates.bars().copied().collect()
+        } else {
+            gates.at(number).to_vec()
+        };
+        for bar in bars.iter().filter(|bar| known.has(bar.word, bar.piece)) {
+            // SAFETY: the word's memory is the same still, and stays.
+            let value = unsafe { self.gpu.look_at(bar.word) };
+            if value.is_some_and(|value| !bar.is_open(value)) {
+                look(bar);
+            }
+        }
+    }
+
     /// Opens the gates that the stream has still to pass: it has failed, or is to end.
     fn open_gates(&self) {
-        let words = {
-            let mut gates = lock(&self.gates);
-            gates.come_to(self.gate());
-            gates.words()
-        };
-        for word in words {
-            // SAFETY: the batch with this wait has not been passed, so it is held, and with it what keeps its words.
-            unsafe { self.gpu.poison(word) };
-        }
+        self.closed_bars(true, |bar| {
+            // SAFETY: as for looking at it.
+            unsafe { self.gpu.poison(bar.word) };
+        });
     }
 
     /// What the stream waits for at a gate.
     fn blocked_at_gate(&self) -> Vec<(Tag, u64)> {
-        let bars = {
-            let mut gates = lock(&self.gates);
-            let number = self.gate();
-            gates.come_to(number);
-            gates.at(number).to_vec()
-        };
         let mut on = Vec::new();
-        for bar in bars {
-            // SAFETY: as for `open_gates`; a gate that was just passed belongs to a batch that is still held.
-            let value = unsafe { self.gpu.look_at(bar.word) };
-            if value.is_some_and(|value| (value.wrapping_sub(bar.value) as i64) < 0) {
-                on.push((bar.tag, bar.epoch));
-            }
-        }
+        self.closed_bars(false, |bar| on.push((bar.tag, bar.epoch)));
         on
     }
 
@@ -267,9 +271,9 @@ impl Shared {
         error
     }
 
-    /// Whether everything submitted has been passed.
+    /// Whether everything submitted has been passed, and no courier is on its way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.look() >= self.submitted()
+        self.look() >= self.submitted() && self.settled(false)
     }
 
     /// Blocks until everything submitted has been passed.

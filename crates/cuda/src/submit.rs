@@ -168,9 +168,10 @@ impl CudaStream {
                 let again = part.gate[..index]
                     .iter()
                     .any(|other| other.operand == wait.operand);
-                if let Some(value) = known.awaited(wait).filter(|_| !again) {
+                if let Some((value, piece)) = known.awaited(wait).filter(|_| !again) {
                     bars.push(Bar {
                         word: wait.word.0.addr() as u64,
+                        piece,
                         value,
                         tag: wait.tag,
                         // As the kernel counts them: a ticket's operand has been advanced already by the epoch that it stands for.

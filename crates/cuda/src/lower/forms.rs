@@ -205,12 +205,13 @@ fn operands_are_followed_through_submissions_replays_and_memory() {
         unreachable!()
     };
     let ticket = Wait { quantum: 0, ..one };
+    let value = |known: &Operands, wait: &Wait| known.awaited(wait).map(|(value, _)| value);
     let mut known = Operands::default();
     // Whose memory was there before anybody counted is not known.
     known.advance(&[(0x1008, QUANTUM)], 1);
     assert_eq!(known.awaited(&one), None);
     known.allocated(0x1000, 0x100);
-    assert_eq!(known.awaited(&one), Some(QUANTUM));
+    assert_eq!(value(&known, &one), Some(QUANTUM));
     let own = Step::Add(Add {
         word: ptr(0x1008),
         value: QUANTUM,
@@ -225,10 +226,10 @@ fn operands_are_followed_through_submissions_replays_and_memory() {
     assert_eq!(advance, [(0x1008, QUANTUM), (0x1048, QUANTUM)]);
     known.advance(&advance, 1);
     known.advance(&advance, 1000);
-    assert_eq!(known.awaited(&one), Some(1002 * QUANTUM));
-    assert_eq!(known.awaited(&ticket), Some(1001 * QUANTUM));
+    assert_eq!(value(&known, &one), Some(1002 * QUANTUM));
+    assert_eq!(value(&known, &ticket), Some(1001 * QUANTUM));
     known.advance(&operands::advance([&[own][..]]), 2);
-    assert_eq!(known.awaited(&ticket), Some(1003 * QUANTUM));
+    assert_eq!(value(&known, &ticket), Some(1003 * QUANTUM));
     // Memory next to it, and beyond its end.
     known.allocated(0x1100, 0x100);
     known.advance(&[(0x1208, QUANTUM)], 1);
@@ -237,14 +238,22 @@ fn operands_are_followed_through_submissions_replays_and_memory() {
         ..one
     };
     assert_eq!(known.awaited(&beyond), None);
-    assert_eq!(known.awaited(&one), Some(1004 * QUANTUM));
+    assert_eq!(value(&known, &one), Some(1004 * QUANTUM));
     // Gone, and allocated anew.
     known.freed(0x1000);
     assert_eq!(known.awaited(&one), None);
     known.allocated(0x1000, 0x40);
-    assert_eq!(known.awaited(&one), Some(QUANTUM));
+    assert_eq!(value(&known, &one), Some(QUANTUM));
     known.allocated(0x1000, 0x40);
     known.advance(&advance, 1);
     known.allocated(0x1000, 0x40);
-    assert_eq!(known.awaited(&one), Some(QUANTUM));
+    assert_eq!(value(&known, &one), Some(QUANTUM));
+    // Who remembers a word is told whether it is the same memory.
+    let (_, piece) = known.awaited(&one).unwrap();
+    assert!(known.has(0x1000, piece) && known.has(0x103f, piece));
+    assert!(!known.has(0x1040, piece) && !known.has(0xfff, piece));
+    known.freed(0x1000);
+    assert!(!known.has(0x1000, piece));
+    known.allocated(0x1000, 0x40);
+    assert!(!known.has(0x1000, piece));
 }

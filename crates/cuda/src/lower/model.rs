@@ -263,7 +263,7 @@ fn in_parts(program: &Program, split: impl Fn(&Batch) -> Vec<Part>) -> Vec<Vec<I
         for lanes in batches {
             for part in split(&batch(lanes.clone())) {
                 let bars = part.gate.iter().map(|wait| {
-                    let value = operands.awaited(wait).expect("the memory is known");
+                    let (value, _) = operands.awaited(wait).expect("the memory is known");
                     (address(wait.word), value)
                 });
                 let bars: Vec<_> = bars.collect();

@@ -21,11 +21,22 @@ use tidegate_hal::memory::Ptr;
 /// How much a submission adds to each operand.
 pub(crate) type Advance = Vec<(u64, u64)>;
 
+/// A piece of memory.
+#[derive(Debug)]
+struct Piece {
+    end: u64,
+    /// No other has had it, wherever it lay.
+    number: u64,
+    /// The operands in it that are not zero.
+    known: HashMap<u64, u64>,
+}
+
 /// What is known.
 #[derive(Debug, Default)]
 pub(crate) struct Operands {
-    /// Pieces of memory by their beginning: their end, and the operands in them that are not zero.
-    pieces: BTreeMap<u64, (u64, HashMap<u64, u64>)>,
+    /// By their beginning.
+    pieces: BTreeMap<u64, Piece>,
+    allocated: u64,
 }
 
 fn address(ptr: Ptr) -> u64 {
@@ -51,35 +62,47 @@ pub(crate) fn advance_of(batch: &Batch) -> Advance {
 impl Operands {
     /// New memory, all zero.
     pub(crate) fn allocated(&mut self, base: u64, bytes: u64) {
-        self.pieces.insert(base, (base + bytes, HashMap::new()));
+        self.allocated += 1;
+        let piece = Piece {
+            end: base + bytes,
+            number: self.allocated,
+            known: HashMap::new(),
+        };
+        self.pieces.insert(base, piece);
     }
 
-    /// Memory that is gone.
+    /// Memory that is about to go.
     pub(crate) fn freed(&mut self, base: u64) {
         self.pieces.remove(&base);
     }
 
-    fn piece(&self, at: u64) -> Option<u64> {
-        let (base, (end, _)) = self.pieces.range(..=at).next_back()?;
-        (at < *end).then_some(*base)
+    fn piece(&self, at: u64) -> Option<&Piece> {
+        let (_, piece) = self.pieces.range(..=at).next_back()?;
+        (at < piece.end).then_some(piece)
     }
 
     /// Notes a submission, that will be executed so many times.
     pub(crate) fn advance(&mut self, by: &[(u64, u64)], times: u64) {
         for (at, value) in by {
-            if let Some(base) = self.piece(*at)
-                && let Some((_, known)) = self.pieces.get_mut(&base)
+            if let Some((_, piece)) = self.pieces.range_mut(..=*at).next_back()
+                && *at < piece.end
             {
-                let operand = known.entry(*at).or_default();
+                let operand = piece.known.entry(*at).or_default();
                 *operand = operand.wrapping_add(value.wrapping_mul(times));
             }
         }
     }
 
-    /// How far the word of a wait must come, if the wait is enqueued now.
-    pub(crate) fn awaited(&self, wait: &Wait) -> Option<u64> {
+    /// How far the word of a wait must come, if the wait is enqueued now, and the number of the piece in which the word lies.
+    pub(crate) fn awaited(&self, wait: &Wait) -> Option<(u64, u64)> {
         let at = address(wait.operand);
-        let (_, known) = &self.pieces[&self.piece(at)?];
-        Some(known.get(&at).copied().unwrap_or(0) + wait.quantum)
+        let known = &self.piece(at)?.known;
+        let from = known.get(&at).copied().unwrap_or(0);
+        Some((from + wait.quantum, self.piece(address(wait.word))?.number))
+    }
+
+    /// Whether a word lies still in that piece. It does for as long as this is borrowed.
+    pub(crate) fn has(&self, word: u64, number: u64) -> bool {
+        self.piece(word).is_some_and(|piece| piece.number == number)
     }
 }
