@@ -4,8 +4,8 @@
 //!
 //! A [`Cuda`] is one GPU, driven through its primary context. Memory for peers is virtual-memory allocations, handed over as file descriptors, so
 //! that a peer's mapping keeps the memory alive whatever becomes of its owner; other memory comes from a pool of the stream-ordered allocator. A
-//! stream is a `CUstream`; a batch is *one* launch of the batch kernel (`kernels/batch.cu`), whatever the number of peers, with the same arguments every time (where processes share the GPU, up to three, with gates: [`gates`]; large puts go by
-//! copy engines beside it: [`courier`]); a recording is a CUDA graph. The host
+//! stream is a `CUstream`; a batch is *one* launch of the batch kernel (`kernels/batch.cu`), whatever the number of peers, with the same arguments every time (where processes share the GPU, up to three, with gates: `gates.rs`; large puts go by
+//! copy engines beside it: `courier.rs`); a recording is a CUDA graph. The host
 //! only enqueues: nothing here polls, and no thread runs beside the caller's.
 //!
 //! # What would deadlock, and does not

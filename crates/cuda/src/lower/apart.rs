@@ -10,7 +10,8 @@
 //!   its courier:                      wait(go)  copy  write(back)
 //! ```
 //!
-//! The batch stays one launch, and its lanes stay independent of each other: each lane that is taken apart has a courier to itself.
+//! The batch stays one launch, and its lanes stay independent of each other: each lane that is taken apart has a courier to itself, or two, if it has several copies and there are enough. Copies of which one goes on where the other
+//! ends are made as one.
 //!
 //! # Why the copies are not a part of the batch's own stream
 //!
@@ -142,32 +143,34 @@ pub(crate) fn take_apart(batch: &Batch, from: u64, couriers: &[Words]) -> Apart 
     });
     let mut large: Vec<_> = large.collect();
     large.sort_by_key(|(bytes, ..)| std::cmp::Reverse(*bytes));
-    let mut errands = Vec::new();
-    for ((_, index, range), words) in large.into_iter().zip(couriers) {
+    let mut spare = couriers.len().saturating_sub(large.len());
+    let (mut errands, mut couriers) = (Vec::new(), couriers.iter());
+    for (_, index, range) in large {
         let steps = &mut lanes[index];
-        let errand = |step: &Step| match step {
-            Step::Move(mv) if mv.count != 0 => Some(Errand {
-                src: mv.src.base.0.addr() as u64,
-                dst: mv.dst.base.0.addr() as u64,
-                bytes: bytes(mv),
-            }),
-            _ => None,
-        };
-        errands.push(steps[range.clone()].iter().filter_map(errand).collect());
+        let copies = joined(&steps[range.clone()]);
+        // A second one begins a copy while the first is between two.
+        let second = usize::from(spare > 0 && copies.len() > 1);
+        spare -= second;
+        let words: Vec<_> = couriers.by_ref().take(1 + second).collect();
+        if words.is_empty() {
+            break;
+        }
+        errands.extend(dealt(copies, words.len()));
         // Who asks why it takes so long is to hear whom the copies are for.
         let whose = steps.iter().find_map(|step| match step {
             Step::Wait(wait) => Some((wait.tag.window, wait.tag.peer)),
             _ => None,
         });
         let (window, peer) = whose.unwrap_or((Tag::NO_WINDOW, 0));
-        let awaited = Awaited::Event;
-        let instead = [
+        let go = words.iter().map(|words| {
             Step::Add(Add {
                 word: words.go,
                 value: QUANTUM,
                 // None: a stream that fails does not poison it, and the courier stays.
                 bell: Ptr::NULL,
-            }),
+            })
+        });
+        let back = words.iter().map(|words| {
             Step::Wait(Wait {
                 word: words.back,
                 operand: words.operand,
@@ -175,11 +178,46 @@ pub(crate) fn take_apart(batch: &Batch, from: u64, couriers: &[Words]) -> Apart 
                 tag: Tag {
                     window,
                     peer,
-                    awaited,
+                    awaited: Awaited::Event,
                 },
-            }),
-        ];
+            })
+        });
+        let instead: Vec<_> = go.chain(back).collect();
         steps.splice(range, instead);
     }
     Apart { lanes, errands }
+}
+
+/// The copies of moves, those taken together of which one goes on where the other ends: between two copies an engine stands still for a few microseconds.
+fn joined(moves: &[Step]) -> Vec<Errand> {
+    let mut joined: Vec<Errand> = Vec::new();
+    for step in moves {
+        let Step::Move(mv) = step else { continue };
+        let next = Errand {
+            src: mv.src.base.0.addr() as u64,
+            dst: mv.dst.base.0.addr() as u64,
+            bytes: bytes(mv),
+        };
+        let follows = |last: &&mut Errand| {
+            (last.src + last.bytes, last.dst + last.bytes) == (next.src, next.dst)
+        };
+        match joined.last_mut().filter(follows) {
+            Some(last) => last.bytes += next.bytes,
+            None if next.bytes != 0 => joined.push(next),
+            None => {}
+        }
+    }
+    joined
+}
+
+/// Copies for several couriers: each next one for who has least.
+fn dealt(copies: Vec<Errand>, couriers: usize) -> Vec<Vec<Errand>> {
+    let mut hands: Vec<(u64, Vec<Errand>)> = vec![(0, Vec::new()); couriers];
+    for copy in copies {
+        if let Some(hand) = hands.iter_mut().min_by_key(|hand| hand.0) {
+            hand.0 += copy.bytes;
+            hand.1.push(copy);
+        }
+    }
+    hands.into_iter().map(|(_, copies)| copies).collect()
 }

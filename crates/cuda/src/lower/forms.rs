@@ -3,7 +3,7 @@
 use tidegate_hal::batch::{Action, Add, Awaited, Move, QUANTUM, Shape, Side, Step, Wait};
 use tidegate_hal::memory::Ptr;
 
-use super::apart::{self, Words, take_apart, threshold};
+use super::apart::{self, Apart, Errand, Words, take_apart, threshold};
 use super::model::{COURIERS, add, address, batch, copy, ptr, put, wait};
 use super::operands::{self, Operands};
 use super::parts::parts;
@@ -95,7 +95,7 @@ fn couriers_get_the_largest_lanes_and_lanes_speak_to_their_couriers() {
         vec![wait(0x180), put(3000), Step::Flush, add(0x280)],
         vec![wait(0x300)],
     ];
-    let apart = take_apart(&batch(lanes), 1024, &[words(0), words(1)]);
+    let apart = take_apart(&batch(lanes.clone()), 1024, &[words(0), words(1)]);
     assert_eq!(
         names(&apart.lanes),
         [
@@ -106,12 +106,11 @@ fn couriers_get_the_largest_lanes_and_lanes_speak_to_their_couriers() {
             "wait 300",
         ]
     );
-    let bytes: Vec<Vec<u64>> = apart
-        .errands
-        .iter()
-        .map(|errands| errands.iter().map(|errand| errand.bytes).collect())
-        .collect();
-    assert_eq!(bytes, [vec![4096, 8], vec![3000]]);
+    let bytes = |apart: &Apart| -> Vec<Vec<u64>> {
+        let of = |errands: &Vec<Errand>| errands.iter().map(|errand| errand.bytes).collect();
+        apart.errands.iter().map(of).collect()
+    };
+    assert_eq!(bytes(&apart), [vec![4096, 8], vec![3000]]);
     let errand = apart.errands[0][0];
     assert_eq!((errand.src, errand.dst), (0x10_0000, 0x90_0000));
     // A stream that fails must leave its courier where it is; who asks hears whom the copy is for.
@@ -121,6 +120,47 @@ fn couriers_get_the_largest_lanes_and_lanes_speak_to_their_couriers() {
     };
     assert!(go.bell.is_null() && go.value == QUANTUM && back.quantum == QUANTUM);
     assert_eq!((back.tag.peer, back.tag.awaited), (3, Awaited::Event));
+    // With more of them than lanes, one that has several copies gets two.
+    let five: Vec<_> = (0..5).map(words).collect();
+    let apart = take_apart(&batch(lanes), 1024, &five);
+    assert_eq!(bytes(&apart), [vec![4096], vec![8], vec![3000], vec![2048]]);
+    assert_eq!(
+        names(&apart.lanes[2..3]),
+        ["wait 140, add 80000000, add 80000100, wait 80000010, wait 80000110, flush, add 240"]
+    );
+}
+
+#[test]
+fn copies_that_go_on_are_one_and_others_are_dealt_by_size() {
+    let at = |src: u64, dst: u64, bytes| {
+        let mut mv = copy(bytes);
+        (mv.src.base, mv.dst.base) = (ptr(src), ptr(dst));
+        Step::Move(mv)
+    };
+    let lane = vec![
+        at(0x1000, 0x9000, 64),
+        at(0x1040, 0x9040, 0),
+        Step::Flush,
+        at(0x1040, 0x9040, 32),
+        // The source goes on, and the target does not; and the other way round.
+        at(0x1060, 0xa000, 16),
+        at(0x2000, 0xa010, 16),
+        at(0x3000, 0xb000, 100),
+        at(0x4000, 0xc000, 8),
+    ];
+    let apart = take_apart(&batch(vec![lane]), 1, &[words(0), words(1)]);
+    let of = |errands: &Vec<Errand>| -> Vec<(u64, u64)> {
+        errands
+            .iter()
+            .map(|errand| (errand.src, errand.bytes))
+            .collect()
+    };
+    let dealt: Vec<_> = apart.errands.iter().map(of).collect();
+    let [first, second] = &dealt[..] else {
+        unreachable!("there are two")
+    };
+    assert_eq!(*first, [(0x1000, 96), (0x4000, 8)]);
+    assert_eq!(*second, [(0x1060, 16), (0x2000, 16), (0x3000, 96)]);
 }
 
 #[test]

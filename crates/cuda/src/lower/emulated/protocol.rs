@@ -373,7 +373,7 @@ impl Job {
                                     edge: edges
                                         .iter()
                                         .position(|edge| to(edge) == errands[0].dst)
-                                        .expect("the first copy begins where an edge does"),
+                                        .expect("a lane of one copy begins where an edge does"),
                                     errands,
                                 });
                             }
