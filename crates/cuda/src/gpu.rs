@@ -213,8 +213,10 @@ impl Gpu {
             Ok("launch") => Early::Launch,
             _ => Early::Resident,
         };
+        // An older driver does not know the question.
         let memory_operations =
-            attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)? != 0;
+            attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)
+                .is_ok_and(|can| can != 0);
         let variable = |name: &str| std::env::var(name).ok();
         let gates = gates::mode(variable(GATES).as_deref());
         let code = if major >= 9 {
