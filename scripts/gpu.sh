@@ -160,12 +160,22 @@ if wanted checks && [ "$device" != host ]; then
     for test in $(timeout 60 "$bin/gpu" --list --ignored 2>/dev/null | sed -n 's/: test$//p' | grep -v '::a_rank$'); do
         extra=TIDEGATE_CHECK=1
         case $test in *schedules*) extra=TIDEGATE_CUDA_WAITING_STREAMS=24 ;; esac
-        step "check-${test//:/_}" "$ranks" 5 120 env "$extra" "$bin/gpu" --ignored --exact "$test" --nocapture
+        step "check-${test//:/_}" "$ranks" 5 180 env "$extra" "$bin/gpu" --ignored --exact "$test" --nocapture
+        # Epochs and failures once more, as where processes share the GPU.
+        case $test in
+            *::epochs::* | *::failure::*)
+                step "check-gates-${test//:/_}" "$ranks" 5 180 env TIDEGATE_CUDA_GATES=always "$bin/gpu" --ignored --exact "$test" --nocapture
+                ;;
+        esac
     done
     if [ "${SANITIZE:-yes}" = yes ] && command -v compute-sanitizer >/dev/null; then
+        # A process a rank, each on a GPU of its own: under the tools the launches of one process follow each other, so no launch may wait for a later one of the same process.
+        # Asking how many parameters a kernel has ends with an error that is expected.
         for tool in memcheck initcheck synccheck; do
             step "sanitizer-$tool" "$ranks" 20 90 \
-                compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/gpu" --ignored --exact gpu::epochs::ranges_are_got_and_put
+                compute-sanitizer --tool "$tool" --target-processes all --report-api-errors no --error-exitcode 9 \
+                "$bin/faces" --device "$device" --grid "$(grid_of $((ranks > 1 ? 2 : 1)))" --size 3x3x3x4 --counts 1,1,4 --rounds 1 --init global \
+                --report "$out/report/$tool" --variants st,st-graph,st-separate,st-strided,rma,p2p
         done
     elif [ "${SANITIZE:-yes}" = yes ]; then
         echo "compute-sanitizer: NOT RUN: there is none"
@@ -193,6 +203,16 @@ if wanted ours; then
         done
         # Copies of 256 MiB take their time on a host.
         measure pair 2 10 $([ "$device" = host ] && echo 240 || echo 60) --pair --rounds 2
+        if [ "$device" != host ]; then
+            # By copy engines from 4 MiB on, and by multiprocessors.
+            for bytes in 4194304 67108864; do
+                puts="--pair --puts 16 --bytes $bytes --buffers single --counts 1,3,20 --rounds 2"
+                # shellcheck disable=SC2086 # words are meant
+                measure "puts-$bytes" 2 5 30 $puts
+                # shellcheck disable=SC2086
+                TIDEGATE_CUDA_COPY_ENGINE_FROM=never measure "puts-$bytes-blocks" 2 5 30 $puts
+            done
+        fi
     fi
     if [ "${LARGE:-yes}" = yes ]; then
         measure "large-$ranks" "$ranks" 60 150 --grid "$grid" --size large --counts 1,1,10 --rounds 1 --init global --variants st,st-graph,rma

@@ -10,6 +10,7 @@ mod gpu {
     mod failure;
     mod interop;
     mod processes;
+    mod rules;
     mod schedules;
 }
 

@@ -168,6 +168,20 @@ fn rings_of_all_sizes_eager_replayed_and_fused() {
     }
 }
 
+/// Eagerly by copy engines, where a slot has one buffer; replayed, or with two, by blocks.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn large_rings() {
+    for (n, buffers) in [
+        (1, Buffers::Single),
+        (2, Buffers::Single),
+        (3, Buffers::Single),
+        (2, Buffers::Double),
+    ] {
+        ring(n, buffers, (1 << 20) + 3, 6);
+    }
+}
+
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn random_parts_and_alignments() {

@@ -1,6 +1,6 @@
-//! How the ranks meet: bells, and NICs.
+//! How the ranks meet: bells, NICs, and who shares hardware with whom.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tidegate_hal::control::{Control, Handle, Packet};
 use tidegate_hal::device::Device;
@@ -15,6 +15,10 @@ use crate::nic::Attached;
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Hello {
     device: String,
+    /// What tells the hardware from all other of the node.
+    hardware: Vec<u8>,
+    /// The process, by a number that no other of the job has.
+    process: u64,
     nic: Option<HelloNic>,
 }
 
@@ -24,6 +28,27 @@ struct HelloNic {
     address: Vec<u8>,
     /// The key to the rank's bell, and whether a handle goes with it.
     bell: (Vec<u8>, bool),
+}
+
+/// This process's number. Not the system's: ranks in containers of one node may have the same.
+fn process() -> u64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    static NUMBER: OnceLock<u64> = OnceLock::new();
+    *NUMBER.get_or_init(|| RandomState::new().hash_one(std::process::id()))
+}
+
+/// How many processes but one's own use the same hardware: `mine` and all ranks' `(node, hardware, process)`.
+fn others_on_hardware(mine: (usize, &[u8], u64), all: &[(usize, Vec<u8>, u64)]) -> usize {
+    let (node, hardware, process) = mine;
+    let mut others: Vec<_> = all
+        .iter()
+        .filter(|other| !hardware.is_empty() && (other.0, &*other.1) == (node, hardware))
+        .map(|other| other.2)
+        .filter(|other| *other != process)
+        .collect();
+    others.sort_unstable();
+    others.dedup();
+    others.len()
 }
 
 /// What a rank has when it has met the others.
@@ -46,6 +71,8 @@ pub(crate) fn meet<D: Device>(
     let mut registration = None;
     let hello = Hello {
         device: D::NAME.into(),
+        hardware: device.hardware(),
+        process: process(),
         nic: match &nic {
             None => None,
             Some(nic) => {
@@ -72,7 +99,7 @@ pub(crate) fn meet<D: Device>(
         bytes: postcard::to_stdvec(&hello).expect("plain data can be encoded"),
         handles,
     };
-    let (mut bells, mut theirs) = (Vec::new(), Vec::new());
+    let (mut bells, mut theirs, mut users) = (Vec::new(), Vec::new(), Vec::new());
     for (rank, packet) in control.exchange("world", packet)?.into_iter().enumerate() {
         let said: Hello = postcard::from_bytes(&packet.bytes)
             .map_err(|e| Error::Invalid(format!("what rank {rank} said: {e}")))?;
@@ -90,7 +117,13 @@ pub(crate) fn meet<D: Device>(
             .map(|handle: Handle| device.map(handle, bytes));
         bells.push(bell.transpose()?);
         theirs.push((said.nic, handles.next()));
+        users.push((control.node(rank), said.hardware, said.process));
     }
+    let node = control.node(control.rank());
+    device.shared_with(others_on_hardware(
+        (node, &hello.hardware, hello.process),
+        &users,
+    ));
     let nic = match (nic, registration) {
         (Some(nic), Some(guard)) => Some(attach(device, nic, guard, theirs)?),
         _ => None,
@@ -150,4 +183,30 @@ fn attach<D: Device>(
         #[cfg(test)]
         ignore_tickets: Default::default(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_on_one_piece_of_hardware_are_counted_once() {
+        let user = |node, hardware: &[u8], process| (node, hardware.to_vec(), process);
+        let all = [
+            user(0, b"a", 1),
+            user(0, b"a", 1),
+            user(0, b"a", 2),
+            user(0, b"a", 2),
+            user(0, b"b", 3),
+            user(1, b"a", 4),
+            user(0, b"a", 5),
+        ];
+        assert_eq!(others_on_hardware((0, b"a", 1), &all), 2);
+        assert_eq!(others_on_hardware((0, b"a", 2), &all), 2);
+        assert_eq!(others_on_hardware((0, b"b", 3), &all), 0);
+        assert_eq!(others_on_hardware((1, b"a", 4), &all), 0);
+        // It makes no difference to who says nothing.
+        assert_eq!(others_on_hardware((0, b"", 1), &[user(0, b"", 9)]), 0);
+        assert_eq!(process(), process());
+    }
 }

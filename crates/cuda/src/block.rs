@@ -67,6 +67,10 @@ impl CudaBlock {
                 Self::mapping(gpu, handle, size, bytes)?
             }
         };
+        if gpu.gated() {
+            // All operands in it are zero.
+            gpu.operands().allocated(block.base.0, bytes as u64);
+        }
         // SAFETY: the block is ours alone, and live.
         gpu.serve("clearing memory", |driver, stream| unsafe {
             driver.memset_d8_async(block.base, 0, bytes, stream)
@@ -167,6 +171,9 @@ unsafe impl Block for CudaBlock {
 
 impl Drop for CudaBlock {
     fn drop(&mut self) {
+        if self.gpu.gated() && !matches!(self.kind, Kind::Adopted(_)) {
+            self.gpu.operands().freed(self.base.0);
+        }
         // Whoever held the block has seen to it that no stream uses it any more.
         match self.kind {
             Kind::Adopted(_) => {}

@@ -92,6 +92,14 @@ unsafe impl Device for Cuda {
         Arc::ptr_eq(&self.gpu, &other.gpu)
     }
 
+    fn hardware(&self) -> Vec<u8> {
+        self.gpu.uuid.to_vec()
+    }
+
+    fn shared_with(&self, processes: usize) {
+        self.gpu.shared_with(processes);
+    }
+
     fn alloc(&self, bytes: usize, sharing: Sharing) -> Result<CudaBlock, DeviceError> {
         CudaBlock::alloc(&self.gpu, bytes, sharing)
     }

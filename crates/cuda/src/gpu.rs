@@ -12,12 +12,25 @@
 //!   kernel that needs no more than half of a multiprocessor always finds room. One that needs more may have to wait until a batch is over: it must not be what a peer waits for. A stream gets its quota with its first batch, and gives it back when it is gone.
 //! - *Hardware queues.* Streams share them, and what is behind a wait in one queue waits too, whichever stream it is of. There are 8, or as many as `CUDA_DEVICE_MAX_CONNECTIONS` says
 //!   (up to 32; the launcher sets it). No more streams are made than there are queues.
+//!   A courier takes one too (`courier.rs`).
 //! - *Calls that block behind a wait.* Loading of code is refused while a stream has work. What recordings need is reserved ([`crate::reserve`]). Pinned memory is kept for the next
 //!   stream, and never freed. Memory of the device is freed by the stream-ordered allocator or by unmapping, which do not block.
+//! - *Time slices.* Where several processes of the job use the GPU, waits have gates, so that none of them keeps it from the others (`gates.rs`).
+//!
+//! # The environment
+//!
+//! | variable | what it says |
+//! |---|---|
+//! | [`QUEUES`] | how many hardware queues there are |
+//! | [`WAITING_STREAMS`] | how many streams of a device will wait |
+//! | [`EARLY`] | how early a batch may be launched |
+//! | [`COPY_ENGINE_FROM`] | from how many bytes on the puts of a lane go by the copy engines: a number, or `never`; 4 MiB. Not in recordings, nor where a slot has two buffers |
+//! | [`GATES`] | when waits have gates: `auto`, `always`, `never` |
 
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use tidegate_ffi::cuda::{
@@ -27,6 +40,11 @@ use tidegate_ffi::cuda::{
 use tidegate_hal::device::DeviceError;
 
 use crate::error::Doing;
+use crate::gates;
+pub use crate::gates::GATES;
+use crate::lower::apart;
+pub use crate::lower::apart::COPY_ENGINE_FROM;
+use crate::lower::operands::Operands;
 use crate::lower::{MAX_BLOCKS, Mirror, THREADS};
 use crate::reclaim::Shared;
 use crate::reserve::Reserve;
@@ -74,6 +92,14 @@ pub struct Gpu {
     /// The batch kernel that can use the bulk engine, where there is one.
     pub(crate) bulk: Option<Function>,
     pub(crate) early: Early,
+    /// Whether streams can wait for words of 64 bits, and write them.
+    pub(crate) memory_operations: bool,
+    /// From how many bytes on the puts of a lane go by the copy engines.
+    pub(crate) copy_engine_from: u64,
+    gates: gates::Mode,
+    /// Whether waits have gates, and operands are counted.
+    gated: AtomicBool,
+    operands: Mutex<Operands>,
     service: Mutex<Stream>,
     alarm: Mutex<Alarm>,
     admitted: Mutex<Admitted>,
@@ -97,6 +123,9 @@ struct Admitted {
     streams: Vec<Weak<Shared>>,
     /// Blocks that streams may have waiting.
     granted: usize,
+    /// Couriers of all streams, those included that will wait for ever.
+    couriers: usize,
+    waiting_for_ever: usize,
     /// Whether ranks are threads: then many streams share the device.
     crowded: bool,
 }
@@ -186,6 +215,12 @@ impl Gpu {
             Ok("launch") => Early::Launch,
             _ => Early::Resident,
         };
+        // An older driver does not know the question.
+        let memory_operations =
+            attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)
+                .is_ok_and(|can| can != 0);
+        let variable = |name: &str| std::env::var(name).ok();
+        let gates = gates::mode(variable(GATES).as_deref());
         let code = if major >= 9 {
             tidegate_kernels::BATCH_SM_90_PTX
         } else {
@@ -221,6 +256,11 @@ impl Gpu {
             batch,
             bulk,
             early,
+            memory_operations,
+            copy_engine_from: apart::threshold(variable(COPY_ENGINE_FROM).as_deref()),
+            gates,
+            gated: AtomicBool::new(false),
+            operands: Mutex::default(),
             service: Mutex::new(service),
             alarm: Mutex::new(Alarm {
                 stream: alarm,
@@ -232,6 +272,9 @@ impl Gpu {
         };
         gpu.more_mirrors(&mut lock(&gpu.mirrors))?;
         gpu.reserve_recordings()?;
+        if gates == gates::Mode::Always {
+            gpu.give_gates("they are asked for");
+        }
         Ok(gpu)
     }
 
@@ -344,17 +387,83 @@ impl Gpu {
     pub(crate) fn admit(&self, stream: &Arc<Shared>) -> Result<(), DeviceError> {
         let mut admitted = lock(&self.admitted);
         admitted.streams.retain(|stream| stream.strong_count() > 0);
-        let (queues, streams) = (Self::queues(), admitted.streams.len());
+        let streams = admitted.streams.len() + admitted.couriers;
+        let queues = Self::queues();
         if streams + 2 >= queues.max(3) {
             return Err(DeviceError::Exhausted {
                 what: "hardware queues of the device",
                 detail: format!(
-                    "{streams} streams are open and two are the device's own; {QUEUES} is {queues}, and can be set up to 32 before the process starts"
+                    "{streams} streams are open (couriers of large puts included) and two are the device's own; {QUEUES} is {queues}, and can be set up to 32 before the process starts"
                 ),
             });
         }
         admitted.streams.push(Arc::downgrade(stream));
         Ok(())
+    }
+
+    /// Admits a courier, if there is a hardware queue for it: a quarter of them is for couriers.
+    pub(crate) fn admit_courier(&self) -> bool {
+        let mut admitted = lock(&self.admitted);
+        admitted.streams.retain(|stream| stream.strong_count() > 0);
+        let (queues, streams) = (Self::queues(), admitted.streams.len());
+        let room = streams + admitted.couriers + 2 < queues && admitted.couriers < queues / 4;
+        admitted.couriers += usize::from(room);
+        room
+    }
+
+    /// A courier is gone.
+    pub(crate) fn dismiss_courier(&self) {
+        lock(&self.admitted).couriers -= 1;
+    }
+
+    /// So many couriers will wait for ever.
+    pub(crate) fn leave_waiting(&self, couriers: usize) {
+        lock(&self.admitted).waiting_for_ever += couriers;
+    }
+
+    /// So many other processes of the job use the GPU.
+    pub(crate) fn shared_with(&self, processes: usize) {
+        if processes > 0 && self.gates == gates::Mode::Auto {
+            self.give_gates("other processes of the job use the GPU");
+        }
+    }
+
+    /// From now on waits have gates, if the device can.
+    fn give_gates(&self, why: &str) {
+        if self.memory_operations {
+            self.gated.store(true, Ordering::Release);
+        } else {
+            let error = DeviceError::Unsupported {
+                device: "cuda",
+                what: format!("stream memory operations on 64 bits, on {}", self.name),
+            };
+            tracing::warn!(%error, why, "waits take the time slices of other processes");
+        }
+    }
+
+    /// Whether waits have gates.
+    pub(crate) fn gated(&self) -> bool {
+        self.gated.load(Ordering::Acquire)
+    }
+
+    /// How far operands will have come. Only kept where waits have gates.
+    pub(crate) fn operands(&self) -> MutexGuard<'_, Operands> {
+        lock(&self.operands)
+    }
+
+    /// What a word says now, whatever streams are doing.
+    ///
+    /// # Safety
+    ///
+    /// `word` is the address of a live word that the device can reach.
+    pub(crate) unsafe fn look_at(&self, word: u64) -> Option<u64> {
+        let mut value = 0u64;
+        let (at, from) = (&raw mut value, DevicePtr(word));
+        // SAFETY: the caller's promise; the value lives until the service stream is done. A copy of an aligned word is not torn.
+        let read = self.serve("reading a word", |driver, stream| unsafe {
+            driver.memcpy_dtoh_async(at.cast(), from, size_of::<u64>(), stream)
+        });
+        read.ok().map(|()| value)
     }
 
     /// Ranks are threads of this process, and share the device.
@@ -393,7 +502,8 @@ impl Gpu {
 
     /// An error if a stream has work: it may be waiting, and `what` could block behind it.
     pub(crate) fn idle(&self, what: &'static str) -> Result<(), DeviceError> {
-        if self.streams().iter().all(|stream| stream.is_idle()) {
+        let idle = self.streams().iter().all(|stream| stream.is_idle());
+        if idle && lock(&self.admitted).waiting_for_ever == 0 {
             Ok(())
         } else {
             Err(DeviceError::Busy(what))
@@ -403,7 +513,8 @@ impl Gpu {
     /// Whether no stream has work, or there is but one.
     pub(crate) fn idle_or_alone(&self) -> bool {
         let streams = self.streams();
-        streams.len() <= 1 || streams.iter().all(|stream| stream.is_idle())
+        let idle = streams.len() <= 1 || streams.iter().all(|stream| stream.is_idle());
+        idle && lock(&self.admitted).waiting_for_ever == 0
     }
 
     fn streams(&self) -> Vec<Arc<Shared>> {

@@ -7,6 +7,7 @@ use tidegate_hal::device::DeviceError;
 
 use crate::error::Doing;
 use crate::gpu::Gpu;
+use crate::lower::operands::Advance;
 use crate::reserve::{Launchable, weight};
 use crate::stream::Keep;
 
@@ -19,6 +20,8 @@ pub struct CudaGraph {
     once: Launchable,
     /// [`OFTEN`] times, made when it is first of use.
     often: OnceLock<Option<Launchable>>,
+    /// How far each execution advances operands, where they are counted.
+    pub(crate) advance: Advance,
     /// Batches, programs and functions that it uses.
     _keep: Vec<Keep>,
 }
@@ -31,7 +34,7 @@ impl CudaGraph {
         gpu: &Arc<Gpu>,
         graph: Graph,
         branches: bool,
-        keep: Vec<Keep>,
+        (keep, advance): (Vec<Keep>, Advance),
         stream: Stream,
     ) -> std::result::Result<Self, DeviceError> {
         // SAFETY: the caller's promise.
@@ -42,6 +45,7 @@ impl CudaGraph {
             gpu: gpu.clone(),
             once,
             often: OnceLock::new(),
+            advance,
             _keep: keep,
         })
     }

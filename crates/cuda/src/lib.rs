@@ -4,7 +4,8 @@
 //!
 //! A [`Cuda`] is one GPU, driven through its primary context. Memory for peers is virtual-memory allocations, handed over as file descriptors, so
 //! that a peer's mapping keeps the memory alive whatever becomes of its owner; other memory comes from a pool of the stream-ordered allocator. A
-//! stream is a `CUstream`; a batch is *one* launch of the batch kernel (`kernels/batch.cu`), whatever the number of peers, with the same arguments every time; a recording is a CUDA graph. The host
+//! stream is a `CUstream`; a batch is *one* launch of the batch kernel (`kernels/batch.cu`), whatever the number of peers, with the same arguments every time (where processes share the GPU, up to three, with gates: `gates.rs`; large puts go by
+//! copy engines beside it: `courier.rs`); a recording is a CUDA graph. The host
 //! only enqueues: nothing here polls, and no thread runs beside the caller's.
 //!
 //! # What would deadlock, and does not
@@ -20,8 +21,10 @@
 //! context does not survive (an illegal address in a user's kernel) is reported by every later call on the stream as a kernel's fault.
 
 mod block;
+mod courier;
 mod device;
 mod error;
+mod gates;
 pub mod gpu;
 mod graph;
 pub mod interop;
@@ -31,6 +34,7 @@ mod place;
 mod reclaim;
 mod reserve;
 mod stream;
+mod submit;
 mod timing;
 mod unroll;
 

@@ -1,28 +1,36 @@
 //! Programs in memory of the device.
+//!
+//! # Model
+//!
+//! What is made of a batch depends on how it is submitted: whole, the usual form, which can be recorded; [apart](crate::lower::apart), with couriers for large puts; or in
+//! [parts](crate::lower::parts), with gates. [`Forms`] holds what was needed so far, each form placed once.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tidegate_ffi::cuda::{DevicePtr, Function, LaunchConfig};
-use tidegate_hal::batch::Batch;
+use tidegate_hal::batch::{Batch, Step, Wait};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::{Block as _, Sharing};
 
 use crate::block::CudaBlock;
+use crate::courier::Couriers;
 use crate::gpu::{Early, Gpu};
-use crate::lower::{LAUNCH_NEXT, LaunchParameter, Program, THREADS};
+use crate::lower::apart::{self, Errand};
+use crate::lower::operands::{self, Advance};
+use crate::lower::{LAUNCH_NEXT, LaunchParameter, Program, THREADS, parts};
 
 /// A program that can be launched.
 pub(crate) struct Placed {
     _block: CudaBlock,
-    gpu: Arc<Gpu>,
     /// What is the same in every launch.
     parameter: LaunchParameter,
     blocks: usize,
+    early: Early,
     pub(crate) function: Function,
 }
 
 impl Placed {
-    pub(crate) fn new(gpu: &Arc<Gpu>, batch: &Batch, quota: usize) -> Result<Self, DeviceError> {
+    fn new(gpu: &Arc<Gpu>, batch: &Batch, quota: usize) -> Result<Self, DeviceError> {
         let mut program = Program::new(batch, quota, gpu.bulk.is_some())?;
         let block = CudaBlock::alloc(gpu, program.len().max(16), Sharing::Private)?;
         let base = block.base().0.addr() as u64;
@@ -34,7 +42,6 @@ impl Placed {
         })?;
         Ok(Placed {
             _block: block,
-            gpu: gpu.clone(),
             parameter: LaunchParameter {
                 program: base,
                 state: 0,
@@ -48,13 +55,16 @@ impl Placed {
                 },
             },
             blocks: program.blocks,
+            early: gpu.early,
             function: gpu.bulk.filter(|_| program.bulk).unwrap_or(gpu.batch),
         })
     }
 
-    /// Whether a stream of this device with this quota can launch it.
-    pub(crate) fn fits(&self, gpu: &Arc<Gpu>, quota: usize) -> bool {
-        self.blocks <= quota && Arc::ptr_eq(&self.gpu, gpu)
+    /// The lanes alone: what else the batch has to do with is held with the batch itself.
+    fn of_lanes(gpu: &Arc<Gpu>, lanes: Vec<Vec<Step>>, quota: usize) -> Result<Self, DeviceError> {
+        // SAFETY: it is lowered, and never submitted.
+        let batch = unsafe { Batch::new(lanes, Vec::new()) };
+        Self::new(gpu, &batch, quota)
     }
 
     /// The parameter of a launch on a stream with this state.
@@ -67,14 +77,114 @@ impl Placed {
         }
     }
 
-    /// One block for each entry.
-    pub(crate) fn config(&self) -> LaunchConfig {
+    /// One block for each entry. `behind_gate`: what stands before it is no kernel.
+    pub(crate) fn config(&self, behind_gate: bool) -> LaunchConfig {
         LaunchConfig::new([self.blocks as u32, 1, 1], [THREADS as u32, 1, 1])
-            .programmatic_stream_serialization(self.gpu.early != Early::No)
+            .programmatic_stream_serialization(self.early != Early::No && !behind_gate)
     }
 
     /// Whether there is nothing to do.
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks == 0
+    }
+}
+
+/// A batch with couriers.
+pub(crate) struct ApartForm {
+    /// Whose words it names.
+    couriers: u64,
+    pub(crate) program: Arc<Placed>,
+    pub(crate) errands: Vec<Vec<Errand>>,
+}
+
+/// A part of a batch with gates.
+pub(crate) struct PartForm {
+    pub(crate) gate: Vec<Wait>,
+    pub(crate) program: Arc<Placed>,
+    pub(crate) advance: Advance,
+}
+
+/// What a device has made of a batch.
+pub(crate) struct Forms {
+    gpu: Arc<Gpu>,
+    /// Whether there are lanes for couriers.
+    pub(crate) large: bool,
+    whole: OnceLock<Arc<Placed>>,
+    apart: Mutex<Option<Arc<ApartForm>>>,
+    parts: Mutex<Option<Arc<[PartForm]>>>,
+}
+
+impl Forms {
+    pub(crate) fn new(gpu: &Arc<Gpu>, batch: &Batch) -> Self {
+        Forms {
+            gpu: gpu.clone(),
+            large: apart::is_large(batch, gpu.copy_engine_from),
+            whole: OnceLock::new(),
+            apart: Mutex::new(None),
+            parts: Mutex::new(None),
+        }
+    }
+
+    /// Whether a stream of this device with this quota can launch what has been made so far.
+    pub(crate) fn fits(&self, gpu: &Arc<Gpu>, quota: usize) -> bool {
+        let whole = self.whole.get();
+        Arc::ptr_eq(&self.gpu, gpu) && whole.is_none_or(|whole| whole.blocks <= quota)
+    }
+
+    pub(crate) fn whole(&self, batch: &Batch, quota: usize) -> Result<Arc<Placed>, DeviceError> {
+        if let Some(whole) = self.whole.get() {
+            return Ok(whole.clone());
+        }
+        let whole = Arc::new(Placed::new(&self.gpu, batch, quota)?);
+        Ok(self.whole.get_or_init(|| whole).clone())
+    }
+
+    /// For a stream with these couriers.
+    pub(crate) fn apart(
+        &self,
+        batch: &Batch,
+        quota: usize,
+        couriers: &Couriers,
+    ) -> Result<Arc<ApartForm>, DeviceError> {
+        let mut made = self.apart.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(form) = &*made
+            && form.couriers == couriers.id
+            && form.program.blocks <= quota
+        {
+            return Ok(form.clone());
+        }
+        let apart = apart::take_apart(batch, self.gpu.copy_engine_from, &couriers.words());
+        let form = Arc::new(ApartForm {
+            couriers: couriers.id,
+            program: Arc::new(Placed::of_lanes(&self.gpu, apart.lanes, quota)?),
+            errands: apart.errands,
+        });
+        *made = Some(form.clone());
+        Ok(form)
+    }
+
+    pub(crate) fn parts(
+        &self,
+        batch: &Batch,
+        quota: usize,
+    ) -> Result<Arc<[PartForm]>, DeviceError> {
+        let mut made = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(parts) = &*made
+            && parts.iter().all(|part| part.program.blocks <= quota)
+        {
+            return Ok(parts.clone());
+        }
+        let parts = parts::parts(batch).into_iter().map(|part| {
+            let advance = operands::advance(part.lanes.iter().map(Vec::as_slice));
+            let program = Placed::of_lanes(&self.gpu, part.lanes, quota)?;
+            Ok(PartForm {
+                gate: part.gate,
+                program: Arc::new(program),
+                advance,
+            })
+        });
+        let parts: Arc<[PartForm]> = parts.collect::<Result<Vec<_>, DeviceError>>()?.into();
+        *made = Some(parts.clone());
+        Ok(parts)
     }
 }

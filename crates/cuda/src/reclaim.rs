@@ -6,6 +6,11 @@
 //! where something was retired, and an idle stream has passed everything. Nothing is counted on the device, so nothing is paid for what nobody asks.
 //!
 //! What a team of the batch kernel says of a failure, and of waits that take long, lies in the *mirror*, in pinned memory; looking there costs a load.
+//!
+//! # After a failure
+//!
+//! Two things are left to the host. [Gates](crate::gates) that a failed stream has still to pass are opened. And the stream's order says nothing of [couriers](crate::courier) any more: while it is in good order, a
+//! batch is over when its couriers are back; after a failure one may still be on its way. So what was retired is given back only when that is settled, which it is once the stream has been drained.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -22,7 +27,9 @@ use tidegate_hal::device::{Blocked, DeviceError, Fault, Reclaim};
 use tidegate_hal::memory::Block as _;
 
 use crate::block::CudaBlock;
+use crate::courier::Couriers;
 use crate::error::Doing;
+use crate::gates::{Bar, Gates};
 use crate::gpu::Gpu;
 use crate::lower::{FAULT_WAIT, MAX_BLOCKED, Mirror, RawFault, State};
 use crate::stream::Keep;
@@ -75,6 +82,9 @@ pub struct Shared {
     capturing: AtomicBool,
     later: Mutex<Later>,
     blocked: Mutex<Option<Blocked>>,
+    gates: Mutex<Gates>,
+    /// Those of large puts, once they were needed, if there are any.
+    couriers: OnceLock<Option<Couriers>>,
     /// The quota of blocks that may wait, once it was needed.
     quota: OnceLock<usize>,
     /// An error that the context did not survive.
@@ -130,6 +140,8 @@ impl Shared {
             capturing: AtomicBool::new(false),
             later: Mutex::default(),
             blocked: Mutex::default(),
+            gates: Mutex::default(),
+            couriers: OnceLock::new(),
             quota: OnceLock::new(),
             lost: OnceLock::new(),
         });
@@ -155,6 +167,76 @@ impl Shared {
         let granted = self.gpu.grant()?;
         // One thread at a time submits to a stream.
         Ok(*self.quota.get_or_init(|| granted))
+    }
+
+    /// The couriers, made at the first call, if they can be given something to do.
+    pub(crate) fn couriers(&self) -> Option<&Couriers> {
+        let couriers = self.couriers.get_or_init(|| Couriers::new(&self.gpu));
+        couriers.as_ref().filter(|couriers| couriers.ready())
+    }
+
+    /// Whether no courier can be on its way any more with what the stream has passed. `wait`: it is waited for, if it can be said.
+    fn settled(&self, wait: bool) -> bool {
+        let Some(Some(couriers)) = self.couriers.get() else {
+            return true;
+        };
+        let failed = self.lost.get().is_some() || self.raw_fault().is_some();
+        // As long as nothing has failed, the stream's own order says it.
+        !failed || (self.passed.load(Ordering::Acquire) >= self.submitted() && couriers.end(wait))
+    }
+
+    /// Notes a gate, and gives it its number; `None` if the stream was ended, and gets no more.
+    pub(crate) fn add_gate(&self, bars: Vec<Bar>) -> Option<u32> {
+        let mut gates = lock(&self.gates);
+        gates.come_to(self.gate());
+        gates.add(bars)
+    }
+
+    /// Where the stream writes the number of the gate that it has come to.
+    pub(crate) fn gate_address(&self) -> u64 {
+        self.mirror_address() + std::mem::offset_of!(Mirror, gate) as u64
+    }
+
+    /// The number of the gate that the stream has come to.
+    fn gate(&self) -> u32 {
+        // SAFETY: only the address is taken.
+        self.mirrored(unsafe { &raw mut (*self.mirror.as_ptr()).gate })
+    }
+
+    /// Looks at the bars that are still closed, of the gate that the stream has come to and of those (`all`) that it has still to come to.
+    fn closed_bars(&self, all: bool, mut look: impl FnMut(&Bar)) {
+        let mut gates = lock(&self.gates);
+        let number = self.gate();
+        gates.come_to(number);
+        // No memory goes as long as this is held.
+        let known = self.gpu.operands();
+        let bars: Vec<_> = if all {
+            gates.bars().copied().collect()
+        } else {
+            gates.at(number).to_vec()
+        };
+        for bar in bars.iter().filter(|bar| known.has(bar.word, bar.piece)) {
+            // SAFETY: the word's memory is the same still, and stays.
+            let value = unsafe { self.gpu.look_at(bar.word) };
+            if value.is_some_and(|value| !bar.is_open(value)) {
+                look(bar);
+            }
+        }
+    }
+
+    /// Opens the gates that the stream has still to pass: it has failed, or is to end.
+    fn open_gates(&self) {
+        self.closed_bars(true, |bar| {
+            // SAFETY: as for looking at it.
+            unsafe { self.gpu.poison(bar.word) };
+        });
+    }
+
+    /// What the stream waits for at a gate.
+    fn blocked_at_gate(&self) -> Vec<(Tag, u64)> {
+        let mut on = Vec::new();
+        self.closed_bars(false, |bar| on.push((bar.tag, bar.epoch)));
+        on
     }
 
     pub(crate) fn submitted(&self) -> u64 {
@@ -189,9 +271,9 @@ impl Shared {
         error
     }
 
-    /// Whether everything submitted has been passed.
+    /// Whether everything submitted has been passed, and no courier is on its way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.look() >= self.submitted()
+        self.look() >= self.submitted() && self.settled(false)
     }
 
     /// Blocks until everything submitted has been passed.
@@ -206,12 +288,15 @@ impl Shared {
                 return Err(error).doing("synchronising a stream");
             }
         }
-        self.pass(mark);
+        self.passed.fetch_max(mark, Ordering::AcqRel);
+        self.settled(true);
+        self.collect();
         Ok(())
     }
 
     fn pass(&self, mark: u64) {
         self.passed.fetch_max(mark, Ordering::AcqRel);
+        self.settled(false);
         self.collect();
     }
 
@@ -269,9 +354,10 @@ impl Shared {
                 done.push(event);
             }
             self.passed.fetch_max(passed, Ordering::AcqRel);
+            let settled = self.settled(false);
             let mut index = 0;
             while index < later.garbage.len() {
-                if later.garbage[index].0 <= passed {
+                if later.garbage[index].0 <= passed && settled {
                     due.push(later.garbage.swap_remove(index).1);
                 } else {
                     index += 1;
@@ -331,7 +417,7 @@ impl Shared {
 impl Reclaim for Shared {
     fn retire(&self, garbage: Box<dyn Any + Send>) {
         let mark = self.submitted();
-        if self.passed.load(Ordering::Acquire) >= mark {
+        if self.passed.load(Ordering::Acquire) >= mark && self.settled(false) {
             return;
         }
         if self.gpu.enter().is_err() {
@@ -378,6 +464,8 @@ impl Reclaim for Shared {
     fn abort(&self) {
         // SAFETY: the state lives as long as this.
         unsafe { self.gpu.stop(self.state_address()) };
+        lock(&self.gates).end();
+        self.open_gates();
     }
 
     fn blocked(&self) -> Option<Blocked> {
@@ -390,6 +478,13 @@ impl Reclaim for Shared {
                 // SAFETY: the entry was written before it became active; a torn one is only looked at.
                 let entry = unsafe { entry.read_volatile() };
                 on.push((tag(entry.window, entry.peer, entry.awaited), entry.epoch));
+            }
+        }
+        if self.gpu.gated() {
+            if self.raw_fault().is_some() {
+                self.open_gates();
+            } else if on.is_empty() {
+                on = self.blocked_at_gate();
             }
         }
         let mut blocked = lock(&self.blocked);
@@ -457,7 +552,13 @@ impl Drop for Shared {
             return;
         }
         // The owner has waited until everything was passed, and nobody can have submitted more.
-        self.pass(self.submitted());
+        self.passed.fetch_max(self.submitted(), Ordering::AcqRel);
+        if self.settled(true) {
+            self.collect();
+        } else {
+            // A courier may be on its way for ever, for all that the driver says.
+            std::mem::forget(std::mem::take(&mut lock(&self.later).garbage));
+        }
         if self.owner.is_none() {
             // SAFETY: the stream was made for this, and nobody else has it.
             let _ = unsafe { self.gpu.driver.stream_destroy(self.raw) };

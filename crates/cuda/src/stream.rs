@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::ffi::c_void;
 use std::sync::Arc;
 
 use tidegate_ffi::cuda::{CaptureMode, Event, EventFlags};
@@ -12,7 +11,7 @@ use tidegate_hal::device::{DeviceError, Fault, Reclaim as _, Stream, StreamConfi
 use crate::error::Doing;
 use crate::gpu::Gpu;
 use crate::graph::CudaGraph;
-use crate::place::Placed;
+use crate::lower::operands::Advance;
 use crate::reclaim::Shared;
 
 /// Something that must live as long as the stream may use it.
@@ -34,6 +33,8 @@ pub struct CudaStream {
     aside: RefCell<Vec<Arc<Shared>>>,
     /// What the recording under way holds.
     recording: RefCell<Option<Vec<Keep>>>,
+    /// How far each execution of it advances operands, where they are counted.
+    pub(crate) recorded: RefCell<Advance>,
     /// Keeps what the world gave for as long as the stream lives.
     _keep: Keep,
 }
@@ -70,6 +71,7 @@ impl CudaStream {
             followed: RefCell::default(),
             aside: RefCell::default(),
             recording: RefCell::new(None),
+            recorded: RefCell::default(),
             _keep: config.keep,
         }
     }
@@ -96,6 +98,7 @@ impl CudaStream {
 
     fn begin_recording(&self) {
         *self.recording.borrow_mut() = Some(Vec::new());
+        self.recorded.borrow_mut().clear();
         *self.aside.borrow_mut() = self.followed.take();
     }
 
@@ -115,8 +118,13 @@ impl CudaStream {
         }
     }
 
+    /// Whether the next batch must look at the states of other streams.
+    pub(crate) fn follows(&self) -> bool {
+        !self.followed.borrow().is_empty()
+    }
+
     /// The addresses of the states that the next batch must look at, besides its own.
-    fn follow(&self) -> Result<[u64; 2], DeviceError> {
+    pub(crate) fn follow(&self) -> Result<[u64; 2], DeviceError> {
         let mut followed = self.followed.borrow_mut();
         if followed.is_empty() {
             return Ok([0; 2]);
@@ -131,7 +139,7 @@ impl CudaStream {
     }
 }
 
-// SAFETY: a CUDA stream executes in order; a batch is one kernel on it, which does what `kernels/batch.cu` says; what a wait has acquired at system
+// SAFETY: a CUDA stream executes in order; a batch is a kernel on it, or a few, which do what `kernels/batch.cu` says (`crate::submit`); what a wait has acquired at system
 // scope is visible to later kernels of the stream.
 unsafe impl Stream for CudaStream {
     type Reclaim = Shared;
@@ -143,39 +151,8 @@ unsafe impl Stream for CudaStream {
     }
 
     unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
-        let shared = &self.shared;
-        let quota = shared.quota()?;
-        shared.gpu.enter()?;
-        let placed = batch.lowered(
-            |placed: &Placed| placed.fits(&shared.gpu, quota),
-            || Placed::new(&shared.gpu, batch, quota),
-        )?;
-        if placed.is_empty() {
-            return Ok(());
-        }
-        let follow = self.follow()?;
-        let mut parameter =
-            placed.parameter(shared.state_address(), shared.mirror_address(), follow);
-        // Held before it is launched, counted after: who looks meanwhile must not take it for passed.
-        let mark = shared.submitted() + 1;
-        // The batch may be lowered again, for another stream; this one's program must live.
-        self.hold(placed.clone(), mark);
-        self.hold(batch.clone(), mark);
-        let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
-        // SAFETY: the kernel takes one parameter, of this type; the caller promises for what the batch names; the program is held until the stream has passed it.
-        let launched = unsafe {
-            shared.gpu.driver.launch_kernel_ex(
-                placed.function,
-                &placed.config(),
-                shared.raw,
-                &mut arguments,
-            )
-        };
-        shared.count();
-        launched
-            .map_err(|error| shared.note(error))
-            .doing("launching a batch")?;
-        self.submitted()
+        // SAFETY: the caller's promise.
+        unsafe { self.submit_batch(batch) }
     }
 
     fn mark(&self) -> u64 {
@@ -275,10 +252,11 @@ unsafe impl Stream for CudaStream {
         gpu.enter()?;
         // SAFETY: the stream is live, and being captured.
         let graph = unsafe { gpu.driver.stream_end_capture(self.shared.raw) };
-        let mut keep: Vec<Keep> = Vec::new();
+        let (mut keep, mut advance): (Vec<Keep>, Advance) = Default::default();
         for stream in others.iter().copied().chain([self]) {
             if let Some(recording) = stream.recording.borrow_mut().take() {
                 keep.extend(recording);
+                advance.append(&mut stream.recorded.borrow_mut());
                 // What is recorded names the stream's state, wherever it is replayed.
                 keep.push(stream.shared.clone());
                 *stream.followed.borrow_mut() = stream.aside.take();
@@ -288,7 +266,13 @@ unsafe impl Stream for CudaStream {
         match graph {
             // SAFETY: the graph was just made, and is nobody else's.
             Ok(graph) => unsafe {
-                CudaGraph::new(gpu, graph, !others.is_empty(), keep, self.shared.raw)
+                CudaGraph::new(
+                    gpu,
+                    graph,
+                    !others.is_empty(),
+                    (keep, advance),
+                    self.shared.raw,
+                )
             },
             Err(error) if error.is_capture_error() => Err(DeviceError::Capturing(
                 "a branch was not joined, or the capture was broken",
@@ -324,6 +308,9 @@ unsafe impl Stream for CudaStream {
         self.hold(graph.clone(), shared.submitted() + 1);
         // SAFETY: the caller's promise; the graph is held until the stream has passed it.
         let launched = unsafe { graph.launch(shared.raw, times) };
+        if shared.gpu.gated() {
+            shared.gpu.operands().advance(&graph.advance, times);
+        }
         shared.count();
         launched
             .map_err(|error| shared.note(error))

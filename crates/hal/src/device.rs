@@ -124,6 +124,16 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     /// Whether streams of the two may work with each other's memory, and wait for each other's events.
     fn same(&self, other: &Self) -> bool;
 
+    /// What tells the hardware behind the device from all other of the node, for ranks to compare. Empty where it makes no difference who else uses it.
+    fn hardware(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Hears, when the ranks have met, how many *other* processes of the job use the same hardware.
+    fn shared_with(&self, processes: usize) {
+        let _ = processes;
+    }
+
     /// Allocates zeroed memory; `bytes` is not 0.
     ///
     /// # Errors

@@ -128,6 +128,10 @@ pub struct FacesArgs {
     #[arg(long, value_name = "B")]
     pub bytes: Option<usize>,
 
+    /// So many messages an epoch, in --pair: a window of puts
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "pair")]
+    pub puts: usize,
+
     /// Buffers of a slot, in --exchange and --pair
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     pub buffers: BuffersOf,
@@ -222,7 +226,7 @@ impl FacesArgs {
         self.grid.validate().map_err(|e| e.to_string())?;
         self.size.validate().map_err(|e| e.to_string())?;
         if self.pair || self.neighbours.is_some() {
-            let count = self.neighbours.unwrap_or(1);
+            let count = self.neighbours.unwrap_or(self.puts);
             Pattern::ring(ranks, 0, count, bytes).map_err(|e| e.to_string())?;
         } else if self.bytes.is_some() {
             return Err("--bytes goes with --neighbours or --pair".into());
@@ -278,6 +282,9 @@ impl FacesArgs {
                 if let Some(value) = value {
                     say(format!("--{name} {value}"));
                 }
+            }
+            if self.puts != 1 {
+                say(format!("--puts {}", self.puts));
             }
             if let Some(counts) = self.counts {
                 say(format!("--counts {counts}"));
@@ -365,7 +372,7 @@ mod tests {
         for line in [
             "--exchange --buffers single --unroll 10 --counts 1,2,1000 --grid 2x1x1 --size small --variants st --rounds 2 --device cuda",
             "--exchange --buffers double --unroll 1 --neighbours 9 --bytes 4096 --grid 8x1x1 --size desk --variants st,st-graph --rounds 2 --device cuda",
-            "--pair --buffers double --unroll 1 --bytes 64 --counts 1,2,3 --rounds 5 --device host",
+            "--pair --buffers double --unroll 1 --bytes 64 --puts 3 --counts 1,2,3 --rounds 5 --device host",
             "--pair --buffers double --unroll 1 --rounds 5 --device cuda --peers nccl,floor",
         ] {
             let args = parse(line).unwrap();

@@ -84,11 +84,11 @@ pub fn pairs(args: &FacesArgs, rank: usize, device: &str) -> Result<Vec<Case>, B
     let sizes = args.bytes.map_or(SIZES.to_vec(), |bytes| vec![bytes]);
     let mut cases = Vec::new();
     for bytes in sizes {
-        let pattern = Pattern::ring(2, rank, 1, bytes)?;
+        let pattern = Pattern::ring(2, rank, args.puts, bytes)?;
         let counts = args.counts.unwrap_or(Counts {
             nk: 1,
             nj: 2,
-            ni: (BUDGET / bytes).clamp(20, 1000) as u64,
+            ni: (BUDGET / bytes / args.puts).clamp(20, 1000) as u64,
         });
         for (what, order) in [("ping", Order::Turns), ("both", Order::Together)] {
             for (how, recorded) in [("", 0), ("-graph", args.unroll)] {

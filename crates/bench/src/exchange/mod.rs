@@ -196,6 +196,13 @@ mod tests {
     }
 
     #[test]
+    fn several_puts_of_a_pair() {
+        let rows = all_right("--pair --bytes 4096 --puts 3 --counts 1,1,5 --buffers single");
+        assert_eq!(rows[0].setting.messages, 3);
+        assert_eq!(rows[0].setting.bytes, 3 * 4096);
+    }
+
+    #[test]
     fn what_is_wrong_fails() {
         for line in [
             "--exchange --grid 2x2x1 --size 2x2x2x3 --counts 1,1,3",

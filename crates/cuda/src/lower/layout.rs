@@ -182,7 +182,8 @@ pub(crate) struct RawBlocked {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mirror {
     pub(crate) failed: u32,
-    pub(crate) unused: u32,
+    /// The gate that the stream has come to: not the kernel's affair.
+    pub(crate) gate: u32,
     pub(crate) fault: RawFault,
     pub(crate) blocked: [RawBlocked; MAX_BLOCKED],
 }

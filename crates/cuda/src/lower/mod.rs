@@ -10,8 +10,11 @@
 //!
 //! A batch with more lanes than the quota can hold at a time is refused: none of its lanes may wait for another to end.
 
+pub(crate) mod apart;
 mod layout;
 mod moves;
+pub(crate) mod operands;
+pub(crate) mod parts;
 
 pub(crate) use layout::*;
 
@@ -464,5 +467,9 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
 
 #[cfg(test)]
 mod emulated;
+#[cfg(test)]
+mod forms;
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

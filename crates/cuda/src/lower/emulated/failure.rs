@@ -10,7 +10,7 @@ use tidegate_hal::memory::Ptr;
 
 use super::super::{FAULT_WAIT, MAX_BLOCKED, RawFault, Sizes};
 use super::machine::{Arena, Do, Event, Home, Launched, Machine, Rng, change, value};
-use super::protocol::{FILL, Job};
+use super::protocol::{FILL, Form, Job};
 use crate::reclaim::awaited_code;
 
 const FAULT_ABORTED: u32 = 2;
@@ -29,11 +29,12 @@ fn frozen(job: &Job, rank: usize) -> Frozen {
 /// A job, in which something happens at a random time. Whatever it is, every stream comes to its end.
 fn disturbed(
     machine: &mut Machine,
+    form: Form,
     seed: u64,
     mut disturb: impl FnMut(&Job, &mut Rng),
 ) -> Result<Job, String> {
     let rng = &mut Rng::new(seed ^ 0xfa11);
-    let job = Job::new(machine, rng);
+    let job = Job::new(machine, rng, form);
     let mut streams = job.streams(EPOCHS);
     let ranks = streams.len();
     let time = rng.of(&[0, 500, 5_000, 50_000, 200_000]);
@@ -130,10 +131,14 @@ fn names_its_wait(job: &Job, rank: usize, fault: &RawFault) -> bool {
 }
 
 /// A word is poisoned: who waits for it fails, and then whoever waits for him.
-pub(super) fn check_poison(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
+pub(super) fn check_poison(
+    machine: &mut Machine,
+    form: Form,
+    seeds: Range<u64>,
+) -> Result<(), String> {
     let mut failures = 0;
     for seed in seeds {
-        let job = disturbed(machine, seed, |job, rng| {
+        let job = disturbed(machine, form, seed, |job, rng| {
             if !job.edges.is_empty() {
                 let edge = &job.edges[rng.below(job.edges.len())];
                 let word = rng.of(&[edge.exposed.0, edge.done.0]);
@@ -157,11 +162,15 @@ pub(super) fn check_poison(machine: &mut Machine, seeds: Range<u64>) -> Result<(
 }
 
 /// The host ends a stream: it fails as such, and its peers by poison.
-pub(super) fn check_abort(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
+pub(super) fn check_abort(
+    machine: &mut Machine,
+    form: Form,
+    seeds: Range<u64>,
+) -> Result<(), String> {
     let mut failures = 0;
     for seed in seeds {
         let mut which = 0;
-        let job = disturbed(machine, seed, |job, rng| {
+        let job = disturbed(machine, form, seed, |job, rng| {
             which = rng.below(job.ranks.len());
             job.ranks[which].home.stop();
         })?;

@@ -441,7 +441,7 @@ impl Home {
     pub(super) fn new() -> Self {
         let empty = Mirror {
             failed: 0,
-            unused: 0,
+            gate: 0,
             fault: RawFault::default(),
             blocked: [RawBlocked::default(); MAX_BLOCKED],
         };

@@ -11,12 +11,14 @@
 //! * [`order`]: batches of a stream, of which the next may come before the one before is over;
 //! * [`failure`]: poison, abort, streams that follow, reports of waits that take long;
 //! * [`mutants`]: each of those tests finds the errors that it is there for;
+//! * [`couriers`]: copies beside the kernel are made under an exposure, or not at all;
 //! * [`ptx`]: the memory orders, which the emulation does not see, are in the PTX.
 //!
 //! # Failure
 //!
 //! Without g++ the tests say that they were skipped; under `CI` they fail.
 
+mod couriers;
 mod failure;
 mod machine;
 mod moves;
@@ -26,6 +28,7 @@ mod protocol;
 mod ptx;
 
 use machine::Machine;
+use protocol::Form;
 
 /// A machine with small teams, unless there is no compiler.
 fn small() -> Option<Machine> {
@@ -63,7 +66,7 @@ fn parities_are_those_of_their_waits() {
 #[test]
 fn epochs_are_neither_early_nor_late() {
     let Some(mut machine) = small() else { return };
-    protocol::check(&mut machine, 0..60, 50).unwrap();
+    protocol::check(&mut machine, Form::Whole, 0..60, 50).unwrap();
 }
 
 #[test]
@@ -71,19 +74,19 @@ fn epochs_of_whole_blocks() {
     let Some(mut machine) = Machine::new(super::Sizes::KERNEL, &[]) else {
         return;
     };
-    protocol::check(&mut machine, 0..3, 10).unwrap();
+    protocol::check(&mut machine, Form::Whole, 0..3, 10).unwrap();
 }
 
 #[test]
 fn poison_ends_what_depends_on_it_and_nothing_else() {
     let Some(mut machine) = small() else { return };
-    failure::check_poison(&mut machine, 0..150).unwrap();
+    failure::check_poison(&mut machine, Form::Whole, 0..150).unwrap();
 }
 
 #[test]
 fn the_host_ends_a_stream() {
     let Some(mut machine) = small() else { return };
-    failure::check_abort(&mut machine, 0..100).unwrap();
+    failure::check_abort(&mut machine, Form::Whole, 0..100).unwrap();
 }
 
 #[test]
@@ -108,4 +111,29 @@ fn a_batch_goes_on_when_the_one_before_is_over() {
 fn a_team_looks_once_how_its_stream_stands() {
     let Some(mut machine) = small() else { return };
     order::check_looks(&mut machine, 0..100).unwrap();
+}
+
+#[test]
+fn parts_move_what_the_whole_does() {
+    let Some(mut machine) = small() else { return };
+    protocol::check(&mut machine, Form::Parts, 0..60, 20).unwrap();
+}
+
+#[test]
+fn couriers_move_what_the_whole_does() {
+    let Some(mut machine) = small() else { return };
+    protocol::check(&mut machine, Form::Apart, 0..60, 20).unwrap();
+}
+
+#[test]
+fn parts_end_as_the_whole_does() {
+    let Some(mut machine) = small() else { return };
+    failure::check_poison(&mut machine, Form::Parts, 0..80).unwrap();
+    failure::check_abort(&mut machine, Form::Parts, 0..60).unwrap();
+}
+
+#[test]
+fn couriers_go_under_an_exposure_or_not_at_all() {
+    let Some(mut machine) = small() else { return };
+    couriers::check(&mut machine, 0..200).unwrap();
 }

@@ -10,15 +10,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::machine::{Machine, SMALL};
+use super::protocol::Form;
 use super::{failure, moves, order, protocol};
 
 type Check = fn(&mut Machine) -> Result<(), String>;
 
 const MOVES: Check = |machine| moves::check(machine, 0..400);
 const PARITIES: Check = |machine| moves::check_parities(machine, 0..200);
-const EPOCHS: Check = |machine| protocol::check(machine, 0..60, 20);
-const POISON: Check = |machine| failure::check_poison(machine, 0..150);
-const ABORT: Check = |machine| failure::check_abort(machine, 0..100);
+const EPOCHS: Check = |machine| protocol::check(machine, Form::Whole, 0..60, 20);
+const POISON: Check = |machine| failure::check_poison(machine, Form::Whole, 0..150);
+const ABORT: Check = |machine| failure::check_abort(machine, Form::Whole, 0..100);
 const FOLLOW: Check = |machine| failure::check_follow(machine, 0..500);
 const REPORTS: Check = |machine| failure::check_reports(machine, 0..20);
 const ORDER: Check = |machine| order::check(machine, 0..80);

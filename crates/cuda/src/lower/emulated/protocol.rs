@@ -17,11 +17,15 @@ use tidegate_hal::batch::{
 };
 use tidegate_hal::memory::Ptr;
 
-use super::machine::{Arena, Do, Event, Home, Launched, Machine, Rng, mix, value};
+use super::super::apart::{Errand, Words, take_apart};
+use super::super::parts::parts;
+use super::machine::{Arena, Do, Event, Home, Launched, Machine, Rng, change, mix, value};
 
 /// What a rank does in an epoch, by number.
 pub(super) const FILL: u64 = 0;
 pub(super) const LOOK: u64 = 1;
+/// What a courier does when it was told to go.
+pub(super) const CARRY: u64 = 2;
 
 /// What one rank puts to another.
 pub(super) struct Edge {
@@ -133,6 +137,39 @@ impl Edge {
     }
 }
 
+/// How batches are carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Whole,
+    /// One launch after the other. Gates are left out: they move nothing.
+    Parts,
+    /// With couriers, which are streams of their own.
+    Apart,
+}
+
+/// A courier: what stands for its wait, and what it copies.
+pub(super) struct Courier {
+    pub(super) rank: usize,
+    pub(super) home: Home,
+    pub(super) words: Words,
+    waits: Launched,
+    errands: Vec<Errand>,
+    /// What it puts to whom.
+    pub(super) edge: usize,
+}
+
+impl Courier {
+    /// Makes its copies, and is back.
+    pub(super) fn carry(&self) {
+        for errand in &self.errands {
+            let (src, dst) = (errand.src as *const u8, errand.dst as *mut u8);
+            // SAFETY: the move that it stands for is of two live pieces; nothing else happens between primitives.
+            unsafe { std::ptr::copy_nonoverlapping(src, dst, errand.bytes as usize) };
+        }
+        change(self.words.back, |value| value + QUANTUM);
+    }
+}
+
 /// A rank's programs.
 pub(super) struct Rank {
     pub(super) home: Home,
@@ -145,12 +182,13 @@ pub(super) struct Job {
     pub(super) edges: Vec<Edge>,
     barrier: Vec<(Ptr, Ptr)>,
     counters: Vec<Ptr>,
+    pub(super) couriers: Vec<Courier>,
     _bell: Box<u64>,
     _arena: Arena,
 }
 
 impl Job {
-    pub(super) fn new(machine: &Machine, rng: &mut Rng) -> Self {
+    pub(super) fn new(machine: &Machine, rng: &mut Rng, form: Form) -> Self {
         let mut arena = Arena::new(8 << 20, rng);
         let bell = Box::new(0u64);
         let bell_ptr = Ptr(std::ptr::from_ref(&*bell).cast_mut().cast());
@@ -209,6 +247,7 @@ impl Job {
         let barrier: Vec<_> = (0..ranks * rounds)
             .map(|_| (arena.word(0), arena.word(0)))
             .collect();
+        let mut couriers = Vec::new();
         let made = (0..ranks)
             .map(|rank| {
                 let post = edges.iter().filter(|edge| edge.target == rank).map(|edge| {
@@ -295,6 +334,53 @@ impl Job {
                 }
                 let home = Home::new();
                 let quota = rng.of(&[3, 8, 16, 32]);
+                let plain = |lanes| batch(lanes);
+                let batches: Vec<_> = batches
+                    .into_iter()
+                    .flat_map(|batch| match form {
+                        Form::Whole => vec![batch],
+                        Form::Parts => {
+                            let parts = parts(&batch).into_iter();
+                            parts.map(|part| plain(part.lanes)).collect()
+                        }
+                        Form::Apart => {
+                            let words: Vec<_> = (0..2)
+                                .map(|_| Words {
+                                    go: arena.word(0),
+                                    back: arena.word(0),
+                                    operand: arena.word(0),
+                                })
+                                .collect();
+                            let apart = take_apart(&batch, 64, &words);
+                            for (words, errands) in words.into_iter().zip(apart.errands) {
+                                let home = Home::new();
+                                let told = plain(vec![vec![wait(
+                                    (words.go, arena.word(0)),
+                                    Tag {
+                                        window: 40,
+                                        peer: 0,
+                                        awaited: Awaited::Event,
+                                    },
+                                )]]);
+                                let waits =
+                                    Launched::new(&told, 1, machine.sizes, false, &home, [0; 2]);
+                                let to = |edge: &Edge| edge.dst.0.addr() as u64;
+                                couriers.push(Courier {
+                                    rank,
+                                    home,
+                                    words,
+                                    waits: waits.expect("one lane has a block"),
+                                    edge: edges
+                                        .iter()
+                                        .position(|edge| to(edge) == errands[0].dst)
+                                        .expect("a lane of one copy begins where an edge does"),
+                                    errands,
+                                });
+                            }
+                            vec![plain(apart.lanes)]
+                        }
+                    })
+                    .collect();
                 let launches = batches
                     .iter()
                     .map(|batch| {
@@ -312,6 +398,7 @@ impl Job {
             edges,
             barrier,
             counters,
+            couriers,
             _bell: bell,
             _arena: arena,
         }
@@ -327,6 +414,13 @@ impl Job {
                 list.push(Do::Call(LOOK));
                 (list, epochs)
             })
+            .collect()
+    }
+
+    /// What the couriers do, `epochs` times.
+    pub(super) fn couriers(&self, epochs: u64) -> Vec<(Vec<Do<'_>>, u64)> {
+        let each = self.couriers.iter();
+        each.map(|courier| (vec![Do::Launch(&courier.waits), Do::Call(CARRY)], epochs))
             .collect()
     }
 
@@ -378,16 +472,34 @@ impl Job {
 }
 
 /// Epochs of random jobs.
-pub(super) fn check(machine: &mut Machine, seeds: Range<u64>, epochs: u64) -> Result<(), String> {
+pub(super) fn check(
+    machine: &mut Machine,
+    form: Form,
+    seeds: Range<u64>,
+    epochs: u64,
+) -> Result<(), String> {
+    let (many, mut carried) = (seeds.end - seeds.start, 0);
     for seed in seeds {
         let rng = &mut Rng::new(seed ^ 0xe90c);
-        let job = Job::new(machine, rng);
+        let job = Job::new(machine, rng, form);
+        let ranks = job.ranks.len();
         let ahead = job.edges.iter().map(|edge| value(edge.exposed.0)).max();
         let ahead = ahead.unwrap_or(0);
         let mut wrong = Vec::new();
         let mut observe = job.observer();
-        let outcome = machine.run(seed, &job.streams(epochs), &[], &mut |event| {
+        let mut streams = job.streams(epochs);
+        streams.extend(job.couriers(epochs));
+        let outcome = machine.run(seed, &streams, &[], &mut |event| {
             let done = match event {
+                Event::Called {
+                    stream,
+                    value: CARRY,
+                    ..
+                } => {
+                    job.couriers[stream - ranks].carry();
+                    carried += 1;
+                    Ok(())
+                }
                 Event::Called {
                     stream,
                     value: FILL,
@@ -435,6 +547,10 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>, epochs: u64) -> Re
                 return Err(format!("seed {seed}: a counter is {}", value(*counter)));
             }
         }
+    }
+    // Couriers that nobody sends prove nothing.
+    if form == Form::Apart && carried < many * epochs / 4 {
+        return Err(format!("couriers went only {carried} times"));
     }
     Ok(())
 }

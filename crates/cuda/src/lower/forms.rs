@@ -1,0 +1,299 @@
+//! The forms of a batch, step by step: apart, in parts, and how far operands come.
+
+use tidegate_hal::batch::{Action, Add, Awaited, Move, QUANTUM, Shape, Side, Step, Wait};
+use tidegate_hal::memory::Ptr;
+
+use super::apart::{self, Apart, Errand, Words, take_apart, threshold};
+use super::model::{COURIERS, add, address, batch, copy, ptr, put, wait};
+use super::operands::{self, Operands};
+use super::parts::parts;
+
+fn words(number: u64) -> Words {
+    let at = COURIERS + 0x100 * number;
+    Words {
+        go: ptr(at),
+        back: ptr(at + 16),
+        operand: ptr(at + 24),
+    }
+}
+
+/// A step, in short.
+fn name(step: &Step) -> String {
+    match step {
+        Step::Wait(wait) => format!("wait {:x}", address(wait.word)),
+        Step::Move(mv) => format!("move {}", mv.count * mv.size as usize),
+        Step::Flush => "flush".into(),
+        Step::Add(add) => format!("add {:x}", address(add.word)),
+    }
+}
+
+fn names(lanes: &[Vec<Step>]) -> Vec<String> {
+    let lane = |steps: &Vec<Step>| steps.iter().map(name).collect::<Vec<_>>().join(", ");
+    lanes.iter().map(lane).collect()
+}
+
+#[test]
+fn large_plain_lanes_are_taken_apart_and_others_are_not() {
+    let lane = |moves: Vec<Move>| {
+        let mut lane = vec![wait(0x100)];
+        lane.extend(moves.into_iter().map(Step::Move));
+        lane.extend([Step::Flush, add(0x200)]);
+        lane
+    };
+    let whole = |moves| {
+        let lane = lane(moves);
+        let apart = take_apart(&batch(vec![lane.clone()]), 1024, &[words(0)]);
+        let is_whole = apart.errands.is_empty();
+        assert_eq!(
+            names(&apart.lanes) == names(std::slice::from_ref(&lane)),
+            is_whole
+        );
+        assert_eq!(apart::is_large(&batch(vec![lane]), 1024), !is_whole);
+        is_whole
+    };
+    assert!(!whole(vec![copy(1024)]));
+    assert!(whole(vec![copy(1016)]));
+    // It is the sum that counts.
+    assert!(!whole(vec![copy(512), copy(512)]));
+    let flipped = |parity| Move {
+        dst: Side {
+            flip: 4096,
+            ..copy(8).dst
+        },
+        parity,
+        ..copy(2048)
+    };
+    assert!(whole(vec![flipped(ptr(0x108))]));
+    assert!(whole(vec![copy(2048), flipped(ptr(0x108))]));
+    // Nobody asks for the parity.
+    assert!(!whole(vec![flipped(Ptr::NULL)]));
+    let mut strided = copy(2048);
+    strided.src.shape = Shape::Indexed { table: ptr(64) };
+    assert!(whole(vec![strided]));
+    let sum = Action::Accumulate {
+        op: tidegate_hal::batch::Op::Sum,
+        scalar: tidegate_hal::batch::Scalar::F64,
+        atomic: true,
+    };
+    let action = Move {
+        action: sum,
+        ..copy(2048)
+    };
+    assert!(whole(vec![action]));
+    // Moves at two times.
+    let twice = vec![wait(0x100), put(2048), wait(0x300), put(2048), add(0x200)];
+    let apart = take_apart(&batch(vec![twice]), 1024, &[words(0)]);
+    assert!(apart.errands.is_empty());
+}
+
+#[test]
+fn couriers_get_the_largest_lanes_and_lanes_speak_to_their_couriers() {
+    let lanes = vec![
+        vec![add(0x40)],
+        vec![wait(0x100), put(2048), Step::Flush, add(0x200)],
+        vec![wait(0x140), put(4096), put(8), Step::Flush, add(0x240)],
+        vec![wait(0x180), put(3000), Step::Flush, add(0x280)],
+        vec![wait(0x300)],
+    ];
+    let apart = take_apart(&batch(lanes.clone()), 1024, &[words(0), words(1)]);
+    assert_eq!(
+        names(&apart.lanes),
+        [
+            "add 40",
+            "wait 100, move 2048, flush, add 200",
+            "wait 140, add 80000000, wait 80000010, flush, add 240",
+            "wait 180, add 80000100, wait 80000110, flush, add 280",
+            "wait 300",
+        ]
+    );
+    let bytes = |apart: &Apart| -> Vec<Vec<u64>> {
+        let of = |errands: &Vec<Errand>| errands.iter().map(|errand| errand.bytes).collect();
+        apart.errands.iter().map(of).collect()
+    };
+    assert_eq!(bytes(&apart), [vec![4096, 8], vec![3000]]);
+    let errand = apart.errands[0][0];
+    assert_eq!((errand.src, errand.dst), (0x10_0000, 0x90_0000));
+    // A stream that fails must leave its courier where it is; who asks hears whom the copy is for.
+    let (go, back) = match apart.lanes[2][1..3] {
+        [Step::Add(go), Step::Wait(back)] => (go, back),
+        _ => unreachable!("as above"),
+    };
+    assert!(go.bell.is_null() && go.value == QUANTUM && back.quantum == QUANTUM);
+    assert_eq!((back.tag.peer, back.tag.awaited), (3, Awaited::Event));
+    // With more of them than lanes, one that has several copies gets two.
+    let five: Vec<_> = (0..5).map(words).collect();
+    let apart = take_apart(&batch(lanes), 1024, &five);
+    assert_eq!(bytes(&apart), [vec![4096], vec![8], vec![3000], vec![2048]]);
+    assert_eq!(
+        names(&apart.lanes[2..3]),
+        ["wait 140, add 80000000, add 80000100, wait 80000010, wait 80000110, flush, add 240"]
+    );
+}
+
+#[test]
+fn copies_that_go_on_are_one_and_others_are_dealt_by_size() {
+    let at = |src: u64, dst: u64, bytes| {
+        let mut mv = copy(bytes);
+        (mv.src.base, mv.dst.base) = (ptr(src), ptr(dst));
+        Step::Move(mv)
+    };
+    let lane = vec![
+        at(0x1000, 0x9000, 64),
+        at(0x1040, 0x9040, 0),
+        Step::Flush,
+        at(0x1040, 0x9040, 32),
+        // The source goes on, and the target does not; and the other way round.
+        at(0x1060, 0xa000, 16),
+        at(0x2000, 0xa010, 16),
+        at(0x3000, 0xb000, 100),
+        at(0x4000, 0xc000, 8),
+    ];
+    let apart = take_apart(&batch(vec![lane]), 1, &[words(0), words(1)]);
+    let of = |errands: &Vec<Errand>| -> Vec<(u64, u64)> {
+        errands
+            .iter()
+            .map(|errand| (errand.src, errand.bytes))
+            .collect()
+    };
+    let dealt: Vec<_> = apart.errands.iter().map(of).collect();
+    let [first, second] = &dealt[..] else {
+        unreachable!("there are two")
+    };
+    assert_eq!(*first, [(0x1000, 96), (0x4000, 8)]);
+    assert_eq!(*second, [(0x1060, 16), (0x2000, 16), (0x3000, 96)]);
+}
+
+#[test]
+fn the_variable_is_a_number_of_bytes_or_never() {
+    for (value, bytes) in [
+        (None, 4 << 20),
+        (Some("never"), u64::MAX),
+        (Some(" 65536 "), 65_536),
+        (Some("0"), 0),
+        (Some("4 MiB"), 4 << 20),
+        (Some("-1"), 4 << 20),
+    ] {
+        assert_eq!(threshold(value), bytes, "{value:?}");
+    }
+    // From 0 on is every copy, but not a lane that copies nothing.
+    assert!(!apart::is_large(
+        &batch(vec![vec![wait(0x100), put(0), add(0x200)]]),
+        0
+    ));
+    assert!(apart::is_large(&batch(vec![vec![put(8)]]), 0));
+    assert!(!apart::is_large(&batch(vec![vec![put(8)]]), u64::MAX));
+}
+
+#[test]
+fn parts_have_posts_first_and_pure_waits_last() {
+    let shape = |lanes| -> Vec<(usize, Vec<String>)> {
+        let parts = parts(&batch(lanes));
+        parts
+            .iter()
+            .map(|part| (part.gate.len(), names(&part.lanes)))
+            .collect()
+    };
+    let text = |lanes: &[&str]| {
+        lanes
+            .iter()
+            .map(|lane| (*lane).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let alone = vec![
+        vec![wait(0x300)],
+        vec![wait(0x100), put(8), add(0x200)],
+        vec![add(0x40)],
+        vec![wait(0x380)],
+    ];
+    assert_eq!(
+        shape(alone),
+        [
+            (0, text(&["add 40"])),
+            (1, text(&["wait 100, move 8, add 200"])),
+            (2, text(&["wait 300", "wait 380"])),
+        ]
+    );
+    // Several that do something: none may wait for another's word.
+    let several = vec![
+        vec![wait(0x100), add(0x200)],
+        vec![wait(0x140), add(0x240)],
+        vec![wait(0x300)],
+    ];
+    assert_eq!(
+        shape(several),
+        [
+            (0, text(&["wait 100, add 200", "wait 140, add 240"])),
+            (1, text(&["wait 300"])),
+        ]
+    );
+    // A barrier.
+    let rounds = vec![vec![add(0x40), wait(0x100), add(0x80), wait(0x140)]];
+    assert_eq!(
+        shape(rounds),
+        [
+            (0, text(&["add 40"])),
+            (1, text(&["wait 100, add 80"])),
+            (1, text(&["wait 140"])),
+        ]
+    );
+    assert!(parts(&batch(Vec::new())).is_empty());
+}
+
+#[test]
+fn operands_are_followed_through_submissions_replays_and_memory() {
+    let Step::Wait(one) = wait(0x1000) else {
+        unreachable!()
+    };
+    let ticket = Wait { quantum: 0, ..one };
+    let value = |known: &Operands, wait: &Wait| known.awaited(wait).map(|(value, _)| value);
+    let mut known = Operands::default();
+    // Whose memory was there before anybody counted is not known.
+    known.advance(&[(0x1008, QUANTUM)], 1);
+    assert_eq!(known.awaited(&one), None);
+    known.allocated(0x1000, 0x100);
+    assert_eq!(value(&known, &one), Some(QUANTUM));
+    let own = Step::Add(Add {
+        word: ptr(0x1008),
+        value: QUANTUM,
+        bell: Ptr::NULL,
+    });
+    let steps = batch(vec![
+        vec![wait(0x1000), add(0x2000)],
+        vec![wait(0x1040), Step::Wait(ticket)],
+    ]);
+    let advance = operands::advance_of(&steps);
+    // A ticket advances nothing, and who has a bell is no operand.
+    assert_eq!(advance, [(0x1008, QUANTUM), (0x1048, QUANTUM)]);
+    known.advance(&advance, 1);
+    known.advance(&advance, 1000);
+    assert_eq!(value(&known, &one), Some(1002 * QUANTUM));
+    assert_eq!(value(&known, &ticket), Some(1001 * QUANTUM));
+    known.advance(&operands::advance([&[own][..]]), 2);
+    assert_eq!(value(&known, &ticket), Some(1003 * QUANTUM));
+    // Memory next to it, and beyond its end.
+    known.allocated(0x1100, 0x100);
+    known.advance(&[(0x1208, QUANTUM)], 1);
+    let beyond = Wait {
+        operand: ptr(0x1208),
+        ..one
+    };
+    assert_eq!(known.awaited(&beyond), None);
+    assert_eq!(value(&known, &one), Some(1004 * QUANTUM));
+    // Gone, and allocated anew.
+    known.freed(0x1000);
+    assert_eq!(known.awaited(&one), None);
+    known.allocated(0x1000, 0x40);
+    assert_eq!(value(&known, &one), Some(QUANTUM));
+    known.allocated(0x1000, 0x40);
+    known.advance(&advance, 1);
+    known.allocated(0x1000, 0x40);
+    assert_eq!(value(&known, &one), Some(QUANTUM));
+    // Who remembers a word is told whether it is the same memory.
+    let (_, piece) = known.awaited(&one).unwrap();
+    assert!(known.has(0x1000, piece) && known.has(0x103f, piece));
+    assert!(!known.has(0x1040, piece) && !known.has(0xfff, piece));
+    known.freed(0x1000);
+    assert!(!known.has(0x1000, piece));
+    known.allocated(0x1000, 0x40);
+    assert!(!known.has(0x1000, piece));
+}

@@ -1,0 +1,212 @@
+//! Submitting a batch: whole, apart, or in parts.
+//!
+//! # Model
+//!
+//! | how | when | what is enqueued |
+//! |---|---|---|
+//! | whole | in a recording, and wherever nothing below says else | one launch |
+//! | apart | a lane has a large put, and the stream has couriers | on the couriers: wait, copies, write; then one launch |
+//! | in parts | other processes use the GPU, and the batch is not the first behind a hand-off | up to three launches, with gates |
+//!
+//! # Failure
+//!
+//! What a batch names is held before anything of it is enqueued, and the item is counted after: who looks meanwhile must not take it for passed. If the driver refuses the couriers' part, nothing is launched, and
+//! the stream has no couriers any more; they wait for ever ([`crate::courier`]).
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use tidegate_ffi::cuda::{DevicePtr, MemOp, WaitFlags, WriteFlags};
+use tidegate_hal::batch::{Batch, QUANTUM};
+use tidegate_hal::device::{DeviceError, Stream as _};
+
+use crate::courier::Couriers;
+use crate::error::Doing;
+use crate::gates::Bar;
+use crate::lower::operands;
+use crate::place::{Forms, PartForm, Placed};
+use crate::stream::CudaStream;
+
+/// The most operations that the driver takes at a time.
+const OPERATIONS: usize = 256;
+
+impl CudaStream {
+    /// # Safety
+    ///
+    /// As [`Stream::submit`](tidegate_hal::device::Stream::submit).
+    pub(crate) unsafe fn submit_batch(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
+        let shared = &self.shared;
+        let (gpu, quota) = (&shared.gpu, shared.quota()?);
+        gpu.enter()?;
+        let forms = batch.lowered(
+            |forms: &Forms| forms.fits(gpu, quota),
+            || Ok::<_, DeviceError>(Forms::new(gpu, batch)),
+        )?;
+        if batch.lanes().is_empty() {
+            return Ok(());
+        }
+        // The batch may be lowered again, for another stream; this one's programs must live.
+        let mark = shared.submitted() + 1;
+        self.hold(batch.clone(), mark);
+        if gpu.gated() {
+            if !self.capturing() && !self.follows() {
+                // SAFETY: the caller's promise.
+                return unsafe { self.submit_parts(&forms.parts(batch, quota)?) };
+            }
+            let advance = operands::advance_of(batch);
+            if self.capturing() {
+                self.recorded.borrow_mut().extend(advance);
+            } else {
+                gpu.operands().advance(&advance, 1);
+            }
+        } else if forms.large
+            && !self.capturing()
+            && let Some(couriers) = shared.couriers()
+        {
+            // SAFETY: the caller's promise.
+            return unsafe { self.submit_apart(&forms, batch, quota, couriers) };
+        }
+        let program = forms.whole(batch, quota)?;
+        self.hold(program.clone(), mark);
+        // SAFETY: the caller's promise.
+        let launched = unsafe { self.launch(&program, self.follow()?, false) };
+        shared.count();
+        launched?;
+        self.submitted()
+    }
+
+    /// # Safety
+    ///
+    /// As `submit`, for what the program does; it is held.
+    unsafe fn launch(
+        &self,
+        program: &Placed,
+        follow: [u64; 2],
+        behind_gate: bool,
+    ) -> Result<(), DeviceError> {
+        if program.is_empty() {
+            return Ok(());
+        }
+        let shared = &self.shared;
+        let mut parameter =
+            program.parameter(shared.state_address(), shared.mirror_address(), follow);
+        let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
+        // SAFETY: the kernel takes one parameter, of this type; the caller promises for what the batch names, and holds the program until the stream has passed it.
+        let launched = unsafe {
+            shared.gpu.driver.launch_kernel_ex(
+                program.function,
+                &program.config(behind_gate),
+                shared.raw,
+                &mut arguments,
+            )
+        };
+        launched
+            .map_err(|error| shared.note(error))
+            .doing("launching a batch")
+    }
+
+    /// # Safety
+    ///
+    /// As `submit`.
+    unsafe fn submit_apart(
+        &self,
+        forms: &Forms,
+        batch: &Batch,
+        quota: usize,
+        couriers: &Couriers,
+    ) -> Result<(), DeviceError> {
+        let shared = &self.shared;
+        let form = forms.apart(batch, quota, couriers)?;
+        self.hold(form.program.clone(), shared.submitted() + 1);
+        let follow = self.follow()?;
+        // SAFETY: the copies are moves of the batch, made between the wait that orders them and the add that says so: what the caller promises of moves holds. If the stream fails in between, what
+        // was retired is kept until the courier is back.
+        unsafe { couriers.send(&form.errands) }
+            .map_err(|error| shared.note(error))
+            .doing("sending a courier")?;
+        // SAFETY: the caller's promise.
+        let launched = unsafe { self.launch(&form.program, follow, false) };
+        shared.count();
+        launched.inspect_err(|_| couriers.give_up())?;
+        self.submitted()
+    }
+
+    /// # Safety
+    ///
+    /// As `submit`, for the parts together.
+    unsafe fn submit_parts(&self, parts: &[PartForm]) -> Result<(), DeviceError> {
+        let shared = &self.shared;
+        let mark = shared.submitted() + 1;
+        for part in parts {
+            self.hold(part.program.clone(), mark);
+        }
+        let each = parts.iter().map(|part| {
+            // SAFETY: the caller's promise.
+            let behind_gate = unsafe { self.put_gate(part) }?;
+            shared.gpu.operands().advance(&part.advance, 1);
+            // SAFETY: the caller's promise. Nobody is followed.
+            unsafe { self.launch(&part.program, [0; 2], behind_gate) }
+        });
+        let all: Result<(), DeviceError> = each.collect();
+        shared.count();
+        all?;
+        self.submitted()
+    }
+
+    /// Enqueues the gate of a part; whether there is one.
+    ///
+    /// # Safety
+    ///
+    /// The words are there until the stream has passed the part.
+    unsafe fn put_gate(&self, part: &PartForm) -> Result<bool, DeviceError> {
+        let shared = &self.shared;
+        let mut bars: Vec<Bar> = Vec::new();
+        {
+            let known = shared.gpu.operands();
+            for (index, wait) in part.gate.iter().enumerate() {
+                // What comes after another wait with this operand is for the kernel.
+                let again = part.gate[..index]
+                    .iter()
+                    .any(|other| other.operand == wait.operand);
+                if let Some((value, piece)) = known.awaited(wait).filter(|_| !again) {
+                    bars.push(Bar {
+                        word: wait.word.0.addr() as u64,
+                        piece,
+                        value,
+                        tag: wait.tag,
+                        // As the kernel counts them: a ticket's operand has been advanced already by the epoch that it stands for.
+                        epoch: (value / QUANTUM).saturating_sub(1),
+                    });
+                }
+            }
+        }
+        // What is too much for one gate is for the kernel, too.
+        bars.truncate(OPERATIONS - 1);
+        if bars.is_empty() {
+            return Ok(false);
+        }
+        let waits: Vec<_> = bars
+            .iter()
+            .map(|bar| MemOp::wait64(DevicePtr(bar.word), bar.value, WaitFlags::GEQ))
+            .collect();
+        let Some(number) = shared.add_gate(bars) else {
+            return Ok(false);
+        };
+        let come = MemOp::write32(
+            DevicePtr(shared.gate_address()),
+            number,
+            WriteFlags::NO_MEMORY_BARRIER,
+        );
+        let mut operations: Vec<_> = std::iter::once(come).chain(waits).collect();
+        // SAFETY: the stream is live; the mirror is pinned, and the stream's alone; the caller promises for the words.
+        unsafe {
+            shared
+                .gpu
+                .driver
+                .stream_batch_mem_op(shared.raw, &mut operations)
+        }
+        .map_err(|error| shared.note(error))
+        .doing("putting a gate")?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,558 @@
+//! The rules that keep waits from blocking a job: each with a *control*, the same program without the rule.
+//!
+//! # Model
+//!
+//! A control hangs, or crawls: so it runs in a child of its own, which is killed, by its number, when it has not gone on for a while after it said that it waits. A control that does *not* hang fails the test, for then it
+//! is not the rule that helps. What keeps to the rule runs in a child as well, in the same way, and must end.
+//!
+//! What waits is mostly a rank that has a window with itself: the inbox waits on one stream, and the same thread completes on another, later.
+
+use std::cell::{Cell, RefCell};
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use cudarc::driver::{
+    CudaContext, CudaModule, DevicePtr as _, LaunchConfig, PushKernelArg as _, result,
+};
+use cudarc::nvrtc::Ptx;
+use tidegate::cuda::gpu::{COPY_ENGINE_FROM, GATES, QUEUES, SHARE, WAITING_STREAMS};
+use tidegate::kernel::Module;
+use tidegate::launch::{Job, Output};
+use tidegate::prelude::*;
+use tidegate::{Buffers, Cuda, Error};
+
+use super::common::{Kernels, Out, S, W, ranks};
+
+const ROLE: &str = "TIDEGATE_GPU_RULE";
+const LOADING: &str = "CUDA_MODULE_LOADING";
+
+/// How long a child may do nothing after it said that it waits.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// How long a child may take in all.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// What a child says, at once.
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// What became of a child.
+struct Ended {
+    /// It ended by itself, and well.
+    well: bool,
+    /// It had to be killed after it said that it waits.
+    hung: bool,
+    text: String,
+}
+
+/// Runs a role in a child.
+fn child(role: &str, environment: &[(&str, &str)]) -> Ended {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "gpu::rules::a_rank", "--ignored", "--nocapture"])
+        .arg("--quiet")
+        .env(ROLE, role)
+        .envs(environment.iter().copied())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap();
+    let (mut from, text) = (
+        child.stdout.take().unwrap(),
+        Arc::new(Mutex::new(String::new())),
+    );
+    let into = text.clone();
+    let reader = std::thread::spawn(move || {
+        let mut some = [0; 512];
+        while let Ok(count @ 1..) = from.read(&mut some) {
+            into.lock()
+                .unwrap()
+                .push_str(&String::from_utf8_lossy(&some[..count]));
+        }
+    });
+    let (begin, mut waits_since) = (Instant::now(), None);
+    let (status, hung) = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break (Some(status), false);
+        }
+        if text.lock().unwrap().contains("waiting") {
+            waits_since.get_or_insert_with(Instant::now);
+        }
+        let hung = waits_since.is_some_and(|since| since.elapsed() > PATIENCE);
+        if hung || begin.elapsed() > DEADLINE {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            break (None, hung);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    reader.join().unwrap();
+    let text = text.lock().unwrap().clone();
+    Ended {
+        well: status.is_some_and(|status| status.success()),
+        hung,
+        text,
+    }
+}
+
+fn hangs(role: &str, environment: &[(&str, &str)]) {
+    let Ended { well, hung, text } = child(role, environment);
+    println!("{role} {environment:?}: hung: {hung}");
+    assert!(
+        hung,
+        "`{role}` with {environment:?} breaks the rule and should hang, but {} it: the rule is not what helps here\n{text}",
+        if well {
+            "ends well without"
+        } else {
+            "fails otherwise than by"
+        }
+    );
+}
+
+fn ends(role: &str, environment: &[(&str, &str)]) {
+    let Ended { well, hung, text } = child(role, environment);
+    println!("{role} {environment:?}: well: {well}");
+    assert!(
+        well && text.contains("went on"),
+        "`{role}` with {environment:?} keeps to the rule and should end well (hung: {hung})\n{text}"
+    );
+}
+
+/// What the children do; nothing, if nobody has asked for it.
+#[test]
+#[ignore = "is started by the tests of this module"]
+fn a_rank() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    match &*role {
+        "load raw" | "use raw" | "free raw" | "load" | "use" | "free" => {
+            ranks(1, |world, k| behind_a_wait(&world, &k, &role));
+        }
+        "queues" => queues(false),
+        "queues, and a lie" => queues(true),
+        "fill" => {
+            ranks(1, |world, _| {
+                spin(&world, 2 * world.device().multiprocessors())
+            });
+        }
+        "share" => {
+            let share = |all: usize| all * SHARE.0 / SHARE.1;
+            ranks(1, |world, _| {
+                spin(&world, share(world.device().multiprocessors()))
+            });
+        }
+        "quota" => {
+            ranks(1, |world, _| quota(&world));
+        }
+        "to and fro" => to_and_fro(),
+        "not exposed" => {
+            ranks(2, |world, k| not_exposed(&world, &k));
+        }
+        _ => panic!("no such role: {role}"),
+    }
+}
+
+type Halves<'s> = (super::common::In<'s, u64>, Out<'s, u64>);
+
+/// A window of a rank with itself.
+fn own_window<'s>(name: &str, s: &S<'s>) -> Result<Halves<'s>> {
+    Window::by_slot(name)
+        .slot_from(0, 0, 8)
+        .slot_to(0, 0)
+        .open(s)
+}
+
+fn samples() -> Ptx {
+    Ptx::from_src(tidegate_kernels::SAMPLES_PTX)
+}
+
+/// Does something while a stream waits for what the same thread does next.
+fn behind_a_wait(world: &W, k: &Kernels, what: &str) {
+    let context = CudaContext::new(world.device().ordinal()).unwrap();
+    let (raw, lazy): (_, Arc<CudaModule>) = (
+        context.new_stream().unwrap(),
+        context.load_module(samples()).unwrap(),
+    );
+    let numbers = Region::<u64, _>::zeroed(world, 1000).unwrap();
+    // SAFETY: the context is current; what is allocated is freed below, or by the end of the process.
+    let memory = unsafe { result::malloc_sync(1 << 20) }.unwrap();
+    stream!(let s = world.stream().unwrap());
+    stream!(let t = world.stream().unwrap());
+    let mut x = Region::<u64, _>::zeroed(world, 8).unwrap().on(&t).unwrap();
+    let (inbox, outbox) = own_window("own", &s).unwrap();
+    let outbox = s.hand_off(outbox, &t).unwrap();
+    let inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+    // It is at its wait, whatever it took to come there.
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!s.is_idle(), "the stream waits for this thread");
+    say("waiting");
+    match what {
+        "load raw" => drop(context.load_module(samples()).unwrap()),
+        "load" => {
+            let error = Module::<Cuda>::load(world, tidegate_kernels::SAMPLES_PTX);
+            let error = error.err().unwrap().to_string();
+            assert!(error.contains("may be waiting"), "{error}");
+        }
+        "use raw" => {
+            let busy = lazy.load_function("busy").unwrap();
+            let (address, len, time) = (memory, 1u64, 1000u64);
+            let mut builder = raw.launch_builder(&busy);
+            builder.arg(&address).arg(&len).arg(&time);
+            // SAFETY: those are the parameters of `busy`, and the memory has room for a number.
+            unsafe { builder.launch(LaunchConfig::for_num_elems(32)) }.unwrap();
+            raw.synchronize().unwrap();
+        }
+        "use" => t.launch(k.busy.threads(1, 32), (&mut x, 1000u64)).unwrap(),
+        // SAFETY: nothing uses it.
+        "free raw" => unsafe { result::free_sync(memory) }.unwrap(),
+        _ => drop(numbers),
+    }
+    say("went on");
+    let outbox = outbox.start().complete(&t).unwrap();
+    s.synchronize().unwrap();
+    t.synchronize().unwrap();
+    drop((inbox, outbox));
+}
+
+/// Rule 18: behind a kernel that waits, loading of code and freeing of memory block; what would satisfy it never comes.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn nothing_is_called_that_blocks_behind_a_wait() {
+    let lazily = [(QUEUES, "32"), (LOADING, "LAZY")];
+    let eagerly = [(QUEUES, "32"), (LOADING, "EAGER")];
+    for (what, environment) in [("load", eagerly), ("use", lazily), ("free", eagerly)] {
+        ends(what, &environment);
+        hangs(&format!("{what} raw"), &environment);
+    }
+}
+
+/// Many streams that each wait, with a kernel behind it, for what one stream does that gets its work last.
+fn queues(lie: bool) {
+    if lie {
+        // The driver reads the variable when it starts, and counts what it says then.
+        let context = CudaContext::new(0).unwrap();
+        std::mem::forget(context);
+        // SAFETY: no other thread of the process looks at the environment now: the harness waits for this one, and the driver has started.
+        unsafe { std::env::set_var(QUEUES, "32") };
+    }
+    ranks(1, |world, k| {
+        stream!(let t = world.stream().unwrap());
+        match waiting(&world, &k, &t, 10, &mut Vec::new(), &|| Ok(())) {
+            Ok(()) => say("went on"),
+            Err(error) => say(&format!("refused: {error}")),
+        }
+    });
+}
+
+/// Opens `left` windows on as many streams, and when all are there starts their waits; then completes on `t`.
+fn waiting<'t>(
+    world: &W,
+    k: &Kernels,
+    t: &S<'t>,
+    left: usize,
+    outboxes: &mut Vec<Out<'t, u64>>,
+    start: &dyn Fn() -> Result<()>,
+) -> Result<()> {
+    if left == 0 {
+        start()?;
+        say("waiting");
+        for outbox in outboxes.drain(..) {
+            outbox.start().complete(t)?;
+        }
+        return t.synchronize();
+    }
+    stream!(let s = world.stream()?);
+    let (inbox, outbox) = own_window(&format!("own {left}"), &s)?;
+    outboxes.push(s.hand_off(outbox, t)?);
+    let inbox = Cell::new(Some(inbox));
+    let x = RefCell::new(Region::<u64, _>::zeroed(world, 8)?.on(&s)?);
+    let start_all = || {
+        start()?;
+        if let Some(before) = inbox.take() {
+            inbox.set(Some(before.post(&s)?.wait(&s)?));
+        }
+        // What a queue stops at: it may not begin before the wait is over.
+        s.launch(k.tick.threads(1, 32), (&mut *x.borrow_mut(),))
+    };
+    waiting(world, k, t, left - 1, outboxes, &start_all)?;
+    s.synchronize()
+}
+
+/// Rule 19: what is behind a wait in one hardware queue waits too, whichever stream it is of.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn streams_have_hardware_queues_of_their_own() {
+    let few = [(QUEUES, "8"), (LOADING, "EAGER"), (WAITING_STREAMS, "24")];
+    let many = [(QUEUES, "32"), (LOADING, "EAGER"), (WAITING_STREAMS, "24")];
+    ends("queues", &many);
+    // With as few queues as there are by default, the stream that is too much is refused.
+    let Ended { well, text, .. } = child("queues", &few);
+    assert!(
+        well && text.contains("refused: out of hardware queues"),
+        "{text}"
+    );
+    hangs("queues, and a lie", &few);
+}
+
+/// A kernel that waits for a word, and one that writes it.
+const SPIN: &str = "
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry spin(.param .u64 word)
+{
+    .reg .u64 %at;
+    .reg .u32 %value;
+    .reg .pred %zero;
+    ld.param.u64 %at, [word];
+AGAIN:
+    ld.volatile.global.u32 %value, [%at];
+    setp.eq.u32 %zero, %value, 0;
+    @%zero bra AGAIN;
+    ret;
+}
+.visible .entry set(.param .u64 word)
+{
+    .reg .u64 %at;
+    .reg .u32 %value;
+    ld.param.u64 %at, [word];
+    mov.u32 %value, 1;
+    st.volatile.global.u32 [%at], %value;
+    ret;
+}
+";
+
+/// So many blocks, of half a multiprocessor each at most, wait for a kernel that comes after them.
+fn spin(world: &W, blocks: usize) {
+    let context = CudaContext::new(world.device().ordinal()).unwrap();
+    // SAFETY: both streams use the word as the device does words: no events are needed.
+    unsafe { context.disable_event_tracking() };
+    let module = context.load_module(Ptx::from_src(SPIN)).unwrap();
+    let (wait, set) = (
+        module.load_function("spin").unwrap(),
+        module.load_function("set").unwrap(),
+    );
+    let (a, b) = (context.new_stream().unwrap(), context.new_stream().unwrap());
+    let word = a.alloc_zeros::<u32>(1).unwrap();
+    a.synchronize().unwrap();
+    let address = word.device_ptr(&a).0;
+    let over = |blocks: usize| LaunchConfig {
+        grid_dim: (blocks as u32, 1, 1),
+        block_dim: (1024, 1, 1),
+        shared_mem_bytes: 0,
+    };
+    let mut builder = a.launch_builder(&wait);
+    builder.arg(&address);
+    // SAFETY: the parameter is the word's address.
+    unsafe { builder.launch(over(blocks)) }.unwrap();
+    // All that find room are there.
+    std::thread::sleep(Duration::from_millis(200));
+    say("waiting");
+    let mut builder = b.launch_builder(&set);
+    builder.arg(&address);
+    // SAFETY: as above.
+    unsafe { builder.launch(over(1)) }.unwrap();
+    b.synchronize().unwrap();
+    a.synchronize().unwrap();
+    say("went on");
+}
+
+/// One stream has the whole share: the next that would wait is refused.
+fn quota(world: &W) {
+    stream!(let s = world.stream().unwrap());
+    stream!(let t = world.stream().unwrap());
+    let (inbox, outbox) = own_window("first", &s).unwrap();
+    let exposed = inbox.post(&s).unwrap();
+    let (other, unused) = own_window("second", &t).unwrap();
+    let error = other.post(&t).err().unwrap().error;
+    let text = error.to_string();
+    assert!(
+        matches!(error, Error::Device(_)) && text.contains("blocks that may wait"),
+        "{text}"
+    );
+    let outbox = outbox.start().complete(&s).unwrap();
+    let inbox = exposed.wait(&s).unwrap();
+    s.synchronize().unwrap();
+    say("went on");
+    drop((inbox, outbox, unused));
+}
+
+/// Rule 20: blocks that wait leave room for what they wait for.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn blocks_that_wait_leave_room() {
+    let environment = [(QUEUES, "32"), (LOADING, "EAGER")];
+    ends("share", &environment);
+    hangs("fill", &environment);
+    let whole = [(QUEUES, "32"), (LOADING, "EAGER"), (WAITING_STREAMS, "1")];
+    ends("quota", &whole);
+}
+
+const EPOCHS: u32 = 50;
+
+/// Two processes on one GPU: a message to and fro. Rank 0 says how many microseconds it took.
+fn to_and_fro() {
+    let world = W::init().unwrap();
+    let (rank, other) = (world.rank(), 1 - world.rank());
+    stream!(let s = world.stream().unwrap());
+    let window = Window::by_slot("to and fro")
+        .slot_from(other, 0, 8)
+        .slot_to(other, 0);
+    let (mut inbox, mut outbox) = window.open(&s).unwrap();
+    let src = Region::from_slice(&world, &[rank as u64; 8])
+        .unwrap()
+        .on(&s)
+        .unwrap();
+    let mut begin = Instant::now();
+    for turn in 0..EPOCHS + 5 {
+        if turn == 5 {
+            // Both are there, and everything has been made that is made once.
+            s.synchronize().unwrap();
+            world.gather("begin", Vec::new()).unwrap();
+            begin = Instant::now();
+        }
+        let exposed = inbox.post(&s).unwrap();
+        if rank == 0 {
+            let mut epoch = outbox.start();
+            epoch.put(&src, Slot(0)).unwrap();
+            outbox = epoch.complete(&s).unwrap();
+            inbox = exposed.wait(&s).unwrap();
+        } else {
+            inbox = exposed.wait(&s).unwrap();
+            let mut epoch = outbox.start();
+            epoch.put(&src, Slot(0)).unwrap();
+            outbox = epoch.complete(&s).unwrap();
+        }
+    }
+    s.synchronize().unwrap();
+    if rank == 0 {
+        say(&format!("took {}", begin.elapsed().as_micros()));
+    }
+    world.gather("end", Vec::new()).unwrap();
+    drop((inbox, outbox));
+}
+
+/// How long the two processes took; they are killed when they take too long.
+fn shared(gates: &str) -> Duration {
+    let job = Job::this_program(2)
+        .unwrap()
+        .args(["--exact", "gpu::rules::a_rank", "--ignored", "--nocapture"])
+        .arg("--quiet")
+        .env(ROLE, "to and fro")
+        .env(GATES, gates)
+        // One GPU, however many there are.
+        .env("CUDA_VISIBLE_DEVICES", "0")
+        .env(QUEUES, "32")
+        .env(LOADING, "EAGER")
+        .output(Output::Captured);
+    let running = job.spawn().unwrap();
+    let (remote, over) = (running.remote(), Arc::new(Mutex::new(false)));
+    let ended = over.clone();
+    let guard = std::thread::spawn(move || {
+        let begin = Instant::now();
+        while begin.elapsed() < DEADLINE && !*ended.lock().unwrap() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if !*ended.lock().unwrap() {
+            remote.kill();
+        }
+    });
+    let outcome = running.wait();
+    *over.lock().unwrap() = true;
+    guard.join().unwrap();
+    let text: String = outcome
+        .ranks
+        .iter()
+        .map(|rank| String::from_utf8_lossy(&rank.stdout) + String::from_utf8_lossy(&rank.stderr))
+        .collect();
+    assert!(outcome.success(), "with gates {gates}: {text}");
+    let took = text.lines().find_map(|line| line.strip_prefix("took "));
+    let took = took.and_then(|micros| micros.trim().parse().ok());
+    Duration::from_micros(took.unwrap_or_else(|| panic!("no time was said: {text}")))
+}
+
+/// Rule 21: processes that share a GPU get it in slices, and a kernel that waits uses its slice up.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn waits_on_a_shared_gpu_take_no_slices() {
+    let (gated, spinning) = (shared("auto"), shared("never"));
+    let each = |took: Duration| took.as_micros() as f64 / f64::from(EPOCHS);
+    println!(
+        "to and fro, us: {:.1} with gates, {:.1} without",
+        each(gated),
+        each(spinning)
+    );
+    assert!(
+        spinning > 20 * gated,
+        "without gates it takes {spinning:?}, with gates {gated:?}: if the first is short, kernels that wait do not crawl here (is MPS running?), and gates are not what helps"
+    );
+}
+
+/// A large put to a rank that never posts: by copy engines, if it were made.
+fn not_exposed(world: &W, k: &Kernels) {
+    const LEN: usize = 1 << 20;
+    stream!(let s = world.stream().unwrap());
+    let window = Window::<u64, _>::by_slot("large").buffers(Buffers::Single);
+    let window = window.fail_after(Duration::from_millis(500));
+    let window = match world.rank() {
+        0 => window.slot_to(1, 0),
+        _ => window.slot_from(0, 0, LEN),
+    };
+    let (inbox, outbox) = window.open(&s).unwrap();
+    if world.rank() == 0 {
+        let src = Region::from_slice(world, &vec![7u64; LEN]);
+        let src = src.unwrap().on(&s).unwrap();
+        let mut epoch = outbox.start();
+        epoch.put(&src, Slot(0)).unwrap();
+        let outbox = epoch.complete(&s).unwrap();
+        let begin = Instant::now();
+        let error = s.synchronize().unwrap_err();
+        assert!(matches!(error, Error::Wait(_)), "{error}");
+        assert!(begin.elapsed() < Duration::from_secs(5));
+        drop((src, inbox, outbox));
+        // The courier waits for ever: the device is of use still, but takes no more code.
+        let error = Module::<Cuda>::load(world, tidegate_kernels::SAMPLES_PTX);
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains("may be waiting"), "{error}");
+        stream!(let t = world.stream().unwrap());
+        let mut x = Region::<u64, _>::zeroed(world, 8).unwrap().on(&t).unwrap();
+        t.launch(k.tick.threads(1, 32), (&mut x,)).unwrap();
+        x.into_host(&t).unwrap();
+        world.gather("given up", Vec::new()).unwrap();
+        say("went on");
+    } else {
+        world.gather("given up", Vec::new()).unwrap();
+        // No wait has failed here: what is read counts, and must be what was there.
+        let mut seen = Region::<u64, _>::zeroed(world, LEN)
+            .unwrap()
+            .on(&s)
+            .unwrap();
+        s.launch(
+            k.copy_slot.threads(LEN, 256),
+            (inbox.view(), 0u64, &mut seen),
+        )
+        .unwrap();
+        let mut back = vec![1; LEN];
+        seen.into_host(&s).unwrap().read(0, &mut back).unwrap();
+        assert!(
+            back.iter().all(|x| *x == 0),
+            "a put was made without an exposure"
+        );
+        drop((inbox, outbox));
+    }
+}
+
+/// Also the process ends, with a courier that waits.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn a_large_put_that_was_not_exposed_is_not_made() {
+    let environment = [
+        (QUEUES, "32"),
+        (LOADING, "EAGER"),
+        (COPY_ENGINE_FROM, "4194304"),
+    ];
+    ends("not exposed", &environment);
+}
