@@ -144,7 +144,7 @@ struct Blocked {
 // The part of it that the host reads at any time, in pinned memory.
 struct Mirror {
     u32 failed;
-    u32 unused;
+    u32 gate;  // the last gate that the stream has come to, by number
     Fault fault;
     Blocked blocked[MAX_BLOCKED];
 };
@@ -334,7 +334,7 @@ DEV void record_fault(const Launch &launch, Fault fault) {
 }
 
 // Whether the stream has failed, or been ended, or is to fail because one that it follows has.
-DEV bool has_failed(const Launch &launch) {
+APART bool has_failed(const Launch &launch) {
     u32 stop = load_relaxed32(&launch.state->stop);
     for (int i = 0; i < 2; i++) {
         State *other = launch.follow[i];
@@ -930,6 +930,27 @@ DEV void run_post(const Launch &launch, const Lane *at) {
     else add_relaxed(out, value);
 }
 
+// A lane that only waits, mostly for what a peer puts: one thread has it to itself, and when the word comes there is nothing left to do but to advance the operand and to end.
+DEV void run_wait(const Launch &launch, const Lane *at) {
+    u64 word = at->word, operand = at->operand, quantum = at->quantum;
+    wait_for_previous();
+    if (launch.flags & LAUNCH_NEXT) let_next_come();
+    u64 from = load_relaxed(operand);
+    u32 stop = load_relaxed32(&launch.state->stop);
+    u64 value = load_acquire(word);
+    bool ok = false;
+    if (!stop && !launch.follow[0]) {
+        // As in `wait_for`.
+#pragma unroll 1
+        for (int looks = 0; looks < 64 && !(ok = reached(value, from, quantum)); looks++) value = load_acquire(word);
+    }
+    if (!ok) {
+        const WaitStep *wait = (const WaitStep *)(launch.program + 16ull * at->steps);
+        if (has_failed(launch) || !wait_long(launch, wait, from, true)) return;
+    }
+    if (quantum) store_relaxed(operand, from + quantum);
+}
+
 template <typename Large>
 DEV void run_batch(const Launch &launch) {
     __shared__ Stand stands[WARPS][2];
@@ -947,6 +968,9 @@ DEV void run_batch(const Launch &launch) {
         }
     } else if (kind == LANE_ADDS) {
         if (threadIdx.x % WARP == 0) run_post(launch, lane);
+        return;
+    } else if (kind == LANE_WAITS) {
+        if (threadIdx.x % WARP == 0) run_wait(launch, lane);
         return;
     } else if (!(kind & LANE_STEPS)) {
         run_short<Warp, V16>(launch, Warp(), stands[member], lane, 0, 1);

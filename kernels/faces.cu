@@ -1,4 +1,4 @@
-// ptx: compute_80
+// ptx: compute_80 compute_90
 //
 // The kernels of Faces on a GPU: what a share does to a block, and what a run does around it.
 //
@@ -44,6 +44,15 @@ typedef unsigned long long u64;
 #define KERNEL extern "C" __global__ void __launch_bounds__(1024)
 #define INLINE static __device__ __forceinline__
 #define INLINE_MEMBER __device__ __forceinline__
+
+// From compute capability 9.0 on a kernel may be launched while the one before it on the stream is still at work: here it waits for its end, before it touches any memory, and lets
+// the next one come. To a launch that does not ask for it both are nothing.
+INLINE void begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 INLINE u32 over(u32 x, FacesDivisor by) { return (u32)((u64)(2u * x) * by.magic >> 32) >> by.shift; }
 
@@ -265,11 +274,13 @@ INLINE double initial_value(const FacesGeometry &g, const u32 (&i)[3], const u32
 }
 
 KERNEL faces_init(FACES_ARGUMENT g, double *u, u64 u_len) {
+  begin();
   if (u_len < g.values) return;
   for_each_point(g, [&](u64 index, const u32(&i)[3], const u32(&j)[3], bool) { u[index] = initial_value(g, i, j); });
 }
 
 KERNEL faces_init_part(FACES_ARGUMENT g, u32 mode, double *u, u64 u_len) {
+  begin();
   if (u_len < g.values) return;
   for_each_point(g, [&](u64 index, const u32(&i)[3], const u32(&j)[3], bool surface) {
     if (surface == (mode == FACES_SURFACE)) u[index] = initial_value(g, i, j);
@@ -277,6 +288,7 @@ KERNEL faces_init_part(FACES_ARGUMENT g, u32 mode, double *u, u64 u_len) {
 }
 
 KERNEL faces_copy_part(FACES_ARGUMENT g, u32 mode, const double *u, u64 u_len, double *copy, u64 copy_len) {
+  begin();
   if (u_len < g.values || copy_len < g.values) return;
   for_each_point(g, [&](u64 index, const u32(&)[3], const u32(&)[3], bool surface) {
     if (surface == (mode == FACES_SURFACE)) copy[index] = u[index];
@@ -318,6 +330,7 @@ INLINE void pack_edge(const FacesGeometry &g, u32 at, const double *u, double *o
 }
 
 KERNEL faces_pack(FACES_ARGUMENT g, const double *u, u64 u_len, double *out, u64 out_len) {
+  begin();
   if (u_len < g.values || out_len < g.packed) return;
   for (u32 tile = blockIdx.x; tile < g.pack_tiles[FACES_GROUPS]; tile += gridDim.x) {
     const u32 group = group_of(g.pack_tiles, tile);
@@ -437,6 +450,7 @@ INLINE void unpack(const FacesGeometry &g, Received &received, double *u) {
 }
 
 KERNEL faces_unpack(FACES_ARGUMENT g, const Slot *slots, u64 slots_len, double *u, u64 u_len) {
+  begin();
   if (u_len < g.values || slots_len < g.messages) return;
   __shared__ const double *table[26];
   InSlots received(g, slots, table);
@@ -444,6 +458,7 @@ KERNEL faces_unpack(FACES_ARGUMENT g, const Slot *slots, u64 slots_len, double *
 }
 
 KERNEL faces_unpack_packed(FACES_ARGUMENT g, const double *received, u64 received_len, double *u, u64 u_len) {
+  begin();
   if (u_len < g.values || received_len < g.packed) return;
   Packed messages = {received};
   unpack(g, messages, u);
@@ -458,6 +473,7 @@ INLINE void sum_inside(const FacesGeometry &g, const Point &p, double *u) {
 }
 
 KERNEL faces_compute(FACES_ARGUMENT g, double *u, u64 u_len) {
+  begin();
   if (u_len < g.values) return;
   for (u32 tile = blockIdx.x; tile < g.compute_tiles[3]; tile += gridDim.x) {
     const u32 kind = (tile >= g.compute_tiles[1] ? 1u : 0u) + (tile >= g.compute_tiles[2] ? 1u : 0u);

@@ -1,6 +1,6 @@
 //! Jobs of processes, one a GPU (or several on one).
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::common::Kernels;
 use super::epochs::{Plan, Ring};
@@ -9,6 +9,9 @@ use tidegate::prelude::*;
 use tidegate::{Buffers, Cuda};
 
 const ROLE: &str = "TIDEGATE_GPU_ROLE";
+
+/// Names a folder in which each rank leaves a file when it is ready.
+const READY: &str = "TIDEGATE_GPU_READY";
 
 fn job(role: &str, ranks: usize) -> Job {
     Job::this_program(ranks)
@@ -90,7 +93,10 @@ fn victim(world: &World<Cuda>, k: &Kernels) {
     stream!(let s = world.stream().unwrap());
     let mut ring = Ring::open(world, &s, Buffers::Double, 1000).unwrap();
     let plan = Plan::new(k, world, 1000);
-    println!("ready");
+    if let Some(folder) = std::env::var_os(READY) {
+        let file = std::path::Path::new(&folder).join(world.rank().to_string());
+        std::fs::write(file, "").unwrap();
+    }
     let error = loop {
         ring = match plan.step(&s, ring) {
             Ok(ring) => ring,
@@ -101,7 +107,7 @@ fn victim(world: &World<Cuda>, k: &Kernels) {
         }
     };
     assert!(error.to_string().contains("is lost"), "{error}");
-    println!("survived: {error}");
+    println!("survived at {} ms: {error}", now());
     // The GPU is of use still.
     stream!(let t = world.stream().unwrap());
     let mut x = Region::<u64, _>::zeroed(world, 100)
@@ -110,6 +116,12 @@ fn victim(world: &World<Cuda>, k: &Kernels) {
         .unwrap();
     t.launch(k.count.threads(100, 32), (&mut x, 1u64)).unwrap();
     x.into_host(&t).unwrap();
+}
+
+/// Milliseconds on the clock that all processes have.
+fn now() -> u128 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap().as_millis()
 }
 
 fn gpus() -> usize {
@@ -132,15 +144,30 @@ fn many_epochs_of_random_sizes() {
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn a_killed_rank_ends_the_waits_of_the_others() {
     let ranks = gpus().max(2);
+    let folder = std::env::temp_dir().join(format!("tidegate-ready-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
     let running = job("victim", ranks)
+        .env(READY, &folder)
         .grace(Duration::from_secs(30))
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_secs(8));
-    running.signal(ranks - 1, Signal::KILL).unwrap();
+    // Starting takes seconds where a machine has many GPUs.
     let begin = Instant::now();
+    while std::fs::read_dir(&folder).unwrap().count() < ranks {
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "the ranks are not ready"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    // They are at it.
+    std::thread::sleep(Duration::from_secs(1));
+    running.signal(ranks - 1, Signal::KILL).unwrap();
+    let (begin, killed) = (Instant::now(), now());
     let outcome = running.wait();
     let elapsed = begin.elapsed();
+    let mut latest = 0;
     for (rank, ended) in outcome.ranks.iter().enumerate() {
         let text = String::from_utf8_lossy(&ended.stdout);
         if rank != ranks - 1 {
@@ -149,9 +176,15 @@ fn a_killed_rank_ends_the_waits_of_the_others() {
                 "rank {rank}: {text}\n{}",
                 String::from_utf8_lossy(&ended.stderr)
             );
+            let at = text.split("survived at ").nth(1).unwrap();
+            let at: u128 = at.split(' ').next().unwrap().parse().unwrap();
+            latest = latest.max(at.saturating_sub(killed));
         }
     }
-    println!("all survivors had their error, and ended, {elapsed:?} after the kill");
-    // Ending includes the context's; the error itself comes sooner.
+    println!(
+        "all survivors had their error {latest} ms after the kill, and had ended after {elapsed:?}"
+    );
+    assert!(latest < 2000, "the last error came after {latest} ms");
+    // Ending includes the context's.
     assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
 }

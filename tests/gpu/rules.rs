@@ -257,8 +257,9 @@ fn waiting<'t>(
     start: &dyn Fn() -> Result<()>,
 ) -> Result<()> {
     if left == 0 {
-        start()?;
+        // Said first: starting may be what hangs.
         say("waiting");
+        start()?;
         for outbox in outboxes.drain(..) {
             outbox.start().complete(t)?;
         }
@@ -486,7 +487,7 @@ fn waits_on_a_shared_gpu_take_no_slices() {
         each(spinning)
     );
     assert!(
-        spinning > 20 * gated,
+        spinning > 5 * gated,
         "without gates it takes {spinning:?}, with gates {gated:?}: if the first is short, kernels that wait do not crawl here (is MPS running?), and gates are not what helps"
     );
 }

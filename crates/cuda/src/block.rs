@@ -69,7 +69,8 @@ impl CudaBlock {
         };
         if gpu.gated() {
             // All operands in it are zero.
-            gpu.operands().allocated(block.base.0, bytes as u64);
+            gpu.operands()
+                .allocated(block.base.0, bytes as u64, sharing == Sharing::Peers);
         }
         // SAFETY: the block is ours alone, and live.
         gpu.serve("clearing memory", |driver, stream| unsafe {

@@ -69,7 +69,8 @@ impl Couriers {
         if !gpu.memory_operations {
             return None;
         }
-        let block = CudaBlock::alloc(gpu, COURIERS * WORDS, Sharing::Private).ok()?;
+        // Mapped memory: the driver refuses stream memory operations on that of the pool.
+        let block = CudaBlock::alloc(gpu, COURIERS * WORDS, Sharing::Peers).ok()?;
         let base = block.base();
         let mut all = Vec::new();
         while all.len() < COURIERS && gpu.admit_courier() {

@@ -60,6 +60,11 @@ impl Cuda {
         self.gpu.uuid
     }
 
+    /// Its compute capability: 9 and 0 for a Hopper GPU.
+    pub fn compute_capability(&self) -> (u32, u32) {
+        self.gpu.capability
+    }
+
     /// How many multiprocessors it has.
     pub fn multiprocessors(&self) -> usize {
         self.gpu.multiprocessors

@@ -87,6 +87,7 @@ pub struct Gpu {
     pub(crate) name: String,
     pub(crate) uuid: [u8; 16],
     pub(crate) multiprocessors: usize,
+    pub(crate) capability: (u32, u32),
     pub(crate) pool: Pool,
     pub(crate) batch: Function,
     /// The batch kernel that can use the bulk engine, where there is one.
@@ -176,6 +177,7 @@ impl Gpu {
         let device = driver.device(ordinal).doing(what)?;
         let attribute = |attribute| driver.device_attribute(device, attribute).doing(what);
         let major = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
         let name = driver.device_name(device).doing(what)?;
         if major < 8 {
             return Err(DeviceError::Unsupported {
@@ -252,6 +254,7 @@ impl Gpu {
             uuid: driver.device_uuid(device).doing(what)?,
             name,
             multiprocessors: multiprocessors.max(1) as usize,
+            capability: (major as u32, minor.max(0) as u32),
             pool,
             batch,
             bulk,

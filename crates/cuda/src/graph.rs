@@ -14,10 +14,22 @@ use crate::stream::Keep;
 /// How many times a recording that is replayed often stands in one graph, one after the other.
 const OFTEN: u64 = 16;
 
+/// What a recording is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// It was made on several streams.
+    pub(crate) branches: bool,
+    /// All that is in it waits by itself for what stands before it.
+    pub(crate) waits: bool,
+    /// It may begin early behind itself.
+    pub(crate) early: bool,
+}
+
 /// A recording: a CUDA graph, ready to be launched.
 pub struct CudaGraph {
     gpu: Arc<Gpu>,
     once: Launchable,
+    shape: Shape,
     /// [`OFTEN`] times, made when it is first of use.
     often: OnceLock<Option<Launchable>>,
     /// How far each execution advances operands, where they are counted.
@@ -29,21 +41,22 @@ pub struct CudaGraph {
 impl CudaGraph {
     /// # Safety
     ///
-    /// The graph is live and given away; `stream` is live; `branches` says whether it was recorded on several streams.
+    /// The graph is live and given away, and was recorded so; `stream` is live.
     pub(crate) unsafe fn new(
         gpu: &Arc<Gpu>,
         graph: Graph,
-        branches: bool,
+        shape: Shape,
         (keep, advance): (Vec<Keep>, Advance),
         stream: Stream,
     ) -> std::result::Result<Self, DeviceError> {
         // SAFETY: the caller's promise.
         let nodes = unsafe { gpu.driver.graph_node_count(graph) }.doing("counting nodes")?;
         // SAFETY: the caller's promise.
-        let once = unsafe { gpu.executable(graph, weight(nodes, branches), stream) }?;
+        let once = unsafe { gpu.executable(graph, weight(nodes, shape.branches), stream) }?;
         Ok(CudaGraph {
             gpu: gpu.clone(),
             once,
+            shape,
             often: OnceLock::new(),
             advance,
             _keep: keep,
@@ -87,8 +100,8 @@ impl CudaGraph {
     /// The stream is live.
     unsafe fn unrolled(&self, stream: Stream) -> std::result::Result<Launchable, DeviceError> {
         // SAFETY: the recording is live, and never changed.
-        let graph =
-            unsafe { self.gpu.unrolled(self.once.graph, OFTEN) }.doing("unrolling a graph")?;
+        let graph = unsafe { self.gpu.unrolled(self.once.graph, self.shape, OFTEN) }
+            .doing("unrolling a graph")?;
         // SAFETY: the graph was just made; the caller promises for the stream.
         unsafe { self.gpu.executable(graph, OFTEN * self.once.weight, stream) }
     }

@@ -8,8 +8,8 @@ use tidegate_hal::device::{DeviceError, Grid, LaunchDevice, Parameters};
 
 use crate::device::Cuda;
 use crate::error::Doing;
-use crate::gpu::Gpu;
-use crate::stream::CudaStream;
+use crate::gpu::{Early, Gpu};
+use crate::stream::{CudaStream, First};
 
 /// Loaded code. It stays loaded for the life of the process: unloading could block behind a wait.
 pub struct CudaModule {
@@ -22,6 +22,8 @@ pub struct CudaFunction {
     _module: Arc<CudaModule>,
     function: Function,
     parameters: usize,
+    /// Waits by itself for the end of what stands before it.
+    early: bool,
 }
 
 fn text(text: &str) -> Result<CString, DeviceError> {
@@ -79,6 +81,7 @@ impl CudaModule {
             _module: self.clone(),
             function,
             parameters: sizes.len(),
+            early: false,
         })
     }
 }
@@ -98,6 +101,13 @@ unsafe impl LaunchDevice for Cuda {
         sizes: &[usize],
     ) -> Result<CudaFunction, DeviceError> {
         module.function(name, sizes)
+    }
+
+    unsafe fn begin_early(function: CudaFunction) -> CudaFunction {
+        CudaFunction {
+            early: true,
+            ..function
+        }
     }
 
     unsafe fn launch(
@@ -130,10 +140,16 @@ unsafe impl LaunchDevice for Cuda {
         }
         let shared = &stream.shared;
         shared.gpu.enter()?;
-        let config = LaunchConfig::new(grid.blocks, grid.threads).shared_bytes(grid.shared);
-        // SAFETY: the caller promises that the parameters are the function's, and for what they name; modules are never unloaded.
+        // Not behind a batch: blocks of a kernel that is there already, and waits for the batch, could take the room of what a peer waits for.
+        let early = function.early && stream.behind_kernel.get() && shared.gpu.early != Early::No;
+        let mut config = LaunchConfig::new(grid.blocks, grid.threads).shared_bytes(grid.shared);
+        if early {
+            config = config.programmatic_stream_serialization(true);
+        }
+        // SAFETY: the caller promises that the parameters are the function's, and for what they name; modules are never unloaded. What begins early waits by itself, as whoever bound
+        // the function promised.
         let launched = unsafe {
-            shared.gpu.driver.launch_kernel(
+            shared.gpu.driver.launch_kernel_ex(
                 function.function,
                 &config,
                 shared.raw,
@@ -142,6 +158,12 @@ unsafe impl LaunchDevice for Cuda {
         };
         // After it, so that who looks meanwhile does not take it for passed.
         shared.count();
+        let first = if function.early {
+            First::Early
+        } else {
+            First::Other
+        };
+        stream.note(launched.is_ok(), first);
         match launched {
             Err(error) if error.is_invalid_value() => {
                 Err(DeviceError::Code(format!("{grid:?}: {error}")))

@@ -1,7 +1,7 @@
 //! Streams.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use tidegate_ffi::cuda::{CaptureMode, Event, EventFlags};
@@ -10,7 +10,7 @@ use tidegate_hal::device::{DeviceError, Fault, Reclaim as _, Stream, StreamConfi
 
 use crate::error::Doing;
 use crate::gpu::Gpu;
-use crate::graph::CudaGraph;
+use crate::graph::{CudaGraph, Shape};
 use crate::lower::operands::Advance;
 use crate::reclaim::Shared;
 
@@ -33,6 +33,12 @@ pub struct CudaStream {
     aside: RefCell<Vec<Arc<Shared>>>,
     /// What the recording under way holds.
     recording: RefCell<Option<Vec<Keep>>>,
+    /// Whether what was submitted last is a kernel of the user's: one that waits for nobody.
+    pub(crate) behind_kernel: Cell<bool>,
+    /// What the recording under way begins with.
+    first: Cell<Option<First>>,
+    /// Whether all that is in it waits by itself for what stands before it.
+    waits: Cell<bool>,
     /// How far each execution of it advances operands, where they are counted.
     pub(crate) recorded: RefCell<Advance>,
     /// Keeps what the world gave for as long as the stream lives.
@@ -54,6 +60,17 @@ impl Drop for CudaEvent {
     }
 }
 
+/// What a recording begins with, and so behind what it may begin early, if it is replayed at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum First {
+    /// A batch: behind everything.
+    Batch,
+    /// A kernel that waits by itself: behind a kernel.
+    Early,
+    /// Anything else: behind nothing.
+    Other,
+}
+
 impl CudaStream {
     pub(crate) fn new(gpu: &Arc<Gpu>, config: StreamConfig) -> Result<Self, DeviceError> {
         gpu.enter()?;
@@ -71,6 +88,9 @@ impl CudaStream {
             followed: RefCell::default(),
             aside: RefCell::default(),
             recording: RefCell::new(None),
+            behind_kernel: Cell::new(false),
+            first: Cell::new(None),
+            waits: Cell::new(true),
             recorded: RefCell::default(),
             _keep: config.keep,
         }
@@ -96,7 +116,30 @@ impl CudaStream {
         held.push((keep, mark));
     }
 
+    /// Notes what is submitted: whether it is a kernel of the user's, and, if a recording begins with it, what it is.
+    pub(crate) fn note(&self, kernel: bool, first: First) {
+        self.behind_kernel.set(kernel);
+        if self.first.get().is_none() {
+            self.first.set(Some(first));
+        }
+        if first == First::Other {
+            self.waits.set(false);
+        }
+    }
+
+    /// Whether the recording that ends may begin early behind itself.
+    fn follows_itself(&self) -> bool {
+        match self.first.get() {
+            Some(First::Batch) => true,
+            Some(First::Early) => self.behind_kernel.get(),
+            Some(First::Other) | None => false,
+        }
+    }
+
     fn begin_recording(&self) {
+        self.behind_kernel.set(false);
+        self.first.set(None);
+        self.waits.set(true);
         *self.recording.borrow_mut() = Some(Vec::new());
         self.recorded.borrow_mut().clear();
         *self.aside.borrow_mut() = self.followed.take();
@@ -252,8 +295,19 @@ unsafe impl Stream for CudaStream {
         gpu.enter()?;
         // SAFETY: the stream is live, and being captured.
         let graph = unsafe { gpu.driver.stream_end_capture(self.shared.raw) };
+        // With several streams it begins and ends with several things.
+        let shape = Shape {
+            branches: !others.is_empty(),
+            waits: others
+                .iter()
+                .copied()
+                .chain([self])
+                .all(|stream| stream.waits.get()),
+            early: others.is_empty() && self.follows_itself(),
+        };
         let (mut keep, mut advance): (Vec<Keep>, Advance) = Default::default();
         for stream in others.iter().copied().chain([self]) {
+            stream.behind_kernel.set(false);
             if let Some(recording) = stream.recording.borrow_mut().take() {
                 keep.extend(recording);
                 advance.append(&mut stream.recorded.borrow_mut());
@@ -266,13 +320,7 @@ unsafe impl Stream for CudaStream {
         match graph {
             // SAFETY: the graph was just made, and is nobody else's.
             Ok(graph) => unsafe {
-                CudaGraph::new(
-                    gpu,
-                    graph,
-                    !others.is_empty(),
-                    (keep, advance),
-                    self.shared.raw,
-                )
+                CudaGraph::new(gpu, graph, shape, (keep, advance), self.shared.raw)
             },
             Err(error) if error.is_capture_error() => Err(DeviceError::Capturing(
                 "a branch was not joined, or the capture was broken",
@@ -286,6 +334,7 @@ unsafe impl Stream for CudaStream {
     }
 
     fn enqueued(&self) -> Result<(), DeviceError> {
+        self.note(false, First::Other);
         self.shared.count();
         self.submitted()
     }
@@ -299,6 +348,7 @@ unsafe impl Stream for CudaStream {
         for stream in others.iter().copied().chain([self]) {
             stream.not_capturing("a replay")?;
         }
+        self.behind_kernel.set(false);
         let shared = &self.shared;
         shared.gpu.enter()?;
         if times == 0 {

@@ -25,7 +25,7 @@ use crate::error::Doing;
 use crate::gates::Bar;
 use crate::lower::operands;
 use crate::place::{Forms, PartForm, Placed};
-use crate::stream::CudaStream;
+use crate::stream::{CudaStream, First};
 
 /// The most operations that the driver takes at a time.
 const OPERATIONS: usize = 256;
@@ -35,6 +35,7 @@ impl CudaStream {
     ///
     /// As [`Stream::submit`](tidegate_hal::device::Stream::submit).
     pub(crate) unsafe fn submit_batch(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
+        self.note(false, First::Batch);
         let shared = &self.shared;
         let (gpu, quota) = (&shared.gpu, shared.quota()?);
         gpu.enter()?;
@@ -195,7 +196,7 @@ impl CudaStream {
         let come = MemOp::write32(
             DevicePtr(shared.gate_address()),
             number,
-            WriteFlags::NO_MEMORY_BARRIER,
+            WriteFlags::DEFAULT,
         );
         let mut operations: Vec<_> = std::iter::once(come).chain(waits).collect();
         // SAFETY: the stream is live; the mirror is pinned, and the stream's alone; the caller promises for the words.

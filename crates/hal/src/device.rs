@@ -258,6 +258,15 @@ pub unsafe trait LaunchDevice: Device {
         sizes: &[usize],
     ) -> Result<Self::Function, DeviceError>;
 
+    /// Lets a function begin while the kernel that stands before it on a stream is at work, where the device can. By default nothing changes.
+    ///
+    /// # Safety
+    ///
+    /// Each thread of the function waits by itself for the end of what stands before it, before it accesses memory.
+    unsafe fn begin_early(function: Self::Function) -> Self::Function {
+        function
+    }
+
     /// Submits a kernel. On a stream that has failed it may run or not.
     ///
     /// # Errors

@@ -79,6 +79,19 @@ impl<D: LaunchDevice> Module<D> {
 }
 
 impl<D: LaunchDevice, S> Function<D, S> {
+    /// Lets it begin while the kernel that stands before it on a stream is at work, where the device can (programmatic dependent launch, from
+    /// compute capability 9.0 on): what it does before it waits, and its launch, cost no time then. Behind an epoch's call it begins when that is over, as ever.
+    ///
+    /// # Safety
+    ///
+    /// Every thread of the function waits for the end of what stands before it, before it accesses memory other than its parameters: in CUDA C++ by
+    /// `cudaGridDependencySynchronize()`, in PTX by `griddepcontrol.wait`.
+    pub unsafe fn waits_itself(mut self) -> Self {
+        // SAFETY: the caller's promise.
+        self.raw = unsafe { D::begin_early(self.raw) };
+        self
+    }
+
     /// The kernel that runs it over a grid.
     pub fn over(&self, grid: Grid) -> Launch<'_, D, S> {
         Launch {

@@ -250,7 +250,7 @@ fn operands_are_followed_through_submissions_replays_and_memory() {
     // Whose memory was there before anybody counted is not known.
     known.advance(&[(0x1008, QUANTUM)], 1);
     assert_eq!(known.awaited(&one), None);
-    known.allocated(0x1000, 0x100);
+    known.allocated(0x1000, 0x100, true);
     assert_eq!(value(&known, &one), Some(QUANTUM));
     let own = Step::Add(Add {
         word: ptr(0x1008),
@@ -271,7 +271,7 @@ fn operands_are_followed_through_submissions_replays_and_memory() {
     known.advance(&operands::advance([&[own][..]]), 2);
     assert_eq!(value(&known, &ticket), Some(1003 * QUANTUM));
     // Memory next to it, and beyond its end.
-    known.allocated(0x1100, 0x100);
+    known.allocated(0x1100, 0x100, true);
     known.advance(&[(0x1208, QUANTUM)], 1);
     let beyond = Wait {
         operand: ptr(0x1208),
@@ -282,11 +282,11 @@ fn operands_are_followed_through_submissions_replays_and_memory() {
     // Gone, and allocated anew.
     known.freed(0x1000);
     assert_eq!(known.awaited(&one), None);
-    known.allocated(0x1000, 0x40);
+    known.allocated(0x1000, 0x40, true);
     assert_eq!(value(&known, &one), Some(QUANTUM));
-    known.allocated(0x1000, 0x40);
+    known.allocated(0x1000, 0x40, true);
     known.advance(&advance, 1);
-    known.allocated(0x1000, 0x40);
+    known.allocated(0x1000, 0x40, true);
     assert_eq!(value(&known, &one), Some(QUANTUM));
     // Who remembers a word is told whether it is the same memory.
     let (_, piece) = known.awaited(&one).unwrap();
@@ -294,6 +294,9 @@ fn operands_are_followed_through_submissions_replays_and_memory() {
     assert!(!known.has(0x1040, piece) && !known.has(0xfff, piece));
     known.freed(0x1000);
     assert!(!known.has(0x1000, piece));
-    known.allocated(0x1000, 0x40);
+    known.allocated(0x1000, 0x40, true);
     assert!(!known.has(0x1000, piece));
+    // Of the pool, where the driver takes no such operation.
+    known.allocated(0x1000, 0x40, false);
+    assert_eq!(known.awaited(&one), None);
 }

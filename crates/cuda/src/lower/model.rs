@@ -258,7 +258,7 @@ fn whole(program: &Program) -> Vec<Vec<Item>> {
 fn in_parts(program: &Program, split: impl Fn(&Batch) -> Vec<Part>) -> Vec<Vec<Item>> {
     let stream = |batches: &Vec<Vec<Vec<Step>>>| {
         let mut operands = Operands::default();
-        operands.allocated(0, COURIERS);
+        operands.allocated(0, COURIERS, true);
         let mut items = Vec::new();
         for lanes in batches {
             for part in split(&batch(lanes.clone())) {

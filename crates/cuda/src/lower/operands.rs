@@ -6,7 +6,8 @@
 //! many times as they are executed; so [`Operands`] follows every submission and every replay. It is only kept where there are gates.
 //!
 //! Operands lie in memory that this process has allocated. One whose memory was there before anybody kept count is not known, and a wait with it has no gate.
-//! Memory is zero when it is allocated, wherever it lies: what was known of an operand at the same address before is forgotten.
+//! Memory is zero when it is allocated, wherever it lies: what was known of an operand at the same address before is forgotten. A word in memory of the stream-ordered
+//! pool has no gate: the driver refuses stream memory operations there (measured: `CUDA_ERROR_INVALID_VALUE`). Words that peers add to are mapped, and not of the pool.
 //!
 //! # Failure
 //!
@@ -29,6 +30,8 @@ struct Piece {
     number: u64,
     /// The operands in it that are not zero.
     known: HashMap<u64, u64>,
+    /// Whether stream memory operations take it.
+    gated: bool,
 }
 
 /// What is known.
@@ -60,13 +63,14 @@ pub(crate) fn advance_of(batch: &Batch) -> Advance {
 }
 
 impl Operands {
-    /// New memory, all zero.
-    pub(crate) fn allocated(&mut self, base: u64, bytes: u64) {
+    /// New memory, all zero; `gated`: stream memory operations take it.
+    pub(crate) fn allocated(&mut self, base: u64, bytes: u64, gated: bool) {
         self.allocated += 1;
         let piece = Piece {
             end: base + bytes,
             number: self.allocated,
             known: HashMap::new(),
+            gated,
         };
         self.pieces.insert(base, piece);
     }
@@ -98,7 +102,8 @@ impl Operands {
         let at = address(wait.operand);
         let known = &self.piece(at)?.known;
         let from = known.get(&at).copied().unwrap_or(0);
-        Some((from + wait.quantum, self.piece(address(wait.word))?.number))
+        let piece = self.piece(address(wait.word))?;
+        piece.gated.then_some((from + wait.quantum, piece.number))
     }
 
     /// Whether a word lies still in that piece. It does for as long as this is borrowed.

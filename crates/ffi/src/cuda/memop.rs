@@ -1,7 +1,7 @@
 //! Stream memory operations: a stream writes a word, or waits for one, without a kernel.
 //!
 //! Words are 4 or 8 bytes long and aligned to that. "At least" means that the *difference*, with a sign, is not negative, so
-//! that a counter may wrap round.
+//! that a counter may wrap round. Words may lie in mapped, pinned or plainly allocated memory, and not in that of a stream-ordered pool (`CUDA_ERROR_INVALID_VALUE`).
 
 use super::error::{CudaError, Result};
 use super::handle::{DevicePtr, Stream, flags};
@@ -27,12 +27,10 @@ flags! {
 }
 
 flags! {
-    /// How a write is ordered (`CUstreamWriteValue_flags`).
+    /// How a write is ordered (`CUstreamWriteValue_flags`; the driver refuses writes without a barrier in this version of the functions).
     WriteFlags {
         /// After all that the stream did before, for everybody.
         DEFAULT = 0;
-        /// With no such barrier.
-        NO_MEMORY_BARRIER = 1;
     }
 }
 
@@ -239,8 +237,8 @@ mod tests {
         assert_eq!(wait[3] as u32, 1 | 1 << 30);
         let wait = words(MemOp::wait32(at, 7, WaitFlags::GEQ));
         assert_eq!((wait[0], wait[2] as u32), (1, 7));
-        let write = words(MemOp::write32(at, 9, WriteFlags::NO_MEMORY_BARRIER));
-        assert_eq!((write[0], write[2] as u32, write[3] as u32), (2, 9, 1));
+        let write = words(MemOp::write32(at, 9, WriteFlags::DEFAULT));
+        assert_eq!((write[0], write[2] as u32, write[3] as u32), (2, 9, 0));
         assert_eq!(
             words(MemOp::write64(at, 9, WriteFlags::DEFAULT))[..3],
             [5, 0x1000, 9]

@@ -96,21 +96,30 @@ impl FacesDevice for Cuda {
         }
         let geometry = FacesGeometry::new(&shape.geometry, shape.init)
             .map_err(|error| Error::Invalid(error.to_string()))?;
-        let module = Module::load(world, tidegate_kernels::FACES_PTX)?;
+        // There the kernels wait by themselves for what stands before them.
+        let early = world.device().compute_capability() >= (9, 0);
+        let module = Module::load(
+            world,
+            if early {
+                tidegate_kernels::FACES_SM_90_PTX
+            } else {
+                tidegate_kernels::FACES_PTX
+            },
+        )?;
         // SAFETY: the module is that of `kernels/faces.cu`, and the geometry of `FacesGeometry::new`, of the shape for which the caller
-        // promises that blocks, parts, buffers and slots are as long as it says. `mode` below says which part it is.
+        // promises that blocks, parts, buffers and slots are as long as it says. `mode` below says which part it is. Compiled for 9.0, all begin with `griddepcontrol.wait`.
         let kernels = unsafe {
             CudaKernels {
                 geometry,
                 grids: geometry.grids(world.device().multiprocessors()),
-                init: bind_init(&module)?,
-                init_part: bind_init_part(&module)?,
-                copy_part: bind_copy_part(&module)?,
-                pack: bind_pack(&module)?,
-                pack_part: bind_pack_part(&module)?,
-                unpack: bind_unpack(&module)?,
-                unpack_part: bind_unpack_part(&module)?,
-                compute: bind_compute(&module)?,
+                init: begin(bind_init(&module)?, early),
+                init_part: begin(bind_init_part(&module)?, early),
+                copy_part: begin(bind_copy_part(&module)?, early),
+                pack: begin(bind_pack(&module)?, early),
+                pack_part: begin(bind_pack_part(&module)?, early),
+                unpack: begin(bind_unpack(&module)?, early),
+                unpack_part: begin(bind_unpack_part(&module)?, early),
+                compute: begin(bind_compute(&module)?, early),
             }
         };
         Ok(kernels)
@@ -131,6 +140,18 @@ fn event(launch: impl FnOnce(Enqueue<'_>) -> Result<()>) -> Result<Arc<TimedEven
     // SAFETY: it enqueues an event, on the stream that it is given, and accesses no memory; stream and recording hold the event. It does not care what it is launched with.
     launch(unsafe { foreign(Box::new(enqueue)) })?;
     event.ok_or_else(|| Error::Invalid("the event was not enqueued".into()))
+}
+
+/// # Safety
+///
+/// If it is to begin `early`, it waits by itself.
+unsafe fn begin<S>(function: Function<Cuda, S>, early: bool) -> Function<Cuda, S> {
+    if early {
+        // SAFETY: the caller's promise.
+        unsafe { function.waits_itself() }
+    } else {
+        function
+    }
 }
 
 impl CudaKernels {

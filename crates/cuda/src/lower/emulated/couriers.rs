@@ -9,7 +9,8 @@ use std::ops::Range;
 
 use tidegate_hal::batch::{POISON, QUANTUM};
 
-use super::machine::{Do, Event, Machine, Rng, change, value};
+use super::machine::{Do, Event, Machine};
+use super::memory::{Rng, change, value};
 use super::protocol::{CARRY, FILL, Form, Job, LOOK};
 
 const EPOCHS: u64 = 8;

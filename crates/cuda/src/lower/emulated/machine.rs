@@ -1,6 +1,5 @@
 //! The emulated machine: built, loaded, and driven.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libloading::{Library, Symbol};
 use tidegate_hal::batch::{Batch, POISON, QUANTUM};
 use tidegate_hal::device::DeviceError;
-use tidegate_hal::memory::Ptr;
 
 use super::super::*;
 
@@ -341,96 +339,6 @@ pub(super) fn layout() -> Vec<u64> {
         .collect()
 }
 
-/// Memory of a test: pieces with gaps in between, all of which a test can look at.
-pub(super) struct Arena {
-    base: *mut u8,
-    bytes: usize,
-    used: usize,
-    pieces: Vec<Range>,
-}
-
-impl Arena {
-    const ALIGN: usize = 4096;
-
-    /// An arena that is full of numbers from the generator.
-    pub(super) fn new(bytes: usize, rng: &mut Rng) -> Self {
-        let layout = Layout::from_size_align(bytes, Self::ALIGN).expect("a small piece of memory");
-        // SAFETY: the size is not 0.
-        let base = unsafe { alloc_zeroed(layout) };
-        assert!(!base.is_null());
-        let pattern: Vec<u64> = (0..512).map(|_| rng.next()).collect();
-        for at in (0..bytes).step_by(Self::ALIGN) {
-            // SAFETY: within the arena, which is a multiple of the pattern.
-            unsafe { base.add(at).cast::<u64>().copy_from(pattern.as_ptr(), 512) };
-        }
-        Arena {
-            base,
-            bytes,
-            used: 0,
-            pieces: Vec::new(),
-        }
-    }
-
-    /// A piece that begins at `beyond` bytes past a boundary of 64, with a gap before it and behind it.
-    pub(super) fn take(&mut self, bytes: usize, beyond: usize, writable: bool) -> *mut u8 {
-        let at = (self.used + 48).next_multiple_of(64) + beyond;
-        self.used = at + bytes + 16;
-        assert!(self.used <= self.bytes, "the arena is large enough");
-        let piece = self.base.wrapping_add(at);
-        let begin = piece.addr() as u64;
-        self.pieces.push(Range {
-            begin,
-            end: begin + bytes as u64,
-            writable: u64::from(writable),
-        });
-        piece
-    }
-
-    /// A word of the protocol, with a first value.
-    pub(super) fn word(&mut self, value: u64) -> Ptr {
-        let at = self.take(8, 0, false);
-        // SAFETY: the piece was just taken.
-        unsafe { at.cast::<u64>().write(value) };
-        Ptr(at)
-    }
-
-    /// The pointer with an address that lies in the arena.
-    pub(super) fn at(&self, address: u64) -> *mut u8 {
-        self.base.with_addr(address as usize)
-    }
-
-    pub(super) fn pieces(&self) -> &[Range] {
-        &self.pieces
-    }
-
-    /// All that is used of it, and a little more. Nothing else may be using it.
-    pub(super) fn all(&self) -> &[u8] {
-        let used = (self.used + 4096).min(self.bytes);
-        // SAFETY: it is live, initialised, and by what the function says not written meanwhile.
-        unsafe { std::slice::from_raw_parts(self.base, used) }
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        let layout = Layout::from_size_align(self.bytes, Self::ALIGN).expect("as in `new`");
-        // SAFETY: allocated with this layout.
-        unsafe { dealloc(self.base, layout) };
-    }
-}
-
-/// What a word of a test's memory says.
-pub(super) fn value(word: Ptr) -> u64 {
-    // SAFETY: tests give words of their arenas.
-    unsafe { word.0.cast::<u64>().read() }
-}
-
-/// Changes a word of a test's memory.
-pub(super) fn change(word: Ptr, with: impl FnOnce(u64) -> u64) {
-    // SAFETY: as above; between the primitives of fibers nothing else happens.
-    unsafe { word.0.cast::<u64>().write(with(value(word))) };
-}
-
 /// What a stream keeps on the device.
 pub(super) struct Home {
     state: *mut State,
@@ -584,48 +492,4 @@ fn lanes_of(program: &Program) -> Vec<(Record, Vec<ShortLane>)> {
         (record, (0..usize::from(record.lanes)).map(lane).collect())
     });
     with_lanes.collect()
-}
-
-/// A generator of pseudo-random numbers (splitmix64).
-#[derive(Clone, Debug)]
-pub(super) struct Rng(u64);
-
-impl Rng {
-    pub(super) fn new(seed: u64) -> Self {
-        Rng(seed.wrapping_mul(0xd134_2543_de82_ef95))
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-
-    pub(super) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    pub(super) fn within(&mut self, range: std::ops::RangeInclusive<usize>) -> usize {
-        range.start() + self.below(range.end() - range.start() + 1)
-    }
-
-    /// True once in so many times.
-    pub(super) fn once_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-
-    pub(super) fn of<T: Copy>(&mut self, values: &[T]) -> T {
-        values[self.below(values.len())]
-    }
-
-    pub(super) fn shuffle<T>(&mut self, values: &mut [T]) {
-        for index in (1..values.len()).rev() {
-            values.swap(index, self.below(index + 1));
-        }
-    }
-}
-
-pub(super) fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

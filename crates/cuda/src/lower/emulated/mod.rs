@@ -9,6 +9,8 @@
 //! * [`moves`]: every move does, to the byte, what the host's mover does;
 //! * [`protocol`]: ranks that exchange epochs with unchanged launches, and an observer of every add;
 //! * [`order`]: batches of a stream, of which the next may come before the one before is over;
+//! * [`waits`]: lanes that only wait, of one launch and the next;
+//! * [`neighbours`]: lanes that share a block, each at an epoch of its own;
 //! * [`failure`]: poison, abort, streams that follow, reports of waits that take long;
 //! * [`mutants`]: each of those tests finds the errors that it is there for;
 //! * [`couriers`]: copies beside the kernel are made under an exposure, or not at all;
@@ -21,11 +23,15 @@
 mod couriers;
 mod failure;
 mod machine;
+mod memory;
 mod moves;
 mod mutants;
+mod neighbours;
 mod order;
 mod protocol;
 mod ptx;
+mod steps;
+mod waits;
 
 use machine::Machine;
 use protocol::Form;
@@ -78,6 +84,18 @@ fn epochs_of_whole_blocks() {
 }
 
 #[test]
+fn lanes_that_only_wait_pass_once_for_each_launch() {
+    let Some(mut machine) = small() else { return };
+    waits::check(&mut machine, 0..400).unwrap();
+}
+
+#[test]
+fn lanes_of_a_block_keep_to_themselves() {
+    let Some(mut machine) = small() else { return };
+    neighbours::check(&mut machine, 0..100).unwrap();
+}
+
+#[test]
 fn poison_ends_what_depends_on_it_and_nothing_else() {
     let Some(mut machine) = small() else { return };
     failure::check_poison(&mut machine, Form::Whole, 0..150).unwrap();
@@ -98,7 +116,7 @@ fn a_stream_fails_as_the_one_that_it_follows() {
 #[test]
 fn waits_that_take_long_are_reported_while_they_do() {
     let Some(mut machine) = small() else { return };
-    failure::check_reports(&mut machine, 0..20).unwrap();
+    failure::check_reports(&mut machine, 0..40).unwrap();
 }
 
 #[test]

@@ -10,7 +10,8 @@ use tidegate_host::HostMover;
 use tidegate_words::{Bell, Engine, Poll};
 
 use super::super::{LANE_STEPS, ShortLane, TEAM_BLOCKS, TEAM_WARPS};
-use super::machine::{Arena, Do, Home, Launched, Machine, Rng};
+use super::machine::{Do, Home, Launched, Machine};
+use super::memory::{Arena, Rng};
 
 const ARENA: usize = 4 << 20;
 

@@ -2,20 +2,12 @@
 
 use std::ops::Range;
 
-use tidegate_hal::batch::{
-    Action, Add, Awaited, Batch, Move, Op, QUANTUM, Scalar, Shape, Side, Step, Tag, Wait,
-};
+use tidegate_hal::batch::{Action, Batch, Move, Op, QUANTUM, Scalar, Step};
 use tidegate_hal::memory::Ptr;
 
-use super::machine::{Arena, Do, Event, Home, Launched, Machine, Rng, change, value};
-
-fn linear(base: Ptr) -> Side {
-    Side {
-        base,
-        flip: 0,
-        shape: Shape::Linear,
-    }
-}
+use super::machine::{Do, Event, Home, Launched, Machine};
+use super::memory::{Arena, Rng, change, value};
+use super::steps::{add, linear, wait};
 
 /// Moves words: a copy, or a sum.
 fn moved(src: Ptr, dst: Ptr, count: usize, sum: bool, rng: &mut Rng) -> Step {
@@ -48,7 +40,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
     for seed in seeds {
         let rng = &mut Rng::new(seed ^ 0x0dde);
         let mut arena = Arena::new(2 << 20, rng);
-        let bell = Box::new(0u64);
+        let bell = arena.word(0);
         let count = match rng.below(3) {
             0 => rng.within(1..=8),
             _ => rng.within(1..=machine.sizes.threads * 6),
@@ -76,11 +68,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
             if rng.once_in(2) {
                 let word = arena.word(0);
                 posts.push((word, src, launches.is_empty()));
-                lanes.push(vec![Step::Add(Add {
-                    word,
-                    value: QUANTUM,
-                    bell: Ptr(std::ptr::from_ref(&*bell).cast_mut().cast()),
-                })]);
+                lanes.push(vec![add(word, bell)]);
             }
             let mut first = 0;
             while first < count {
@@ -89,25 +77,11 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
                 if rng.once_in(2) {
                     let words = (arena.word(0), arena.word(0));
                     waits.push(words);
-                    let tag = Tag {
-                        window: 3,
-                        peer: 4,
-                        awaited: Awaited::Event,
-                    };
-                    lane.push(Step::Wait(Wait {
-                        word: words.0,
-                        operand: words.1,
-                        quantum: QUANTUM,
-                        tag,
-                    }));
+                    lane.push(wait(words.0, words.1, QUANTUM, 4));
                 }
                 let (src, dst) = (src.byte_add(8 * first), dst.byte_add(8 * first));
                 lane.push(moved(src, dst, part, sum, rng));
-                lane.push(Step::Add(Add {
-                    word: arena.word(0),
-                    value: QUANTUM,
-                    bell: Ptr(std::ptr::from_ref(&*bell).cast_mut().cast()),
-                }));
+                lane.push(add(arena.word(0), bell));
                 lanes.push(lane);
                 first += part;
             }
@@ -171,23 +145,12 @@ pub(super) fn check_looks(machine: &mut Machine, seeds: Range<u64>) -> Result<()
     for seed in seeds {
         let rng = &mut Rng::new(seed);
         let mut arena = Arena::new(1 << 20, rng);
-        let bell = Box::new(0u64);
+        let bell = arena.word(0);
         let mut lanes = Vec::new();
         for _ in 0..rng.within(1..=8) {
             let mut lane = Vec::new();
             for _ in 0..rng.below(4) {
-                let (word, operand) = (arena.word(QUANTUM), arena.word(0));
-                let tag = Tag {
-                    window: 3,
-                    peer: 4,
-                    awaited: Awaited::Event,
-                };
-                lane.push(Step::Wait(Wait {
-                    word,
-                    operand,
-                    quantum: QUANTUM,
-                    tag,
-                }));
+                lane.push(wait(arena.word(QUANTUM), arena.word(0), QUANTUM, 4));
                 if rng.once_in(2) {
                     let count = rng.within(1..=machine.sizes.threads * 4);
                     let mut side = || Ptr(arena.take(8 * count, 0, true));
@@ -195,11 +158,10 @@ pub(super) fn check_looks(machine: &mut Machine, seeds: Range<u64>) -> Result<()
                     lane.push(moved(src, dst, count, false, rng));
                 }
             }
-            lane.push(Step::Add(Add {
-                word: arena.word(0),
-                value: QUANTUM,
-                bell: Ptr(std::ptr::from_ref(&*bell).cast_mut().cast()),
-            }));
+            // Some only wait.
+            if lane.is_empty() || !rng.once_in(3) {
+                lane.push(add(arena.word(0), bell));
+            }
             lanes.push(lane);
         }
         // SAFETY: as above.

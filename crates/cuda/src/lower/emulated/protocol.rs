@@ -19,7 +19,8 @@ use tidegate_hal::memory::Ptr;
 
 use super::super::apart::{Errand, Words, take_apart};
 use super::super::parts::parts;
-use super::machine::{Arena, Do, Event, Home, Launched, Machine, Rng, change, mix, value};
+use super::machine::{Do, Event, Home, Launched, Machine};
+use super::memory::{Arena, Rng, change, mix, value};
 
 /// What a rank does in an epoch, by number.
 pub(super) const FILL: u64 = 0;

@@ -26,8 +26,14 @@
 //! A lane that only adds, a post, does what a release does in two steps: `fence.acq_rel.sys`, then `red.relaxed.sys`. One thread does both, and nothing is written in between; what
 //! stood before the batch has happened before its `griddepcontrol.wait`, and so before the fence.
 //!
+//! A lane that only waits is one thread, and has no barrier: what needs its word is in other kernels, which come after the whole grid. That its thread does what the source says, and in that
+//! order, is what [`waits`] looks at: it carries out the instructions, one by one.
+//!
 //! These tests look for each link in the committed PTX: the barriers and the accesses of the primitives are inline assembly, which the compiler
 //! does not reorder. It places them as it likes, so where a function has several ways, all of them are followed.
+
+mod thread;
+mod waits;
 
 /// What happens in a function that order matters to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,14 +115,8 @@ fn entries(functions: &[(String, Vec<Item>)], new: bool) -> Vec<&(String, Vec<It
     entries
 }
 
-/// Follows all ways through a function: wherever a line `needs` it, a line that `gains` must have come before, and none that `loses` it since. How many lines need it.
-fn always(
-    text: &str,
-    function: &str,
-    gains: impl Fn(&str) -> bool,
-    loses: impl Fn(&str) -> bool,
-    needs: impl Fn(&str) -> bool,
-) -> usize {
+/// The lines of a function, without what stands around them.
+fn body<'a>(text: &'a str, function: &str) -> Vec<&'a str> {
     let lines: Vec<_> = text.lines().collect();
     let begins = |line: &str| {
         let head = line.contains(".func") || line.contains(".entry");
@@ -137,7 +137,18 @@ fn always(
             .iter()
             .position(|line| *line == "}")
             .expect("it ends");
-    let body: Vec<_> = lines[begin..end].iter().map(|line| line.trim()).collect();
+    lines[begin..end].iter().map(|line| line.trim()).collect()
+}
+
+/// Follows all ways through a function: wherever a line `needs` it, a line that `gains` must have come before, and none that `loses` it since. How many lines need it.
+fn always(
+    text: &str,
+    function: &str,
+    gains: impl Fn(&str) -> bool,
+    loses: impl Fn(&str) -> bool,
+    needs: impl Fn(&str) -> bool,
+) -> usize {
+    let body = body(text, function);
     let label = |name: &str| {
         let place = body
             .iter()
@@ -200,7 +211,8 @@ fn lanes_in_short_put_after_the_barrier_of_the_wait() {
             });
             assert!(found > 0 && found == stores, "{name}: {found}");
             let acquires = items.iter().filter(|item| item.is("ld.acquire")).count();
-            let expected = if name.contains("run_late") { 0 } else { 4 };
+            // Of two kinds of teams, and of lanes that only wait: the first, and those that follow.
+            let expected = if name.contains("run_late") { 0 } else { 6 };
             assert_eq!(acquires, expected, "{name}");
         }
     }
@@ -344,15 +356,15 @@ fn a_launch_that_began_early_waits_first() {
         };
         let found = always(text, name, waits, |_| false, others);
         assert!(found > 40, "{name}: {found}");
-        // For two kinds of lanes in short, for posts, and for steps.
+        // For two kinds of lanes in short, for posts, for lanes that only wait, and for steps.
         let at: Vec<_> = (0..items.len())
             .filter(|at| items[*at].is("griddepcontrol.wait"))
             .collect();
-        assert_eq!(at.len(), 4, "{name}");
+        assert_eq!(at.len(), 5, "{name}");
         let lets = |at: &usize| items[at + 1].is("griddepcontrol.launch_dependents");
         assert!(at.iter().all(lets), "{name}");
         let count = items.iter().filter(|item| item.is("griddepcontrol.launch"));
-        assert_eq!(count.count(), 4, "{name}");
+        assert_eq!(count.count(), 5, "{name}");
     }
     for (name, items) in &functions {
         let any = items.iter().any(|item| item.is("griddepcontrol"));

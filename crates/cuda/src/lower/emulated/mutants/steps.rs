@@ -1,0 +1,183 @@
+//! Lanes by their steps: waits, moves, adds, failure.
+
+use super::{ABORT, EPOCHS, FOLLOW, LOOKS, MOVES, Mutant, PARITIES, POISON, REPORTS};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    // The barrier before an add, and the one after a wait.
+    (
+        EPOCHS,
+        "team.barrier();\n                if (team.rank() == 0) {\n                    // All",
+        "if (team.rank() == 0) {\n                    // All",
+    ),
+    (
+        EPOCHS,
+        "    team.barrier();\n    return !stand->failed;",
+        "    return !stand->failed;",
+    ),
+    // One stand for all waits of a team.
+    (
+        PARITIES,
+        "stand = stand == stands ? stands + 1 : stands;",
+        "stand = stands;",
+    ),
+    // Every block advances the operand; the first does; none does; so do tickets.
+    (
+        EPOCHS,
+        "if (before == count - 1 || !wait->arrivals) {",
+        "if (true) {",
+    ),
+    (
+        EPOCHS,
+        "if (before == count - 1 || !wait->arrivals) {",
+        "if (before == 0) {",
+    ),
+    (
+        EPOCHS,
+        "if (before == count - 1 || !wait->arrivals) {",
+        "if (!wait->arrivals) {",
+    ),
+    // The counter does not begin again where it should.
+    (
+        EPOCHS,
+        "count_to(wait->arrivals, count - 1 + (u32)(from >> 63))",
+        "count_to(wait->arrivals, count + (u32)(from >> 63))",
+    ),
+    // The parts of an add are more than it, or less; all are in the first.
+    (
+        EPOCHS,
+        "index == 0 ? add->value - (count - 1) : 1",
+        "index == 0 ? add->value : 1",
+    ),
+    (
+        EPOCHS,
+        "index == 0 ? add->value - (count - 1) : 1",
+        "index == 0 ? add->value - count : 1",
+    ),
+    (
+        EPOCHS,
+        "index == 0 ? add->value - (count - 1) : 1",
+        "index == 0 ? add->value : 0",
+    ),
+    // Waits that are too long, or too short, or that read poison as a count.
+    (EPOCHS, ">= (i64)quantum;", "> (i64)quantum;"),
+    (EPOCHS, ">= (i64)quantum;", ">= (i64)quantum - 200;"),
+    (
+        POISON,
+        "(i64)((value & ~POISON) - from)",
+        "(i64)(value - from)",
+    ),
+    // The wrong buffers.
+    (EPOCHS, "return epoch & 1;", "return !(epoch & 1);"),
+    (
+        EPOCHS,
+        "if (is_odd(move, stand->epoch)) dst.base += move->dst_flip;",
+        "",
+    ),
+    (
+        PARITIES,
+        "load_relaxed(move->parity) >> QUANTUM_BITS) - 1)",
+        "load_relaxed(move->parity) >> QUANTUM_BITS))",
+    ),
+    // Failure that goes no further, or too far.
+    (POISON, "if (value & POISON) {", "if (false) {"),
+    (
+        POISON,
+        "or_release(((const AddStep *)step)->word, POISON);",
+        "(void)0;",
+    ),
+    (
+        FOLLOW,
+        "step->kind == STEP_ADD && (step->flags & ADD_HAS_WAITER)",
+        "step->kind == STEP_ADD",
+    ),
+    (
+        POISON,
+        "if (team.rank() == 0) poison_rest(next);",
+        "(void)0;",
+    ),
+    (
+        ABORT,
+        "    if (or_fetch32(&launch.state->stop, 1) & 1) return;  // another team was first\n",
+        "    or_fetch32(&launch.state->stop, 1);\n",
+    ),
+    // Who does not ask how the stream stands, does not hear the answer, or asks again and again.
+    (
+        FOLLOW,
+        "if (team.rank() == 0) stand->failed = has_failed(launch);",
+        "if (team.rank() == 0) stand->failed = false;",
+    ),
+    (
+        POISON,
+        "        if (stand->failed) {\n            if (team.rank() == 0) poison_rest(steps);",
+        "        if (stand->failed) {",
+    ),
+    (
+        POISON,
+        "    if (!(first && (stop || launch.follow[0]) && has_failed(launch))) {",
+        "    if (true) {",
+    ),
+    (
+        FOLLOW,
+        "for (int i = 0; i < 2; i++) {\n        State *other",
+        "for (int i = 0; i < 1; i++) {\n        State *other",
+    ),
+    (LOOKS, "                first = false;\n", ""),
+    (LOOKS, "(first && (stop || launch.follow[0])", "(first"),
+    (
+        POISON,
+        "u64 epoch = from >> QUANTUM_BITS;",
+        "u64 epoch = (from >> QUANTUM_BITS) + 7;",
+    ),
+    (
+        FOLLOW,
+        "if (looks % 16 == 0 && has_failed(launch)) break;",
+        "",
+    ),
+    (ABORT, "if (stop && !(stop & 1)) {", "if (false) {"),
+    (FOLLOW, "if (theirs && !stop) {", "if (false) {"),
+    (
+        FOLLOW,
+        "while (!(or_fetch32(&other->stop, 0) & 2)) pause(50);",
+        "",
+    ),
+    // Reports that stay, or never come.
+    (
+        REPORTS,
+        "if (reported) store_release32(&blocked->active, 0);",
+        "",
+    ),
+    (REPORTS, "looks == 4096", "looks == 1u << 30"),
+    (REPORTS, "if (wait->quantum == 0 && epoch) epoch--;", ""),
+    // Moves.
+    (
+        MOVES,
+        "at += (i64)(i - next * shape->count[d]) * shape->stride[d];",
+        "at += (i64)(i - next * shape->count[d]) * (u32)shape->stride[d];",
+    ),
+    (
+        MOVES,
+        "DEV u64 update(u64 at, u32 bytes, Next next) {",
+        "DEV u64 update(u64 at, u32 bytes, Next next) {\n    if (bytes < 4) bytes = 4, at &= ~3ull;",
+    ),
+    (
+        MOVES,
+        "team.rank(), stride = (u64)count * Team::size;\n    if (move->action",
+        "team.rank(), stride = Team::size;\n    if (move->action",
+    ),
+    (
+        MOVES,
+        "case OP_MIN: return (b != b || a < b) ? a : b;",
+        "case OP_MIN: return a < b ? a : b;",
+    ),
+    (
+        MOVES,
+        "was == compare ? value : was",
+        "was == value ? compare : was",
+    ),
+    // Two waits count together.
+    (
+        EPOCHS,
+        "count_to(wait->arrivals,",
+        "count_to(wait->arrivals & ~128ull,",
+    ),
+];

@@ -1,0 +1,151 @@
+//! Who does what, and when a batch goes on.
+
+use super::{EPOCHS, MOVES, Mutant, NEIGHBOURS, ORDER, PARITIES};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    // Lanes that are taken for others.
+    (
+        EPOCHS,
+        "} else if (kind == LANE_ADDS) {",
+        "} else if (kind & LANE_ADDS) {",
+    ),
+    (MOVES, "} else if (!(kind & LANE_STEPS)) {", "} else {"),
+    // Blocks that find the wrong work: another's; lanes that are looked for where they are not.
+    (
+        MOVES,
+        "launch.program + (u64)blockIdx.x * launch.stride;",
+        "launch.program + (u64)blockIdx.x / 2 * launch.stride;",
+    ),
+    (
+        MOVES,
+        "(own + sizeof(Record)) + member;",
+        "(own + sizeof(Record));",
+    ),
+    (
+        MOVES,
+        "launch.program + 16ull * lane->steps;\n    u64 length",
+        "launch.program + 8ull * lane->steps;\n    u64 length",
+    ),
+    // More warps than lanes, or fewer; who is which.
+    (
+        EPOCHS,
+        "if (member >= record.lanes) return;",
+        "if (member >= record.lanes) member = 0;",
+    ),
+    (
+        MOVES,
+        "if (member >= record.lanes) return;",
+        "if (member > record.lanes) return;",
+    ),
+    (
+        MOVES,
+        "if (member >= record.lanes) return;",
+        "if (member + 1 >= record.lanes && member) return;",
+    ),
+    (
+        EPOCHS,
+        "record.team == TEAM_BLOCKS ? 0 : threadIdx.x / WARP;",
+        "0;",
+    ),
+    (
+        NEIGHBOURS,
+        "run_short<Warp, V16>(launch, Warp(), stands[member], lane, 0, 1);",
+        "run_short<Warp, V16>(launch, Warp(), stands[0], lane, 0, 1);",
+    ),
+    (
+        MOVES,
+        "run_short<Warp, V16>(launch, Warp(), stands[member], lane, 0, 1);",
+        "run_short<Warp, V16>(launch, Warp(), stands[member], lane, member, 1);",
+    ),
+    (
+        PARITIES,
+        "run_steps(launch, Warp(), stands[member], lane",
+        "run_steps(launch, Warp(), stands[0], lane",
+    ),
+    (
+        MOVES,
+        "run_steps(launch, Warp(), stands[member], lane, 0, 1);",
+        "run_steps(launch, Warp(), stands[member], lane, member, 1);",
+    ),
+    (
+        EPOCHS,
+        "run_steps(launch, Large(), stands[0], lane, record.index, record.count);",
+        "run_steps(launch, Large(), stands[0], lane, 0, record.count);",
+    ),
+    (
+        EPOCHS,
+        "run_steps(launch, Large(), stands[0], lane, record.index, record.count);",
+        "run_steps(launch, Large(), stands[0], lane, record.index, record.count + 1);",
+    ),
+    (
+        EPOCHS,
+        "run_short<Large, V16>(launch, Large(), stands[0], lane, record.index, record.count);",
+        "run_short<Large, V16>(launch, Large(), stands[0], lane, 0, record.count);",
+    ),
+    (
+        EPOCHS,
+        "run_short<Large, V16>(launch, Large(), stands[0], lane, record.index, record.count);",
+        "run_short<Large, V16>(launch, Large(), stands[0], lane, record.index, record.count + 1);",
+    ),
+    // Who goes on before the batch before is over, or makes room for a third.
+    (
+        ORDER,
+        "const Lane lane = *at;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "const Lane lane = *at;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+    ),
+    (
+        ORDER,
+        "const Lane lane = *at;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "const Lane lane = *at;\n    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();\n",
+    ),
+    (
+        ORDER,
+        "const Lane lane = *at;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "const Lane lane = *at;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();\n",
+    ),
+    (
+        ORDER,
+        "const Lane lane = *at;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "const Lane lane = *at;\n    wait_for_previous();\n    let_next_come();\n",
+    ),
+    (
+        ORDER,
+        "u32 steps = at->steps;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "u32 steps = at->steps;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+    ),
+    (
+        ORDER,
+        "u32 steps = at->steps;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "u32 steps = at->steps;\n    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();\n",
+    ),
+    (
+        ORDER,
+        "u32 steps = at->steps;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "u32 steps = at->steps;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();\n",
+    ),
+    (
+        ORDER,
+        "u32 steps = at->steps;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "u32 steps = at->steps;\n    wait_for_previous();\n    let_next_come();\n",
+    ),
+    (
+        ORDER,
+        "        return;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "        return;\n    }\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+    ),
+    (
+        ORDER,
+        "        return;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "        return;\n    }\n    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();\n",
+    ),
+    (
+        ORDER,
+        "        return;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "        return;\n    }\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();\n",
+    ),
+    (
+        ORDER,
+        "        return;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "        return;\n    }\n    wait_for_previous();\n    let_next_come();\n",
+    ),
+];

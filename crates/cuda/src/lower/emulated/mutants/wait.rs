@@ -1,0 +1,151 @@
+//! Lanes that only wait.
+
+use super::{EPOCHS, LOOKS, MOVES, Mutant, REPORTS, WAITS};
+
+const BEGIN: &str = "quantum = at->quantum;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&launch.state->stop);\n";
+const ADVANCE: &str = "if (quantum) store_relaxed(operand, from + quantum);";
+const LATE: &str = "if (has_failed(launch) || !wait_long(launch, wait, from, true)) return;";
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    // The operand: not advanced; not by what was waited for; to wherever the word is; of tickets too.
+    (EPOCHS, ADVANCE, ""),
+    (WAITS, ADVANCE, "store_relaxed(operand, from);"),
+    (
+        WAITS,
+        ADVANCE,
+        "if (quantum) store_relaxed(operand, from + quantum + 1);",
+    ),
+    (
+        WAITS,
+        ADVANCE,
+        "if (quantum) store_relaxed(operand, from + 2 * quantum);",
+    ),
+    (
+        WAITS,
+        ADVANCE,
+        "if (quantum) store_relaxed(operand, value & ~POISON);",
+    ),
+    (WAITS, ADVANCE, "store_relaxed(operand, from + quantum);"),
+    // It is advanced before the word has come.
+    (
+        WAITS,
+        "    u64 value = load_acquire(word);\n    bool ok = false;\n    if (!stop && ",
+        "    if (quantum) store_relaxed(operand, from + quantum);\n    u64 value = load_acquire(word);\n    bool ok = false;\n    if (!stop && ",
+    ),
+    // The wait fails, and the operand is advanced.
+    (
+        WAITS,
+        LATE,
+        "if (!has_failed(launch)) wait_long(launch, wait, from, true);",
+    ),
+    (
+        WAITS,
+        LATE,
+        "if (has_failed(launch)) return;\n        wait_long(launch, wait, from, true);",
+    ),
+    // It waits no longer than an instant.
+    (WAITS, LATE, "if (has_failed(launch)) return;"),
+    (WAITS, LATE, "return;"),
+    // How the stream stands: nobody asks; or asks, and does not hear the answer; or is not told of those that it follows.
+    (
+        WAITS,
+        LATE,
+        "if (!wait_long(launch, wait, from, true)) return;",
+    ),
+    (
+        WAITS,
+        LATE,
+        "has_failed(launch);\n        if (!wait_long(launch, wait, from, true)) return;",
+    ),
+    (
+        WAITS,
+        "if (!stop && !launch.follow[0]) {",
+        "if (!launch.follow[0]) {",
+    ),
+    (WAITS, "if (!stop && !launch.follow[0]) {", "if (!stop) {"),
+    (
+        LOOKS,
+        "    if (!ok) {\n        const WaitStep *wait",
+        "    {\n        const WaitStep *wait",
+    ),
+    // What is waited for: nothing; less than an epoch; so much that only who waits long comes to an end.
+    (
+        WAITS,
+        "operand = at->operand, quantum = at->quantum;",
+        "operand = at->operand, quantum = at->value;",
+    ),
+    (
+        WAITS,
+        "ok = reached(value, from, quantum)",
+        "ok = reached(value, from, 0)",
+    ),
+    (
+        WAITS,
+        "ok = reached(value, from, quantum)",
+        "ok = reached(value, from, quantum - (quantum != 0))",
+    ),
+    (
+        LOOKS,
+        "ok = reached(value, from, quantum)",
+        "ok = reached(value, from, quantum + 1)",
+    ),
+    (
+        WAITS,
+        "ok = reached(value, from, quantum)",
+        "ok = value >= from + quantum",
+    ),
+    // The step that it goes on with, and its report.
+    (
+        WAITS,
+        "launch.program + 16ull * at->steps);\n        if (has_failed",
+        "launch.program + 8ull * at->steps);\n        if (has_failed",
+    ),
+    (
+        REPORTS,
+        "!wait_long(launch, wait, from, true)",
+        "!wait_long(launch, wait, from, false)",
+    ),
+    (
+        WAITS,
+        "!wait_long(launch, wait, from, true)",
+        "!wait_long(launch, wait, from + quantum, true)",
+    ),
+    // Every thread waits; whoever waits only waits.
+    (WAITS, "if (threadIdx.x % WARP == 0) run_wait", "run_wait"),
+    (
+        MOVES,
+        "} else if (kind == LANE_WAITS) {",
+        "} else if (kind & LANE_WAITS) {",
+    ),
+    // Who goes on before the batch before is over, or makes room for a third.
+    (
+        WAITS,
+        BEGIN,
+        "quantum = at->quantum;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&launch.state->stop);\n",
+    ),
+    (
+        WAITS,
+        BEGIN,
+        "quantum = at->quantum;\n    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&launch.state->stop);\n",
+    ),
+    (
+        WAITS,
+        BEGIN,
+        "quantum = at->quantum;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&launch.state->stop);\n",
+    ),
+    (
+        WAITS,
+        BEGIN,
+        "quantum = at->quantum;\n    wait_for_previous();\n    let_next_come();\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&launch.state->stop);\n",
+    ),
+    (
+        WAITS,
+        BEGIN,
+        "quantum = at->quantum;\n    u64 from = load_relaxed(operand);\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    u32 stop = load_relaxed32(&launch.state->stop);\n",
+    ),
+    (
+        WAITS,
+        BEGIN,
+        "quantum = at->quantum;\n    u32 stop = load_relaxed32(&launch.state->stop);\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    u64 from = load_relaxed(operand);\n",
+    ),
+];

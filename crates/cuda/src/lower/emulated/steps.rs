@@ -1,0 +1,37 @@
+//! Steps that several tests make lanes of.
+
+use tidegate_hal::batch::{Add, Awaited, QUANTUM, Shape, Side, Step, Tag, Wait};
+use tidegate_hal::memory::Ptr;
+
+/// The window that waits are said to be of.
+pub(super) const WINDOW: u32 = 7;
+
+/// `peer` says which wait it is.
+pub(super) fn wait(word: Ptr, operand: Ptr, quantum: u64, peer: u32) -> Step {
+    Step::Wait(Wait {
+        word,
+        operand,
+        quantum,
+        tag: Tag {
+            window: WINDOW,
+            peer,
+            awaited: Awaited::Event,
+        },
+    })
+}
+
+pub(super) fn add(word: Ptr, bell: Ptr) -> Step {
+    Step::Add(Add {
+        word,
+        value: QUANTUM,
+        bell,
+    })
+}
+
+pub(super) fn linear(base: Ptr) -> Side {
+    Side {
+        base,
+        flip: 0,
+        shape: Shape::Linear,
+    }
+}
