@@ -1,4 +1,4 @@
-//! What the host and the batch kernel agree on: mirrors the head of `kernels/batch.cu`.
+//! What the host and the batch kernel agree on: mirrors `kernels/batch_layout.cuh`.
 
 /// Threads of a block of the batch kernel.
 pub(crate) const THREADS: usize = 512;

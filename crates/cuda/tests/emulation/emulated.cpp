@@ -1,4 +1,4 @@
-// The batch kernel for a processor: compiled by the tests of `crates/cuda/src/lower/emulated`, with `-DTIDEGATE_BATCH="<path of batch.cu>"` and the sizes of teams.
+// The batch kernel for a processor: compiled by the tests of `crates/cuda/src/lower/emulated`, with `-DTIDEGATE_BATCH="<path of batch.cu, with its parts>"` and the sizes of teams.
 
 #define TIDEGATE_EMULATED
 // Before the shim: it redefines words that these headers use.

@@ -1,4 +1,4 @@
-// What `kernels/batch.cu` needs of a GPU, for a processor: the words of the language that C++ lacks, and the primitives of its section for the machine.
+// What `kernels/batch.cu` needs of a GPU, for a processor: the words of the language that C++ lacks, and the primitives of `batch_machine.cuh`.
 //
 // Threads are fibers of one thread of the host, and change places in primitives only (`machine.hpp`). So all that a run does follows from its
 // seed, and memory is sequentially consistent: what is proved here is the protocol in all interleavings of primitives, not the orders that the primitives ask for. Those are

@@ -26,9 +26,20 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulation")
 }
 
+/// The kernel's source as one text: its parts stand where they are included.
 pub(super) fn kernel_source() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/batch.cu");
-    std::fs::read_to_string(path).expect("the kernel's source is there")
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
+    let read = |name: &str| {
+        std::fs::read_to_string(folder.join(name)).expect("the kernel's source is there")
+    };
+    let whole = |line: &str| {
+        let name = line.strip_prefix("#include \"");
+        match name.and_then(|name| name.strip_suffix('"')) {
+            Some(part) => read(part),
+            None => format!("{line}\n"),
+        }
+    };
+    read("batch.cu").lines().map(whole).collect()
 }
 
 /// Compiles a source of the kernel. None, and a line that says so, if there is no compiler and need not be one.

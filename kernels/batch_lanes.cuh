@@ -1,0 +1,126 @@
+// A part of batch.cu: lanes, step by step.
+
+DEV void poison_rest(const u8 *steps) {
+    for (;;) {
+        const Step *step = (const Step *)steps;
+        if (step->kind == STEP_END) return;
+        if (step->kind == STEP_ADD && (step->flags & ADD_HAS_WAITER)) or_release(((const AddStep *)step)->word, POISON);
+        steps += step->length * 16;
+    }
+}
+
+// Waits as a team; whether it came. One thread waits for all.
+template <typename Team>
+DEV bool wait_together(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, u32 index, u32 count, bool first) {
+    if (team.rank() == 0) {
+        u64 epoch;
+        stand->failed = !wait_for(launch, wait, index, count, first, epoch);
+        stand->epoch = epoch;
+    }
+    team.barrier();
+    return !stand->failed;
+}
+
+// A wait, and the copy behind it: what is copied is fetched while the thread that waits does.
+template <typename Team, typename Unit>
+APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, const MoveStep *move, u32 index, u32 count, bool is_first) {
+    u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
+    Side src, dst;
+    sides(move, false, src, dst);
+    Unit early[DEPTH];
+#pragma unroll
+    for (int k = 0; k < DEPTH; k++)
+        if (first + k * stride < move->count) fetch(early[k], src.at(first + k * stride));
+    if (!wait_together(launch, team, stand, wait, index, count, is_first)) return false;
+    if (is_odd(move, stand->epoch)) dst.base += move->dst_flip;
+#pragma unroll
+    for (int k = 0; k < DEPTH; k++)
+        if (first + k * stride < move->count) put(dst.at(first + k * stride), early[k]);
+    copy_sides<Unit>(src, dst, first + DEPTH * stride, stride, move->count);
+    return true;
+}
+
+// Carries out a lane, whose steps the whole team can read.
+template <typename Team>
+DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *steps, u32 index, u32 count) {
+    Stand *stand = stands;  // after the last wait
+    // A lane that begins with a wait looks there how the stream stands.
+    bool first = ((const Step *)steps)->kind == STEP_WAIT;
+    if (!first) {
+        if (team.rank() == 0) stand->failed = has_failed(launch);
+        team.barrier();
+        if (stand->failed) {
+            if (team.rank() == 0) poison_rest(steps);
+            return;
+        }
+    }
+    for (;;) {
+        const Step *step = (const Step *)steps;
+        const u8 *next = steps + step->length * 16;
+        switch (step->kind) {
+            case STEP_END: return;
+            case STEP_WAIT: {
+                const WaitStep *wait = (const WaitStep *)step;
+                const MoveStep *move = (const MoveStep *)next;
+                bool ok;
+                stand = stand == stands ? stands + 1 : stands;
+                bool early = Team::size > 1 && move->step.kind == STEP_MOVE && (move->step.flags & MOVE_EARLY) && move->action == ACTION_COPY && !(Team::bulk && (move->step.flags & MOVE_BULK));
+                if (early && move->unit == 4) {
+                    ok = wait_and_copy<Team, V16>(launch, team, stand, wait, move, index, count, first);
+                    next += move->step.length * 16;
+                } else if (early && move->unit == 3) {
+                    ok = wait_and_copy<Team, u64>(launch, team, stand, wait, move, index, count, first);
+                    next += move->step.length * 16;
+                } else {
+                    ok = wait_together(launch, team, stand, wait, index, count, first);
+                }
+                first = false;
+                if (!ok) {
+                    if (team.rank() == 0) poison_rest(next);
+                    return;
+                }
+                break;
+            }
+            case STEP_MOVE: {
+                carry(team, (const MoveStep *)step, stand->epoch, index, count);
+                break;
+            }
+            default: {
+                const AddStep *add = (const AddStep *)step;
+                team.barrier();
+                if (team.rank() == 0) {
+                    // All parts together are the value; the first block's is what the others leave.
+                    add_release(add->word, index == 0 ? add->value - (count - 1) : 1);
+                }
+                break;
+            }
+        }
+        steps = next;
+    }
+}
+
+#define STEPS_WINDOW 512
+
+// All steps of a lane, one after the other: for those that are not in short, and for what fails.
+template <typename Team>
+APART void run_steps(const Launch &launch, Team team, Stand *stands, const Lane *lane, u32 index, u32 count) {
+    // Steps are looked at again and again, the loops of a shape for each element.
+    __shared__ alignas(16) u8 windows[THREADS / Team::size][STEPS_WINDOW];
+    u8 *window = windows[threadIdx.x / Team::size];
+    const u8 *steps = launch.program + 16ull * lane->steps;
+    u64 length = lane->count;
+    if (length <= STEPS_WINDOW) {
+        for (u32 i = 16 * team.rank(); i < length; i += 16 * Team::size) {
+            V16 part;
+            fetch(part, (u64)steps + i);
+            *(V16 *)(window + i) = part;
+        }
+        team.barrier();
+        steps = window;
+    }
+    run_lane(launch, team, stands, steps, index, count);
+}
+APART void give_up(const Launch &launch, u32 steps, bool after_wait) {
+    const u8 *at = launch.program + 16ull * steps;
+    poison_rest(after_wait ? at + 16 * ((const Step *)at)->length : at);
+}

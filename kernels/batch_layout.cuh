@@ -1,0 +1,134 @@
+// A part of batch.cu: what the host and the kernel agree on.
+//
+// Mirrored in `crates/cuda/src/lower/layout.rs`, whose tests compare the sizes and places.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+// An emulation may make teams smaller.
+#ifndef TIDEGATE_EMULATED
+#define THREADS 512
+#define WARP 32
+#endif
+#define WARPS (THREADS / WARP)
+static_assert(WARP >= 16, "the bytes that follow the units have a thread each");
+#define POISON (1ull << 62)
+#define QUANTUM_BITS 20
+
+enum { TEAM_WARPS = 0, TEAM_BLOCKS = 1 };
+enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3 };
+enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8 };
+enum { ADD_HAS_WAITER = 1 };
+enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2, MOVE_BULK = 4 };
+enum { SHAPE_LINEAR = 0, SHAPE_STRIDED = 1, SHAPE_INDEXED = 2 };
+enum { ACTION_COPY = 0, ACTION_ACCUMULATE = 1, ACTION_FETCH = 2, ACTION_SWAP = 3 };
+enum { OP_SUM, OP_PROD, OP_MIN, OP_MAX, OP_AND, OP_OR, OP_XOR, OP_REPLACE, OP_KEEP };
+enum { S_I8, S_I16, S_I32, S_I64, S_U8, S_U16, S_U32, S_U64, S_F32, S_F64 };
+enum { FAULT_WAIT = 1, FAULT_ABORTED = 2 };
+
+// What one block is to do: the head of its record. All records of a program have one length, so that a block finds its own without looking anywhere. Behind the head stand its lanes.
+struct Record {
+    u8 team;
+    u8 lanes;
+    u16 unused;
+    u16 index;  // blocks: which of them this is
+    u16 count;  // blocks: how many carry out the lane
+    u64 unused2;
+};
+
+// A lane in short. Nearly every lane is (part of): a wait, a linear copy, an add; then all of it stands here, and the steps are only read when something goes wrong. Of
+// others, LANE_STEPS says that the steps are to be carried out.
+struct alignas(16) Lane {
+    u32 kind;
+    u32 steps;  // where they are, in units of 16 bytes from the beginning of the program
+    u64 word, operand, quantum;
+    u64 arrivals;  // counts the blocks that have read the operand; 0 if one team carries out the lane
+    u64 src, dst;
+    u64 flip;   // what is added to `dst` in epochs of odd number
+    u64 count;  // units (LANE_STEPS: bytes of the steps)
+    u64 out, value;
+    u64 tail;   // so many bytes follow the units, fewer than 16
+};
+
+struct Step {
+    u16 kind;
+    u16 length;  // in units of 16 bytes, this head included
+    u32 flags;
+};
+
+struct WaitStep {
+    Step step;
+    u64 word, operand, quantum;
+    u64 arrivals;  // counts the blocks that have read the operand; 0 if one team carries out the lane
+    u32 window, peer, awaited;
+    u32 slot;  // where to report that it takes long
+};
+
+struct AddStep {
+    Step step;
+    u64 word, value, unused;
+};
+
+struct MoveStep {
+    Step step;
+    u64 count;  // units
+    u64 src, dst;
+    u64 src_flip, dst_flip;
+    u64 parity;  // a word, unless MOVE_LAST_PARITY
+    u64 result, compare;
+    u32 size;  // bytes of an element
+    u32 sub;   // units of an element
+    u8 action, op, scalar, unit;  // unit: bytes that are moved at a time, as a power of two
+    u8 src_shape, dst_shape;
+    u16 unused;
+    // Then a `Shape` for each side that is not linear: first the source's.
+};
+
+struct Shape {
+    u64 table;
+    u32 rank;
+    u32 count[5];
+    int stride[5];
+    u32 unused;
+};
+
+struct Fault {
+    u32 kind, window, peer, awaited;
+    u64 epoch;
+};
+
+// A stream's state in device memory.
+struct State {
+    u32 stop;  // bit 0: a team has failed; bit 1: `fault` says why; bits 8-15: the host has ended it
+    u32 unused;
+    Fault fault;
+};
+
+struct Blocked {
+    u32 active, window, peer, awaited;
+    u64 epoch, unused;
+};
+
+#define MAX_BLOCKED 64
+
+// The part of it that the host reads at any time, in pinned memory.
+struct Mirror {
+    u32 failed;
+    u32 gate;  // the last gate that the stream has come to, by number
+    Fault fault;
+    Blocked blocked[MAX_BLOCKED];
+};
+
+struct Launch {
+    const u8 *program;
+    State *state;
+    Mirror *mirror;
+    State *follow[2];  // streams whose failure is this one's
+    u32 stride;        // bytes of a record
+    u32 flags;
+};
+
+enum { LAUNCH_NEXT = 1 };

@@ -1,0 +1,137 @@
+// A part of batch.cu: the machine, in inline PTX. An order and a scope are spelled out wherever another GPU, a CPU or a NIC looks.
+//
+// An emulation brings primitives of its own instead.
+
+struct alignas(16) V16 {
+    u32 x, y, z, w;
+};
+
+#define DEV __device__ __forceinline__
+// What is too large to stand wherever it is used: a call costs less than the registers.
+#define APART __device__ __noinline__
+
+#ifndef TIDEGATE_EMULATED
+DEV u64 load_acquire(u64 at) {
+    u64 value;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+    return value;
+}
+DEV u64 load_relaxed(u64 at) {
+    u64 value;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+    return value;
+}
+DEV u32 load_relaxed32(const u32 *at) {
+    u32 value;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+    return value;
+}
+DEV void store_relaxed(u64 at, u64 value) {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+DEV void store_release32(u32 *at, u32 value) {
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
+DEV void add_release(u64 at, u64 value) {
+    asm volatile("red.release.sys.global.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+// What `add_release` is, in two.
+DEV void fence() {
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+DEV void add_relaxed(u64 at, u64 value) {
+    asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+DEV void or_release(u64 at, u64 value) {
+    asm volatile("red.release.sys.global.or.b64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+DEV u32 or_fetch32(u32 *at, u32 value) {
+    u32 old;
+    asm volatile("atom.acq_rel.sys.global.or.b32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(value) : "memory");
+    return old;
+}
+// Counts to `last` and begins again.
+DEV u32 count_to(u64 at, u32 last) {
+    u32 old;
+    asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(last) : "memory");
+    return old;
+}
+DEV u32 swap32(u64 at, u32 compare, u32 value) {
+    u32 old;
+    asm volatile("atom.relaxed.sys.global.cas.b32 %0, [%1], %2, %3;" : "=r"(old) : "l"(at), "r"(compare), "r"(value) : "memory");
+    return old;
+}
+DEV u64 swap64(u64 at, u64 compare, u64 value) {
+    u64 old;
+    asm volatile("atom.relaxed.sys.global.cas.b64 %0, [%1], %2, %3;" : "=l"(old) : "l"(at), "l"(compare), "l"(value) : "memory");
+    return old;
+}
+DEV void red_f64(u64 at, double value) {
+    asm volatile("red.relaxed.sys.global.add.f64 [%0], %1;" ::"l"(at), "d"(value) : "memory");
+}
+DEV void red_f32(u64 at, float value) {
+    asm volatile("red.relaxed.sys.global.add.f32 [%0], %1;" ::"l"(at), "f"(value) : "memory");
+}
+DEV void red_u64(u64 at, u64 value) {
+    asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+DEV void red_u32(u64 at, u32 value) {
+    asm volatile("red.relaxed.sys.global.add.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
+DEV void pause(u32 nanoseconds) {
+    asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
+}
+// The next batch of the stream may take its place, and wait there until this one is over; and this one goes on when what stands before it is over. (Only a launch that
+// asks for it has a next one so early; to others both are nothing.)
+DEV void let_next_come() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+DEV void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// A team's barrier.
+DEV void block_barrier() {
+    asm volatile("bar.sync 0;" ::: "memory");
+}
+DEV void warp_barrier() {
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+}
+// Moves data; never cached in L1, where what another GPU writes is not seen.
+DEV void fetch(V16 &value, u64 at) {
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "l"(at) : "memory");
+}
+DEV void fetch(u64 &value, u64 at) {
+    asm volatile("ld.global.L1::no_allocate.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+}
+DEV void fetch(u32 &value, u64 at) {
+    asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+}
+DEV void fetch(u16 &value, u64 at) {
+    asm volatile("ld.global.L1::no_allocate.u16 %0, [%1];" : "=h"(value) : "l"(at) : "memory");
+}
+DEV void fetch(u8 &value, u64 at) {
+    u16 wide;
+    asm volatile("ld.global.L1::no_allocate.u8 %0, [%1];" : "=h"(wide) : "l"(at) : "memory");
+    value = (u8)wide;
+}
+DEV void put(u64 at, V16 value) {
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w) : "memory");
+}
+DEV void put(u64 at, u64 value) {
+    asm volatile("st.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+DEV void put(u64 at, u32 value) {
+    asm volatile("st.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
+DEV void put(u64 at, u16 value) {
+    asm volatile("st.global.u16 [%0], %1;" ::"l"(at), "h"(value) : "memory");
+}
+DEV void put(u64 at, u8 value) {
+    asm volatile("st.global.u8 [%0], %1;" ::"l"(at), "h"((u16)value) : "memory");
+}
+#endif

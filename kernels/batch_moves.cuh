@@ -1,0 +1,290 @@
+// A part of batch.cu: moves of data.
+//
+// A team's threads share a move's units. Sides of any shape are asked for the address of a unit; arithmetic goes element by element; large copies go by the bulk engine.
+
+// ---- Shapes ----
+
+// Which element of a region or slot element `i` of a shape is.
+DEV i64 element(const Shape *shape, u8 kind, u32 i) {
+    if (kind == SHAPE_INDEXED) {
+        u32 index;
+        fetch(index, shape->table + 4ull * i);
+        return index;
+    }
+    i64 at = 0;
+    u32 rank = shape->rank;
+    for (u32 d = 0; d + 1 < rank; d++) {
+        u32 next = i / shape->count[d];
+        at += (i64)(i - next * shape->count[d]) * shape->stride[d];
+        i = next;
+    }
+    return at + (i64)i * shape->stride[rank - 1];
+}
+
+// One side of a move, ready to be asked for addresses.
+struct Side {
+    u64 base;
+    const Shape *shape;
+    u32 size, sub;
+    u8 kind, unit;
+    DEV u64 at(u64 i) const {
+        if (kind == SHAPE_LINEAR) return base + (i << unit);
+        u32 which = (u32)i, part = 0;
+        if (sub != 1) {
+            which = (u32)(i / sub);
+            part = (u32)(i - (u64)which * sub);
+        }
+        return base + element(shape, kind, which) * (i64)size + ((u64)part << unit);
+    }
+};
+
+DEV void sides(const MoveStep *move, bool odd, Side &src, Side &dst) {
+    const Shape *shapes = (const Shape *)(move + 1);
+    src.base = move->src + (odd ? move->src_flip : 0);
+    dst.base = move->dst + (odd ? move->dst_flip : 0);
+    src.kind = move->src_shape;
+    dst.kind = move->dst_shape;
+    src.shape = shapes;
+    dst.shape = shapes + (move->src_shape != SHAPE_LINEAR);
+    src.size = dst.size = move->size;
+    src.sub = dst.sub = move->sub;
+    src.unit = dst.unit = move->unit;
+}
+
+// ---- Copies ----
+
+#define DEPTH 4
+
+// Copies units `first, first + stride, ...`, of which there are some DEPTH at a time on their way.
+template <typename Unit, typename From, typename To>
+DEV void copy(From from, To to, u64 first, u64 stride, u64 count) {
+    u64 i = first;
+#pragma unroll 1
+    for (; i + (DEPTH - 1) * stride < count; i += DEPTH * stride) {
+        Unit values[DEPTH];
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) fetch(values[k], from(i + k * stride));
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) put(to(i + k * stride), values[k]);
+    }
+#pragma unroll 1
+    for (; i < count; i += stride) {
+        Unit value;
+        fetch(value, from(i));
+        put(to(i), value);
+    }
+}
+
+// As `copy`, between sides of any shape.
+template <typename Unit>
+DEV void copy_sides(const Side &src, const Side &dst, u64 first, u64 stride, u64 count) {
+    if (src.kind == SHAPE_LINEAR && dst.kind == SHAPE_LINEAR) {
+        u64 from = src.base, to = dst.base;
+        copy<Unit>([=](u64 i) { return from + i * sizeof(Unit); }, [=](u64 i) { return to + i * sizeof(Unit); }, first, stride, count);
+    } else {
+        for (u64 i = first; i < count; i += stride) {
+            Unit value;
+            fetch(value, src.at(i));
+            put(dst.at(i), value);
+        }
+    }
+}
+
+// ---- The bulk engine ----
+
+#if __CUDA_ARCH__ >= 900
+#define HAS_BULK 1
+// Large copies go by the bulk engine of the multiprocessor, whose packets fill the links better than stores of 16 bytes do: one thread brings pieces into shared memory and
+// sends them on, some on their way at a time.
+#define PIECE 12288
+#define PIECES 3
+
+DEV u32 shared_address(const void *at) {
+    return (u32)__cvta_generic_to_shared(at);
+}
+
+struct alignas(128) Pieces {
+    u8 data[PIECES][PIECE];
+    u64 arrived[PIECES];
+};
+
+DEV void bulk_fetch(Pieces &pieces, u32 stage, u64 from, u32 bytes) {
+    u32 barrier = shared_address(&pieces.arrived[stage]);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(pieces.data[stage])), "l"(from),
+                 "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+DEV void bulk_send(Pieces &pieces, u32 stage, u32 parity, u64 to, u32 bytes) {
+    u32 barrier = shared_address(&pieces.arrived[stage]), done = 0;
+    while (!done)
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(pieces.data[stage])), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// This block's share of a copy; returns when what it sent has arrived, as far as the thread that releases it is concerned.
+APART void bulk_copy(u64 to, u64 from, u64 bytes, u32 index, u32 count) {
+    __shared__ Pieces pieces;
+    if (threadIdx.x != 0) return;
+    for (u32 stage = 0; stage < PIECES; stage++)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&pieces.arrived[stage])) : "memory");
+    asm volatile("fence.proxy.async;" ::: "memory");
+    u64 all = (bytes + PIECE - 1) / PIECE;
+    u64 mine = all > index ? (all - index + count - 1) / count : 0;
+    auto place = [=](u64 k) { return (index + k * count) * PIECE; };
+    auto length = [=](u64 k) { u64 left = bytes - place(k); return (u32)(left < PIECE ? left : PIECE); };
+    for (u64 k = 0; k < mine + PIECES - 1; k++) {
+        if (k < mine) {
+            // The piece that was here has been read when no more than the later ones are on their way.
+            if (k >= PIECES) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+            bulk_fetch(pieces, k % PIECES, from + place(k), length(k));
+        }
+        if (k + 1 >= PIECES) {
+            u64 ready = k + 1 - PIECES;
+            if (ready < mine) bulk_send(pieces, ready % PIECES, (ready / PIECES) & 1, to + place(ready), length(ready));
+        }
+    }
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    asm volatile("fence.proxy.async;" ::: "memory");
+    for (u32 stage = 0; stage < PIECES; stage++)
+        asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(shared_address(&pieces.arrived[stage])) : "memory");
+}
+#endif
+
+// ---- Arithmetic ----
+
+template <typename T>
+DEV T applied(u32 op, T a, T b) {
+    switch (op) {
+        case OP_SUM: return a + b;
+        case OP_PROD: return a * b;
+        // For floats a NaN loses.
+        case OP_MIN: return (b != b || a < b) ? a : b;
+        case OP_MAX: return (b != b || a > b) ? a : b;
+        case OP_REPLACE: return b;
+        default: return a;
+    }
+}
+template <typename T>
+DEV T applied_bits(u32 op, T a, T b) {
+    switch (op) {
+        case OP_AND: return a & b;
+        case OP_OR: return a | b;
+        case OP_XOR: return a ^ b;
+        default: return applied<T>(op, a, b);
+    }
+}
+
+// The bits of `op(a, b)`.
+DEV u64 combined(u32 scalar, u32 op, u64 a, u64 b) {
+    switch (scalar) {
+        case S_I8: return (u8)applied_bits<signed char>(op, (signed char)a, (signed char)b);
+        case S_I16: return (u16)applied_bits<short>(op, (short)a, (short)b);
+        case S_I32: return (u32)applied_bits<int>(op, (int)a, (int)b);
+        case S_I64: return (u64)applied_bits<i64>(op, (i64)a, (i64)b);
+        case S_U8: return (u8)applied_bits<u8>(op, (u8)a, (u8)b);
+        case S_U16: return (u16)applied_bits<u16>(op, (u16)a, (u16)b);
+        case S_U32: return (u32)applied_bits<u32>(op, (u32)a, (u32)b);
+        case S_U64: return applied_bits<u64>(op, a, b);
+        case S_F32: return __float_as_uint(applied<float>(op, __uint_as_float((u32)a), __uint_as_float((u32)b)));
+        default: return (u64)__double_as_longlong(applied<double>(op, __longlong_as_double((i64)a), __longlong_as_double((i64)b)));
+    }
+}
+
+DEV u64 fetch_bits(u64 at, u32 bytes) {
+    u8 b; u16 h; u32 w; u64 d;
+    switch (bytes) {
+        case 1: fetch(b, at); return b;
+        case 2: fetch(h, at); return h;
+        case 4: fetch(w, at); return w;
+        default: fetch(d, at); return d;
+    }
+}
+DEV void put_bits(u64 at, u32 bytes, u64 value) {
+    switch (bytes) {
+        case 1: put(at, (u8)value); break;
+        case 2: put(at, (u16)value); break;
+        case 4: put(at, (u32)value); break;
+        default: put(at, value); break;
+    }
+}
+
+// Replaces an element by what `next` makes of it, atomically; returns what it was. Smaller elements are part of a word of 32 bits.
+template <typename Next>
+DEV u64 update(u64 at, u32 bytes, Next next) {
+    if (bytes == 8) {
+        u64 old = load_relaxed(at), seen;
+        while ((seen = swap64(at, old, next(old))) != old) old = seen;
+        return old;
+    }
+    u64 word = at & ~3ull;
+    u32 shift = (u32)(at & 3) * 8;
+    u32 mask = bytes == 4 ? 0xffffffffu : ((1u << (8 * bytes)) - 1) << shift;
+    u32 old = load_relaxed32((const u32 *)word), seen;
+    for (;;) {
+        u32 element = (old & mask) >> shift;
+        u32 value = (old & ~mask) | (((u32)next(element) << shift) & mask);
+        if ((seen = swap32(word, old, value)) == old) return element;
+        old = seen;
+    }
+}
+
+// Arithmetic: element by element, always atomic (the next move of the lane may be at work on the same element in another block).
+APART void compute(const MoveStep *move, bool odd, u64 first, u64 stride) {
+    Side src, dst;
+    sides(move, odd, src, dst);
+    u32 bytes = 1u << move->unit, op = move->op, scalar = move->scalar;
+    for (u64 i = first; i < move->count; i += stride) {
+        u64 at = dst.at(i);
+        u64 value = fetch_bits(src.at(i), bytes);
+        if (move->action == ACTION_ACCUMULATE && op == OP_SUM && bytes >= 4) {
+            if (scalar == S_F64) red_f64(at, __longlong_as_double((i64)value));
+            else if (scalar == S_F32) red_f32(at, __uint_as_float((u32)value));
+            else if (bytes == 8) red_u64(at, value);
+            else red_u32(at, (u32)value);
+            continue;
+        }
+        u64 old;
+        if (move->action == ACTION_SWAP) {
+            u64 compare = fetch_bits(move->compare + (i << move->unit), bytes);
+            old = update(at, bytes, [=](u64 was) { return was == compare ? value : was; });
+        } else {
+            old = update(at, bytes, [=](u64 was) { return combined(scalar, op, was, value); });
+        }
+        if (move->action != ACTION_ACCUMULATE) put_bits(move->result + (i << move->unit), bytes, old);
+    }
+}
+
+// ---- A move ----
+
+DEV bool is_odd(const MoveStep *move, u64 epoch) {
+    if (move->step.flags & MOVE_LAST_PARITY) return epoch & 1;
+    return move->parity && (((load_relaxed(move->parity) >> QUANTUM_BITS) - 1) & 1);
+}
+
+template <typename Team>
+APART void carry(Team team, const MoveStep *move, u64 epoch, u32 index, u32 count) {
+    bool odd = is_odd(move, epoch);
+#ifdef HAS_BULK
+    if (Team::bulk && (move->step.flags & MOVE_BULK)) {
+        bulk_copy(move->dst + (odd ? move->dst_flip : 0), move->src + (odd ? move->src_flip : 0), 16 * move->count, index, count);
+        return;
+    }
+#endif
+    u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
+    if (move->action != ACTION_COPY) {
+        compute(move, odd, first, stride);
+        return;
+    }
+    Side src, dst;
+    sides(move, odd, src, dst);
+    switch (move->unit) {
+        case 4: copy_sides<V16>(src, dst, first, stride, move->count); break;
+        case 3: copy_sides<u64>(src, dst, first, stride, move->count); break;
+        case 2: copy_sides<u32>(src, dst, first, stride, move->count); break;
+        case 1: copy_sides<u16>(src, dst, first, stride, move->count); break;
+        default: copy_sides<u8>(src, dst, first, stride, move->count); break;
+    }
+}

@@ -1,0 +1,123 @@
+// A part of batch.cu: teams, and the waits that one of their threads makes for all.
+
+// ---- Teams ----
+
+// The threads that carry out one lane together.
+struct Warp {
+    static const bool bulk = false;
+    static const u32 size = WARP;
+    DEV u32 rank() const { return threadIdx.x % WARP; }
+    DEV void barrier() const { warp_barrier(); }
+};
+struct Block {
+    static const bool bulk = false;
+    static const u32 size = THREADS;
+    DEV u32 rank() const { return threadIdx.x; }
+    DEV void barrier() const { block_barrier(); }
+};
+// A block that can use the bulk engine.
+struct BulkBlock : Block {
+    static const bool bulk = true;
+};
+
+// How a team stands after a wait: shared by its threads. There are two, for waits by turns: who comes last out of a wait's barrier reads this one
+// while the thread that waits for all is at the next wait.
+struct Stand {
+    u64 epoch;   // the number of the last wait's epoch
+    u32 failed;
+};
+
+// ---- Waits ----
+
+DEV void record_fault(const Launch &launch, Fault fault) {
+    if (or_fetch32(&launch.state->stop, 1) & 1) return;  // another team was first
+    launch.state->fault = fault;
+    or_fetch32(&launch.state->stop, 2);
+    launch.mirror->fault = fault;
+    store_release32(&launch.mirror->failed, 1);
+}
+
+// Whether the stream has failed, or been ended, or is to fail because one that it follows has.
+APART bool has_failed(const Launch &launch) {
+    u32 stop = load_relaxed32(&launch.state->stop);
+    for (int i = 0; i < 2; i++) {
+        State *other = launch.follow[i];
+        u32 theirs = other ? load_relaxed32(&other->stop) : 0;
+        if (theirs && !stop) {
+            Fault fault = {FAULT_ABORTED, 0, 0, 0, 0};
+            if (theirs & 1) {
+                // The team that has failed there is about to say why.
+                while (!(or_fetch32(&other->stop, 0) & 2)) pause(50);
+                fault = other->fault;
+            }
+            record_fault(launch, fault);
+            stop = 1;
+        }
+    }
+    if (stop && !(stop & 1)) {
+        Fault fault = {FAULT_ABORTED, 0, 0, 0, 0};
+        record_fault(launch, fault);
+    }
+    return stop != 0;
+}
+
+DEV bool reached(u64 value, u64 from, u64 quantum) {
+    return (i64)((value & ~POISON) - from) >= (i64)quantum;
+}
+
+// What a wait that takes longer than an instant does. Not inlined: it is no concern of those that do not.
+APART bool wait_long(const Launch &launch, const WaitStep *wait, u64 from, bool reports) {
+    Blocked *blocked = &launch.mirror->blocked[wait->slot];
+    bool reported = false, ok = false;
+    for (u32 looks = 0;; looks++) {
+        u64 value = load_acquire(wait->word);
+        if (reached(value, from, wait->quantum)) {
+            ok = true;
+            break;
+        }
+        u64 epoch = from >> QUANTUM_BITS;
+        // A ticket's operand has been advanced already by the epoch that it stands for.
+        if (wait->quantum == 0 && epoch) epoch--;
+        if (value & POISON) {
+            Fault fault = {FAULT_WAIT, wait->window, wait->peer, wait->awaited, epoch};
+            record_fault(launch, fault);
+            break;
+        }
+        if (looks % 16 == 0 && has_failed(launch)) break;
+        if (reports && !reported && looks == 4096) {
+            blocked->window = wait->window;
+            blocked->peer = wait->peer;
+            blocked->awaited = wait->awaited;
+            blocked->epoch = epoch;
+            store_release32(&blocked->active, 1);
+            reported = true;
+        }
+        if (looks > 256) pause(looks > 8192 ? 1000 : 50);
+    }
+    if (reported) store_release32(&blocked->active, 0);
+    return ok;
+}
+
+// One thread's wait. `count` blocks carry out the lane, and this is number `index`. The first wait of a lane also looks how the stream stands: all three loads
+// are on their way together.
+DEV bool wait_for(const Launch &launch, const WaitStep *wait, u32 index, u32 count, bool first, u64 &epoch) {
+    u64 from = load_relaxed(wait->operand);
+    u32 stop = first ? load_relaxed32(&launch.state->stop) : 0;
+    u64 value = load_acquire(wait->word);
+    // Whoever reads the operand last advances it: no block may find it advanced already. The answer is not needed until later.
+    u32 before = 0;
+    // Bit 63 is not set; that the count depends on it keeps it from being counted before the operand has been read.
+    if (wait->arrivals) before = count_to(wait->arrivals, count - 1 + (u32)(from >> 63));
+    bool ok = false;
+    if (!(first && (stop || launch.follow[0]) && has_failed(launch))) {
+        // Short waits end here.
+#pragma unroll 1
+        for (int looks = 0; looks < 64 && !(ok = reached(value, from, wait->quantum)); looks++) value = load_acquire(wait->word);
+        if (!ok) ok = wait_long(launch, wait, from, index == 0);
+    }
+    if (before == count - 1 || !wait->arrivals) {
+        if (ok && wait->quantum) store_relaxed(wait->operand, from + wait->quantum);
+    }
+    epoch = ((from + wait->quantum) >> QUANTUM_BITS) - 1;
+    return ok;
+}
