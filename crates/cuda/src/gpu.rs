@@ -13,7 +13,7 @@
 //! - *Hardware queues.* Streams share them, and what is behind a wait in one queue waits too, whichever stream it is of. There are 8, or as many as `CUDA_DEVICE_MAX_CONNECTIONS` says
 //!   (up to 32; the launcher sets it). No more streams are made than there are queues.
 //!   A courier takes one too (`courier.rs`).
-//! - *Calls that block behind a wait.* Loading of code is refused while a stream has work. What recordings need is reserved ([`crate::reserve`]). Pinned memory is kept for the next
+//! - *Calls that block behind a wait.* Loading of code is refused while a stream has work. What recordings need is reserved (`reserve.rs`). Pinned memory is kept for the next
 //!   stream, and never freed. Memory of the device is freed by the stream-ordered allocator or by unmapping, which do not block.
 //! - *Time slices.* Where several processes of the job use the GPU, waits have gates, so that none of them keeps it from the others (`gates.rs`).
 //!

@@ -166,6 +166,10 @@ fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
         graph_clone(graph) => "cuGraphClone";
         graph_node_count(graph) => "cuGraphGetNodes";
         graph_add_child(graph, &[], graph) => "cuGraphAddChildGraphNode";
+        graph_nodes(graph) => "cuGraphGetNodes";
+        graph_edges(graph) => "cuGraphGetEdges_v2";
+        graph_kernel_node(GraphNode::NULL) => "cuGraphNodeGetType";
+        graph_add_edges(graph, &[]) => "cuGraphAddDependencies_v2";
         graph_instantiate(graph, GraphFlags::NONE) => "cuGraphInstantiateWithFlags";
         graph_upload(exec, stream) => "cuGraphUpload";
         graph_launch(exec, stream) => "cuGraphLaunch";
@@ -221,7 +225,7 @@ fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
         stream_wait_value32(stream, at, 1, WaitFlags::GEQ) => "cuStreamWaitValue32_v2";
         stream_wait_value64(stream, at, 1, WaitFlags::GEQ) => "cuStreamWaitValue64_v2";
     }
-    // Not a function is left untried, but those that the fake must have, and the older form of one.
+    // Not a function is left untried, but those that the fake must have, the older form of one, and what kernel nodes need: below.
     let rest: BTreeSet<_> = symbols().filter(|s| !called.contains(s)).collect();
     assert_eq!(
         rest,
@@ -229,9 +233,70 @@ fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
             "cuDriverGetVersion",
             "cuGetErrorName",
             "cuGetErrorString",
+            "cuGraphAddKernelNode_v2",
+            "cuGraphKernelNodeCopyAttributes",
+            "cuGraphKernelNodeGetParams_v2",
             "cuStreamGetCaptureInfo_v2",
         ])
     );
+}
+
+/// Nodes and edges go through in the order and the form that the driver has them in.
+#[test]
+fn kernel_nodes_are_copied_with_their_edges() {
+    let functions = [
+        (
+            "cuGraphNodeGetType",
+            "int cuGraphNodeGetType(void *node, unsigned *type) { *type = node == (void *)0x20 ? 0 : 1; return 0; }",
+        ),
+        (
+            "cuGraphKernelNodeGetParams_v2",
+            "int cuGraphKernelNodeGetParams_v2(void *node, void **params) { params[0] = (void *)0x40; ((unsigned *)params)[2] = 7; return node != (void *)0x20; }",
+        ),
+        (
+            "cuGraphAddKernelNode_v2",
+            "int cuGraphAddKernelNode_v2(void **node, void *graph, void *before, size_t count, void **params) {
+                *node = (void *)0x30; return graph != (void *)0x10 || before || count || params[0] != (void *)0x40 || ((unsigned *)params)[2] != 7; }",
+        ),
+        (
+            "cuGraphKernelNodeCopyAttributes",
+            "int cuGraphKernelNodeCopyAttributes(void *to, void *from) { return to != (void *)0x30 || from != (void *)0x20; }",
+        ),
+        (
+            "cuGraphGetEdges_v2",
+            "int cuGraphGetEdges_v2(void *graph, void **from, void **to, unsigned char *how, size_t *count) {
+                *count = 2; if (!from) return to || how;
+                from[0] = (void *)0x20; to[0] = (void *)0x21; from[1] = (void *)0x21; to[1] = (void *)0x22;
+                for (int i = 0; i < 16; i++) how[i] = 0;
+                how[8] = 1; how[10] = 1; return graph != (void *)0x10; }",
+        ),
+        (
+            "cuGraphAddDependencies_v2",
+            "int cuGraphAddDependencies_v2(void *graph, void **from, void **to, unsigned char *how, size_t count) {
+                return graph != (void *)0x10 || count != 2 || from[1] != (void *)0x21 || to[0] != (void *)0x21 || to[1] != (void *)0x22
+                    || how[0] || how[2] || how[8] != 1 || how[10] != 1; }",
+        ),
+    ];
+    let Some(d) = driver(&functions, &[]) else {
+        return;
+    };
+    let node = |at: usize| GraphNode::from_raw(std::ptr::without_provenance_mut(at));
+    let graph = Graph::from_raw(std::ptr::without_provenance_mut(0x10));
+    // SAFETY: the fake looks at no more than the handles, and writes what it is told to.
+    unsafe {
+        assert!(d.graph_kernel_node(node(0x21)).expect("type").is_none());
+        let kernel = d
+            .graph_kernel_node(node(0x20))
+            .expect("type")
+            .expect("a kernel");
+        assert_eq!(kernel.function().as_raw() as usize, 0x40);
+        assert_eq!(d.graph_add_kernel(graph, &kernel), Ok(node(0x30)));
+        let edges = d.graph_edges(graph).expect("edges");
+        let ends: Vec<_> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
+        assert_eq!(ends, [(node(0x20), node(0x21)), (node(0x21), node(0x22))]);
+        assert!(edges[0].how == Dependency::OVER && edges[1].how == Dependency::PROGRAMMATIC);
+        assert_eq!(d.graph_add_edges(graph, &edges), Ok(()));
+    }
 }
 
 #[test]
