@@ -45,8 +45,8 @@ typedef unsigned long long u64;
 #define INLINE static __device__ __forceinline__
 #define INLINE_MEMBER __device__ __forceinline__
 
-// From compute capability 9.0 on a kernel may be launched while the one before it on the stream is still at work: here it waits for its end, before it touches any memory, and lets
-// the next one come. To a launch that does not ask for it both are nothing.
+// From compute capability 9.0 on a kernel may be launched while the one before it on the stream is still at work: here it lets the next one come, which
+// waits likewise, and waits for the end of the one before, before it touches any memory. To a launch that does not ask for it both are nothing.
 INLINE void begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");

@@ -130,8 +130,9 @@ impl Couriers {
 
     /// They get no more to do: what they were given last was not launched.
     pub(crate) fn give_up(&self) {
-        self.broken.store(true, Ordering::Relaxed);
-        self.gpu.leave_waiting(1);
+        if !self.broken.swap(true, Ordering::Relaxed) {
+            self.gpu.leave_waiting(1);
+        }
     }
 
     /// Waits until all that were told to go are back, if `wait`; finds out which were not. Whether that is settled now.
@@ -148,12 +149,14 @@ impl Couriers {
             .collect();
         let Some(ends) = ends else { return false };
         let waiting = ends.iter().filter(|end| **end == End::Waiting).count();
-        if self.ended.set(ends).is_ok() && waiting > 0 {
+        // One was counted when they were given up.
+        let counted = usize::from(self.broken.load(Ordering::Relaxed));
+        if self.ended.set(ends).is_ok() && waiting > counted {
             tracing::warn!(
                 waiting,
                 "large puts of a stream that failed were not made: the device is never idle any more"
             );
-            self.gpu.leave_waiting(waiting);
+            self.gpu.leave_waiting(waiting - counted);
         }
         true
     }
@@ -164,12 +167,14 @@ impl Courier {
     ///
     /// As [`Couriers::send`].
     unsafe fn send(&self, gpu: &Gpu, errands: &[Errand]) -> Result<(), CudaError> {
-        let number = self.sent.fetch_add(1, Ordering::AcqRel) + 1;
+        let number = self.sent.load(Ordering::Acquire) + 1;
         let (count, driver) = (number * QUANTUM, gpu.driver);
         let at = |word: Ptr| DevicePtr(word.0.addr() as u64);
         let mut go = [MemOp::wait64(at(self.words.go), count, WaitFlags::GEQ)];
         // SAFETY: the stream and the words live as long as this, or for ever.
         unsafe { driver.stream_batch_mem_op(self.stream, &mut go) }?;
+        // From here on it waits.
+        self.sent.store(number, Ordering::Release);
         for errand in errands {
             let (target, source) = (DevicePtr(errand.dst), DevicePtr(errand.src));
             // SAFETY: the caller's promise: the copy is made after *go*, and before *back*.

@@ -27,7 +27,7 @@
 //! | [`COPY_ENGINE_FROM`] | from how many bytes on the puts of a lane go by the copy engines: a number, or `never`; 4 MiB. Not in recordings, nor where a slot has two buffers |
 //! | [`GATES`] | when waits have gates: `auto`, `always`, `never` |
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,6 +106,8 @@ pub struct Gpu {
     admitted: Mutex<Admitted>,
     mirrors: Mutex<Vec<NonNull<Mirror>>>,
     pub(crate) reserve: Reserve,
+    /// Functions that wait by themselves for what stands before them.
+    early_functions: Mutex<HashSet<Function>>,
 }
 
 // SAFETY: the pointers are to pinned memory that is never freed; each is in the hands of one stream at a time.
@@ -272,6 +274,7 @@ impl Gpu {
             admitted: Mutex::default(),
             mirrors: Mutex::default(),
             reserve: Reserve::default(),
+            early_functions: Mutex::default(),
         };
         gpu.more_mirrors(&mut lock(&gpu.mirrors))?;
         gpu.reserve_recordings()?;
@@ -511,6 +514,11 @@ impl Gpu {
         } else {
             Err(DeviceError::Busy(what))
         }
+    }
+
+    /// Functions that wait by themselves for what stands before them.
+    pub(crate) fn early_functions(&self) -> MutexGuard<'_, HashSet<Function>> {
+        lock(&self.early_functions)
     }
 
     /// Whether no stream has work, or there is but one.

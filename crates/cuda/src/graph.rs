@@ -19,8 +19,6 @@ const OFTEN: u64 = 16;
 pub(crate) struct Shape {
     /// It was made on several streams.
     pub(crate) branches: bool,
-    /// All that is in it waits by itself for what stands before it.
-    pub(crate) waits: bool,
     /// It may begin early behind itself.
     pub(crate) early: bool,
 }
@@ -71,9 +69,7 @@ impl CudaGraph {
     pub(crate) unsafe fn launch(&self, stream: Stream, times: u64) -> Result<()> {
         let often = if times >= OFTEN {
             // SAFETY: the caller's promise; the graph is live.
-            self.often
-                .get_or_init(|| unsafe { self.unrolled(stream) }.ok())
-                .as_ref()
+            unsafe { self.often(stream) }
         } else {
             None
         };
@@ -91,6 +87,23 @@ impl CudaGraph {
             unsafe { self.gpu.driver.graph_launch(self.once.exec, stream) }?;
         }
         Ok(())
+    }
+
+    /// As [`CudaGraph::unrolled`], made at most once; none while there is no room for it, or if the driver refuses.
+    ///
+    /// # Safety
+    ///
+    /// The stream is live.
+    unsafe fn often(&self, stream: Stream) -> Option<&Launchable> {
+        if self.often.get().is_none() {
+            // SAFETY: the caller's promise.
+            match unsafe { self.unrolled(stream) } {
+                // Next time, perhaps.
+                Err(DeviceError::Busy(_)) => return None,
+                made => _ = self.often.set(made.ok()),
+            }
+        }
+        self.often.get()?.as_ref()
     }
 
     /// The recording [`OFTEN`] times in one graph.

@@ -132,11 +132,17 @@ impl Forms {
     }
 
     pub(crate) fn whole(&self, batch: &Batch, quota: usize) -> Result<Arc<Placed>, DeviceError> {
-        if let Some(whole) = self.whole.get() {
+        if let Some(whole) = self.whole.get().filter(|whole| whole.blocks <= quota) {
             return Ok(whole.clone());
         }
-        let whole = Arc::new(Placed::new(&self.gpu, batch, quota)?);
-        Ok(self.whole.get_or_init(|| whole).clone())
+        let own = Arc::new(Placed::new(&self.gpu, batch, quota)?);
+        // Another thread may have been quicker, for a stream with a larger quota.
+        let kept = self.whole.get_or_init(|| own.clone());
+        Ok(if kept.blocks <= quota {
+            kept.clone()
+        } else {
+            own
+        })
     }
 
     /// For a stream with these couriers.

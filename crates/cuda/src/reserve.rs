@@ -10,7 +10,8 @@
 //! # Failure
 //!
 //! [`DeviceError::Busy`] for a recording beyond the reserve while another stream than the one that recorded it has work. The only stream of a device is let wait: what it has been given does
-//! not depend on what it will be given.
+//! not depend on what it will be given. (A host that has something to do for a peer meanwhile does it later.) Where ranks are threads, another thread may enqueue a wait between the question
+//! whether anything waits and the call that then waits for it; loading code has the same gap.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +23,7 @@ use crate::error::Doing;
 use crate::gpu::Gpu;
 use crate::lower::{LaunchParameter, THREADS};
 
-/// What a graph with two branches needs more than its nodes, in nodes: the driver keeps a way to launch each branch.
+/// What a graph with two branches is taken to need more than its nodes, in nodes: the driver keeps a way to launch each branch. (It needs more than that; but as many are made as are counted.)
 const BRANCH: u64 = 64;
 
 /// How many graphs of two branches are made when a device is opened.

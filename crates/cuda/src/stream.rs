@@ -28,7 +28,7 @@ pub struct CudaStream {
     /// Batches and graphs that were submitted, and after which item each was last.
     held: RefCell<Vec<(Keep, u64)>>,
     /// Streams whose failure is to be this one's, from the next batch on.
-    followed: RefCell<Vec<Arc<Shared>>>,
+    pub(crate) followed: RefCell<Vec<Arc<Shared>>>,
     /// Those that were followed when the recording began: the first batch after it looks at them, and not one of the recording.
     aside: RefCell<Vec<Arc<Shared>>>,
     /// What the recording under way holds.
@@ -37,8 +37,6 @@ pub struct CudaStream {
     pub(crate) behind_kernel: Cell<bool>,
     /// What the recording under way begins with.
     first: Cell<Option<First>>,
-    /// Whether all that is in it waits by itself for what stands before it.
-    waits: Cell<bool>,
     /// How far each execution of it advances operands, where they are counted.
     pub(crate) recorded: RefCell<Advance>,
     /// Keeps what the world gave for as long as the stream lives.
@@ -90,7 +88,6 @@ impl CudaStream {
             recording: RefCell::new(None),
             behind_kernel: Cell::new(false),
             first: Cell::new(None),
-            waits: Cell::new(true),
             recorded: RefCell::default(),
             _keep: config.keep,
         }
@@ -122,9 +119,6 @@ impl CudaStream {
         if self.first.get().is_none() {
             self.first.set(Some(first));
         }
-        if first == First::Other {
-            self.waits.set(false);
-        }
     }
 
     /// Whether the recording that ends may begin early behind itself.
@@ -139,7 +133,6 @@ impl CudaStream {
     fn begin_recording(&self) {
         self.behind_kernel.set(false);
         self.first.set(None);
-        self.waits.set(true);
         *self.recording.borrow_mut() = Some(Vec::new());
         self.recorded.borrow_mut().clear();
         *self.aside.borrow_mut() = self.followed.take();
@@ -217,6 +210,7 @@ unsafe impl Stream for CudaStream {
     fn record(&self) -> Result<CudaEvent, DeviceError> {
         let shared = &self.shared;
         shared.gpu.enter()?;
+        self.behind_kernel.set(false);
         let what = "recording an event";
         let event = shared
             .gpu
@@ -243,6 +237,8 @@ unsafe impl Stream for CudaStream {
             ));
         }
         shared.gpu.enter()?;
+        // What the other stream has done last may wait for a peer.
+        self.behind_kernel.set(false);
         // SAFETY: both are live, and of one device.
         let waited = unsafe { shared.gpu.driver.stream_wait_event(shared.raw, event.event) };
         shared.count();
@@ -298,11 +294,6 @@ unsafe impl Stream for CudaStream {
         // With several streams it begins and ends with several things.
         let shape = Shape {
             branches: !others.is_empty(),
-            waits: others
-                .iter()
-                .copied()
-                .chain([self])
-                .all(|stream| stream.waits.get()),
             early: others.is_empty() && self.follows_itself(),
         };
         let (mut keep, mut advance): (Vec<Keep>, Advance) = Default::default();
@@ -358,7 +349,7 @@ unsafe impl Stream for CudaStream {
         self.hold(graph.clone(), shared.submitted() + 1);
         // SAFETY: the caller's promise; the graph is held until the stream has passed it.
         let launched = unsafe { graph.launch(shared.raw, times) };
-        if shared.gpu.gated() {
+        if shared.gpu.gated() && launched.is_ok() {
             shared.gpu.operands().advance(&graph.advance, times);
         }
         shared.count();
@@ -377,9 +368,13 @@ impl Drop for CudaStream {
         if self.capturing() {
             drop(self.end_capture(&[]));
         }
-        // What is left is executed. If the driver refuses, nothing is left to be waited for.
-        let _ = self.shared.synchronize();
-        self.held.borrow_mut().clear();
-        self.shared.gpu.sweep_recordings();
+        // What is left is executed.
+        if self.shared.synchronize().is_ok() {
+            self.held.borrow_mut().clear();
+            self.shared.gpu.sweep_recordings();
+        } else {
+            // It may be in use still, for all that the driver says.
+            std::mem::forget(self.held.take());
+        }
     }
 }

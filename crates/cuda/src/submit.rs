@@ -23,7 +23,7 @@ use tidegate_hal::device::{DeviceError, Stream as _};
 use crate::courier::Couriers;
 use crate::error::Doing;
 use crate::gates::Bar;
-use crate::lower::operands;
+use crate::lower::operands::{self, Advance};
 use crate::place::{Forms, PartForm, Placed};
 use crate::stream::{CudaStream, First};
 
@@ -35,7 +35,6 @@ impl CudaStream {
     ///
     /// As [`Stream::submit`](tidegate_hal::device::Stream::submit).
     pub(crate) unsafe fn submit_batch(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
-        self.note(false, First::Batch);
         let shared = &self.shared;
         let (gpu, quota) = (&shared.gpu, shared.quota()?);
         gpu.enter()?;
@@ -46,20 +45,17 @@ impl CudaStream {
         if batch.lanes().is_empty() {
             return Ok(());
         }
+        self.note(false, First::Batch);
         // The batch may be lowered again, for another stream; this one's programs must live.
         let mark = shared.submitted() + 1;
         self.hold(batch.clone(), mark);
+        let mut advance = Advance::new();
         if gpu.gated() {
             if !self.capturing() && !self.follows() {
                 // SAFETY: the caller's promise.
                 return unsafe { self.submit_parts(&forms.parts(batch, quota)?) };
             }
-            let advance = operands::advance_of(batch);
-            if self.capturing() {
-                self.recorded.borrow_mut().extend(advance);
-            } else {
-                gpu.operands().advance(&advance, 1);
-            }
+            advance = operands::advance_of(batch);
         } else if forms.large
             && !self.capturing()
             && let Some(couriers) = shared.couriers()
@@ -70,10 +66,27 @@ impl CudaStream {
         let program = forms.whole(batch, quota)?;
         self.hold(program.clone(), mark);
         // SAFETY: the caller's promise.
-        let launched = unsafe { self.launch(&program, self.follow()?, false) };
+        let launched = self.following(|follow| unsafe { self.launch(&program, follow, false) });
         shared.count();
         launched?;
+        // After the launch: to take it for less than it is costs time, to take it for more would keep a gate closed.
+        if self.capturing() {
+            self.recorded.borrow_mut().extend(advance);
+        } else if !advance.is_empty() {
+            gpu.operands().advance(&advance, 1);
+        }
         self.submitted()
+    }
+
+    /// Launches with the states that the next batch must look at. If it cannot be launched, the one after it must.
+    fn following(
+        &self,
+        launch: impl FnOnce([u64; 2]) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        let before = self.followed.borrow().clone();
+        self.follow()
+            .and_then(launch)
+            .inspect_err(|_| *self.followed.borrow_mut() = before)
     }
 
     /// # Safety
@@ -119,14 +132,14 @@ impl CudaStream {
         let shared = &self.shared;
         let form = forms.apart(batch, quota, couriers)?;
         self.hold(form.program.clone(), shared.submitted() + 1);
-        let follow = self.follow()?;
         // SAFETY: the copies are moves of the batch, made between the wait that orders them and the add that says so: what the caller promises of moves holds. If the stream fails in between, what
         // was retired is kept until the courier is back.
         unsafe { couriers.send(&form.errands) }
             .map_err(|error| shared.note(error))
             .doing("sending a courier")?;
         // SAFETY: the caller's promise.
-        let launched = unsafe { self.launch(&form.program, follow, false) };
+        let launched =
+            self.following(|follow| unsafe { self.launch(&form.program, follow, false) });
         shared.count();
         launched.inspect_err(|_| couriers.give_up())?;
         self.submitted()
@@ -144,9 +157,10 @@ impl CudaStream {
         let each = parts.iter().map(|part| {
             // SAFETY: the caller's promise.
             let behind_gate = unsafe { self.put_gate(part) }?;
-            shared.gpu.operands().advance(&part.advance, 1);
             // SAFETY: the caller's promise. Nobody is followed.
-            unsafe { self.launch(&part.program, [0; 2], behind_gate) }
+            unsafe { self.launch(&part.program, [0; 2], behind_gate) }?;
+            shared.gpu.operands().advance(&part.advance, 1);
+            Ok(())
         });
         let all: Result<(), DeviceError> = each.collect();
         shared.count();

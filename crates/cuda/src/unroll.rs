@@ -7,15 +7,17 @@
 //! that they have, and each time's first nodes follow the last ones of the time before, as they would if all had been enqueued on a stream: what may
 //! begin early there (a batch, see [`crate::gpu`]; a kernel that waits by itself, behind a kernel) does, anything else begins when they are over.
 //!
-//! Only recordings are copied in which all kernels wait by themselves for what stands before them: batches, and functions whose binding says so. With plain kernels among them, epochs
-//! between 8 GPUs had wrong data in about half of all elements (a kernel behind a batch seems to begin before the batch is over, though the edge is a full one); why, was not found out. So what rests on those
-//! edges alone is not copied.
+//! Only recordings are copied in which all kernels wait by themselves for what stands before them: batches, and functions whose binding says so. With plain kernels among them, copied epochs
+//! between 8 GPUs had wrong data in about half of all elements. It is suspected that a kernel behind a batch began when the batch let its next one come, though the copied edge is a full one;
+//! that has not been found out. So nothing rests on those edges alone.
 //!
 //! # Failure
 //!
-//! Nodes that are no kernels cannot all be copied; with one of those, or an older driver, the children it is.
+//! With a node that is no such kernel, or an older driver, the children it is.
 
-use tidegate_ffi::cuda::{CudaError, Dependency, Edge, Graph, GraphNode, KernelNode, Result};
+use tidegate_ffi::cuda::{
+    CudaError, Dependency, Edge, Function, Graph, GraphNode, KernelNode, Result,
+};
 
 use crate::gpu::{Early, Gpu};
 use crate::graph::Shape;
@@ -45,12 +47,8 @@ impl Gpu {
     ///
     /// The graph is live, was recorded so, and nobody changes it meanwhile.
     pub(crate) unsafe fn unrolled(&self, graph: Graph, shape: Shape, times: u64) -> Result<Graph> {
-        let plan = if shape.waits {
-            // SAFETY: the caller's promise.
-            unsafe { self.copyable(graph) }.ok().flatten()
-        } else {
-            None
-        };
+        // SAFETY: the caller's promise.
+        let plan = unsafe { self.copyable(graph) }.ok().flatten();
         if let Some(plan) = plan {
             // SAFETY: the graph of the plan is live.
             let copied = self.new_graph(|copy| unsafe { self.copy(copy, &plan, shape, times) });
@@ -67,6 +65,13 @@ impl Gpu {
             }
             Ok(())
         })
+    }
+
+    /// Whether all threads of a function wait for what stands before it, before they touch memory.
+    fn waits_itself(&self, function: Function) -> bool {
+        function == self.batch
+            || self.bulk == Some(function)
+            || self.early_functions().contains(&function)
     }
 
     /// A graph that is filled, or destroyed.
@@ -88,8 +93,8 @@ impl Gpu {
         for node in &nodes {
             // SAFETY: the node is one of the graph's.
             match unsafe { self.driver.graph_kernel_node(*node) }? {
-                Some(kernel) => kernels.push(kernel),
-                None => return Ok(None),
+                Some(kernel) if self.waits_itself(kernel.function()) => kernels.push(kernel),
+                _ => return Ok(None),
             }
         }
         // SAFETY: the caller's promise.

@@ -262,7 +262,7 @@ pub unsafe trait LaunchDevice: Device {
     ///
     /// # Safety
     ///
-    /// Each thread of the function waits by itself for the end of what stands before it, before it accesses memory.
+    /// Each thread of the function waits by itself for the end of what stands before it, before it accesses memory, and before it ends.
     unsafe fn begin_early(function: Self::Function) -> Self::Function {
         function
     }

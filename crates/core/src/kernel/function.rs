@@ -84,8 +84,8 @@ impl<D: LaunchDevice, S> Function<D, S> {
     ///
     /// # Safety
     ///
-    /// Every thread of the function waits for the end of what stands before it, before it accesses memory other than its parameters: in CUDA C++ by
-    /// `cudaGridDependencySynchronize()`, in PTX by `griddepcontrol.wait`.
+    /// In the code that was loaded, every thread of the function waits for the end of what stands before it, on every way through the function, before it accesses memory other than its parameters
+    /// and before it ends: in CUDA C++ by `cudaGridDependencySynchronize()`, in PTX by `griddepcontrol.wait`. (Code for less than 9.0 cannot.)
     pub unsafe fn waits_itself(mut self) -> Self {
         // SAFETY: the caller's promise.
         self.raw = unsafe { D::begin_early(self.raw) };
