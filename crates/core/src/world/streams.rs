@@ -144,7 +144,9 @@ impl<D: Device> World<D> {
     /// Why a wait failed.
     pub(crate) fn cause_of(&self, tag: Tag) -> Cause {
         // A peer that failed because a third one died may have been quicker than the news of the death.
-        for _ in 0..50 {
+        // An interpreter takes its time.
+        let looks = if cfg!(miri) { 1000 } else { 50 };
+        for _ in 0..looks {
             if let Some(cause) = self.inner.cause(tag) {
                 return cause;
             }
