@@ -18,7 +18,7 @@
 // # Memory order
 //
 // The accesses of a team are ordered by its barrier (bar.sync, bar.warp.sync) before the one thread's `red.release.sys` that adds; release is cumulative, so whoever
-// acquires the word sees what all threads of the team wrote. A wait is one thread's `ld.acquire.sys`, followed by the barrier. Where a lane has several blocks, each releases its own
+// acquires the word sees what all threads of the team wrote. A wait is one thread's `ld.acquire.sys`, followed by the barrier, if the team has anything to do behind it. Where a lane has several blocks, each releases its own
 // accesses and adds its part of the quantum: the word has come far enough only when all parts have been added, and no block waits for another.
 // What a peer wrote is never read through the non-coherent path.
 //

@@ -43,13 +43,6 @@ use tidegate_host::Host;
 /// Set for the processes that are ranks: the file that rank 0 leaves the rows in.
 const IS_RANK: &str = "TIDEGATE_FACES_ROWS";
 
-/// What the driver of a CUDA job should find in its environment, unless it is set: as many hardware queues as there can be, so that no
-/// stream is behind another's wait, and code that is loaded when a module is.
-const CUDA_ENVIRONMENT: [(&str, &str); 2] = [
-    ("CUDA_DEVICE_MAX_CONNECTIONS", "32"),
-    ("CUDA_MODULE_LOADING", "EAGER"),
-];
-
 /// The whole of the program.
 pub fn main() -> ExitCode {
     let args = FacesArgs::read();
@@ -163,10 +156,8 @@ fn launch(args: &FacesArgs) -> Result<(u8, Vec<Row>), Box<dyn Error>> {
         .output(Output::Inherited)
         .forward_signals(true);
     if args.device == Device::Cuda {
-        for (name, value) in CUDA_ENVIRONMENT {
-            if std::env::var_os(name).is_none() {
-                job = job.env(name, value);
-            }
+        for (name, value) in tidegate_cuda::ENVIRONMENT {
+            job = job.default_env(name, value);
         }
     }
     let outcome = job.run()?;

@@ -44,15 +44,13 @@ impl Placed {
             _block: block,
             parameter: LaunchParameter {
                 program: base,
-                state: 0,
-                mirror: 0,
-                follow: [0; 2],
                 stride: program.stride as u32,
                 flags: if gpu.early == Early::Resident {
                     LAUNCH_NEXT
                 } else {
                     0
                 },
+                ..LaunchParameter::NONE
             },
             blocks: program.blocks,
             early: gpu.early,

@@ -243,7 +243,7 @@ impl Shared {
         self.submitted.load(Ordering::Acquire)
     }
 
-    /// Counts an item that is about to be submitted.
+    /// Counts an item that was submitted.
     pub(crate) fn count(&self) -> u64 {
         self.submitted.fetch_add(1, Ordering::AcqRel) + 1
     }

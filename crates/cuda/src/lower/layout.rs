@@ -202,7 +202,7 @@ pub(crate) struct LaunchParameter {
 }
 
 impl LaunchParameter {
-    /// Of a launch that is not executed.
+    /// Of no program.
     pub(crate) const NONE: Self = LaunchParameter {
         program: 0,
         state: 0,
