@@ -34,8 +34,11 @@ pack() {
     local faces gpu
     faces=$(built bench faces) && gpu=$(built test gpu) || exit 2
     [ -n "$faces" ] && [ -n "$gpu" ] || { echo "gpu.sh: the build failed" >&2; exit 2; }
+    cargo build --release -p tidegate --bins --examples >&2 || exit 2
     cp "$faces" "$1/faces" && cp "$gpu" "$1/gpu" || exit 2
-    strip "$1/faces" "$1/gpu" 2>/dev/null
+    # Below the one folder, wherever cargo's is.
+    cp "$(dirname "$faces")/../tidegate" "$(dirname "$faces")"/../examples/*_cuda "$1" || exit 2
+    strip "$1"/{faces,gpu,tidegate,*_cuda} 2>/dev/null
 }
 
 bin=
@@ -168,6 +171,11 @@ if wanted checks && [ "$device" != host ]; then
                 ;;
         esac
     done
+    for n in $counts; do
+        for example in "$bin"/*_cuda; do
+            step "example-$(basename "$example")-$n" "$n" 5 60 "$bin/tidegate" run -n "$n" "$example"
+        done
+    done
     if [ "${SANITIZE:-yes}" = yes ] && command -v compute-sanitizer >/dev/null; then
         # A process a rank, each on a GPU of its own: under the tools the launches of one process follow each other, so no launch may wait for a later one of the same process.
         # Asking how many parameters a kernel has ends with an error that is expected.
@@ -205,7 +213,7 @@ if wanted ours; then
         measure pair 2 10 $([ "$device" = host ] && echo 240 || echo 60) --pair --rounds 2
         if [ "$device" != host ]; then
             # By copy engines from 4 MiB on, and by multiprocessors.
-            for bytes in 4194304 67108864; do
+            for bytes in 4194304 16777216; do
                 puts="--pair --puts 16 --bytes $bytes --buffers single --counts 1,3,20 --rounds 2"
                 # shellcheck disable=SC2086 # words are meant
                 measure "puts-$bytes" 2 5 30 $puts
