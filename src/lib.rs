@@ -2,8 +2,9 @@
 
 pub use tidegate_boot::launch;
 pub use tidegate_core::{
-    Arithmetic, Carry, Cells, CellsMut, Element, Error, IndexSet, OnHost, Place, Rejected, Result,
-    Route, WorldOptions, capture, element, error, kernel, stream, window,
+    Arithmetic, Carry, Cells, CellsMut, Element, Error, IndexSet, OnHost, Place, Priority,
+    Rejected, Result, Route, StreamOptions, WorldOptions, capture, element, error, kernel, stream,
+    window,
 };
 #[doc(inline)]
 pub use tidegate_cuda as cuda;

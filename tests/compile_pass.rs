@@ -78,6 +78,7 @@ twins! {
     row12_lent_region_kept
     row12_outside_inbox_in_a_capture
     row12_outside_region_in_a_capture
+    row12_region_lent_on_the_second_stream
     row13_future_on_another_thread
     row13_inbox_outlives_its_stream
     row13_region_of_the_caller_on_a_stream_of_the_callee

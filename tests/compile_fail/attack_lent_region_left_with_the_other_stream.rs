@@ -5,6 +5,6 @@ pub fn main() -> Result<()> {
     stream!(let a = world.stream()?);
     stream!(let b = world.stream()?);
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&a)?;
-    a.capture_with(&mut b, src, |a, b, src| Ok(a.hand_off(src, b)?))?;
+    a.capture_with(&mut b, (src, ()), |a, b, (src, ())| Ok((a.hand_off(src, b)?, ())))?;
     Ok(())
 }

@@ -6,10 +6,10 @@ pub fn main() -> Result<()> {
     stream!(let b = world.stream()?);
     stream!(let c = world.stream()?);
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&a)?;
-    let (graph, src) = a.capture_with(&mut b, src, |a, b, src| {
+    let (graph, lent) = a.capture_with(&mut b, (src, ()), |a, b, (src, ())| {
         let src = a.hand_off(src, b)?;
-        Ok(b.hand_off(src, a)?)
+        Ok((b.hand_off(src, a)?, ()))
     })?;
-    graph.replay(&a, &c, src, 1)?;
+    graph.replay(&a, &c, lent, 1)?;
     Ok(())
 }

@@ -108,11 +108,11 @@ fn recordings_are_made_and_dropped_behind_a_wait() {
         let refused = loop {
             let x = region().on(&a).unwrap();
             let begin = Instant::now();
-            let recorded = a.capture_with(&mut b, x, |a, b, mut x| {
+            let recorded = a.capture_with(&mut b, (x, ()), |a, b, (mut x, ())| {
                 a.launch(k.tick.threads(1, 32), (&mut x,))?;
                 let mut x = a.hand_off(x, b)?;
                 b.launch(k.tick.threads(1, 32), (&mut x,))?;
-                Ok(b.hand_off(x, a)?)
+                Ok((b.hand_off(x, a)?, ()))
             });
             assert!(
                 begin.elapsed() < Duration::from_secs(1),
@@ -131,7 +131,8 @@ fn recordings_are_made_and_dropped_behind_a_wait() {
             "{refused}"
         );
         let (graph, x) = made.pop().unwrap();
-        let x = graph.replay(&a, &b, x, 10).unwrap().into_host(&a).unwrap();
+        let (x, ()) = graph.replay(&a, &b, x, 10).unwrap();
+        let x = x.into_host(&a).unwrap();
         let begin = Instant::now();
         drop((graph, made));
         assert!(begin.elapsed() < Duration::from_secs(1), "dropping waited");

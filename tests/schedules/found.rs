@@ -13,13 +13,14 @@ fn there_and_back<'s, 't>(
     two: &mut Stream<'t>,
     region: Region<u64, On<'s>>,
 ) -> Result<(PairGraph<'s, 't, tidegate::Host>, Region<u64, On<'s>>)> {
-    one.capture_with(two, region, |s, t, region| {
+    let (graph, (region, ())) = one.capture_with(two, (region, ()), |s, t, (region, ())| {
         let mut region = s.hand_off(region, t)?;
         t.launch(add, &mut region)?;
         let mut region = t.hand_off(region, s)?;
         s.launch(add, &mut region)?;
-        Ok(region)
-    })
+        Ok((region, ()))
+    })?;
+    Ok((graph, region))
 }
 
 /// Replaying blocked: the inline stream did its part before the other had been told of the replay.
@@ -35,7 +36,7 @@ fn an_inline_stream_is_the_second_of_a_recording() {
             stream!(let t = stream(!inline_first).unwrap());
             let region = Region::zeroed(&world, 1).unwrap().on(&s).unwrap();
             let (graph, region) = there_and_back(&mut s, &mut t, region).unwrap();
-            let region = graph.replay(&s, &t, region, 3).unwrap();
+            let region = graph.replay(&s, &t, (region, ()), 3).unwrap().0;
             assert_eq!(region.into_host(&s).unwrap()[..], [6]);
         }
     });

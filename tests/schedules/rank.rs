@@ -166,21 +166,22 @@ impl<'s, D: Bench> Lane<'s, D> {
         Ok(graph)
     }
 
-    /// Records a step that hands things over to a second stream and back.
+    /// Records a step that hands things over to a second stream and back. What is in `stay` is there, and goes back there.
     fn record_with<'t>(
         &mut self,
         cx: &Context<'_, D>,
         side: &mut Lane<'t, D>,
         indices: (usize, usize),
         body: &[Op],
-        what: &[Res],
+        (what, stay): (&[Res], &[Res]),
     ) -> Result<PairGraph<'s, 't, D>> {
         let lent = self.bag.lend(cx.job, cx.rank, what);
-        let step = self
-            .stream
-            .capture_with(&mut side.stream, lent, |s, t, mut bag| {
-                let mut over = Bag::default();
-                let mut there: Vec<Res> = Vec::new();
+        let over = side.bag.lend(cx.job, cx.rank, stay);
+        let step = self.stream.capture_with(
+            &mut side.stream,
+            (lent, over),
+            |s, t, (mut bag, mut over)| {
+                let mut there: Vec<Res> = stay.to_vec();
                 for op in body {
                     let needs = op.what.needs();
                     if op.on == Some(indices.1) {
@@ -197,13 +198,33 @@ impl<'s, D: Bench> Lane<'s, D> {
                         enqueue(cx, s, &mut bag, op)?;
                     }
                 }
-                let lent = over.lend(cx.job, cx.rank, &there);
-                t.hand_off(lent, s)?
-                    .shift(cx.job, cx.rank, &there, &mut bag);
-                Ok(bag)
-            });
-        let (graph, mut back) = step?;
+                let (homeless, away) = (
+                    there
+                        .iter()
+                        .copied()
+                        .filter(|r| !stay.contains(r))
+                        .collect::<Vec<_>>(),
+                    stay.iter()
+                        .copied()
+                        .filter(|r| !there.contains(r))
+                        .collect::<Vec<_>>(),
+                );
+                if !homeless.is_empty() {
+                    let lent = over.lend(cx.job, cx.rank, &homeless);
+                    t.hand_off(lent, s)?
+                        .shift(cx.job, cx.rank, &homeless, &mut bag);
+                }
+                if !away.is_empty() {
+                    let lent = bag.lend(cx.job, cx.rank, &away);
+                    s.hand_off(lent, t)?
+                        .shift(cx.job, cx.rank, &away, &mut over);
+                }
+                Ok((bag, over))
+            },
+        );
+        let (graph, (mut back, mut over)) = step?;
         back.shift(cx.job, cx.rank, what, &mut self.bag);
+        over.shift(cx.job, cx.rank, stay, &mut side.bag);
         Ok(graph)
     }
 }
@@ -478,7 +499,11 @@ impl<D: Bench> Rank<'_, '_, '_, '_, D> {
         side: usize,
         chunks: &[Chunk],
     ) -> Result<()> {
-        let what = Self::needs(body);
+        // What only the second stream uses is at home there, where that one has the higher number (else it is handed over and back).
+        let (stay, what): (Vec<_>, Vec<_>) = Self::needs(body).into_iter().partition(|res| {
+            let mut users = body.iter().filter(|op| op.what.needs().contains(res));
+            main < side && users.all(|op| op.on == Some(side))
+        });
         // The graph's type names both streams, so there is one arm a pair.
         macro_rules! chunk_by_chunk {
             ($($one:literal, $two:literal, $first:tt, $second:tt;)*) => {
@@ -487,6 +512,7 @@ impl<D: Bench> Rank<'_, '_, '_, '_, D> {
                         let mut graph = None;
                         for chunk in chunks {
                             self.gather(&what, main)?;
+                            self.gather(&stay, side)?;
                             match *chunk {
                                 Chunk::Eager(times) => for _ in 0..times {
                                     body.iter().try_for_each(|op| self.eager(op))?;
@@ -497,12 +523,15 @@ impl<D: Bench> Rank<'_, '_, '_, '_, D> {
                                     let graph = match &graph {
                                         Some(graph) => graph,
                                         None => graph.insert(
-                                            one.record_with(cx, two, (main, side), body, &what)?,
+                                            one.record_with(cx, two, (main, side), body, (&what, &stay))?,
                                         ),
                                     };
                                     let lent = one.bag.lend(cx.job, cx.rank, &what);
-                                    let mut back = graph.replay(&one.stream, &two.stream, lent, times)?;
+                                    let over = two.bag.lend(cx.job, cx.rank, &stay);
+                                    let (mut back, mut over) =
+                                        graph.replay(&one.stream, &two.stream, (lent, over), times)?;
                                     back.shift(cx.job, cx.rank, &what, &mut one.bag);
+                                    over.shift(cx.job, cx.rank, &stay, &mut two.bag);
                                 }
                             }
                         }

@@ -219,10 +219,19 @@ class Report {
     }
 };
 
-// A captured sequence of work.
+// A stream whose kernels go before those of ordinary streams: of the compute kernel, that is.
+inline cudaStream_t urgent_stream() {
+    int least = 0, greatest = 0;
+    CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    cudaStream_t stream = nullptr;
+    CUDA(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest));
+    return stream;
+}
+
+// A captured sequence of work; if there are two streams, each node with the priority of its own.
 class Graph {
   public:
-    Graph(cudaStream_t stream, const std::function<void()>& work) {
+    Graph(cudaStream_t stream, const std::function<void()>& work, bool two_streams = false) {
         CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
         try {
             work();
@@ -234,7 +243,7 @@ class Graph {
         cudaGraph_t graph = nullptr;
         CUDA(cudaStreamEndCapture(stream, &graph));
         CUDA(cudaGraphGetNodes(graph, nullptr, &nodes));
-        CUDA(cudaGraphInstantiate(&exec_, graph, 0));
+        CUDA(cudaGraphInstantiate(&exec_, graph, two_streams ? cudaGraphInstantiateFlagUseNodePriority : 0));
         CUDA(cudaGraphDestroy(graph));
         CUDA(cudaGraphUpload(exec_, stream));
         CUDA(cudaStreamSynchronize(stream));

@@ -53,8 +53,7 @@ class HostRma final : public Exchange {
             CUDA(cudaIpcOpenMemHandle(&mapped, handles[layout.messages[i].rank], cudaIpcMemLazyEnablePeerAccess));
             targets_.slots[i] = static_cast<double*>(mapped);
             if (how != Streams) continue;
-            cudaStream_t side = nullptr;
-            CUDA(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking));
+            cudaStream_t side = urgent_stream();
             sides_.push_back(side);
         }
         job.barrier();
@@ -124,8 +123,7 @@ static int peer(ForkJob& job, const Options& options) {
     CUDA(cudaSetDevice(job.rank));
     cudaDeviceProp device{};
     CUDA(cudaGetDeviceProperties(&device, job.rank));
-    cudaStream_t stream = nullptr;
-    CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    cudaStream_t stream = urgent_stream();
     const Layout layout(options.problem, job.rank, static_cast<unsigned>(device.multiProcessorCount));
     const auto rows = [&](const std::string& name, HostRma::How how) {
         const int limit = options.blocks ? options.blocks : 16;

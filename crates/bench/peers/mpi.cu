@@ -189,8 +189,7 @@ static int peer(const Options& options) {
     CUDA(cudaSetDevice(job.rank));
     cudaDeviceProp device{};
     CUDA(cudaGetDeviceProperties(&device, job.rank));
-    cudaStream_t stream = nullptr;
-    CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    cudaStream_t stream = urgent_stream();
     const Layout layout(options.problem, job.rank, static_cast<unsigned>(device.multiProcessorCount));
     const auto rows = [&](const std::string& name, const std::function<std::unique_ptr<Exchange>()>& make) {
         const std::string row = name + options.tag;

@@ -224,8 +224,7 @@ static int peer(Job& job, const Options& options) {
     id = job.from_first(id);
     ncclComm_t comm = nullptr;
     NCCL(ncclCommInitRank(&comm, job.size, id, job.rank));
-    cudaStream_t stream = nullptr;
-    CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    cudaStream_t stream = urgent_stream();
 
     if (options.mode == "pair") {
         if (job.size != 2) throw std::runtime_error("--mode pair needs two ranks");

@@ -26,9 +26,8 @@ class OnStream final : public Exchange {
             CUDA(cudaMalloc(&absent_, 26 * sizeof(int)));
             CUDA(cudaMemcpy(absent_, absent.data(), 26 * sizeof(int), cudaMemcpyHostToDevice));
             for (size_t i = 0; i < layout.messages.size(); ++i) {
-                cudaStream_t side = nullptr;
+                cudaStream_t side = urgent_stream();
                 cudaEvent_t done = nullptr;
-                CUDA(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking));
                 CUDA(cudaEventCreateWithFlags(&done, cudaEventDisableTiming));
                 sides_.push_back(side);
                 done_.push_back(done);
@@ -152,8 +151,7 @@ static int peer(Job& job, const Options& options) {
     }
     if (nvshmem_my_pe() != job.rank || nvshmem_n_pes() != job.size) throw std::runtime_error("NVSHMEM counts ranks otherwise");
 
-    cudaStream_t stream = nullptr;
-    CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    cudaStream_t stream = urgent_stream();
     if (options.mode == "pair") {
         if (job.size != 2) throw std::runtime_error("--mode pair needs two ranks");
         pair_rows(job, options, stream, report);

@@ -197,7 +197,7 @@ inline Row measure_share(Job& job, const Options& options, const Layout& layout,
             share.fork();
             for (int k = 0; k < in_graph; ++k) share.enqueue(x, k);
             share.join();
-        });
+        }, options.compute);
         job.barrier();
     }
     int next = 0;

@@ -9,6 +9,10 @@
 //! Because the brand inside is new, the step can use nothing that it was not lent; because the stream is taken exclusively, it
 //! can be used by nobody else meanwhile.
 //!
+//! [`Stream::capture_with`] records on two streams, and lends to both. What is recorded on a stream comes, at each replay, after what that stream was
+//! given before, and before what it is given later: the last replay's part on *that* stream, too. Between the two streams nothing is ordered but by the hand-offs that the
+//! step makes. So what stays with the second stream (an interior that is computed while the surface is exchanged) goes on by itself, from replay to replay.
+//!
 //! Where a NIC reaches a peer, what the host arms for an epoch belongs to the recording, and is armed again at each replay before that is
 //! submitted (a full queue makes a replay of many times wait in between). Reads and writes of a NIC that are under way when the capture or a
 //! replay begins are waited for first; those that the step leaves under way are waited for at its end.
@@ -212,8 +216,13 @@ pub struct Graph<'s, D: Device> {
 /// A recorded step of two streams.
 pub struct PairGraph<'s, 't, D: Device> {
     one: Graph<'s, D>,
+    /// How many of the listed things are at home on the first stream.
+    apart: usize,
     other: Brand<'t>,
 }
+
+/// A recording on two streams, and what was lent to it.
+pub type Captured<'s, 't, D, R, Q> = (PairGraph<'s, 't, D>, (R, Q));
 
 impl<'s, D: Device> Stream<'s, D> {
     /// Records one step: runs `step` with what it is lent, executing nothing.
@@ -238,47 +247,83 @@ impl<'s, D: Device> Stream<'s, D> {
             stream,
             side: None::<&Stream<'s, D>>,
         }
-        .run(|| step(rebrand_ref(stream), rebrand(lent)));
-        let (graph, returned) = close(result?, ids)?;
-        Ok((graph, rebrand(returned)))
+        .run(|| {
+            // What is still under way at the end of the step must be over where the next replay writes it; no replay, and nothing else,
+            // lies between. So the wait is recorded here, and no ticket leaves the recording.
+            let mut value = step(rebrand_ref(stream), rebrand(lent))?;
+            settle_tickets(&mut value, stream)?;
+            Ok(value)
+        });
+        let (graph, noted, mut returned) = result?;
+        let (count, differs) = compare(&mut returned, &ids);
+        if let Some(position) = differs {
+            return Err(Error::NotReplayable {
+                lent: ids.len(),
+                returned: count,
+                position,
+            });
+        }
+        Ok((Graph::new(graph, noted, ids)?, rebrand(returned)))
     }
 
-    /// As [`Stream::capture`], for a step that hands some of its things over to a second stream and back.
+    /// As [`Stream::capture`], on two streams: a pair is lent, of what is at home on the one and on the other. The step may hand things over
+    /// between them; each must be back at its end.
     ///
     /// # Errors
     ///
-    /// As [`Stream::capture`]; [`Error::Capturing`] if the second stream's work does not end in a hand-off back.
-    pub fn capture_with<'t, R, F>(
+    /// As [`Stream::capture`].
+    pub fn capture_with<'t, R, Q, F>(
         &mut self,
         other: &mut Stream<'t, D>,
-        lent: R,
+        lent: (R, Q),
         step: F,
-    ) -> Result<(PairGraph<'s, 't, D>, R), Error>
+    ) -> Result<Captured<'s, 't, D, R, Q>, Error>
     where
         R: Carry<'s, D>,
         for<'c> R::At<'c>: Carry<'c, D, At<'s> = R>,
-        F: for<'c, 'd> FnOnce(&Stream<'c, D>, &Stream<'d, D>, R::At<'c>) -> Result<R::At<'c>>,
+        Q: Carry<'t, D>,
+        for<'d> Q::At<'d>: Carry<'d, D, At<'t> = Q>,
+        F: for<'c, 'd> FnOnce(
+            &Stream<'c, D>,
+            &Stream<'d, D>,
+            (R::At<'c>, Q::At<'d>),
+        ) -> Result<(R::At<'c>, Q::At<'d>)>,
     {
         self.healthy()?;
         other.healthy()?;
-        let mut lent = lent;
-        let ids = identify(&mut lent);
-        settle_tickets(&mut lent, self)?;
+        let (mut here, mut there) = lent;
+        let mut ids = identify(&mut here);
+        let apart = ids.len();
+        ids.extend(identify(&mut there));
+        settle_tickets(&mut here, self)?;
+        settle_tickets(&mut there, other)?;
         self.raw().begin_capture(&[other.raw()])?;
         let (stream, side) = (&*self, &*other);
-        let result = Recording {
+        let recording = Recording {
             stream,
             side: Some(side),
-        }
-        .run(|| step(rebrand_ref(stream), rebrand_ref(side), rebrand(lent)));
-        let (one, returned) = close(result?, ids)?;
-        Ok((
-            PairGraph {
-                one,
-                other: PhantomData,
-            },
-            rebrand(returned),
-        ))
+        };
+        let (graph, noted, (mut here, mut there)) = recording.run(|| {
+            let lent = (rebrand(here), rebrand(there));
+            let (mut here, mut there) = step(rebrand_ref(stream), rebrand_ref(side), lent)?;
+            settle_tickets(&mut here, stream)?;
+            settle_tickets(&mut there, side)?;
+            Ok((here, there))
+        })?;
+        same_pair(&mut here, &mut there, &ids, apart).map_err(|(returned, position)| {
+            Error::NotReplayable {
+                lent: ids.len(),
+                returned,
+                position,
+            }
+        })?;
+        let one = Graph::new(graph, noted, ids)?;
+        let graph = PairGraph {
+            one,
+            apart,
+            other: PhantomData,
+        };
+        Ok((graph, (rebrand(here), rebrand(there))))
     }
 }
 
@@ -294,13 +339,8 @@ type RawGraph<D> = <<D as Device>::Stream as tidegate_hal::device::Stream>::Grap
 type Outcome<D, X> = (RawGraph<D>, Noted<D>, X);
 
 impl<D: Device> Recording<'_, '_, '_, D> {
-    fn run<'c, X: Carry<'c, D>>(self, step: impl FnOnce() -> Result<X>) -> Result<Outcome<D, X>> {
-        // What is still under way at the end of the step must be over where the next replay writes it; no replay, and nothing else,
-        // lies between. So the wait is recorded here, and no ticket leaves the recording.
-        let value = step().and_then(|mut value| {
-            settle_tickets(&mut value, self.stream)?;
-            Ok(value)
-        });
+    fn run<X>(self, step: impl FnOnce() -> Result<X>) -> Result<Outcome<D, X>> {
+        let value = step();
         let (graph, noted) = self.end();
         std::mem::forget(self);
         Ok((graph?, noted, value?))
@@ -324,30 +364,30 @@ impl<D: Device> Drop for Recording<'_, '_, '_, D> {
     }
 }
 
-fn close<'s, 'c, D: Device, X: Carry<'c, D>>(
-    (raw, noted, mut returned): Outcome<D, X>,
-    ids: Vec<(u64, State)>,
-) -> Result<(Graph<'s, D>, X)> {
-    let (count, differs) = compare(&mut returned, &ids);
-    if let Some(position) = differs {
-        return Err(Error::NotReplayable {
-            lent: ids.len(),
-            returned: count,
-            position,
-        });
-    }
-    Ok((
-        Graph {
+/// Compares two values with one list, of which the first's part ends `apart`. If they differ: how many things there are in both, and where the
+/// first is that differs.
+fn same_pair<'s, 't, D: Device>(
+    here: &mut impl Carry<'s, D>,
+    there: &mut impl Carry<'t, D>,
+    ids: &[(u64, State)],
+    apart: usize,
+) -> Result<(), (usize, usize)> {
+    let (one, differs) = compare(here, &ids[..apart]);
+    let (two, differs_there) = compare(there, &ids[apart..]);
+    let position = differs.or(differs_there.map(|position| apart + position));
+    position.map_or(Ok(()), |position| Err((one + two, position)))
+}
+
+impl<'s, D: Device> Graph<'s, D> {
+    fn new(raw: RawGraph<D>, noted: Noted<D>, ids: Vec<(u64, State)>) -> Result<Self> {
+        Ok(Graph {
             raw: Arc::new(raw),
             arms: Recorded::new(noted)?,
             ids,
             brand: PhantomData,
-        },
-        returned,
-    ))
-}
+        })
+    }
 
-impl<'s, D: Device> Graph<'s, D> {
     /// Enqueues the recorded step, `times` times, with what it was recorded with.
     ///
     /// # Errors
@@ -359,16 +399,7 @@ impl<'s, D: Device> Graph<'s, D> {
         lent: R,
         times: u64,
     ) -> Result<R, Rejected<R>> {
-        self.replay_over(stream, &[], lent, times)
-    }
-
-    fn replay_over<R: Carry<'s, D>>(
-        &self,
-        stream: &Stream<'s, D>,
-        others: &[&D::Stream],
-        mut lent: R,
-        times: u64,
-    ) -> Result<R, Rejected<R>> {
+        let mut lent = lent;
         if let (_, Some(position)) = compare(&mut lent, &self.ids) {
             return Err(Rejected::new(Error::OtherGraph { position }, lent));
         }
@@ -376,13 +407,9 @@ impl<'s, D: Device> Graph<'s, D> {
             .healthy()
             .and_then(|()| settle_tickets(&mut lent, stream))
             .and_then(|()| {
-                self.arms.replay(stream, times, |times| {
-                    // SAFETY: everything that the recording touches is in `lent` (its brand let in nothing else), which the caller holds, at
-                    // home on this stream; it is given back on the same stream, so that what follows is ordered after the replay. What it
-                    // rings for has been armed.
-                    unsafe { stream.raw().replay(others, &self.raw, times) }?;
-                    Ok(())
-                })
+                // SAFETY: everything that the recording touches is in `lent` (its brand let in nothing else), which the caller holds, at
+                // home on this stream; it is given back on the same stream, so that what follows is ordered after the replay.
+                unsafe { self.submit(stream, &[], times) }
             });
         match replayed {
             Ok(()) => {
@@ -392,25 +419,61 @@ impl<'s, D: Device> Graph<'s, D> {
             Err(error) => Err(Rejected::new(error, lent)),
         }
     }
+
+    /// # Safety
+    ///
+    /// What was lent to the recording is held by the caller, at home on the streams that it was lent on, which are these.
+    unsafe fn submit(
+        &self,
+        stream: &Stream<'_, D>,
+        others: &[&D::Stream],
+        times: u64,
+    ) -> Result<()> {
+        self.arms.replay(stream, times, |times| {
+            // SAFETY: the recording touches what was lent to it and nothing else (its brands let in nothing), each thing ordered by the stream that it is at home on
+            // or by hand-offs that are recorded; the caller's promise. What it rings for has been armed.
+            unsafe { stream.raw().replay(others, &self.raw, times) }?;
+            Ok(())
+        })
+    }
 }
 
 impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
     /// As [`Graph::replay`], on both streams.
     ///
+    /// A device may let neither stream go on before both are through a replay, or through one of its times (GPUs do). So nothing that one stream does in a step may depend,
+    /// by way of a peer, on what the other does in a later one.
+    ///
     /// # Errors
     ///
     /// As [`Graph::replay`].
-    pub fn replay<R: Carry<'s, D>>(
+    pub fn replay<R: Carry<'s, D>, Q: Carry<'t, D>>(
         &self,
         stream: &Stream<'s, D>,
         other: &Stream<'t, D>,
-        lent: R,
+        lent: (R, Q),
         times: u64,
-    ) -> Result<R, Rejected<R>> {
-        if let Err(error) = other.healthy() {
-            return Err(Rejected::new(error, lent));
+    ) -> Result<(R, Q), Rejected<(R, Q)>> {
+        let (mut here, mut there) = lent;
+        if let Err((_, position)) = same_pair(&mut here, &mut there, &self.one.ids, self.apart) {
+            let error = Error::OtherGraph { position };
+            return Err(Rejected::new(error, (here, there)));
         }
-        self.one.replay_over(stream, &[other.raw()], lent, times)
+        let replayed = (stream.healthy())
+            .and_then(|()| other.healthy())
+            .and_then(|()| settle_tickets(&mut here, stream))
+            .and_then(|()| settle_tickets(&mut there, other))
+            // SAFETY: what was lent is in the two values, each at home on the stream that it was lent on; it is given back there, so that what follows is ordered after the
+            // replay.
+            .and_then(|()| unsafe { self.one.submit(stream, &[other.raw()], times) });
+        match replayed {
+            Ok(()) => {
+                touch(&mut here, stream);
+                touch(&mut there, other);
+                Ok((here, there))
+            }
+            Err(error) => Err(Rejected::new(error, (here, there))),
+        }
     }
 }
 

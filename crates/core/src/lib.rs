@@ -31,8 +31,9 @@ pub use part::{Cells, CellsMut, IndexSet, Part};
 pub use place::{On, OnHost, Place};
 pub use region::Region;
 pub use stream::{Stream, UnboundStream};
+pub use tidegate_hal::device::Priority;
 pub use window::Window;
-pub use world::World;
+pub use world::{StreamOptions, World};
 
 #[doc(hidden)]
 pub mod __private {

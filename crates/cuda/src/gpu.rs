@@ -103,6 +103,8 @@ pub struct Gpu {
     operands: Mutex<Operands>,
     service: Mutex<Stream>,
     alarm: Mutex<Alarm>,
+    /// What the driver calls the highest priority.
+    pub(crate) high_priority: i32,
     admitted: Mutex<Admitted>,
     mirrors: Mutex<Vec<NonNull<Mirror>>>,
     pub(crate) reserve: Reserve,
@@ -267,6 +269,7 @@ impl Gpu {
             gated: AtomicBool::new(false),
             operands: Mutex::default(),
             service: Mutex::new(service),
+            high_priority: greatest,
             alarm: Mutex::new(Alarm {
                 stream: alarm,
                 bytes,

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tidegate_ffi::cuda::{Graph, Result, Stream};
+use tidegate_ffi::cuda::{Graph, GraphNode, Result, Stream};
 use tidegate_hal::device::DeviceError;
 
 use crate::error::Doing;
@@ -15,11 +15,22 @@ use crate::stream::Keep;
 const OFTEN: u64 = 16;
 
 /// What a recording is like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Shape {
     /// It was made on several streams.
     pub(crate) branches: bool,
-    /// It may begin early behind itself.
+    /// What was recorded on each stream that recorded anything; none if that is not known.
+    pub(crate) lines: Option<Vec<Line>>,
+}
+
+/// What was recorded on one stream.
+#[derive(Debug)]
+pub(crate) struct Line {
+    /// The first node.
+    pub(crate) first: GraphNode,
+    /// What the stream's next one would follow.
+    pub(crate) last: Vec<GraphNode>,
+    /// Whether the first may begin early behind the last.
     pub(crate) early: bool,
 }
 
@@ -50,7 +61,9 @@ impl CudaGraph {
         // SAFETY: the caller's promise.
         let nodes = unsafe { gpu.driver.graph_node_count(graph) }.doing("counting nodes")?;
         // SAFETY: the caller's promise.
-        let once = unsafe { gpu.executable(graph, weight(nodes, shape.branches), stream) }?;
+        let once = unsafe {
+            gpu.executable(graph, weight(nodes, shape.branches), shape.branches, stream)
+        }?;
         Ok(CudaGraph {
             gpu: gpu.clone(),
             once,
@@ -113,10 +126,14 @@ impl CudaGraph {
     /// The stream is live.
     unsafe fn unrolled(&self, stream: Stream) -> std::result::Result<Launchable, DeviceError> {
         // SAFETY: the recording is live, and never changed.
-        let graph = unsafe { self.gpu.unrolled(self.once.graph, self.shape, OFTEN) }
+        let graph = unsafe { self.gpu.unrolled(self.once.graph, &self.shape, OFTEN) }
             .doing("unrolling a graph")?;
         // SAFETY: the graph was just made; the caller promises for the stream.
-        unsafe { self.gpu.executable(graph, OFTEN * self.once.weight, stream) }
+        unsafe {
+            let weight = OFTEN * self.once.weight;
+            self.gpu
+                .executable(graph, weight, self.shape.branches, stream)
+        }
     }
 }
 
@@ -130,10 +147,11 @@ impl Gpu {
         &self,
         graph: Graph,
         weight: u64,
+        branches: bool,
         stream: Stream,
     ) -> std::result::Result<Launchable, DeviceError> {
         // SAFETY: the caller's promise.
-        let made = unsafe { self.instantiate(graph, weight) }?;
+        let made = unsafe { self.instantiate(graph, weight, branches) }?;
         // SAFETY: both are live. What is not uploaded now is when it is launched.
         let _ = unsafe { self.driver.graph_upload(made.exec, stream) };
         Ok(made)

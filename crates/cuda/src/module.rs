@@ -177,6 +177,7 @@ unsafe impl LaunchDevice for Cuda {
                 .map_err(|error| shared.note(error))
                 .doing("launching a kernel"),
         }?;
+        stream.launched();
         stream.submitted()
     }
 }

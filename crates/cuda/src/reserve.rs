@@ -129,7 +129,7 @@ impl Gpu {
         }
     }
 
-    /// Makes a graph executable; the graph is destroyed if that fails.
+    /// Makes a graph executable; the graph is destroyed if that fails. If it has branches, each keeps the priority of the stream that it was recorded on.
     ///
     /// # Safety
     ///
@@ -138,15 +138,21 @@ impl Gpu {
         &self,
         graph: Graph,
         weight: u64,
+        branches: bool,
     ) -> Result<Launchable, DeviceError> {
         // The lock is not held while streams are asked: what they have passed is dropped then, and may be a recording.
         let fits = self.reserve.take(weight, false) || {
             self.sweep_recordings();
             self.reserve.take(weight, self.idle_or_alone())
         };
+        let flags = if branches {
+            GraphFlags::USE_NODE_PRIORITY
+        } else {
+            GraphFlags::NONE
+        };
         let made = if fits {
             // SAFETY: the caller's promise.
-            unsafe { self.driver.graph_instantiate(graph, GraphFlags::NONE) }
+            unsafe { self.driver.graph_instantiate(graph, flags) }
                 .doing("instantiating a graph")
                 .inspect_err(|_| self.reserve.give_back(weight))
         } else {

@@ -4,13 +4,13 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use tidegate_ffi::cuda::{CaptureMode, Event, EventFlags};
+use tidegate_ffi::cuda::{CaptureMode, Event, EventFlags, GraphNode};
 use tidegate_hal::batch::Batch;
-use tidegate_hal::device::{DeviceError, Fault, Reclaim as _, Stream, StreamConfig};
+use tidegate_hal::device::{DeviceError, Fault, Priority, Reclaim as _, Stream, StreamConfig};
 
 use crate::error::Doing;
 use crate::gpu::Gpu;
-use crate::graph::{CudaGraph, Shape};
+use crate::graph::{CudaGraph, Line, Shape};
 use crate::lower::operands::Advance;
 use crate::reclaim::Shared;
 
@@ -37,6 +37,8 @@ pub struct CudaStream {
     pub(crate) behind_kernel: Cell<bool>,
     /// What the recording under way begins with.
     first: Cell<Option<First>>,
+    /// Its node, if that is known.
+    began: Cell<Began>,
     /// How far each execution of it advances operands, where they are counted.
     pub(crate) recorded: RefCell<Advance>,
     /// Keeps what the world gave for as long as the stream lives.
@@ -69,10 +71,27 @@ pub(crate) enum First {
     Other,
 }
 
+/// What is known of the first node that a stream recorded.
+#[derive(Clone, Copy, Debug)]
+enum Began {
+    /// There is none yet.
+    Nothing,
+    With(GraphNode),
+    /// It was enqueued by other means, or the driver did not say.
+    Unknown,
+}
+
 impl CudaStream {
     pub(crate) fn new(gpu: &Arc<Gpu>, config: StreamConfig) -> Result<Self, DeviceError> {
         gpu.enter()?;
-        let raw = gpu.driver.stream_create(0).doing("making a stream")?;
+        let priority = match config.priority {
+            Priority::High => gpu.high_priority,
+            _ => 0,
+        };
+        let raw = gpu
+            .driver
+            .stream_create(priority)
+            .doing("making a stream")?;
         // SAFETY: the stream was just made.
         let shared = unsafe { Shared::new(gpu, raw, None) }?;
         Ok(Self::over(shared, config))
@@ -88,6 +107,7 @@ impl CudaStream {
             recording: RefCell::new(None),
             behind_kernel: Cell::new(false),
             first: Cell::new(None),
+            began: Cell::new(Began::Nothing),
             recorded: RefCell::default(),
             _keep: config.keep,
         }
@@ -121,6 +141,36 @@ impl CudaStream {
         }
     }
 
+    /// Notes that one kernel has just been launched: if the stream is being captured, that is one node, which all that the stream records follows.
+    pub(crate) fn launched(&self) {
+        if self.capturing() && matches!(self.began.get(), Began::Nothing) {
+            self.began.set(match self.last()[..] {
+                [node] => Began::With(node),
+                _ => Began::Unknown,
+            });
+        }
+    }
+
+    /// The nodes that what comes next would follow; none if the driver does not say.
+    fn last(&self) -> Vec<GraphNode> {
+        // SAFETY: the stream is live, and this thread's while it is borrowed (streams are not shared).
+        let info = unsafe { self.shared.gpu.driver.stream_capture_info(self.shared.raw) };
+        info.map(|info| info.last).unwrap_or_default()
+    }
+
+    /// What was recorded on this stream; an error if that is not known.
+    fn line(&self) -> Result<Option<Line>, Began> {
+        match self.began.get() {
+            Began::Nothing if self.first.get().is_none() => Ok(None),
+            Began::With(first) => Ok(Some(Line {
+                first,
+                last: self.last(),
+                early: self.follows_itself(),
+            })),
+            unknown => Err(unknown),
+        }
+    }
+
     /// Whether the recording that ends may begin early behind itself.
     fn follows_itself(&self) -> bool {
         match self.first.get() {
@@ -133,6 +183,7 @@ impl CudaStream {
     fn begin_recording(&self) {
         self.behind_kernel.set(false);
         self.first.set(None);
+        self.began.set(Began::Nothing);
         *self.recording.borrow_mut() = Some(Vec::new());
         self.recorded.borrow_mut().clear();
         *self.aside.borrow_mut() = self.followed.take();
@@ -144,6 +195,14 @@ impl CudaStream {
             self.shared.synchronize()?;
         }
         Ok(())
+    }
+
+    /// Lets what comes next on another stream follow what was enqueued here by now.
+    fn let_follow(&self, other: &Self) -> Result<(), DeviceError> {
+        let event = self.record()?;
+        // SAFETY: both are live, and of one device.
+        unsafe { (self.shared.gpu.driver).stream_wait_event(other.shared.raw, event.event) }
+            .doing("waiting for an event")
     }
 
     fn not_capturing(&self, what: &'static str) -> Result<(), DeviceError> {
@@ -289,13 +348,17 @@ unsafe impl Stream for CudaStream {
         }
         let gpu = &self.shared.gpu;
         gpu.enter()?;
-        // SAFETY: the stream is live, and being captured.
-        let graph = unsafe { gpu.driver.stream_end_capture(self.shared.raw) };
-        // With several streams it begins and ends with several things.
+        let lines = [self].into_iter().chain(others.iter().copied());
+        let lines: Result<Vec<_>, _> = lines.map(|stream| stream.line()).collect();
         let shape = Shape {
             branches: !others.is_empty(),
-            early: others.is_empty() && self.follows_itself(),
+            lines: lines
+                .ok()
+                .map(|lines| lines.into_iter().flatten().collect()),
         };
+        let joined = others.iter().try_for_each(|other| other.let_follow(self));
+        // SAFETY: the stream is live, and being captured.
+        let graph = unsafe { gpu.driver.stream_end_capture(self.shared.raw) };
         let (mut keep, mut advance): (Vec<Keep>, Advance) = Default::default();
         for stream in others.iter().copied().chain([self]) {
             stream.behind_kernel.set(false);
@@ -309,13 +372,18 @@ unsafe impl Stream for CudaStream {
             stream.shared.set_capturing(false);
         }
         match graph {
+            Ok(graph) if joined.is_err() => {
+                // SAFETY: the graph was just made, and is nobody else's.
+                let _ = unsafe { gpu.driver.graph_destroy(graph) };
+                Err(joined.expect_err("it is an error"))
+            }
             // SAFETY: the graph was just made, and is nobody else's.
             Ok(graph) => unsafe {
                 CudaGraph::new(gpu, graph, shape, (keep, advance), self.shared.raw)
             },
-            Err(error) if error.is_capture_error() => Err(DeviceError::Capturing(
-                "a branch was not joined, or the capture was broken",
-            )),
+            Err(error) if error.is_capture_error() => {
+                Err(DeviceError::Capturing("the capture was broken"))
+            }
             Err(error) => Err(error).doing("ending a capture"),
         }
     }
@@ -326,6 +394,9 @@ unsafe impl Stream for CudaStream {
 
     fn enqueued(&self) -> Result<(), DeviceError> {
         self.note(false, First::Other);
+        if matches!(self.began.get(), Began::Nothing) {
+            self.began.set(Began::Unknown);
+        }
         self.shared.count();
         self.submitted()
     }
@@ -345,6 +416,11 @@ unsafe impl Stream for CudaStream {
         if times == 0 {
             return Ok(());
         }
+        // It is launched on one stream, so the others let it go first and wait for it. (That is order alone: no stream's failure is another's.)
+        for other in others {
+            other.behind_kernel.set(false);
+            other.let_follow(self)?;
+        }
         // As for a batch. If it fails, a part may have been launched: that counts too.
         self.hold(graph.clone(), shared.submitted() + 1);
         // SAFETY: the caller's promise; the graph is held until the stream has passed it.
@@ -353,6 +429,11 @@ unsafe impl Stream for CudaStream {
             shared.gpu.operands().advance(&graph.advance, times);
         }
         shared.count();
+        for other in others {
+            let followed = self.let_follow(other);
+            other.shared.count();
+            followed?;
+        }
         launched
             .map_err(|error| shared.note(error))
             .doing("replaying a graph")?;

@@ -116,7 +116,9 @@ impl CudaStream {
         };
         launched
             .map_err(|error| shared.note(error))
-            .doing("launching a batch")
+            .doing("launching a batch")?;
+        self.launched();
+        Ok(())
     }
 
     /// # Safety

@@ -4,8 +4,9 @@
 //!
 //! Launching a graph costs more than what lies between two kernels of one, so what is replayed often stands several times in a graph, one after the other. A child graph
 //! for each time would do, but where one ends and the next begins all must be over, which takes about as long as a launch. So the *nodes* are copied, with the edges
-//! that they have, and each time's first nodes follow the last ones of the time before, as they would if all had been enqueued on a stream: what may
-//! begin early there (a batch, see [`crate::gpu`]; a kernel that waits by itself, behind a kernel) does, anything else begins when they are over.
+//! that they have, and on each stream of the recording a time's first node follows the last of the time before, as it would if all had been enqueued on that stream: what may
+//! begin early there (a batch, see [`crate::gpu`]; a kernel that waits by itself, behind a kernel) does, anything else begins when they are over. Streams that are not ordered with each other
+//! stay so from one time to the next.
 //!
 //! Only recordings are copied in which all kernels wait by themselves for what stands before them: batches, and functions whose binding says so. With plain kernels among them, copied epochs
 //! between 8 GPUs had wrong data in about half of all elements. It is suspected that a kernel behind a batch began when the batch let its next one come, though the copied edge is a full one;
@@ -22,22 +23,59 @@ use tidegate_ffi::cuda::{
 use crate::gpu::{Early, Gpu};
 use crate::graph::Shape;
 
-/// A graph's nodes by number, each after all that it follows, and what follows what.
-struct Plan {
-    kernels: Vec<KernelNode>,
+/// A graph's nodes by number, and what follows what.
+struct Order {
+    nodes: usize,
     edges: Vec<(usize, usize, Dependency)>,
-    first: Vec<usize>,
-    last: Vec<usize>,
+    /// For each stream its first node, its last ones, and whether the first may begin early behind the last.
+    lines: Vec<(usize, Vec<usize>, bool)>,
 }
 
-/// What nothing comes before, and what nothing comes after, of `count` things of which each second follows its first.
-fn ends(count: usize, edges: impl Iterator<Item = (usize, usize)> + Clone) -> [Vec<usize>; 2] {
-    let without = |end: fn((usize, usize)) -> usize| {
-        let mut has = vec![false; count];
-        edges.clone().for_each(|edge| has[end(edge)] = true);
-        (0..count).filter(|node| !has[*node]).collect()
-    };
-    [without(|(_, to)| to), without(|(from, _)| from)]
+impl Order {
+    /// The edges of `times` copies, the nodes numbered on.
+    fn unrolled(&self, times: usize) -> Vec<(usize, usize, Dependency)> {
+        let count = self.nodes;
+        let follows = |node: usize| self.edges.iter().any(|(_, to, _)| *to == node);
+        let is_followed = |node: usize| self.edges.iter().any(|(from, ..)| *from == node);
+        let mut all = Vec::new();
+        for time in 0..times {
+            let at = |node: usize| time * count + node;
+            let within = self.edges.iter();
+            all.extend(within.map(|(from, to, how)| (at(*from), at(*to), *how)));
+            if time == 0 {
+                continue;
+            }
+            let mut between: Vec<(usize, usize, Dependency)> = Vec::new();
+            for (first, last, early) in &self.lines {
+                // Beside other edges only plain ones.
+                let alone = last.len() == 1 && !follows(*first) && !is_followed(last[0]);
+                let how = if *early && alone {
+                    Dependency::PROGRAMMATIC
+                } else {
+                    Dependency::OVER
+                };
+                for from in last {
+                    let (from, to) = (at(*from) - count, at(*first));
+                    // Streams may begin and end in the same.
+                    if !between.iter().any(|edge| (edge.0, edge.1) == (from, to)) {
+                        between.push((from, to, how));
+                    }
+                }
+            }
+            all.extend(between);
+        }
+        all
+    }
+
+    /// Whether every node is on a line: what nothing comes before is a line's first, what nothing comes after is among a line's last.
+    fn is_whole(&self) -> bool {
+        (0..self.nodes).all(|node| {
+            let begins = self.edges.iter().all(|(_, to, _)| *to != node);
+            let ends = self.edges.iter().all(|(from, ..)| *from != node);
+            (!begins || self.lines.iter().any(|(first, ..)| *first == node))
+                && (!ends || self.lines.iter().any(|(_, last, _)| last.contains(&node)))
+        })
+    }
 }
 
 impl Gpu {
@@ -46,12 +84,12 @@ impl Gpu {
     /// # Safety
     ///
     /// The graph is live, was recorded so, and nobody changes it meanwhile.
-    pub(crate) unsafe fn unrolled(&self, graph: Graph, shape: Shape, times: u64) -> Result<Graph> {
+    pub(crate) unsafe fn unrolled(&self, graph: Graph, shape: &Shape, times: u64) -> Result<Graph> {
         // SAFETY: the caller's promise.
-        let plan = unsafe { self.copyable(graph) }.ok().flatten();
+        let plan = unsafe { self.copyable(graph, shape) }.ok().flatten();
         if let Some(plan) = plan {
             // SAFETY: the graph of the plan is live.
-            let copied = self.new_graph(|copy| unsafe { self.copy(copy, &plan, shape, times) });
+            let copied = self.new_graph(|copy| unsafe { self.copy(copy, &plan, times as usize) });
             if copied.is_ok() {
                 return copied;
             }
@@ -86,7 +124,11 @@ impl Gpu {
     /// # Safety
     ///
     /// The graph is live, and nobody changes it meanwhile.
-    unsafe fn copyable(&self, graph: Graph) -> Result<Option<Plan>> {
+    unsafe fn copyable(
+        &self,
+        graph: Graph,
+        shape: &Shape,
+    ) -> Result<Option<(Vec<KernelNode>, Order)>> {
         // SAFETY: the caller's promise.
         let nodes = unsafe { self.driver.graph_nodes(graph) }?;
         let mut kernels = Vec::new();
@@ -99,75 +141,135 @@ impl Gpu {
         }
         // SAFETY: the caller's promise.
         let edges = unsafe { self.driver.graph_edges(graph) }?;
-        let number = |node: GraphNode| nodes.iter().position(|each| *each == node);
+        let number = |node: &GraphNode| nodes.iter().position(|each| each == node);
         let numbered = edges
             .iter()
-            .map(|edge| Some((number(edge.from)?, number(edge.to)?, edge.how)))
+            .map(|edge| Some((number(&edge.from)?, number(&edge.to)?, edge.how)))
             .collect::<Option<Vec<_>>>();
-        Ok(numbered.map(|edges| {
-            let [first, last] = ends(nodes.len(), edges.iter().map(|(a, b, _)| (*a, *b)));
-            Plan {
-                kernels,
-                edges,
-                first,
-                last,
-            }
-        }))
+        let lines = shape.lines.iter().flatten().map(|line| {
+            let last = line.last.iter().map(number).collect::<Option<Vec<_>>>();
+            let early = line.early && self.early != Early::No;
+            Some((number(&line.first)?, last?, early))
+        });
+        let (Some(edges), Some(lines)) = (numbered, lines.collect()) else {
+            return Ok(None);
+        };
+        let order = Order {
+            nodes: nodes.len(),
+            edges,
+            lines,
+        };
+        Ok(order.is_whole().then_some((kernels, order)))
     }
 
     /// # Safety
     ///
-    /// Both graphs are live, the plan's and the one that is added to, and nobody else changes them meanwhile; the plan's was recorded so.
-    unsafe fn copy(&self, into: Graph, plan: &Plan, shape: Shape, times: u64) -> Result<()> {
-        let chain = plan.first.len() == 1 && plan.last.len() == 1;
-        let early = chain && shape.early && self.early != Early::No;
-        let how = if early {
-            Dependency::PROGRAMMATIC
-        } else {
-            Dependency::OVER
-        };
-        let mut edges = Vec::new();
-        let mut before: Vec<GraphNode> = Vec::new();
+    /// Both graphs are live, that of the kernels and the one that is added to, and nobody else changes them meanwhile; the first was recorded so.
+    unsafe fn copy(
+        &self,
+        into: Graph,
+        (kernels, order): &(Vec<KernelNode>, Order),
+        times: usize,
+    ) -> Result<()> {
+        let mut nodes = Vec::with_capacity(times * kernels.len());
         for _ in 0..times {
-            let mut nodes = Vec::new();
-            for kernel in &plan.kernels {
+            for kernel in kernels {
                 // SAFETY: the caller's promise.
                 nodes.push(unsafe { self.driver.graph_add_kernel(into, kernel) }?);
             }
-            edges.extend(plan.edges.iter().map(|(from, to, how)| Edge {
-                from: nodes[*from],
-                to: nodes[*to],
-                how: *how,
-            }));
-            for to in &plan.first {
-                let to = nodes[*to];
-                edges.extend(before.iter().map(|from| Edge {
-                    from: *from,
-                    to,
-                    how,
-                }));
-            }
-            before = plan.last.iter().map(|node| nodes[*node]).collect();
         }
+        let edges = order
+            .unrolled(times)
+            .into_iter()
+            .map(|(from, to, how)| Edge {
+                from: nodes[from],
+                to: nodes[to],
+                how,
+            });
         // SAFETY: all are nodes that were just added; what comes early waits for the end of what it follows by itself.
-        unsafe { self.driver.graph_add_edges(into, &edges) }
+        unsafe {
+            self.driver
+                .graph_add_edges(into, &edges.collect::<Vec<_>>())
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::ends;
+    use super::Order;
+    use tidegate_ffi::cuda::Dependency;
+
+    const OVER: Dependency = Dependency::OVER;
+    const EARLY: Dependency = Dependency::PROGRAMMATIC;
+
+    type Lines = Vec<(usize, Vec<usize>, bool)>;
+
+    fn order(nodes: usize, edges: &[(usize, usize, Dependency)], lines: Lines) -> Order {
+        let edges = edges.to_vec();
+        Order {
+            nodes,
+            edges,
+            lines,
+        }
+    }
+
+    /// What goes from one time to the next, of three.
+    fn between(order: &Order) -> Vec<(usize, usize, Dependency)> {
+        assert!(order.is_whole());
+        let (nodes, all) = (order.nodes, order.unrolled(3));
+        let time = |node: usize| node / nodes;
+        let within = |(from, to, _): &(usize, usize, _)| time(*from) == time(*to);
+        assert_eq!(
+            all.iter().filter(|edge| within(edge)).count(),
+            3 * order.edges.len()
+        );
+        let crossing = all.iter().copied().filter(|edge| !within(edge));
+        let [second, third]: [Vec<_>; 2] =
+            [1, 2].map(|to| crossing.clone().filter(|edge| time(edge.1) == to).collect());
+        let shifted = third
+            .iter()
+            .map(|(from, to, how)| (from - nodes, to - nodes, *how));
+        assert_eq!(second, shifted.collect::<Vec<_>>());
+        second
+    }
 
     #[test]
-    fn what_is_first_and_last() {
-        let ends = |count, edges: &[(usize, usize)]| ends(count, edges.iter().copied());
-        assert_eq!(ends(3, &[(2, 0), (0, 1)]), [vec![2], vec![1]]);
-        // Forked and joined.
-        assert_eq!(
-            ends(4, &[(3, 0), (3, 1), (0, 2), (1, 2)]),
-            [vec![3], vec![2]]
+    fn a_chain_follows_itself() {
+        let edges = [(0, 1, EARLY), (1, 2, OVER)];
+        let chain = |early| order(3, &edges, vec![(0, vec![2], early)]);
+        assert_eq!(between(&chain(true)), [(2, 3, EARLY)]);
+        assert_eq!(between(&chain(false)), [(2, 3, OVER)]);
+    }
+
+    #[test]
+    fn streams_that_never_meet_go_on_by_themselves() {
+        let both = order(
+            3,
+            &[(0, 1, EARLY)],
+            vec![(0, vec![1], true), (2, vec![2], false)],
         );
-        assert_eq!(ends(2, &[]), [vec![0, 1], vec![0, 1]]);
-        assert_eq!(ends(1, &[]), [vec![0], vec![0]]);
+        assert_eq!(between(&both), [(1, 3, EARLY), (2, 5, OVER)]);
+    }
+
+    #[test]
+    fn where_streams_meet_nothing_begins_early() {
+        // 0 on the first stream, 1 on the second behind it, 2 on the first behind both.
+        let edges = [(0, 1, OVER), (0, 2, OVER), (1, 2, OVER)];
+        let there_and_back = order(3, &edges, vec![(0, vec![2], true), (1, vec![1], true)]);
+        assert_eq!(between(&there_and_back), [(2, 3, EARLY), (1, 4, OVER)]);
+        // The second stream's work is over when the first one's next time begins.
+        let joined = order(2, &[], vec![(0, vec![0, 1], true), (1, vec![1], true)]);
+        assert_eq!(
+            between(&joined),
+            [(0, 2, OVER), (1, 2, OVER), (1, 3, EARLY)]
+        );
+    }
+
+    #[test]
+    fn what_is_on_no_line_is_not_copied() {
+        assert!(!order(2, &[], vec![(0, vec![0], true)]).is_whole());
+        assert!(!order(2, &[(0, 1, OVER)], vec![(0, vec![0], true)]).is_whole());
+        assert!(!order(2, &[(0, 1, OVER)], vec![(1, vec![1], true)]).is_whole());
+        assert!(order(0, &[], vec![]).is_whole());
     }
 }

@@ -303,8 +303,9 @@ fn kernel_nodes_are_copied_with_their_edges() {
 fn a_function_that_the_driver_lacks_fails_only_when_it_is_called() {
     let info = (
         "cuStreamGetCaptureInfo_v2",
-        "int cuStreamGetCaptureInfo_v2(void *s, unsigned *status, uint64_t *id, void **g, void *n, void *c) {
-            *status = 1; *id = 77; *g = (void *)0x10; return n || c; }",
+        "static void *nodes[] = {(void *)0x21, (void *)0x22};
+        int cuStreamGetCaptureInfo_v2(void *s, unsigned *status, uint64_t *id, void **g, void ***n, uint64_t *c) {
+            *status = 1; *id = 77; *g = (void *)0x10; *n = nodes; *c = 2; return 0; }",
     );
     let Some(d) = driver(&[info], OPTIONAL) else {
         return;
@@ -318,6 +319,12 @@ fn a_function_that_the_driver_lacks_fails_only_when_it_is_called() {
     let info = unsafe { d.stream_capture_info(Stream::NULL) }.expect("the older form");
     assert_eq!((info.status, info.id), (CaptureStatus::Active, 77));
     assert_eq!(info.graph.as_raw() as usize, 0x10);
+    let last: Vec<_> = info
+        .last
+        .iter()
+        .map(|node| node.as_raw() as usize)
+        .collect();
+    assert_eq!(last, [0x21, 0x22]);
 }
 
 #[test]

@@ -40,6 +40,18 @@ pub enum Fault {
     Aborted,
 }
 
+/// What a stream's work is worth against that of other streams of the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Priority {
+    /// As that of any stream.
+    #[default]
+    Normal,
+    /// Goes first, where the device chooses between work that is ready (GPUs do, between blocks that are to begin; nothing is interrupted). For messages that a long
+    /// kernel of another stream should not hold up.
+    High,
+}
+
 /// How a new stream is to be.
 #[derive(Clone)]
 pub struct StreamConfig {
@@ -54,6 +66,8 @@ pub struct StreamConfig {
     pub inline: bool,
     /// How many ranks share this node's processors, as far as is known: decides how long a wait may spin.
     pub ranks_on_node: usize,
+    /// A device that does not choose ignores it.
+    pub priority: Priority,
 }
 
 /// A wait in which a stream is at the moment, for the wait-for graph.
@@ -433,7 +447,7 @@ pub unsafe trait Stream: Send + 'static {
     ///
     /// # Errors
     ///
-    /// If the stream is not being captured, or a branch was not joined.
+    /// If the stream is not being captured.
     fn end_capture(&self, others: &[&Self]) -> Result<Self::Graph, DeviceError>;
 
     /// Whether the stream is being captured.
@@ -446,7 +460,8 @@ pub unsafe trait Stream: Send + 'static {
     /// As [`Stream::submit`].
     fn enqueued(&self) -> Result<(), DeviceError>;
 
-    /// Submits a recording, `times` times.
+    /// Submits a recording, `times` times. What was recorded on a stream comes after what that stream was given before (the time before, too), and before what
+    /// it is given later. Streams are ordered among each other by events that were recorded; a device may add to that: that no stream goes on before all are through.
     ///
     /// # Errors
     ///

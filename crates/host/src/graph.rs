@@ -1,6 +1,5 @@
 //! Recordings: what streams would have done, to be done any number of times.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tidegate_hal::batch::{Batch, QUANTUM};
@@ -36,8 +35,6 @@ pub(crate) struct Link {
     fault: OnceLock<Fault>,
     /// The recording that it belongs to.
     pub(crate) recording: u64,
-    /// Whether a stream waits for it within the recording.
-    pub(crate) joined: AtomicBool,
 }
 
 #[derive(Debug)]

@@ -40,10 +40,6 @@ struct Recording {
     /// Which recording it is; several streams may share in one.
     number: u64,
     items: Vec<Recorded>,
-    /// Events recorded by this stream, so that forgotten ones are noticed.
-    links: Vec<Arc<Link>>,
-    /// Whether another stream began it.
-    branch: bool,
 }
 
 /// A point in the order of a stream.
@@ -211,7 +207,6 @@ unsafe impl Stream for HostStream {
         if let Some(recording) = &mut *self.recording.borrow_mut() {
             let link = Arc::new(Link::of(recording.number));
             recording.items.push(Recorded::Signal(link.clone()));
-            recording.links.push(link.clone());
             return Ok(HostEvent(EventKind::Recorded(link)));
         }
         Ok(HostEvent(EventKind::Eager(
@@ -234,7 +229,6 @@ unsafe impl Stream for HostStream {
             EventKind::Recorded(link) => match &mut *self.recording.borrow_mut() {
                 // A replay of one recording would wait for a replay of the other, which may never come.
                 Some(recording) if recording.number == link.recording => {
-                    link.joined.store(true, Ordering::Relaxed);
                     recording.items.push(Recorded::Await(link.clone(), 0));
                 }
                 _ => return Err(DeviceError::Capturing("the event belongs to a recording")),
@@ -256,10 +250,9 @@ unsafe impl Stream for HostStream {
         }
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        for (index, stream) in others.iter().copied().chain([self]).enumerate() {
+        for stream in streams() {
             *stream.recording.borrow_mut() = Some(Recording {
                 number,
-                branch: index < others.len(),
                 ..Recording::default()
             });
         }
@@ -268,22 +261,11 @@ unsafe impl Stream for HostStream {
 
     fn end_capture(&self, others: &[&Self]) -> Result<HostGraph, DeviceError> {
         let mut lists = Vec::with_capacity(1 + others.len());
-        let mut unjoined = false;
         for stream in [self].into_iter().chain(others.iter().copied()) {
             let Some(recording) = stream.recording.borrow_mut().take() else {
                 return Err(DeviceError::Capturing("nothing is being captured"));
             };
-            // A branch must end in an event that somebody waits for, or its work could overlap the next replay.
-            let ends_joined = match recording.items.last() {
-                None => true,
-                Some(Recorded::Signal(link)) => link.joined.load(Ordering::Relaxed),
-                Some(_) => false,
-            };
-            unjoined |= recording.branch && !ends_joined;
             lists.push(Arc::new(std::sync::Mutex::new(recording.items)));
-        }
-        if unjoined {
-            return Err(DeviceError::Capturing("a branch was not joined"));
         }
         Ok(HostGraph { lists })
     }

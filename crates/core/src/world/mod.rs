@@ -15,6 +15,8 @@
 mod events;
 mod streams;
 
+pub use streams::StreamOptions;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_hal::batch::Tag;
-use tidegate_hal::device::{Device, DeviceError, Fault, StreamConfig};
+use tidegate_hal::device::{Device, DeviceError, Fault, Priority, StreamConfig};
 use tidegate_hal::memory::Block as _;
 
 use super::{Inner, World, lock};
@@ -13,6 +13,52 @@ use crate::message::Message;
 use crate::region::ReclaimOf;
 use crate::stream::UnboundStream;
 
+/// How a stream is to be, for [`World::stream_with`].
+#[derive(Clone, Debug)]
+pub struct StreamOptions {
+    name: String,
+    inline: bool,
+    priority: Priority,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        StreamOptions {
+            name: "stream".into(),
+            inline: false,
+            priority: Priority::Normal,
+        }
+    }
+}
+
+impl StreamOptions {
+    /// A stream like that of [`World::stream`].
+    pub fn new() -> Self {
+        StreamOptions::default()
+    }
+
+    /// A name for threads, errors and reports.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// What is enqueued is done by the calling thread at once: see [`World::inline_stream`].
+    #[must_use]
+    pub fn inline(mut self) -> Self {
+        self.inline = true;
+        self
+    }
+
+    /// What its work is worth against that of other streams. Host streams, which are threads, have none.
+    #[must_use]
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+}
+
 impl<D: Device> World<D> {
     /// Makes a stream; give it a brand with [`stream!`](crate::stream!).
     ///
@@ -20,7 +66,7 @@ impl<D: Device> World<D> {
     ///
     /// [`Error::Device`].
     pub fn stream(&self) -> Result<UnboundStream<D>> {
-        self.make_stream("stream".into(), false)
+        self.stream_with(StreamOptions::new())
     }
 
     /// A stream without a queue: what is enqueued is done by the calling thread at once, waits included. For host-synchronised
@@ -30,7 +76,7 @@ impl<D: Device> World<D> {
     ///
     /// [`Error::Device`] if the device has no such streams.
     pub fn inline_stream(&self) -> Result<UnboundStream<D>> {
-        self.make_stream("inline".into(), true)
+        self.stream_with(StreamOptions::new().name("inline").inline())
     }
 
     /// As [`World::stream`], with a name for threads, errors and reports.
@@ -39,7 +85,7 @@ impl<D: Device> World<D> {
     ///
     /// [`Error::Device`].
     pub fn named_stream(&self, name: &str) -> Result<UnboundStream<D>> {
-        self.make_stream(name.into(), false)
+        self.stream_with(StreamOptions::new().name(name))
     }
 
     /// Takes a stream that was made by other means (one of another library, say).
@@ -57,25 +103,32 @@ impl<D: Device> World<D> {
         name: &str,
         make: impl FnOnce(&D, StreamConfig) -> Result<D::Stream, DeviceError>,
     ) -> Result<UnboundStream<D>> {
-        self.stream_with(name.into(), false, make)
+        self.make_stream(StreamOptions::new().name(name), make)
     }
 
-    fn make_stream(&self, name: String, inline: bool) -> Result<UnboundStream<D>> {
+    /// As [`World::stream`], with options.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`], if the device has no such streams.
+    pub fn stream_with(&self, options: StreamOptions) -> Result<UnboundStream<D>> {
         // SAFETY: the block that the configuration keeps was allocated for a bell.
-        self.stream_with(name, inline, |device, config| unsafe {
-            device.stream(config)
-        })
+        self.make_stream(options, |device, config| unsafe { device.stream(config) })
     }
 
-    fn stream_with(
+    fn make_stream(
         &self,
-        name: String,
-        inline: bool,
+        options: StreamOptions,
         make: impl FnOnce(&D, StreamConfig) -> Result<D::Stream, DeviceError>,
     ) -> Result<UnboundStream<D>> {
         use tidegate_hal::device::Stream as _;
         let (inner, rank) = (&self.inner, self.rank());
         let node = inner.control.node(rank);
+        let StreamOptions {
+            name,
+            inline,
+            priority,
+        } = options;
         let config = StreamConfig {
             name: name.clone(),
             bell: inner.own_bell.base(),
@@ -84,6 +137,7 @@ impl<D: Device> World<D> {
             ranks_on_node: (0..self.size())
                 .filter(|rank| inner.control.node(*rank) == node)
                 .count(),
+            priority,
         };
         let raw = make(&inner.device, config)?;
         let mut events = lock(&inner.events);

@@ -1,7 +1,7 @@
 //! Streams, events, and the recording of streams.
 
 use super::error::Result;
-use super::handle::{Context, Event, Graph, Stream, flags};
+use super::handle::{Context, Event, Graph, GraphNode, Stream, flags};
 use super::load::Driver;
 use super::table::{call, call_optional};
 
@@ -64,7 +64,7 @@ impl CaptureStatus {
 }
 
 /// What [`Driver::stream_capture_info`] says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaptureInfo {
     /// Whether the stream is being recorded. Unless it is [`Active`](CaptureStatus::Active), the rest means nothing.
     pub status: CaptureStatus,
@@ -72,6 +72,8 @@ pub struct CaptureInfo {
     pub id: u64,
     /// The graph that is being recorded: it belongs to the recording, and must not be destroyed.
     pub graph: Graph,
+    /// The nodes that what comes next on the stream would follow, in no particular order.
+    pub last: Vec<GraphNode>,
 }
 
 impl Driver {
@@ -181,7 +183,7 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `stream` is alive.
+    /// `stream` is alive, and no other thread uses it meanwhile.
     pub unsafe fn stream_capture_info(&self, stream: Stream) -> Result<CaptureInfo> {
         let (mut status, mut id, mut graph) = (0, 0, Graph::NULL);
         let (mut nodes, mut edges, mut count) = (std::ptr::null(), std::ptr::null(), 0);
@@ -201,24 +203,31 @@ impl Driver {
             };
             self.check(self.table.stream_get_capture_info_v3.name, code)?;
         } else {
-            let null = std::ptr::null_mut();
-            // SAFETY: the caller vouches for the handle; every value is written to one that lives, but the nodes and their number, which are
-            // optional and not asked for.
+            // SAFETY: the caller vouches for the handle; every value is written to one that lives.
             unsafe {
                 call!(self.stream_get_capture_info(
                     stream.0,
                     &mut status,
                     &mut id,
                     &mut graph.0,
-                    null,
-                    std::ptr::null_mut(),
+                    &mut nodes,
+                    &mut count,
                 ))
             }?;
         }
+        let status = CaptureStatus::from_raw(status);
+        let last = if status == CaptureStatus::Active && count > 0 && !nodes.is_null() {
+            // SAFETY: the driver said that so many nodes are there, which the next call on the stream may change: none comes in between.
+            let nodes = unsafe { std::slice::from_raw_parts(nodes, count) };
+            nodes.iter().map(|node| GraphNode(*node)).collect()
+        } else {
+            Vec::new()
+        };
         Ok(CaptureInfo {
-            status: CaptureStatus::from_raw(status),
+            status,
             id,
             graph,
+            last,
         })
     }
 

@@ -28,6 +28,7 @@ fn shared() -> Arc<Shared> {
         keep: bell,
         inline: false,
         ranks_on_node: 1,
+        priority: Default::default(),
     }))
 }
 

@@ -6,49 +6,47 @@ use crate::faces::timeline::Lane;
 use tidegate_core::window::Source;
 use tidegate_core::{IndexSet, Region, Result, Stream};
 
-/// Either the first, or the other two: surface and interior.
-pub(super) type Block<'s, D> = (
-    Option<Values<'s, D>>,
-    Option<Part<'s, D>>,
-    Option<Part<'s, D>>,
-);
+/// All of it, or (with compute) its surface.
+pub(super) type Block<'s, D> = (Option<Values<'s, D>>, Option<Part<'s, D>>);
+
+/// The interior, with compute: at home on the second stream from the first share to the last, since nothing that is exchanged concerns it.
+pub(super) type Inside<'t, D> = Option<Part<'t, D>>;
 
 /// Allocates the block.
-pub(super) fn new<'s, D: FacesDevice>(
+pub(super) fn new<'s, 't, D: FacesDevice>(
     kit: &Kit<'_, D>,
     stream: &Stream<'s, D>,
-) -> Result<Block<'s, D>> {
+    side: Option<&Stream<'t, D>>,
+) -> Result<(Block<'s, D>, Inside<'t, D>)> {
     let u = Region::zeroed(kit.setup.world, kit.geometry.len())?.on(stream)?;
-    if !kit.setup.params.compute {
-        return Ok((Some(u), None, None));
-    }
+    let Some(side) = side else {
+        return Ok(((Some(u), None), None));
+    };
     let [surface, interior] = u.partition([
         IndexSet::from_ranges(kit.geometry.surface_ranges())?,
         IndexSet::from_ranges(kit.geometry.interior_ranges())?,
     ])?;
-    Ok((None, Some(surface), Some(interior)))
+    let interior = stream.hand_off(interior, side)?;
+    Ok(((None, Some(surface)), Some(interior)))
 }
 
-/// The parts that there are, and which they are.
-fn parts<'b, 's, D: FacesDevice>(
-    block: &'b Block<'s, D>,
-) -> impl Iterator<Item = (Which, &'b Part<'s, D>)> {
-    let surface = block.1.iter().map(|part| (Which::Surface, part));
-    surface.chain(block.2.iter().map(|part| (Which::Interior, part)))
-}
-
-/// Enqueues the kernel that sets the block to its initial values.
-pub(super) fn initialise<'s, D: FacesDevice>(
+/// Enqueues the kernels that set the block to its initial values.
+pub(super) fn initialise<'s, 't, D: FacesDevice>(
     kit: &Kit<'_, D>,
     stream: &Stream<'s, D>,
-    block: &mut Block<'s, D>,
+    side: Option<&Stream<'t, D>>,
+    (block, inside): (&mut Block<'s, D>, &mut Inside<'t, D>),
 ) -> Result<()> {
-    if let (Some(u), ..) = block {
+    if let (Some(u), _) = block {
         return kit.kernels.initialise(stream, u);
     }
-    let surface = block.1.iter_mut().map(|part| (Which::Surface, part));
-    for (which, part) in surface.chain(block.2.iter_mut().map(|part| (Which::Interior, part))) {
-        kit.kernels.initialise_part(stream, which, part)?;
+    if let Some(surface) = &mut block.1 {
+        kit.kernels
+            .initialise_part(stream, Which::Surface, surface)?;
+    }
+    if let (Some(interior), Some(side)) = (inside, side) {
+        kit.kernels
+            .initialise_part(side, Which::Interior, interior)?;
     }
     Ok(())
 }
@@ -57,24 +55,33 @@ pub(super) fn initialise<'s, D: FacesDevice>(
 ///
 /// The parts are copied: putting them together would make them other regions, and a recording
 /// knows the ones that it was made with.
-pub(super) fn inspect<'s, D: FacesDevice>(
+pub(super) fn inspect<'s, 't, D: FacesDevice>(
     kit: &Kit<'_, D>,
     stream: &Stream<'s, D>,
-    block: Block<'s, D>,
+    side: Option<&Stream<'t, D>>,
+    (block, inside): (Block<'s, D>, Inside<'t, D>),
     check: &mut dyn FnMut(&[f64]),
-) -> Result<Block<'s, D>> {
-    if let (Some(u), ..) = block {
+) -> Result<(Block<'s, D>, Inside<'t, D>)> {
+    if let (Some(u), _) = block {
         let u = u.into_host(stream)?;
         D::look(&u, check)?;
-        return Ok((Some(u.on(stream)?), None, None));
+        return Ok(((Some(u.on(stream)?), None), None));
     }
     let len = block.1.as_ref().map_or(0, Part::whole_len);
     let mut copy = Region::zeroed(kit.setup.world, len)?.on(stream)?;
-    for (which, part) in parts(&block) {
-        kit.kernels.copy_part(stream, which, part, &mut copy)?;
+    if let Some(surface) = &block.1 {
+        kit.kernels
+            .copy_part(stream, Which::Surface, surface, &mut copy)?;
+    }
+    let mut inside = inside;
+    if let (Some(interior), Some(side)) = (inside.take(), side) {
+        let interior = side.hand_off(interior, stream)?;
+        kit.kernels
+            .copy_part(stream, Which::Interior, &interior, &mut copy)?;
+        inside = Some(stream.hand_off(interior, side)?);
     }
     D::look(&copy.into_host(stream)?, check)?;
-    Ok(block)
+    Ok((block, inside))
 }
 
 /// Enqueues the pack kernel.
@@ -87,9 +94,9 @@ pub(super) fn pack<'s, D: FacesDevice>(
     kit.launched(1);
     let begun = kit.begin(|| D::moment(stream, packed))?;
     match block {
-        (Some(u), ..) => kit.kernels.pack(stream, u, packed),
-        (None, Some(surface), _) => kit.kernels.pack_part(stream, surface, packed),
-        (None, None, _) => unreachable!("a block has a surface"),
+        (Some(u), _) => kit.kernels.pack(stream, u, packed),
+        (None, Some(surface)) => kit.kernels.pack_part(stream, surface, packed),
+        (None, None) => unreachable!("a block has a surface"),
     }?;
     kit.end(begun, Lane::Stream, "pack", || D::moment(stream, packed))
 }
@@ -104,9 +111,9 @@ pub(super) fn unpack<'s, D: FacesDevice>(
     kit.launched(1);
     let begun = kit.begin(|| moment(stream, block))?;
     match block {
-        (Some(u), ..) => kit.kernels.unpack(stream, inbox, u),
-        (None, Some(surface), _) => kit.kernels.unpack_part(stream, inbox, surface),
-        (None, None, _) => unreachable!("a block has a surface"),
+        (Some(u), _) => kit.kernels.unpack(stream, inbox, u),
+        (None, Some(surface)) => kit.kernels.unpack_part(stream, inbox, surface),
+        (None, None) => unreachable!("a block has a surface"),
     }?;
     kit.end(begun, Lane::Stream, "unpack", || moment(stream, block))
 }
@@ -114,9 +121,9 @@ pub(super) fn unpack<'s, D: FacesDevice>(
 /// A moment of the stream that the surface is on.
 fn moment<'s, D: FacesDevice>(stream: &Stream<'s, D>, block: &Block<'s, D>) -> Result<D::Moment> {
     match block {
-        (Some(u), ..) => D::moment(stream, u),
-        (None, Some(surface), _) => D::moment_at_part(stream, surface),
-        (None, None, _) => unreachable!("a block has a surface"),
+        (Some(u), _) => D::moment(stream, u),
+        (None, Some(surface)) => D::moment_at_part(stream, surface),
+        (None, None) => unreachable!("a block has a surface"),
     }
 }
 
@@ -126,41 +133,34 @@ pub(super) fn source<'b, 's, D: FacesDevice>(
     to: &'b Neighbour<D>,
 ) -> Result<Source<'b, 's, f64, D>> {
     match block {
-        (Some(u), ..) => u.with(&to.layout),
-        (None, Some(surface), _) => surface.with(&to.layout),
-        (None, None, _) => unreachable!("a block has a surface"),
+        (Some(u), _) => u.with(&to.layout),
+        (None, Some(surface)) => surface.with(&to.layout),
+        (None, None) => unreachable!("a block has a surface"),
     }
 }
 
-/// Hands the interior, if it is apart, to the second stream, and enqueues the compute kernel there.
-pub(super) fn fork<'s, 't, D: FacesDevice>(
+/// Enqueues the compute kernel on the second stream, if there is one.
+pub(super) fn compute<'t, D: FacesDevice>(
     kit: &Kit<'_, D>,
-    stream: &Stream<'s, D>,
     side: Option<&Stream<'t, D>>,
-    block: &mut Block<'s, D>,
-) -> Result<Option<Part<'t, D>>> {
-    let (Some(interior), Some(side)) = (block.2.take(), side) else {
-        return Ok(None);
+    inside: &mut Inside<'t, D>,
+) -> Result<()> {
+    let (Some(interior), Some(side)) = (inside, side) else {
+        return Ok(());
     };
-    let mut interior = stream.hand_off(interior, side)?;
     kit.launched(1);
-    let begun = kit.begin(|| D::moment_at_part(side, &interior))?;
-    kit.kernels.compute(side, &mut interior)?;
+    let begun = kit.begin(|| D::moment_at_part(side, interior))?;
+    kit.kernels.compute(side, interior)?;
     kit.end(begun, Lane::Compute, "compute", || {
-        D::moment_at_part(side, &interior)
-    })?;
-    Ok(Some(interior))
+        D::moment_at_part(side, interior)
+    })
 }
 
-/// Hands the interior back.
-pub(super) fn join<'s, 't, D: FacesDevice>(
-    stream: &Stream<'s, D>,
-    side: Option<&Stream<'t, D>>,
-    interior: Option<Part<'t, D>>,
-    block: &mut Block<'s, D>,
+/// Waits for both streams.
+pub(super) fn synchronize<D: FacesDevice>(
+    stream: &Stream<'_, D>,
+    side: Option<&Stream<'_, D>>,
 ) -> Result<()> {
-    if let (Some(interior), Some(side)) = (interior, side) {
-        block.2 = Some(side.hand_off(interior, stream)?);
-    }
-    Ok(())
+    stream.synchronize()?;
+    side.map_or(Ok(()), Stream::synchronize)
 }

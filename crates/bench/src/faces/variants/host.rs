@@ -7,8 +7,8 @@
 //! caller. It proves that the messages are packed and that the last unpack is over.
 
 use super::Goal;
-use super::block::{self, Block};
-use super::kit::Kit;
+use super::block::{self, Block, Inside};
+use super::kit::{Kit, urgent};
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::schedule::Exchange;
 use crate::faces::timeline::Lane;
@@ -25,8 +25,9 @@ pub(super) enum Epochs {
 }
 
 /// What a share needs: for the kernels, and for the messages.
-struct Lent<'s, 'h, D: FacesDevice> {
+struct Lent<'s, 't, 'h, D: FacesDevice> {
     block: Block<'s, D>,
+    inside: Inside<'t, D>,
     packed: Values<'s, D>,
     inbox: Inbox<'s, D>,
     outbox: Outbox<'h, D>,
@@ -40,7 +41,7 @@ struct HostSynchronised<'a, 's, 't, 'h, D: FacesDevice> {
     kernels: &'a Stream<'s, D>,
     side: Option<&'a Stream<'t, D>>,
     messages: &'a Stream<'h, D>,
-    lent: Option<Lent<'s, 'h, D>>,
+    lent: Option<Lent<'s, 't, 'h, D>>,
 }
 
 /// Groups of one neighbour each.
@@ -53,7 +54,7 @@ pub(super) fn run<D: FacesDevice>(kit: &Kit<'_, D>, epochs: Epochs, goal: Goal<'
     let setup = kit.setup;
     let world = setup.world;
     stream!(let messages = world.inline_stream()?);
-    stream!(let kernels = world.named_stream("faces")?);
+    stream!(let kernels = urgent(world)?);
     let host = HostSynchronised {
         kit,
         groups: groups(kit),
@@ -75,23 +76,24 @@ pub(super) fn run<D: FacesDevice>(kit: &Kit<'_, D>, epochs: Epochs, goal: Goal<'
     kit.measured(&mut host, goal)
 }
 
-impl<'s, 'h, D: FacesDevice> HostSynchronised<'_, 's, '_, 'h, D> {
-    fn lent(&mut self) -> Result<Lent<'s, 'h, D>> {
+impl<'s, 't, 'h, D: FacesDevice> HostSynchronised<'_, 's, 't, 'h, D> {
+    fn lent(&mut self) -> Result<Lent<'s, 't, 'h, D>> {
         self.lent
             .take()
             .ok_or_else(|| Error::Invalid("an earlier error has ended this variant".into()))
     }
 
-    fn share(&self, lent: Lent<'s, 'h, D>) -> Result<Lent<'s, 'h, D>> {
+    fn share(&self, lent: Lent<'s, 't, 'h, D>) -> Result<Lent<'s, 't, 'h, D>> {
         let (kit, kernels, messages) = (self.kit, self.kernels, self.messages);
         let Lent {
             mut block,
+            mut inside,
             mut packed,
             inbox,
             outbox,
         } = lent;
         kit.next_share();
-        let interior = block::fork(kit, kernels, self.side, &mut block)?;
+        block::compute(kit, self.side, &mut inside)?;
         block::pack(kit, kernels, &block, &mut packed)?;
         // Blocks until the kernels are done.
         let (packed, inbox) =
@@ -107,9 +109,9 @@ impl<'s, 'h, D: FacesDevice> HostSynchronised<'_, 's, '_, 'h, D> {
         })?;
         let (packed, inbox) = messages.hand_off((packed, inbox), kernels)?;
         block::unpack(kit, kernels, &mut block, &inbox)?;
-        block::join(kernels, self.side, interior, &mut block)?;
         Ok(Lent {
             block,
+            inside,
             packed,
             inbox,
             outbox,
@@ -148,11 +150,12 @@ impl<D: FacesDevice> Exchange for HostSynchronised<'_, '_, '_, '_, D> {
     fn build(&mut self) -> Result<()> {
         self.lent = None;
         let (kit, s) = (self.kit, self.kernels);
-        let block = block::new(kit, s)?;
+        let (block, inside) = block::new(kit, s, self.side)?;
         let packed = Region::zeroed(kit.setup.world, kit.geometry.packed_len())?.on(s)?;
         let (inbox, outbox) = kit.window(self.messages)?;
         self.lent = Some(Lent {
             block,
+            inside,
             packed,
             inbox: self.messages.hand_off(inbox, s)?,
             outbox,
@@ -162,8 +165,9 @@ impl<D: FacesDevice> Exchange for HostSynchronised<'_, '_, '_, '_, D> {
 
     fn initialise(&mut self) -> Result<()> {
         let mut lent = self.lent()?;
-        block::initialise(self.kit, self.kernels, &mut lent.block)?;
-        let settled = self.kit.settle(self.kernels, &lent.packed);
+        let both = (&mut lent.block, &mut lent.inside);
+        block::initialise(self.kit, self.kernels, self.side, both)?;
+        let settled = self.kit.settle(self.kernels, self.side, &lent.packed);
         self.lent = Some(lent);
         settled
     }
@@ -178,7 +182,7 @@ impl<D: FacesDevice> Exchange for HostSynchronised<'_, '_, '_, '_, D> {
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.kernels.synchronize()
+        block::synchronize(self.kernels, self.side)
     }
 
     fn launches(&self) -> u64 {
@@ -187,7 +191,8 @@ impl<D: FacesDevice> Exchange for HostSynchronised<'_, '_, '_, '_, D> {
 
     fn inspect(&mut self, check: &mut dyn FnMut(&[f64])) -> Result<()> {
         let mut lent = self.lent()?;
-        lent.block = block::inspect(self.kit, self.kernels, lent.block, check)?;
+        let both = (lent.block, lent.inside);
+        (lent.block, lent.inside) = block::inspect(self.kit, self.kernels, self.side, both, check)?;
         self.lent = Some(lent);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What all variants work with: the neighbours, the kernels, and a count of what is enqueued.
 
+use super::block::synchronize;
 use super::{Goal, SetupOn};
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::layout::{Dim, Direction, Geometry};
@@ -7,7 +8,7 @@ use crate::faces::schedule::{self, Exchange};
 use crate::faces::timeline::{self, Begun, Lane, Timeline};
 use std::cell::Cell;
 use tidegate_core::window::Window;
-use tidegate_core::{Error, Layout, Result, Stream};
+use tidegate_core::{Error, Layout, Priority, Result, Stream, StreamOptions, UnboundStream, World};
 
 /// One rank's neighbours and kernels.
 pub(super) struct Kit<'a, D: FacesDevice> {
@@ -123,9 +124,14 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
         }
     }
 
-    /// Waits for a stream that nothing more is enqueued on; a timeline has its base there.
-    pub(super) fn settle<'s>(&self, stream: &Stream<'s, D>, at: &Values<'s, D>) -> Result<()> {
-        stream.synchronize()?;
+    /// Waits for streams that nothing more is enqueued on; a timeline has its base on the first.
+    pub(super) fn settle<'s>(
+        &self,
+        stream: &Stream<'s, D>,
+        side: Option<&Stream<'_, D>>,
+        at: &Values<'s, D>,
+    ) -> Result<()> {
+        synchronize(stream, side)?;
         self.timeline.map_or(Ok(()), |timeline| {
             timeline.take_base(|| D::moment(stream, at), || stream.synchronize())
         })
@@ -152,6 +158,12 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
         }
         window.open(stream)
     }
+}
+
+/// The stream of packing, messages and unpacking. Where there is a choice it goes before the compute kernel, which has nobody waiting for it.
+pub(super) fn urgent<D: FacesDevice>(world: &World<D>) -> Result<UnboundStream<D>> {
+    let options = StreamOptions::new().name("faces");
+    world.stream_with(options.priority(Priority::High))
 }
 
 /// A message as the library wants it.

@@ -1,8 +1,8 @@
 //! Stream-triggered: everything is enqueued, and the host waits once, after all shares.
 
 use super::Goal;
-use super::block::{self, Block};
-use super::kit::Kit;
+use super::block::{self, Block, Inside};
+use super::kit::{Kit, urgent};
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::schedule::Exchange;
 use crate::faces::timeline::{Lane, SHARES};
@@ -35,8 +35,11 @@ impl Form {
     };
 }
 
-/// What a share needs; at home on the first stream in between.
+/// What a share needs on the first stream.
 type Lent<'s, D> = (Block<'s, D>, Values<'s, D>, Inbox<'s, D>, Outbox<'s, D>);
+
+/// What it needs on both.
+type Both<'s, 't, D> = (Lent<'s, D>, Inside<'t, D>);
 
 /// A recorded share.
 enum Recorded<'s, 't, D: FacesDevice> {
@@ -53,7 +56,7 @@ struct St<'a, 's, 't, D: FacesDevice> {
     recorded: Option<Recorded<'s, 't, D>>,
     /// How many shares a graph holds: one, but for a timeline.
     in_graph: u64,
-    lent: Option<Lent<'s, D>>,
+    lent: Option<Both<'s, 't, D>>,
 }
 
 /// As many shares as a graph holds.
@@ -62,8 +65,8 @@ fn shares<'s, 't, D: FacesDevice>(
     s: &Stream<'s, D>,
     side: Option<&Stream<'t, D>>,
     (form, count): (Form, u64),
-    mut lent: Lent<'s, D>,
-) -> Result<Lent<'s, D>> {
+    mut lent: Both<'s, 't, D>,
+) -> Result<Both<'s, 't, D>> {
     if let Some(timeline) = kit.timeline() {
         timeline.start(true);
     }
@@ -84,7 +87,7 @@ pub(super) fn run<D: FacesDevice>(
 ) -> Result<()> {
     let setup = kit.setup;
     let world = setup.world;
-    stream!(let s = world.named_stream("faces")?);
+    stream!(let s = urgent(world)?);
     let mut st = St {
         kit,
         form,
@@ -112,10 +115,10 @@ fn share<'s, 't, D: FacesDevice>(
     s: &Stream<'s, D>,
     side: Option<&Stream<'t, D>>,
     form: Form,
-    (mut block, mut packed, inbox, outbox): Lent<'s, D>,
-) -> Result<Lent<'s, D>> {
+    ((mut block, mut packed, inbox, outbox), mut inside): Both<'s, 't, D>,
+) -> Result<Both<'s, 't, D>> {
     kit.next_share();
-    let interior = block::fork(kit, s, side, &mut block)?;
+    block::compute(kit, side, &mut inside)?;
     // Exposed before the pack kernel, so that the neighbours' puts need not wait for it.
     let (inbox, exposed) = if form.fused {
         (Some(inbox), None)
@@ -148,13 +151,12 @@ fn share<'s, 't, D: FacesDevice>(
     };
     kit.end(begun, Lane::Stream, "exchange", || D::moment(s, &packed))?;
     block::unpack(kit, s, &mut block, &inbox)?;
-    block::join(s, side, interior, &mut block)?;
-    Ok((block, packed, inbox, outbox))
+    Ok(((block, packed, inbox, outbox), inside))
 }
 
-impl<'s, D: FacesDevice> St<'_, 's, '_, D> {
+impl<'s, 't, D: FacesDevice> St<'_, 's, 't, D> {
     /// What [`Exchange::build`] made, unless an error has lost it.
-    fn lent(&mut self) -> Result<Lent<'s, D>> {
+    fn lent(&mut self) -> Result<Both<'s, 't, D>> {
         self.lent
             .take()
             .ok_or_else(|| Error::Invalid("an earlier error has ended this variant".into()))
@@ -167,16 +169,18 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
     fn build(&mut self) -> Result<()> {
         (self.lent, self.recorded) = (None, None);
         let (kit, form, s) = (self.kit, (self.form, self.in_graph), &mut *self.stream);
-        let block = block::new(kit, s)?;
+        let (block, inside) = block::new(kit, s, self.side.as_deref())?;
         let packed = Region::zeroed(kit.setup.world, kit.geometry.packed_len())?.on(s)?;
         let (inbox, outbox) = kit.window(s)?;
-        let lent = (block, packed, inbox, outbox);
+        let lent = ((block, packed, inbox, outbox), inside);
         self.lent = Some(match &mut self.side {
             _ if !self.graph => lent,
             None => {
-                let (graph, lent) = s.capture(lent, |s, lent| shares(kit, s, None, form, lent))?;
+                let (graph, here) = s.capture(lent.0, |s, lent| {
+                    Ok(shares(kit, s, None, form, (lent, None))?.0)
+                })?;
                 self.recorded = Some(Recorded::One(graph));
-                lent
+                (here, None)
             }
             Some(side) => {
                 let (graph, lent) = s.capture_with(side, lent, |s, side, lent| {
@@ -191,8 +195,9 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
 
     fn initialise(&mut self) -> Result<()> {
         let mut lent = self.lent()?;
-        block::initialise(self.kit, self.stream, &mut lent.0)?;
-        let settled = self.kit.settle(self.stream, &lent.1);
+        let ((block, packed, ..), inside) = &mut lent;
+        block::initialise(self.kit, self.stream, self.side.as_deref(), (block, inside))?;
+        let settled = self.kit.settle(self.stream, self.side.as_deref(), packed);
         self.lent = Some(lent);
         settled
     }
@@ -209,8 +214,8 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
             (Some(Recorded::One(graph)), _) => {
                 let times = count / self.in_graph;
                 self.kit.launched(times);
-                let replay = || -> Result<_> { Ok(graph.replay(self.stream, lent, times)?) };
-                self.kit.on_host("launch", replay)?
+                let replay = || -> Result<_> { Ok(graph.replay(self.stream, lent.0, times)?) };
+                (self.kit.on_host("launch", replay)?, None)
             }
             (Some(Recorded::Two(graph)), Some(side)) => {
                 let times = count / self.in_graph;
@@ -225,7 +230,7 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.stream.synchronize()
+        block::synchronize(self.stream, self.side.as_deref())
     }
 
     fn launches(&self) -> u64 {
@@ -233,9 +238,10 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
     }
 
     fn inspect(&mut self, check: &mut dyn FnMut(&[f64])) -> Result<()> {
-        let (block, packed, inbox, outbox) = self.lent()?;
-        let block = block::inspect(self.kit, self.stream, block, check)?;
-        self.lent = Some((block, packed, inbox, outbox));
+        let ((block, packed, inbox, outbox), inside) = self.lent()?;
+        let side = self.side.as_deref();
+        let (block, inside) = block::inspect(self.kit, self.stream, side, (block, inside), check)?;
+        self.lent = Some(((block, packed, inbox, outbox), inside));
         Ok(())
     }
 }

@@ -5,9 +5,9 @@
 //! the end of what the host-synchronised calls (a wait, a receive) promise when they return.
 
 use super::Goal;
-use super::block::{self, Block};
+use super::block::{self, Block, Inside};
 use super::host::{Epochs, groups};
-use super::kit::Kit;
+use super::kit::{Kit, urgent};
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::schedule::Exchange;
 use crate::faces::timeline::Lane;
@@ -15,7 +15,13 @@ use tidegate_core::window::{Group, Slot, exchange};
 use tidegate_core::{Error, Region, Result, Stream, stream};
 
 /// What a share needs.
-type Lent<'s, D> = (Block<'s, D>, Values<'s, D>, Inbox<'s, D>, Outbox<'s, D>);
+type Lent<'s, 't, D> = (
+    Block<'s, D>,
+    Inside<'t, D>,
+    Values<'s, D>,
+    Inbox<'s, D>,
+    Outbox<'s, D>,
+);
 
 struct Waiting<'a, 's, 't, D: FacesDevice> {
     kit: &'a Kit<'a, D>,
@@ -24,13 +30,13 @@ struct Waiting<'a, 's, 't, D: FacesDevice> {
     groups: Vec<Group>,
     stream: &'a Stream<'s, D>,
     side: Option<&'a Stream<'t, D>>,
-    lent: Option<Lent<'s, D>>,
+    lent: Option<Lent<'s, 't, D>>,
 }
 
 pub(super) fn run<D: FacesDevice>(kit: &Kit<'_, D>, epochs: Epochs, goal: Goal<'_>) -> Result<()> {
     let setup = kit.setup;
     let world = setup.world;
-    stream!(let s = world.named_stream("faces")?);
+    stream!(let s = urgent(world)?);
     let waiting = Waiting {
         kit,
         epochs,
@@ -51,17 +57,20 @@ pub(super) fn run<D: FacesDevice>(kit: &Kit<'_, D>, epochs: Epochs, goal: Goal<'
     kit.measured(&mut waiting, goal)
 }
 
-impl<'s, D: FacesDevice> Waiting<'_, 's, '_, D> {
-    fn lent(&mut self) -> Result<Lent<'s, D>> {
+impl<'s, 't, D: FacesDevice> Waiting<'_, 's, 't, D> {
+    fn lent(&mut self) -> Result<Lent<'s, 't, D>> {
         self.lent
             .take()
             .ok_or_else(|| Error::Invalid("an earlier error has ended this variant".into()))
     }
 
-    fn share(&self, (mut block, mut packed, inbox, outbox): Lent<'s, D>) -> Result<Lent<'s, D>> {
+    fn share(
+        &self,
+        (mut block, mut inside, mut packed, inbox, outbox): Lent<'s, 't, D>,
+    ) -> Result<Lent<'s, 't, D>> {
         let (kit, s) = (self.kit, self.stream);
         kit.next_share();
-        let interior = block::fork(kit, s, self.side, &mut block)?;
+        block::compute(kit, self.side, &mut inside)?;
         block::pack(kit, s, &block, &mut packed)?;
         kit.on_host("wait", || s.synchronize())?;
         let begun = kit.begin(|| D::moment(s, &packed))?;
@@ -69,8 +78,7 @@ impl<'s, D: FacesDevice> Waiting<'_, 's, '_, D> {
         kit.end(begun, Lane::Stream, "exchange", || D::moment(s, &packed))?;
         kit.on_host("wait", || s.synchronize())?;
         block::unpack(kit, s, &mut block, &inbox)?;
-        block::join(s, self.side, interior, &mut block)?;
-        Ok((block, packed, inbox, outbox))
+        Ok((block, inside, packed, inbox, outbox))
     }
 
     /// Sends and receives all messages. One epoch is one launch; epochs for each message cannot be.
@@ -113,17 +121,18 @@ impl<D: FacesDevice> Exchange for Waiting<'_, '_, '_, D> {
     fn build(&mut self) -> Result<()> {
         self.lent = None;
         let (kit, s) = (self.kit, self.stream);
-        let block = block::new(kit, s)?;
+        let (block, inside) = block::new(kit, s, self.side)?;
         let packed = Region::zeroed(kit.setup.world, kit.geometry.packed_len())?.on(s)?;
         let (inbox, outbox) = kit.window(s)?;
-        self.lent = Some((block, packed, inbox, outbox));
+        self.lent = Some((block, inside, packed, inbox, outbox));
         Ok(())
     }
 
     fn initialise(&mut self) -> Result<()> {
         let mut lent = self.lent()?;
-        block::initialise(self.kit, self.stream, &mut lent.0)?;
-        let settled = self.kit.settle(self.stream, &lent.1);
+        let (block, inside, packed, ..) = &mut lent;
+        block::initialise(self.kit, self.stream, self.side, (block, inside))?;
+        let settled = self.kit.settle(self.stream, self.side, packed);
         self.lent = Some(lent);
         settled
     }
@@ -138,7 +147,7 @@ impl<D: FacesDevice> Exchange for Waiting<'_, '_, '_, D> {
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.stream.synchronize()
+        block::synchronize(self.stream, self.side)
     }
 
     fn launches(&self) -> u64 {
@@ -146,9 +155,10 @@ impl<D: FacesDevice> Exchange for Waiting<'_, '_, '_, D> {
     }
 
     fn inspect(&mut self, check: &mut dyn FnMut(&[f64])) -> Result<()> {
-        let (block, packed, inbox, outbox) = self.lent()?;
-        let block = block::inspect(self.kit, self.stream, block, check)?;
-        self.lent = Some((block, packed, inbox, outbox));
+        let (block, inside, packed, inbox, outbox) = self.lent()?;
+        let (block, inside) =
+            block::inspect(self.kit, self.stream, self.side, (block, inside), check)?;
+        self.lent = Some((block, inside, packed, inbox, outbox));
         Ok(())
     }
 }
