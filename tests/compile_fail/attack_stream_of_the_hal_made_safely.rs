@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use tidegate::Host;
-use tidegate::hal::device::{Device, Reclaim, Stream, StreamConfig};
+use tidegate::hal::device::{Device, Priority, Reclaim, Stream, StreamConfig};
 use tidegate::hal::memory::Ptr;
 
 fn main() {
@@ -11,6 +11,7 @@ fn main() {
         keep: Arc::new(()),
         inline: false,
         ranks_on_node: 1,
+        priority: Priority::Normal,
     };
     let stream = Host::for_threads().stream(config).expect("a stream");
     stream.reclaim().abort();
