@@ -1,6 +1,6 @@
 //! The command line of the launcher.
 
-use super::{Input, Job, LaunchError, Output};
+use super::{Input, Job, LaunchError, Nodes, Output};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -24,9 +24,13 @@ enum Subcommands {
 /// The arguments of `tidegate run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// How many ranks
-    #[arg(short = 'n', long, value_name = "N")]
-    pub ranks: usize,
+    /// How many ranks; with --nodes as many as those have
+    #[arg(short = 'n', long, value_name = "N", required_unless_present = "nodes")]
+    pub ranks: Option<usize>,
+
+    /// Act as several nodes, which do not map each other's memory: `2x4` are two of four ranks each, `3,1` one of three and one of one
+    #[arg(long, value_name = "NODES")]
+    pub nodes: Option<Nodes>,
 
     /// Do not put `[rank] ` in front of each line of output
     #[arg(long)]
@@ -79,22 +83,29 @@ impl RunArgs {
     /// The job that is asked for.
     pub fn job(self, defaults: &[(&str, &str)]) -> Job {
         let mut program = self.program.into_iter();
-        let mut job = Job::new(program.next().unwrap_or_default(), self.ranks)
-            .args(program)
-            .grace(self.grace)
-            .forward_signals(true)
-            .explain(!self.quiet)
-            .output(if self.no_label {
-                Output::Plain
-            } else {
-                Output::Labelled
-            })
-            // A process group in the background must not read from a terminal: it would be stopped.
-            .input(if std::io::stdin().is_terminal() {
-                Input::Null
-            } else {
-                Input::Inherited
-            });
+        let ranks = self.ranks.or_else(|| Some(self.nodes.as_ref()?.ranks()));
+        let mut job = Job::new(
+            program.next().unwrap_or_default(),
+            ranks.unwrap_or_default(),
+        )
+        .args(program)
+        .grace(self.grace)
+        .forward_signals(true)
+        .explain(!self.quiet)
+        .output(if self.no_label {
+            Output::Plain
+        } else {
+            Output::Labelled
+        })
+        // A process group in the background must not read from a terminal: it would be stopped.
+        .input(if std::io::stdin().is_terminal() {
+            Input::Null
+        } else {
+            Input::Inherited
+        });
+        if let Some(nodes) = self.nodes {
+            job = job.nodes(nodes);
+        }
         // What the user sets comes later, and so counts.
         for (name, value) in defaults {
             job = job.default_env(name, value);

@@ -16,9 +16,11 @@
 mod cli;
 mod guard;
 mod monitor;
+mod nodes;
 mod output;
 
 pub use cli::{Cli, RunArgs, main};
+pub use nodes::Nodes;
 pub use rustix::process::Signal;
 
 use crate::lock;
@@ -70,6 +72,14 @@ pub enum LaunchError {
         /// What is possible.
         most: usize,
     },
+    /// The ranks are not those of the nodes.
+    #[error("the nodes {nodes} have {} ranks, and the job {ranks}", nodes.ranks())]
+    Nodes {
+        /// How many ranks the job has.
+        ranks: usize,
+        /// The nodes.
+        nodes: Nodes,
+    },
     /// A rank could not be started.
     #[error("cannot start rank {rank} ({program:?}): {source}")]
     Spawn {
@@ -114,6 +124,7 @@ pub struct Job {
     pub(crate) program: OsString,
     pub(crate) args: Vec<OsString>,
     pub(crate) ranks: usize,
+    pub(crate) nodes: Option<Nodes>,
     pub(crate) envs: Vec<(OsString, OsString)>,
     pub(crate) rank_envs: Vec<(usize, OsString, OsString)>,
     pub(crate) directory: Option<PathBuf>,
@@ -131,6 +142,7 @@ impl Job {
             program: program.into(),
             args: Vec::new(),
             ranks,
+            nodes: None,
             envs: Vec::new(),
             rank_envs: Vec::new(),
             directory: None,
@@ -151,6 +163,13 @@ impl Job {
         let program = std::env::current_exe()
             .map_err(|error| LaunchError::io("finding this program", error))?;
         Ok(Self::new(program, ranks))
+    }
+
+    /// Spreads the ranks over nodes; they are all on one if not said. There have to be as many as the nodes have.
+    #[must_use]
+    pub fn nodes(mut self, nodes: Nodes) -> Self {
+        self.nodes = Some(nodes);
+        self
     }
 
     /// Adds an argument.

@@ -1,6 +1,7 @@
 //! The thread that starts the ranks and watches them until the last has ended.
 
 use super::guard::Guard;
+use super::nodes::Place;
 use super::output::{Source, Stream};
 use super::{Input, Job, LaunchError, Outcome, Output, Process, RankOutcome, Remote, Running};
 use crate::inherit::LISTEN_FD;
@@ -90,6 +91,14 @@ pub(crate) fn start(job: Job) -> Result<Running, LaunchError> {
             ranks: job.ranks,
             most: MAX_RANKS,
         });
+    }
+    if let Some(nodes) = job
+        .nodes
+        .as_ref()
+        .filter(|nodes| nodes.ranks() != job.ranks)
+    {
+        let (ranks, nodes) = (job.ranks, nodes.clone());
+        return Err(LaunchError::Nodes { ranks, nodes });
     }
     let (sender, receiver) = sync_channel(1);
     let monitor = std::thread::Builder::new()
@@ -191,11 +200,21 @@ impl Monitor {
         for name in OWN {
             command.env_remove(name);
         }
+        let all_on_one = Place {
+            node: 0,
+            local: rank,
+            of: job.ranks,
+        };
+        let place = job.nodes.as_ref().and_then(|nodes| nodes.place(rank));
+        if let Some(place) = place {
+            command.env("TIDEGATE_NODE", format!("node{}", place.node));
+        }
+        let place = place.unwrap_or(all_on_one);
         command
             .env("RANK", rank.to_string())
             .env("WORLD_SIZE", job.ranks.to_string())
-            .env("LOCAL_RANK", rank.to_string())
-            .env("LOCAL_WORLD_SIZE", job.ranks.to_string())
+            .env("LOCAL_RANK", place.local.to_string())
+            .env("LOCAL_WORLD_SIZE", place.of.to_string())
             .env("MASTER_ADDR", "127.0.0.1")
             .env("MASTER_PORT", port.to_string())
             .env("TIDEGATE_SECRET", secret);
