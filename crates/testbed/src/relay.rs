@@ -46,6 +46,21 @@ pub struct Traffic {
     pub crowded: u64,
 }
 
+impl std::fmt::Display for Traffic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            delivered,
+            lost,
+            cut,
+            crowded,
+        } = self;
+        write!(
+            f,
+            "{delivered} packets arrived, {lost} were lost, {cut} at cut links, {crowded} in full queues"
+        )
+    }
+}
+
 #[derive(Debug, Default)]
 struct Counters {
     delivered: AtomicU64,

@@ -1,6 +1,6 @@
 //! The command line of the launcher.
 
-use super::{Input, Job, LaunchError, Nodes, Output};
+use super::{BedArgs, Input, Job, LaunchError, Nodes, Outcome, Output};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -17,7 +17,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Subcommands {
-    /// Start a program as the ranks of one job on this host
+    /// Start a program as the ranks of one job on this host, which may act as several nodes
     Run(RunArgs),
 }
 
@@ -31,6 +31,10 @@ pub struct RunArgs {
     /// Act as several nodes, which do not map each other's memory: `2x4` are two of four ranks each, `3,1` one of three and one of one
     #[arg(long, value_name = "NODES")]
     pub nodes: Option<Nodes>,
+
+    /// What is between the nodes
+    #[command(flatten)]
+    pub bed: BedArgs,
 
     /// Do not put `[rank] ` in front of each line of output
     #[arg(long)]
@@ -80,7 +84,7 @@ impl Cli {
 }
 
 impl RunArgs {
-    /// The job that is asked for.
+    /// The job that is asked for, without a bed.
     pub fn job(self, defaults: &[(&str, &str)]) -> Job {
         let mut program = self.program.into_iter();
         let ranks = self.ranks.or_else(|| Some(self.nodes.as_ref()?.ranks()));
@@ -116,8 +120,31 @@ impl RunArgs {
         job
     }
 
+    /// Runs the job, on its bed if it is to have one.
+    fn outcome(mut self, defaults: &[(&str, &str)]) -> Result<Outcome, LaunchError> {
+        let explain = !self.quiet;
+        let args = std::mem::take(&mut self.bed);
+        let bed = match &self.nodes {
+            Some(nodes) => args.bed(nodes)?,
+            None => None,
+        };
+        let Some(bed) = bed else {
+            return self.job(defaults).run();
+        };
+        if explain {
+            eprintln!("tidegate: {bed}");
+        }
+        let job = self.job(defaults).bed(&bed).spawn()?;
+        args.cut_in_time(&bed, explain);
+        let outcome = job.wait();
+        if let Some(traffic) = bed.traffic().filter(|_| explain) {
+            eprintln!("tidegate: the relay: {traffic}");
+        }
+        Ok(outcome)
+    }
+
     fn run(self, defaults: &[(&str, &str)]) -> u8 {
-        match self.job(defaults).run() {
+        match self.outcome(defaults) {
             Ok(outcome) => outcome.exit_code(),
             Err(error) => {
                 eprintln!("tidegate: {error}");

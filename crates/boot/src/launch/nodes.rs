@@ -127,7 +127,9 @@ mod tests {
         for text in ["2x4", "1x1", "3,1", "1,2,3"] {
             assert_eq!(text.parse::<Nodes>().unwrap().to_string(), text);
         }
-        for text in ["", "x", "2x", "0x4", "2x0", "1,", "2x4x2", "-1", "9999999"] {
+        for text in [
+            "", "2", "x", "2x", "0x4", "2x0", "1,", "2x4x2", "-1", "9999999",
+        ] {
             assert!(text.parse::<Nodes>().is_err(), "{text}");
         }
     }
