@@ -250,6 +250,7 @@ impl Bed {
     }
 
     /// Lets the processes of `command` run in a node. What else it has as `pre_exec` comes after that, if it is said after it.
+    /// The command holds the node's namespace as long as it exists.
     ///
     /// # Panics
     ///
@@ -318,7 +319,12 @@ impl fmt::Display for Bed {
             Wire::Netem => "netem of the kernel",
             Wire::Relay => "a relay in user space",
         };
-        write!(f, "{} network namespaces, {how}: {shape}", self.nodes())?;
+        let many = if self.nodes() == 1 { "" } else { "s" };
+        write!(
+            f,
+            "{} network namespace{many}, {how}: {shape}",
+            self.nodes()
+        )?;
         match note {
             Some(note) => write!(f, " (not by the kernel: {note})"),
             None => Ok(()),

@@ -161,6 +161,8 @@ struct Wires {
 
 impl Wires {
     fn run(mut self) {
+        // By default the kernel may wake a thread 50 us late, which is much beside a delay of 100. If it is not told so, it is late.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let mut scratch = vec![0; FRAME];
         loop {
             self.deliver(Instant::now());

@@ -94,6 +94,10 @@ impl FromStr for Nodes {
         };
         match text.split_once('x') {
             Some((nodes, each)) => Ok(Self::split(number(nodes)?, number(each)?)),
+            // One number alone could be meant as either.
+            None if !text.contains(',') => Err(format!(
+                "{text:?} does not say how many nodes of how many ranks; `2x4` are two of four"
+            )),
             None => text
                 .split(',')
                 .map(number)
