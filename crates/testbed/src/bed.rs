@@ -148,9 +148,10 @@ impl Builder {
                 };
                 return Ok(self.bed(spaces, Carrier::Switch(switch), wire, None));
             }
-            Some(Err(error @ (BedError::NotAllowed { .. } | BedError::NoProgram { .. }))) => {
-                return Err(error);
-            }
+            // Without these there is no relay either.
+            Some(Err(
+                error @ (BedError::NotAllowed { .. } | BedError::NoProgram { program: "ip" }),
+            )) => return Err(error),
             Some(Err(error)) => Some(error.to_string()),
             None => None,
         };
