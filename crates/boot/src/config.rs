@@ -12,10 +12,11 @@
 //! | `MASTER_ADDR`, `MASTER_PORT` | where rank 0 listens, on this address only | |
 //! | `TIDEGATE_SECRET` | what proves membership, at least 16 bytes | |
 //! | `TIDEGATE_JOB_ID` | told apart even if a secret is used again | empty |
-//! | `TIDEGATE_NODE` | name of this node, instead of what the host says | |
+//! | `TIDEGATE_NODE` | name of this node, instead of what the host says; ranks of one name must be able to pass descriptors to each other, others do not try | |
 //! | `TIDEGATE_RENDEZVOUS_TIMEOUT` | seconds to wait for the others | 60 |
 //! | `TIDEGATE_HEARTBEAT_MS` | interval of heartbeats | 1000 |
 //! | `TIDEGATE_SILENCE_MS` | silence after which a rank is given up | 10000 |
+//! | `TIDEGATE_ADDRESS` | address of this node that NICs are to use, as source and to listen at ([`own_address`]) | chosen by the NIC |
 //! | `TIDEGATE_LISTEN_FD` | set by the launcher: an inherited listening socket for rank 0 | |
 //!
 //! # Failure
@@ -26,8 +27,30 @@ use crate::error::BootError;
 use crate::wire::{MAX_RANKS, NodeId};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::time::Duration;
+
+/// Says which address of this node NICs are to use.
+pub(crate) const ADDRESS: &str = "TIDEGATE_ADDRESS";
+
+/// The address of this node that NICs are to use, as the source of what they send and to listen at: `TIDEGATE_ADDRESS`. `None`: they choose.
+///
+/// The launcher sets it: on a bed to the address of the rank's node, else to the loopback address, since all its ranks
+/// are on this host. Its `--env` goes before.
+///
+/// # Errors
+///
+/// [`BootError::BadVariable`], if it is no address.
+pub fn own_address() -> Result<Option<IpAddr>, BootError> {
+    let Some(value) = std::env::var_os(ADDRESS) else {
+        return Ok(None);
+    };
+    let value = value.to_string_lossy();
+    match value.parse() {
+        Ok(address) => Ok(Some(address)),
+        Err(_) => Err(bad(ADDRESS, &value, "it must be an IP address")),
+    }
+}
 
 /// The shortest secret that is taken: 16 bytes.
 pub(crate) const MIN_SECRET: usize = 16;

@@ -49,7 +49,7 @@ mod shared;
 mod tcp;
 mod wire;
 
-pub use config::Config;
+pub use config::{Config, own_address};
 pub use error::BootError;
 pub use local::{LocalControl, local};
 pub use tcp::TcpControl;

@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use tidegate_boot::launch::{Cli, Job, Output, Signal};
+use tidegate_boot::launch::{Bed, Cli, Job, Output, Signal};
+use tidegate_testbed::WireChoice;
 
 /// Long enough for a loaded machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -174,6 +175,18 @@ fn the_command_line_has_the_codes_of_a_shell() {
     assert_eq!(code(&["run", "-n", "0", "true"]), Some(1));
     assert_eq!(code(&["run", "-n", "x", "true"]), Some(2));
     assert_eq!(code(&["run", "-n", "2"]), Some(2));
+    assert_eq!(code(&["run", "true"]), Some(2));
+    assert_eq!(code(&["run", "--nodes", "2x2", "true"]), Some(0));
+    assert_eq!(code(&["run", "-n", "3", "--nodes", "2x2", "true"]), Some(1));
+    assert_eq!(code(&["run", "--nodes", "2", "true"]), Some(2));
+    assert_eq!(code(&["run", "--nodes", "2x", "true"]), Some(2));
+    assert_eq!(code(&["run", "-n", "2", "--netns", "true"]), Some(2));
+    let delay = ["run", "--nodes", "2x1", "--delay", "1ms", "true"];
+    assert_eq!(
+        code(&delay),
+        Some(2),
+        "without --netns there is no wire to be slow"
+    );
     assert_eq!(
         code(&[
             "run",
@@ -310,4 +323,118 @@ fn a_job_can_be_killed_from_elsewhere() {
 fn a_program_that_does_not_exist_leaves_no_ranks() {
     let error = Job::new("/no/such/program", 2).run().unwrap_err();
     assert!(error.to_string().contains("rank 0"), "{error}");
+}
+
+/// The network namespaces that some process is in, or has a descriptor of; as far as this user may look.
+fn namespaces_in_use() -> Vec<String> {
+    let mut found = Vec::new();
+    for process in std::fs::read_dir("/proc").unwrap().map_while(Result::ok) {
+        found.extend(std::fs::read_link(process.path().join("ns/net")));
+        let fds = std::fs::read_dir(process.path().join("fd"));
+        let fds = fds.into_iter().flatten().map_while(Result::ok);
+        found.extend(fds.filter_map(|fd| std::fs::read_link(fd.path()).ok()));
+    }
+    let names = found
+        .into_iter()
+        .filter_map(|link| link.into_os_string().into_string().ok());
+    names.filter(|name| name.starts_with("net:[")).collect()
+}
+
+#[test]
+fn a_launcher_that_is_killed_leaves_no_network() {
+    let test = "a_launcher_that_is_killed_leaves_no_network";
+    for wire in [WireChoice::Auto, WireChoice::Relay] {
+        if Bed::builder(2).wire(wire).build_or_skip(test).is_none() {
+            continue;
+        }
+        let wire = if wire == WireChoice::Auto {
+            "auto"
+        } else {
+            "relay"
+        };
+        let script = "sleep 1000 & echo found $$ $! $(readlink /proc/self/ns/net); wait";
+        let args = [
+            "run", "--nodes", "2x1", "--netns", "--wire", wire, "/bin/sh", "-c", script,
+        ];
+        let mut child = tidegate(&args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let lines = lines
+            .map_while(Result::ok)
+            .filter(|line| line.contains("found"));
+        let (mut pids, mut namespaces) = (Vec::<u32>::new(), Vec::new());
+        for line in lines.take(2) {
+            let words: Vec<_> = line.split_whitespace().rev().collect();
+            namespaces.push(words[0].to_owned());
+            pids.extend(words[1..3].iter().map(|pid| pid.parse::<u32>().unwrap()));
+        }
+        assert_eq!((pids.len(), namespaces.len()), (4, 2));
+        assert_ne!(namespaces[0], namespaces[1]);
+        let in_use = namespaces_in_use();
+        assert!(namespaces.iter().all(|name| in_use.contains(name)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for pid in pids {
+            wait_until("a rank or its child ends", || !exists(pid));
+        }
+        wait_until("the namespaces are gone", || {
+            let in_use = namespaces_in_use();
+            !namespaces.iter().any(|name| in_use.contains(name))
+        });
+        // Nothing holds one by a name, either.
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(!namespaces.iter().any(|name| mounts.contains(name)));
+    }
+}
+
+#[test]
+fn the_command_line_makes_beds_and_cuts_links() {
+    let test = "the_command_line_makes_beds_and_cuts_links";
+    if Bed::builder(2)
+        .wire(WireChoice::Relay)
+        .build_or_skip(test)
+        .is_none()
+    {
+        return;
+    }
+    let script = "echo $TIDEGATE_NODE $TIDEGATE_ADDRESS; sleep 1";
+    let wire = [
+        "--delay", "1ms", "--loss", "1%", "--rate", "1gbit", "--seed", "1",
+    ];
+    let args = [
+        &[
+            "run",
+            "--nodes",
+            "2x1",
+            "--netns",
+            "--cut",
+            "1@100ms..200ms",
+        ][..],
+        &wire[..],
+        &["/bin/sh", "-c", script][..],
+    ];
+    let output = tidegate(&args.concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.contains("[0] node0 10.77.0.1") && said.contains("[1] node1 10.77.0.2"),
+        "{said}"
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    for what in [
+        "2 network namespaces, a relay in user space: delay 1ms, loss 1%, rate 1000 Mbit/s",
+        "the link of node 1 is cut",
+        "the link of node 1 is mended",
+        "packets arrived",
+    ] {
+        assert!(said.contains(what), "no {what}: {said}");
+    }
+    let output = tidegate(&["run", "--nodes", "2x1", "--netns", "--cut", "2@1s", "true"]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no node 2"));
 }

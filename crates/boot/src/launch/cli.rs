@@ -1,6 +1,6 @@
 //! The command line of the launcher.
 
-use super::{Input, Job, LaunchError, Output};
+use super::{BedArgs, Input, Job, LaunchError, Nodes, Outcome, Output};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -17,16 +17,24 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Subcommands {
-    /// Start a program as the ranks of one job on this host
+    /// Start a program as the ranks of one job on this host, which may act as several nodes
     Run(RunArgs),
 }
 
 /// The arguments of `tidegate run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// How many ranks
-    #[arg(short = 'n', long, value_name = "N")]
-    pub ranks: usize,
+    /// How many ranks; with --nodes as many as those have
+    #[arg(short = 'n', long, value_name = "N", required_unless_present = "nodes")]
+    pub ranks: Option<usize>,
+
+    /// Act as several nodes, which do not map each other's memory: `2x4` are two of four ranks each, `3,1` one of three and one of one
+    #[arg(long, value_name = "NODES")]
+    pub nodes: Option<Nodes>,
+
+    /// What is between the nodes
+    #[command(flatten)]
+    pub bed: BedArgs,
 
     /// Do not put `[rank] ` in front of each line of output
     #[arg(long)]
@@ -76,25 +84,32 @@ impl Cli {
 }
 
 impl RunArgs {
-    /// The job that is asked for.
+    /// The job that is asked for, without a bed.
     pub fn job(self, defaults: &[(&str, &str)]) -> Job {
         let mut program = self.program.into_iter();
-        let mut job = Job::new(program.next().unwrap_or_default(), self.ranks)
-            .args(program)
-            .grace(self.grace)
-            .forward_signals(true)
-            .explain(!self.quiet)
-            .output(if self.no_label {
-                Output::Plain
-            } else {
-                Output::Labelled
-            })
-            // A process group in the background must not read from a terminal: it would be stopped.
-            .input(if std::io::stdin().is_terminal() {
-                Input::Null
-            } else {
-                Input::Inherited
-            });
+        let ranks = self.ranks.or_else(|| Some(self.nodes.as_ref()?.ranks()));
+        let mut job = Job::new(
+            program.next().unwrap_or_default(),
+            ranks.unwrap_or_default(),
+        )
+        .args(program)
+        .grace(self.grace)
+        .forward_signals(true)
+        .explain(!self.quiet)
+        .output(if self.no_label {
+            Output::Plain
+        } else {
+            Output::Labelled
+        })
+        // A process group in the background must not read from a terminal: it would be stopped.
+        .input(if std::io::stdin().is_terminal() {
+            Input::Null
+        } else {
+            Input::Inherited
+        });
+        if let Some(nodes) = self.nodes {
+            job = job.nodes(nodes);
+        }
         // What the user sets comes later, and so counts.
         for (name, value) in defaults {
             job = job.default_env(name, value);
@@ -105,8 +120,31 @@ impl RunArgs {
         job
     }
 
+    /// Runs the job, on its bed if it is to have one.
+    fn outcome(mut self, defaults: &[(&str, &str)]) -> Result<Outcome, LaunchError> {
+        let explain = !self.quiet;
+        let args = std::mem::take(&mut self.bed);
+        let bed = match &self.nodes {
+            Some(nodes) => args.bed(nodes)?,
+            None => None,
+        };
+        let Some(bed) = bed else {
+            return self.job(defaults).run();
+        };
+        if explain {
+            eprintln!("tidegate: {bed}");
+        }
+        let job = self.job(defaults).bed(&bed).spawn()?;
+        args.cut_in_time(&bed, explain);
+        let outcome = job.wait();
+        if let Some(traffic) = bed.traffic().filter(|_| explain) {
+            eprintln!("tidegate: the relay: {traffic}");
+        }
+        Ok(outcome)
+    }
+
     fn run(self, defaults: &[(&str, &str)]) -> u8 {
-        match self.job(defaults).run() {
+        match self.outcome(defaults) {
             Ok(outcome) => outcome.exit_code(),
             Err(error) => {
                 eprintln!("tidegate: {error}");

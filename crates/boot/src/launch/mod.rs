@@ -7,19 +7,31 @@
 //! address that is taken before the first rank starts: rank 0 inherits the listening socket. One
 //! thread starts the ranks, passes their output on, line by line, and waits for their ends.
 //!
+//! The ranks can be spread over several [`Nodes`], in one of two ways:
+//!
+//! - *by name*: each node has a `TIDEGATE_NODE` of its own, and so no rank maps memory of another node. All else is one
+//!   machine's: the ranks share its network.
+//! - on a [`Bed`]: each node is also a network namespace, and what goes from one to another takes a wire that can be slow, lossy,
+//!   or cut. Rank 0 listens at its node's address, where nobody but the nodes can come.
+//!
 //! # Failure
 //!
 //! When a rank fails, the others get [`Job::grace`] to end by themselves with errors of their own; then they get
 //! `SIGTERM`, and a moment later `SIGKILL`. When a rank ends, what is left of its process group is killed. When the
 //! launcher is killed, the kernel kills the ranks (`PR_SET_PDEATHSIG`), and a guard process their groups.
 
+mod bed;
 mod cli;
 mod guard;
 mod monitor;
+mod nodes;
 mod output;
 
+pub use bed::{BedArgs, Cut, WireArg};
 pub use cli::{Cli, RunArgs, main};
+pub use nodes::Nodes;
 pub use rustix::process::Signal;
+pub use tidegate_testbed::{Bed, BedError};
 
 use crate::lock;
 use rustix::process::pidfd_send_signal;
@@ -70,6 +82,25 @@ pub enum LaunchError {
         /// What is possible.
         most: usize,
     },
+    /// The ranks are not those of the nodes.
+    #[error("the nodes {nodes} have {} ranks, and the job {ranks}", nodes.ranks())]
+    Nodes {
+        /// How many ranks the job has.
+        ranks: usize,
+        /// The nodes.
+        nodes: Nodes,
+    },
+    /// There are more nodes than the bed has.
+    #[error("the job has {nodes} nodes, and its bed {bed}")]
+    SmallBed {
+        /// How many nodes the job has.
+        nodes: usize,
+        /// How many the bed has.
+        bed: usize,
+    },
+    /// There is no bed.
+    #[error(transparent)]
+    Bed(#[from] BedError),
     /// A rank could not be started.
     #[error("cannot start rank {rank} ({program:?}): {source}")]
     Spawn {
@@ -114,6 +145,8 @@ pub struct Job {
     pub(crate) program: OsString,
     pub(crate) args: Vec<OsString>,
     pub(crate) ranks: usize,
+    pub(crate) nodes: Option<Nodes>,
+    pub(crate) bed: Option<Bed>,
     pub(crate) envs: Vec<(OsString, OsString)>,
     pub(crate) rank_envs: Vec<(usize, OsString, OsString)>,
     pub(crate) directory: Option<PathBuf>,
@@ -131,6 +164,8 @@ impl Job {
             program: program.into(),
             args: Vec::new(),
             ranks,
+            nodes: None,
+            bed: None,
             envs: Vec::new(),
             rank_envs: Vec::new(),
             directory: None,
@@ -151,6 +186,21 @@ impl Job {
         let program = std::env::current_exe()
             .map_err(|error| LaunchError::io("finding this program", error))?;
         Ok(Self::new(program, ranks))
+    }
+
+    /// Spreads the ranks over nodes; they are all on one if not said. There have to be as many as the nodes have.
+    #[must_use]
+    pub fn nodes(mut self, nodes: Nodes) -> Self {
+        self.nodes = Some(nodes);
+        self
+    }
+
+    /// Lets each node be one of a bed: its ranks run in a network namespace of their own, and meet at the address of node 0.
+    /// Without [`Job::nodes`] all are on node 0.
+    #[must_use]
+    pub fn bed(mut self, bed: &Bed) -> Self {
+        self.bed = Some(bed.clone());
+        self
     }
 
     /// Adds an argument.

@@ -1,8 +1,10 @@
 //! The thread that starts the ranks and watches them until the last has ended.
 
 use super::guard::Guard;
+use super::nodes::{Nodes, Place};
 use super::output::{Source, Stream};
 use super::{Input, Job, LaunchError, Outcome, Output, Process, RankOutcome, Remote, Running};
+use crate::config::ADDRESS;
 use crate::inherit::LISTEN_FD;
 use crate::lock;
 use crate::secret::{hex, random};
@@ -14,8 +16,8 @@ use rustix::process::{
 };
 use signal_hook::SigId;
 use std::io::Read;
-use std::net::TcpListener;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -91,6 +93,20 @@ pub(crate) fn start(job: Job) -> Result<Running, LaunchError> {
             most: MAX_RANKS,
         });
     }
+    if let Some(nodes) = job
+        .nodes
+        .as_ref()
+        .filter(|nodes| nodes.ranks() != job.ranks)
+    {
+        let (ranks, nodes) = (job.ranks, nodes.clone());
+        return Err(LaunchError::Nodes { ranks, nodes });
+    }
+    if let Some(bed) = &job.bed {
+        let (nodes, bed) = (job.nodes.as_ref().map_or(1, Nodes::count), bed.nodes());
+        if nodes > bed {
+            return Err(LaunchError::SmallBed { nodes, bed });
+        }
+    }
     let (sender, receiver) = sync_channel(1);
     let monitor = std::thread::Builder::new()
         .name("tidegate-launch".into())
@@ -121,14 +137,31 @@ pub(crate) fn start(job: Job) -> Result<Running, LaunchError> {
     }
 }
 
+/// Where the ranks meet.
+struct Meeting {
+    at: SocketAddr,
+    /// What rank 0 inherits. On a bed there is nobody who could take the port before rank 0 does, and a socket of this process would be none of
+    /// the node.
+    listener: Option<TcpListener>,
+}
+
+impl Meeting {
+    fn choose(job: &Job) -> Result<Self, LaunchError> {
+        if let Some(bed) = &job.bed {
+            let at = SocketAddr::from((bed.address(0), bed.port()));
+            return Ok(Self { at, listener: None });
+        }
+        let failed = |error| LaunchError::io("taking a port on the loopback address", error);
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+        let at = listener.local_addr().map_err(failed)?;
+        let listener = Some(listener);
+        Ok(Self { at, listener })
+    }
+}
+
 impl Monitor {
     fn start(job: Job) -> Result<Self, LaunchError> {
-        let listener = TcpListener::bind("127.0.0.1:0")
-            .map_err(|error| LaunchError::io("taking a port on the loopback address", error))?;
-        let port = listener
-            .local_addr()
-            .map_err(|error| LaunchError::io("taking a port on the loopback address", error))?
-            .port();
+        let meeting = Meeting::choose(&job)?;
         let secret =
             hex(&random::<32>().map_err(|error| LaunchError::io("making a secret", error))?);
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -154,7 +187,7 @@ impl Monitor {
         }
         monitor.guard = Guard::start();
         for rank in 0..monitor.job.ranks {
-            monitor.start_rank(rank, port, &secret, listener.as_raw_fd())?;
+            monitor.start_rank(rank, &meeting, &secret)?;
         }
         Ok(monitor)
     }
@@ -174,9 +207,8 @@ impl Monitor {
     fn start_rank(
         &mut self,
         rank: usize,
-        port: u16,
+        meeting: &Meeting,
         secret: &str,
-        listener: RawFd,
     ) -> Result<(), LaunchError> {
         let job = &self.job;
         let mut command = Command::new(&job.program);
@@ -184,6 +216,19 @@ impl Monitor {
         if let Some(directory) = &job.directory {
             command.current_dir(directory);
         }
+        let all_on_one = Place {
+            node: 0,
+            local: rank,
+            of: job.ranks,
+        };
+        let place = job.nodes.as_ref().and_then(|nodes| nodes.place(rank));
+        let Place { node, local, of } = place.unwrap_or(all_on_one);
+        let address = match &job.bed {
+            Some(bed) => IpAddr::V4(bed.address(node)),
+            None => meeting.at.ip(),
+        };
+        // Of all that makes the job only this may be said otherwise: one machine can have several NICs.
+        command.env(ADDRESS, address.to_string());
         let own = job.rank_envs.iter().filter(|(of, _, _)| *of == rank);
         command
             .envs(job.envs.iter().map(|(name, value)| (name, value)))
@@ -191,15 +236,19 @@ impl Monitor {
         for name in OWN {
             command.env_remove(name);
         }
+        if job.nodes.is_some() || job.bed.is_some() {
+            command.env("TIDEGATE_NODE", format!("node{node}"));
+        }
         command
             .env("RANK", rank.to_string())
             .env("WORLD_SIZE", job.ranks.to_string())
-            .env("LOCAL_RANK", rank.to_string())
-            .env("LOCAL_WORLD_SIZE", job.ranks.to_string())
-            .env("MASTER_ADDR", "127.0.0.1")
-            .env("MASTER_PORT", port.to_string())
+            .env("LOCAL_RANK", local.to_string())
+            .env("LOCAL_WORLD_SIZE", of.to_string())
+            .env("MASTER_ADDR", meeting.at.ip().to_string())
+            .env("MASTER_PORT", meeting.at.port().to_string())
             .env("TIDEGATE_SECRET", secret);
-        let inherited = (rank == 0 && job.ranks > 1).then_some(listener);
+        let listener = meeting.listener.as_ref().map(AsRawFd::as_raw_fd);
+        let inherited = listener.filter(|_| rank == 0 && job.ranks > 1);
         if let Some(listener) = inherited {
             command.env(LISTEN_FD, listener.to_string());
         }
@@ -217,6 +266,10 @@ impl Monitor {
             Output::Labelled | Output::Plain | Output::Captured => Stdio::piped(),
         };
         command.stdout(stdio()).stderr(stdio());
+        // First, because the kernel may take back who is told of a parent's death when a process changes its privileges.
+        if let Some(bed) = &job.bed {
+            bed.enter(node, &mut command);
+        }
         let launcher = getpid();
         // SAFETY: between fork and exec the closure makes system calls only (rustix does them without libc's locks,
         // and on success and error alike without allocating: `io::Error` of a raw error number owns no memory).

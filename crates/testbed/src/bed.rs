@@ -1,0 +1,397 @@
+//! A bed: how it is asked for, and what it can do.
+
+use crate::error::BedError;
+use crate::helper::{make_net_with_tap, make_user};
+use crate::relay::{Relay, Traffic};
+use crate::shape::Shape;
+use crate::space::{Entry, Owner, Space, is_privileged};
+use crate::switch::Switch;
+use crate::tap;
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::time::Duration;
+
+/// The interface of each node.
+pub const INTERFACE: &str = "fab0";
+/// The most nodes of a bed.
+pub const MAX_NODES: usize = 250;
+/// The first of the ports that [`Bed::port`] gives; below those that the kernel gives to whoever asks for none.
+const FIRST_PORT: u16 = 20_000;
+const PORTS: u16 = 10_000;
+
+/// What carries the packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// A bridge of the kernel.
+    Bridge,
+    /// A bridge of the kernel, with `tc netem` at its ports.
+    Netem,
+    /// A thread of this process.
+    Relay,
+}
+
+/// Which [`Wire`] is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WireChoice {
+    /// The kernel's, if it can do what is asked for; else the relay.
+    #[default]
+    Auto,
+    /// The kernel's, or none.
+    Kernel,
+    /// The relay, or none.
+    Relay,
+}
+
+/// A bed to be made.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Builder {
+    nodes: usize,
+    shape: Shape,
+    seed: Option<u64>,
+    choice: WireChoice,
+    user_namespace: bool,
+}
+
+impl Builder {
+    /// How long packets take, one way.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.shape.delay = delay;
+        self
+    }
+
+    /// Which part of the packets is lost, from 0 to 1.
+    pub fn loss(mut self, loss: f64) -> Self {
+        self.shape.loss = loss;
+        self
+    }
+
+    /// How many bits a second come through to each node.
+    pub fn rate(mut self, rate: u64) -> Self {
+        self.shape.rate = Some(rate);
+        self
+    }
+
+    /// All of that at once.
+    pub fn shape(mut self, shape: Shape) -> Self {
+        self.shape = shape;
+        self
+    }
+
+    /// Lets the same packets be lost again: the nth from one node to another is lost or not, depending on the seed. It
+    /// takes a relay; `netem` has dice of its own.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Which wire is wanted; [`WireChoice::Auto`] if not said.
+    pub fn wire(mut self, choice: WireChoice) -> Self {
+        self.choice = choice;
+        self
+    }
+
+    /// Makes the namespaces in a user namespace, even if this process would not need one.
+    pub fn user_namespace(mut self) -> Self {
+        self.user_namespace = true;
+        self
+    }
+
+    /// Makes the bed.
+    ///
+    /// # Errors
+    ///
+    /// A [`BedError`] that says what is missing or wrong. Nothing is left of what had been made.
+    pub fn build(self) -> Result<Bed, BedError> {
+        let Shape { loss, .. } = self.shape;
+        if !(1..=MAX_NODES).contains(&self.nodes) {
+            let nodes = self.nodes;
+            return Err(BedError::Invalid(format!(
+                "a bed has between 1 and {MAX_NODES} nodes, not {nodes}"
+            )));
+        }
+        if !(0.0..=1.0).contains(&loss) {
+            return Err(BedError::Invalid(format!(
+                "the part that is lost is between 0 and 1, not {loss}"
+            )));
+        }
+        if self.seed.is_some() && self.choice == WireChoice::Kernel {
+            return Err(BedError::Invalid(
+                "losses that are to be the same again need a relay".to_owned(),
+            ));
+        }
+        if is_privileged() && !self.user_namespace {
+            match self.build_for(&Owner::Ours) {
+                // A container may have the privileges and still forbid the call.
+                Err(error @ BedError::NotAllowed { .. }) => {
+                    tracing::debug!(%error, "trying a user namespace");
+                }
+                made => return made,
+            }
+        }
+        self.build_for(&make_user()?)
+    }
+
+    fn build_for(&self, owner: &Owner) -> Result<Bed, BedError> {
+        let kernel = match (self.choice, self.seed) {
+            (WireChoice::Relay, _) | (_, Some(_)) => None,
+            _ => Some(Switch::build(owner, self.nodes, &self.shape)),
+        };
+        let why_not = match kernel {
+            Some(Ok((switch, spaces))) => {
+                let wire = match self.shape.is_plain() {
+                    true => Wire::Bridge,
+                    false => Wire::Netem,
+                };
+                return Ok(self.bed(spaces, Carrier::Switch(switch), wire, None));
+            }
+            // Without these there is no relay either.
+            Some(Err(
+                error @ (BedError::NotAllowed { .. } | BedError::NoProgram { program: "ip" }),
+            )) => return Err(error),
+            Some(Err(error)) => Some(error.to_string()),
+            None => None,
+        };
+        if self.choice == WireChoice::Kernel {
+            let why = why_not.unwrap_or_default();
+            return Err(BedError::NoWire { why });
+        }
+        match self.build_relay(owner) {
+            Ok((spaces, relay)) => {
+                Ok(self.bed(spaces, Carrier::Relay(relay), Wire::Relay, why_not))
+            }
+            Err(error) => Err(match (why_not, error) {
+                (Some(first), BedError::NoWire { why }) => BedError::NoWire {
+                    why: format!("{first}; and {why}"),
+                },
+                (_, error) => error,
+            }),
+        }
+    }
+
+    fn build_relay(&self, owner: &Owner) -> Result<(Vec<Space>, Relay), BedError> {
+        tap::is_there()?;
+        let (mut spaces, mut taps) = (Vec::new(), Vec::new());
+        for node in 0..self.nodes {
+            let (space, helper, tap) = make_net_with_tap(owner, INTERFACE)?;
+            helper.run(&address_commands(node, self.nodes))?;
+            spaces.push(space);
+            taps.push(tap);
+        }
+        let relay = Relay::start(taps, self.shape, self.seed.unwrap_or(0))?;
+        Ok((spaces, relay))
+    }
+
+    fn bed(&self, spaces: Vec<Space>, carrier: Carrier, wire: Wire, note: Option<String>) -> Bed {
+        Bed(Arc::new(Inner {
+            carrier,
+            spaces,
+            wire,
+            note,
+            shape: self.shape,
+            ports: AtomicU16::new(0),
+        }))
+    }
+}
+
+#[derive(Debug)]
+enum Carrier {
+    Switch(Switch),
+    Relay(Relay),
+}
+
+#[derive(Debug)]
+struct Inner {
+    carrier: Carrier,
+    spaces: Vec<Space>,
+    wire: Wire,
+    note: Option<String>,
+    shape: Shape,
+    ports: AtomicU16,
+}
+
+/// Nodes on one machine; see the [module](crate). Cloning gives another handle on the same bed, which is gone with the last one
+/// and the last program in its nodes.
+#[derive(Clone, Debug)]
+pub struct Bed(Arc<Inner>);
+
+impl Bed {
+    /// A bed of that many nodes.
+    pub fn builder(nodes: usize) -> Builder {
+        Builder {
+            nodes,
+            shape: Shape::default(),
+            seed: None,
+            choice: WireChoice::default(),
+            user_namespace: false,
+        }
+    }
+
+    /// How many nodes it has.
+    pub fn nodes(&self) -> usize {
+        self.0.spaces.len()
+    }
+
+    /// The address of a node.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
+    pub fn address(&self, node: usize) -> Ipv4Addr {
+        assert!(node < self.nodes(), "there is no node {node}");
+        address(node)
+    }
+
+    /// A port that this bed gives to nobody else, for a server in one of the nodes: nobody else is there.
+    pub fn port(&self) -> u16 {
+        FIRST_PORT + self.0.ports.fetch_add(1, Relaxed) % PORTS
+    }
+
+    /// Lets the processes of `command` run in a node. What else it has as `pre_exec` comes after that, if it is said after it.
+    /// The command holds the node's namespace as long as it exists.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
+    pub fn enter(&self, node: usize, command: &mut Command) {
+        Entry::Enter(self.0.spaces[node].clone()).precede(command);
+    }
+
+    /// Cuts the link of a node: from now on nothing comes through, in either direction.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses it.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
+    pub fn cut(&self, node: usize) -> Result<(), BedError> {
+        self.set_link(node, false)
+    }
+
+    /// Mends a link that was cut.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses it.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
+    pub fn mend(&self, node: usize) -> Result<(), BedError> {
+        self.set_link(node, true)
+    }
+
+    fn set_link(&self, node: usize, up: bool) -> Result<(), BedError> {
+        assert!(node < self.nodes(), "there is no node {node}");
+        match &self.0.carrier {
+            Carrier::Switch(switch) => switch.set_link(node, up),
+            Carrier::Relay(relay) => {
+                relay.set_link(node, up);
+                Ok(())
+            }
+        }
+    }
+
+    /// What carries the packets.
+    pub fn wire(&self) -> Wire {
+        self.0.wire
+    }
+
+    /// What the relay has done so far; `None` where there is none.
+    pub fn traffic(&self) -> Option<Traffic> {
+        match &self.0.carrier {
+            Carrier::Switch(_) => None,
+            Carrier::Relay(relay) => Some(relay.traffic()),
+        }
+    }
+}
+
+/// Says what the bed is, in one line.
+impl fmt::Display for Bed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { shape, note, .. } = &*self.0;
+        let how = match self.wire() {
+            Wire::Bridge => "a bridge of the kernel",
+            Wire::Netem => "netem of the kernel",
+            Wire::Relay => "a relay in user space",
+        };
+        let many = if self.nodes() == 1 { "" } else { "s" };
+        write!(
+            f,
+            "{} network namespace{many}, {how}: {shape}",
+            self.nodes()
+        )?;
+        match note {
+            Some(note) => write!(f, " (not by the kernel: {note})"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn address(node: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, 0, node as u8 + 1)
+}
+
+/// Locally administered; the node is in the last byte.
+fn mac(node: usize) -> [u8; 6] {
+    [0x02, b't', b'i', b'd', b'e', node as u8 + 1]
+}
+
+/// The node that a hardware address belongs to.
+pub(crate) fn node_of_mac(address: &[u8; 6]) -> Option<usize> {
+    let node = usize::from(address[5]).checked_sub(1)?;
+    (*address == mac(node)).then_some(node)
+}
+
+/// Commands of `ip` that give the interface of a node its addresses, and its neighbours. They are entered by hand, so that a lossy wire
+/// loses no ARP, and a cut one makes no neighbour unreachable, which would be an error where silence is wanted.
+pub(crate) fn address_commands(node: usize, nodes: usize) -> Vec<String> {
+    let hardware = |node| mac(node).map(|byte| format!("{byte:02x}")).join(":");
+    let mut commands = vec![
+        "link set dev lo up".to_owned(),
+        format!("link set dev {INTERFACE} address {}", hardware(node)),
+        format!("address add {}/24 dev {INTERFACE}", address(node)),
+        format!("link set dev {INTERFACE} up"),
+    ];
+    for other in (0..nodes).filter(|other| *other != node) {
+        let (address, hardware) = (address(other), hardware(other));
+        commands.push(format!(
+            "neighbour add {address} lladdr {hardware} dev {INTERFACE} nud permanent"
+        ));
+    }
+    commands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hardware_addresses_say_whose_they_are() {
+        for node in [0, 1, MAX_NODES - 1] {
+            assert_eq!(node_of_mac(&mac(node)), Some(node));
+        }
+        assert_eq!(node_of_mac(&[0xff; 6]), None);
+        assert_eq!(node_of_mac(&[0x02, b't', b'i', b'd', b'e', 0]), None);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for builder in [
+            Bed::builder(0),
+            Bed::builder(MAX_NODES + 1),
+            Bed::builder(2).loss(1.5),
+            Bed::builder(2).loss(f64::NAN),
+            Bed::builder(2).seed(1).wire(WireChoice::Kernel),
+        ] {
+            let error = builder.build().unwrap_err();
+            assert!(matches!(error, BedError::Invalid(_)), "{error}");
+            assert!(!error.is_missing());
+        }
+    }
+}

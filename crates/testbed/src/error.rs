@@ -1,0 +1,69 @@
+//! Why there is no bed.
+
+use std::io;
+
+/// Why there is no bed, or it does not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BedError {
+    /// This process may not make namespaces.
+    #[error(
+        "cannot make {what}: {source}; nodes need either the privileges of root (CAP_SYS_ADMIN and CAP_NET_ADMIN), or user namespaces: \
+         see the sysctls user.max_user_namespaces, kernel.unprivileged_userns_clone and \
+         kernel.apparmor_restrict_unprivileged_userns, and what the container allows"
+    )]
+    NotAllowed {
+        /// What was to be made.
+        what: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A program is missing.
+    #[error("`{program}` is needed to set up networks: install the package iproute2")]
+    NoProgram {
+        /// Which.
+        program: &'static str,
+    },
+    /// A program could not do its part.
+    #[error("`{program}` said: {said}")]
+    Refused {
+        /// Which.
+        program: &'static str,
+        /// Its message.
+        said: String,
+    },
+    /// There is no wire that does what is asked for.
+    #[error("no wire between the nodes: {why}")]
+    NoWire {
+        /// What each of them lacks.
+        why: String,
+    },
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl BedError {
+    pub(crate) fn io(what: &'static str, source: impl Into<io::Error>) -> Self {
+        let source = source.into();
+        Self::Io { what, source }
+    }
+
+    /// Whether the machine lacks what a bed needs: a test may then be skipped.
+    pub fn is_missing(&self) -> bool {
+        matches!(
+            self,
+            Self::NotAllowed { .. } | Self::NoProgram { .. } | Self::NoWire { .. }
+        )
+    }
+}
