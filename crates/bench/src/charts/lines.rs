@@ -113,7 +113,11 @@ pub(super) fn pair(results: &Results, bandwidth: bool) -> Option<String> {
         .filter(|row| row.setting.benchmark == "floor" && row.setting.bytes > 0 && !row.failed);
     let pairs = good(results, "pair", false);
     let pairs = pairs.into_iter().map(|entry| &entry.row);
-    for row in pairs.chain(floors) {
+    // One message at a time: what is put in many is another benchmark.
+    let single = pairs.filter(|row| !row.is_ours() || row.setting.messages <= 1);
+    // One after the other says how many there are in a second, and not how long one takes.
+    let wanted = |row: &&Row| bandwidth || row.is_ours() || !row.variant.contains(" after put");
+    for row in single.chain(floors).filter(wanted) {
         let (bytes, Some(us)) = (row.setting.bytes as f64, row.us_max) else {
             continue;
         };
@@ -152,7 +156,7 @@ pub(super) fn pair(results: &Results, bandwidth: bool) -> Option<String> {
     })
 }
 
-/// `ping-graph 8 B` is `tidegate ping, graph`; others by what they are.
+/// `ping-graph 8 B` is `tidegate ping, graph`; of another library the best of each kind of calls is a line.
 fn pair_name(row: &Row) -> String {
     if row.is_ours() {
         let (name, graph) = form(row);
@@ -160,10 +164,15 @@ fn pair_name(row: &Row) -> String {
         return named(&words[..words.len().saturating_sub(2)].join(" "), graph);
     }
     let (name, graph) = form(row);
-    // The stores of any number of blocks are one line: the best.
-    match name.split_once(", ").filter(|_| row.who == "floor") {
-        Some((name, _)) => name.to_owned(),
-        None => named(&name, graph),
+    if row.who == "floor" {
+        // The stores of any number of blocks are one line: the best.
+        return name.split(", ").next().unwrap_or(&name).to_owned();
+    }
+    let kinds: Vec<&str> = name.split(": ").collect();
+    match kinds[..] {
+        [who, kind, _, ..] => named(&format!("{who}, {kind}"), graph),
+        [who, ..] => named(who, graph),
+        [] => named(&name, graph),
     }
 }
 
