@@ -119,7 +119,7 @@ pub enum Variant {
     StGraph,
     /// As `St`; the puts gather out of the block, without a pack kernel.
     StStrided,
-    /// As `St`; post, complete and wait are work items of their own, with the pack kernel after the
+    /// As `St`, with a work item for the post, one for each message, and one for the wait; the pack kernel comes after the
     /// post.
     StSeparate,
     /// Active-target one-sided messages, the host synchronises with the stream in every share.

@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | [`St`](Variant::St) | pack kernel, [`exchange`](tidegate_core::window::exchange) (post, puts, complete and wait as one work item), unpack kernel, all enqueued on one stream | one after all shares |
 //! | [`StStrided`](Variant::StStrided) | the same, without the pack kernel: the puts gather out of the block | one after all shares |
-//! | [`StSeparate`](Variant::StSeparate) | post, pack kernel, puts, complete, wait, unpack kernel | one after all shares |
+//! | [`StSeparate`](Variant::StSeparate) | post, pack kernel, an epoch for each message, wait, unpack kernel: a kernel a message, as the paper's separate kernels are | one after all shares |
 //! | [`StGraph`](Variant::StGraph) | the share of `St`, recorded once | one after all shares |
 //! | [`Rma`](Variant::Rma) | kernels on a stream; the calling thread waits for it, then posts, puts, completes, and waits until all has come | before and after the messages |
 //! | [`P2p`](Variant::P2p) | as `Rma`, with an epoch of its own for each message | as `Rma` |

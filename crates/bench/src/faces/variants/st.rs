@@ -2,11 +2,12 @@
 
 use super::Goal;
 use super::block::{self, Block, Inside};
-use super::kit::{Kit, urgent};
+use super::host::groups;
+use super::kit::{Kit, Neighbour, urgent};
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::schedule::Exchange;
 use crate::faces::timeline::{Lane, SHARES};
-use tidegate_core::window::{Slot, exchange};
+use tidegate_core::window::{Group, Slot, exchange};
 use tidegate_core::{Error, Graph, PairGraph, Region, Result, Stream, stream};
 
 /// What a share is made of.
@@ -14,8 +15,8 @@ use tidegate_core::{Error, Graph, PairGraph, Region, Result, Stream, stream};
 pub(super) struct Form {
     /// The puts gather out of the block; else a kernel packs the messages first.
     strided: bool,
-    /// Post, complete and wait are one work item.
-    fused: bool,
+    /// Post, complete and wait are one work item; else there is one for the post, one for each message, and one for the wait.
+    merged: bool,
 }
 
 impl Form {
@@ -23,15 +24,15 @@ impl Form {
     /// enqueued, and windows have two buffers, so that no put waits for the post of its own share.
     pub(super) const BEST: Form = Form {
         strided: false,
-        fused: true,
+        merged: true,
     };
     pub(super) const SEPARATE: Form = Form {
         strided: false,
-        fused: false,
+        merged: false,
     };
     pub(super) const STRIDED: Form = Form {
         strided: true,
-        fused: true,
+        merged: true,
     };
 }
 
@@ -50,6 +51,8 @@ enum Recorded<'s, 't, D: FacesDevice> {
 struct St<'a, 's, 't, D: FacesDevice> {
     kit: &'a Kit<'a, D>,
     form: Form,
+    /// One neighbour each.
+    groups: Vec<Group>,
     stream: &'a mut Stream<'s, D>,
     side: Option<&'a mut Stream<'t, D>>,
     graph: bool,
@@ -61,7 +64,7 @@ struct St<'a, 's, 't, D: FacesDevice> {
 
 /// As many shares as a graph holds.
 fn shares<'s, 't, D: FacesDevice>(
-    kit: &Kit<'_, D>,
+    (kit, groups): (&Kit<'_, D>, &[Group]),
     s: &Stream<'s, D>,
     side: Option<&Stream<'t, D>>,
     (form, count): (Form, u64),
@@ -71,7 +74,7 @@ fn shares<'s, 't, D: FacesDevice>(
         timeline.start(true);
     }
     for _ in 0..count {
-        lent = share(kit, s, side, form, lent)?;
+        lent = share((kit, groups), s, side, form, lent)?;
     }
     if let Some(timeline) = kit.timeline() {
         timeline.stop();
@@ -91,6 +94,7 @@ pub(super) fn run<D: FacesDevice>(
     let mut st = St {
         kit,
         form,
+        groups: groups(kit),
         stream: &mut s,
         side: None,
         graph,
@@ -111,7 +115,7 @@ pub(super) fn run<D: FacesDevice>(
 
 /// One share. Nothing here waits.
 fn share<'s, 't, D: FacesDevice>(
-    kit: &Kit<'_, D>,
+    (kit, groups): (&Kit<'_, D>, &[Group]),
     s: &Stream<'s, D>,
     side: Option<&Stream<'t, D>>,
     form: Form,
@@ -120,7 +124,7 @@ fn share<'s, 't, D: FacesDevice>(
     kit.next_share();
     block::compute(kit, side, &mut inside)?;
     // Exposed before the pack kernel, so that the neighbours' puts need not wait for it.
-    let (inbox, exposed) = if form.fused {
+    let (inbox, exposed) = if form.merged {
         (Some(inbox), None)
     } else {
         (None, Some(inbox.post(s)?))
@@ -129,22 +133,30 @@ fn share<'s, 't, D: FacesDevice>(
         block::pack(kit, s, &block, &mut packed)?;
     }
     let begun = kit.begin(|| D::moment(s, &packed))?;
-    let mut epoch = outbox.start();
-    for (slot, to) in (0..).map(Slot).zip(&kit.neighbours) {
-        if form.strided {
-            epoch.put(block::source(&block, to)?, slot)?;
-        } else {
-            epoch.put(packed.slice(kit.geometry.slot(to.direction))?, slot)?;
-        }
-    }
+    let message = |to: &'_ Neighbour<D>| packed.slice(kit.geometry.slot(to.direction));
+    let messages = (0..).map(Slot).zip(&kit.neighbours);
     let (inbox, outbox) = match (inbox, exposed) {
         (Some(inbox), _) => {
+            let mut epoch = outbox.start();
+            for (slot, to) in messages {
+                if form.strided {
+                    epoch.put(block::source(&block, to)?, slot)?;
+                } else {
+                    epoch.put(message(to)?, slot)?;
+                }
+            }
             kit.launched(1);
             exchange(s, inbox, epoch)?
         }
         (None, Some(exposed)) => {
-            kit.launched(3);
-            let outbox = epoch.complete(s)?;
+            let mut outbox = outbox;
+            for ((slot, to), group) in messages.zip(groups) {
+                let mut epoch = outbox.start_with(group)?;
+                epoch.put(message(to)?, slot)?;
+                kit.launched(1);
+                outbox = epoch.complete(s)?;
+            }
+            kit.launched(2);
             (exposed.wait(s)?, outbox)
         }
         (None, None) => unreachable!("the inbox is one or the other"),
@@ -168,10 +180,11 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
 
     fn build(&mut self) -> Result<()> {
         (self.lent, self.recorded) = (None, None);
-        let (kit, form, s) = (self.kit, (self.form, self.in_graph), &mut *self.stream);
-        let (block, inside) = block::new(kit, s, self.side.as_deref())?;
-        let packed = Region::zeroed(kit.setup.world, kit.geometry.packed_len())?.on(s)?;
-        let (inbox, outbox) = kit.window(s)?;
+        let (form, s) = ((self.form, self.in_graph), &mut *self.stream);
+        let kit = (self.kit, &self.groups[..]);
+        let (block, inside) = block::new(self.kit, s, self.side.as_deref())?;
+        let packed = Region::zeroed(self.kit.setup.world, self.kit.geometry.packed_len())?.on(s)?;
+        let (inbox, outbox) = self.kit.window(s)?;
         let lent = ((block, packed, inbox, outbox), inside);
         self.lent = Some(match &mut self.side {
             _ if !self.graph => lent,
@@ -207,7 +220,13 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
         lent = match (&self.recorded, &self.side) {
             (None, side) => {
                 for _ in 0..count {
-                    lent = share(self.kit, self.stream, side.as_deref(), self.form, lent)?;
+                    lent = share(
+                        (self.kit, &self.groups),
+                        self.stream,
+                        side.as_deref(),
+                        self.form,
+                        lent,
+                    )?;
                 }
                 lent
             }
