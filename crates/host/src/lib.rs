@@ -24,6 +24,6 @@ mod stream;
 pub use block::HostBlock;
 pub use device::Host;
 pub use graph::HostGraph;
-pub use moves::HostMover;
+pub use moves::{HostMover, for_each_run};
 pub use reclaim::Shared;
 pub use stream::{HostEvent, HostStream};

@@ -146,6 +146,29 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// Calls `each` for every stretch that is contiguous on both sides of a copy of `count` elements, in order: where it lies on the one, where on the other (in elements from the
+/// base), and how long it is.
+///
+/// # Safety
+///
+/// Index tables are live for all elements.
+pub unsafe fn for_each_run(
+    from: &Shape,
+    to: &Shape,
+    count: usize,
+    mut each: impl FnMut(isize, isize, usize),
+) {
+    let (mut from, mut to) = (Walk::new(from, count), Walk::new(to, count));
+    while from.left > 0 {
+        // SAFETY: the caller's promise.
+        let ((a, n), (b, m)) = unsafe { (from.run(), to.run()) };
+        let run = n.min(m);
+        each(a, b, run);
+        from.advance(run);
+        to.advance(run);
+    }
+}
+
 /// # Safety
 ///
 /// Both sides are live for all elements of their walks, which are equally many, and do not overlap.

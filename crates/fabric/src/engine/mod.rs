@@ -1,0 +1,427 @@
+//! The software engine: what NICs with triggered operations do by themselves, done by an agent over any wire.
+//!
+//! # Model
+//!
+//! One engine a rank, and two threads that turn it, since there are two things to sleep on: the *ringer* sleeps on the doorbells' bell, the *listener* on the wire. A turn polls the wire,
+//! does what notices say, and takes every queue as far as it goes. A queue has one firing at a time:
+//!
+//! 1. all pieces but the last are posted, as the wire takes them;
+//! 2. when all these are done, the last one is posted, with the signal as its notice (if it is a write; else the signal follows alone);
+//! 3. when that is done, the firing is through: the sent word says so.
+//!
+//! So a program with one piece, which is what a put of contiguous elements is, is one operation. A signal is never on its way before all data that it stands for has arrived: see
+//! [`crate::wire`].
+//!
+//! # Failure
+//!
+//! A piece that fails ends its queue: the signal is not posted, and the peer gets a poisoning notice instead, for this program and every other that is armed. A wire that fails ends all queues
+//! of the rank. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
+
+pub(crate) mod program;
+pub(crate) mod queue;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use tidegate_hal::nic::{Connection, Direction, Prepared};
+use tidegate_words::{Bell, Patience};
+
+use crate::lock;
+use crate::notice::Notice;
+use crate::regions::Regions;
+use crate::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
+use program::{Piece, Script, script};
+use queue::{Queue, Seen};
+
+/// A little patience: a stream that has rung once often rings again at once.
+const PATIENCE: Patience = Patience {
+    spins: 0,
+    yields: 4,
+};
+/// How long the listener sleeps at most while something is under way: not every provider says by its descriptor that it wants to go on.
+const ACTIVE: Duration = Duration::from_millis(1);
+/// And while nothing is.
+const IDLE: Duration = Duration::from_secs(1);
+/// How often the listener looks again before it sleeps.
+const LOOKS: u32 = 20;
+
+/// What the endpoint, its queues and the two threads share.
+pub(crate) struct Shared<W: Wire> {
+    pub(crate) limits: Limits,
+    pub(crate) regions: Arc<Regions>,
+    pub(crate) connection: OnceLock<Connection>,
+    pub(crate) engine: Mutex<Engine<W>>,
+    sleeper: Box<dyn Sleeper>,
+    pub(crate) stop: AtomicBool,
+}
+
+/// What is under way.
+pub(crate) struct Engine<W: Wire> {
+    /// First, so that it is dropped first: nothing is read or written any more when the programs go.
+    pub(crate) wire: W,
+    queues: Vec<Agenda>,
+    /// By cookie.
+    flights: Vec<Option<Flight>>,
+    /// Poisonings that are to be sent.
+    notices: VecDeque<(usize, u64)>,
+    events: Vec<Event>,
+    broken: bool,
+    /// How many operations were posted.
+    posted: u64,
+}
+
+/// A queue, and how far its firing is.
+struct Agenda {
+    queue: Arc<Queue>,
+    firing: Option<Firing>,
+    gone: bool,
+}
+
+struct Firing {
+    program: Prepared,
+    odd: bool,
+    /// The next piece.
+    next: usize,
+    under_way: usize,
+    signalled: bool,
+    failed: bool,
+}
+
+/// An operation that is under way.
+enum Flight {
+    Of(Arc<Queue>),
+    Poisoning,
+}
+
+impl<W: Wire> Shared<W> {
+    pub(crate) fn new(wire: W) -> Self {
+        Shared {
+            limits: wire.limits(),
+            regions: Arc::default(),
+            connection: OnceLock::new(),
+            sleeper: wire.sleeper(),
+            engine: Mutex::new(Engine {
+                wire,
+                queues: Vec::new(),
+                flights: Vec::new(),
+                notices: VecDeque::new(),
+                events: Vec::new(),
+                broken: false,
+                posted: 0,
+            }),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    fn bell(&self) -> Option<&Bell> {
+        // SAFETY: `Nic::connect` promises a live bell for as long as `connection.keep`, which this holds; bells are only accessed atomically.
+        self.connection
+            .get()
+            .map(|connection| unsafe { &*connection.bell.0.cast::<Bell>() })
+    }
+
+    /// Wakes both threads.
+    pub(crate) fn wake(&self) {
+        if let Some(bell) = self.bell() {
+            bell.wake_all();
+        }
+        self.sleeper.wake();
+    }
+
+    pub(crate) fn add(&self, queue: Arc<Queue>) {
+        lock(&self.engine).queues.push(Agenda {
+            queue,
+            firing: None,
+            gone: false,
+        });
+    }
+
+    /// Whether everything that was rung for is through, and every notice is sent.
+    pub(crate) fn is_idle(&self) -> bool {
+        let engine = lock(&self.engine);
+        engine.broken
+            || (engine.notices.is_empty()
+                && engine.flights.iter().all(Option::is_none)
+                && engine.queues.iter().all(|agenda| agenda.queue.is_idle()))
+    }
+
+    /// The thread that sleeps on the doorbells.
+    pub(crate) fn ring(&self) {
+        let bell = self.bell().expect("the threads begin when it is connected");
+        bell.wait(
+            PATIENCE,
+            || {
+                let before = lock(&self.engine).posted;
+                let after = lock(&self.engine).turn(&self.regions);
+                if after != before {
+                    // Who listens must know that there is something to listen for.
+                    self.sleeper.wake();
+                }
+                self.stop.load(Ordering::SeqCst).then_some(())
+            },
+            || {},
+        );
+    }
+
+    /// The thread that sleeps on the wire.
+    pub(crate) fn listen(&self) {
+        let mut quiet = 0;
+        while !self.stop.load(Ordering::SeqCst) {
+            let mut engine = lock(&self.engine);
+            let heard = engine.heard();
+            engine.turn(&self.regions);
+            let active = engine.is_active();
+            if engine.heard() != heard {
+                quiet = 0;
+                continue;
+            }
+            quiet += 1;
+            if active && quiet < LOOKS {
+                drop(engine);
+                std::thread::yield_now();
+                continue;
+            }
+            let may_sleep = engine.wire.may_sleep();
+            drop(engine);
+            if may_sleep {
+                self.sleeper.sleep(if active { ACTIVE } else { IDLE });
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+impl<W: Wire> Engine<W> {
+    /// Something is under way, or is to be.
+    fn is_active(&self) -> bool {
+        let fires = |agenda: &Agenda| agenda.firing.is_some();
+        !self.notices.is_empty()
+            || self.flights.iter().any(Option::is_some)
+            || self.queues.iter().any(fires)
+    }
+
+    /// A number that changes when something has happened.
+    fn heard(&self) -> u64 {
+        self.posted
+    }
+
+    /// Takes everything as far as it goes. Returns how much was posted so far.
+    pub(crate) fn turn(&mut self, regions: &Regions) -> u64 {
+        if !self.broken {
+            self.poll(regions);
+        }
+        for index in 0..self.queues.len() {
+            self.work(index);
+        }
+        self.queues.retain(|agenda| !agenda.gone);
+        self.send_notices();
+        self.posted
+    }
+
+    fn poll(&mut self, regions: &Regions) {
+        let mut events = std::mem::take(&mut self.events);
+        let polled = self.wire.poll(&mut events);
+        for event in events.drain(..) {
+            match event {
+                Event::Notice(bits) => {
+                    self.posted += 1;
+                    if !regions.hear(Notice::decode(bits)) {
+                        tracing::warn!("a notice named memory that is not registered (any more)");
+                    }
+                }
+                Event::Done(cookie) => self.landed(cookie, None),
+                Event::Failed(cookie, why) => self.landed(cookie, Some(why)),
+            }
+        }
+        self.events = events;
+        if let Err(error) = polled {
+            tracing::error!("{}: {error}", self.wire.name());
+            self.broken = true;
+            self.flights.clear();
+            self.notices.clear();
+        }
+    }
+
+    /// An operation is over.
+    fn landed(&mut self, cookie: u64, failed: Option<String>) {
+        let flight = self.flights.get_mut(cookie as usize).and_then(Option::take);
+        self.posted += 1;
+        match flight {
+            Some(Flight::Of(queue)) => {
+                let agenda = self
+                    .queues
+                    .iter_mut()
+                    .find(|agenda| Arc::ptr_eq(&agenda.queue, &queue));
+                let firing = agenda.and_then(|agenda| agenda.firing.as_mut());
+                if let Some(firing) = firing {
+                    firing.under_way -= 1;
+                    if let Some(why) = failed {
+                        tracing::error!("a transfer to rank {} failed: {why}", queue.peer);
+                        firing.failed = true;
+                    }
+                }
+            }
+            Some(Flight::Poisoning) => {
+                if let Some(why) = failed {
+                    tracing::warn!("a peer could not be told of a failure: {why}");
+                }
+            }
+            None => debug_assert!(self.broken, "an event for nothing"),
+        }
+    }
+
+    /// Takes a queue as far as it goes.
+    fn work(&mut self, index: usize) {
+        loop {
+            let agenda = &mut self.queues[index];
+            if self.broken {
+                agenda.firing = None;
+                agenda.queue.give_up();
+                agenda.gone = agenda.queue.closed.load(Ordering::Acquire);
+                return;
+            }
+            let Some(firing) = &mut agenda.firing else {
+                match agenda.queue.look() {
+                    Seen::Nothing => return,
+                    Seen::Rung(program) => {
+                        let number = agenda.queue.fired.fetch_add(1, Ordering::Relaxed);
+                        agenda.firing = Some(Firing {
+                            program,
+                            odd: number % 2 == 1,
+                            next: 0,
+                            under_way: 0,
+                            signalled: false,
+                            failed: false,
+                        });
+                        continue;
+                    }
+                    Seen::Poisoned => {
+                        self.give_up(index);
+                        return;
+                    }
+                    Seen::Over => {
+                        self.give_up(index);
+                        self.queues[index].gone = true;
+                        return;
+                    }
+                }
+            };
+            if firing.failed {
+                if firing.under_way > 0 {
+                    return;
+                }
+                agenda.firing = None;
+                self.give_up(index);
+                continue;
+            }
+            if firing.signalled && firing.under_way == 0 {
+                agenda.firing = None;
+                agenda.queue.through();
+                continue;
+            }
+            if firing.signalled || !self.advance(index) {
+                return;
+            }
+        }
+    }
+
+    /// Posts the next operation of a firing; `false` if it must wait.
+    fn advance(&mut self, index: usize) -> bool {
+        let agenda = &mut self.queues[index];
+        let firing = agenda.firing.as_mut().expect("there is one");
+        let script: &Script<W> = script(&firing.program);
+        let left = script.pieces.len() - firing.next;
+        let piece = script.pieces.get(firing.next);
+        let brings = left == 1 && piece.is_some_and(|piece| piece.direction == Direction::Put);
+        // Whatever brings the signal is posted when all else is done.
+        let signals = left == 0 || brings;
+        if signals && firing.under_way > 0 {
+            return false;
+        }
+        let op = match piece {
+            None => Op::Notify(script.signal),
+            Some(piece) => operation(piece, firing.odd, brings.then_some(script.signal)),
+        };
+        let (free, queue) = (free(&mut self.flights), agenda.queue.clone());
+        // SAFETY: `NicQueue::prepare` promised this for the time between the ring, which was acquired when the doorbell was read, and the signal, which is posted last; the program keeps the
+        // memory, and stands in its queue until this is over, or the wire is dropped.
+        match unsafe { self.wire.post(queue.peer, op, free as u64) } {
+            Ok(Posted::Taken) => {
+                self.flights[free] = Some(Flight::Of(queue));
+                self.posted += 1;
+                firing.under_way += 1;
+                firing.next += usize::from(left > 0);
+                firing.signalled = signals;
+                true
+            }
+            Ok(Posted::Full) => false,
+            Err(error) => {
+                tracing::error!("a transfer to rank {} was refused: {error}", queue.peer);
+                firing.failed = true;
+                true
+            }
+        }
+    }
+
+    /// Ends a queue: nothing of it is under way.
+    fn give_up(&mut self, index: usize) {
+        let queue = &self.queues[index].queue;
+        let peer = queue.peer;
+        let mut poisons: Vec<u64> = queue
+            .give_up()
+            .iter()
+            .map(|program| script::<W>(program).poison)
+            .collect();
+        // Poisoning twice is no different from once.
+        poisons.sort_unstable();
+        poisons.dedup();
+        self.notices
+            .extend(poisons.into_iter().map(|notice| (peer, notice)));
+    }
+
+    fn send_notices(&mut self) {
+        while let Some(&(peer, notice)) = self.notices.front() {
+            let free = free(&mut self.flights);
+            // SAFETY: a notice names no memory of this end.
+            match unsafe { self.wire.post(peer, Op::Notify(notice), free as u64) } {
+                Ok(Posted::Taken) => {
+                    self.flights[free] = Some(Flight::Poisoning);
+                    self.posted += 1;
+                }
+                Ok(Posted::Full) => return,
+                Err(error) => tracing::warn!("rank {peer} could not be told of a failure: {error}"),
+            }
+            self.notices.pop_front();
+        }
+    }
+}
+
+/// A place among the flights.
+fn free(flights: &mut Vec<Option<Flight>>) -> usize {
+    flights.iter().position(Option::is_none).unwrap_or_else(|| {
+        flights.push(None);
+        flights.len() - 1
+    })
+}
+
+fn operation<W: Wire>(piece: &Piece<W>, odd: bool, notice: Option<u64>) -> Op<'_, W> {
+    let offset = piece.offset + if odd { piece.flip } else { 0 };
+    match piece.direction {
+        Direction::Put => Op::Write {
+            from: piece.local.cast_const(),
+            bytes: piece.bytes,
+            to: &piece.remote.remote,
+            offset,
+            notice,
+        },
+        Direction::Get => Op::Read {
+            to: piece.local,
+            bytes: piece.bytes,
+            from: &piece.remote.remote,
+            offset,
+        },
+    }
+}

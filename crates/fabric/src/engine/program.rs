@@ -1,0 +1,129 @@
+//! Programs, cut into what a wire does in one operation.
+
+use std::sync::Arc;
+
+use tidegate_hal::batch::Action;
+use tidegate_hal::nic::{Direction, Keep, NicError, Prepared, Program, RemotePtr, Transfer};
+use tidegate_host::for_each_run;
+
+use crate::notice::Notice;
+use crate::wire::{Limits, Wire};
+use crate::{NAME, RemoteRegion};
+
+/// A contiguous stretch of a transfer.
+pub(crate) struct Piece<W: Wire> {
+    pub(crate) direction: Direction,
+    pub(crate) local: *mut u8,
+    pub(crate) bytes: usize,
+    pub(crate) remote: Arc<RemoteRegion<W>>,
+    pub(crate) offset: usize,
+    /// Bytes to add to the offset in firings of odd number.
+    pub(crate) flip: usize,
+}
+
+// SAFETY: the pointer is only handed to the wire, by whoever holds the engine; what it points to may be accessed by any thread, as `NicQueue::prepare` has it.
+unsafe impl<W: Wire> Send for Piece<W> {}
+// SAFETY: as above; nothing is done with a shared piece but reading its fields.
+unsafe impl<W: Wire> Sync for Piece<W> {}
+
+/// A program, ready to be fired.
+pub(crate) struct Script<W: Wire> {
+    /// A write last, if there is one: it brings the notice along.
+    pub(crate) pieces: Vec<Piece<W>>,
+    pub(crate) signal: u64,
+    pub(crate) poison: u64,
+    _keep: Vec<Keep>,
+}
+
+pub(crate) fn script<W: Wire>(prepared: &Prepared) -> &Script<W> {
+    prepared
+        .0
+        .downcast_ref()
+        .expect("core arms what this NIC has prepared")
+}
+
+fn resolve<W: Wire>(place: &RemotePtr) -> Result<Arc<RemoteRegion<W>>, NicError> {
+    Arc::downcast(place.memory.0.clone())
+        .map_err(|_| NicError::BadKey("memory of another NIC".into()))
+}
+
+impl<W: Wire> Script<W> {
+    /// # Safety
+    ///
+    /// As `NicQueue::prepare`.
+    pub(crate) unsafe fn new(program: Program, limits: Limits) -> Result<Self, NicError> {
+        let mut pieces = Vec::new();
+        for transfer in &program.transfers {
+            // SAFETY: the caller's promise.
+            unsafe { cut(transfer, limits.bytes, &mut pieces) }?;
+        }
+        if let Some(write) = pieces
+            .iter()
+            .rposition(|piece: &Piece<W>| piece.direction == Direction::Put)
+        {
+            let last = pieces.len() - 1;
+            pieces.swap(write, last);
+        }
+        let (word, bell) = (&program.signal.word, &program.signal.bell);
+        if bell.offset != 0 {
+            return Err(NicError::Unsupported {
+                nic: NAME,
+                what: "a bell that does not begin its registration".into(),
+            });
+        }
+        let (word_in, bell_in) = (resolve::<W>(word)?, resolve::<W>(bell)?);
+        let notice = |poison| {
+            Notice {
+                bell: bell_in.number,
+                word: word_in.number,
+                offset: word.offset,
+                poison,
+            }
+            .encode()
+        };
+        Ok(Script {
+            pieces,
+            signal: notice(false)?,
+            poison: notice(true)?,
+            _keep: program.keep,
+        })
+    }
+}
+
+/// # Safety
+///
+/// As `NicQueue::prepare`, for the transfer.
+unsafe fn cut<W: Wire>(
+    transfer: &Transfer,
+    most: usize,
+    pieces: &mut Vec<Piece<W>>,
+) -> Result<(), NicError> {
+    if transfer.action != Action::Copy {
+        return Err(NicError::Unsupported {
+            nic: NAME,
+            what: "arithmetic on remote memory".into(),
+        });
+    }
+    let remote = resolve::<W>(&transfer.remote.base)?;
+    let size = transfer.size as isize;
+    let (local, there) = (&transfer.local, &transfer.remote);
+    let mut each = |here: isize, away: isize, count: usize| {
+        let bytes = count * transfer.size as usize;
+        // Within the sides, by the caller's promise.
+        let at = local.base.0.wrapping_offset(here * size);
+        let offset = there.base.offset.wrapping_add_signed(away * size);
+        for from in (0..bytes).step_by(most) {
+            pieces.push(Piece {
+                direction: transfer.direction,
+                local: at.wrapping_add(from),
+                bytes: most.min(bytes - from),
+                remote: remote.clone(),
+                offset: offset.wrapping_add(from),
+                flip: there.flip,
+            });
+        }
+    };
+    // SAFETY: index tables are live, by the caller's promise.
+    unsafe { for_each_run(&local.shape, &there.shape, transfer.count, &mut each) };
+    Ok(())
+}

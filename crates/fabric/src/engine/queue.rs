@@ -1,0 +1,260 @@
+//! A queue of armed programs: what the host that arms and the agent that fires share.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_hal::batch::{POISON, QUANTUM};
+use tidegate_hal::memory::Ptr;
+use tidegate_hal::nic::{NicError, NicQueue, Prepared, Program, QueueConfig};
+use tidegate_words::{Bell, Word};
+
+use super::Shared;
+use super::program::Script;
+use crate::lock;
+use crate::wire::Wire;
+
+/// How often a blocked arm asks whether to go on.
+const ASK: Duration = Duration::from_millis(20);
+
+pub(crate) struct Queue {
+    pub(crate) peer: usize,
+    config: QueueConfig,
+    budget: usize,
+    /// How many firings have begun. Only the agent counts, under the engine's lock.
+    pub(crate) fired: AtomicU64,
+    armed: Mutex<Armed>,
+    /// Signalled when there is more room, or the queue gives up.
+    room: Condvar,
+    /// Whether the owner is gone.
+    pub(crate) closed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Armed {
+    runs: VecDeque<Run>,
+    /// How many programs `runs` still stands for, the one that is being fired included.
+    held: usize,
+    given_up: bool,
+}
+
+/// `programs`, some times over.
+struct Run {
+    programs: Arc<[Prepared]>,
+    /// The next of them.
+    next: usize,
+    /// How many times, the current one included.
+    times: u64,
+}
+
+/// What the agent sees when it looks at a queue.
+pub(crate) enum Seen {
+    Nothing,
+    /// To be fired.
+    Rung(Prepared),
+    /// The stream that rings has failed.
+    Poisoned,
+    /// Its owner is gone, and nothing more is rung for.
+    Over,
+}
+
+/// # Safety
+///
+/// `ptr` points to a word that is live for `'a`.
+unsafe fn word<'a>(ptr: Ptr) -> &'a Word {
+    // SAFETY: the caller's promise; words are only ever accessed atomically.
+    unsafe { &*ptr.0.cast::<Word>() }
+}
+
+impl Queue {
+    pub(crate) fn new(peer: usize, config: QueueConfig, budget: usize) -> Self {
+        Queue {
+            peer,
+            config,
+            budget,
+            fired: AtomicU64::new(0),
+            armed: Mutex::default(),
+            room: Condvar::new(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    fn doorbell(&self) -> u64 {
+        // SAFETY: `Nic::queue` promises live words for as long as `config.keep`, which this holds.
+        unsafe { word(self.config.doorbell) }.load()
+    }
+
+    fn sent(&self) -> (&Word, &Bell) {
+        // SAFETY: as for `doorbell`; the bell too, and it is only accessed atomically.
+        unsafe {
+            (
+                word(self.config.sent),
+                &*self.config.sent_bell.0.cast::<Bell>(),
+            )
+        }
+    }
+
+    fn rung(&self, doorbell: u64) -> u64 {
+        (doorbell & !POISON) / QUANTUM
+    }
+
+    /// Whether everything that was rung for is through.
+    pub(crate) fn is_idle(&self) -> bool {
+        let rung = self.doorbell() & !POISON;
+        lock(&self.armed).given_up || self.sent().0.load() & !POISON == rung
+    }
+
+    /// What is to be done. Only while nothing of this queue is being fired.
+    pub(crate) fn look(&self) -> Seen {
+        // Before the doorbell: whoever closes it has rung all that it will ever ring.
+        let closed = self.closed.load(Ordering::Acquire);
+        // An acquire: what the stream did before it rang is what is read now.
+        let doorbell = self.doorbell();
+        let armed = lock(&self.armed);
+        if !armed.given_up && self.rung(doorbell) > self.fired.load(Ordering::Relaxed) {
+            debug_assert!(armed.held > 0, "arm comes before the batch that rings");
+            if let Some(run) = armed.runs.front() {
+                return Seen::Rung(run.programs[run.next].clone());
+            }
+        }
+        match (closed, doorbell & POISON != 0 && !armed.given_up) {
+            (true, _) => Seen::Over,
+            (false, true) => Seen::Poisoned,
+            (false, false) => Seen::Nothing,
+        }
+    }
+
+    /// The program that was being fired is through.
+    pub(crate) fn through(&self) {
+        // The place is free before the sent word says so: whoever has waited for that finds room.
+        let over = lock(&self.armed).pop();
+        self.room.notify_all();
+        let (sent, bell) = self.sent();
+        sent.add(QUANTUM);
+        bell.ring();
+        drop(over);
+    }
+
+    /// Nothing is fired any more; what was armed, to be poisoned. Nothing, if it had given up before.
+    pub(crate) fn give_up(&self) -> Vec<Prepared> {
+        let (runs, closed) = {
+            let mut armed = lock(&self.armed);
+            if std::mem::replace(&mut armed.given_up, true) {
+                return Vec::new();
+            }
+            armed.held = 0;
+            let closed = self.closed.load(Ordering::Acquire);
+            (std::mem::take(&mut armed.runs), closed)
+        };
+        self.room.notify_all();
+        // An owner that is gone in good order has left nothing that anybody could wait for in vain.
+        if !closed || !runs.is_empty() {
+            let (sent, bell) = self.sent();
+            sent.poison();
+            bell.wake_all();
+        }
+        runs.iter()
+            .flat_map(|run| run.programs.iter().cloned())
+            .collect()
+    }
+
+    fn wait_for_room<'a>(
+        &'a self,
+        mut armed: MutexGuard<'a, Armed>,
+        needed: usize,
+        patient: &mut dyn FnMut() -> bool,
+    ) -> Result<MutexGuard<'a, Armed>, NicError> {
+        while armed.held + needed > self.budget && !armed.given_up {
+            armed = self
+                .room
+                .wait_timeout(armed, ASK)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+            if armed.held + needed > self.budget && !armed.given_up {
+                // Not under the lock: it may take locks of its own.
+                drop(armed);
+                if !patient() {
+                    return Err(NicError::NotWaited);
+                }
+                armed = lock(&self.armed);
+            }
+        }
+        Ok(armed)
+    }
+}
+
+impl Armed {
+    /// Takes the program that has been fired away; returns a run that has come to its end, to be dropped outside of the lock.
+    fn pop(&mut self) -> Option<Run> {
+        let run = self.runs.front_mut()?;
+        self.held -= 1;
+        run.next += 1;
+        if run.next < run.programs.len() {
+            return None;
+        }
+        run.next = 0;
+        run.times -= 1;
+        if run.times == 0 {
+            self.runs.pop_front()
+        } else {
+            None
+        }
+    }
+}
+
+/// The owner's end of a queue.
+pub(crate) struct Handle<W: Wire> {
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) shared: Arc<Shared<W>>,
+}
+
+// SAFETY: programs touch the sides that core gave them, between the look at the doorbell and the adds (see the engine).
+unsafe impl<W: Wire> NicQueue for Handle<W> {
+    unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError> {
+        // SAFETY: the caller's promise.
+        let script: Script<W> = unsafe { Script::new(program, self.shared.limits) }?;
+        Ok(Prepared(Arc::new(script)))
+    }
+
+    fn arm(
+        &self,
+        programs: &Arc<[Prepared]>,
+        times: u64,
+        patient: &mut dyn FnMut() -> bool,
+    ) -> Result<(), NicError> {
+        let queue = &*self.queue;
+        let needed = usize::try_from(times)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(programs.len());
+        if needed > queue.budget {
+            let budget = queue.budget;
+            return Err(NicError::OverBudget { needed, budget });
+        }
+        if needed == 0 {
+            return Ok(());
+        }
+        let mut armed = queue.wait_for_room(lock(&queue.armed), needed, patient)?;
+        if armed.given_up {
+            return Err(NicError::GivenUp);
+        }
+        armed.held += needed;
+        armed.runs.push_back(Run {
+            programs: programs.clone(),
+            next: 0,
+            times,
+        });
+        Ok(())
+    }
+
+    fn budget(&self) -> usize {
+        self.queue.budget
+    }
+}
+
+impl<W: Wire> Drop for Handle<W> {
+    fn drop(&mut self) {
+        self.queue.closed.store(true, Ordering::Release);
+        self.shared.wake();
+    }
+}

@@ -1,0 +1,217 @@
+//! NICs over a network: programs that streams fire, carried out by an agent.
+//!
+//! # Model
+//!
+//! A [`Fabric`] is one rank's endpoint, generic over the [`wire`] that it drives. The *software engine* gives any network that can write, read and bring notices what
+//! [`tidegate_hal::nic`] asks of a NIC: armed programs, fired by a doorbell, data before signal.
+//!
+//! Signals are *notices* to the target's agent, and not writes to the target's words: the agent adds to the word and rings the bell, so that both are atomic with what the target does to
+//! them, and sleeping streams wake.
+//!
+//! # Failure
+//!
+//! As the contract says. Memory of devices is refused for now: a wire reads and writes with the processor.
+
+mod engine;
+mod notice;
+mod regions;
+pub mod wire;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tidegate_hal::nic::{
+    Atomics, Connection, Keep, Key, Memory, Nic, NicError, NicQueue, QueueConfig, Registration,
+    RemoteMemory,
+};
+
+use engine::Shared;
+use engine::queue::{Handle, Queue};
+use wire::Wire;
+
+/// What the kind of NIC is called.
+const NAME: &str = "fabric";
+
+/// How a [`Fabric`] is to behave.
+#[derive(Clone, Debug)]
+pub struct Options {
+    budget: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { budget: 4096 }
+    }
+}
+
+impl Options {
+    /// Holds at most so many armed programs a queue (4096 at first).
+    ///
+    /// # Panics
+    ///
+    /// If it is 0: a queue that holds nothing could never be rung.
+    #[must_use]
+    pub fn budget(mut self, programs: usize) -> Self {
+        assert_ne!(programs, 0, "a queue holds at least one program");
+        self.budget = programs;
+        self
+    }
+}
+
+/// One rank's endpoint.
+pub struct Fabric<W: Wire> {
+    options: Options,
+    shared: Arc<Shared<W>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A peer's registered memory.
+pub(crate) struct RemoteRegion<W: Wire> {
+    /// Its number there, for notices.
+    number: u32,
+    remote: W::Remote,
+}
+
+/// What a peer needs to know of registered memory.
+#[derive(Serialize, Deserialize)]
+struct Said {
+    number: u32,
+    wire: Vec<u8>,
+}
+
+impl<W: Wire> Fabric<W> {
+    /// An endpoint over a wire; its threads start when it is connected.
+    pub fn over(wire: W, options: Options) -> Self {
+        Fabric {
+            options,
+            shared: Arc::new(Shared::new(wire)),
+            threads: Mutex::default(),
+        }
+    }
+
+    fn start(&self, name: &str, run: fn(&Shared<W>)) -> Result<(), NicError> {
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || run(&shared))
+            .map_err(|e| NicError::System {
+                what: "starting the agent",
+                detail: e.to_string(),
+            })?;
+        lock(&self.threads).push(thread);
+        Ok(())
+    }
+}
+
+// SAFETY: keys lead to the memory that was registered, by the wire's promise; programs run as `NicQueue` says.
+unsafe impl<W: Wire> Nic for Fabric<W> {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn atomics(&self) -> Atomics {
+        Atomics::None
+    }
+
+    fn address(&self) -> Vec<u8> {
+        lock(&self.shared.engine).wire.address()
+    }
+
+    unsafe fn register(&self, memory: Memory<'_>) -> Result<Registration, NicError> {
+        let (base, bytes) = (memory.base.0, memory.bytes);
+        let numbered = self.shared.regions.add(base, bytes, memory.keep.clone())?;
+        // SAFETY: the caller's promise.
+        let (wire, guard) = unsafe {
+            lock(&self.shared.engine)
+                .wire
+                .register(base, bytes, memory.keep)
+        }?;
+        let said = Said {
+            number: numbered.number,
+            wire,
+        };
+        let guard: Keep = Arc::new((guard, numbered));
+        Ok(Registration {
+            key: Key {
+                bytes: postcard::to_stdvec(&said).expect("plain data can be encoded"),
+                handle: None,
+            },
+            guard,
+        })
+    }
+
+    unsafe fn connect(&self, connection: Connection) -> Result<(), NicError> {
+        let addresses = connection.addresses.clone();
+        if self.shared.connection.set(connection).is_err() {
+            return Err(NicError::System {
+                what: "connecting an endpoint",
+                detail: "it is connected already".into(),
+            });
+        }
+        lock(&self.shared.engine).wire.connect(&addresses)?;
+        self.start("tidegate-ringer", Shared::ring)?;
+        self.start("tidegate-listener", Shared::listen)
+    }
+
+    fn import(&self, peer: usize, key: Key, bytes: usize) -> Result<RemoteMemory, NicError> {
+        let said: Said = postcard::from_bytes(&key.bytes)
+            .map_err(|e| NicError::BadKey(format!("what rank {peer} said: {e}")))?;
+        let remote = lock(&self.shared.engine)
+            .wire
+            .import(peer, &said.wire, bytes)?;
+        Ok(RemoteMemory(Arc::new(RemoteRegion::<W> {
+            number: said.number,
+            remote,
+        })))
+    }
+
+    unsafe fn queue(
+        &self,
+        peer: usize,
+        config: QueueConfig,
+    ) -> Result<Arc<dyn NicQueue>, NicError> {
+        if self.shared.connection.get().is_none() {
+            return Err(NicError::System {
+                what: "using an endpoint",
+                detail: "it is not connected".into(),
+            });
+        }
+        let queue = Arc::new(Queue::new(peer, config, self.options.budget));
+        self.shared.add(queue.clone());
+        Ok(Arc::new(Handle {
+            queue,
+            shared: self.shared.clone(),
+        }))
+    }
+
+    fn quiesce(&self, limit: Duration) -> bool {
+        let start = Instant::now();
+        while !self.shared.is_idle() {
+            if start.elapsed() >= limit {
+                return false;
+            }
+            // Only at the end of a job: nothing on the data path waits here.
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        true
+    }
+}
+
+impl<W: Wire> Drop for Fabric<W> {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.wake();
+        for thread in lock(&self.threads).drain(..) {
+            // They catch nothing and panic nowhere; if they did, the streams' waits would say so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A poisoned lock means that a panic came between plain assignments; the data is whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

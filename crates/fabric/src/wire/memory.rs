@@ -1,0 +1,412 @@
+//! A network in memory, for tests that must come out the same: delays, orders, losses and deaths are drawn from a seed.
+//!
+//! # Model
+//!
+//! A [`Net`] has an endpoint for each rank of one process. What is posted lies in the *origin's* endpoint until its time has come, counted in polls; then the origin's poll carries it out
+//! in the target's memory. Nothing is ordered with anything else: of what is due, any comes first.
+//!
+//! # Failure
+//!
+//! [`Faults`] says how often (in a thousand) an operation is refused for now, fails, loses its notice, or takes its rank along.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_hal::nic::{Keep, NicError};
+
+use super::{Event, Limits, Op, Posted, Sleeper, Wire};
+
+const NAME: &str = "memory";
+
+/// How often something goes wrong, in a thousand; and how late things are.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// What decides.
+    pub seed: u64,
+    /// An operation is not taken now.
+    pub full: u32,
+    /// An operation fails; nothing of it was done.
+    pub fail: u32,
+    /// A notice never comes. (The data does.)
+    pub lose: u32,
+    /// The rank that posts dies: nothing of its endpoint happens any more, and nobody is told.
+    pub die: u32,
+    /// The most polls that an operation waits for.
+    pub delay: u32,
+}
+
+/// A network.
+#[derive(Clone)]
+pub struct Net(Arc<Mutex<State>>);
+
+struct State {
+    faults: Faults,
+    random: u64,
+    ends: Vec<End>,
+    regions: HashMap<u64, Region>,
+    next_region: u64,
+}
+
+#[derive(Default)]
+struct End {
+    dead: bool,
+    gone: bool,
+    arrived: Vec<Event>,
+    bed: Arc<Bed>,
+}
+
+struct Region {
+    base: usize,
+    bytes: usize,
+    _keep: Keep,
+}
+
+/// What an agent sleeps on.
+#[derive(Default)]
+struct Bed {
+    awake: Mutex<bool>,
+    rung: Condvar,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sleeper for Arc<Bed> {
+    fn sleep(&self, limit: Duration) {
+        let awake = lock(&self.awake);
+        let (mut awake, _) = self
+            .rung
+            .wait_timeout_while(awake, limit, |awake| !*awake)
+            .unwrap_or_else(PoisonError::into_inner);
+        *awake = false;
+    }
+
+    fn wake(&self) {
+        *lock(&self.awake) = true;
+        self.rung.notify_all();
+    }
+}
+
+impl State {
+    /// A number below `below`.
+    fn draw(&mut self, below: u32) -> u32 {
+        // xorshift64*.
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        let mixed = self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
+        ((mixed * u64::from(below)) >> 32) as u32
+    }
+
+    fn happens(&mut self, often: u32) -> bool {
+        often > 0 && self.draw(1000) < often
+    }
+}
+
+impl Net {
+    /// A network of so many ranks.
+    pub fn new(ranks: usize, faults: Faults) -> Self {
+        let random = faults.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        Net(Arc::new(Mutex::new(State {
+            faults,
+            random,
+            ends: (0..ranks).map(|_| End::default()).collect(),
+            regions: HashMap::new(),
+            next_region: 1,
+        })))
+    }
+
+    /// The endpoint of a rank.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank.
+    pub fn wire(&self, rank: usize) -> MemoryWire {
+        let bed = lock(&self.0).ends[rank].bed.clone();
+        MemoryWire {
+            net: self.clone(),
+            rank,
+            bed,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Whether an endpoint has died.
+    pub fn is_dead(&self, rank: usize) -> bool {
+        lock(&self.0).ends[rank].dead
+    }
+}
+
+/// One rank's endpoint.
+pub struct MemoryWire {
+    net: Net,
+    rank: usize,
+    bed: Arc<Bed>,
+    waiting: Vec<Waiting>,
+}
+
+struct Waiting {
+    peer: usize,
+    cookie: u64,
+    polls: u32,
+    work: Work,
+    notice: Option<u64>,
+}
+
+enum Work {
+    Nothing,
+    Write {
+        from: usize,
+        region: u64,
+        offset: usize,
+        bytes: usize,
+    },
+    Read {
+        to: usize,
+        region: u64,
+        offset: usize,
+        bytes: usize,
+    },
+}
+
+/// Memory of a rank of the same process.
+pub struct Remote(u64);
+
+/// Ends a registration.
+struct Registered(Net, u64);
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let region = lock(&self.0.0).regions.remove(&self.1);
+        // Outside of the lock: it may be the last to keep the memory.
+        drop(region);
+    }
+}
+
+impl State {
+    /// Where an operation works at the peer; nothing if it is registered no longer.
+    fn place(&self, region: u64, offset: usize, bytes: usize) -> Option<*mut u8> {
+        let region = self.regions.get(&region)?;
+        (offset.checked_add(bytes)? <= region.bytes)
+            .then(|| std::ptr::with_exposed_provenance_mut(region.base + offset))
+    }
+
+    /// Carries out what is due.
+    fn carry(&mut self, from: &Waiting) -> Event {
+        let bad = || Event::Failed(from.cookie, "the memory is registered no longer".into());
+        match from.work {
+            Work::Nothing => {}
+            Work::Write {
+                from: at,
+                region,
+                offset,
+                bytes,
+            } => {
+                let Some(to) = self.place(region, offset, bytes) else {
+                    return bad();
+                };
+                // SAFETY: `Wire::post` promises both sides live, and this write ordered with what others do; registered memory is kept.
+                unsafe {
+                    let from: *const u8 = std::ptr::with_exposed_provenance(at);
+                    std::ptr::copy_nonoverlapping(from, to, bytes);
+                }
+            }
+            Work::Read {
+                to,
+                region,
+                offset,
+                bytes,
+            } => {
+                let Some(at) = self.place(region, offset, bytes) else {
+                    return bad();
+                };
+                // SAFETY: as above.
+                unsafe {
+                    let to: *mut u8 = std::ptr::with_exposed_provenance_mut(to);
+                    std::ptr::copy_nonoverlapping(at.cast_const(), to, bytes);
+                }
+            }
+        }
+        if let Some(notice) = from.notice {
+            let lost = self.faults.lose;
+            if !self.happens(lost) {
+                let end = &mut self.ends[from.peer];
+                if !end.gone {
+                    end.arrived.push(Event::Notice(notice));
+                    end.bed.wake();
+                }
+            }
+        }
+        Event::Done(from.cookie)
+    }
+}
+
+// SAFETY: operations are carried out by the poster's polls, between the post and the event that the same poll returns; a dropped endpoint polls no more.
+unsafe impl Wire for MemoryWire {
+    type Remote = Remote;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            bytes: 1 << 20,
+            depth: 256,
+        }
+    }
+
+    fn address(&self) -> Vec<u8> {
+        (self.rank as u64).to_le_bytes().to_vec()
+    }
+
+    fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<(), NicError> {
+        let known = lock(&self.net.0).ends.len();
+        if addresses.len() > known {
+            return Err(NicError::BadKey(format!(
+                "{} ranks in a net of {known}",
+                addresses.len()
+            )));
+        }
+        Ok(())
+    }
+
+    unsafe fn register(
+        &mut self,
+        base: *mut u8,
+        bytes: usize,
+        keep: Keep,
+    ) -> Result<(Vec<u8>, Keep), NicError> {
+        let mut state = lock(&self.net.0);
+        let number = state.next_region;
+        state.next_region += 1;
+        state.regions.insert(
+            number,
+            Region {
+                base: base.expose_provenance(),
+                bytes,
+                _keep: keep,
+            },
+        );
+        drop(state);
+        let guard = Arc::new(Registered(self.net.clone(), number));
+        Ok((number.to_le_bytes().to_vec(), guard))
+    }
+
+    fn import(&mut self, _peer: usize, key: &[u8], _bytes: usize) -> Result<Remote, NicError> {
+        let bytes = key
+            .try_into()
+            .map_err(|_| NicError::BadKey(format!("{} bytes", key.len())))?;
+        Ok(Remote(u64::from_le_bytes(bytes)))
+    }
+
+    unsafe fn post(
+        &mut self,
+        peer: usize,
+        op: Op<'_, Self>,
+        cookie: u64,
+    ) -> Result<Posted, NicError> {
+        let net = self.net.clone();
+        let mut state = lock(&net.0);
+        let faults = state.faults.clone();
+        if self.waiting.len() >= self.limits().depth || state.happens(faults.full) {
+            return Ok(Posted::Full);
+        }
+        if state.happens(faults.die) {
+            state.ends[self.rank].dead = true;
+        }
+        let (work, notice) = match op {
+            Op::Write {
+                from,
+                bytes,
+                to,
+                offset,
+                notice,
+            } => {
+                let from = from.expose_provenance();
+                (
+                    Work::Write {
+                        from,
+                        region: to.0,
+                        offset,
+                        bytes,
+                    },
+                    notice,
+                )
+            }
+            Op::Read {
+                to,
+                bytes,
+                from,
+                offset,
+            } => {
+                let to = to.expose_provenance();
+                (
+                    Work::Read {
+                        to,
+                        region: from.0,
+                        offset,
+                        bytes,
+                    },
+                    None,
+                )
+            }
+            Op::Notify(notice) => (Work::Nothing, Some(notice)),
+        };
+        let polls = state.draw(faults.delay + 1);
+        self.waiting.push(Waiting {
+            peer,
+            cookie,
+            polls,
+            work,
+            notice,
+        });
+        Ok(Posted::Taken)
+    }
+
+    fn poll(&mut self, events: &mut Vec<Event>) -> Result<(), NicError> {
+        let net = self.net.clone();
+        let mut state = lock(&net.0);
+        let rank = self.rank;
+        if state.ends[rank].dead {
+            return Ok(());
+        }
+        events.append(&mut state.ends[rank].arrived);
+        let mut index = 0;
+        while index < self.waiting.len() {
+            if self.waiting[index].polls > 0 {
+                self.waiting[index].polls -= 1;
+                index += 1;
+                continue;
+            }
+            let one = self.waiting.swap_remove(index);
+            let fail = state.faults.fail;
+            let event = if state.happens(fail) {
+                Event::Failed(one.cookie, "an injected fault".into())
+            } else {
+                state.carry(&one)
+            };
+            events.push(event);
+        }
+        Ok(())
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        let state = lock(&self.net.0);
+        let end = &state.ends[self.rank];
+        end.dead || (self.waiting.is_empty() && end.arrived.is_empty())
+    }
+
+    fn sleeper(&self) -> Box<dyn Sleeper> {
+        Box::new(self.bed.clone())
+    }
+}
+
+impl Drop for MemoryWire {
+    fn drop(&mut self) {
+        let mut state = lock(&self.net.0);
+        state.ends[self.rank].gone = true;
+    }
+}

@@ -1,0 +1,170 @@
+//! What the engine asks of a network.
+//!
+//! # Model
+//!
+//! A [`Wire`] is one rank's endpoint: it writes to and reads from memory that peers have registered, and brings 64-bit *notices* to a peer's agent. The engine posts an operation with a
+//! *cookie*, and polls for what has become of it. Between operations nothing is ordered that is not said here:
+//!
+//! - [`Event::Done`] says that the operation is over *at both ends*: what it read is not read any more, and what it wrote is there for whoever hears of it.
+//! - A notice that goes with a write ([`Op::Write`]) is seen by the target after that write's data, and not at all if the write failed.
+//!
+//! So a signal that is posted after the [`Done`](Event::Done) of all data, or goes with the only write, comes after the data, whatever the provider orders.
+//!
+//! # Failure
+//!
+//! [`Posted::Full`] is back-pressure: the engine tries again. An operation that fails ends in [`Event::Failed`], once. A peer that has died may stay silent: nobody but the control plane finds
+//! that out.
+
+pub mod memory;
+
+use std::time::Duration;
+
+use tidegate_hal::nic::{Keep, NicError};
+
+/// What a wire can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most bytes of one write or read; at least 8.
+    pub bytes: usize,
+    /// The most operations that are under way at a time; at least 1.
+    pub depth: usize,
+}
+
+/// Whether an operation was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// An event with its cookie will come.
+    Taken,
+    /// Not now: nothing was done.
+    Full,
+}
+
+/// What has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The operation with this cookie is over.
+    Done(u64),
+    /// It has failed, and why.
+    Failed(u64, String),
+    /// A peer has sent a notice.
+    Notice(u64),
+}
+
+/// One operation.
+pub enum Op<'a, W: Wire + ?Sized> {
+    /// Copies from here to there, and brings a notice with the data if there is one.
+    Write {
+        /// The bytes.
+        from: *const u8,
+        /// How many.
+        bytes: usize,
+        /// Where they go.
+        to: &'a W::Remote,
+        /// Bytes from the beginning of that memory.
+        offset: usize,
+        /// For the peer's agent.
+        notice: Option<u64>,
+    },
+    /// Copies from there to here.
+    Read {
+        /// Where the bytes go.
+        to: *mut u8,
+        /// How many.
+        bytes: usize,
+        /// Where they come from.
+        from: &'a W::Remote,
+        /// Bytes from the beginning of that memory.
+        offset: usize,
+    },
+    /// Brings a notice.
+    Notify(u64),
+}
+
+/// One rank's endpoint of a network. Only one thread calls it at a time.
+///
+/// # Safety
+///
+/// Implementations do what this module says, touch no memory but what operations name, between the post and its event, and what was registered; and they touch none of it any more when they
+/// have been dropped.
+pub unsafe trait Wire: Send + 'static {
+    /// A peer's registered memory.
+    type Remote: Send + Sync + 'static;
+
+    /// What the network is called, for messages.
+    fn name(&self) -> &'static str;
+
+    /// What it can do.
+    fn limits(&self) -> Limits;
+
+    /// Where peers find this endpoint.
+    fn address(&self) -> Vec<u8>;
+
+    /// Learns where the peers are; an empty address is that of a rank that has none.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::BadKey`], [`NicError::System`].
+    fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<(), NicError>;
+
+    /// Makes memory reachable for peers: what they need for it, and what ends that when it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Exhausted`], [`NicError::System`].
+    ///
+    /// # Safety
+    ///
+    /// The memory is the host's, and live as long as `keep`; peers may do there what they do.
+    unsafe fn register(
+        &mut self,
+        base: *mut u8,
+        bytes: usize,
+        keep: Keep,
+    ) -> Result<(Vec<u8>, Keep), NicError>;
+
+    /// Makes a peer's memory known by what its [`register`](Self::register) gave.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::BadKey`].
+    fn import(&mut self, peer: usize, key: &[u8], bytes: usize) -> Result<Self::Remote, NicError>;
+
+    /// Begins an operation towards a peer.
+    ///
+    /// # Errors
+    ///
+    /// What the network refuses for good; no event comes then.
+    ///
+    /// # Safety
+    ///
+    /// Until the event the memory here is live and is accessed by nobody else (read by nobody that minds, for a write); the offset and the bytes are within the remote memory, and what is done
+    /// there is ordered with what others do there.
+    unsafe fn post(
+        &mut self,
+        peer: usize,
+        op: Op<'_, Self>,
+        cookie: u64,
+    ) -> Result<Posted, NicError>;
+
+    /// Goes on with what is under way, and appends what has happened.
+    ///
+    /// # Errors
+    ///
+    /// What ends the endpoint: no event comes any more.
+    fn poll(&mut self, events: &mut Vec<Event>) -> Result<(), NicError>;
+
+    /// Whether nothing has happened that a [`Sleeper`] would not wake for.
+    fn may_sleep(&mut self) -> bool;
+
+    /// What the agent sleeps on.
+    fn sleeper(&self) -> Box<dyn Sleeper>;
+}
+
+/// Sleeps until something may have happened on a wire.
+pub trait Sleeper: Send + Sync {
+    /// Returns when there may be something to poll, when somebody has called [`wake`](Self::wake) since the last call, or after `limit`.
+    fn sleep(&self, limit: Duration);
+
+    /// Ends the sleep, or the next one.
+    fn wake(&self);
+}

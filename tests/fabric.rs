@@ -1,0 +1,190 @@
+//! The ring over the software engine, on a wire in memory: as it should be, and with faults.
+
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
+
+use tidegate::prelude::*;
+use tidegate::{Buffers, Error, Route, WorldOptions};
+use tidegate_fabric::wire::memory::{Faults, Net};
+use tidegate_fabric::{Fabric, Options};
+
+#[path = "common/ring.rs"]
+mod ring;
+
+const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
+
+fn nic(net: &Net, rank: usize, options: &Options) -> WorldOptions {
+    WorldOptions::new()
+        .nic(Fabric::over(net.wire(rank), options.clone()))
+        .route(Route::Nic)
+}
+
+fn run(n: usize, rounds: u64, options: &Options, faults: &Faults) {
+    for buffers in BUFFERS {
+        let net = Net::new(n, faults.clone());
+        for result in World::local_with(n, |rank| nic(&net, rank, options), |world| {
+            ring::run(world, buffers, rounds)
+        }) {
+            result.unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_ring_over_the_wire() {
+    for n in [1, 2, 3, 8] {
+        run(n, 20, &Options::default(), &Faults::default());
+    }
+}
+
+#[test]
+fn any_order_and_any_delay_will_do() {
+    for seed in 0..10 {
+        let faults = Faults {
+            seed,
+            full: 300,
+            delay: 20,
+            ..Faults::default()
+        };
+        run(3, 10, &Options::default(), &faults);
+        run(2, 10, &Options::default().budget(1), &faults);
+    }
+}
+
+/// A put of every second element is many pieces: the signal comes after all of them.
+#[test]
+fn scattered_puts_arrive_before_their_signal() {
+    fn fill(x: &mut [u64]) {
+        x.iter_mut().for_each(|x| *x += 1);
+    }
+    fn check(inbox: Slots<'_, u64>, x: &[u64]) {
+        let seen = inbox.slot(0);
+        for (at, value) in seen.iter().enumerate() {
+            let expected = if at % 2 == 0 { x[0] } else { 0 };
+            assert_eq!(*value, expected, "element {at}");
+        }
+    }
+    for seed in 0..20 {
+        let faults = Faults {
+            seed,
+            delay: 10,
+            ..Faults::default()
+        };
+        let net = Net::new(2, faults);
+        let options = Options::default();
+        World::local_with(2, |rank| nic(&net, rank, &options), |world: World| {
+            let peer = 1 - world.rank();
+            stream!(let s = world.stream().unwrap());
+            let window = Window::<u64, _>::by_slot("w");
+            let window = window.slot_from(peer, 0, 33).slot_to(peer, 0);
+            let (mut inbox, mut outbox) = window.open(&s).unwrap();
+            let mut x = Region::<u64, _>::zeroed(&world, 17).unwrap().on(&s).unwrap();
+            let layout = Layout::strided(0, &[(17, 2)]).unwrap();
+            for _ in 0..10 {
+                s.launch(fill, &mut x).unwrap();
+                let mut epoch = outbox.start();
+                epoch.put(&x, Slot(0).with(&layout)).unwrap();
+                (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
+                s.launch(check, (inbox.view(), &x)).unwrap();
+            }
+            s.synchronize().unwrap();
+            drop((inbox, outbox));
+        });
+    }
+}
+
+/// How a rank's part ended.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Right,
+    /// With an error that is no bug: what it says.
+    Failed(String),
+}
+
+/// One job of two ranks, with whatever the seed brings. Data is checked by the ranks; that it is wrong would be a panic.
+fn faulty(seed: u64) -> (Vec<End>, bool) {
+    let often = |shift: u32| ((seed >> shift) % 4) as u32;
+    let faults = Faults {
+        seed,
+        full: 100 * often(0),
+        fail: [0, 0, 5, 40][often(2) as usize],
+        lose: [0, 0, 5, 40][often(4) as usize],
+        die: [0, 0, 2, 20][often(6) as usize],
+        delay: 5 * often(8),
+    };
+    let harmless = faults.fail + faults.lose + faults.die == 0;
+    let net = Net::new(2, faults);
+    let options = Options::default().budget(1 + (seed % 7) as usize);
+    let ends = World::local_with(2, |rank| nic(&net, rank, &options), |world: World| {
+        rounds(&world, seed).map_or_else(
+            |error| match error {
+                Error::Wait(_) | Error::Revoked { .. } | Error::Nic(_) => {
+                    End::Failed(error.to_string())
+                }
+                other => panic!("seed {seed}: not an error to be expected: {other}"),
+            },
+            |()| End::Right,
+        )
+    });
+    (ends, harmless)
+}
+
+/// Exchanges in which every element is checked: a value never comes before or after its epoch.
+fn rounds(world: &World, seed: u64) -> Result<()> {
+    let peer = 1 - world.rank();
+    stream!(let s = world.stream()?);
+    let buffers = BUFFERS[(seed % 2) as usize];
+    let window = Window::<u64, _>::by_slot("faulty")
+        .buffers(buffers)
+        .fail_after(Duration::from_millis(40));
+    let (mut inbox, mut outbox) = window.slot_from(peer, 0, 9).slot_to(peer, 0).open(&s)?;
+    let mut src = Region::<u64, _>::zeroed(world, 9)?.on(&s)?;
+    let mut wrong = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
+    let result = (0..8).try_for_each(|_| -> Result<()> { Ok(()) });
+    result?;
+    for _ in 0..8 {
+        s.launch(|x: &mut [u64]| x.iter_mut().for_each(|x| *x += 1), &mut src)?;
+        let mut epoch = outbox.start();
+        epoch.put(&src, Slot(0))?;
+        (inbox, outbox) = exchange(&s, inbox, epoch)?;
+        s.launch(
+            |inbox: Slots<'_, u64>, src: &[u64], wrong: &mut [u64]| {
+                wrong[0] += inbox.slot(0).iter().filter(|x| **x != src[0]).count() as u64;
+            },
+            (inbox.view(), &src, &mut wrong),
+        )?;
+    }
+    let wrong = wrong.into_host(&s)?;
+    assert_eq!(wrong[0], 0, "seed {seed}: wrong data");
+    drop((inbox, outbox));
+    Ok(())
+}
+
+/// Random faults: every job ends, with the right data or with a typed error, and soon.
+#[test]
+fn whatever_goes_wrong_ends() {
+    let number = |name: &str, default: u64| {
+        std::env::var(name)
+            .ok()
+            .and_then(|value| value.parse().ok())
+            .unwrap_or(default)
+    };
+    let (first, count) = (number("TIDEGATE_FAULTS_FROM", 0), number("TIDEGATE_FAULTS", 1500));
+    let (mut right, mut failed, mut harmless) = (0, 0, 0);
+    for case in first..first + count {
+        // So that neighbouring cases differ in everything.
+        let seed = (case + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        let begin = Instant::now();
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| faulty(seed)));
+        let (ends, none) = outcome.unwrap_or_else(|_| panic!("case {case}, seed {seed}"));
+        let elapsed = begin.elapsed();
+        assert!(elapsed < Duration::from_secs(20), "case {case} took {elapsed:?}");
+        let well = ends.iter().all(|end| *end == End::Right);
+        assert!(well || !none, "case {case} had no fault: {ends:?}");
+        (right, failed) = (right + u64::from(well), failed + u64::from(!well));
+        harmless += u64::from(none);
+    }
+    println!("{count} cases: {right} right ({harmless} without faults), {failed} with errors");
+    // Neither kind is rare, or this shows nothing.
+    assert!(right > count / 10 && failed > count / 10, "{right} and {failed}");
+}
