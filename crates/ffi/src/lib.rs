@@ -12,3 +12,4 @@
 //! that nobody has heard of; it is never converted to an enumeration that may not have it.
 
 pub mod cuda;
+pub mod fabric;
