@@ -1,8 +1,10 @@
 //! libfabric.
 mod atomic;
 mod av;
+mod block;
 mod counter;
 mod cq;
+mod cxi;
 mod domain;
 mod endpoint;
 mod env;
@@ -13,13 +15,16 @@ mod info;
 mod load;
 mod memory;
 mod object;
+mod probe;
 mod rma;
 pub mod sys;
+mod work;
 
 pub use atomic::{AtomicOp, Element, Elements};
 pub use av::{AddressVector, BadAddress, InsertError, Peer};
 pub use counter::{Counter, WaitObject};
 pub use cq::{Completion, CompletionError, CompletionQueue, CqError};
+pub use cxi::{CxiCounter, Mmio, WriteBack};
 pub use domain::{Domain, Fabric};
 pub use endpoint::{Desc, Endpoint, EndpointBuilder, Local, Post, Remote};
 pub use env::{ENVIRONMENT, set_environment};
@@ -33,4 +38,6 @@ pub use load::{
 };
 pub use memory::{Keep, Memory, MemoryRegion, RegionKey, RegisterOptions, RemoteRegion};
 pub use object::leaked_objects;
+pub use probe::Deferred;
 pub use rma::{MAX_PIECES, Message, Piece};
+pub use work::{Proof, QueueError, Work, WorkId, WorkQueue};

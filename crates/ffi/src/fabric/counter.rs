@@ -1,11 +1,13 @@
 //! Counters.
 
+use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::domain::Domain;
 use super::error::Result;
+use super::memory::Keep;
 use super::object::{Owned, required};
 use super::sys::{self, Zeroed};
 
@@ -30,8 +32,26 @@ impl WaitObject {
 /// How far it counts is the provider's affair: sockets has 31 bits (beyond, [`read`](Self::read) gives numbers that are huge), cxi 48 for
 /// successes and 7 for failures. [`distance`](Self::distance) survives that.
 pub struct Counter {
-    raw: Owned<sys::fid_cntr>,
+    raw: ManuallyDrop<Owned<sys::fid_cntr>>,
+    // What the counter must not outlive; leaked should the library refuse to close it.
+    alive: ManuallyDrop<Alive>,
+}
+
+struct Alive {
     domain: Arc<Domain>,
+    /// The memory that hardware writes the counter to.
+    buffers: Mutex<Vec<Keep>>,
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        // SAFETY: it is taken once, here.
+        let raw = unsafe { ManuallyDrop::take(&mut self.raw) };
+        if raw.close_now() {
+            // SAFETY: likewise.
+            unsafe { ManuallyDrop::drop(&mut self.alive) };
+        }
+    }
 }
 
 impl Counter {
@@ -54,8 +74,11 @@ impl Counter {
         // SAFETY: the library made it for this caller.
         let raw = unsafe { Owned::new(domain.library(), CALL, raw) }?;
         let counter = Counter {
-            raw,
-            domain: Arc::clone(domain),
+            raw: ManuallyDrop::new(raw),
+            alive: ManuallyDrop::new(Alive {
+                domain: Arc::clone(domain),
+                buffers: Mutex::default(),
+            }),
         };
         // So that reading cannot fail later.
         // SAFETY: the table lives as long as the counter.
@@ -70,6 +93,15 @@ impl Counter {
         &self.raw
     }
 
+    /// Keeps memory alive for as long as the library has the counter.
+    pub(crate) fn keep(&self, buffer: Keep) {
+        let buffers = &self.alive.buffers;
+        buffers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(buffer);
+    }
+
     fn ops(&self) -> *const sys::fi_ops_cntr {
         // SAFETY: the object lives as long as this value.
         unsafe { (*self.raw.as_ptr()).ops }
@@ -82,7 +114,7 @@ impl Counter {
 
     /// The domain.
     pub fn domain(&self) -> &Arc<Domain> {
-        &self.domain
+        &self.alive.domain
     }
 
     /// How many successes it has counted (`fi_cntr_read`). Where progress is manual, this makes some.
@@ -123,7 +155,7 @@ impl Counter {
         let add = unsafe { required!(self.ops(), fi_ops_cntr, add, CALL) }?;
         // SAFETY: the counter is alive. That works begin was agreed to when they were queued.
         let answer = unsafe { add(self.raw.as_ptr(), value) };
-        self.domain.library().check(CALL, answer.into())
+        self.alive.domain.library().check(CALL, answer.into())
     }
 
     /// Sets it (`fi_cntr_set`); works that wait for it may begin.
@@ -137,7 +169,7 @@ impl Counter {
         let set = unsafe { required!(self.ops(), fi_ops_cntr, set, CALL) }?;
         // SAFETY: as for `add`.
         let answer = unsafe { set(self.raw.as_ptr(), value) };
-        self.domain.library().check(CALL, answer.into())
+        self.alive.domain.library().check(CALL, answer.into())
     }
 
     /// Waits until it has counted `threshold` successes (`fi_cntr_wait`), but no longer than `limit` (in whole milliseconds, rounded up); returns whether it has.
@@ -150,15 +182,28 @@ impl Counter {
         const CALL: &str = "fi_cntr_wait";
         // SAFETY: the table lives as long as the counter.
         let wait = unsafe { required!(self.ops(), fi_ops_cntr, wait, CALL) }?;
-        // SAFETY: the counter is alive, and stays so while this reference does.
-        let answer = unsafe { wait(self.raw.as_ptr(), threshold, milliseconds(limit)) };
-        match -answer {
-            0 => Ok(true),
-            sys::FI_ETIMEDOUT | sys::FI_EAGAIN => Ok(false),
-            _ => Err(self.domain.library().error(CALL, answer.into())),
+        let start = Instant::now();
+        loop {
+            let left = limit.saturating_sub(start.elapsed());
+            // SAFETY: the counter is alive, and stays so while this reference does.
+            let answer = unsafe { wait(self.raw.as_ptr(), threshold, milliseconds(left)) };
+            // sockets says it with a positive number.
+            match answer.abs() {
+                0 => return Ok(true),
+                sys::FI_ETIMEDOUT | sys::FI_EAGAIN => {}
+                _ => return Err(self.alive.domain.library().error(CALL, answer.into())),
+            }
+            if start.elapsed() >= limit {
+                return Ok(false);
+            }
+            // Its wait of 1.17 is over at once, since it compares two clocks: so this one looks again and again.
+            std::thread::sleep(LOOK);
         }
     }
 }
+
+/// How long to sleep between looks, where a provider does not wait.
+const LOOK: Duration = Duration::from_micros(50);
 
 /// A time limit as the library takes it: negative numbers would be without end.
 pub(crate) fn milliseconds(limit: Duration) -> i32 {

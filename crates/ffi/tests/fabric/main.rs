@@ -2,5 +2,7 @@
 //!
 //! Without the library the tests are skipped, and say so; where `CI` is set they fail. `TIDEGATE_LIBFABRIC` names another library.
 
+mod objects;
 mod rma;
 mod support;
+mod work;

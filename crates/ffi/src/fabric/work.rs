@@ -1,0 +1,532 @@
+//! Deferred works: operations that a counter fires.
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::atomic::{AtomicOp, Element, Elements};
+use super::block::{Block, Kind};
+use super::counter::Counter;
+use super::domain::Domain;
+use super::endpoint::{Desc, Endpoint, Local, Remote};
+use super::error::{FabricError, Result};
+use super::flags::{MrMode, OpFlags};
+use super::memory::Keep;
+use super::sys;
+
+/// An operation that begins when a counter has come far enough (`struct fi_deferred_work`), as a description: nothing is queued yet.
+#[derive(Debug)]
+#[must_use = "a work does nothing until it is queued"]
+pub struct Work {
+    pub(super) block: Block,
+    pub(super) endpoint: Option<Arc<Endpoint>>,
+    pub(super) target: Option<Arc<Counter>>,
+    trigger: Option<(Arc<Counter>, u64)>,
+    completion: Option<Arc<Counter>>,
+    keep: Vec<Keep>,
+}
+
+/// Why a work was not queued.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueueError {
+    /// It does not say what it waits for.
+    #[error("a deferred work has no counter to wait for")]
+    NoTrigger,
+    /// It does not say what counts its completion: providers would crash.
+    #[error("a deferred work has no completion counter")]
+    NoCompletionCounter,
+    /// Its endpoint or a counter is of another domain.
+    #[error("the endpoint or a counter of a deferred work is of another domain")]
+    OtherDomain,
+    /// The provider has no room just now. The work comes back.
+    #[error("the provider has no room for a deferred work just now")]
+    Again(Box<Work>),
+    /// The provider refused it: [`is_not_supported`](FabricError::is_not_supported) where it has no such works at all.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+}
+
+impl Work {
+    fn new(kind: Kind) -> Work {
+        Work {
+            block: Block::new(kind),
+            endpoint: None,
+            target: None,
+            trigger: None,
+            completion: None,
+            keep: Vec::new(),
+        }
+    }
+
+    fn on(kind: Kind, endpoint: &Arc<Endpoint>) -> Work {
+        let mut work = Work::new(kind);
+        work.endpoint = Some(Arc::clone(endpoint));
+        work
+    }
+
+    /// Writes `from` to a peer's memory.
+    ///
+    /// # Errors
+    ///
+    /// [`is_refused`](FabricError::is_refused) for a peer of another vector.
+    pub fn write(endpoint: &Arc<Endpoint>, from: Local, to: Remote) -> Result<Work> {
+        Work::rma(Kind::Write, endpoint, from, to)
+    }
+
+    /// Reads a peer's memory into `into`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write).
+    pub fn read(endpoint: &Arc<Endpoint>, into: Local, from: Remote) -> Result<Work> {
+        Work::rma(Kind::Read, endpoint, into, from)
+    }
+
+    fn rma(kind: Kind, endpoint: &Arc<Endpoint>, local: Local, remote: Remote) -> Result<Work> {
+        let peer = endpoint.number(QUEUE, remote.peer)?;
+        let mut work = Work::on(kind, endpoint);
+        work.block.set_rma(endpoint, peer, local, remote);
+        Ok(work)
+    }
+
+    /// Does something to `count` elements of a peer's memory.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write), and [`is_not_supported`](FabricError::is_not_supported) where the provider cannot.
+    pub fn atomic<T: Element>(
+        endpoint: &Arc<Endpoint>,
+        operands: Elements<T>,
+        count: usize,
+        op: AtomicOp,
+        to: Remote,
+    ) -> Result<Work> {
+        let peer = endpoint.number(QUEUE, to.peer)?;
+        endpoint.can::<T>(QUEUE, op, false, count)?;
+        let mut work = Work::on(Kind::Atomic, endpoint);
+        let (types, desc) = ((T::DATATYPE, op.0), operands.desc);
+        work.block.set_atomic(
+            endpoint,
+            peer,
+            operands.address.cast(),
+            desc,
+            count,
+            types,
+            to,
+        );
+        Ok(work)
+    }
+
+    /// Does something to one element, with an operand that the work itself holds.
+    ///
+    /// # Errors
+    ///
+    /// As for [`atomic`](Self::atomic); [`is_refused`](FabricError::is_refused) where operands must be registered.
+    pub fn atomic_value<T: Element>(
+        endpoint: &Arc<Endpoint>,
+        operand: T,
+        op: AtomicOp,
+        to: Remote,
+    ) -> Result<Work> {
+        if endpoint.domain().info().mr_mode().contains(MrMode::LOCAL) {
+            return Err(FabricError::refused(
+                QUEUE,
+                "operands must be registered here (FI_MR_LOCAL)",
+            ));
+        }
+        let peer = endpoint.number(QUEUE, to.peer)?;
+        endpoint.can::<T>(QUEUE, op, false, 1)?;
+        let mut work = Work::on(Kind::Atomic, endpoint);
+        let address = work.block.operand(operand);
+        let types = (T::DATATYPE, op.0);
+        work.block
+            .set_atomic(endpoint, peer, address, Desc::NONE, 1, types, to);
+        Ok(work)
+    }
+
+    /// Does something to `count` elements of a peer's memory, and gets their values from before.
+    ///
+    /// # Errors
+    ///
+    /// As for [`atomic`](Self::atomic).
+    pub fn fetch_atomic<T: Element>(
+        endpoint: &Arc<Endpoint>,
+        operands: Elements<T>,
+        results: Elements<T>,
+        count: usize,
+        op: AtomicOp,
+        to: Remote,
+    ) -> Result<Work> {
+        let peer = endpoint.number(QUEUE, to.peer)?;
+        endpoint.can::<T>(QUEUE, op, true, count)?;
+        let mut work = Work::on(Kind::FetchAtomic, endpoint);
+        let (types, desc) = ((T::DATATYPE, op.0), operands.desc);
+        work.block.set_atomic(
+            endpoint,
+            peer,
+            operands.address.cast(),
+            desc,
+            count,
+            types,
+            to,
+        );
+        work.block
+            .set_results(results.address.cast(), results.desc, count);
+        Ok(work)
+    }
+
+    /// Adds to a counter. A cycle of these deadlocks some providers.
+    pub fn counter_add(counter: &Arc<Counter>, value: u64) -> Work {
+        Work::counter(Kind::CounterAdd, counter, value)
+    }
+
+    /// Sets a counter.
+    pub fn counter_set(counter: &Arc<Counter>, value: u64) -> Work {
+        Work::counter(Kind::CounterSet, counter, value)
+    }
+
+    fn counter(kind: Kind, counter: &Arc<Counter>, value: u64) -> Work {
+        let mut work = Work::new(kind);
+        work.target = Some(Arc::clone(counter));
+        work.block.set_counter(counter, value);
+        work
+    }
+
+    /// It begins when `counter` has come to `threshold`.
+    pub fn after(mut self, counter: &Arc<Counter>, threshold: u64) -> Work {
+        self.trigger = Some((Arc::clone(counter), threshold));
+        self
+    }
+
+    /// When it is complete, `counter` counts 1. (Those that work on a counter need none, and count nothing.)
+    pub fn completes(mut self, counter: &Arc<Counter>) -> Work {
+        self.completion = Some(Arc::clone(counter));
+        self
+    }
+
+    /// With these flags. They mean nothing for those that work on a counter.
+    pub fn flags(mut self, flags: OpFlags) -> Work {
+        self.block.set_flags(flags.0);
+        self
+    }
+
+    /// What must live as long as the work does.
+    pub fn keep(mut self, keep: Keep) -> Work {
+        self.keep.push(keep);
+        self
+    }
+}
+
+const QUEUE: &str = "fi_control(FI_QUEUE_WORK)";
+
+/// Which completions a count of a completion counter proves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    /// All that were queued for the counter are complete when it has counted as many, and before that none is known to be.
+    All,
+    /// The n-th that was queued for the counter is complete when it has counted n. True where they go to one peer, or each waits for the one before.
+    InOrder,
+}
+
+/// Which work it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WorkId(u64);
+
+/// A work that was queued.
+struct Queued {
+    id: WorkId,
+    work: Work,
+}
+
+/// The works for one completion counter.
+struct Track {
+    counter: Arc<Counter>,
+    /// How far the counter had come when the first of `queued` was next to be counted.
+    base: u64,
+    works: VecDeque<Queued>,
+}
+
+impl Track {
+    fn count(counter: &Counter) -> u64 {
+        counter.read().wrapping_add(counter.read_err())
+    }
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    tracks: Vec<Track>,
+    /// Works on counters: no completion counter proves these.
+    counters: Vec<Queued>,
+}
+
+/// The deferred works of a domain (`FI_QUEUE_WORK`).
+///
+/// It owns all that a work needs until a counter proves that it is complete. What is never proved is never freed: dropped with works that are not known to
+/// be complete, the queue leaks them, and the domain with them. A provider that fails a work may count it nowhere but at the endpoint: such a work stays.
+pub struct WorkQueue {
+    domain: Arc<Domain>,
+    proof: Proof,
+    state: Mutex<State>,
+}
+
+impl WorkQueue {
+    /// An empty queue. Whether the provider has such works at all, only queueing one tells: see [`Domain::probe_deferred`].
+    pub fn new(domain: &Arc<Domain>, proof: Proof) -> WorkQueue {
+        WorkQueue {
+            domain: Arc::clone(domain),
+            proof,
+            state: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a work. If its counter has come far enough already, it begins at once, perhaps on this thread.
+    ///
+    /// Some providers lose sight of works when there are thousands for one threshold, until the counter is poked again (`counter.add(0)`).
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError`]. Nothing is queued then.
+    ///
+    /// # Safety
+    ///
+    /// Until the work is [reclaimed](Self::reclaim), or for good if it never is: the memory of this end that it names is live, registered where it must be, not written
+    /// (and what it writes, not touched) by others from when its trigger may fire until it is complete. Its completion counter
+    /// counts the completions of works in *this* queue, and nothing else: it is not added to, set, nor bound to an endpoint or memory. With
+    /// [`Proof::InOrder`], completions come in the order of queueing, for each completion counter.
+    pub unsafe fn queue(&self, work: Work) -> Result<WorkId, QueueError> {
+        let Some((trigger, threshold)) = &work.trigger else {
+            return Err(QueueError::NoTrigger);
+        };
+        if work.completion.is_none() && work.target.is_none() {
+            return Err(QueueError::NoCompletionCounter);
+        }
+        let domains = [
+            Some(trigger.domain()),
+            work.completion.as_ref().map(|c| c.domain()),
+            work.target.as_ref().map(|c| c.domain()),
+            work.endpoint.as_ref().map(|e| e.domain()),
+        ];
+        if domains
+            .iter()
+            .flatten()
+            .any(|other| !Arc::ptr_eq(other, &self.domain))
+        {
+            return Err(QueueError::OtherDomain);
+        }
+        let raw = work
+            .block
+            .arm(trigger, *threshold, work.completion.as_deref());
+
+        let mut state = self.state();
+        // Before it is queued, since it may be counted at once.
+        let track = match (&work.target, &work.completion) {
+            (None, Some(counter)) => Some(state.track(counter)),
+            _ => None,
+        };
+        // SAFETY: the command takes a work, which is complete: its counters, endpoint and lists live as long as the block, and the block until this queue
+        // knows that the work is complete; its context is the block's own. The caller vouches for the memory.
+        let queued = unsafe {
+            self.domain
+                .object()
+                .control(QUEUE, sys::FI_QUEUE_WORK, raw.cast())
+        };
+        match queued {
+            Ok(()) => {}
+            Err(error) if error.is_again() => return Err(QueueError::Again(Box::new(work))),
+            Err(error) => return Err(error.into()),
+        }
+        let id = WorkId(state.next);
+        state.next += 1;
+        let queued = Queued { id, work };
+        match track {
+            Some(track) => state.tracks[track].works.push_back(queued),
+            None => state.counters.push(queued),
+        }
+        Ok(id)
+    }
+
+    /// Frees what is proved to be complete; returns how many works are not.
+    pub fn reclaim(&self) -> usize {
+        let mut state = self.state();
+        let proof = self.proof;
+        let mut freed = Vec::new();
+        for track in &mut state.tracks {
+            let counted = Counter::distance(track.base, Track::count(&track.counter));
+            let counted = usize::try_from(counted).unwrap_or(0).min(track.works.len());
+            let complete = match proof {
+                Proof::InOrder => counted,
+                Proof::All if counted == track.works.len() => counted,
+                Proof::All => 0,
+            };
+            freed.extend(track.works.drain(..complete));
+            track.base = track.base.wrapping_add(complete as u64);
+        }
+        state.tracks.retain(|track| !track.works.is_empty());
+        let (fired, waiting): (Vec<_>, Vec<_>) = state
+            .counters
+            .drain(..)
+            .partition(|queued| queued.work.has_fired());
+        state.counters = waiting;
+        let left = state.len();
+        drop(state);
+        // Outside of the lock: what works keep alive may be anything.
+        drop((freed, fired));
+        left
+    }
+
+    /// How many works are not known to be complete.
+    pub fn len(&self) -> usize {
+        self.state().len()
+    }
+
+    /// Whether all are known to be complete.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Waits until all works are complete, no longer than `limit`; returns whether they are. `progress` is called between looks: where progress is manual, it
+    /// makes some.
+    pub fn drain(&self, limit: Duration, mut progress: impl FnMut()) -> bool {
+        let start = Instant::now();
+        while self.reclaim() > 0 {
+            if start.elapsed() > limit {
+                return false;
+            }
+            progress();
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        true
+    }
+
+    /// Takes a work back that has not begun (`FI_CANCEL_WORK`).
+    ///
+    /// # Errors
+    ///
+    /// [`is_not_supported`](FabricError::is_not_supported) where the provider cannot (sockets), [`is_refused`](FabricError::is_refused) for one that is
+    /// not in the queue any more, and whatever else the provider says. The work stays then.
+    pub fn cancel(&self, id: WorkId) -> Result<()> {
+        const CALL: &str = "fi_control(FI_CANCEL_WORK)";
+        let mut state = self.state();
+        let Some(queued) = state.find(id) else {
+            return Err(FabricError::refused(CALL, "it is complete, or unknown"));
+        };
+        let raw = queued.work.block.as_raw();
+        // SAFETY: the command takes a work that was queued, which lives.
+        unsafe { self.control(CALL, sys::FI_CANCEL_WORK, raw.cast()) }?;
+        let freed = state.take(id);
+        drop(state);
+        drop(freed);
+        Ok(())
+    }
+
+    /// Takes all works of the *domain* back that have not begun, those of other queues as well (`FI_FLUSH_WORK`). This queue cannot tell
+    /// which they were: they stay in it, and are leaked with it.
+    ///
+    /// # Errors
+    ///
+    /// [`is_not_supported`](FabricError::is_not_supported) where the provider cannot (sockets), and whatever else it says.
+    pub fn flush(&self) -> Result<()> {
+        // SAFETY: the command takes no argument.
+        unsafe {
+            self.control(
+                "fi_control(FI_FLUSH_WORK)",
+                sys::FI_FLUSH_WORK,
+                std::ptr::null_mut(),
+            )
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The command takes the argument.
+    unsafe fn control(
+        &self,
+        call: &'static str,
+        command: c_int,
+        argument: *mut std::ffi::c_void,
+    ) -> Result<()> {
+        // SAFETY: the caller vouches for the argument.
+        unsafe { self.domain.object().control(call, command, argument) }
+    }
+}
+
+impl State {
+    fn len(&self) -> usize {
+        let tracked: usize = self.tracks.iter().map(|track| track.works.len()).sum();
+        tracked + self.counters.len()
+    }
+
+    /// The track of a completion counter: a new one, if it has none.
+    fn track(&mut self, counter: &Arc<Counter>) -> usize {
+        let known = |track: &Track| Arc::ptr_eq(&track.counter, counter);
+        if let Some(at) = self.tracks.iter().position(known) {
+            let track = &mut self.tracks[at];
+            if track.works.is_empty() {
+                track.base = Track::count(counter);
+            }
+            return at;
+        }
+        self.tracks.push(Track {
+            counter: Arc::clone(counter),
+            base: Track::count(counter),
+            works: VecDeque::new(),
+        });
+        self.tracks.len() - 1
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Queued> {
+        let tracked = self.tracks.iter().flat_map(|track| &track.works);
+        tracked.chain(&self.counters)
+    }
+
+    fn find(&self, id: WorkId) -> Option<&Queued> {
+        self.all().find(|queued| queued.id == id)
+    }
+
+    fn take(&mut self, id: WorkId) -> Option<Queued> {
+        for track in &mut self.tracks {
+            if let Some(at) = track.works.iter().position(|queued| queued.id == id) {
+                return track.works.remove(at);
+            }
+        }
+        let at = self.counters.iter().position(|queued| queued.id == id)?;
+        Some(self.counters.swap_remove(at))
+    }
+}
+
+impl Work {
+    /// Of a work on a counter: whether the provider is through with it.
+    ///
+    /// The counter that it waits for has come far enough, and was then added to once more: sockets looks at the work on the thread that adds, and with the
+    /// counter locked, so that the add came after that; cxi gave the work to the hardware when it was queued.
+    fn has_fired(&self) -> bool {
+        self.trigger.as_ref().is_some_and(|(counter, threshold)| {
+            Counter::distance(*threshold, counter.read()) >= 0 && counter.add(0).is_ok()
+        })
+    }
+}
+
+impl Drop for WorkQueue {
+    fn drop(&mut self) {
+        if self.reclaim() > 0 {
+            // What is not known to be complete may still be read, or written.
+            std::mem::forget(std::mem::take(&mut *self.state()));
+        }
+    }
+}
+
+impl std::fmt::Debug for WorkQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkQueue")
+            .field("proof", &self.proof)
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
