@@ -73,10 +73,25 @@ fn survey(library: &Library, name: &str) -> Result<Info> {
     );
     let order = |order| find(&base.clone().caps(Caps::RMA).order(order)).is_ok();
     println!(
-        "  order      offered {:?}; on demand: WAW {}, SAW {}",
+        "  order      offered {:?}; on demand: WAW {}, with atomics {}, SAW {}, WAW of 64 KiB {}",
         info.tx_order(),
         order(Order::WAW),
-        order(Order::SAW)
+        find(
+            &base
+                .clone()
+                .caps(Caps::RMA | Caps::ATOMIC)
+                .order(Order::WAW)
+        )
+        .is_ok(),
+        order(Order::SAW),
+        find(
+            &base
+                .clone()
+                .caps(Caps::RMA)
+                .order(Order::WAW)
+                .ordered_up_to(64 << 10)
+        )
+        .is_ok()
     );
     let caps = |caps| find(&base.clone().caps(caps)).is_ok();
     println!(

@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::counter::{WaitObject, milliseconds};
 use super::domain::Domain;
 use super::error::{FabricError, Result, errno_name};
-use super::flags::OpFlags;
 use super::object::{Owned, operation, required};
 use super::sys::{self, Zeroed};
 
@@ -37,9 +36,11 @@ const _: () = {
 };
 
 impl Completion {
-    /// The data that somebody's write or message carried to this end.
+    /// The data that somebody's write or message carried to this end. (Some providers set the flag for it in the completion of the own write as well:
+    /// that is not meant.)
     pub fn remote_data(&self) -> Option<u64> {
-        (self.flags & OpFlags::REMOTE_CQ_DATA.0 != 0).then_some(self.data)
+        let came = self.flags & (sys::FI_REMOTE_WRITE | sys::FI_RECV) != 0;
+        (came && self.flags & sys::FI_REMOTE_CQ_DATA != 0).then_some(self.data)
     }
 }
 
