@@ -97,6 +97,7 @@ struct Player {
     word: Remote,
     bytes: usize,
     form: Form,
+    auto: bool,
     sent: u64,
     got: u64,
     works: Option<(WorkQueue, [Arc<Counter>; 3])>,
@@ -116,6 +117,7 @@ impl Player {
             address: data.address + bytes as u64,
             ..data
         };
+        let auto = end.domain.info().data_progress() == Progress::Auto;
         let mut works = None;
         if form == Form::Triggered {
             let counter = || Counter::open(&end.domain, WaitObject::NONE).map_err(|e| say(&e));
@@ -128,6 +130,7 @@ impl Player {
             word,
             bytes,
             form,
+            auto,
             sent: 0,
             got: 0,
             works,
@@ -135,8 +138,12 @@ impl Player {
     }
 
     fn post(&self, mut post: impl FnMut() -> Result<Post>) -> Result<(), String> {
+        let start = Instant::now();
         while !post().map_err(|error| error.to_string())?.is_taken() {
             self.poll()?;
+            if start.elapsed() > LIMIT {
+                return Err("nothing is taken any more".to_owned());
+            }
         }
         Ok(())
     }
@@ -192,7 +199,7 @@ impl Player {
                 self.post(|| unsafe { endpoint.write_msg(&message) })?;
                 let start = Instant::now();
                 while self.poll()?.1 == 0 {
-                    late(start)?;
+                    late(start, self.auto)?;
                 }
                 self.post(|| endpoint.inject_write(&value.to_ne_bytes(), self.word))
             }
@@ -244,16 +251,22 @@ impl Player {
             if there {
                 return Ok(());
             }
-            late(start)?;
+            late(start, self.auto)?;
         }
     }
 }
 
-fn late(start: Instant) -> Result<(), String> {
+/// Between two looks. Who spins takes the processor from the threads of a provider that makes its progress with such, for whole ticks of the
+/// scheduler, where there are not enough for all: so there this sleeps.
+fn late(start: Instant, auto: bool) -> Result<(), String> {
     if start.elapsed() > LIMIT {
         return Err("nothing came".to_owned());
     }
-    std::thread::yield_now();
+    if auto {
+        std::thread::sleep(Duration::from_nanos(1));
+    } else {
+        std::thread::yield_now();
+    }
     Ok(())
 }
 
@@ -318,6 +331,13 @@ fn play(info: &Info, bytes: usize, form: Form) -> Result<(f64, f64), String> {
 
 /// Measures all forms that the provider has.
 pub(crate) fn measure(library: &Library, info: &Info) {
+    let order = Order::RMA_WAW | Order::ATOMIC_WAW;
+    let ordered = Hints::new().provider(&info.provider()).order(order);
+    let ordered = library.query(&ordered.caps(Caps::RMA | Caps::ATOMIC), Place::ANY);
+    if let Ok(infos) = ordered {
+        let (most, order) = (infos[0].max_order_waw_size(), infos[0].tx_order());
+        println!("  if asked   {order:?}, up to {most} B");
+    }
     println!("  one way, median (90th percentile) of {ROUNDS} rounds");
     for (form, name) in FORMS {
         print!("    {name:28}");

@@ -130,12 +130,16 @@ impl EndpointBuilder {
     ///
     /// # Errors
     ///
-    /// Whatever the provider says.
+    /// [`is_refused`](FabricError::is_refused) for a second one, and whatever the provider says.
     pub fn vector(mut self, vector: &Arc<AddressVector>) -> Result<Self> {
         self.same(vector.domain())?;
+        if self.0.vector.is_some() {
+            return Err(FabricError::refused(BIND, "it has a vector"));
+        }
+        // Before the call: should it fail half-way, the vector still lives as long as the endpoint.
+        self.0.vector = Some(Arc::clone(vector));
         // SAFETY: the vector is kept as long as the endpoint, which nobody else has yet.
         unsafe { self.0.raw.bind(BIND, vector.object().fid(), 0) }?;
-        self.0.vector = Some(Arc::clone(vector));
         Ok(self)
     }
 

@@ -19,7 +19,7 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
 ///
 /// # Safety
 ///
-/// As for [`std::env::set_var`]: no other thread reads or writes the environment meanwhile, other than through [`std::env`]. The begin of `main` is a good
+/// As for [`std::env::set_var`]: no other thread reads or writes the environment meanwhile, other than through the standard library. The begin of `main` is a good
 /// place.
 pub unsafe fn set_environment() {
     for (name, value) in ENVIRONMENT {

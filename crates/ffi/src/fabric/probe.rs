@@ -46,7 +46,7 @@ impl Domain {
         let target = Counter::open(self, WaitObject::NONE)?;
         let queue = WorkQueue::new(self, Proof::All);
         let work = Work::counter_add(&target, 1).after(&trigger, 1);
-        // SAFETY: the work names no memory, and has no completion counter.
+        // SAFETY: the work names no memory, and nothing else adds to the target.
         unsafe { queue.queue(work) }?;
         if target.read() != 0 {
             return Ok(false);

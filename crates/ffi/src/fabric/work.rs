@@ -19,12 +19,20 @@ use super::sys;
 #[derive(Debug)]
 #[must_use = "a work does nothing until it is queued"]
 pub struct Work {
-    pub(super) block: Block,
-    pub(super) endpoint: Option<Arc<Endpoint>>,
-    pub(super) target: Option<Arc<Counter>>,
+    block: Block,
+    endpoint: Option<Arc<Endpoint>>,
+    /// The counter that it works on, and how.
+    target: Option<(Arc<Counter>, Change)>,
     trigger: Option<(Arc<Counter>, u64)>,
     completion: Option<Arc<Counter>>,
     keep: Vec<Keep>,
+}
+
+/// What a work does to a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Add(u64),
+    Set(u64),
 }
 
 /// Why a work was not queued.
@@ -37,6 +45,9 @@ pub enum QueueError {
     /// It does not say what counts its completion: providers would crash.
     #[error("a deferred work has no completion counter")]
     NoCompletionCounter,
+    /// It adds 0 to a counter: nothing would ever tell that it is complete.
+    #[error("a deferred work adds nothing to a counter")]
+    AddsNothing,
     /// Its endpoint or a counter is of another domain.
     #[error("the endpoint or a counter of a deferred work is of another domain")]
     OtherDomain,
@@ -179,17 +190,18 @@ impl Work {
 
     /// Adds to a counter. A cycle of these deadlocks some providers.
     pub fn counter_add(counter: &Arc<Counter>, value: u64) -> Work {
-        Work::counter(Kind::CounterAdd, counter, value)
+        Work::counter(Kind::CounterAdd, counter, Change::Add(value))
     }
 
     /// Sets a counter.
     pub fn counter_set(counter: &Arc<Counter>, value: u64) -> Work {
-        Work::counter(Kind::CounterSet, counter, value)
+        Work::counter(Kind::CounterSet, counter, Change::Set(value))
     }
 
-    fn counter(kind: Kind, counter: &Arc<Counter>, value: u64) -> Work {
+    fn counter(kind: Kind, counter: &Arc<Counter>, change: Change) -> Work {
         let mut work = Work::new(kind);
-        work.target = Some(Arc::clone(counter));
+        work.target = Some((Arc::clone(counter), change));
+        let (Change::Add(value) | Change::Set(value)) = change;
         work.block.set_counter(counter, value);
         work
     }
@@ -200,7 +212,7 @@ impl Work {
         self
     }
 
-    /// When it is complete, `counter` counts 1. (Those that work on a counter need none, and count nothing.)
+    /// When it is complete, `counter` counts 1. (Those that work on a counter need none, and providers ignore it.)
     pub fn completes(mut self, counter: &Arc<Counter>) -> Work {
         self.completion = Some(Arc::clone(counter));
         self
@@ -224,9 +236,9 @@ const QUEUE: &str = "fi_control(FI_QUEUE_WORK)";
 /// Which completions a count of a completion counter proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
-    /// All that were queued for the counter are complete when it has counted as many, and before that none is known to be.
+    /// All that were queued for a counter are complete when it has counted as many, and before that none is known to be.
     All,
-    /// The n-th that was queued for the counter is complete when it has counted n. True where they go to one peer, or each waits for the one before.
+    /// The n-th that was queued for a counter is complete when it has counted n. True where they go to one peer, or each waits for the one before.
     InOrder,
 }
 
@@ -237,13 +249,15 @@ pub struct WorkId(u64);
 /// A work that was queued.
 struct Queued {
     id: WorkId,
+    /// By how much its counter moves when it is complete.
+    weight: u64,
     work: Work,
 }
 
-/// The works for one completion counter.
+/// The works that one counter counts: those that are complete, and those that add to it.
 struct Track {
     counter: Arc<Counter>,
-    /// How far the counter had come when the first of `queued` was next to be counted.
+    /// How far the counter had come when the first of `works` was next to be counted.
     base: u64,
     works: VecDeque<Queued>,
 }
@@ -252,14 +266,33 @@ impl Track {
     fn count(counter: &Counter) -> u64 {
         counter.read().wrapping_add(counter.read_err())
     }
+
+    /// Takes out what is proved to be complete. A count beyond 31 bits can prove less than there is, and never more.
+    fn complete(&mut self, proof: Proof, into: &mut Vec<Queued>) {
+        let counted = Counter::distance(self.base, Track::count(&self.counter));
+        let counted = u64::try_from(counted).unwrap_or(0);
+        let (mut sum, mut complete) = (0u64, 0);
+        for queued in &self.works {
+            let next = sum.saturating_add(queued.weight);
+            if next > counted {
+                break;
+            }
+            (sum, complete) = (next, complete + 1);
+        }
+        if proof == Proof::All && complete < self.works.len() {
+            return;
+        }
+        into.extend(self.works.drain(..complete));
+        self.base = self.base.wrapping_add(sum);
+    }
 }
 
 #[derive(Default)]
 struct State {
     next: u64,
     tracks: Vec<Track>,
-    /// Works on counters: no completion counter proves these.
-    counters: Vec<Queued>,
+    /// Those that set a counter.
+    sets: Vec<Queued>,
 }
 
 /// The deferred works of a domain (`FI_QUEUE_WORK`).
@@ -298,8 +331,9 @@ impl WorkQueue {
     ///
     /// Until the work is [reclaimed](Self::reclaim), or for good if it never is: the memory of this end that it names is live, registered where it must be, not written
     /// (and what it writes, not touched) by others from when its trigger may fire until it is complete. Its completion counter
-    /// counts the completions of works in *this* queue, and nothing else: it is not added to, set, nor bound to an endpoint or memory. With
-    /// [`Proof::InOrder`], completions come in the order of queueing, for each completion counter.
+    /// counts the completions of works in *this* queue, and nothing else: it is not added to, set, nor bound to an endpoint or memory; likewise the counter
+    /// that a [`counter_add`](Work::counter_add) adds to (the two can be one). The counter of a [`counter_set`](Work::counter_set) does not have that value before it fires. With
+    /// [`Proof::InOrder`], each counter counts its works in the order of queueing.
     pub unsafe fn queue(&self, work: Work) -> Result<WorkId, QueueError> {
         let Some((trigger, threshold)) = &work.trigger else {
             return Err(QueueError::NoTrigger);
@@ -307,10 +341,13 @@ impl WorkQueue {
         if work.completion.is_none() && work.target.is_none() {
             return Err(QueueError::NoCompletionCounter);
         }
+        if matches!(work.target, Some((_, Change::Add(0)))) {
+            return Err(QueueError::AddsNothing);
+        }
         let domains = [
             Some(trigger.domain()),
             work.completion.as_ref().map(|c| c.domain()),
-            work.target.as_ref().map(|c| c.domain()),
+            work.target.as_ref().map(|(c, _)| c.domain()),
             work.endpoint.as_ref().map(|e| e.domain()),
         ];
         if domains
@@ -326,9 +363,10 @@ impl WorkQueue {
 
         let mut state = self.state();
         // Before it is queued, since it may be counted at once.
-        let track = match (&work.target, &work.completion) {
-            (None, Some(counter)) => Some(state.track(counter)),
-            _ => None,
+        let (track, weight) = match (&work.target, &work.completion) {
+            (Some((counter, Change::Add(value))), _) => (Some(state.track(counter)), *value),
+            (None, Some(counter)) => (Some(state.track(counter)), 1),
+            _ => (None, 0),
         };
         // SAFETY: the command takes a work, which is complete: its counters, endpoint and lists live as long as the block, and the block until this queue
         // knows that the work is complete; its context is the block's own. The caller vouches for the memory.
@@ -344,10 +382,10 @@ impl WorkQueue {
         }
         let id = WorkId(state.next);
         state.next += 1;
-        let queued = Queued { id, work };
+        let queued = Queued { id, weight, work };
         match track {
             Some(track) => state.tracks[track].works.push_back(queued),
-            None => state.counters.push(queued),
+            None => state.sets.push(queued),
         }
         Ok(id)
     }
@@ -358,26 +396,18 @@ impl WorkQueue {
         let proof = self.proof;
         let mut freed = Vec::new();
         for track in &mut state.tracks {
-            let counted = Counter::distance(track.base, Track::count(&track.counter));
-            let counted = usize::try_from(counted).unwrap_or(0).min(track.works.len());
-            let complete = match proof {
-                Proof::InOrder => counted,
-                Proof::All if counted == track.works.len() => counted,
-                Proof::All => 0,
-            };
-            freed.extend(track.works.drain(..complete));
-            track.base = track.base.wrapping_add(complete as u64);
+            track.complete(proof, &mut freed);
         }
         state.tracks.retain(|track| !track.works.is_empty());
-        let (fired, waiting): (Vec<_>, Vec<_>) = state
-            .counters
+        let (set, waiting): (Vec<_>, Vec<_>) = state
+            .sets
             .drain(..)
-            .partition(|queued| queued.work.has_fired());
-        state.counters = waiting;
+            .partition(|queued| queued.work.has_set());
+        state.sets = waiting;
         let left = state.len();
         drop(state);
         // Outside of the lock: what works keep alive may be anything.
-        drop((freed, fired));
+        drop((freed, set));
         left
     }
 
@@ -460,7 +490,7 @@ impl WorkQueue {
 impl State {
     fn len(&self) -> usize {
         let tracked: usize = self.tracks.iter().map(|track| track.works.len()).sum();
-        tracked + self.counters.len()
+        tracked + self.sets.len()
     }
 
     /// The track of a completion counter: a new one, if it has none.
@@ -483,7 +513,7 @@ impl State {
 
     fn all(&self) -> impl Iterator<Item = &Queued> {
         let tracked = self.tracks.iter().flat_map(|track| &track.works);
-        tracked.chain(&self.counters)
+        tracked.chain(&self.sets)
     }
 
     fn find(&self, id: WorkId) -> Option<&Queued> {
@@ -496,20 +526,16 @@ impl State {
                 return track.works.remove(at);
             }
         }
-        let at = self.counters.iter().position(|queued| queued.id == id)?;
-        Some(self.counters.swap_remove(at))
+        let at = self.sets.iter().position(|queued| queued.id == id)?;
+        Some(self.sets.swap_remove(at))
     }
 }
 
 impl Work {
-    /// Of a work on a counter: whether the provider is through with it.
-    ///
-    /// The counter that it waits for has come far enough, and was then added to once more: sockets looks at the work on the thread that adds, and with the
-    /// counter locked, so that the add came after that; cxi gave the work to the hardware when it was queued.
-    fn has_fired(&self) -> bool {
-        self.trigger.as_ref().is_some_and(|(counter, threshold)| {
-            Counter::distance(*threshold, counter.read()) >= 0 && counter.add(0).is_ok()
-        })
+    /// Whether the counter that it sets has been set. (That the counter which it waits for has come far enough says little: sockets leaves works in its list
+    /// when one before them finds no room, and looks at them later.)
+    fn has_set(&self) -> bool {
+        matches!(&self.target, Some((counter, Change::Set(value))) if Counter::distance(*value, counter.read()) == 0)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_ffi::fabric::*;
@@ -72,6 +72,8 @@ pub(crate) struct Pair {
     pub(crate) b: End,
     /// `b`, as `a` knows it.
     pub(crate) to_b: Remote,
+    /// Goes last.
+    _alone: Option<MutexGuard<'static, ()>>,
 }
 
 /// What is asked for in most tests. (`tcp;ofi_rxm` has atomic operations only where the order is not asked for between them and others.)
@@ -177,13 +179,17 @@ impl End {
 impl Pair {
     /// Two ends of a domain each, with memory of `count` words.
     pub(crate) fn open(library: &Library, hints: &Hints, count: usize) -> Result<Pair> {
-        // Endpoints of shm that are opened at the same time can get the same name: then one is busy.
-        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        // Endpoints of shm that several threads of a process open can get the same name: then one is busy.
+        static SHM: Mutex<()> = Mutex::new(());
         let info = info(library, hints)?;
+        let alone =
+            (info.provider() == "shm").then(|| SHM.lock().unwrap_or_else(PoisonError::into_inner));
         let a = End::open(&info, words(count))?;
         let b = End::open(&info, words(count))?;
-        Ok(Pair::of(a, b))
+        Ok(Pair {
+            _alone: alone,
+            ..Pair::of(a, b)
+        })
     }
 
     pub(crate) fn of(a: End, b: End) -> Pair {
@@ -193,7 +199,12 @@ impl Pair {
             address: b.region.remote_base(),
             key: b.region.key().expect("a key that is a number"),
         };
-        Pair { a, b, to_b }
+        Pair {
+            a,
+            b,
+            to_b,
+            _alone: None,
+        }
     }
 
     /// Word `at` of `b`.

@@ -126,7 +126,7 @@ fn all_kinds_of_works_do_what_they_say() {
     }
     let (added, set) = (counter(&pair.a), counter(&pair.a));
     for work in [Work::counter_add(&added, 7), Work::counter_set(&set, 9)] {
-        // SAFETY: it names no memory.
+        // SAFETY: it names no memory; nothing else counts there, and the counter to be set is at 0.
         unsafe { works.queue(work.after(&done, 3)) }.expect("queued");
     }
     assert_eq!((works.len(), Arc::strong_count(&kept)), (5, 4));
@@ -138,7 +138,7 @@ fn all_kinds_of_works_do_what_they_say() {
     assert_eq!((pair.b.load(2), added.read(), set.read()), (35, 7, 9));
     // A threshold that has been reached already fires at once.
     let work = Work::counter_add(&added, 1).after(&trigger, 1);
-    // SAFETY: it names no memory.
+    // SAFETY: it names no memory; nothing else counts there.
     unsafe { works.queue(work) }.expect("queued");
     assert_eq!(added.read(), 8);
     assert_eq!(works.reclaim(), 0);
@@ -158,6 +158,8 @@ fn a_work_that_lacks_a_counter_is_refused() {
         assert!(matches!(refused, Err(QueueError::NoCompletionCounter)));
         let refused = works.queue(write().completes(&done));
         assert!(matches!(refused, Err(QueueError::NoTrigger)));
+        let nothing = works.queue(Work::counter_add(&done, 0).after(&trigger, 1));
+        assert!(matches!(nothing, Err(QueueError::AddsNothing)));
         let strange = counter(&pair.b);
         let refused = works.queue(write().after(&strange, 1).completes(&done));
         assert!(matches!(refused, Err(QueueError::OtherDomain)));
@@ -178,7 +180,7 @@ fn what_sockets_cannot_take_back_is_an_answer() {
     };
     let (trigger, target) = (counter(&pair.a), counter(&pair.a));
     let works = WorkQueue::new(&pair.a.domain, Proof::All);
-    // SAFETY: it names no memory.
+    // SAFETY: it names no memory; nothing else counts there.
     let id = unsafe { works.queue(Work::counter_add(&target, 1).after(&trigger, 1)) };
     let id = id.expect("queued");
     for answer in [works.cancel(id), works.flush()] {
@@ -243,4 +245,55 @@ fn thousands_of_works_come_through_if_the_counter_is_poked() {
     let drained = works.drain(LONG, || trigger.add(0).expect("poked"));
     assert!(drained, "{works:?}, {} counted", done.read());
     assert_eq!(pair.b.load(0), MANY);
+}
+
+#[test]
+fn a_put_that_fails_does_not_fire_its_signal() {
+    let Some(pair) = pair("a put that fails") else {
+        return;
+    };
+    let (trigger, put, signalled) = (counter(&pair.a), counter(&pair.a), counter(&pair.a));
+    let works = WorkQueue::new(&pair.a.domain, Proof::All);
+    let wrong = Remote {
+        key: pair.to_b.key ^ 0x5a5a_0000,
+        ..pair.to_b
+    };
+    let endpoint = &pair.a.endpoint;
+    let data = Work::write(endpoint, pair.a.local(0, 16), wrong)
+        .expect("a work")
+        .flags(OpFlags::DELIVERY_COMPLETE)
+        .after(&trigger, 1)
+        .completes(&put);
+    let signal = Work::atomic_value(endpoint, 1u64, AtomicOp::SUM, pair.word(32))
+        .expect("a work")
+        .after(&put, 1)
+        .completes(&signalled);
+    // SAFETY: the words live as long as the region, which is there until the works are through. What is added by hand below is added when the put has
+    // failed, and is known to be over.
+    unsafe {
+        works.queue(data).expect("queued");
+        works.queue(signal).expect("queued");
+    }
+    trigger.add(1).expect("fired");
+    let start = std::time::Instant::now();
+    let error = loop {
+        match pair.a.poll() {
+            Err(CqError::Completion(error)) => break error,
+            other => assert_eq!(other.expect("read"), []),
+        }
+        assert!(start.elapsed() < LONG, "no error came");
+    };
+    assert!(error.code > 0, "{error}");
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!((put.read(), signalled.read(), pair.b.load(32)), (0, 0, 0));
+    eprintln!(
+        "counted failures: the put {}, the endpoint {}; {error}",
+        put.read_err(),
+        pair.a.written.read_err()
+    );
+    let left = works.reclaim();
+    // Fired by hand, so that nothing is left behind.
+    put.add(1).expect("fired");
+    pair.until("the signal", || signalled.read() == 1);
+    assert!(left >= 1);
 }
