@@ -40,10 +40,11 @@
 //!   spinning user takes the processor. It says a time-out with a positive number, and in 1.17 at once. A deferred put that fails is not counted by its
 //!   completion counter at all (its signal does not fire), but by the endpoint's counter and queue. It has neither cancel nor flush.
 //! - *`tcp;ofi_rxm`* has no remote counters and no deferred works. Atomics exclude [`Order::WAW`] (ask for [`Order::RMA_WAW`]): a signal that is an atomic is not ordered after its data.
+//!   It promises [`Order::RMA_WAW`] for 0 bytes only ([`Info::max_order_waw_size`]), though its one connection a peer keeps it.
 //!   A write that fails at the target is *complete* nevertheless, unless it was to be delivered ([`OpFlags::DELIVERY_COMPLETE`]); the error
 //!   takes the connection down, is in the queue and not counted, and the next operation connects again. Hints with the domain's name can find nothing.
-//! - *shm* is the fastest; endpoints that one process opens on several threads at the same time can get one name, and then one is busy. In 2.6
-//!   two endpoints of one process, each used by a thread of its own, crashed.
+//! - *shm* is the fastest; endpoints that several threads of one process open can get one name, and then one is busy. In 2.6
+//!   two endpoints of one process that wrote to each other, each used by a thread of its own, crashed.
 //! - A completion of the own write can carry the flag of remote data: [`Completion::remote_data`] looks at who wrote.
 
 mod atomic;
