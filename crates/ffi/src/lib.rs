@@ -4,7 +4,8 @@
 //!
 //! One module a foreign library. A library is looked for at run time, so that the crate builds, and its tests run, where it is not installed. Each module
 //! has a table of the functions that tidegate calls, and thin methods over it: a method checks the code that comes back, turns
-//! out-parameters into return values, and adds no policy. What must be *destroyed*, when, and after whom, is for the layer above.
+//! out-parameters into return values, and adds no policy. What must be *destroyed*, when, and after whom, is for the layer above in [`cuda`], where streams and
+//! graphs decide it; in [`fabric`], whose objects have parents and nothing else, values own them.
 //!
 //! # Failure
 //!
@@ -12,3 +13,4 @@
 //! that nobody has heard of; it is never converted to an enumeration that may not have it.
 
 pub mod cuda;
+pub mod fabric;

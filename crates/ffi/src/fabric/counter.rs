@@ -1,0 +1,238 @@
+//! Counters.
+
+use std::mem::ManuallyDrop;
+use std::ptr::null_mut;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::domain::Domain;
+use super::error::Result;
+use super::memory::Keep;
+use super::object::{Owned, required};
+use super::sys::{self, Zeroed};
+
+/// How a counter or a queue can be waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct WaitObject(pub u32);
+
+impl WaitObject {
+    /// Not at all: it is only read. The cheapest.
+    pub const NONE: Self = WaitObject(sys::FI_WAIT_NONE);
+    /// In the way that suits the provider.
+    pub const UNSPEC: Self = WaitObject(sys::FI_WAIT_UNSPEC);
+    /// By a file descriptor.
+    pub const FD: Self = WaitObject(sys::FI_WAIT_FD);
+    /// By giving the processor away between looks.
+    pub const YIELD: Self = WaitObject(sys::FI_WAIT_YIELD);
+}
+
+/// A number that operations add to when they are complete (`fi_cntr(3)`), and that deferred works wait for.
+///
+/// How far it counts is the provider's affair: sockets has 31 bits (beyond, [`read`](Self::read) gives numbers that are huge), cxi 48 for
+/// successes and 7 for failures. [`distance`](Self::distance) survives that.
+pub struct Counter {
+    raw: ManuallyDrop<Owned<sys::fid_cntr>>,
+    // What the counter must not outlive; leaked should the library refuse to close it.
+    alive: ManuallyDrop<Alive>,
+}
+
+struct Alive {
+    domain: Arc<Domain>,
+    /// The memory that hardware writes the counter to.
+    buffers: Mutex<Vec<Keep>>,
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        // SAFETY: it is taken once, here.
+        let raw = unsafe { ManuallyDrop::take(&mut self.raw) };
+        if raw.close_now() {
+            // SAFETY: likewise.
+            unsafe { ManuallyDrop::drop(&mut self.alive) };
+        }
+    }
+}
+
+impl Counter {
+    /// A counter, at 0 (`fi_cntr_open`).
+    ///
+    /// # Errors
+    ///
+    /// That the provider has no counters ([`is_not_supported`](super::FabricError::is_not_supported)), or no more, or cannot wait so.
+    pub fn open(domain: &Arc<Domain>, wait: WaitObject) -> Result<Arc<Counter>> {
+        const CALL: &str = "fi_cntr_open";
+        // SAFETY: the table lives as long as the domain.
+        let open = unsafe { required!(domain.ops(), fi_ops_domain, cntr_open, CALL) }?;
+        let mut attr = sys::fi_cntr_attr::zeroed();
+        attr.events = sys::FI_CNTR_EVENTS_COMP;
+        attr.wait_obj = wait.0;
+        let mut raw = null_mut();
+        // SAFETY: the domain is alive, and so are the attributes; one pointer is written, to one that lives.
+        let answer = unsafe { open(domain.as_raw(), &mut attr, &mut raw, null_mut()) };
+        domain.library().check(CALL, answer.into())?;
+        // SAFETY: the library made it for this caller.
+        let raw = unsafe { Owned::new(domain.library(), CALL, raw) }?;
+        let counter = Counter {
+            raw: ManuallyDrop::new(raw),
+            alive: ManuallyDrop::new(Alive {
+                domain: Arc::clone(domain),
+                buffers: Mutex::default(),
+            }),
+        };
+        // So that reading cannot fail later.
+        // SAFETY: the table lives as long as the counter.
+        unsafe {
+            required!(counter.ops(), fi_ops_cntr, read, "fi_cntr_read")?;
+            required!(counter.ops(), fi_ops_cntr, readerr, "fi_cntr_readerr")?;
+        }
+        Ok(Arc::new(counter))
+    }
+
+    pub(crate) fn object(&self) -> &Owned<sys::fid_cntr> {
+        &self.raw
+    }
+
+    /// Keeps memory alive for as long as the library has the counter.
+    pub(crate) fn keep(&self, buffer: Keep) {
+        let buffers = &self.alive.buffers;
+        buffers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(buffer);
+    }
+
+    fn ops(&self) -> *const sys::fi_ops_cntr {
+        // SAFETY: the object lives as long as this value.
+        unsafe { (*self.raw.as_ptr()).ops }
+    }
+
+    /// The structure, for calls that this crate does not wrap. It lives as long as this value.
+    pub fn as_raw(&self) -> *mut sys::fid_cntr {
+        self.raw.as_ptr()
+    }
+
+    /// The domain.
+    pub fn domain(&self) -> &Arc<Domain> {
+        &self.alive.domain
+    }
+
+    /// How many successes it has counted (`fi_cntr_read`). Where progress is manual, this makes some.
+    pub fn read(&self) -> u64 {
+        // SAFETY: the table lives as long as the counter.
+        match unsafe { required!(self.ops(), fi_ops_cntr, read, "fi_cntr_read") } {
+            // SAFETY: the counter is alive.
+            Ok(read) => unsafe { read(self.raw.as_ptr()) },
+            // `open` saw that it is there.
+            Err(_) => 0,
+        }
+    }
+
+    /// How many failures it has counted (`fi_cntr_readerr`).
+    pub fn read_err(&self) -> u64 {
+        // SAFETY: the table lives as long as the counter.
+        match unsafe { required!(self.ops(), fi_ops_cntr, readerr, "fi_cntr_readerr") } {
+            // SAFETY: the counter is alive.
+            Ok(read) => unsafe { read(self.raw.as_ptr()) },
+            // `open` saw that it is there.
+            Err(_) => 0,
+        }
+    }
+
+    /// How far `now` is beyond `then`, if it is by less than 2³¹: right also where a provider counts with 32 bits only.
+    pub fn distance(then: u64, now: u64) -> i32 {
+        (now as u32).wrapping_sub(then as u32) as i32
+    }
+
+    /// Adds (`fi_cntr_add`): works that wait for the counter may begin, on this thread. Adding 0 makes the provider look again.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the provider says.
+    pub fn add(&self, value: u64) -> Result<()> {
+        const CALL: &str = "fi_cntr_add";
+        // SAFETY: the table lives as long as the counter.
+        let add = unsafe { required!(self.ops(), fi_ops_cntr, add, CALL) }?;
+        // SAFETY: the counter is alive. That works begin was agreed to when they were queued.
+        let answer = unsafe { add(self.raw.as_ptr(), value) };
+        self.alive.domain.library().check(CALL, answer.into())
+    }
+
+    /// Sets it (`fi_cntr_set`); works that wait for it may begin.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the provider says.
+    pub fn set(&self, value: u64) -> Result<()> {
+        const CALL: &str = "fi_cntr_set";
+        // SAFETY: the table lives as long as the counter.
+        let set = unsafe { required!(self.ops(), fi_ops_cntr, set, CALL) }?;
+        // SAFETY: as for `add`.
+        let answer = unsafe { set(self.raw.as_ptr(), value) };
+        self.alive.domain.library().check(CALL, answer.into())
+    }
+
+    /// Waits until it has counted `threshold` successes (`fi_cntr_wait`), but no longer than `limit` (in whole milliseconds, rounded up); returns whether it has.
+    ///
+    /// # Errors
+    ///
+    /// [`is_available`](super::FabricError::is_available) if it counts a failure that no wait has reported yet.
+    /// [`is_not_supported`](super::FabricError::is_not_supported) for one that is only read.
+    pub fn wait(&self, threshold: u64, limit: Duration) -> Result<bool> {
+        const CALL: &str = "fi_cntr_wait";
+        // SAFETY: the table lives as long as the counter.
+        let wait = unsafe { required!(self.ops(), fi_ops_cntr, wait, CALL) }?;
+        let start = Instant::now();
+        loop {
+            let left = limit.saturating_sub(start.elapsed());
+            // SAFETY: the counter is alive, and stays so while this reference does.
+            let answer = unsafe { wait(self.raw.as_ptr(), threshold, milliseconds(left)) };
+            // sockets says it with a positive number.
+            match answer.abs() {
+                0 => return Ok(true),
+                sys::FI_ETIMEDOUT | sys::FI_EAGAIN => {}
+                _ => return Err(self.alive.domain.library().error(CALL, answer.into())),
+            }
+            if start.elapsed() >= limit {
+                return Ok(false);
+            }
+            // Its wait of 1.17 is over at once, since it compares two clocks: so this one looks again and again.
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// How long to sleep between looks, where a provider does not wait.
+const LOOK: Duration = Duration::from_micros(50);
+
+/// A time limit as the library takes it: negative numbers would be without end.
+pub(crate) fn milliseconds(limit: Duration) -> i32 {
+    i32::try_from(limit.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
+}
+
+impl std::fmt::Debug for Counter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Counter({:p})", self.raw.as_ptr())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distance_survives_31_bits() {
+        assert_eq!(Counter::distance(0, 5), 5);
+        assert_eq!(Counter::distance(5, 0), -5);
+        let (then, now) = (i32::MAX as u64, i32::MIN as i64 as u64);
+        assert_eq!(Counter::distance(then, now), 1);
+        assert_eq!(Counter::distance(u64::from(u32::MAX), 1 << 32), 1);
+    }
+
+    #[test]
+    fn limits_are_never_negative() {
+        assert_eq!(milliseconds(Duration::ZERO), 0);
+        assert_eq!(milliseconds(Duration::from_micros(1)), 1);
+        assert_eq!(milliseconds(Duration::MAX), i32::MAX);
+    }
+}

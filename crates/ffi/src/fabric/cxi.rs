@@ -1,0 +1,194 @@
+//! What only the cxi provider has: counters that a store adds to, and that the hardware writes to memory.
+
+use std::ffi::c_void;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+use super::counter::Counter;
+use super::domain::Domain;
+use super::error::{FabricError, Result};
+use super::memory::Keep;
+use super::sys;
+
+/// The pages of a counter, as a CPU or a device writes to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mmio {
+    /// Their first byte: an 8-byte store of *n* there adds *n* to the successes.
+    pub address: NonNull<c_void>,
+    /// Their length.
+    pub len: usize,
+}
+
+impl Mmio {
+    /// Where an 8-byte store of *n* adds *n* failures, in bytes from the begin.
+    pub const ADD_ERR: usize = 64;
+    /// Where an 8-byte store of 0 sets the successes to 0.
+    pub const RESET: usize = 128;
+    /// Where an 8-byte store of 0 sets the failures to 0.
+    pub const RESET_ERR: usize = 192;
+
+    /// The place at one of these offsets; `None` beyond the end.
+    pub fn at(self, offset: usize) -> Option<NonNull<u64>> {
+        let end = offset.checked_add(8)?;
+        // SAFETY: the result lies within the pages.
+        (end <= self.len).then(|| unsafe { self.address.byte_add(offset) }.cast())
+    }
+}
+
+/// What the hardware writes to memory: 8 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct WriteBack(pub u64);
+
+impl WriteBack {
+    /// How many successes the counter had counted.
+    pub fn successes(self) -> u64 {
+        self.0 & sys::FI_CXI_CNTR_SUCCESS_MAX
+    }
+
+    /// How many failures.
+    pub fn failures(self) -> u64 {
+        self.0 >> 48 & sys::FI_CXI_CNTR_FAILURE_MAX
+    }
+
+    /// Whether it was written by the hardware at all, and not before.
+    pub fn is_written(self) -> bool {
+        self.0 >> 63 == 1
+    }
+
+    /// What is written for so many successes without a failure: the operand of a wait for the very value.
+    pub fn of(successes: u64) -> Option<WriteBack> {
+        (successes <= sys::FI_CXI_CNTR_SUCCESS_MAX).then_some(WriteBack(1 << 63 | successes))
+    }
+}
+
+/// A counter of the cxi provider.
+pub struct CxiCounter {
+    counter: Arc<Counter>,
+    ops: NonNull<sys::fi_cxi_cntr_ops>,
+}
+
+// SAFETY: the table belongs to the library and does not change; its functions may be called by any thread, as all of a domain's (FI_THREAD_SAFE).
+unsafe impl Send for CxiCounter {}
+// SAFETY: as above.
+unsafe impl Sync for CxiCounter {}
+
+impl CxiCounter {
+    /// The extension of a counter (`fi_open_ops` of `cxi_counter_ops`).
+    ///
+    /// # Errors
+    ///
+    /// That the provider has no such extension: it is not cxi.
+    pub fn new(counter: &Arc<Counter>) -> Result<CxiCounter> {
+        let ops = counter.object().open_ops(sys::FI_CXI_COUNTER_OPS)?.cast();
+        Ok(CxiCounter {
+            counter: Arc::clone(counter),
+            ops,
+        })
+    }
+
+    /// The counter.
+    pub fn counter(&self) -> &Arc<Counter> {
+        &self.counter
+    }
+
+    /// Its pages. They are there as long as the counter is.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the provider says.
+    pub fn mmio(&self) -> Result<Mmio> {
+        const CALL: &str = "get_mmio_addr";
+        // SAFETY: the table lives as long as the counter.
+        let get = unsafe { self.ops.as_ref() }
+            .get_mmio_addr
+            .ok_or_else(|| FabricError::missing(CALL))?;
+        let (mut address, mut len) = (null_mut(), 0);
+        // SAFETY: the counter is alive; a pointer and a number are written, to such that live.
+        let answer = unsafe { get(self.counter.object().fid(), &mut address, &mut len) };
+        self.counter.domain().library().check(CALL, answer.into())?;
+        match NonNull::new(address) {
+            Some(address) if len >= 8 => Ok(Mmio { address, len }),
+            _ => Err(FabricError::unexpected(CALL, "no pages")),
+        }
+    }
+
+    /// Lets the hardware write the counter to `buffer`, when it is asked to ([`OpFlags::CXI_CNTR_WB`](super::OpFlags::CXI_CNTR_WB), or a read). `keep` is
+    /// kept as long as the counter is open.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the provider says.
+    ///
+    /// # Safety
+    ///
+    /// As long as `keep` lives, `buffer` is writable for `len` bytes, as the hardware needs them (8 at least, aligned), and accessed only in ways that allow for
+    /// the hardware's writes; it may be a device's memory.
+    pub unsafe fn set_write_back(&self, buffer: *mut c_void, len: usize, keep: Keep) -> Result<()> {
+        const CALL: &str = "set_wb_buffer";
+        // SAFETY: the table lives as long as the counter.
+        let set = unsafe { self.ops.as_ref() }
+            .set_wb_buffer
+            .ok_or_else(|| FabricError::missing(CALL))?;
+        // Before the call: should it fail half-way, the buffer is still there.
+        self.counter.keep(keep);
+        // SAFETY: the counter is alive; the caller vouches for the buffer, which is kept as long as the counter.
+        let answer = unsafe { set(self.counter.object().fid(), buffer, len) };
+        self.counter.domain().library().check(CALL, answer.into())
+    }
+}
+
+impl std::fmt::Debug for CxiCounter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CxiCounter({:?})", self.counter)
+    }
+}
+
+impl Domain {
+    /// How many deferred works cxi can hold (`get_dwq_depth`): of *all* processes that share its service, which is mostly a step of a job. Beyond
+    /// that, what happens is not determined: divide it, and queue no more.
+    ///
+    /// # Errors
+    ///
+    /// That the provider has no such extension: it is not cxi.
+    pub fn cxi_deferred_depth(&self) -> Result<usize> {
+        const CALL: &str = "get_dwq_depth";
+        let ops: NonNull<sys::fi_cxi_dom_ops> =
+            self.object().open_ops(sys::FI_CXI_DOM_OPS_5)?.cast();
+        // SAFETY: the table lives as long as the domain.
+        let get = unsafe { ops.as_ref() }
+            .get_dwq_depth
+            .ok_or_else(|| FabricError::missing(CALL))?;
+        let mut depth = 0;
+        // SAFETY: the domain is alive, and one number is written, to one that lives.
+        let answer = unsafe { get(self.object().fid(), &mut depth) };
+        self.library().check(CALL, answer.into())?;
+        Ok(depth)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_back_is_taken_apart() {
+        let word = WriteBack(1 << 63 | 5 << 48 | 1234);
+        assert_eq!((word.successes(), word.failures()), (1234, 5));
+        assert!(word.is_written() && !WriteBack(0).is_written());
+        assert_eq!(WriteBack::of(7), Some(WriteBack(1 << 63 | 7)));
+        assert_eq!(WriteBack::of(1 << 48), None);
+    }
+
+    #[test]
+    fn places_beyond_the_pages_are_none() {
+        let mut pages = [0u64; 16];
+        let mmio = Mmio {
+            address: NonNull::from(&mut pages).cast(),
+            len: 128,
+        };
+        assert!(mmio.at(Mmio::ADD_ERR).is_some());
+        assert_eq!(mmio.at(Mmio::RESET), None);
+        assert_eq!(mmio.at(usize::MAX), None);
+    }
+}

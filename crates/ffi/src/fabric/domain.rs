@@ -1,0 +1,135 @@
+//! Fabrics and domains: a network, and an interface to it.
+
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use super::atomic::{AtomicOp, Element};
+use super::error::{FabricError, Result};
+use super::info::Info;
+use super::load::Library;
+use super::object::{Owned, required};
+use super::sys::{self, Zeroed};
+
+/// A network (`fi_fabric(3)`).
+pub struct Fabric {
+    raw: Owned<sys::fid_fabric>,
+}
+
+impl Fabric {
+    /// Opens the fabric of a description (`fi_fabric`).
+    ///
+    /// # Errors
+    ///
+    /// Whatever the provider says.
+    pub fn open(info: &Info) -> Result<Arc<Fabric>> {
+        const CALL: &str = "fi_fabric";
+        let library = info.library();
+        let mut raw = null_mut();
+        // SAFETY: the attributes live as long as the description, and are only read; one pointer is written, to one that lives.
+        let answer =
+            unsafe { (library.functions().fabric)(info.raw().fabric_attr, &mut raw, null_mut()) };
+        library.check(CALL, answer.into())?;
+        // SAFETY: the library made it for this caller.
+        let raw = unsafe { Owned::new(library, CALL, raw) }?;
+        Ok(Arc::new(Fabric { raw }))
+    }
+}
+
+/// An interface to a network (`fi_domain(3)`), and what all that is made in it keeps alive.
+///
+/// It is of the kind that any thread can use at any time (`FI_THREAD_SAFE`), and so is everything in it. Providers pay for that with locks that nobody
+/// contends for where one thread does the work; what they would win by leaving that to the user (`FI_THREAD_DOMAIN`) is not worth an `unsafe` contract
+/// about threads on every call.
+pub struct Domain {
+    raw: Owned<sys::fid_domain>,
+    // After `raw`: fields are dropped in this order.
+    info: Info,
+    _fabric: Arc<Fabric>,
+}
+
+impl Domain {
+    /// Opens the domain of a description (`fi_domain`), which is of the same fabric.
+    ///
+    /// # Errors
+    ///
+    /// [`is_refused`](FabricError::is_refused) if the description is not of the kind that any thread can use.
+    pub fn open(fabric: &Arc<Fabric>, info: &Info) -> Result<Arc<Domain>> {
+        const CALL: &str = "fi_domain";
+        if info.domain_attr().threading != sys::FI_THREAD_SAFE {
+            return Err(FabricError::refused(
+                CALL,
+                "the description is not FI_THREAD_SAFE",
+            ));
+        }
+        // The provider may look at the description for as long as the domain lives.
+        let info = info.clone();
+        let object = fabric.raw.as_ptr();
+        // SAFETY: the object is alive, and its table lives as long.
+        let open = unsafe { required!((*object).ops, fi_ops_fabric, domain, CALL) }?;
+        let mut raw = null_mut();
+        // SAFETY: the fabric is alive, the description is complete, and one pointer is written, to one that lives.
+        let answer = unsafe { open(object, info.as_ptr(), &mut raw, null_mut()) };
+        fabric.raw.library().check(CALL, answer.into())?;
+        // SAFETY: the library made it for this caller.
+        let raw = unsafe { Owned::new(fabric.raw.library(), CALL, raw) }?;
+        Ok(Arc::new(Domain {
+            raw,
+            info,
+            _fabric: Arc::clone(fabric),
+        }))
+    }
+
+    /// What it was opened with.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// The library.
+    pub fn library(&self) -> &Library {
+        self.raw.library()
+    }
+
+    /// The structure, for calls that this crate does not wrap. It lives as long as this value.
+    pub fn as_raw(&self) -> *mut sys::fid_domain {
+        self.raw.as_ptr()
+    }
+
+    pub(crate) fn object(&self) -> &Owned<sys::fid_domain> {
+        &self.raw
+    }
+
+    /// The table of the domain's operations.
+    pub(crate) fn ops(&self) -> *const sys::fi_ops_domain {
+        // SAFETY: the object lives as long as this value.
+        unsafe { (*self.raw.as_ptr()).ops }
+    }
+
+    /// How many elements an atomic operation can take at a time (`fi_query_atomic`); `None` where the provider cannot do it at all. `fetch` is for
+    /// operations that return the value from before.
+    ///
+    /// # Errors
+    ///
+    /// Whatever else the provider says.
+    pub fn query_atomic<T: Element>(&self, op: AtomicOp, fetch: bool) -> Result<Option<usize>> {
+        const CALL: &str = "fi_query_atomic";
+        // SAFETY: the table lives as long as the domain.
+        let query = unsafe { required!(self.ops(), fi_ops_domain, query_atomic, CALL) }?;
+        let mut attr = sys::fi_atomic_attr::zeroed();
+        let flags = if fetch { sys::FI_FETCH_ATOMIC } else { 0 };
+        // SAFETY: the domain is alive, and one structure is written, to one that lives.
+        let answer = unsafe { query(self.raw.as_ptr(), T::DATATYPE, op.0, &mut attr, flags) };
+        if matches!(-answer, sys::FI_EOPNOTSUPP | sys::FI_EINVAL) {
+            return Ok(None);
+        }
+        self.library().check(CALL, answer.into())?;
+        Ok((attr.count > 0).then_some(attr.count))
+    }
+}
+
+impl std::fmt::Debug for Domain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Domain")
+            .field("info", &self.info)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,291 @@
+//! Endpoints: what begins operations, and is reached by others'.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use super::av::{AddressVector, Peer};
+use super::counter::Counter;
+use super::cq::CompletionQueue;
+use super::domain::Domain;
+use super::error::{FabricError, Result};
+use super::flags::{Counted, Reported};
+use super::object::{Owned, required};
+use super::sys;
+
+/// Whether an operation was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "an operation that was not taken must be posted again"]
+pub enum Post {
+    /// It was, and will be complete some time.
+    Taken,
+    /// It was not, since the provider has no room just now (`FI_EAGAIN`): nothing of it is remembered. Whoever reads the queues and
+    /// counters makes room.
+    Again,
+}
+
+impl Post {
+    /// Whether it was taken.
+    pub fn is_taken(self) -> bool {
+        self == Post::Taken
+    }
+}
+
+/// The provider's handle of a registration, for operations whose local buffer must be registered ([`MrMode::LOCAL`](super::MrMode::LOCAL)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Desc(pub(crate) *mut c_void);
+
+impl Desc {
+    /// None: for providers that do not demand one.
+    pub const NONE: Desc = Desc(null_mut());
+}
+
+// SAFETY: the handle is opaque, and given to the library only, in `unsafe` calls whose contract says that its registration lives.
+unsafe impl Send for Desc {}
+// SAFETY: as above.
+unsafe impl Sync for Desc {}
+
+/// Memory of this end.
+#[derive(Debug, Clone, Copy)]
+pub struct Local {
+    /// Its first byte. The memory of a device has the device's address.
+    pub address: *mut c_void,
+    /// Its length.
+    pub len: usize,
+    /// Its registration.
+    pub desc: Desc,
+}
+
+/// Memory of a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remote {
+    /// Who has it.
+    pub peer: Peer,
+    /// Its place there: [`MemoryRegion::remote_base`](super::MemoryRegion::remote_base), and further on.
+    pub address: u64,
+    /// Its key.
+    pub key: u64,
+}
+
+/// An endpoint that is not yet enabled: what it works with is bound to it here. (The library wants these calls serialised; here nobody else has it.)
+#[derive(Debug)]
+pub struct EndpointBuilder(Endpoint);
+
+/// What begins operations, and is reached by others' (`fi_endpoint(3)`).
+///
+/// What it was bound to lives as long as it does.
+pub struct Endpoint {
+    raw: Owned<sys::fid_ep>,
+    // After `raw`: fields are dropped in this order.
+    pub(crate) domain: Arc<Domain>,
+    vector: Option<Arc<AddressVector>>,
+    queues: Vec<Arc<CompletionQueue>>,
+    counters: Vec<Arc<Counter>>,
+    pub(crate) inject_size: usize,
+}
+
+impl EndpointBuilder {
+    /// A new endpoint in the domain, as its description says (`fi_endpoint`).
+    ///
+    /// # Errors
+    ///
+    /// Whatever the provider says.
+    pub fn new(domain: &Arc<Domain>) -> Result<EndpointBuilder> {
+        const CALL: &str = "fi_endpoint";
+        // SAFETY: the table lives as long as the domain.
+        let open = unsafe { required!(domain.ops(), fi_ops_domain, endpoint, CALL) }?;
+        let mut raw = null_mut();
+        // SAFETY: the domain is alive, and so is its description; one pointer is written, to one that lives.
+        let answer = unsafe {
+            open(
+                domain.as_raw(),
+                domain.info().as_ptr(),
+                &mut raw,
+                null_mut(),
+            )
+        };
+        domain.library().check(CALL, answer.into())?;
+        // SAFETY: the library made it for this caller.
+        let raw = unsafe { Owned::new(domain.library(), CALL, raw) }?;
+        Ok(EndpointBuilder(Endpoint {
+            raw,
+            domain: Arc::clone(domain),
+            vector: None,
+            queues: Vec::new(),
+            counters: Vec::new(),
+            inject_size: domain.info().inject_size(),
+        }))
+    }
+
+    fn same(&self, domain: &Arc<Domain>) -> Result<()> {
+        if Arc::ptr_eq(domain, &self.0.domain) {
+            Ok(())
+        } else {
+            Err(FabricError::refused(BIND, "it is of another domain"))
+        }
+    }
+
+    /// Where its peers are.
+    ///
+    /// # Errors
+    ///
+    /// [`is_refused`](FabricError::is_refused) for a second one, and whatever the provider says.
+    pub fn vector(mut self, vector: &Arc<AddressVector>) -> Result<Self> {
+        self.same(vector.domain())?;
+        if self.0.vector.is_some() {
+            return Err(FabricError::refused(BIND, "it has a vector"));
+        }
+        // Before the call: should it fail half-way, the vector still lives as long as the endpoint.
+        self.0.vector = Some(Arc::clone(vector));
+        // SAFETY: the vector is kept as long as the endpoint, which nobody else has yet.
+        unsafe { self.0.raw.bind(BIND, vector.object().fid(), 0) }?;
+        Ok(self)
+    }
+
+    /// Where its completions go.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the provider says.
+    pub fn queue(mut self, queue: &Arc<CompletionQueue>, what: Reported) -> Result<Self> {
+        self.same(queue.domain())?;
+        // Before the call: should it fail half-way, the queue still lives as long as the endpoint.
+        self.0.queues.push(Arc::clone(queue));
+        // SAFETY: the queue is kept as long as the endpoint, which nobody else has yet.
+        unsafe { self.0.raw.bind(BIND, queue.object().fid(), what.0) }?;
+        Ok(self)
+    }
+
+    /// What counts its completions.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the provider says.
+    pub fn counter(mut self, counter: &Arc<Counter>, what: Counted) -> Result<Self> {
+        self.same(counter.domain())?;
+        self.0.counters.push(Arc::clone(counter));
+        // SAFETY: the counter is kept as long as the endpoint, which nobody else has yet.
+        unsafe { self.0.raw.bind(BIND, counter.object().fid(), what.0) }?;
+        Ok(self)
+    }
+
+    /// Enables it (`fi_enable`).
+    ///
+    /// # Errors
+    ///
+    /// Mostly, that something is not bound.
+    pub fn enable(self) -> Result<Arc<Endpoint>> {
+        // SAFETY: the command takes no argument, and nobody else has the endpoint yet.
+        unsafe { self.0.raw.control("fi_enable", sys::FI_ENABLE, null_mut()) }?;
+        Ok(Arc::new(self.0))
+    }
+}
+
+const BIND: &str = "fi_ep_bind";
+
+impl Endpoint {
+    /// The domain.
+    pub fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    /// The structure, for calls that this crate does not wrap. It lives as long as this value.
+    pub fn as_raw(&self) -> *mut sys::fid_ep {
+        self.raw.as_ptr()
+    }
+
+    pub(crate) fn object(&self) -> &Owned<sys::fid_ep> {
+        &self.raw
+    }
+
+    /// How many bytes it can inject.
+    pub fn inject_size(&self) -> usize {
+        self.inject_size
+    }
+
+    /// Its address, for its peers (`fi_getname`).
+    ///
+    /// # Errors
+    ///
+    /// Whatever the provider says.
+    pub fn name(&self) -> Result<Vec<u8>> {
+        const CALL: &str = "fi_getname";
+        let object = self.raw.as_ptr();
+        // SAFETY: the object is alive, and its table lives as long.
+        let getname = unsafe { required!((*object).cm, fi_ops_cm, getname, CALL) }?;
+        let mut length = 64;
+        // Twice: it says how much room it wants.
+        for _ in 0..2 {
+            let mut address = vec![0u8; length];
+            // SAFETY: the endpoint is alive; the buffer has room for so many bytes.
+            let answer =
+                unsafe { getname(self.raw.fid(), address.as_mut_ptr().cast(), &mut length) };
+            if answer == -sys::FI_ETOOSMALL {
+                continue;
+            }
+            self.domain.library().check(CALL, answer.into())?;
+            address.truncate(length);
+            return Ok(address);
+        }
+        Err(FabricError::unexpected(
+            CALL,
+            "it never says how much room it wants",
+        ))
+    }
+
+    /// The number of a peer, if it is one of this endpoint's.
+    pub(crate) fn number(&self, call: &'static str, peer: Peer) -> Result<sys::fi_addr_t> {
+        match &self.vector {
+            Some(vector) if vector.id == peer.vector => Ok(peer.number),
+            _ => Err(FabricError::refused(
+                call,
+                "the peer is of a vector that the endpoint is not bound to",
+            )),
+        }
+    }
+
+    /// Whether so many bytes can be injected.
+    pub(crate) fn can_inject(&self, call: &'static str, bytes: usize) -> Result<()> {
+        if bytes <= self.inject_size {
+            return Ok(());
+        }
+        Err(FabricError {
+            call,
+            code: sys::FI_EMSGSIZE,
+            name: "FI_EMSGSIZE",
+            text: format!("{bytes} bytes, where {} can be injected", self.inject_size),
+        })
+    }
+
+    /// What posting returned.
+    pub(crate) fn posted(&self, call: &'static str, answer: isize) -> Result<Post> {
+        if answer == 0 {
+            Ok(Post::Taken)
+        } else if answer == -(sys::FI_EAGAIN as isize) {
+            Ok(Post::Again)
+        } else {
+            Err(self.domain.library().error(call, answer as i64))
+        }
+    }
+
+    pub(crate) fn rma(&self) -> *const sys::fi_ops_rma {
+        // SAFETY: the object lives as long as this value.
+        unsafe { (*self.raw.as_ptr()).rma }
+    }
+
+    pub(crate) fn atomics(&self) -> *const sys::fi_ops_atomic {
+        // SAFETY: the object lives as long as this value.
+        unsafe { (*self.raw.as_ptr()).atomic }
+    }
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("provider", &self.domain.info().provider())
+            .field("queues", &self.queues)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,31 @@
+//! What has to stand in the environment before the library starts.
+
+/// Variables whose defaults hurt, and the values that do not:
+///
+/// - `FI_SOCKETS_PE_WAITTIME=0`: the sockets provider's threads would spin for 10 ms before they sleep, each on a core of its own.
+/// - `IPATH_NO_BACKTRACE=1`: libinfinipath, which some builds of libfabric load, would install handlers for the signals of crashes.
+/// - `FI_FORK_UNSAFE=1`: some providers would make all registered memory safe for `fork`, which costs at every registration. A process that uses the
+///   library must not fork and go on (starting a program is fine).
+pub const ENVIRONMENT: &[(&str, &str)] = &[
+    ("FI_SOCKETS_PE_WAITTIME", "0"),
+    ("IPATH_NO_BACKTRACE", "1"),
+    ("FI_FORK_UNSAFE", "1"),
+];
+
+/// Sets those of [`ENVIRONMENT`] that are not set already. Loading does not do it: what stands in the environment is the program's affair.
+///
+/// It must be called before [`Library::load`](super::Library::load) (libinfinipath looks when it is loaded, the providers at the
+/// first [`query`](super::Library::query)), and has no effect after.
+///
+/// # Safety
+///
+/// As for [`std::env::set_var`]: no other thread reads or writes the environment meanwhile, other than through the standard library. The begin of `main` is a good
+/// place.
+pub unsafe fn set_environment() {
+    for (name, value) in ENVIRONMENT {
+        if std::env::var_os(name).is_none() {
+            // SAFETY: the caller vouches for the other threads.
+            unsafe { std::env::set_var(name, value) };
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Finding out what only trying tells.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::counter::{Counter, WaitObject};
+use super::domain::Domain;
+use super::error::FabricError;
+use super::work::{Proof, QueueError, Work, WorkQueue};
+
+/// Whether deferred works work.
+#[derive(Debug)]
+pub enum Deferred {
+    /// One was queued, fired, and did what it should.
+    Works,
+    /// It was refused: mostly, that the provider has none ([`is_not_supported`](FabricError::is_not_supported)), or no counters.
+    Refused(FabricError),
+    /// It was queued, and nothing happened.
+    Silent,
+}
+
+impl Deferred {
+    /// Whether they do.
+    pub fn works(&self) -> bool {
+        matches!(self, Deferred::Works)
+    }
+}
+
+impl Domain {
+    /// Finds out whether deferred works work here, by queueing one and firing it: no description says so. It needs no peer, two counters for a moment, and ends
+    /// after `limit` at the latest.
+    pub fn probe_deferred(self: &Arc<Self>, limit: Duration) -> Deferred {
+        match self.try_deferred(limit) {
+            Ok(true) => Deferred::Works,
+            Ok(false) => Deferred::Silent,
+            Err(QueueError::Fabric(error)) => Deferred::Refused(error),
+            Err(other) => Deferred::Refused(FabricError::refused(
+                "fi_control(FI_QUEUE_WORK)",
+                other.to_string(),
+            )),
+        }
+    }
+
+    fn try_deferred(self: &Arc<Self>, limit: Duration) -> Result<bool, QueueError> {
+        let trigger = Counter::open(self, WaitObject::NONE)?;
+        let target = Counter::open(self, WaitObject::NONE)?;
+        let queue = WorkQueue::new(self, Proof::All);
+        let work = Work::counter_add(&target, 1).after(&trigger, 1);
+        // SAFETY: the work names no memory, and nothing else adds to the target.
+        unsafe { queue.queue(work) }?;
+        if target.read() != 0 {
+            return Ok(false);
+        }
+        trigger.add(1)?;
+        let start = Instant::now();
+        while target.read() != 1 {
+            if start.elapsed() > limit {
+                return Ok(false);
+            }
+            std::thread::yield_now();
+        }
+        queue.drain(limit, || {});
+        Ok(true)
+    }
+}

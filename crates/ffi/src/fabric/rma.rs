@@ -1,0 +1,298 @@
+//! Reads and writes of remote memory.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use super::av::Peer;
+use super::endpoint::{Endpoint, Local, Post, Remote};
+use super::error::{FabricError, Result};
+use super::flags::OpFlags;
+use super::object::required;
+use super::sys::{self, Zeroed};
+
+/// A piece of a peer's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Its place: [`MemoryRegion::remote_base`](super::MemoryRegion::remote_base), and further on.
+    pub address: u64,
+    /// Its length.
+    pub len: usize,
+    /// Its key.
+    pub key: u64,
+}
+
+/// A write or read of several pieces, with flags of its own (`struct fi_msg_rma`).
+#[derive(Debug, Clone, Copy)]
+pub struct Message<'a> {
+    /// The pieces here.
+    pub local: &'a [Local],
+    /// The peer.
+    pub peer: Peer,
+    /// The pieces there; as many bytes as here.
+    pub remote: &'a [Piece],
+    /// What its completion carries at this end.
+    pub context: usize,
+    /// What its completion carries at the other end, with [`OpFlags::REMOTE_CQ_DATA`].
+    pub data: u64,
+    /// How it is done.
+    pub flags: OpFlags,
+}
+
+/// The most pieces that a [`Message`] can have.
+pub const MAX_PIECES: usize = 8;
+
+impl Endpoint {
+    /// Writes bytes that can be used again when this returns (`fi_inject_write`). There is no completion in a queue, but counters count it.
+    ///
+    /// # Errors
+    ///
+    /// [`is_too_long`](FabricError::is_too_long) beyond [`inject_size`](Self::inject_size).
+    pub fn inject_write(&self, bytes: &[u8], to: Remote) -> Result<Post> {
+        const CALL: &str = "fi_inject_write";
+        let peer = self.number(CALL, to.peer)?;
+        self.can_inject(CALL, bytes.len())?;
+        // SAFETY: the table lives as long as the endpoint.
+        let inject = unsafe { required!(self.rma(), fi_ops_rma, inject, CALL) }?;
+        // SAFETY: the endpoint is alive; the bytes are read before the call returns. What happens at the other end, its owner agreed to.
+        let answer = unsafe {
+            inject(
+                self.as_raw(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                peer,
+                to.address,
+                to.key,
+            )
+        };
+        self.posted(CALL, answer)
+    }
+
+    /// Likewise, with data for the target's queue (`fi_inject_writedata`).
+    ///
+    /// # Errors
+    ///
+    /// As for [`inject_write`](Self::inject_write).
+    pub fn inject_write_data(&self, bytes: &[u8], data: u64, to: Remote) -> Result<Post> {
+        const CALL: &str = "fi_inject_writedata";
+        let peer = self.number(CALL, to.peer)?;
+        self.can_inject(CALL, bytes.len())?;
+        // SAFETY: the table lives as long as the endpoint.
+        let inject = unsafe { required!(self.rma(), fi_ops_rma, injectdata, CALL) }?;
+        // SAFETY: as for `inject_write`.
+        let answer = unsafe {
+            inject(
+                self.as_raw(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                data,
+                peer,
+                to.address,
+                to.key,
+            )
+        };
+        self.posted(CALL, answer)
+    }
+
+    /// Writes (`fi_write`).
+    ///
+    /// # Errors
+    ///
+    /// Whatever the provider says at once. That the key is wrong, for example, comes as a completion.
+    ///
+    /// # Safety
+    ///
+    /// Until the completion has been seen, in a queue or by a counter that counts it, or the endpoint is closed: the memory at `from` is readable and not
+    /// written, its registration lives, and where the description's mode has `CONTEXT` or `CONTEXT2`, `context` is the address of such memory, which nobody
+    /// else uses.
+    pub unsafe fn write(&self, from: Local, to: Remote, context: usize) -> Result<Post> {
+        const CALL: &str = "fi_write";
+        let peer = self.number(CALL, to.peer)?;
+        // SAFETY: the table lives as long as the endpoint.
+        let write = unsafe { required!(self.rma(), fi_ops_rma, write, CALL) }?;
+        // SAFETY: the endpoint is alive; the caller vouches for the memory and the context.
+        let answer = unsafe {
+            write(
+                self.as_raw(),
+                from.address,
+                from.len,
+                from.desc.0,
+                peer,
+                to.address,
+                to.key,
+                context as *mut c_void,
+            )
+        };
+        self.posted(CALL, answer)
+    }
+
+    /// Writes, with data for the target's queue (`fi_writedata`), where it is read as [`Completion::remote_data`](super::Completion::remote_data).
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write).
+    ///
+    /// # Safety
+    ///
+    /// As for [`write`](Self::write).
+    pub unsafe fn write_data(
+        &self,
+        from: Local,
+        data: u64,
+        to: Remote,
+        context: usize,
+    ) -> Result<Post> {
+        const CALL: &str = "fi_writedata";
+        let peer = self.number(CALL, to.peer)?;
+        // SAFETY: the table lives as long as the endpoint.
+        let write = unsafe { required!(self.rma(), fi_ops_rma, writedata, CALL) }?;
+        // SAFETY: the endpoint is alive; the caller vouches for the memory and the context.
+        let answer = unsafe {
+            write(
+                self.as_raw(),
+                from.address,
+                from.len,
+                from.desc.0,
+                data,
+                peer,
+                to.address,
+                to.key,
+                context as *mut c_void,
+            )
+        };
+        self.posted(CALL, answer)
+    }
+
+    /// Reads (`fi_read`).
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write).
+    ///
+    /// # Safety
+    ///
+    /// As for [`write`](Self::write), but that the memory at `into` is writable, and nobody else touches it.
+    pub unsafe fn read(&self, into: Local, from: Remote, context: usize) -> Result<Post> {
+        const CALL: &str = "fi_read";
+        let peer = self.number(CALL, from.peer)?;
+        // SAFETY: the table lives as long as the endpoint.
+        let read = unsafe { required!(self.rma(), fi_ops_rma, read, CALL) }?;
+        // SAFETY: the endpoint is alive; the caller vouches for the memory and the context.
+        let answer = unsafe {
+            read(
+                self.as_raw(),
+                into.address,
+                into.len,
+                into.desc.0,
+                peer,
+                from.address,
+                from.key,
+                context as *mut c_void,
+            )
+        };
+        self.posted(CALL, answer)
+    }
+
+    /// Writes pieces, with flags (`fi_writemsg`).
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write); [`is_refused`](FabricError::is_refused) for more than [`MAX_PIECES`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`write`](Self::write), for all pieces. (With [`OpFlags::INJECT`], the memory only until this returns.)
+    pub unsafe fn write_msg(&self, message: &Message<'_>) -> Result<Post> {
+        const CALL: &str = "fi_writemsg";
+        let mut lists = Lists::new(CALL, message)?;
+        let raw = lists.message(self.number(CALL, message.peer)?, message);
+        // SAFETY: the table lives as long as the endpoint.
+        let write = unsafe { required!(self.rma(), fi_ops_rma, writemsg, CALL) }?;
+        // SAFETY: the endpoint is alive; the message and its lists live until the call is over, and are copied where the mode is not `ASYNC_IOV`, which
+        // the hints of this crate never offer but on demand; the caller vouches for the memory and the context.
+        let answer = unsafe { write(self.as_raw(), &raw, message.flags.0) };
+        self.posted(CALL, answer)
+    }
+
+    /// Reads pieces, with flags (`fi_readmsg`).
+    ///
+    /// # Errors
+    ///
+    /// As for [`write_msg`](Self::write_msg).
+    ///
+    /// # Safety
+    ///
+    /// As for [`read`](Self::read), for all pieces.
+    pub unsafe fn read_msg(&self, message: &Message<'_>) -> Result<Post> {
+        const CALL: &str = "fi_readmsg";
+        let mut lists = Lists::new(CALL, message)?;
+        let raw = lists.message(self.number(CALL, message.peer)?, message);
+        // SAFETY: the table lives as long as the endpoint.
+        let read = unsafe { required!(self.rma(), fi_ops_rma, readmsg, CALL) }?;
+        // SAFETY: as for `write_msg`.
+        let answer = unsafe { read(self.as_raw(), &raw, message.flags.0) };
+        self.posted(CALL, answer)
+    }
+}
+
+/// The lists that a message points to.
+struct Lists {
+    local: [sys::iovec; MAX_PIECES],
+    desc: [*mut c_void; MAX_PIECES],
+    remote: [sys::fi_rma_iov; MAX_PIECES],
+}
+
+impl Lists {
+    fn new(call: &'static str, message: &Message<'_>) -> Result<Lists> {
+        if message.local.len() > MAX_PIECES || message.remote.len() > MAX_PIECES {
+            return Err(FabricError::refused(
+                call,
+                format!(
+                    "{} and {} pieces, where {MAX_PIECES} are possible",
+                    message.local.len(),
+                    message.remote.len()
+                ),
+            ));
+        }
+        let mut lists = Lists {
+            local: [sys::iovec {
+                iov_base: null_mut(),
+                iov_len: 0,
+            }; MAX_PIECES],
+            desc: [null_mut(); MAX_PIECES],
+            remote: [sys::fi_rma_iov {
+                addr: 0,
+                len: 0,
+                key: 0,
+            }; MAX_PIECES],
+        };
+        for (at, piece) in message.local.iter().enumerate() {
+            lists.local[at] = sys::iovec {
+                iov_base: piece.address,
+                iov_len: piece.len,
+            };
+            lists.desc[at] = piece.desc.0;
+        }
+        for (at, piece) in message.remote.iter().enumerate() {
+            lists.remote[at] = sys::fi_rma_iov {
+                addr: piece.address,
+                len: piece.len,
+                key: piece.key,
+            };
+        }
+        Ok(lists)
+    }
+
+    /// The message, which points into `self`.
+    fn message(&mut self, peer: sys::fi_addr_t, message: &Message<'_>) -> sys::fi_msg_rma {
+        let mut raw = sys::fi_msg_rma::zeroed();
+        raw.msg_iov = self.local.as_ptr();
+        raw.desc = self.desc.as_mut_ptr();
+        raw.iov_count = message.local.len();
+        raw.addr = peer;
+        raw.rma_iov = self.remote.as_ptr();
+        raw.rma_iov_count = message.remote.len();
+        raw.context = message.context as *mut c_void;
+        raw.data = message.data;
+        raw
+    }
+}

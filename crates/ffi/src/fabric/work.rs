@@ -1,0 +1,558 @@
+//! Deferred works: operations that a counter fires.
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::atomic::{AtomicOp, Element, Elements};
+use super::block::{Block, Kind};
+use super::counter::Counter;
+use super::domain::Domain;
+use super::endpoint::{Desc, Endpoint, Local, Remote};
+use super::error::{FabricError, Result};
+use super::flags::{MrMode, OpFlags};
+use super::memory::Keep;
+use super::sys;
+
+/// An operation that begins when a counter has come far enough (`struct fi_deferred_work`), as a description: nothing is queued yet.
+#[derive(Debug)]
+#[must_use = "a work does nothing until it is queued"]
+pub struct Work {
+    block: Block,
+    endpoint: Option<Arc<Endpoint>>,
+    /// The counter that it works on, and how.
+    target: Option<(Arc<Counter>, Change)>,
+    trigger: Option<(Arc<Counter>, u64)>,
+    completion: Option<Arc<Counter>>,
+    keep: Vec<Keep>,
+}
+
+/// What a work does to a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Add(u64),
+    Set(u64),
+}
+
+/// Why a work was not queued.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueueError {
+    /// It does not say what it waits for.
+    #[error("a deferred work has no counter to wait for")]
+    NoTrigger,
+    /// It does not say what counts its completion: providers would crash.
+    #[error("a deferred work has no completion counter")]
+    NoCompletionCounter,
+    /// It adds 0 to a counter: nothing would ever tell that it is complete.
+    #[error("a deferred work adds nothing to a counter")]
+    AddsNothing,
+    /// Its endpoint or a counter is of another domain.
+    #[error("the endpoint or a counter of a deferred work is of another domain")]
+    OtherDomain,
+    /// The provider has no room just now. The work comes back.
+    #[error("the provider has no room for a deferred work just now")]
+    Again(Box<Work>),
+    /// The provider refused it: [`is_not_supported`](FabricError::is_not_supported) where it has no such works at all.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+}
+
+impl Work {
+    fn new(kind: Kind) -> Work {
+        Work {
+            block: Block::new(kind),
+            endpoint: None,
+            target: None,
+            trigger: None,
+            completion: None,
+            keep: Vec::new(),
+        }
+    }
+
+    fn on(kind: Kind, endpoint: &Arc<Endpoint>) -> Work {
+        let mut work = Work::new(kind);
+        work.endpoint = Some(Arc::clone(endpoint));
+        work
+    }
+
+    /// Writes `from` to a peer's memory.
+    ///
+    /// # Errors
+    ///
+    /// [`is_refused`](FabricError::is_refused) for a peer of another vector.
+    pub fn write(endpoint: &Arc<Endpoint>, from: Local, to: Remote) -> Result<Work> {
+        Work::rma(Kind::Write, endpoint, from, to)
+    }
+
+    /// Reads a peer's memory into `into`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write).
+    pub fn read(endpoint: &Arc<Endpoint>, into: Local, from: Remote) -> Result<Work> {
+        Work::rma(Kind::Read, endpoint, into, from)
+    }
+
+    fn rma(kind: Kind, endpoint: &Arc<Endpoint>, local: Local, remote: Remote) -> Result<Work> {
+        let peer = endpoint.number(QUEUE, remote.peer)?;
+        let mut work = Work::on(kind, endpoint);
+        work.block.set_rma(endpoint, peer, local, remote);
+        Ok(work)
+    }
+
+    /// Does something to `count` elements of a peer's memory.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write), and [`is_not_supported`](FabricError::is_not_supported) where the provider cannot.
+    pub fn atomic<T: Element>(
+        endpoint: &Arc<Endpoint>,
+        operands: Elements<T>,
+        count: usize,
+        op: AtomicOp,
+        to: Remote,
+    ) -> Result<Work> {
+        let peer = endpoint.number(QUEUE, to.peer)?;
+        endpoint.can::<T>(QUEUE, op, false, count)?;
+        let mut work = Work::on(Kind::Atomic, endpoint);
+        let (types, desc) = ((T::DATATYPE, op.0), operands.desc);
+        work.block.set_atomic(
+            endpoint,
+            peer,
+            operands.address.cast(),
+            desc,
+            count,
+            types,
+            to,
+        );
+        Ok(work)
+    }
+
+    /// Does something to one element, with an operand that the work itself holds.
+    ///
+    /// # Errors
+    ///
+    /// As for [`atomic`](Self::atomic); [`is_refused`](FabricError::is_refused) where operands must be registered.
+    pub fn atomic_value<T: Element>(
+        endpoint: &Arc<Endpoint>,
+        operand: T,
+        op: AtomicOp,
+        to: Remote,
+    ) -> Result<Work> {
+        if endpoint.domain().info().mr_mode().contains(MrMode::LOCAL) {
+            return Err(FabricError::refused(
+                QUEUE,
+                "operands must be registered here (FI_MR_LOCAL)",
+            ));
+        }
+        let peer = endpoint.number(QUEUE, to.peer)?;
+        endpoint.can::<T>(QUEUE, op, false, 1)?;
+        let mut work = Work::on(Kind::Atomic, endpoint);
+        let address = work.block.operand(operand);
+        let types = (T::DATATYPE, op.0);
+        work.block
+            .set_atomic(endpoint, peer, address, Desc::NONE, 1, types, to);
+        Ok(work)
+    }
+
+    /// Does something to `count` elements of a peer's memory, and gets their values from before.
+    ///
+    /// # Errors
+    ///
+    /// As for [`atomic`](Self::atomic).
+    pub fn fetch_atomic<T: Element>(
+        endpoint: &Arc<Endpoint>,
+        operands: Elements<T>,
+        results: Elements<T>,
+        count: usize,
+        op: AtomicOp,
+        to: Remote,
+    ) -> Result<Work> {
+        let peer = endpoint.number(QUEUE, to.peer)?;
+        endpoint.can::<T>(QUEUE, op, true, count)?;
+        let mut work = Work::on(Kind::FetchAtomic, endpoint);
+        let (types, desc) = ((T::DATATYPE, op.0), operands.desc);
+        work.block.set_atomic(
+            endpoint,
+            peer,
+            operands.address.cast(),
+            desc,
+            count,
+            types,
+            to,
+        );
+        work.block
+            .set_results(results.address.cast(), results.desc, count);
+        Ok(work)
+    }
+
+    /// Adds to a counter. A cycle of these deadlocks some providers.
+    pub fn counter_add(counter: &Arc<Counter>, value: u64) -> Work {
+        Work::counter(Kind::CounterAdd, counter, Change::Add(value))
+    }
+
+    /// Sets a counter.
+    pub fn counter_set(counter: &Arc<Counter>, value: u64) -> Work {
+        Work::counter(Kind::CounterSet, counter, Change::Set(value))
+    }
+
+    fn counter(kind: Kind, counter: &Arc<Counter>, change: Change) -> Work {
+        let mut work = Work::new(kind);
+        work.target = Some((Arc::clone(counter), change));
+        let (Change::Add(value) | Change::Set(value)) = change;
+        work.block.set_counter(counter, value);
+        work
+    }
+
+    /// It begins when `counter` has come to `threshold`.
+    pub fn after(mut self, counter: &Arc<Counter>, threshold: u64) -> Work {
+        self.trigger = Some((Arc::clone(counter), threshold));
+        self
+    }
+
+    /// When it is complete, `counter` counts 1. (Those that work on a counter need none, and providers ignore it.)
+    pub fn completes(mut self, counter: &Arc<Counter>) -> Work {
+        self.completion = Some(Arc::clone(counter));
+        self
+    }
+
+    /// With these flags. They mean nothing for those that work on a counter.
+    pub fn flags(mut self, flags: OpFlags) -> Work {
+        self.block.set_flags(flags.0);
+        self
+    }
+
+    /// What must live as long as the work does.
+    pub fn keep(mut self, keep: Keep) -> Work {
+        self.keep.push(keep);
+        self
+    }
+}
+
+const QUEUE: &str = "fi_control(FI_QUEUE_WORK)";
+
+/// Which completions a count of a completion counter proves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    /// All that were queued for a counter are complete when it has counted as many, and before that none is known to be.
+    All,
+    /// The n-th that was queued for a counter is complete when it has counted n. True where they go to one peer, or each waits for the one before.
+    InOrder,
+}
+
+/// Which work it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WorkId(u64);
+
+/// A work that was queued.
+struct Queued {
+    id: WorkId,
+    /// By how much its counter moves when it is complete.
+    weight: u64,
+    work: Work,
+}
+
+/// The works that one counter counts: those that are complete, and those that add to it.
+struct Track {
+    counter: Arc<Counter>,
+    /// How far the counter had come when the first of `works` was next to be counted.
+    base: u64,
+    works: VecDeque<Queued>,
+}
+
+impl Track {
+    fn count(counter: &Counter) -> u64 {
+        counter.read().wrapping_add(counter.read_err())
+    }
+
+    /// Takes out what is proved to be complete. A count beyond 31 bits can prove less than there is, and never more.
+    fn complete(&mut self, proof: Proof, into: &mut Vec<Queued>) {
+        let counted = Counter::distance(self.base, Track::count(&self.counter));
+        let counted = u64::try_from(counted).unwrap_or(0);
+        let (mut sum, mut complete) = (0u64, 0);
+        for queued in &self.works {
+            let next = sum.saturating_add(queued.weight);
+            if next > counted {
+                break;
+            }
+            (sum, complete) = (next, complete + 1);
+        }
+        if proof == Proof::All && complete < self.works.len() {
+            return;
+        }
+        into.extend(self.works.drain(..complete));
+        self.base = self.base.wrapping_add(sum);
+    }
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    tracks: Vec<Track>,
+    /// Those that set a counter.
+    sets: Vec<Queued>,
+}
+
+/// The deferred works of a domain (`FI_QUEUE_WORK`).
+///
+/// It owns all that a work needs until a counter proves that it is complete. What is never proved is never freed: dropped with works that are not known to
+/// be complete, the queue leaks them, and the domain with them. A provider that fails a work may count it nowhere but at the endpoint: such a work stays.
+pub struct WorkQueue {
+    domain: Arc<Domain>,
+    proof: Proof,
+    state: Mutex<State>,
+}
+
+impl WorkQueue {
+    /// An empty queue. Whether the provider has such works at all, only queueing one tells: see [`Domain::probe_deferred`].
+    pub fn new(domain: &Arc<Domain>, proof: Proof) -> WorkQueue {
+        WorkQueue {
+            domain: Arc::clone(domain),
+            proof,
+            state: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a work. If its counter has come far enough already, it begins at once, perhaps on this thread.
+    ///
+    /// Some providers lose sight of works when there are thousands for one threshold, until the counter is poked again (`counter.add(0)`).
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError`]. Nothing is queued then.
+    ///
+    /// # Safety
+    ///
+    /// Until the work is [reclaimed](Self::reclaim), or for good if it never is: the memory of this end that it names is live, registered where it must be, not written
+    /// (and what it writes, not touched) by others from when its trigger may fire until it is complete. Its completion counter
+    /// counts the completions of works in *this* queue, and nothing else: it is not added to, set, nor bound to an endpoint or memory; likewise the counter
+    /// that a [`counter_add`](Work::counter_add) adds to (the two can be one). The counter of a [`counter_set`](Work::counter_set) does not have that value before it fires. With
+    /// [`Proof::InOrder`], each counter counts its works in the order of queueing.
+    pub unsafe fn queue(&self, work: Work) -> Result<WorkId, QueueError> {
+        let Some((trigger, threshold)) = &work.trigger else {
+            return Err(QueueError::NoTrigger);
+        };
+        if work.completion.is_none() && work.target.is_none() {
+            return Err(QueueError::NoCompletionCounter);
+        }
+        if matches!(work.target, Some((_, Change::Add(0)))) {
+            return Err(QueueError::AddsNothing);
+        }
+        let domains = [
+            Some(trigger.domain()),
+            work.completion.as_ref().map(|c| c.domain()),
+            work.target.as_ref().map(|(c, _)| c.domain()),
+            work.endpoint.as_ref().map(|e| e.domain()),
+        ];
+        if domains
+            .iter()
+            .flatten()
+            .any(|other| !Arc::ptr_eq(other, &self.domain))
+        {
+            return Err(QueueError::OtherDomain);
+        }
+        let raw = work
+            .block
+            .arm(trigger, *threshold, work.completion.as_deref());
+
+        let mut state = self.state();
+        // Before it is queued, since it may be counted at once.
+        let (track, weight) = match (&work.target, &work.completion) {
+            (Some((counter, Change::Add(value))), _) => (Some(state.track(counter)), *value),
+            (None, Some(counter)) => (Some(state.track(counter)), 1),
+            _ => (None, 0),
+        };
+        // SAFETY: the command takes a work, which is complete: its counters, endpoint and lists live as long as the block, and the block until this queue
+        // knows that the work is complete; its context is the block's own. The caller vouches for the memory.
+        let queued = unsafe {
+            self.domain
+                .object()
+                .control(QUEUE, sys::FI_QUEUE_WORK, raw.cast())
+        };
+        match queued {
+            Ok(()) => {}
+            Err(error) if error.is_again() => return Err(QueueError::Again(Box::new(work))),
+            Err(error) => return Err(error.into()),
+        }
+        let id = WorkId(state.next);
+        state.next += 1;
+        let queued = Queued { id, weight, work };
+        match track {
+            Some(track) => state.tracks[track].works.push_back(queued),
+            None => state.sets.push(queued),
+        }
+        Ok(id)
+    }
+
+    /// Frees what is proved to be complete; returns how many works are not.
+    pub fn reclaim(&self) -> usize {
+        let mut state = self.state();
+        let proof = self.proof;
+        let mut freed = Vec::new();
+        for track in &mut state.tracks {
+            track.complete(proof, &mut freed);
+        }
+        state.tracks.retain(|track| !track.works.is_empty());
+        let (set, waiting): (Vec<_>, Vec<_>) = state
+            .sets
+            .drain(..)
+            .partition(|queued| queued.work.has_set());
+        state.sets = waiting;
+        let left = state.len();
+        drop(state);
+        // Outside of the lock: what works keep alive may be anything.
+        drop((freed, set));
+        left
+    }
+
+    /// How many works are not known to be complete.
+    pub fn len(&self) -> usize {
+        self.state().len()
+    }
+
+    /// Whether all are known to be complete.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Waits until all works are complete, no longer than `limit`; returns whether they are. `progress` is called between looks: where progress is manual, it
+    /// makes some.
+    pub fn drain(&self, limit: Duration, mut progress: impl FnMut()) -> bool {
+        let start = Instant::now();
+        while self.reclaim() > 0 {
+            if start.elapsed() > limit {
+                return false;
+            }
+            progress();
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        true
+    }
+
+    /// Takes a work back that has not begun (`FI_CANCEL_WORK`).
+    ///
+    /// # Errors
+    ///
+    /// [`is_not_supported`](FabricError::is_not_supported) where the provider cannot (sockets), [`is_refused`](FabricError::is_refused) for one that is
+    /// not in the queue any more, and whatever else the provider says. The work stays then.
+    pub fn cancel(&self, id: WorkId) -> Result<()> {
+        const CALL: &str = "fi_control(FI_CANCEL_WORK)";
+        let mut state = self.state();
+        let Some(queued) = state.find(id) else {
+            return Err(FabricError::refused(CALL, "it is complete, or unknown"));
+        };
+        let raw = queued.work.block.as_raw();
+        // SAFETY: the command takes a work that was queued, which lives.
+        unsafe { self.control(CALL, sys::FI_CANCEL_WORK, raw.cast()) }?;
+        let freed = state.take(id);
+        drop(state);
+        drop(freed);
+        Ok(())
+    }
+
+    /// Takes all works of the *domain* back that have not begun, those of other queues as well (`FI_FLUSH_WORK`). This queue cannot tell
+    /// which they were: they stay in it, and are leaked with it.
+    ///
+    /// # Errors
+    ///
+    /// [`is_not_supported`](FabricError::is_not_supported) where the provider cannot (sockets), and whatever else it says.
+    pub fn flush(&self) -> Result<()> {
+        // SAFETY: the command takes no argument.
+        unsafe {
+            self.control(
+                "fi_control(FI_FLUSH_WORK)",
+                sys::FI_FLUSH_WORK,
+                std::ptr::null_mut(),
+            )
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The command takes the argument.
+    unsafe fn control(
+        &self,
+        call: &'static str,
+        command: c_int,
+        argument: *mut std::ffi::c_void,
+    ) -> Result<()> {
+        // SAFETY: the caller vouches for the argument.
+        unsafe { self.domain.object().control(call, command, argument) }
+    }
+}
+
+impl State {
+    fn len(&self) -> usize {
+        let tracked: usize = self.tracks.iter().map(|track| track.works.len()).sum();
+        tracked + self.sets.len()
+    }
+
+    /// The track of a completion counter: a new one, if it has none.
+    fn track(&mut self, counter: &Arc<Counter>) -> usize {
+        let known = |track: &Track| Arc::ptr_eq(&track.counter, counter);
+        if let Some(at) = self.tracks.iter().position(known) {
+            let track = &mut self.tracks[at];
+            if track.works.is_empty() {
+                track.base = Track::count(counter);
+            }
+            return at;
+        }
+        self.tracks.push(Track {
+            counter: Arc::clone(counter),
+            base: Track::count(counter),
+            works: VecDeque::new(),
+        });
+        self.tracks.len() - 1
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Queued> {
+        let tracked = self.tracks.iter().flat_map(|track| &track.works);
+        tracked.chain(&self.sets)
+    }
+
+    fn find(&self, id: WorkId) -> Option<&Queued> {
+        self.all().find(|queued| queued.id == id)
+    }
+
+    fn take(&mut self, id: WorkId) -> Option<Queued> {
+        for track in &mut self.tracks {
+            if let Some(at) = track.works.iter().position(|queued| queued.id == id) {
+                return track.works.remove(at);
+            }
+        }
+        let at = self.sets.iter().position(|queued| queued.id == id)?;
+        Some(self.sets.swap_remove(at))
+    }
+}
+
+impl Work {
+    /// Whether the counter that it sets has been set. (That the counter which it waits for has come far enough says little: sockets leaves works in its list
+    /// when one before them finds no room, and looks at them later.)
+    fn has_set(&self) -> bool {
+        matches!(&self.target, Some((counter, Change::Set(value))) if Counter::distance(*value, counter.read()) == 0)
+    }
+}
+
+impl Drop for WorkQueue {
+    fn drop(&mut self) {
+        if self.reclaim() > 0 {
+            // What is not known to be complete may still be read, or written.
+            std::mem::forget(std::mem::take(&mut *self.state()));
+        }
+    }
+}
+
+impl std::fmt::Debug for WorkQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkQueue")
+            .field("proof", &self.proof)
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}

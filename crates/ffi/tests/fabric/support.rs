@@ -1,0 +1,250 @@
+//! Two ends that can reach each other.
+
+use std::ffi::c_void;
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidegate_ffi::fabric::*;
+
+/// Nothing here takes nearly as long, also where other tests take all processors.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+
+/// Whether this is a run of continuous integration, where nothing may be skipped.
+fn is_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false")
+}
+
+/// Says that a test cannot run here; fails where it has to.
+pub(crate) fn skip(test: &str, why: &str) {
+    assert!(!is_ci(), "{test}: {why}, and CI is set");
+    eprintln!("{test}: SKIPPED: {why}");
+    if let Some(path) = std::env::var_os("TIDEGATE_SKIPS") {
+        let mut skips = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .expect("the list of skipped tests");
+        writeln!(skips, "{test}: {why}").expect("the list of skipped tests");
+    }
+}
+
+/// The library; `None` where there is none, and that has been said.
+pub(crate) fn library(test: &str) -> Option<Library> {
+    static ONCE: OnceLock<()> = OnceLock::new();
+    // SAFETY: whoever of this process's threads reads the environment in C does so in the library, which is not loaded before this.
+    ONCE.get_or_init(|| unsafe { set_environment() });
+    match Library::load() {
+        Ok(library) => Some(library),
+        Err(error) => {
+            skip(test, &error.to_string());
+            None
+        }
+    }
+}
+
+/// Words that others write.
+pub(crate) type Words = Arc<Box<[AtomicU64]>>;
+
+pub(crate) fn words(count: usize) -> Words {
+    Arc::new((0..count).map(|_| AtomicU64::new(0)).collect())
+}
+
+/// One end: an endpoint, and what belongs to it.
+pub(crate) struct End {
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) region: MemoryRegion,
+    pub(crate) queue: Arc<CompletionQueue>,
+    /// Counts what this end wrote.
+    pub(crate) written: Arc<Counter>,
+    /// Counts what others wrote here, where the provider can tell.
+    pub(crate) came: Option<Arc<Counter>>,
+    pub(crate) vector: Arc<AddressVector>,
+    pub(crate) domain: Arc<Domain>,
+    pub(crate) words: Words,
+    pub(crate) name: Vec<u8>,
+}
+
+/// Two of them, each with the other as a peer.
+pub(crate) struct Pair {
+    pub(crate) a: End,
+    pub(crate) b: End,
+    /// `b`, as `a` knows it.
+    pub(crate) to_b: Remote,
+    /// Goes last.
+    _alone: Option<MutexGuard<'static, ()>>,
+}
+
+/// What is asked for in most tests. (`tcp;ofi_rxm` has atomic operations only where the order is not asked for between them and others.)
+pub(crate) fn hints(provider: &str, caps: Caps) -> Hints {
+    let order = Order::RMA_WAW | Order::ATOMIC_WAW;
+    Hints::new().provider(provider).caps(caps).order(order)
+}
+
+/// The first that fits on loopback.
+pub(crate) fn info(library: &Library, hints: &Hints) -> Result<Info> {
+    let address = Place::local("127.0.0.1");
+    let found = library.query(hints, address);
+    let mut infos = match found {
+        // Shared memory has no such address.
+        Err(error) if error.is_no_data() => library.query(hints, Place::ANY)?,
+        other => other?,
+    };
+    Ok(infos.swap_remove(0))
+}
+
+impl End {
+    pub(crate) fn open(info: &Info, words: Words) -> Result<End> {
+        let fabric = Fabric::open(info)?;
+        End::in_domain(&Domain::open(&fabric, info)?, words)
+    }
+
+    pub(crate) fn in_domain(domain: &Arc<Domain>, words: Words) -> Result<End> {
+        let vector = AddressVector::open(domain, 2)?;
+        let queue = CompletionQueue::open(domain, 0, WaitObject::NONE)?;
+        let wait = match domain.info().data_progress() {
+            Progress::Auto => WaitObject::UNSPEC,
+            _ => WaitObject::NONE,
+        };
+        let written = Counter::open(domain, wait)?;
+        let events = domain.info().caps().contains(Caps::RMA_EVENT);
+        let came = if events {
+            Some(Counter::open(domain, wait)?)
+        } else {
+            None
+        };
+        let mut builder = EndpointBuilder::new(domain)?
+            .vector(&vector)?
+            .queue(&queue, Reported::TRANSMIT | Reported::RECV)?
+            .counter(&written, Counted::WRITE)?;
+        if let Some(came) = &came {
+            builder = builder.counter(came, Counted::REMOTE_WRITE)?;
+        }
+        let endpoint = builder.enable()?;
+        let options = RegisterOptions {
+            access: Access::SOURCE | Access::SINK | Access::REMOTE_READ | Access::REMOTE_WRITE,
+            endpoint: Some(&endpoint),
+            ..Default::default()
+        };
+        let len = size_of_val(&**words);
+        // SAFETY: the words live as long as they are shared with the region, and are only accessed as atomics.
+        let region = unsafe {
+            MemoryRegion::host(
+                domain,
+                words.as_ptr() as *mut c_void,
+                len,
+                &options,
+                Arc::new(Arc::clone(&words)),
+            )
+        }?;
+        Ok(End {
+            name: endpoint.name()?,
+            endpoint,
+            region,
+            queue,
+            written,
+            came,
+            vector,
+            domain: Arc::clone(domain),
+            words,
+        })
+    }
+
+    /// The words from `at` on.
+    pub(crate) fn local(&self, at: usize, count: usize) -> Local {
+        Local {
+            address: self.words[at..at + count].as_ptr() as *mut c_void,
+            len: 8 * count,
+            desc: self.region.desc(),
+        }
+    }
+
+    pub(crate) fn load(&self, at: usize) -> u64 {
+        self.words[at].load(Ordering::Acquire)
+    }
+
+    pub(crate) fn store(&self, at: usize, value: u64) {
+        self.words[at].store(value, Ordering::Release);
+    }
+
+    /// Makes progress, and gives what is complete.
+    pub(crate) fn poll(&self) -> Result<Vec<Completion>, CqError> {
+        let mut entries = [Completion::default(); 8];
+        let count = self.queue.read(&mut entries)?;
+        Ok(entries[..count].to_vec())
+    }
+}
+
+impl Pair {
+    /// Two ends of a domain each, with memory of `count` words.
+    pub(crate) fn open(library: &Library, hints: &Hints, count: usize) -> Result<Pair> {
+        // Endpoints of shm that several threads of a process open can get the same name: then one is busy.
+        static SHM: Mutex<()> = Mutex::new(());
+        let info = info(library, hints)?;
+        let alone =
+            (info.provider() == "shm").then(|| SHM.lock().unwrap_or_else(PoisonError::into_inner));
+        let a = End::open(&info, words(count))?;
+        let b = End::open(&info, words(count))?;
+        Ok(Pair {
+            _alone: alone,
+            ..Pair::of(a, b)
+        })
+    }
+
+    pub(crate) fn of(a: End, b: End) -> Pair {
+        let peer = a.vector.insert(&[&b.name]).expect("b's address")[0];
+        let to_b = Remote {
+            peer,
+            address: b.region.remote_base(),
+            key: b.region.key().expect("a key that is a number"),
+        };
+        Pair {
+            a,
+            b,
+            to_b,
+            _alone: None,
+        }
+    }
+
+    /// Word `at` of `b`.
+    pub(crate) fn word(&self, at: usize) -> Remote {
+        Remote {
+            address: self.to_b.address + 8 * at as u64,
+            ..self.to_b
+        }
+    }
+
+    /// Posts until it is taken.
+    pub(crate) fn post(&self, mut post: impl FnMut() -> Result<Post>) {
+        self.until("the operation is taken", || {
+            post().expect("posted").is_taken()
+        });
+    }
+
+    /// Waits, with progress at both ends. Completions that come meanwhile are dropped.
+    pub(crate) fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !done() {
+            for end in [&self.a, &self.b] {
+                end.poll().expect("no operation fails");
+                end.written.read();
+            }
+            assert!(start.elapsed() < LONG, "waited in vain: {what}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits until `count` operations of `a` are complete, by its queue.
+    pub(crate) fn complete(&self, count: usize) -> Vec<Completion> {
+        let start = Instant::now();
+        let mut found = Vec::new();
+        while found.len() < count {
+            found.extend(self.a.poll().expect("no operation fails"));
+            self.b.poll().expect("no operation fails");
+            assert!(start.elapsed() < LONG, "waited in vain: {found:?}");
+            std::thread::yield_now();
+        }
+        found
+    }
+}

@@ -1,0 +1,299 @@
+//! Deferred works. Of the providers that need no hardware, only sockets has them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_ffi::fabric::*;
+
+use crate::support::{End, LONG, Pair, hints, info, library, skip, words};
+
+fn pair(test: &str) -> Option<Pair> {
+    let library = library(test)?;
+    let asked = hints("sockets", Caps::RMA | Caps::ATOMIC);
+    match Pair::open(&library, &asked, 64) {
+        Ok(pair) => Some(pair),
+        Err(error) => {
+            skip(test, &error.to_string());
+            None
+        }
+    }
+}
+
+fn counter(end: &End) -> Arc<Counter> {
+    Counter::open(&end.domain, WaitObject::UNSPEC).expect("a counter")
+}
+
+#[test]
+fn whether_works_work_is_found_out_by_queueing_one() {
+    let Some(library) = library("probing for deferred works") else {
+        return;
+    };
+    for (provider, can) in [("sockets", true), ("tcp;ofi_rxm", false), ("shm", false)] {
+        let Ok(info) = info(&library, &hints(provider, Caps::RMA)) else {
+            skip(
+                "probing for deferred works",
+                &format!("there is no {provider}"),
+            );
+            continue;
+        };
+        let domain = Domain::open(&Fabric::open(&info).expect("fabric"), &info).expect("domain");
+        let answer = domain.probe_deferred(LONG);
+        assert_eq!(answer.works(), can, "{provider}: {answer:?}");
+        if let Deferred::Refused(error) = answer {
+            assert!(error.is_not_supported(), "{provider}: {error}");
+        }
+        // Nothing of the probe is left.
+        assert_eq!(Arc::strong_count(&domain), 1, "{provider}");
+    }
+}
+
+#[test]
+fn a_put_is_fired_by_a_counter_and_chained_to_a_signal() {
+    let Some(pair) = pair("a triggered put") else {
+        return;
+    };
+    let (trigger, put, signalled) = (counter(&pair.a), counter(&pair.a), counter(&pair.a));
+    let works = WorkQueue::new(&pair.a.domain, Proof::InOrder);
+    const ROUNDS: u64 = 20;
+    for round in 1..=ROUNDS {
+        let endpoint = &pair.a.endpoint;
+        let data = Work::write(endpoint, pair.a.local(0, 16), pair.word(0))
+            .expect("a work")
+            .flags(OpFlags::DELIVERY_COMPLETE)
+            .after(&trigger, round)
+            .completes(&put);
+        let signal = Work::atomic_value(endpoint, 1u64 << 20, AtomicOp::SUM, pair.word(32))
+            .expect("a work")
+            .after(&put, round)
+            .completes(&signalled);
+        // SAFETY: the words live as long as the region, and are not written from when the trigger fires until the works are complete; the
+        // counters count nothing else, and every work waits for the one before.
+        unsafe {
+            works.queue(data).expect("queued");
+            works.queue(signal).expect("queued");
+        }
+    }
+    assert_eq!(works.reclaim(), 2 * ROUNDS as usize);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!((put.read(), pair.b.load(32)), (0, 0), "nobody fired");
+    for round in 1..=ROUNDS {
+        for at in 0..16 {
+            pair.a.store(at, 1000 * round + at as u64);
+        }
+        trigger.add(1).expect("fired");
+        pair.until("the signal", || pair.b.load(32) == round << 20);
+        let seen: Vec<u64> = (0..16).map(|at| pair.b.load(at)).collect();
+        let sent: Vec<u64> = (0..16).map(|at| 1000 * round + at).collect();
+        assert_eq!(seen, sent, "data before its signal");
+        assert!(signalled.wait(round, LONG).expect("waited"));
+        assert_eq!(works.reclaim(), 2 * (ROUNDS - round) as usize);
+    }
+    assert!(works.is_empty());
+}
+
+#[test]
+fn all_kinds_of_works_do_what_they_say() {
+    let Some(pair) = pair("all kinds of works") else {
+        return;
+    };
+    let (trigger, done) = (counter(&pair.a), counter(&pair.a));
+    let works = WorkQueue::new(&pair.a.domain, Proof::All);
+    let own = |at: usize| Elements {
+        address: pair.a.local(at, 1).address.cast::<u64>(),
+        desc: pair.a.region.desc(),
+    };
+    pair.a.store(0, 5);
+    for at in 0..4 {
+        pair.b.store(at, 10 * (1 + at as u64));
+    }
+    let endpoint = &pair.a.endpoint;
+    let kept = Arc::new(());
+    let all = [
+        Work::read(endpoint, pair.a.local(8, 2), pair.word(0)),
+        Work::atomic(endpoint, own(0), 1, AtomicOp::SUM, pair.word(2)),
+        Work::fetch_atomic(endpoint, own(0), own(9 + 1), 1, AtomicOp::SUM, pair.word(3)),
+    ];
+    for work in all {
+        let keep = Arc::clone(&kept);
+        let work = work
+            .expect("a work")
+            .after(&trigger, 1)
+            .completes(&done)
+            .keep(keep);
+        // SAFETY: the words live as long as the region, and nobody touches those that are written until the works are complete; the counter
+        // counts nothing else.
+        unsafe { works.queue(work) }.expect("queued");
+    }
+    let (added, set) = (counter(&pair.a), counter(&pair.a));
+    for work in [Work::counter_add(&added, 7), Work::counter_set(&set, 9)] {
+        // SAFETY: it names no memory; nothing else counts there, and the counter to be set is at 0.
+        unsafe { works.queue(work.after(&done, 3)) }.expect("queued");
+    }
+    assert_eq!((works.len(), Arc::strong_count(&kept)), (5, 4));
+    trigger.add(1).expect("fired");
+    assert!(works.drain(LONG, || {}), "{works:?}");
+    assert_eq!(Arc::strong_count(&kept), 1, "all is freed");
+    assert_eq!((pair.a.load(8), pair.a.load(9)), (10, 20));
+    assert_eq!((pair.a.load(10), pair.b.load(3)), (40, 45));
+    assert_eq!((pair.b.load(2), added.read(), set.read()), (35, 7, 9));
+    // A threshold that has been reached already fires at once.
+    let work = Work::counter_add(&added, 1).after(&trigger, 1);
+    // SAFETY: it names no memory; nothing else counts there.
+    unsafe { works.queue(work) }.expect("queued");
+    assert_eq!(added.read(), 8);
+    assert_eq!(works.reclaim(), 0);
+}
+
+#[test]
+fn a_work_that_lacks_a_counter_is_refused() {
+    let Some(pair) = pair("works without counters") else {
+        return;
+    };
+    let (trigger, done) = (counter(&pair.a), counter(&pair.a));
+    let works = WorkQueue::new(&pair.a.domain, Proof::All);
+    let write = || Work::write(&pair.a.endpoint, pair.a.local(0, 1), pair.word(0)).expect("a work");
+    // SAFETY: all of them are refused.
+    unsafe {
+        let refused = works.queue(write().after(&trigger, 1));
+        assert!(matches!(refused, Err(QueueError::NoCompletionCounter)));
+        let refused = works.queue(write().completes(&done));
+        assert!(matches!(refused, Err(QueueError::NoTrigger)));
+        let nothing = works.queue(Work::counter_add(&done, 0).after(&trigger, 1));
+        assert!(matches!(nothing, Err(QueueError::AddsNothing)));
+        let strange = counter(&pair.b);
+        let refused = works.queue(write().after(&strange, 1).completes(&done));
+        assert!(matches!(refused, Err(QueueError::OtherDomain)));
+    }
+    let stranger = Remote {
+        peer: pair.b.vector.insert(&[&pair.a.name]).expect("a's address")[0],
+        ..pair.to_b
+    };
+    let refused = Work::write(&pair.a.endpoint, pair.a.local(0, 1), stranger);
+    assert!(refused.expect_err("a stranger").is_refused());
+    assert!(works.is_empty());
+}
+
+#[test]
+fn what_sockets_cannot_take_back_is_an_answer() {
+    let Some(pair) = pair("taking works back") else {
+        return;
+    };
+    let (trigger, target) = (counter(&pair.a), counter(&pair.a));
+    let works = WorkQueue::new(&pair.a.domain, Proof::All);
+    // SAFETY: it names no memory; nothing else counts there.
+    let id = unsafe { works.queue(Work::counter_add(&target, 1).after(&trigger, 1)) };
+    let id = id.expect("queued");
+    for answer in [works.cancel(id), works.flush()] {
+        let error = answer.expect_err("sockets has neither");
+        assert!(error.is_not_supported(), "{error}");
+    }
+    assert_eq!(works.len(), 1);
+    trigger.add(1).expect("fired");
+    assert!(works.drain(LONG, || {}));
+    assert!(works.cancel(id).expect_err("complete").is_refused());
+}
+
+#[test]
+fn what_never_fired_is_leaked_and_not_freed() {
+    let Some(library) = library("works that never fire") else {
+        return;
+    };
+    let asked = hints("sockets", Caps::RMA | Caps::ATOMIC);
+    let info = info(&library, &asked).expect("a provider");
+    let (mine, theirs) = (words(8), words(8));
+    let a = End::open(&info, Arc::clone(&mine)).expect("an end");
+    let b = End::open(&info, Arc::clone(&theirs)).expect("an end");
+    let pair = Pair::of(a, b);
+    let (trigger, done) = (counter(&pair.a), counter(&pair.a));
+    let works = WorkQueue::new(&pair.a.domain, Proof::All);
+    let work = Work::write(&pair.a.endpoint, pair.a.local(0, 1), pair.word(0))
+        .expect("a work")
+        .after(&trigger, 1)
+        .completes(&done)
+        .keep(Arc::new(Arc::clone(&mine)));
+    // SAFETY: the words live as long as what the work keeps.
+    unsafe { works.queue(work) }.expect("queued");
+    drop(works);
+    // What the queue left behind can still fire.
+    pair.a.store(0, 6);
+    trigger.add(1).expect("fired");
+    assert!(done.wait(1, LONG).expect("waited"));
+    assert_eq!(pair.b.load(0), 6);
+    drop(pair);
+    assert_eq!(Arc::strong_count(&theirs), 1);
+    assert!(Arc::strong_count(&mine) > 1, "what the work kept is there");
+}
+
+#[test]
+fn thousands_of_works_come_through_if_the_counter_is_poked() {
+    let Some(pair) = pair("many works") else {
+        return;
+    };
+    let (trigger, done) = (counter(&pair.a), counter(&pair.a));
+    let works = WorkQueue::new(&pair.a.domain, Proof::All);
+    const MANY: u64 = 5_000;
+    for _ in 0..MANY {
+        let endpoint = &pair.a.endpoint;
+        let work = Work::atomic_value(endpoint, 1u64, AtomicOp::SUM, pair.word(0))
+            .expect("a work")
+            .after(&trigger, 1)
+            .completes(&done);
+        // SAFETY: it names no memory of this end; the counter counts nothing else.
+        unsafe { works.queue(work) }.expect("queued");
+    }
+    trigger.add(1).expect("fired");
+    let drained = works.drain(LONG, || trigger.add(0).expect("poked"));
+    assert!(drained, "{works:?}, {} counted", done.read());
+    assert_eq!(pair.b.load(0), MANY);
+}
+
+#[test]
+fn a_put_that_fails_does_not_fire_its_signal() {
+    let Some(pair) = pair("a put that fails") else {
+        return;
+    };
+    let (trigger, put, signalled) = (counter(&pair.a), counter(&pair.a), counter(&pair.a));
+    let works = WorkQueue::new(&pair.a.domain, Proof::All);
+    let wrong = Remote {
+        key: pair.to_b.key ^ 0x5a5a_0000,
+        ..pair.to_b
+    };
+    let endpoint = &pair.a.endpoint;
+    let data = Work::write(endpoint, pair.a.local(0, 16), wrong)
+        .expect("a work")
+        .flags(OpFlags::DELIVERY_COMPLETE)
+        .after(&trigger, 1)
+        .completes(&put);
+    let signal = Work::atomic_value(endpoint, 1u64, AtomicOp::SUM, pair.word(32))
+        .expect("a work")
+        .after(&put, 1)
+        .completes(&signalled);
+    // SAFETY: the words live as long as the region, which is there until the works are through. What is added by hand below is added when the put has
+    // failed, and is known to be over.
+    unsafe {
+        works.queue(data).expect("queued");
+        works.queue(signal).expect("queued");
+    }
+    trigger.add(1).expect("fired");
+    let start = std::time::Instant::now();
+    let error = loop {
+        match pair.a.poll() {
+            Err(CqError::Completion(error)) => break error,
+            other => assert_eq!(other.expect("read"), []),
+        }
+        assert!(start.elapsed() < LONG, "no error came");
+    };
+    assert!(error.code > 0, "{error}");
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!((put.read(), signalled.read(), pair.b.load(32)), (0, 0, 0));
+    eprintln!(
+        "counted failures: the put {}, the endpoint {}; {error}",
+        put.read_err(),
+        pair.a.written.read_err()
+    );
+    let left = works.reclaim();
+    // Fired by hand, so that nothing is left behind.
+    put.add(1).expect("fired");
+    pair.until("the signal", || signalled.read() == 1);
+    assert!(left >= 1);
+}

@@ -1,0 +1,586 @@
+//! libfabric with a provider of this test's own, for what no provider without hardware has: the cxi extension, tables that are too short, refusals.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use tidegate_ffi::fabric::sys::*;
+use tidegate_ffi::fabric::*;
+
+/// A description and its parts.
+#[repr(C)]
+struct Whole {
+    info: fi_info,
+    tx: fi_tx_attr,
+    rx: fi_rx_attr,
+    ep: fi_ep_attr,
+    domain: fi_domain_attr,
+    fabric: fi_fabric_attr,
+}
+
+/// # Safety
+///
+/// `from` is null, or from here.
+unsafe extern "C" fn dupinfo(from: *const fi_info) -> *mut fi_info {
+    let mut whole = Box::new(Whole {
+        info: fi_info::zeroed(),
+        tx: fi_tx_attr::zeroed(),
+        rx: fi_rx_attr::zeroed(),
+        ep: fi_ep_attr::zeroed(),
+        domain: fi_domain_attr::zeroed(),
+        fabric: fi_fabric_attr::zeroed(),
+    });
+    if !from.is_null() {
+        // SAFETY: the caller vouches for it.
+        let from = unsafe { &*from.cast::<Whole>() };
+        whole.domain = from.domain;
+        whole.fabric = from.fabric;
+    }
+    let raw = Box::into_raw(whole);
+    // SAFETY: it is from a box.
+    unsafe {
+        (*raw).info.tx_attr = &raw mut (*raw).tx;
+        (*raw).info.rx_attr = &raw mut (*raw).rx;
+        (*raw).info.ep_attr = &raw mut (*raw).ep;
+        (*raw).info.domain_attr = &raw mut (*raw).domain;
+        (*raw).info.fabric_attr = &raw mut (*raw).fabric;
+    }
+    raw.cast()
+}
+
+/// # Safety
+///
+/// `info` is from [`dupinfo`].
+unsafe extern "C" fn freeinfo(info: *mut fi_info) {
+    // SAFETY: the caller vouches for it.
+    drop(unsafe { Box::from_raw(info.cast::<Whole>()) });
+}
+
+/// # Safety
+///
+/// As `fi_getinfo`.
+unsafe extern "C" fn getinfo(
+    version: u32,
+    _: *const c_char,
+    _: *const c_char,
+    _: u64,
+    hints: *const fi_info,
+    found: *mut *mut fi_info,
+) -> c_int {
+    assert_eq!(version, API_VERSION);
+    // SAFETY: nothing is copied; the hints are complete; the caller's pointer lives.
+    unsafe {
+        let whole = dupinfo(std::ptr::null()).cast::<Whole>();
+        (*whole).fabric.prov_name = c"cxi".as_ptr().cast_mut();
+        (*whole).domain.threading = (*(*hints).domain_attr).threading;
+        if (*hints).caps == Caps::MULTI_RECV.0 {
+            (*whole).domain.threading = FI_THREAD_DOMAIN;
+        }
+        *found = whole.cast();
+    }
+    0
+}
+
+unsafe extern "C" fn version_117() -> u32 {
+    1 << 16 | 17
+}
+
+unsafe extern "C" fn version_114() -> u32 {
+    1 << 16 | 14
+}
+
+unsafe extern "C" fn strerror(_: c_int) -> *const c_char {
+    c"the fake refuses".as_ptr()
+}
+
+unsafe extern "C" fn tostr(
+    buffer: *mut c_char,
+    _: usize,
+    _: *const c_void,
+    _: c_int,
+) -> *mut c_char {
+    buffer
+}
+
+/// Objects that are open.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+/// What the provider was told of a counter.
+static BUFFER: AtomicUsize = AtomicUsize::new(0);
+static LENGTH: AtomicUsize = AtomicUsize::new(0);
+/// The counter's pages.
+static PAGES: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
+
+/// # Safety
+///
+/// `fid` is from [`object`].
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    OPEN.fetch_sub(1, Ordering::SeqCst);
+    // SAFETY: the caller vouches for it. What it was is the begin of a `Room`.
+    drop(unsafe { Box::from_raw(fid.cast::<Room>()) });
+    0
+}
+
+unsafe extern "C" fn refuse_close(_: *mut fid) -> c_int {
+    -FI_EBUSY
+}
+
+/// As large as any object.
+#[repr(C)]
+struct Room {
+    fid: fid,
+    rest: [usize; 16],
+}
+
+/// An object: a `fid`, and a table right behind it.
+fn object<T>(ops: &'static fi_ops, table: *const c_void) -> *mut T {
+    OPEN.fetch_add(1, Ordering::SeqCst);
+    let mut room = Box::new(Room {
+        fid: fid::zeroed(),
+        rest: [0; 16],
+    });
+    room.fid.ops = std::ptr::from_ref(ops).cast_mut();
+    room.rest[0] = table as usize;
+    Box::into_raw(room).cast()
+}
+
+/// # Safety
+///
+/// As `fi_open_ops`.
+unsafe extern "C" fn ops_open(
+    _: *mut fid,
+    name: *const c_char,
+    _: u64,
+    ops: *mut *mut c_void,
+    _: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller vouches for it.
+    let name = unsafe { CStr::from_ptr(name) };
+    let table: *const c_void = if name == c"cxi_counter_ops" {
+        (&raw const CXI_COUNTER).cast()
+    } else if name == c"dom_ops_v5" {
+        (&raw const CXI_DOMAIN).cast()
+    } else {
+        return -FI_EINVAL;
+    };
+    // SAFETY: the caller vouches for it.
+    unsafe { *ops = table.cast_mut() };
+    0
+}
+
+static CXI_COUNTER: fi_cxi_cntr_ops = fi_cxi_cntr_ops {
+    set_wb_buffer: Some(set_wb_buffer),
+    get_mmio_addr: Some(get_mmio_addr),
+};
+
+static CXI_DOMAIN: fi_cxi_dom_ops = fi_cxi_dom_ops {
+    cntr_read: None,
+    topology: None,
+    enable_hybrid_mr_desc: None,
+    ep_get_unexp_msgs: None,
+    get_dwq_depth: Some(get_dwq_depth),
+};
+
+unsafe extern "C" fn set_wb_buffer(_: *mut fid, buffer: *mut c_void, len: usize) -> c_int {
+    if len < 8 {
+        return -FI_EINVAL;
+    }
+    BUFFER.store(buffer as usize, Ordering::SeqCst);
+    LENGTH.store(len, Ordering::SeqCst);
+    0
+}
+
+/// # Safety
+///
+/// The two pointers live.
+unsafe extern "C" fn get_mmio_addr(_: *mut fid, at: *mut *mut c_void, len: *mut usize) -> c_int {
+    // SAFETY: the caller vouches for them.
+    unsafe {
+        *at = PAGES.as_ptr() as *mut c_void;
+        *len = size_of_val(&PAGES);
+    }
+    0
+}
+
+/// # Safety
+///
+/// The pointer lives.
+unsafe extern "C" fn get_dwq_depth(_: *mut fid, depth: *mut usize) -> c_int {
+    // SAFETY: the caller vouches for it.
+    unsafe { *depth = 480 };
+    0
+}
+
+const FULL: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: Some(close),
+    bind: None,
+    control: None,
+    ops_open: Some(ops_open),
+    tostr: None,
+    ops_set: None,
+};
+static CXI: fi_ops = FULL;
+/// Ends before `ops_open`.
+static SHORT: fi_ops = fi_ops {
+    size: std::mem::offset_of!(fi_ops, ops_open),
+    ..FULL
+};
+static STUBBORN: fi_ops = fi_ops {
+    close: Some(refuse_close),
+    ..FULL
+};
+
+/// What `T` has in its table, at a place that does not move.
+struct Table<T>(T);
+// SAFETY: the tables hold integers and function pointers.
+unsafe impl<T> Sync for Table<T> {}
+
+static FABRIC: Table<fi_ops_fabric> = Table(fi_ops_fabric {
+    size: size_of::<fi_ops_fabric>(),
+    domain: Some(open_domain),
+    passive_ep: None,
+    eq_open: None,
+    wait_open: None,
+    trywait: None,
+    domain2: None,
+});
+
+/// Has counters, but ends before the atomic operations are asked for.
+static DOMAIN: Table<fi_ops_domain> = Table(fi_ops_domain {
+    size: std::mem::offset_of!(fi_ops_domain, query_atomic),
+    av_open: None,
+    cq_open: None,
+    endpoint: None,
+    scalable_ep: None,
+    cntr_open: Some(open_counter),
+    poll_open: None,
+    stx_ctx: None,
+    srx_ctx: None,
+    // Would end the process, if it were called.
+    query_atomic: Some(never),
+    query_collective: None,
+    endpoint2: None,
+});
+
+static COUNTER: Table<fi_ops_cntr> = Table(fi_ops_cntr {
+    size: std::mem::offset_of!(fi_ops_cntr, wait),
+    read: Some(read),
+    readerr: Some(read),
+    add: None,
+    set: None,
+    wait: None,
+    adderr: None,
+    seterr: None,
+});
+
+unsafe extern "C" fn never(
+    _: *mut fid_domain,
+    _: fi_datatype,
+    _: fi_op,
+    _: *mut fi_atomic_attr,
+    _: u64,
+) -> c_int {
+    std::process::abort()
+}
+
+unsafe extern "C" fn read(_: *mut fid_cntr) -> u64 {
+    0
+}
+
+/// # Safety
+///
+/// As `fi_fabric`.
+unsafe extern "C" fn open_fabric(
+    _: *mut fi_fabric_attr,
+    fabric: *mut *mut fid_fabric,
+    _: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller vouches for the pointer.
+    unsafe { *fabric = object(&CXI, (&raw const FABRIC).cast()) };
+    0
+}
+
+/// # Safety
+///
+/// As `fi_domain`.
+unsafe extern "C" fn open_domain(
+    _: *mut fid_fabric,
+    _: *mut fi_info,
+    domain: *mut *mut fid_domain,
+    _: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller vouches for the pointer.
+    unsafe { *domain = object(&CXI, (&raw const DOMAIN).cast()) };
+    0
+}
+
+/// # Safety
+///
+/// As `fi_cntr_open`.
+unsafe extern "C" fn open_counter(
+    _: *mut fid_domain,
+    attr: *mut fi_cntr_attr,
+    counter: *mut *mut fid_cntr,
+    _: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller vouches for the pointers. How the counter is waited for says what this test wants of it.
+    unsafe {
+        *counter = match (*attr).wait_obj {
+            FI_WAIT_NONE => object(&CXI, (&raw const COUNTER).cast()),
+            FI_WAIT_FD => object(&SHORT, (&raw const COUNTER).cast()),
+            FI_WAIT_YIELD => object(&STUBBORN, (&raw const COUNTER).cast()),
+            FI_WAIT_UNSPEC => null_mut(),
+            _ => return -FI_EINVAL,
+        };
+    }
+    0
+}
+
+const FUNCTIONS: Functions = Functions {
+    version: version_117,
+    strerror,
+    tostr,
+    getinfo,
+    freeinfo,
+    dupinfo,
+    fabric: open_fabric,
+};
+
+fn library() -> Library {
+    // SAFETY: the functions keep to what libfabric says, as far as these tests go.
+    unsafe { Library::from_functions(FUNCTIONS, "the fake".into()) }.expect("a library")
+}
+
+fn domain() -> Arc<Domain> {
+    let infos = library().query(&Hints::new(), Place::ANY).expect("one");
+    Domain::open(&Fabric::open(&infos[0]).expect("fabric"), &infos[0]).expect("domain")
+}
+
+/// The tests share what the provider was told, and count objects.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+#[test]
+fn the_pages_and_the_buffer_of_a_cxi_counter_come_through() {
+    let _alone = alone();
+    {
+        let domain = domain();
+        assert_eq!(domain.info().provider(), "cxi");
+        assert_eq!(domain.cxi_deferred_depth(), Ok(480));
+        let counter = Counter::open(&domain, WaitObject::NONE).expect("a counter");
+        let cxi = CxiCounter::new(&counter).expect("the extension");
+        let mmio = cxi.mmio().expect("pages");
+        assert_eq!(mmio.address.as_ptr() as usize, PAGES.as_ptr() as usize);
+        assert_eq!(mmio.len, 256);
+        let place = |at| mmio.at(at).expect("a place").as_ptr() as usize;
+        let base = PAGES.as_ptr() as usize;
+        assert_eq!(place(0), base);
+        assert_eq!(place(Mmio::ADD_ERR), base + 64);
+        assert_eq!(place(Mmio::RESET), base + 128);
+        assert_eq!(place(Mmio::RESET_ERR), base + 192);
+        // An add, as a device would make it.
+        // SAFETY: the pages are these words.
+        unsafe { mmio.at(0).expect("a place").write_volatile(1) };
+        assert_eq!(PAGES[0].load(Ordering::SeqCst), 1);
+
+        let buffer = Arc::new(AtomicU64::new(0));
+        let at = Arc::as_ptr(&buffer) as *mut c_void;
+        let keep: Keep = Arc::clone(&buffer) as Keep;
+        // SAFETY: the buffer lives as long as it is shared.
+        unsafe { cxi.set_write_back(at, 8, keep) }.expect("set");
+        assert_eq!(BUFFER.load(Ordering::SeqCst), at as usize);
+        assert_eq!(LENGTH.load(Ordering::SeqCst), 8);
+        // SAFETY: it is refused.
+        let refused = unsafe { cxi.set_write_back(at, 4, Arc::new(())) };
+        let refused = refused.expect_err("too short");
+        assert!(refused.is_invalid(), "{refused}");
+        assert_eq!(
+            (refused.call, &*refused.text),
+            ("set_wb_buffer", "the fake refuses")
+        );
+        drop(cxi);
+        assert_eq!(Arc::strong_count(&buffer), 2, "the counter is still open");
+        drop(counter);
+        assert_eq!(Arc::strong_count(&buffer), 1);
+    }
+    assert_eq!(OPEN.load(Ordering::SeqCst), 0, "all is closed");
+}
+
+#[test]
+fn a_table_that_is_too_short_is_not_called_through() {
+    let _alone = alone();
+    let domain = domain();
+    let error = domain
+        .query_atomic::<u64>(AtomicOp::SUM, false)
+        .expect_err("too short");
+    assert!(error.is_missing() && error.is_not_supported(), "{error}");
+    assert_eq!(error.call, "fi_query_atomic");
+    let error = AddressVector::open(&domain, 1).map(|_| ());
+    assert!(error.expect_err("absent").is_missing());
+
+    let short = Counter::open(&domain, WaitObject::FD).expect("a counter");
+    assert!(CxiCounter::new(&short).expect_err("short").is_missing());
+    assert!(short.add(1).expect_err("absent").is_missing());
+    let error = short.wait(1, std::time::Duration::ZERO);
+    assert!(error.expect_err("short").is_missing());
+    // No `control`, and so no deferred works.
+    match domain.probe_deferred(std::time::Duration::from_secs(1)) {
+        Deferred::Refused(error) => assert!(error.is_missing(), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_opened_and_is_nothing_is_an_error() {
+    let _alone = alone();
+    let domain = domain();
+    let error = Counter::open(&domain, WaitObject::UNSPEC).expect_err("nothing");
+    assert_eq!(error.code, FabricError::UNEXPECTED);
+    assert_eq!(error.call, "fi_cntr_open");
+    let error = Counter::open(&domain, WaitObject(99)).expect_err("refused");
+    assert!(error.is_invalid(), "{error}");
+    assert_eq!(error.name, "FI_EINVAL");
+}
+
+#[test]
+fn what_cannot_be_closed_is_leaked_with_all_that_it_needs() {
+    let _alone = alone();
+    let open = OPEN.load(Ordering::SeqCst);
+    let before = leaked_objects();
+    let domain = domain();
+    let counter = Counter::open(&domain, WaitObject::YIELD).expect("a counter");
+    let buffer = Arc::new(AtomicU64::new(0));
+    let at = Arc::as_ptr(&buffer) as *mut c_void;
+    let cxi = CxiCounter::new(&counter).expect("the extension");
+    // SAFETY: the buffer lives as long as it is shared.
+    unsafe { cxi.set_write_back(at, 8, Arc::clone(&buffer) as Keep) }.expect("set");
+    drop((cxi, counter));
+    assert_eq!(leaked_objects(), before + 1);
+    assert_eq!(Arc::strong_count(&buffer), 2, "it may still be written");
+    drop(domain);
+    assert_eq!(OPEN.load(Ordering::SeqCst), open + 3, "with its parents");
+    // The other tests count from here.
+    OPEN.store(open, Ordering::SeqCst);
+}
+
+#[test]
+fn a_domain_that_is_not_for_all_threads_is_refused() {
+    let _alone = alone();
+    let hints = Hints::new().caps(Caps::MULTI_RECV);
+    let infos = library().query(&hints, Place::ANY).expect("one");
+    let fabric = Fabric::open(&infos[0]).expect("fabric");
+    let error = Domain::open(&fabric, &infos[0]).map(|_| ());
+    let error = error.expect_err("not for all threads");
+    assert!(error.is_refused(), "{error}");
+}
+
+#[test]
+fn a_library_that_is_too_old_or_lays_things_out_differently_is_refused() {
+    let old = Functions {
+        version: version_114,
+        ..FUNCTIONS
+    };
+    // SAFETY: as in `library`.
+    let error = unsafe { Library::from_functions(old, "old".into()) }.expect_err("too old");
+    assert_eq!(
+        error.to_string(),
+        "old is libfabric 1.14, but 1.17 is needed"
+    );
+
+    unsafe extern "C" fn nothing(_: *const fi_info) -> *mut fi_info {
+        null_mut()
+    }
+    /// # Safety
+    ///
+    /// As [`dupinfo`].
+    unsafe extern "C" fn shifted(from: *const fi_info) -> *mut fi_info {
+        // SAFETY: the caller vouches for it; what comes back is whole.
+        unsafe {
+            let info = dupinfo(from);
+            (*info).caps = 1;
+            info
+        }
+    }
+    /// # Safety
+    ///
+    /// As [`dupinfo`].
+    unsafe extern "C" fn without(from: *const fi_info) -> *mut fi_info {
+        // SAFETY: likewise.
+        unsafe {
+            let info = dupinfo(from);
+            (*info).ep_attr = null_mut();
+            info
+        }
+    }
+    for dupinfo in [nothing, shifted, without] {
+        let strange = Functions {
+            dupinfo,
+            ..FUNCTIONS
+        };
+        // SAFETY: as in `library`.
+        let error = unsafe { Library::from_functions(strange, "strange".into()) };
+        let error = error.expect_err("a different layout");
+        assert!(matches!(error, LoadError::Layout { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_library_that_is_not_there_is_named() {
+    let names = ["/nowhere/libfabric.so.1", "libtidegate-no-such-library.so"];
+    // SAFETY: the names are of nothing.
+    let error = unsafe { Library::load_from(&names) }.expect_err("nothing");
+    let LoadError::Library { tried } = &error else {
+        panic!("{error:?}");
+    };
+    assert!(tried.iter().all(|(_, said)| !said.is_empty()));
+    for name in names {
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    // SAFETY: likewise.
+    let error = unsafe { Library::load_from::<&str>(&[]) }.expect_err("nothing");
+    assert!(error.to_string().contains("no names were given"), "{error}");
+    // SAFETY: likewise.
+    let error = unsafe { Library::load_from(&["lib\0fabric.so"]) }.expect_err("nothing");
+    assert!(matches!(error, LoadError::Library { .. }), "{error:?}");
+}
+
+#[test]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn a_library_that_is_something_else_is_refused_with_the_first_symbol_it_lacks() {
+    // SAFETY: this process has the C library already.
+    let error = unsafe { Library::load_from(&["libc.so.6"]) }.expect_err("not libfabric");
+    assert_eq!(
+        error,
+        LoadError::Symbol {
+            library: "libc.so.6".into(),
+            symbol: "fi_version",
+            version: "FABRIC_1.0",
+        }
+    );
+}
+
+#[test]
+fn the_environment_is_set_only_where_it_is_not() {
+    // SAFETY: this test's process runs no C code that reads the environment.
+    unsafe {
+        std::env::set_var("FI_FORK_UNSAFE", "0");
+        set_environment();
+    }
+    let value = |name| std::env::var(name).expect("set");
+    assert_eq!(value("FI_FORK_UNSAFE"), "0");
+    assert_eq!(value("FI_SOCKETS_PE_WAITTIME"), "0");
+    assert!(ENVIRONMENT.iter().all(|(name, _)| !value(name).is_empty()));
+}
+
+/// A pointer that is never null.
+#[test]
+fn places_are_not_null() {
+    let mmio = Mmio {
+        address: NonNull::dangling(),
+        len: 8,
+    };
+    assert!(mmio.at(0).is_some() && mmio.at(1).is_none());
+}
