@@ -32,6 +32,9 @@ use engine::Shared;
 use engine::queue::{Handle, Queue};
 use wire::Wire;
 
+/// How long a rank that leaves tries to tell its peers of a failure.
+const TOLD: Duration = Duration::from_millis(200);
+
 /// What the kind of NIC is called.
 const NAME: &str = "fabric";
 
@@ -39,11 +42,15 @@ const NAME: &str = "fabric";
 #[derive(Clone, Debug)]
 pub struct Options {
     budget: usize,
+    silence: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { budget: 4096 }
+        Options {
+            budget: 4096,
+            silence: Duration::from_secs(10),
+        }
     }
 }
 
@@ -57,6 +64,13 @@ impl Options {
     pub fn budget(mut self, programs: usize) -> Self {
         assert_ne!(programs, 0, "a queue holds at least one program");
         self.budget = programs;
+        self
+    }
+
+    /// A rank that leaves does not wait for its last messages any longer when nothing at all has happened on the wire for so long (10 s at first).
+    #[must_use]
+    pub fn silence(mut self, limit: Duration) -> Self {
+        self.silence = limit;
         self
     }
 }
@@ -187,16 +201,29 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
         }))
     }
 
+    fn hear(&self) {
+        self.shared.hear();
+    }
+
     fn quiesce(&self, limit: Duration) -> bool {
         let start = Instant::now();
-        while !self.shared.is_idle() {
-            if start.elapsed() >= limit {
+        let (mut before, mut since) = (self.shared.heard(), start);
+        loop {
+            // The control plane tells peers of failures, too, so they are not told at any price.
+            let elapsed = start.elapsed();
+            if self.shared.is_idle(elapsed < TOLD) {
+                return true;
+            }
+            let heard = self.shared.heard();
+            if heard != before {
+                (before, since) = (heard, Instant::now());
+            }
+            if elapsed >= limit || since.elapsed() >= self.options.silence {
                 return false;
             }
             // Only at the end of a job: nothing on the data path waits here.
             std::thread::sleep(Duration::from_micros(200));
         }
-        true
     }
 }
 

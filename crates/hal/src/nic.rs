@@ -301,6 +301,10 @@ pub unsafe trait Nic: Send + Sync + 'static {
     unsafe fn queue(&self, peer: usize, config: QueueConfig)
     -> Result<Arc<dyn NicQueue>, NicError>;
 
+    /// Adds to this rank's words what peers' firings that are through *there* still owe them, if it is this end that does it. Called when a peer has left, before that ends the
+    /// waits that it has not satisfied. Does not wait.
+    fn hear(&self) {}
+
     /// Waits until everything that was rung for is through, but no longer than `limit`; returns whether it is. A rank that leaves its job without
     /// it could take signals along that peers wait for.
     fn quiesce(&self, limit: Duration) -> bool;

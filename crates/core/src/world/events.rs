@@ -131,6 +131,9 @@ impl<D: Device> Inner<D> {
     fn on_gone(&self, rank: usize, cause: Cause) {
         if matches!(cause, Cause::PeerLost { .. }) {
             tracing::warn!(rank, %cause, "a rank is lost");
+        } else if let Some(attached) = &self.nic {
+            // What it has sent before it left counts, also if this rank's NIC has not looked at it yet.
+            attached.nic.hear();
         }
         let mut events = lock(&self.events);
         if matches!(events.gone.get(&rank), Some(Cause::PeerLost { .. })) {

@@ -42,7 +42,9 @@ const PATIENCE: Patience = Patience {
 };
 /// How long the listener sleeps at most while something is under way: not every provider says by its descriptor that it wants to go on.
 const ACTIVE: Duration = Duration::from_millis(1);
-/// And while nothing is.
+/// While the wire has no room.
+const FULL: Duration = Duration::from_micros(50);
+/// And while nothing is under way.
 const IDLE: Duration = Duration::from_secs(1);
 /// How often the listener looks again before it sleeps.
 const LOOKS: u32 = 20;
@@ -68,8 +70,10 @@ pub(crate) struct Engine<W: Wire> {
     notices: VecDeque<(usize, u64)>,
     events: Vec<Event>,
     broken: bool,
-    /// How many operations were posted.
-    posted: u64,
+    /// How much has happened: operations were posted, events came.
+    heard: u64,
+    /// The wire has refused something for now.
+    full: bool,
 }
 
 /// A queue, and how far its firing is.
@@ -109,10 +113,28 @@ impl<W: Wire> Shared<W> {
                 notices: VecDeque::new(),
                 events: Vec::new(),
                 broken: false,
-                posted: 0,
+                heard: 0,
+                full: false,
             }),
             stop: AtomicBool::new(false),
         }
+    }
+
+    /// Does what has arrived by now.
+    pub(crate) fn hear(&self) {
+        let mut engine = lock(&self.engine);
+        loop {
+            let before = engine.heard;
+            engine.turn(&self.regions);
+            if engine.heard == before {
+                return;
+            }
+        }
+    }
+
+    /// A number that changes when something has happened.
+    pub(crate) fn heard(&self) -> u64 {
+        lock(&self.engine).heard
     }
 
     fn bell(&self) -> Option<&Bell> {
@@ -138,13 +160,13 @@ impl<W: Wire> Shared<W> {
         });
     }
 
-    /// Whether everything that was rung for is through, and every notice is sent.
-    pub(crate) fn is_idle(&self) -> bool {
+    /// Whether everything that was rung for is through; and, if that is asked for, every peer is told that is to be told of a failure.
+    pub(crate) fn is_idle(&self, told: bool) -> bool {
         let engine = lock(&self.engine);
+        let telling = |flight: &Option<Flight>| matches!(flight, Some(Flight::Poisoning));
+        let all_told = engine.notices.is_empty() && !engine.flights.iter().any(telling);
         engine.broken
-            || (engine.notices.is_empty()
-                && engine.flights.iter().all(Option::is_none)
-                && engine.queues.iter().all(|agenda| agenda.queue.is_idle()))
+            || ((all_told || !told) && engine.queues.iter().all(|agenda| agenda.queue.is_idle()))
     }
 
     /// The thread that sleeps on the doorbells.
@@ -153,10 +175,13 @@ impl<W: Wire> Shared<W> {
         bell.wait(
             PATIENCE,
             || {
-                let before = lock(&self.engine).posted;
-                let after = lock(&self.engine).turn(&self.regions);
-                if after != before {
-                    // Who listens must know that there is something to listen for.
+                let mut engine = lock(&self.engine);
+                let before = engine.heard;
+                engine.turn(&self.regions);
+                // Who listens must know that there is something to listen for, or to try again.
+                let listen = engine.heard != before || engine.full;
+                drop(engine);
+                if listen {
                     self.sleeper.wake();
                 }
                 self.stop.load(Ordering::SeqCst).then_some(())
@@ -170,10 +195,10 @@ impl<W: Wire> Shared<W> {
         let mut quiet = 0;
         while !self.stop.load(Ordering::SeqCst) {
             let mut engine = lock(&self.engine);
-            let heard = engine.heard();
+            let heard = engine.heard;
             engine.turn(&self.regions);
             let active = engine.is_active();
-            if engine.heard() != heard {
+            if engine.heard != heard {
                 quiet = 0;
                 continue;
             }
@@ -184,9 +209,14 @@ impl<W: Wire> Shared<W> {
                 continue;
             }
             let may_sleep = engine.wire.may_sleep();
+            let limit = match (engine.full, active) {
+                (true, _) => FULL,
+                (false, true) => ACTIVE,
+                (false, false) => IDLE,
+            };
             drop(engine);
             if may_sleep {
-                self.sleeper.sleep(if active { ACTIVE } else { IDLE });
+                self.sleeper.sleep(limit);
             } else {
                 std::thread::yield_now();
             }
@@ -203,13 +233,9 @@ impl<W: Wire> Engine<W> {
             || self.queues.iter().any(fires)
     }
 
-    /// A number that changes when something has happened.
-    fn heard(&self) -> u64 {
-        self.posted
-    }
-
-    /// Takes everything as far as it goes. Returns how much was posted so far.
-    pub(crate) fn turn(&mut self, regions: &Regions) -> u64 {
+    /// Takes everything as far as it goes.
+    pub(crate) fn turn(&mut self, regions: &Regions) {
+        self.full = false;
         if !self.broken {
             self.poll(regions);
         }
@@ -218,7 +244,6 @@ impl<W: Wire> Engine<W> {
         }
         self.queues.retain(|agenda| !agenda.gone);
         self.send_notices();
-        self.posted
     }
 
     fn poll(&mut self, regions: &Regions) {
@@ -227,7 +252,7 @@ impl<W: Wire> Engine<W> {
         for event in events.drain(..) {
             match event {
                 Event::Notice(bits) => {
-                    self.posted += 1;
+                    self.heard += 1;
                     if !regions.hear(Notice::decode(bits)) {
                         tracing::warn!("a notice named memory that is not registered (any more)");
                     }
@@ -248,7 +273,7 @@ impl<W: Wire> Engine<W> {
     /// An operation is over.
     fn landed(&mut self, cookie: u64, failed: Option<String>) {
         let flight = self.flights.get_mut(cookie as usize).and_then(Option::take);
-        self.posted += 1;
+        self.heard += 1;
         match flight {
             Some(Flight::Of(queue)) => {
                 let agenda = self
@@ -351,13 +376,16 @@ impl<W: Wire> Engine<W> {
         match unsafe { self.wire.post(queue.peer, op, free as u64) } {
             Ok(Posted::Taken) => {
                 self.flights[free] = Some(Flight::Of(queue));
-                self.posted += 1;
+                self.heard += 1;
                 firing.under_way += 1;
                 firing.next += usize::from(left > 0);
                 firing.signalled = signals;
                 true
             }
-            Ok(Posted::Full) => false,
+            Ok(Posted::Full) => {
+                self.full = true;
+                false
+            }
             Err(error) => {
                 tracing::error!("a transfer to rank {} was refused: {error}", queue.peer);
                 firing.failed = true;
@@ -389,9 +417,12 @@ impl<W: Wire> Engine<W> {
             match unsafe { self.wire.post(peer, Op::Notify(notice), free as u64) } {
                 Ok(Posted::Taken) => {
                     self.flights[free] = Some(Flight::Poisoning);
-                    self.posted += 1;
+                    self.heard += 1;
                 }
-                Ok(Posted::Full) => return,
+                Ok(Posted::Full) => {
+                    self.full = true;
+                    return;
+                }
                 Err(error) => tracing::warn!("rank {peer} could not be told of a failure: {error}"),
             }
             self.notices.pop_front();

@@ -99,10 +99,11 @@ impl Queue {
         (doorbell & !POISON) / QUANTUM
     }
 
-    /// Whether everything that was rung for is through.
+    /// Whether everything that was rung for is through, or nobody waits for it any more: the window is revoked, the peer is lost.
     pub(crate) fn is_idle(&self) -> bool {
         let rung = self.doorbell() & !POISON;
-        lock(&self.armed).given_up || self.sent().0.load() & !POISON == rung
+        let sent = self.sent().0.load();
+        lock(&self.armed).given_up || sent & POISON != 0 || sent == rung
     }
 
     /// What is to be done. Only while nothing of this queue is being fired.

@@ -15,6 +15,7 @@
 //! [`Posted::Full`] is back-pressure: the engine tries again. An operation that fails ends in [`Event::Failed`], once. A peer that has died may stay silent: nobody but the control plane finds
 //! that out.
 
+pub mod libfabric;
 pub mod memory;
 
 use std::time::Duration;

@@ -162,6 +162,20 @@ impl CompletionQueue {
         self.taken(CALL, answer as i64)
     }
 
+    /// Ends the [`wait`](Self::wait) of another thread (`fi_cq_signal`).
+    ///
+    /// # Errors
+    ///
+    /// That the queue cannot be waited for.
+    pub fn signal(&self) -> Result<()> {
+        const CALL: &str = "fi_cq_signal";
+        // SAFETY: the table lives as long as the queue.
+        let signal = unsafe { required!(self.ops(), fi_ops_cq, signal, CALL) }?;
+        // SAFETY: the queue is alive.
+        let answer = unsafe { signal(self.raw.as_ptr()) };
+        self.domain.library().check(CALL, answer.into())
+    }
+
     fn taken(&self, call: &'static str, answer: i64) -> Result<usize, CqError> {
         if let Ok(taken) = usize::try_from(answer) {
             return Ok(taken);
