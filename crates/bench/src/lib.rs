@@ -36,3 +36,4 @@ pub mod progress;
 pub mod report;
 pub mod results;
 mod rounds;
+pub mod transport;

@@ -69,13 +69,17 @@ pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
         if !args.no_bind {
             bind(args.ranks());
         }
-        let world = World::<D>::init()?;
+        let (options, way) = args.over.world()?;
+        let world = World::<D>::init_with(options)?;
         if let Some(path) = &args.timeline {
             return record(args, &world, path);
         }
-        let measured = measure(args, &world)?;
+        let mut measured = measure(args, &world)?;
         if world.rank() != 0 {
             return Ok(0);
+        }
+        for row in &mut measured {
+            row.setting.transport.clone_from(&way);
         }
         json::write(Path::new(&rows), &measured)?;
         return Ok(exit_code(&measured));
@@ -160,7 +164,7 @@ fn launch(args: &FacesArgs) -> Result<(u8, Vec<Row>), Box<dyn Error>> {
             job = job.default_env(name, value);
         }
     }
-    let outcome = job.run()?;
+    let outcome = args.over.job(job)?.run()?;
     if let Some(rank) = outcome.first_failure
         && let Some(ended) = outcome.ranks.get(rank)
         && ended.status.code() != Some(1)

@@ -17,6 +17,9 @@ mod notice;
 mod regions;
 pub mod wire;
 
+/// What should stand in the environment before libfabric starts; see [`tidegate_ffi::fabric::ENVIRONMENT`].
+pub use tidegate_ffi::fabric::ENVIRONMENT;
+
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;

@@ -14,6 +14,7 @@ use crate::exchange::Pattern;
 use crate::faces::params::{Counts, Grid, Init, Params, Size, Variant};
 use crate::faces::timeline;
 use crate::peers::Peer;
+use crate::transport::TransportArgs;
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use std::ffi::OsString;
 use std::fmt;
@@ -178,6 +179,10 @@ pub struct FacesArgs {
     #[arg(long, value_name = "DIR", default_value = "target/faces")]
     pub report: PathBuf,
 
+    /// How the ranks reach each other.
+    #[command(flatten)]
+    pub over: TransportArgs,
+
     /// What the ranks are
     #[arg(long, value_enum, default_value_t, hide = true)]
     pub ranks_as: RanksAs,
@@ -213,7 +218,8 @@ impl FacesArgs {
             true => args.exchange_fits(),
             false => args.unchecked().validate().map_err(|e| e.to_string()),
         };
-        match checked {
+        let over = args.over.fits(args.ranks(), args.device == Device::Cuda);
+        match checked.and(over) {
             Ok(()) => Ok(args),
             Err(why) => refuse(why),
         }
@@ -301,6 +307,10 @@ impl FacesArgs {
         }
         if self.no_bind {
             say("--no-bind".into());
+        }
+        let over = self.over.words();
+        if !over.is_empty() {
+            say(over.trim_start().into());
         }
         if !self.pair {
             say(format!("--variants {}", variants.join(",")));

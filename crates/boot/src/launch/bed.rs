@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tidegate_testbed::{Bed, BedError, Shape, WireChoice, parse_delay, parse_loss, parse_rate};
 
 /// Nodes that are network namespaces.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, Args, Clone)]
 pub struct BedArgs {
     /// Give each node a network namespace of its own
     #[arg(long, requires = "nodes")]
@@ -105,6 +105,21 @@ impl BedArgs {
             builder = builder.seed(seed);
         }
         builder.build().map(Some)
+    }
+
+    /// How the wire is shaped, as it stands in a command line (with a space before each word); empty if it is not.
+    pub fn shape_text(&self) -> String {
+        let mut words = String::new();
+        if let Some(delay) = self.delay {
+            words += &format!(" --delay {delay:?}");
+        }
+        if let Some(loss) = self.loss {
+            words += &format!(" --loss {}%", loss * 100.0);
+        }
+        if let Some(rate) = self.rate {
+            words += &format!(" --rate {rate}bit");
+        }
+        words
     }
 
     /// Cuts and mends links when their time has come, in a thread that the end of the process ends.

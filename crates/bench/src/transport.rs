@@ -1,0 +1,166 @@
+//! How ranks reach each other: mapped memory, or a NIC over libfabric; on one node, or on several that this host acts as.
+//!
+//! # Model
+//!
+//! With `--nodes` ranks of different nodes do not map each other, and `--transport auto` reaches them by libfabric; within a node memory is mapped. `fabric` takes the NIC everywhere, `shm` never. With
+//! `--netns` each node is a network namespace, and what is between them can be slowed and can lose packets.
+//!
+//! # Failures
+//!
+//! Where there is no libfabric, or no provider that will do, each rank says so and ends.
+
+use clap::{Args, ValueEnum};
+use std::error::Error;
+use tidegate_boot::launch::{BedArgs, Job, Nodes};
+use tidegate_core::{Route, WorldOptions};
+use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
+use tidegate_fabric::{Fabric, Options};
+
+/// Which way messages go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Transport {
+    /// Mapped within a node, by libfabric between nodes
+    #[default]
+    Auto,
+    /// Mapped, everywhere
+    Shm,
+    /// By libfabric, everywhere
+    Fabric,
+}
+
+/// The arguments about it.
+#[derive(Debug, Clone, Args)]
+pub struct TransportArgs {
+    /// Which way messages go
+    #[arg(long, value_enum, default_value_t)]
+    pub transport: Transport,
+
+    /// The provider of libfabric: tcp;ofi_rxm, sockets, … (default: the first that will do)
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<String>,
+
+    /// So many armed programs a queue of the NIC holds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub budget: Option<u32>,
+
+    /// Act as several nodes: `2x4` are two of four ranks each
+    #[arg(long, value_name = "NODES")]
+    pub nodes: Option<Nodes>,
+
+    /// What is between the nodes.
+    #[command(flatten)]
+    pub bed: BedArgs,
+}
+
+impl TransportArgs {
+    /// Whether ranks have a NIC.
+    fn has_nic(&self) -> bool {
+        match self.transport {
+            Transport::Auto => self.nodes.as_ref().is_some_and(|nodes| nodes.count() > 1),
+            Transport::Shm => false,
+            Transport::Fabric => true,
+        }
+    }
+
+    /// Whether this fits so many ranks (of GPUs or not).
+    ///
+    /// # Errors
+    ///
+    /// What does not fit.
+    pub(crate) fn fits(&self, ranks: usize, gpus: bool) -> Result<(), String> {
+        if let Some(nodes) = &self.nodes
+            && nodes.ranks() != ranks
+        {
+            return Err(format!(
+                "--nodes {nodes} has {} ranks, and there are {ranks}",
+                nodes.ranks()
+            ));
+        }
+        if gpus && self.has_nic() {
+            return Err(
+                "GPUs are not reached by NICs yet: --transport shm, without --nodes".into(),
+            );
+        }
+        Ok(())
+    }
+
+    /// What ranks make their world with; and what their way is called.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no NIC.
+    pub(crate) fn world(&self) -> Result<(WorldOptions, String), Box<dyn Error>> {
+        let options = WorldOptions::new();
+        if !self.has_nic() {
+            return Ok((options.route(Route::Mapped), "mapped".into()));
+        }
+        let address = tidegate_boot::own_address()?;
+        let mut choice =
+            Choice::at(address.map_or("127.0.0.1".into(), |address| address.to_string()));
+        if let Some(provider) = &self.provider {
+            choice = choice.provider(provider);
+        }
+        let wire = FabricWire::open(&choice)?;
+        let mut label = wire.provider().to_owned();
+        let route = match self.transport {
+            Transport::Fabric => Route::Nic,
+            _ => {
+                label = format!("mapped, {label} between nodes");
+                Route::Auto
+            }
+        };
+        let mut behaviour = Options::default();
+        if let Some(budget) = self.budget {
+            behaviour = behaviour.budget(budget as usize);
+            label = format!("{label}, budget {budget}");
+        }
+        if self.bed.netns {
+            label = format!("{label}, in namespaces{}", self.bed.shape_text());
+        }
+        let nic = Fabric::over(wire, behaviour);
+        Ok((options.nic(nic).route(route), label))
+    }
+
+    /// The job with its nodes, on its bed if it is to have one.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no bed.
+    pub(crate) fn job(&self, mut job: Job) -> Result<Job, Box<dyn Error>> {
+        if self.has_nic() {
+            for (name, value) in tidegate_fabric::ENVIRONMENT {
+                job = job.default_env(name, value);
+            }
+        }
+        if let Some(nodes) = &self.nodes {
+            if let Some(bed) = self.bed.bed(nodes)? {
+                eprintln!("faces: {bed}");
+                job = job.bed(&bed);
+            }
+            job = job.nodes(nodes.clone());
+        }
+        Ok(job)
+    }
+
+    /// As it stands in a command line.
+    pub(crate) fn words(&self) -> String {
+        let mut words = String::new();
+        if self.transport != Transport::Auto {
+            let name = self.transport.to_possible_value().expect("none is skipped");
+            words += &format!(" --transport {}", name.get_name());
+        }
+        if let Some(provider) = &self.provider {
+            words += &format!(" --provider '{provider}'");
+        }
+        if let Some(budget) = self.budget {
+            words += &format!(" --budget {budget}");
+        }
+        if let Some(nodes) = &self.nodes {
+            words += &format!(" --nodes {nodes}");
+        }
+        if self.bed.netns {
+            words += &format!(" --netns{}", self.bed.shape_text());
+        }
+        words
+    }
+}
