@@ -75,6 +75,15 @@ const GIT: Need = Need::Apt {
     program: "git",
     package: "git",
 };
+/// With it comes the library.
+const LIBFABRIC: Need = Need::Apt {
+    program: "fi_info",
+    package: "libfabric-bin",
+};
+const IPROUTE: Need = Need::Apt {
+    program: "ip",
+    package: "iproute2",
+};
 
 /// The packages of a release build. All its steps name them alike: another choice would unify the dependencies' features
 /// in another way, and build them once more. This program is no part of the product.
@@ -88,6 +97,18 @@ const FACES: &[(&str, [&str; 2])] = &[
     ("2x2x2", ["3x4x5x3", "2x3x2x10"]),
     ("3x3x3", ["2x3x2x3", "2x2x2x10"]),
     ("3x2x1", ["5x4x3x3", "2x5x3x10"]),
+];
+
+/// Runs between nodes that are network namespaces of this host: rank grid, nodes, provider of libfabric, and how the wire is.
+const NODES: &[(&str, &str, &str, &str)] = &[
+    ("2x1x1", "2x1", "tcp;ofi_rxm", ""),
+    ("2x1x1", "2x1", "sockets", ""),
+    ("2x2x1", "2x2", "sockets", ""),
+    ("2x2x1", "4x1", "tcp;ofi_rxm", ""),
+    ("2x2x2", "2x4", "tcp;ofi_rxm", "--delay 1ms --loss 1%"),
+    ("2x2x2", "4x2", "sockets", "--delay 1ms --loss 1%"),
+    ("2x2x2", "8x1", "tcp;ofi_rxm", ""),
+    ("4x4x2", "8x4", "tcp;ofi_rxm", ""),
 ];
 
 /// What those runs have in common. Every rank has start values of its own, so that a message that goes to the wrong one is seen.
@@ -129,6 +150,28 @@ pub(crate) static STEPS: &[Step] = &[
         needs: &[NVRTC],
         minutes: 3,
         commands: |_| vec![cmd("cargo xtask kernels --check")],
+    },
+    Step {
+        name: "nodes",
+        what: "Faces between nodes that are network namespaces, over libfabric; each run verifies its result on every rank",
+        when: When::Always,
+        needs: &[LIBFABRIC, IPROUTE],
+        minutes: 12,
+        // Before `unit`, whose tests of libfabric and of namespaces say by themselves what they lack.
+        commands: |place| {
+            let run = |(grid, nodes, provider, wire): &(&str, &str, &str, &str)| {
+                cmd("cargo bench --quiet --bench faces")
+                    .args(PRODUCT)
+                    .arg("--")
+                    .args(&format!("--grid {grid} --size 2x3x2x3 --nodes {nodes} --netns {wire}"))
+                    .arg("--provider")
+                    .arg(provider)
+                    .args(FACES_ALL)
+                    .arg("--report")
+                    .arg(place.scratch.join("faces"))
+            };
+            NODES.iter().map(run).collect()
+        },
     },
     Step {
         name: "unit",
