@@ -163,7 +163,9 @@ pub(crate) static STEPS: &[Step] = &[
                 cmd("cargo bench --quiet --bench faces")
                     .args(PRODUCT)
                     .arg("--")
-                    .args(&format!("--grid {grid} --size 2x3x2x3 --nodes {nodes} --netns {wire}"))
+                    .args(&format!(
+                        "--grid {grid} --size 2x3x2x3 --nodes {nodes} --netns {wire}"
+                    ))
                     .arg("--provider")
                     .arg(provider)
                     .args(FACES_ALL)
