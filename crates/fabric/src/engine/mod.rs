@@ -334,7 +334,9 @@ impl<W: Wire> Engine<W> {
                     }
                 }
             };
-            if firing.failed {
+            // Nobody waits for it any more: it is not tried for ever.
+            let refused = firing.under_way == 0 && !firing.signalled && agenda.queue.is_abandoned();
+            if firing.failed || refused {
                 if firing.under_way > 0 {
                     return;
                 }

@@ -102,8 +102,12 @@ impl Queue {
     /// Whether everything that was rung for is through, or nobody waits for it any more: the window is revoked, the peer is lost.
     pub(crate) fn is_idle(&self) -> bool {
         let rung = self.doorbell() & !POISON;
-        let sent = self.sent().0.load();
-        lock(&self.armed).given_up || sent & POISON != 0 || sent == rung
+        lock(&self.armed).given_up || self.is_abandoned() || self.sent().0.load() == rung
+    }
+
+    /// Whether the rank has given its waits for this queue up: the peer is lost, the window is revoked.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.sent().0.load() & POISON != 0
     }
 
     /// What is to be done. Only while nothing of this queue is being fired.

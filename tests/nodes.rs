@@ -1,0 +1,144 @@
+//! Jobs over libfabric whose nodes are network namespaces: what ends when a rank dies, or a link goes down.
+
+use std::time::{Duration, Instant};
+
+use tidegate::launch::{Job, Nodes, Outcome, Output, Running, Signal};
+use tidegate::prelude::*;
+use tidegate::{Buffers, Error, WorldOptions};
+use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
+use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
+use tidegate_testbed::Bed;
+
+#[path = "common/ring.rs"]
+mod ring;
+
+const ROLE: &str = "TEST_NODES_ROLE";
+const PROVIDER: &str = "TEST_NODES_PROVIDER";
+
+/// Two nodes of two ranks, in namespaces; nothing where that cannot be.
+fn start(test: &str, role: &str, provider: &str) -> Option<(Bed, Running)> {
+    let bed = Bed::builder(2).build_or_skip(test)?;
+    let mut job = Job::new(std::env::current_exe().unwrap(), 4)
+        .args(["--exact", "role_of_a_rank", "--nocapture"])
+        .env(ROLE, role)
+        .env(PROVIDER, provider)
+        // How long a silent peer counts as alive.
+        .env("TIDEGATE_SILENCE_MS", "3000")
+        .env("TIDEGATE_HEARTBEAT_MS", "300")
+        .output(Output::Captured)
+        .grace(Duration::from_secs(30))
+        .nodes(Nodes::split(2, 2))
+        .bed(&bed);
+    for (name, value) in ENVIRONMENT {
+        job = job.default_env(name, value);
+    }
+    Some((bed, job.spawn().unwrap()))
+}
+
+/// Not a test: what the ranks of the others run.
+#[test]
+fn role_of_a_rank() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let address = tidegate_boot::own_address().unwrap().unwrap();
+    let choice = Choice::at(address.to_string()).provider(std::env::var(PROVIDER).unwrap());
+    let nic = Fabric::over(FabricWire::open(&choice).unwrap(), Options::default());
+    let world: World = World::init_with(WorldOptions::new().nic(nic)).unwrap();
+    match role.as_str() {
+        "ring" => ring::run(world, Buffers::Double, 50).unwrap(),
+        "for ever" => {
+            let error = for_ever(&world).unwrap_err();
+            println!("ended with: {error}");
+        }
+        other => panic!("there is no role {other}"),
+    }
+}
+
+/// Exchanges with all others until something fails.
+fn for_ever(world: &World) -> std::result::Result<(), Error> {
+    stream!(let s = world.stream()?);
+    let mut window = Window::<u64, _>::by_slot("for ever");
+    let others: Vec<_> = (0..world.size())
+        .filter(|rank| *rank != world.rank())
+        .collect();
+    for rank in &others {
+        window = window.slot_from(*rank, 0, 100).slot_to(*rank, 0);
+    }
+    let (mut inbox, mut outbox) = window.open(&s)?;
+    let src = Region::<u64, _>::zeroed(world, 100)?.on(&s)?;
+    println!("at it");
+    loop {
+        let mut epoch = outbox.start();
+        for slot in (0..).map(Slot).take(others.len()) {
+            epoch.put(&src, slot)?;
+        }
+        (inbox, outbox) = exchange(&s, inbox, epoch)?;
+        s.synchronize()?;
+    }
+}
+
+fn texts(outcome: &Outcome) -> Vec<String> {
+    let ranks = outcome.ranks.iter();
+    ranks
+        .map(|rank| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            format!("{}{}", text(&rank.stdout), text(&rank.stderr))
+        })
+        .collect()
+}
+
+#[test]
+fn rings_between_nodes() {
+    for provider in ["tcp;ofi_rxm", "sockets"] {
+        let Some((_bed, running)) = start("rings_between_nodes", "ring", provider) else {
+            return;
+        };
+        let outcome = running.wait();
+        assert!(outcome.success(), "{provider}: {:#?}", texts(&outcome));
+    }
+}
+
+#[test]
+fn a_killed_rank_ends_the_waits_on_both_nodes() {
+    let test = "a_killed_rank_ends_the_waits_on_both_nodes";
+    let Some((_bed, running)) = start(test, "for ever", "tcp;ofi_rxm") else {
+        return;
+    };
+    std::thread::sleep(Duration::from_secs(2));
+    running.signal(3, Signal::KILL).unwrap();
+    let killed = Instant::now();
+    let outcome = running.wait();
+    let elapsed = killed.elapsed();
+    let texts = texts(&outcome);
+    for (rank, text) in texts.iter().enumerate().take(3) {
+        assert!(
+            text.contains("ended with: ") && text.contains("rank 3"),
+            "rank {rank}: {texts:#?}"
+        );
+        assert!(
+            outcome.ranks[rank].status.success(),
+            "rank {rank}: {texts:#?}"
+        );
+    }
+    assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
+}
+
+#[test]
+fn a_link_that_goes_down_ends_the_waits_of_all() {
+    let test = "a_link_that_goes_down_ends_the_waits_of_all";
+    let Some((bed, running)) = start(test, "for ever", "tcp;ofi_rxm") else {
+        return;
+    };
+    std::thread::sleep(Duration::from_secs(2));
+    bed.cut(1).unwrap();
+    let cut = Instant::now();
+    let outcome = running.wait();
+    let elapsed = cut.elapsed();
+    let texts = texts(&outcome);
+    for (rank, text) in texts.iter().enumerate() {
+        assert!(text.contains("ended with: "), "rank {rank}: {texts:#?}");
+    }
+    // The silence that is allowed, and some.
+    assert!(elapsed < Duration::from_secs(20), "{elapsed:?}: {texts:#?}");
+}
