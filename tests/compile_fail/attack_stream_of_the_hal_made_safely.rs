@@ -12,6 +12,7 @@ fn main() {
         inline: false,
         ranks_on_node: 1,
         priority: Priority::Normal,
+        helper: None,
     };
     let stream = Host::for_threads().stream(config).expect("a stream");
     stream.reclaim().abort();

@@ -161,6 +161,7 @@ fn attach<D: Device>(
         addresses: theirs.iter().map(address).collect(),
         bell: doorbells.base(),
         keep: doorbells.clone(),
+        helped: device.helps(),
     };
     // SAFETY: the block is zeroed, which is a bell, and kept.
     unsafe { nic.connect(connection) }?;

@@ -26,6 +26,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use tidegate_hal::device::Helper;
 use tidegate_hal::nic::{
     Atomics, Connection, Keep, Key, Memory, Nic, NicError, NicQueue, QueueConfig, Registration,
     RemoteMemory,
@@ -161,7 +162,7 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
     }
 
     unsafe fn connect(&self, connection: Connection) -> Result<(), NicError> {
-        let addresses = connection.addresses.clone();
+        let (addresses, helped) = (connection.addresses.clone(), connection.helped);
         if self.shared.connection.set(connection).is_err() {
             return Err(NicError::System {
                 what: "connecting an endpoint",
@@ -169,7 +170,9 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
             });
         }
         lock(&self.shared.engine).wire.connect(&addresses)?;
-        self.start("tidegate-ringer", Shared::ring)?;
+        if !helped {
+            self.start("tidegate-ringer", Shared::ring)?;
+        }
         self.start("tidegate-listener", Shared::listen)
     }
 
@@ -206,6 +209,10 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
 
     fn hear(&self) {
         self.shared.hear();
+    }
+
+    fn helper(&self) -> Option<Arc<dyn Helper>> {
+        Some(self.shared.clone())
     }
 
     fn quiesce(&self, limit: Duration) -> bool {

@@ -68,6 +68,17 @@ pub struct StreamConfig {
     pub ranks_on_node: usize,
     /// A device that does not choose ignores it.
     pub priority: Priority,
+    /// What the stream's thread can do for the NIC, where the device's streams are threads: see [`Device::helps`].
+    pub helper: Option<Arc<dyn Helper>>,
+}
+
+/// Work that a thread of a stream can do for a NIC while it waits, or when it has rung a doorbell, so that no other thread must wake for it.
+pub trait Helper: Send + Sync {
+    /// A doorbell may have been rung.
+    fn rung(&self);
+
+    /// The thread waits: whatever can be done now, if nobody else is doing it.
+    fn waiting(&self);
 }
 
 /// A wait in which a stream is at the moment, for the wait-for graph.
@@ -146,6 +157,11 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     /// Hears, when the ranks have met, how many *other* processes of the job use the same hardware.
     fn shared_with(&self, processes: usize) {
         let _ = processes;
+    }
+
+    /// Whether streams call the [`Helper`] that they are given: after every batch, and while they wait. Then nobody needs to sleep on the doorbells' bell.
+    fn helps(&self) -> bool {
+        false
     }
 
     /// Allocates zeroed memory; `bytes` is not 0.

@@ -50,7 +50,7 @@ use std::time::Duration;
 
 use crate::batch::{Action, Shape, Side};
 use crate::control::Handle;
-use crate::device::DeviceError;
+use crate::device::{DeviceError, Helper};
 use crate::memory::Ptr;
 
 /// Something to be kept alive.
@@ -169,6 +169,8 @@ pub struct Connection {
     pub bell: Ptr,
     /// Keeps the bell alive.
     pub keep: Keep,
+    /// Whether all streams of this rank call the [`helper`](Nic::helper) after they have rung.
+    pub helped: bool,
 }
 
 /// The words of a queue.
@@ -304,6 +306,11 @@ pub unsafe trait Nic: Send + Sync + 'static {
     /// Adds to this rank's words what peers' firings that are through *there* still owe them, if it is this end that does it. Called when a peer has left, before that ends the
     /// waits that it has not satisfied. Does not wait.
     fn hear(&self) {}
+
+    /// What threads of streams can do for the NIC.
+    fn helper(&self) -> Option<Arc<dyn Helper>> {
+        None
+    }
 
     /// Waits until everything that was rung for is through, but no longer than `limit`; returns whether it is. A rank that leaves its job without
     /// it could take signals along that peers wait for.

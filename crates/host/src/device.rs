@@ -64,6 +64,10 @@ unsafe impl Device for Host {
         HostBlock::map(handle, bytes)
     }
 
+    fn helps(&self) -> bool {
+        true
+    }
+
     unsafe fn stream(&self, config: StreamConfig) -> Result<HostStream, DeviceError> {
         HostStream::new(config)
     }

@@ -77,6 +77,8 @@ impl Executor {
             self.engine.begin(batch);
             // SAFETY: the caller's promise.
             unsafe { self.engine.give_up(batch) };
+            // A doorbell that is not rung is poisoned, and that must be heard, too.
+            self.help();
             return;
         }
         let shared = &self.shared;
@@ -89,7 +91,13 @@ impl Executor {
                 &mut HostMover,
                 shared.bell(),
                 self.peers,
-                || shared.is_aborted(),
+                // Called when all lanes are blocked.
+                || {
+                    if let Some(helper) = &shared.config.helper {
+                        helper.waiting();
+                    }
+                    shared.is_aborted()
+                },
                 |engine| {
                     slept = true;
                     shared.set_blocked(engine.pending(batch));
@@ -99,6 +107,7 @@ impl Executor {
         if slept {
             shared.set_running();
         }
+        self.help();
         match outcome {
             Ok(()) => {}
             Err(Some(halt)) => self.fail(Fault::Wait {
@@ -106,6 +115,13 @@ impl Executor {
                 epoch: halt.epoch,
             }),
             Err(None) => self.fail(Fault::Aborted),
+        }
+    }
+
+    /// The batch that is over may have rung a NIC's doorbell.
+    fn help(&self) {
+        if let Some(helper) = &self.shared.config.helper {
+            helper.rung();
         }
     }
 

@@ -48,6 +48,7 @@ impl Rig {
             addresses: vec![nic.address()],
             bell: at(DOORBELLS),
             keep: block.clone(),
+            helped: false,
         };
         // SAFETY: the block is zeroed, which is words and bells, and kept; tests touch the data only before a ring and after a signal.
         let (key, queue) = unsafe {

@@ -138,6 +138,10 @@ impl<D: Device> World<D> {
                 .filter(|rank| inner.control.node(*rank) == node)
                 .count(),
             priority,
+            helper: inner
+                .nic
+                .as_ref()
+                .and_then(|attached| attached.nic.helper()),
         };
         let raw = make(&inner.device, config)?;
         let mut events = lock(&inner.events);

@@ -2,8 +2,8 @@
 //!
 //! # Model
 //!
-//! One engine a rank, and two threads that turn it, since there are two things to sleep on: the *ringer* sleeps on the doorbells' bell, the *listener* on the wire. A turn polls the wire,
-//! does what notices say, and takes every queue as far as it goes. A queue has one firing at a time:
+//! One engine a rank. A *turn* polls the wire, does what notices say, and takes every queue as far as it goes. Who turns it: the *listener*, a thread that sleeps on the wire; streams that are
+//! threads, when they have rung and while they wait, so that nobody must wake for it; and where streams are none, the *ringer*, a thread that sleeps on the doorbells' bell. A queue has one firing at a time:
 //!
 //! 1. all pieces but the last are posted, as the wire takes them;
 //! 2. when all these are done, the last one is posted, with the signal as its notice (if it is a write; else the signal follows alone);
@@ -22,9 +22,10 @@ pub(crate) mod queue;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use tidegate_hal::device::Helper;
 use tidegate_hal::nic::{Connection, Direction, Prepared};
 use tidegate_words::{Bell, Patience};
 
@@ -56,6 +57,8 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) connection: OnceLock<Connection>,
     pub(crate) engine: Mutex<Engine<W>>,
     sleeper: Box<dyn Sleeper>,
+    /// Whether the listener sleeps until it is woken, more or less.
+    asleep: AtomicBool,
     pub(crate) stop: AtomicBool,
 }
 
@@ -116,7 +119,20 @@ impl<W: Wire> Shared<W> {
                 heard: 0,
                 full: false,
             }),
+            asleep: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes everything as far as it goes, from another thread than the listener's.
+    fn turn(&self, mut engine: MutexGuard<'_, Engine<W>>) {
+        let before = engine.heard;
+        engine.turn(&self.regions);
+        // Who listens must know that there is something to listen for, or to try again. If it sleeps but shortly, it finds that out.
+        let listen = engine.heard != before || engine.full;
+        drop(engine);
+        if listen && self.asleep.swap(false, Ordering::SeqCst) {
+            self.sleeper.wake();
         }
     }
 
@@ -175,15 +191,7 @@ impl<W: Wire> Shared<W> {
         bell.wait(
             PATIENCE,
             || {
-                let mut engine = lock(&self.engine);
-                let before = engine.heard;
-                engine.turn(&self.regions);
-                // Who listens must know that there is something to listen for, or to try again.
-                let listen = engine.heard != before || engine.full;
-                drop(engine);
-                if listen {
-                    self.sleeper.wake();
-                }
+                self.turn(lock(&self.engine));
                 self.stop.load(Ordering::SeqCst).then_some(())
             },
             || {},
@@ -214,12 +222,29 @@ impl<W: Wire> Shared<W> {
                 (false, true) => ACTIVE,
                 (false, false) => IDLE,
             };
+            if limit == IDLE {
+                // Under the lock: whoever posts after this sees it.
+                self.asleep.store(true, Ordering::SeqCst);
+            }
             drop(engine);
             if may_sleep {
                 self.sleeper.sleep(limit);
+                self.asleep.store(false, Ordering::SeqCst);
             } else {
                 std::thread::yield_now();
             }
+        }
+    }
+}
+
+impl<W: Wire> Helper for Shared<W> {
+    fn rung(&self) {
+        self.turn(lock(&self.engine));
+    }
+
+    fn waiting(&self) {
+        if let Ok(engine) = self.engine.try_lock() {
+            self.turn(engine);
         }
     }
 }

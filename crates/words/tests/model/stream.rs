@@ -29,6 +29,7 @@ fn shared() -> Arc<Shared> {
         inline: false,
         ranks_on_node: 1,
         priority: Default::default(),
+        helper: None,
     }))
 }
 
