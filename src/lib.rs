@@ -10,6 +10,8 @@ pub use tidegate_core::{
 pub use tidegate_cuda as cuda;
 pub use tidegate_cuda::Cuda;
 pub use tidegate_derive::{Carry, Element};
+#[doc(inline)]
+pub use tidegate_fabric as fabric;
 pub use tidegate_hal as hal;
 pub use tidegate_host::Host;
 

@@ -1,5 +1,9 @@
 //! The launcher: `tidegate run -n 8 [--] PROGRAM ARGS…`.
 
 fn main() -> std::process::ExitCode {
-    tidegate::launch::main(&tidegate::cuda::ENVIRONMENT)
+    let defaults = [
+        &tidegate::cuda::ENVIRONMENT[..],
+        tidegate::fabric::ENVIRONMENT,
+    ];
+    tidegate::launch::main(&defaults.concat())
 }

@@ -35,6 +35,7 @@ use tidegate_hal::nic::{
 use engine::Shared;
 use engine::queue::{Handle, Queue};
 use wire::Wire;
+use wire::libfabric::{Choice, FabricWire, OpenError};
 
 /// How long a rank that leaves tries to tell its peers of a failure.
 const TOLD: Duration = Duration::from_millis(200);
@@ -121,6 +122,26 @@ impl<W: Wire> Fabric<W> {
             })?;
         lock(&self.threads).push(thread);
         Ok(())
+    }
+}
+
+impl Fabric<FabricWire> {
+    /// The variable that names a provider of libfabric, for [`Fabric::from_env`].
+    pub const PROVIDER: &'static str = "TIDEGATE_PROVIDER";
+
+    /// An endpoint of libfabric at the address that `TIDEGATE_ADDRESS` says (the launcher sets it; else the loopback address), of the provider that
+    /// `TIDEGATE_PROVIDER` names (else the first that will do). Host memory only.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]: no library, no such provider.
+    pub fn from_env(options: Options) -> Result<Self, OpenError> {
+        let said = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let mut choice = Choice::at(said("TIDEGATE_ADDRESS").unwrap_or("127.0.0.1".into()));
+        if let Some(provider) = said(Self::PROVIDER) {
+            choice = choice.provider(provider);
+        }
+        Ok(Fabric::over(FabricWire::open(&choice)?, options))
     }
 }
 
