@@ -112,8 +112,10 @@ fn a_killed_rank_ends_the_waits_on_both_nodes() {
     let elapsed = killed.elapsed();
     let texts = texts(&outcome);
     for (rank, text) in texts.iter().enumerate().take(3) {
+        // The connection's end may be heard of before the control plane says whose it is.
+        let named = text.contains("rank 3") || text.contains("given up");
         assert!(
-            text.contains("ended with: ") && text.contains("rank 3"),
+            text.contains("ended with: ") && named,
             "rank {rank}: {texts:#?}"
         );
         assert!(

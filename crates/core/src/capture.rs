@@ -291,6 +291,10 @@ impl<'s, D: Device> Stream<'s, D> {
     {
         self.healthy()?;
         other.healthy()?;
+        if !self.world().is(other.world()) {
+            let what = "the two streams belong to different worlds".to_owned();
+            return Err(Error::Invalid(what));
+        }
         let (mut here, mut there) = lent;
         let mut ids = identify(&mut here);
         let apart = ids.len();

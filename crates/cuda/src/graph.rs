@@ -8,6 +8,7 @@ use tidegate_hal::device::DeviceError;
 use crate::error::Doing;
 use crate::gpu::Gpu;
 use crate::lower::operands::Advance;
+use crate::reclaim::Shared;
 use crate::reserve::{Launchable, weight};
 use crate::stream::Keep;
 
@@ -43,6 +44,8 @@ pub struct CudaGraph {
     often: OnceLock<Option<Launchable>>,
     /// How far each execution advances operands, where they are counted.
     pub(crate) advance: Advance,
+    /// For each stream of the recording, which others its end comes behind, and no batch has looked at: who goes on after a replay must.
+    pub(crate) behind: Vec<Vec<Arc<Shared>>>,
     /// Batches, programs and functions that it uses.
     _keep: Vec<Keep>,
 }
@@ -56,6 +59,7 @@ impl CudaGraph {
         graph: Graph,
         shape: Shape,
         (keep, advance): (Vec<Keep>, Advance),
+        behind: Vec<Vec<Arc<Shared>>>,
         stream: Stream,
     ) -> std::result::Result<Self, DeviceError> {
         // SAFETY: the caller's promise.
@@ -70,6 +74,7 @@ impl CudaGraph {
             shape,
             often: OnceLock::new(),
             advance,
+            behind,
             _keep: keep,
         })
     }

@@ -360,7 +360,9 @@ unsafe impl Stream for CudaStream {
         // SAFETY: the stream is live, and being captured.
         let graph = unsafe { gpu.driver.stream_end_capture(self.shared.raw) };
         let (mut keep, mut advance): (Vec<Keep>, Advance) = Default::default();
-        for stream in others.iter().copied().chain([self]) {
+        let mut behind = Vec::with_capacity(1 + others.len());
+        for stream in [self].into_iter().chain(others.iter().copied()) {
+            behind.push(stream.followed.take());
             stream.behind_kernel.set(false);
             if let Some(recording) = stream.recording.borrow_mut().take() {
                 keep.extend(recording);
@@ -379,7 +381,7 @@ unsafe impl Stream for CudaStream {
             }
             // SAFETY: the graph was just made, and is nobody else's.
             Ok(graph) => unsafe {
-                CudaGraph::new(gpu, graph, shape, (keep, advance), self.shared.raw)
+                CudaGraph::new(gpu, graph, shape, (keep, advance), behind, self.shared.raw)
             },
             Err(error) if error.is_capture_error() => {
                 Err(DeviceError::Capturing("the capture was broken"))
@@ -433,6 +435,18 @@ unsafe impl Stream for CudaStream {
             let followed = self.let_follow(other);
             other.shared.count();
             followed?;
+        }
+        for (stream, behind) in [self]
+            .into_iter()
+            .chain(others.iter().copied())
+            .zip(&graph.behind)
+        {
+            let mut followed = stream.followed.borrow_mut();
+            for other in behind {
+                if !followed.iter().any(|known| Arc::ptr_eq(known, other)) {
+                    followed.push(other.clone());
+                }
+            }
         }
         launched
             .map_err(|error| shared.note(error))

@@ -46,9 +46,18 @@ impl Order {
                 continue;
             }
             let mut between: Vec<(usize, usize, Dependency)> = Vec::new();
-            for (first, last, early) in &self.lines {
+            for (line, (first, last, early)) in self.lines.iter().enumerate() {
                 // Beside other edges only plain ones.
-                let alone = last.len() == 1 && !follows(*first) && !is_followed(last[0]);
+                let others = || {
+                    self.lines
+                        .iter()
+                        .enumerate()
+                        .filter(|(other, _)| *other != line)
+                };
+                let alone = last.len() == 1
+                    && !follows(*first)
+                    && !is_followed(last[0])
+                    && others().all(|(_, other)| other.0 != *first && !other.1.contains(&last[0]));
                 let how = if *early && alone {
                     Dependency::PROGRAMMATIC
                 } else {
@@ -259,10 +268,7 @@ mod tests {
         assert_eq!(between(&there_and_back), [(2, 3, EARLY), (1, 4, OVER)]);
         // The second stream's work is over when the first one's next time begins.
         let joined = order(2, &[], vec![(0, vec![0, 1], true), (1, vec![1], true)]);
-        assert_eq!(
-            between(&joined),
-            [(0, 2, OVER), (1, 2, OVER), (1, 3, EARLY)]
-        );
+        assert_eq!(between(&joined), [(0, 2, OVER), (1, 2, OVER), (1, 3, OVER)]);
     }
 
     #[test]

@@ -7,15 +7,18 @@
 //! | bits | what |
 //! |---|---|
 //! | 63 | poison the word, instead of adding a quantum |
-//! | 48 to 62 | the number of the target's registration in which the bell begins |
-//! | 33 to 47 | that of the word |
-//! | 0 to 32 | where the word is in it, in words of 8 bytes |
+//! | 55 to 62 | the number of the target's registration in which the bell begins |
+//! | 31 to 54 | that of the word |
+//! | 0 to 30 | where the word is in it, in words of 8 bytes |
+//!
+//! Numbers are given once in the life of an endpoint: a notice that comes late, when its window is gone, names nothing.
 
 use tidegate_hal::nic::NicError;
 
 const POISON: u64 = 1 << 63;
-const REGION_BITS: u32 = 15;
-const OFFSET_BITS: u32 = 33;
+const BELL_BITS: u32 = 8;
+const REGION_BITS: u32 = 24;
+const OFFSET_BITS: u32 = 31;
 
 /// A notice, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,14 +31,14 @@ pub(crate) struct Notice {
 }
 
 impl Notice {
-    /// How many registrations notices can tell apart.
+    /// How many registrations notices can tell apart. (Bells are among the first, since a rank registers its own when it joins.)
     pub(crate) const REGIONS: u32 = 1 << REGION_BITS;
 
     pub(crate) fn encode(self) -> Result<u64, NicError> {
         let words = (self.offset / 8) as u64;
         let fits = self.offset.is_multiple_of(8)
             && words < 1 << OFFSET_BITS
-            && self.bell < Self::REGIONS
+            && self.bell < 1 << BELL_BITS
             && self.word < Self::REGIONS;
         if !fits {
             return Err(NicError::BadKey(format!(
@@ -51,7 +54,7 @@ impl Notice {
     pub(crate) fn decode(bits: u64) -> Self {
         let part = |from: u32, bits_wide: u32| (bits >> from) & ((1 << bits_wide) - 1);
         Notice {
-            bell: part(OFFSET_BITS + REGION_BITS, REGION_BITS) as u32,
+            bell: part(OFFSET_BITS + REGION_BITS, BELL_BITS) as u32,
             word: part(OFFSET_BITS, REGION_BITS) as u32,
             offset: part(0, OFFSET_BITS) as usize * 8,
             poison: bits & POISON != 0,
@@ -66,9 +69,11 @@ mod tests {
     #[test]
     fn notices_come_back_as_they_were() {
         for poison in [false, true] {
-            for (bell, word, offset) in
-                [(0, 0, 0), (1, 2, 64), (32_767, 32_767, ((1 << 33) - 1) * 8)]
-            {
+            for (bell, word, offset) in [
+                (0, 0, 0),
+                (1, 2, 64),
+                (255, (1 << 24) - 1, ((1 << 31) - 1) * 8),
+            ] {
                 let notice = Notice {
                     bell,
                     word,
@@ -91,7 +96,7 @@ mod tests {
             };
             notice.encode().is_err()
         };
-        assert!(refused(1 << 15, 0, 0) && refused(0, 1 << 15, 0));
-        assert!(refused(0, 0, 4) && refused(0, 0, 1 << 36));
+        assert!(refused(256, 0, 0) && refused(0, 1 << 24, 0));
+        assert!(refused(0, 0, 4) && refused(0, 0, 1 << 34));
     }
 }

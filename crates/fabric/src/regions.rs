@@ -1,5 +1,6 @@
 //! What this rank has registered, by number: where notices find words and bells.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_hal::batch::QUANTUM;
@@ -16,9 +17,15 @@ struct Region {
     _keep: Keep,
 }
 
-/// The table.
+/// The table. No number is given twice.
 #[derive(Default)]
-pub(crate) struct Regions(Mutex<Vec<Option<Region>>>);
+pub(crate) struct Regions(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    regions: HashMap<u32, Region>,
+    next: u32,
+}
 
 /// A number in the table, until it is dropped.
 pub(crate) struct Numbered {
@@ -29,7 +36,7 @@ pub(crate) struct Numbered {
 impl Drop for Numbered {
     fn drop(&mut self) {
         if let Some(table) = self.table.upgrade() {
-            let region = lock(&table.0)[self.number as usize].take();
+            let region = lock(&table.0).regions.remove(&self.number);
             // Outside of the lock: it may be the last to keep the memory.
             drop(region);
         }
@@ -44,26 +51,22 @@ impl Regions {
         bytes: usize,
         keep: Keep,
     ) -> Result<Numbered, NicError> {
-        let mut all = lock(&self.0);
-        let free = all.iter().position(Option::is_none).unwrap_or(all.len());
-        let number = u32::try_from(free).unwrap_or(u32::MAX);
+        let mut table = lock(&self.0);
+        let number = table.next;
         if number >= Notice::REGIONS {
             return Err(NicError::Exhausted {
                 nic: "fabric",
                 what: "registrations",
-                detail: format!("{} are in use", all.len()),
+                detail: format!("{number} were made in the life of this endpoint"),
             });
         }
-        let region = Some(Region {
+        table.next += 1;
+        let region = Region {
             base: base.expose_provenance(),
             bytes,
             _keep: keep,
-        });
-        if free == all.len() {
-            all.push(region);
-        } else {
-            all[free] = region;
-        }
+        };
+        table.regions.insert(number, region);
         Ok(Numbered {
             table: Arc::downgrade(self),
             number,
@@ -72,8 +75,8 @@ impl Regions {
 
     /// Does what a notice says. `false` if it names what is not there: the registration has ended, or a peer is out of its mind.
     pub(crate) fn hear(&self, notice: Notice) -> bool {
-        let all = lock(&self.0);
-        let region = |number: u32| all.get(number as usize).and_then(Option::as_ref);
+        let table = lock(&self.0);
+        let region = |number: u32| table.regions.get(&number);
         let (Some(of_word), Some(of_bell)) = (region(notice.word), region(notice.bell)) else {
             return false;
         };

@@ -17,7 +17,8 @@ use super::outbox::{Edge, OutboxBody};
 use super::routes::{Own, Routes};
 use super::view::{SlotEntry, Table};
 use super::{
-    Atomic, ByRange, BySlot, Discipline, Half, Inbox, Kind, Myself, Outbox, Peer, Way, home_number,
+    Atomic, ByRange, BySlot, Discipline, Half, Inbox, Kind, Myself, Outbox, Peer, Reach, Way,
+    home_number,
 };
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -417,7 +418,10 @@ impl<D: Device> Meeting<D> {
             world: world.clone(),
             window: self.watched.clone(),
             _blocks: blocks.clone(),
-            _registration: registration.clone(),
+            _reach: Reach {
+                registration: registration.clone(),
+                window: self.watched.clone(),
+            },
             peers,
             myself: myself.clone(),
         };

@@ -159,10 +159,25 @@ struct Half<D: Device> {
     /// The windows' blocks of all ranks that this one exchanges with.
     _blocks: Arc<Vec<Option<D::Block>>>,
     /// Lets peers reach this rank's block through the NIC.
-    _registration: Option<Keep>,
+    _reach: Reach<D>,
     peers: Vec<Peer>,
     /// Posts and completes towards this rank itself, of both halves.
     myself: Arc<Myself>,
+}
+
+/// What lets peers reach this rank's block through the NIC. Of a window that was revoked it is kept for good, and the block with it: a peer's NIC may still be writing there, and nobody says when it
+/// has stopped.
+struct Reach<D: Device> {
+    registration: Option<Keep>,
+    window: Arc<Watched<D>>,
+}
+
+impl<D: Device> Drop for Reach<D> {
+    fn drop(&mut self) {
+        if self.window.usable().is_err() {
+            std::mem::forget(self.registration.take());
+        }
+    }
 }
 
 /// How often this rank has posted to itself, and completed towards itself.

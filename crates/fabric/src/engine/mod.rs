@@ -21,9 +21,9 @@ pub(crate) mod program;
 pub(crate) mod queue;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_hal::device::Helper;
 use tidegate_hal::nic::{Connection, Direction, Prepared};
@@ -47,6 +47,10 @@ const ACTIVE: Duration = Duration::from_millis(1);
 const FULL: Duration = Duration::from_micros(50);
 /// And while nothing is under way.
 const IDLE: Duration = Duration::from_secs(1);
+/// Between looks when the wire is broken.
+const BROKEN: Duration = Duration::from_millis(10);
+/// How long the listener is waited for, before a peer's departure counts.
+const ROUNDS: Duration = Duration::from_millis(50);
 /// How often the listener looks again before it sleeps.
 const LOOKS: u32 = 20;
 
@@ -59,6 +63,8 @@ pub(crate) struct Shared<W: Wire> {
     sleeper: Box<dyn Sleeper>,
     /// Whether the listener sleeps until it is woken, more or less.
     asleep: AtomicBool,
+    /// How often the listener has turned the engine.
+    rounds: AtomicU64,
     pub(crate) stop: AtomicBool,
 }
 
@@ -73,6 +79,8 @@ pub(crate) struct Engine<W: Wire> {
     notices: VecDeque<(usize, u64)>,
     events: Vec<Event>,
     broken: bool,
+    /// What was under way when the wire broke: its memory is kept until the wire is closed.
+    dead: Vec<Prepared>,
     /// How much has happened: operations were posted, events came.
     heard: u64,
     /// The wire has refused something for now.
@@ -116,16 +124,18 @@ impl<W: Wire> Shared<W> {
                 notices: VecDeque::new(),
                 events: Vec::new(),
                 broken: false,
+                dead: Vec::new(),
                 heard: 0,
                 full: false,
             }),
             asleep: AtomicBool::new(false),
+            rounds: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         }
     }
 
     /// Takes everything as far as it goes, from another thread than the listener's.
-    fn turn(&self, mut engine: MutexGuard<'_, Engine<W>>) {
+    fn turn(&self, mut engine: MutexGuard<'_, Engine<W>>) -> bool {
         let before = engine.heard;
         engine.turn(&self.regions);
         // Who listens must know that there is something to listen for, or to try again. If it sleeps but shortly, it finds that out.
@@ -134,18 +144,18 @@ impl<W: Wire> Shared<W> {
         if listen && self.asleep.swap(false, Ordering::SeqCst) {
             self.sleeper.wake();
         }
+        listen
     }
 
     /// Does what has arrived by now.
     pub(crate) fn hear(&self) {
-        let mut engine = lock(&self.engine);
-        loop {
-            let before = engine.heard;
-            engine.turn(&self.regions);
-            if engine.heard == before {
-                return;
-            }
+        // The listener may have taken something from the wire in its sleep, and not have come to it yet.
+        let (round, since) = (self.rounds.load(Ordering::SeqCst), Instant::now());
+        while self.rounds.load(Ordering::SeqCst) < round + 2 && since.elapsed() < ROUNDS {
+            self.sleeper.wake();
+            std::thread::sleep(Duration::from_micros(50));
         }
+        while self.turn(lock(&self.engine)) && since.elapsed() < 2 * ROUNDS {}
     }
 
     /// A number that changes when something has happened.
@@ -191,7 +201,7 @@ impl<W: Wire> Shared<W> {
         bell.wait(
             PATIENCE,
             || {
-                self.turn(lock(&self.engine));
+                _ = self.turn(lock(&self.engine));
                 self.stop.load(Ordering::SeqCst).then_some(())
             },
             || {},
@@ -205,6 +215,13 @@ impl<W: Wire> Shared<W> {
             let mut engine = lock(&self.engine);
             let heard = engine.heard;
             engine.turn(&self.regions);
+            self.rounds.fetch_add(1, Ordering::SeqCst);
+            if engine.broken {
+                // There is nothing to listen to any more; queues that are made or closed are looked at now and then.
+                drop(engine);
+                std::thread::sleep(BROKEN);
+                continue;
+            }
             let active = engine.is_active();
             if engine.heard != heard {
                 quiet = 0;
@@ -243,9 +260,8 @@ impl<W: Wire> Helper for Shared<W> {
     }
 
     fn waiting(&self) {
-        if let Ok(engine) = self.engine.try_lock() {
-            self.turn(engine);
-        }
+        // Not `try_lock`: who holds it may have looked at a doorbell before it was rung.
+        self.turn(lock(&self.engine));
     }
 }
 
@@ -328,8 +344,10 @@ impl<W: Wire> Engine<W> {
         loop {
             let agenda = &mut self.queues[index];
             if self.broken {
-                agenda.firing = None;
-                agenda.queue.give_up();
+                if let Some(firing) = agenda.firing.take() {
+                    self.dead.push(firing.program);
+                }
+                self.dead.extend(agenda.queue.give_up());
                 agenda.gone = agenda.queue.closed.load(Ordering::Acquire);
                 return;
             }

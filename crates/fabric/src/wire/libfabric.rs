@@ -19,10 +19,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidegate_ffi::fabric::{
-    Access, AddressVector, Caps, Completion, CompletionQueue, CqError, Domain, Endpoint,
+    Access, AddressVector, Caps, Completion, CompletionQueue, CqError, Desc, Domain, Endpoint,
     EndpointBuilder, Fabric, FabricError, Hints, Info, Library, LoadError, Local, MemoryRegion,
-    Message, OpFlags, Peer, Piece, Place, Post, RegionKey, RegisterOptions, RemoteRegion, Reported,
-    WaitObject,
+    Message, MrMode, OpFlags, Peer, Piece, Place, Post, RegionKey, RegisterOptions, RemoteRegion,
+    Reported, WaitObject,
 };
 use tidegate_hal::nic::{Keep, NicError};
 
@@ -31,6 +31,8 @@ use crate::lock;
 
 /// How many operations are under way at a time, if the provider has no smaller number.
 const DEPTH: usize = 256;
+/// The most bytes of an operation: a rank that leaves takes an endpoint for dead on which nothing happens for long.
+const MOST: usize = 16 << 20;
 /// How many entries are taken from the queue at a time.
 const ENTRIES: usize = 32;
 /// How often the agent looks where it cannot sleep on the queue.
@@ -129,9 +131,8 @@ pub struct FabricWire {
     peers: Vec<Option<(Peer, RemoteRegion)>>,
     /// Where peers' notices without data go.
     _pad: MemoryRegion,
-    /// 8 bytes that notices without data send, and their registration.
-    bytes: Arc<Pad>,
-    source: MemoryRegion,
+    /// 8 bytes that notices without data send.
+    bytes: Box<Pad>,
     under_way: usize,
 }
 
@@ -228,22 +229,16 @@ impl FabricWire {
             endpoint: Some(&endpoint),
             ..Default::default()
         };
-        let pad = |bytes: &Arc<Pad>| {
-            // SAFETY: the pad lives as long as it is shared with the registration; it is atomic, and nobody reads what peers write there.
-            unsafe { MemoryRegion::host(&domain, bytes.at(), PAD, &options, bytes.clone()) }
-        };
-        let (here, bytes) = (
-            Arc::new(Pad(Default::default())),
-            Arc::new(Pad(Default::default())),
-        );
-        let (pad, source) = (pad(&here)?, pad(&bytes)?);
+        let here = Arc::new(Pad(Default::default()));
+        // SAFETY: the pad lives as long as it is shared with the registration; it is atomic, and nobody reads what peers write there.
+        let pad = unsafe { MemoryRegion::host(&domain, here.at(), PAD, &options, here.clone()) }?;
         let address = Address {
             name: endpoint.name()?,
             pad: pad.export()?.into(),
         };
         Ok(FabricWire {
             limits: Limits {
-                bytes: info.max_msg_size().clamp(8, 1 << 30),
+                bytes: info.max_msg_size().clamp(8, MOST),
                 depth: info.tx_size().clamp(1, DEPTH),
             },
             provider: info.provider(),
@@ -260,8 +255,7 @@ impl FabricWire {
             domain,
             peers: Vec::new(),
             _pad: pad,
-            source,
-            bytes,
+            bytes: Box::new(Pad(Default::default())),
             under_way: 0,
         })
     }
@@ -307,7 +301,10 @@ fn access() -> Access {
 
 /// The first provider that will do.
 fn choose(library: &Library, choice: &Choice) -> Result<Info, OpenError> {
+    // Neither memory that belongs to the endpoint, which would keep it open, nor local buffers that must be registered.
+    let modes = MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY;
     let mut hints = Hints::new()
+        .mr_mode(modes)
         .caps(Caps::RMA | Caps::MSG)
         .manual_progress(true);
     if let Some(provider) = &choice.provider {
@@ -425,7 +422,7 @@ unsafe impl Wire for FabricWire {
         let local = |address: *mut u8, len| Local {
             address: address.cast(),
             len,
-            desc: self.source.desc(),
+            desc: Desc::NONE,
         };
         let piece = |region: &RemoteRegion, offset: usize, len| Piece {
             address: region.base() + offset as u64,
