@@ -240,7 +240,7 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
         let start = Instant::now();
         let (mut before, mut since) = (self.shared.heard(), start);
         loop {
-            // The control plane tells peers of failures, too, so they are not told at any price.
+            // A peer that cannot be told of a failure may be gone: it is not tried for as long as messages are.
             let elapsed = start.elapsed();
             if self.shared.is_idle(elapsed < TOLD) {
                 return true;

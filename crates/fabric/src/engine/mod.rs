@@ -15,7 +15,7 @@
 //! # Failure
 //!
 //! A piece that fails ends its queue: the signal is not posted, and the peer gets a poisoning notice instead, for this program and every other that is armed. A wire that fails ends all queues
-//! of the rank. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
+//! of the rank; peers cannot be told then, and wait until a limit, or until this rank ends. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
 
 pub(crate) mod program;
 pub(crate) mod queue;
