@@ -12,11 +12,15 @@ mod ring;
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 
 fn run(n: usize, rounds: u64, options: &Options, route: impl Fn(usize) -> Route + Sync) {
-    for buffers in BUFFERS {
+    for (buffers, staged) in BUFFERS
+        .into_iter()
+        .flat_map(|each| [(each, false), (each, true)])
+    {
         let nic = |rank| {
-            WorldOptions::new()
+            let world = WorldOptions::new()
                 .nic(Loopback::new(options.clone()))
-                .route(route(rank))
+                .route(route(rank));
+            if staged { world.staged() } else { world }
         };
         for result in World::local_with(n, nic, |world| ring::run(world, buffers, rounds)) {
             result.unwrap();

@@ -67,6 +67,12 @@ pub(crate) fn meet<D: Device>(
 ) -> Result<Met<D>> {
     let bytes = size_of::<Bell>();
     let own = Arc::new(device.alloc(bytes, Sharing::Peers)?);
+    // The one that NICs ring: an agent must reach it.
+    let rung = if device.staged() {
+        Arc::new(device.alloc(bytes, Sharing::Nics)?)
+    } else {
+        own.clone()
+    };
     let mut handles = vec![own.share()?];
     let mut registration = None;
     let hello = Hello {
@@ -77,10 +83,10 @@ pub(crate) fn meet<D: Device>(
             None => None,
             Some(nic) => {
                 let memory = Memory {
-                    base: own.base(),
+                    base: rung.base(),
                     bytes,
-                    share: &|| own.share(),
-                    keep: own.clone(),
+                    share: &|| rung.share(),
+                    keep: rung.clone(),
                 };
                 // SAFETY: the block is kept; it holds a bell, which anybody may ring.
                 let Registration { key, guard } = unsafe { nic.register(memory) }?;
@@ -125,7 +131,7 @@ pub(crate) fn meet<D: Device>(
         &users,
     ));
     let nic = match (nic, registration) {
-        (Some(nic), Some(guard)) => Some(attach(device, nic, guard, theirs)?),
+        (Some(nic), Some(guard)) => Some(attach(device, nic, (guard, rung), theirs)?),
         _ => None,
     };
     Ok(Met {
@@ -139,7 +145,7 @@ pub(crate) fn meet<D: Device>(
 fn attach<D: Device>(
     device: &D,
     nic: Arc<dyn Nic>,
-    guard: Keep,
+    (guard, rung): (Keep, Arc<D::Block>),
     theirs: Vec<(Option<HelloNic>, Option<Handle>)>,
 ) -> Result<Attached<D>> {
     let bytes = size_of::<Bell>();
@@ -156,12 +162,13 @@ fn attach<D: Device>(
         said.as_ref()
             .map_or_else(Vec::new, |said| said.address.clone())
     };
-    let doorbells = Arc::new(device.alloc(bytes, Sharing::Private)?);
+    let doorbells = Arc::new(device.alloc(bytes, Sharing::Nics)?);
     let connection = Connection {
         addresses: theirs.iter().map(address).collect(),
         bell: doorbells.base(),
         keep: doorbells.clone(),
         helped: device.helps(),
+        polled: device.staged(),
     };
     // SAFETY: the block is zeroed, which is a bell, and kept.
     unsafe { nic.connect(connection) }?;
@@ -179,6 +186,7 @@ fn attach<D: Device>(
     Ok(Attached {
         nic,
         doorbells,
+        rung,
         bells,
         _registration: guard,
         #[cfg(test)]

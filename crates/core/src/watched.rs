@@ -19,8 +19,8 @@ pub(crate) struct Watched<D: Device> {
     sent: Vec<Ptr>,
     /// Keeps the words alive.
     pub(crate) block: Arc<D::Block>,
-    /// Keeps the NIC's words alive.
-    _lines: Option<Arc<D::Block>>,
+    /// Keeps the NIC's words alive, and the words in staged memory.
+    _lines: Vec<Arc<D::Block>>,
     /// Bytes of an element.
     pub(crate) element_size: usize,
     pub(crate) limit: Option<Duration>,
@@ -43,7 +43,7 @@ impl<D: Device> Watched<D> {
             words,
             sent: Vec::new(),
             block,
-            _lines: None,
+            _lines: Vec::new(),
             element_size,
             limit,
             revoked: AtomicBool::new(false),
@@ -52,9 +52,9 @@ impl<D: Device> Watched<D> {
     }
 
     /// Watches words that a NIC adds to, too.
-    pub(crate) fn with_lines(mut self, sent: Vec<Ptr>, lines: Arc<D::Block>) -> Self {
+    pub(crate) fn with_lines(mut self, sent: Vec<Ptr>, lines: Vec<Arc<D::Block>>) -> Self {
         self.sent = sent;
-        self._lines = Some(lines);
+        self._lines = lines;
         self
     }
 
@@ -104,7 +104,7 @@ impl<D: Device> Watched<D> {
 
     fn poison(&self, device: &D, bell: Ptr, of: impl Fn(usize) -> bool) {
         for (word, _) in self.words.iter().filter(|(_, peer)| of(*peer)) {
-            // SAFETY: the words lie in `block`, which this holds; the bell is held by the world.
+            // SAFETY: the words lie in `block` or `_lines`, which this holds; the bell is held by the world.
             unsafe { device.poison(*word, bell) };
         }
     }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::os::fd::AsFd;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use tidegate_ffi::cuda::{Access, AccessDesc, AllocationProp, DevicePtr, Granularity, MemHandle};
@@ -20,9 +21,16 @@ pub struct CudaBlock {
     pub(crate) kind: Kind,
 }
 
+// SAFETY: what the pointer leads to is memory that is never freed; who accesses it when is the affair of the block's users.
+unsafe impl Send for CudaBlock {}
+// SAFETY: as above; a shared block gives its address and nothing else.
+unsafe impl Sync for CudaBlock {}
+
 pub(crate) enum Kind {
     /// From the stream-ordered pool.
     Pool,
+    /// Memory of the host.
+    Pinned(NonNull<u8>),
     /// Physical memory, mapped: `size` bytes of it. The mapping holds it, and so does the handle.
     Mapped { handle: MemHandle, size: usize },
     /// Another library's, with what owns it.
@@ -36,6 +44,19 @@ impl CudaBlock {
         sharing: Sharing,
     ) -> Result<Self, DeviceError> {
         let block = match sharing {
+            Sharing::Nics => {
+                let pinned = gpu.pin(bytes)?;
+                let block = CudaBlock {
+                    gpu: gpu.clone(),
+                    base: DevicePtr(pinned.addr().get() as u64),
+                    bytes,
+                    kind: Kind::Pinned(pinned),
+                };
+                if gpu.gated() {
+                    gpu.operands().allocated(block.base.0, bytes as u64, true);
+                }
+                return Ok(block);
+            }
             Sharing::Private => {
                 let what = "allocating memory of the device";
                 // SAFETY: pool and stream are never destroyed.
@@ -144,10 +165,14 @@ impl CudaBlock {
     }
 }
 
-// SAFETY: memory of the device from an allocator that aligns to 256 bytes (or pages), mapped for this device until it is dropped.
+// SAFETY: memory of the device from an allocator that aligns to 256 bytes (or pages), mapped for this device until it is dropped; or pinned memory, which the device reaches at the host's address.
 unsafe impl Block for CudaBlock {
     fn base(&self) -> Ptr {
-        Ptr(std::ptr::without_provenance_mut(self.base.0 as usize))
+        match self.kind {
+            // Threads of the host use this one.
+            Kind::Pinned(base) => Ptr(base.as_ptr()),
+            _ => Ptr(std::ptr::without_provenance_mut(self.base.0 as usize)),
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -156,7 +181,7 @@ unsafe impl Block for CudaBlock {
 
     fn share(&self) -> Result<Handle, DeviceError> {
         match self.kind {
-            Kind::Pool | Kind::Adopted(_) => Err(DeviceError::BadHandle(
+            Kind::Pool | Kind::Adopted(_) | Kind::Pinned(_) => Err(DeviceError::BadHandle(
                 "the block was allocated for this process only".into(),
             )),
             Kind::Mapped { handle, .. } => {
@@ -178,6 +203,7 @@ impl Drop for CudaBlock {
         // Whoever held the block has seen to it that no stream uses it any more.
         match self.kind {
             Kind::Adopted(_) => {}
+            Kind::Pinned(base) => self.gpu.pinned.give_back(base),
             // SAFETY: it came from the pool, and is not used any more. The next who gets it does so on the same stream.
             Kind::Pool => self
                 .gpu

@@ -1,8 +1,10 @@
 //! The device.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tidegate_ffi::cuda::DevicePtr;
+use tidegate_hal::batch::POISON;
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::{Device, DeviceError, StreamConfig};
 use tidegate_hal::memory::{Ptr, Sharing};
@@ -105,6 +107,10 @@ unsafe impl Device for Cuda {
         self.gpu.shared_with(processes);
     }
 
+    fn staged(&self) -> bool {
+        true
+    }
+
     fn alloc(&self, bytes: usize, sharing: Sharing) -> Result<CudaBlock, DeviceError> {
         CudaBlock::alloc(&self.gpu, bytes, sharing)
     }
@@ -119,21 +125,32 @@ unsafe impl Device for Cuda {
 
     unsafe fn poison(&self, word: Ptr, _bell: Ptr) {
         // Nobody sleeps on the bell of a GPU: its waits poll.
-        // SAFETY: the caller's promise.
-        unsafe { self.gpu.poison(address(word)) };
+        // SAFETY: the caller's promise, for both. In pinned memory threads of the host add to the word, if not the GPU, which nobody poisons from here.
+        match unsafe { self.gpu.pinned_word(word.0) } {
+            Some(word) => _ = word.fetch_or(POISON, Ordering::Release),
+            None => unsafe { self.gpu.poison(address(word)) },
+        }
     }
 
     unsafe fn peek(&self, word: Ptr) -> u64 {
+        // SAFETY: the caller's promise.
+        if let Some(word) = unsafe { self.gpu.pinned_word(word.0) } {
+            return word.load(Ordering::Acquire);
+        }
         let mut bytes = [0; 8];
         // SAFETY: the caller's promise; a copy of an aligned word is not torn.
         match unsafe { self.read(word, &mut bytes) } {
             Ok(()) => u64::from_ne_bytes(bytes),
             // What cannot be read never comes.
-            Err(_) => tidegate_hal::batch::POISON,
+            Err(_) => POISON,
         }
     }
 
     unsafe fn init_word(&self, word: Ptr, value: u64) {
+        // SAFETY: the caller's promise.
+        if let Some(word) = unsafe { self.gpu.pinned_word(word.0) } {
+            return word.store(value, Ordering::Release);
+        }
         // SAFETY: the caller's promise.
         if let Err(error) = unsafe { self.write(word, &value.to_ne_bytes()) } {
             tracing::error!(%error, "a word could not be set");

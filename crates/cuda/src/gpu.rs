@@ -46,6 +46,7 @@ use crate::lower::apart;
 pub use crate::lower::apart::COPY_ENGINE_FROM;
 use crate::lower::operands::Operands;
 use crate::lower::{MAX_BLOCKS, Mirror, THREADS};
+use crate::pinned::Pinned;
 use crate::reclaim::Shared;
 use crate::reserve::Reserve;
 
@@ -107,6 +108,7 @@ pub struct Gpu {
     pub(crate) high_priority: i32,
     admitted: Mutex<Admitted>,
     mirrors: Mutex<Vec<NonNull<Mirror>>>,
+    pub(crate) pinned: Pinned,
     pub(crate) reserve: Reserve,
     /// Functions that wait by themselves for what stands before them.
     early_functions: Mutex<HashSet<Function>>,
@@ -135,7 +137,7 @@ struct Admitted {
     crowded: bool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -276,6 +278,7 @@ impl Gpu {
             }),
             admitted: Mutex::default(),
             mirrors: Mutex::default(),
+            pinned: Pinned::default(),
             reserve: Reserve::default(),
             early_functions: Mutex::default(),
         };

@@ -30,6 +30,7 @@ mod graph;
 pub mod interop;
 mod lower;
 mod module;
+mod pinned;
 mod place;
 mod reclaim;
 mod reserve;

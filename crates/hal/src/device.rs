@@ -164,6 +164,12 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         false
     }
 
+    /// Whether NICs cannot work with memory of the device. What they read and write then lies in memory of the host ([`Sharing::Nics`]), which streams fill and drain; and nobody rings the doorbells'
+    /// bell: an agent must poll them.
+    fn staged(&self) -> bool {
+        false
+    }
+
     /// Allocates zeroed memory; `bytes` is not 0.
     ///
     /// # Errors

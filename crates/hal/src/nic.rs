@@ -171,13 +171,15 @@ pub struct Connection {
     pub keep: Keep,
     /// Whether all streams of this rank call the [`helper`](Nic::helper) after they have rung.
     pub helped: bool,
+    /// Whether nobody rings the bell: who wants to know of rings must poll the doorbells, while programs are armed.
+    pub polled: bool,
 }
 
 /// The words of a queue.
 pub struct QueueConfig {
     /// The word that the stream adds to; the bell is that of [`Connection::bell`].
     pub doorbell: Ptr,
-    /// The word that the NIC adds to when a firing is through at this end.
+    /// The word that the NIC adds to when a firing is through at this end. What it counts at first may be more than 0: the stream's way to be told early.
     pub sent: Ptr,
     /// The bell of whoever may sleep on it.
     pub sent_bell: Ptr,
@@ -216,7 +218,7 @@ pub struct Transfer {
     pub size: u32,
     /// How many elements.
     pub count: usize,
-    /// This end's elements; it has no `flip`.
+    /// This end's elements; in firings of odd number its `flip` counts.
     pub local: Side,
     /// The peer's elements.
     pub remote: RemoteSide,
@@ -298,7 +300,7 @@ pub unsafe trait Nic: Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// The words and the bell are live as long as `keep`; the words are 0, only streams of this rank add to the doorbell, and only the queue adds
+    /// The words and the bell are live as long as `keep`, in memory of the host; the doorbell is 0. Only streams of this rank add to the doorbell, and only the queue adds
     /// to the sent word.
     unsafe fn queue(&self, peer: usize, config: QueueConfig)
     -> Result<Arc<dyn NicQueue>, NicError>;

@@ -74,7 +74,8 @@ impl HostBlock {
             });
         }
         let backing = match sharing {
-            Sharing::Peers if by_fd => Self::memfd(bytes)?,
+            // For peers, or for NICs that are themselves peers of the node.
+            Sharing::Peers | Sharing::Nics if by_fd => Self::memfd(bytes)?,
             _ => Backing::Heap(Arc::new(Heap::new(bytes)?)),
         };
         Ok(HostBlock { backing, bytes })

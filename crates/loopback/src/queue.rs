@@ -32,6 +32,8 @@ pub(crate) enum Seen {
 /// What the agent and the owner of a queue share.
 pub(crate) struct Queue {
     config: QueueConfig,
+    /// What the sent word counted at first.
+    sent_before: u64,
     budget: usize,
     /// A quantum for each firing that has begun: what a wait's operand is to a stream, and the parity of its epochs.
     fired: Word,
@@ -108,8 +110,11 @@ fn script(prepared: &Prepared) -> &Script {
 
 impl Queue {
     pub(crate) fn new(config: QueueConfig, budget: usize) -> Self {
+        // SAFETY: `Nic::queue` promises live words for as long as `config.keep`.
+        let sent_before = unsafe { word(config.sent) }.load();
         Queue {
             config,
+            sent_before,
             budget,
             fired: Word::new(0),
             armed: Mutex::default(),
@@ -135,7 +140,8 @@ impl Queue {
     /// Whether everything that was rung for is through.
     pub(crate) fn is_idle(&self) -> bool {
         let rung = self.doorbell() & !POISON;
-        lock(&self.armed).given_up || self.sent().0.load() & !POISON == rung
+        let sent = self.sent().0.load() & !POISON;
+        lock(&self.armed).given_up || sent - self.sent_before == rung
     }
 
     /// What is to be done, by the agent's thread alone. Gives up by itself.

@@ -42,9 +42,9 @@ mod ticket;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidegate_hal::batch::{Add, Batch, QUANTUM, Step, Tag, Wait};
+use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Tag, Wait};
 use tidegate_hal::device::{Device, Reclaim as _, Stream as _};
-use tidegate_hal::memory::Ptr;
+use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::{
     Keep, NicError, NicQueue, Prepared, QueueConfig, RemoteMemory, RemotePtr, Signal,
 };
@@ -73,7 +73,7 @@ pub(crate) struct Line {
 /// What a line is made of.
 pub(crate) struct LineParts {
     pub(crate) peer: usize,
-    /// [`Line::BYTES`] of zeroed memory of this rank.
+    /// [`Line::BYTES`] of memory of this rank, zeroed but for what *sent* counts at first.
     pub(crate) words: Ptr,
     pub(crate) remote: RemoteMemory,
     /// Where the word is, in the peer's memory, that its programs signal to.
@@ -104,12 +104,11 @@ impl Line {
         let nic = world.nic().expect("a line was routed by the NIC");
         let (doorbell, issued) = (parts.words, parts.words.byte_add(Self::ISSUED));
         let sent = Self::sent_of(parts.words);
-        let (own_bell, bell_keep) = world.own_bell();
         let config = QueueConfig {
             doorbell,
             sent,
-            sent_bell: own_bell,
-            keep: Arc::new((parts.keep.clone(), bell_keep)),
+            sent_bell: nic.rung.base(),
+            keep: Arc::new((parts.keep.clone(), nic.rung.clone())),
         };
         // SAFETY: the words are zeroed and this line's alone, by the caller's promise; words and bell are kept.
         let queue = unsafe { nic.nic.queue(parts.peer, config) }?;
@@ -159,6 +158,19 @@ impl Line {
             word: self.issued,
             value: QUANTUM,
             bell: Ptr::NULL,
+        })
+    }
+
+    /// The wait for a buffer of staged memory: with `buffers` of them, all firings but the last `buffers - 1` are through. *Sent* counted as many quanta at first.
+    pub(crate) fn wait_for_buffer(&self, operand: Ptr, tag: Tag) -> Step {
+        Step::Wait(Wait {
+            word: self.sent,
+            operand,
+            quantum: QUANTUM,
+            tag: Tag {
+                awaited: Awaited::Ticket,
+                ..tag
+            },
         })
     }
 

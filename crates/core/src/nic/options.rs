@@ -9,7 +9,7 @@ use tidegate_hal::nic::{Keep, Nic, RemoteMemory};
 
 use crate::error::{Error, Result};
 
-/// Which peers are mapped, and which are reached by the NIC. Each rank may choose for itself.
+/// Which peers are mapped, and which are reached by the NIC. Each rank may choose for itself; but where memory is [staged](WorldOptions::staged), two ranks reach each other by their NICs if either wants that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Route {
     /// Those of the same node are mapped, others are reached by the NIC.
@@ -76,6 +76,7 @@ impl Route {
 pub struct WorldOptions {
     pub(crate) nic: Option<Arc<dyn Nic>>,
     pub(crate) route: Option<Route>,
+    pub(crate) staged: bool,
 }
 
 impl WorldOptions {
@@ -88,6 +89,14 @@ impl WorldOptions {
     #[must_use]
     pub fn nic(mut self, nic: impl Nic) -> Self {
         self.nic = Some(Arc::new(nic));
+        self
+    }
+
+    /// Stages what goes by the NIC in memory of its own, as is done anyway where NICs cannot work with the device's memory (GPUs, for now). A stream copies a put's elements there itself, so the source is free again as soon
+    /// as the stream has passed the epoch; large ones are faster without. The same on all ranks.
+    #[must_use]
+    pub fn staged(mut self) -> Self {
+        self.staged = true;
         self
     }
 
@@ -104,6 +113,8 @@ pub(crate) struct Attached<D: Device> {
     pub(crate) nic: Arc<dyn Nic>,
     /// What streams ring after they have added to a doorbell.
     pub(crate) doorbells: Arc<D::Block>,
+    /// This rank's bell, for NICs.
+    pub(crate) rung: Arc<D::Block>,
     /// The bells of the ranks that have a NIC.
     pub(crate) bells: Vec<Option<RemoteMemory>>,
     /// Lets peers ring this rank's bell.

@@ -204,7 +204,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
     #[inline]
     fn touch(&mut self, dest: &Dest<'b, D>, region: &Body<D>, touch: Touch) {
         let body = &mut *self.held;
-        if body.edges[dest.edge as usize].by_nic || region.outstanding().is_some() {
+        if body.edges[dest.edge as usize].is_direct() || region.outstanding().is_some() {
             body.touch(dest.edge, region.tickets(), touch);
         }
     }

@@ -9,12 +9,13 @@ use std::time::Duration;
 use tidegate_hal::batch::{Awaited, QUANTUM, Tag};
 use tidegate_hal::control::Packet;
 use tidegate_hal::device::{Device, Stream as _};
-use tidegate_hal::memory::{Block as _, Ptr, Sharing};
+use tidegate_hal::memory::{Block as _, Ptr};
 
-use super::describe::{Description, Inbound, Outbound, check, origins};
+use super::describe::{Description, Inbound, Outbound, check};
 use super::inbox::InboxBody;
-use super::outbox::{Edge, OutboxBody};
+use super::outbox::{Edge, OutboxBody, Staging};
 use super::routes::{Own, Routes};
+use super::shape::{Shape, index_of, words_of};
 use super::view::{SlotEntry, Table};
 use super::{
     Atomic, ByRange, BySlot, Discipline, Half, Inbox, Kind, Myself, Outbox, Peer, Reach, Way,
@@ -26,9 +27,6 @@ use crate::nic::{Line, LineParts};
 use crate::region::fresh_id;
 use crate::stream::Stream;
 use crate::world::Watched;
-
-/// Bytes of a word with its operand: a cache line, since different peers add to neighbouring words.
-const CELL: usize = 64;
 
 /// How many buffers a window by slot has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +58,8 @@ impl<T: Element, K: Discipline> Window<T, K> {
             memory,
             inbound: Vec::new(),
             outbound: Vec::new(),
+            staged: false,
+            far: Vec::new(),
         };
         Window {
             description,
@@ -173,7 +173,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         const { assert!(size_of::<T>() != 0, "elements have a size other than 0") };
         const {
             assert!(
-                align_of::<T>() <= CELL,
+                align_of::<T>() <= Shape::CELL,
                 "elements are aligned to a cache line at most"
             )
         };
@@ -183,9 +183,15 @@ impl<T: Element, K: Discipline> Window<T, K> {
     }
 
     /// Exchanges descriptions and memory.
-    fn meet<D: Device>(self, stream: &Stream<'_, D>) -> Result<Meeting<D>> {
+    fn meet<D: Device>(mut self, stream: &Stream<'_, D>) -> Result<Meeting<D>> {
         let world = stream.world().clone();
         let rank = world.rank();
+        self.description.staged = world.staged();
+        if world.staged() {
+            let near = |other: usize| world.bell(other).is_some();
+            let far = (0..world.size()).filter(|other| world.by_nic(*other, near(*other)));
+            self.description.far = far.filter(|other| self.description.names(*other)).collect();
+        }
         let name: Arc<str> = self.description.name.as_str().into();
         let id = world.reserve_window(&name);
         let mismatch = |detail: String| Error::WindowMismatch {
@@ -211,53 +217,59 @@ impl<T: Element, K: Discipline> Window<T, K> {
         // Now every rank knows how large every rank's block is; each allocates its own.
         let shapes: Vec<_> = (0..all.len()).map(|rank| Shape::of(&all, rank)).collect();
         let mine = &shapes[rank];
-        let own = world
-            .device()
-            .alloc(mine.bytes, Sharing::Peers)
-            .map_err(Error::from)
-            .and_then(|block| {
-                if K::KIND == Kind::Slot && self.description.buffers == 2 {
-                    for target in 0..mine.targets.len() {
-                        // Both buffers are free at first: the exposure for epoch 0 has been given.
-                        // SAFETY: the cell lies in the block, which nobody else knows yet.
-                        unsafe {
-                            world
-                                .device()
-                                .init_word(block.base().byte_add(mine.exposed(target)), QUANTUM)
-                        };
-                    }
+        let own = mine.allocate(world.device()).and_then(|(block, far)| {
+            if K::KIND == Kind::Slot && self.description.buffers == 2 {
+                for (index, target) in mine.targets.iter().enumerate() {
+                    let block = mine.of_rank(*target, &block, far.as_ref());
+                    // Both buffers are free at first: the exposure for epoch 0 has been given.
+                    // SAFETY: the cell lies in the block, which nobody else knows yet.
+                    unsafe {
+                        world
+                            .device()
+                            .init_word(block.base().byte_add(mine.exposed(index)), QUANTUM)
+                    };
                 }
-                Own::offer(&world, block, mine.lines())
-            });
+            }
+            Own::offer(&world, block, far, mine.lines())
+        });
         let neighbour = |other: usize| {
             let near = mine.targets.contains(&other) || mine.origins.contains(&other);
-            near.then(|| shapes[other].bytes)
+            near.then(|| {
+                let there = &shapes[other];
+                (there.bytes, there.is_far(rank).then_some(there.far_bytes))
+            })
         };
         let routes = Routes::find(&world, &name, K::KIND, own, neighbour)?;
         // Nobody may add to a word of ours before we are ready to hear of failures: the caller's thread registers the window
         // before it can enqueue anything, and words only wait to be read.
-        let own = routes.own.block.clone();
-        let words = (0..shapes[rank].targets.len())
-            .map(|index| {
-                (
-                    own.base().byte_add(shapes[rank].exposed(index)),
-                    shapes[rank].targets[index],
-                )
-            })
-            .chain((0..shapes[rank].origins.len()).map(|index| {
-                (
-                    own.base().byte_add(shapes[rank].done(index)),
-                    shapes[rank].origins[index],
-                )
-            }))
-            .collect();
+        let own = &routes.own;
+        let word = |(index, peer): (usize, &usize), at: fn(&Shape, usize) -> usize| {
+            let block = mine.of_rank(*peer, &own.block, own.far.as_ref());
+            (block.base().byte_add(at(mine, index)), *peer)
+        };
+        let exposed = mine.targets.iter().enumerate();
+        let done = mine.origins.iter().enumerate();
+        let words = exposed
+            .map(|each| word(each, Shape::exposed))
+            .chain(done.map(|each| word(each, Shape::done)));
         let size = size_of::<T>();
-        let mut watched = Watched::new(name, id, words, own, size, self.limit);
-        if let Some(lines) = &routes.own.lines {
+        let (words, block) = (words.collect(), own.block.clone());
+        let mut watched = Watched::new(name, id, words, block, size, self.limit);
+        if let Some(lines) = &own.lines {
             let ranks = mine.targets.iter().chain(&mine.origins).enumerate();
             let by_nic = ranks.filter(|(_, rank)| routes.remotes[**rank].is_some());
             let sent = by_nic.map(|(line, _)| Line::sent_of(words_of(lines.base(), line)));
-            watched = watched.with_lines(sent.collect(), lines.clone());
+            let sent: Vec<_> = sent.collect();
+            if mine.is_staged() {
+                // All buffers of staged memory are free at first: see `Line::wait_for_buffer`.
+                for word in &sent {
+                    let free = u64::from(self.description.buffers) * QUANTUM;
+                    // SAFETY: the word lies in the block of the lines, of which no line has been made yet.
+                    unsafe { world.device().init_word(*word, free) };
+                }
+            }
+            let blocks = own.far.iter().chain([lines]).cloned();
+            watched = watched.with_lines(sent, blocks.collect());
         }
         let watched = Arc::new(watched);
         world.watch_window(&watched);
@@ -270,75 +282,12 @@ impl<T: Element, K: Discipline> Window<T, K> {
     }
 }
 
-/// The words of a line: the targets' first, then the origins'.
-fn words_of(lines: Ptr, line: usize) -> Ptr {
-    lines.byte_add(line * Line::BYTES)
-}
-
-/// What is where in one rank's block: a cell for each target's exposures, one for each origin's completions, the data.
-struct Shape {
-    targets: Vec<usize>,
-    origins: Vec<usize>,
-    slots: Vec<usize>,
-    /// Bytes of one buffer of data.
-    buffer: usize,
-    bytes: usize,
-}
-
-impl Shape {
-    fn of(all: &[Description], rank: usize) -> Self {
-        let (targets, origins) = (all[rank].targets(), origins(all, rank));
-        let (slots, buffer) = all[rank].slots().expect("sizes were checked");
-        let mut shape = Shape {
-            targets,
-            origins,
-            slots,
-            buffer,
-            bytes: 0,
-        };
-        // Never empty, so that every rank has a block to share.
-        shape.bytes = (shape.data() + buffer * all[rank].buffers as usize).max(CELL);
-        shape
-    }
-
-    fn exposed(&self, target: usize) -> usize {
-        target * CELL
-    }
-
-    fn done(&self, origin: usize) -> usize {
-        (self.targets.len() + origin) * CELL
-    }
-
-    /// How many ways there are to other ranks.
-    fn lines(&self) -> usize {
-        self.targets.len() + self.origins.len()
-    }
-
-    fn data(&self) -> usize {
-        (self.targets.len() + self.origins.len()) * CELL
-    }
-
-    fn flip(&self, buffers: u32) -> usize {
-        if buffers == 2 { self.buffer } else { 0 }
-    }
-}
-
 /// All that the ranks have told each other.
 struct Meeting<D: Device> {
     all: Vec<Description>,
     shapes: Vec<Shape>,
     watched: Arc<Watched<D>>,
     routes: Routes<D>,
-}
-
-/// Where the operand lies in a cell.
-const OPERAND: usize = 8;
-
-fn index_of(rank: usize, ranks: &[usize]) -> usize {
-    ranks
-        .iter()
-        .position(|each| *each == rank)
-        .expect("the two sides of an edge know each other")
 }
 
 impl<D: Device> Meeting<D> {
@@ -352,13 +301,16 @@ impl<D: Device> Meeting<D> {
         let shape = &self.shapes[rank];
         let own = self.watched.block.base();
         let routes = &self.routes;
+        let far = routes.own.far.as_ref().map_or(Ptr::NULL, |far| far.base());
+        // Words and data that NICs work on lie in the staged block, operands in the device's own.
+        let of = |other: usize| if shape.is_far(other) { far } else { own };
         let base = |other: usize| match &routes.blocks[other] {
             _ if routes.remotes[other].is_some() => Ptr::NULL,
             _ if other == rank => own,
             Some(block) => block.base(),
             None => unreachable!("neighbours are mapped or behind the NIC"),
         };
-        let peer = |line: usize, other: usize, word: Ptr, remote: usize| -> Result<Peer> {
+        let peer = |line: usize, other: usize, cell: usize, remote: usize| -> Result<Peer> {
             let way = match &routes.remotes[other] {
                 None => Way::Mapped {
                     word: base(other).byte_add(remote),
@@ -378,27 +330,28 @@ impl<D: Device> Meeting<D> {
                         },
                         keep: self.watched.clone(),
                     };
-                    // SAFETY: the words are zeroed, this line's alone, and kept by the window; the signal is the peer's word for this rank.
+                    // SAFETY: the words are as `meet` made them, this line's alone, and kept by the window; the signal is the peer's word for this rank.
                     Way::Nic(Arc::new(unsafe { Line::new(world, parts) }?))
                 }
             };
             Ok(Peer {
                 rank: other,
-                word,
-                operand: word.byte_add(OPERAND),
+                word: of(other).byte_add(cell),
+                operand: own.byte_add(cell + Shape::OPERAND),
+                buffers: own.byte_add(cell + Shape::BUFFERS),
                 way,
             })
         };
         let targets = shape.targets.iter().enumerate().map(|(index, &target)| {
             let there = &self.shapes[target];
             let done = there.done(index_of(rank, &there.origins));
-            peer(index, target, own.byte_add(shape.exposed(index)), done)
+            peer(index, target, shape.exposed(index), done)
         });
         let origins = shape.origins.iter().enumerate().map(|(index, &origin)| {
             let there = &self.shapes[origin];
             let exposed = there.exposed(index_of(rank, &there.targets));
             let line = shape.targets.len() + index;
-            peer(line, origin, own.byte_add(shape.done(index)), exposed)
+            peer(line, origin, shape.done(index), exposed)
         });
         let (targets, origins) = (
             targets.collect::<Result<Vec<_>>>()?,
@@ -433,45 +386,53 @@ impl<D: Device> Meeting<D> {
             .iter()
             .zip(&shape.slots)
             .map(|(slot, offset)| SlotEntry {
-                base: own.byte_add(shape.data() + offset),
+                base: of(slot.origin).byte_add(shape.data() + offset),
                 len: slot.len as u64,
-                flip: shape.flip(mine.buffers) as u64,
+                flip: shape.flip(slot.origin) as u64,
                 operand: inbound.peers[index_of(slot.origin, &shape.origins)].operand,
             });
         let entries: Vec<_> = entries.collect();
         let memory = own.byte_add(shape.data());
         let table = Table::new(world.device(), &entries, memory, mine.memory)?;
-        let edges = mine.outbound.iter().map(|out| {
-            let (target, there) = (&self.all[out.target], &self.shapes[out.target]);
-            let (offset, len) = match K::KIND {
-                Kind::Slot => {
-                    let is_ours = |slot: &Inbound| (slot.origin, slot.key) == (rank, out.key);
-                    let index = target
-                        .inbound
-                        .iter()
-                        .position(is_ours)
-                        .expect("edges were checked");
-                    (there.slots[index], target.inbound[index].len)
+        let edges = mine
+            .outbound
+            .iter()
+            .zip(&shape.staging)
+            .map(|(out, staging)| {
+                let (target, there) = (&self.all[out.target], &self.shapes[out.target]);
+                let (offset, len) = match K::KIND {
+                    Kind::Slot => {
+                        let is_ours = |slot: &Inbound| (slot.origin, slot.key) == (rank, out.key);
+                        let index = target
+                            .inbound
+                            .iter()
+                            .position(is_ours)
+                            .expect("edges were checked");
+                        (there.slots[index], target.inbound[index].len)
+                    }
+                    Kind::Range => (out.range.start * mine.size, out.range.len()),
+                    Kind::Atomic => (0, target.memory),
+                };
+                let lane = index_of(out.target, &shape.targets);
+                let by_nic = by_nic[out.target];
+                Edge {
+                    lane,
+                    base: if by_nic {
+                        Ptr::NULL
+                    } else {
+                        base[lane].byte_add(there.data() + offset)
+                    },
+                    offset: there.data() + offset,
+                    by_nic,
+                    staging: staging.map(|offset| Staging {
+                        base: far.byte_add(offset),
+                        flip: shape.staging_flip(),
+                    }),
+                    first: offset / mine.size,
+                    flip: there.flip(rank),
+                    len,
                 }
-                Kind::Range => (out.range.start * mine.size, out.range.len()),
-                Kind::Atomic => (0, target.memory),
-            };
-            let lane = index_of(out.target, &shape.targets);
-            let by_nic = by_nic[out.target];
-            Edge {
-                lane,
-                base: if by_nic {
-                    Ptr::NULL
-                } else {
-                    base[lane].byte_add(there.data() + offset)
-                },
-                offset: there.data() + offset,
-                by_nic,
-                first: offset / mine.size,
-                flip: there.flip(mine.buffers),
-                len,
-            }
-        });
+            });
         let edges = edges.collect();
         let early = u64::from(mine.buffers == 2);
         Ok((

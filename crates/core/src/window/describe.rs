@@ -22,6 +22,10 @@ pub(super) struct Description {
     pub(super) memory: usize,
     pub(super) inbound: Vec<Inbound>,
     pub(super) outbound: Vec<Outbound>,
+    /// Whether what goes by NICs is staged.
+    pub(super) staged: bool,
+    /// The ranks that this one reaches by its NIC, if it is staged.
+    pub(super) far: Vec<usize>,
 }
 
 /// A slot for an origin.
@@ -41,31 +45,46 @@ pub(super) struct Outbound {
 }
 
 impl Description {
+    /// Whether this rank says that it puts to another, or gets puts from it.
+    pub(super) fn names(&self, other: usize) -> bool {
+        self.outbound.iter().any(|out| out.target == other)
+            || self.inbound.iter().any(|slot| slot.origin == other)
+    }
+
     /// The ranks that this one puts to, ascending.
     pub(super) fn targets(&self) -> Vec<usize> {
         sorted(self.outbound.iter().map(|out| out.target))
     }
 
-    /// The byte offset of each inbound slot within one buffer, and the bytes of a buffer.
-    pub(super) fn slots(&self) -> Option<(Vec<usize>, usize)> {
+    /// The byte offset of each inbound slot within one buffer of its block (near or far), and the bytes of a buffer of each.
+    pub(super) fn slots(&self, far: impl Fn(usize) -> bool) -> Option<(Vec<usize>, [usize; 2])> {
         if self.kind != Kind::Slot {
-            return Some((
-                Vec::new(),
-                self.memory
-                    .checked_mul(self.size)?
-                    .checked_next_multiple_of(SLOT_ALIGN)?,
-            ));
+            let bytes = self
+                .memory
+                .checked_mul(self.size)?
+                .checked_next_multiple_of(SLOT_ALIGN)?;
+            return Some((Vec::new(), [bytes, 0]));
         }
-        let mut end = 0usize;
+        let mut ends = [0usize; 2];
         let mut offsets = Vec::with_capacity(self.inbound.len());
         for slot in &self.inbound {
-            offsets.push(end);
-            end = end
-                .checked_add(slot.len.checked_mul(self.size)?)?
-                .checked_next_multiple_of(SLOT_ALIGN)?;
+            let end = &mut ends[usize::from(far(slot.origin))];
+            offsets.push(*end);
+            *end = room(*end, slot.len, self.size)?;
         }
-        Some((offsets, end))
+        Some((offsets, ends))
     }
+}
+
+/// Where the next one begins, when `len` elements of `size` bytes begin at `from`.
+pub(super) fn room(from: usize, len: usize, size: usize) -> Option<usize> {
+    from.checked_add(len.checked_mul(size)?)?
+        .checked_next_multiple_of(SLOT_ALIGN)
+}
+
+/// Whether two ranks reach each other through staged memory.
+pub(super) fn far(all: &[Description], a: usize, b: usize) -> bool {
+    all[a].far.contains(&b) || all[b].far.contains(&a)
 }
 
 /// The ranks that put to `rank`, ascending.
@@ -106,6 +125,14 @@ pub(super) fn check(all: &[Description]) -> Result<(), String> {
         }
         if each.buffers != first.buffers {
             return differs("buffers", &first.buffers, &each.buffers);
+        }
+        if each.staged != first.staged {
+            return differs("staging", &first.staged, &each.staged);
+        }
+        if let Some(other) = each.far.iter().find(|_| each.kind != Kind::Slot) {
+            return Err(format!(
+                "ranks {rank} and {other} reach each other by NICs through staged memory, which only windows by slot have"
+            ));
         }
         check_rank(all, rank, each)?;
     }
@@ -179,11 +206,19 @@ fn check_rank(all: &[Description], rank: usize, each: &Description) -> Result<()
             ));
         }
     }
-    if each
-        .slots()
-        .and_then(|(_, bytes)| bytes.checked_mul(each.buffers as usize))
-        .is_none_or(|b| b > isize::MAX as usize)
-    {
+    let outbound = each.outbound.iter().try_fold(0, |end, out| {
+        let slots = &all[out.target].inbound;
+        let slot = slots
+            .iter()
+            .find(|slot| (slot.origin, slot.key) == (rank, out.key));
+        room(end, slot.map_or(0, |slot| slot.len), each.size)
+    });
+    let bytes = each.slots(|_| false).and_then(|(_, [near, far])| {
+        near.checked_add(far)?
+            .checked_add(outbound?)?
+            .checked_mul(each.buffers as usize)
+    });
+    if bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
         return Err(format!(
             "the memory of rank {rank} exceeds what can be addressed"
         ));
@@ -236,6 +271,8 @@ mod tests {
                     range: 0..0,
                 })
                 .collect(),
+            staged: false,
+            far: Vec::new(),
         }
     }
 
@@ -247,7 +284,33 @@ mod tests {
         ];
         check(&all).unwrap();
         assert_eq!(origins(&all, 0), [1]);
-        assert_eq!(all[0].slots(), Some((vec![0, 64], 192)));
+        assert_eq!(all[0].slots(|_| false), Some((vec![0, 64], [192, 0])));
+        assert_eq!(all[0].slots(|_| true), Some((vec![0, 64], [0, 192])));
+    }
+
+    #[test]
+    fn staged_memory_is_agreed_upon() {
+        let staged = |far: &[usize], other: usize| Description {
+            staged: true,
+            far: far.to_vec(),
+            ..plain(&[(other, 0, 4)], &[(other, 0)])
+        };
+        let all = [staged(&[1], 1), staged(&[], 0)];
+        check(&all).unwrap();
+        // One of them wants it: so both have it.
+        assert!(far(&all, 0, 1) && far(&all, 1, 0) && !far(&all, 0, 0));
+        let plainly = plain(&[(0, 0, 4)], &[(0, 0)]);
+        let error = check(&[staged(&[1], 1), plainly]).unwrap_err();
+        assert!(error.contains("staging"), "{error}");
+        let atomic = |far: &[usize]| Description {
+            staged: true,
+            far: far.to_vec(),
+            kind: Kind::Atomic,
+            ..plain(&[], &[])
+        };
+        check(&[atomic(&[]), atomic(&[])]).unwrap();
+        let error = check(&[atomic(&[]), atomic(&[0])]).unwrap_err();
+        assert!(error.contains("windows by slot"), "{error}");
     }
 
     #[test]

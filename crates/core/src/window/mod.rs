@@ -38,6 +38,7 @@ mod inbox;
 mod outbox;
 mod plan;
 mod routes;
+mod shape;
 mod source;
 mod view;
 
@@ -136,6 +137,8 @@ struct Peer {
     /// The word that this rank waits on for the peer, with the operand beside it.
     word: Ptr,
     operand: Ptr,
+    /// The operand of the wait for a buffer of staging, if the peer is far.
+    buffers: Ptr,
     way: Way,
 }
 

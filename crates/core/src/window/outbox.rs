@@ -33,6 +33,8 @@ pub(super) struct Edge {
     pub(super) offset: usize,
     /// Whether the target is reached by the NIC.
     pub(super) by_nic: bool,
+    /// Where this rank's streams put what the NIC is to send, if that is staged.
+    pub(super) staging: Option<Staging>,
     /// Where it begins in the target's memory, in elements.
     pub(super) first: usize,
     /// Bytes from the buffer of even epochs to that of odd ones.
@@ -41,11 +43,26 @@ pub(super) struct Edge {
     pub(super) len: usize,
 }
 
+/// Staged memory of an edge: as long as the edge, with as many buffers.
+#[derive(Clone, Copy)]
+pub(super) struct Staging {
+    pub(super) base: Ptr,
+    /// Bytes from the buffer of even epochs to that of odd ones.
+    pub(super) flip: usize,
+}
+
+impl Edge {
+    /// Whether the NIC works on the program's own regions.
+    pub(super) fn is_direct(&self) -> bool {
+        self.by_nic && self.staging.is_none()
+    }
+}
+
 /// A region of the open epoch.
 pub(super) struct Touched {
     pub(super) tickets: Arc<Tickets>,
     touch: Touch,
-    /// The target, if it is reached by the NIC.
+    /// The target, if the NIC reaches it directly from the region.
     pub(super) lane: Option<usize>,
 }
 
@@ -109,7 +126,7 @@ impl<D: Device> OutboxBody<D> {
         self.touched.push(Touched {
             tickets: tickets.clone(),
             touch,
-            lane: edge.by_nic.then_some(edge.lane),
+            lane: edge.is_direct().then_some(edge.lane),
         });
     }
 

@@ -369,6 +369,14 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
                     };
                     steps.extend([Step::Flush, Step::Add(add)]);
                 }
+                Way::Nic(line) if staged(lane, edges) => {
+                    steps.push(line.wait_for_buffer(peer.buffers, tag));
+                    let moves = of_lane(lane, edges, notes);
+                    steps.extend(moves.map(|(note, edge)| {
+                        Step::Move(lower_note(note, edge, peer.operand, half))
+                    }));
+                    steps.push(line.ring());
+                }
                 Way::Nic(line) => steps.extend([line.issue(), line.ring()]),
             }
             steps
@@ -380,6 +388,12 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
     // overlaps were refused above; the exposure that each lane waits for orders its moves with the target, and slots,
     // ranges or atomicity with other origins; tables are kept.
     unsafe { Batch::new(lanes, keep) }
+}
+
+/// Whether what goes to a target is staged.
+fn staged(lane: usize, edges: &[Edge]) -> bool {
+    let mut to_target = edges.iter().filter(|edge| edge.lane == lane);
+    to_target.any(|edge| edge.staging.is_some())
 }
 
 /// The notes of a lane, with their edges.
@@ -406,6 +420,12 @@ fn programs<D: Device>(
             continue;
         };
         let of_lane = || of_lane(lane, edges, notes);
+        if staged(lane, edges) && of_lane().any(|(note, _)| note.what != What::Put) {
+            return Err(Error::Invalid(format!(
+                "window `{}`: only puts can be staged for the NIC to rank {}",
+                half.window.name, half.peers[lane].rank
+            )));
+        }
         let transfers = of_lane().map(|(note, edge)| transfer(note, edge, line, half));
         let memory = touched
             .iter()
@@ -417,11 +437,12 @@ fn programs<D: Device>(
             keep: of_lane()
                 .flat_map(|(note, _)| note.layouts())
                 .chain(memory)
+                .chain([half.window.clone() as Keep])
                 .collect(),
         };
         // SAFETY: as for the batch: sides were checked when the operations were noted, and lie in the target's registered block and in regions whose
-        // memory the program keeps; the stream rings after the target's exposure has come; until the NIC has sent, tickets keep
-        // everybody off the regions, and the target waits for the signal.
+        // memory the program keeps, or in staged memory, which the window keeps; the stream rings after the target's exposure has come; until the NIC has sent, tickets keep
+        // everybody off the regions (the wait for a buffer keeps the stream off staged ones), and the target waits for the signal.
         let program = unsafe { line.queue().prepare(program) }?;
         arms.push(Arm::new(line, program, &half.window));
     }
@@ -438,9 +459,16 @@ fn transfer<D: Device>(note: &Note<D>, edge: &Edge, line: &Line, half: &Half<D>)
         dst,
         ..
     } = lower_note(note, edge, Ptr::NULL, half);
-    let (direction, local, remote) = match note.what {
-        What::Get => (Direction::Get, dst, src),
-        _ => (Direction::Put, src, dst),
+    let (direction, local, remote) = match (note.what, edge.staging) {
+        (What::Get, _) => (Direction::Get, dst, src),
+        (_, None) => (Direction::Put, src, dst),
+        // From the place that the stream has put it to, which is shaped as the target's.
+        (_, Some(staging)) => {
+            let mut there = dst;
+            there.base = Ptr::NULL.byte_add(dst.base.0.addr() - staging.base.0.addr());
+            there.flip = edge.flip;
+            (Direction::Put, dst, there)
+        }
     };
     // The edge has no address here, so what the side has in its place is how far the layout's first element lies into it.
     let offset = edge.offset + remote.base.0.addr();
@@ -479,9 +507,14 @@ fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, half: &Half<D
         }
     };
     let local = side(note.local.0, 0, note.local_layout.as_ref());
+    // A staged put goes to a copy of the target's slot, for the NIC to send.
+    let (base, flip) = match edge.staging {
+        Some(staging) => (staging.base, staging.flip),
+        None => (edge.base, edge.flip),
+    };
     let remote = side(
-        edge.base.byte_add(note.first * size),
-        edge.flip,
+        base.byte_add(note.first * size),
+        flip,
         note.remote_layout.as_ref(),
     );
     let (action, src, dst) = match note.what {

@@ -16,6 +16,8 @@ use crate::world::World;
 /// This rank's memory of a window.
 pub(super) struct Own<D: Device> {
     pub(super) block: Arc<D::Block>,
+    /// What its NIC and those of far ranks work on, if that is staged.
+    pub(super) far: Option<Arc<D::Block>>,
     /// The words of its lines, if there is a NIC.
     pub(super) lines: Option<Arc<D::Block>>,
     pub(super) registration: Option<Keep>,
@@ -40,12 +42,22 @@ pub(super) struct Routes<D: Device> {
 }
 
 impl<D: Device> Own<D> {
-    /// Makes a block reachable, and says how.
-    pub(super) fn offer(world: &World<D>, block: D::Block, lines: usize) -> Result<(Self, Packet)> {
-        let block = Arc::new(block);
+    /// Makes a block reachable (or, for NICs, a staged one in its place), and says how.
+    pub(super) fn offer(
+        world: &World<D>,
+        block: D::Block,
+        far: Option<D::Block>,
+        lines: usize,
+    ) -> Result<(Self, Packet)> {
+        let (block, far) = (Arc::new(block), far.map(Arc::new));
         let mut handles = vec![block.share()?];
         let (mut registration, mut key, mut words) = (None, None, None);
-        if let Some(attached) = world.nic() {
+        let reached = if world.staged() {
+            &far
+        } else {
+            &Some(block.clone())
+        };
+        if let (Some(attached), Some(block)) = (world.nic(), reached) {
             let memory = Memory {
                 base: block.base(),
                 bytes: block.bytes(),
@@ -58,10 +70,11 @@ impl<D: Device> Own<D> {
             key = Some((own.bytes, own.handle.is_some()));
             handles.extend(own.handle);
             let bytes = (lines * Line::BYTES).max(1);
-            words = Some(Arc::new(world.device().alloc(bytes, Sharing::Private)?));
+            words = Some(Arc::new(world.device().alloc(bytes, Sharing::Nics)?));
         }
         let own = Own {
             block,
+            far,
             lines: words,
             registration,
         };
@@ -75,13 +88,13 @@ fn encode(said: &Said) -> Vec<u8> {
 }
 
 impl<D: Device> Routes<D> {
-    /// Exchanges what the ranks say of their memory, and chooses the way to each of the `neighbours` (with the bytes of its block). Collective.
+    /// Exchanges what the ranks say of their memory, and chooses the way to each neighbour: `neighbour` says how many bytes its block has, and its staged one. Collective.
     pub(super) fn find(
         world: &World<D>,
         name: &Arc<str>,
         kind: Kind,
         own: Result<(Own<D>, Packet)>,
-        neighbour: impl Fn(usize) -> Option<usize>,
+        neighbour: impl Fn(usize) -> Option<(usize, Option<usize>)>,
     ) -> Result<Self> {
         let mismatch = |detail: String| Error::WindowMismatch {
             window: name.clone(),
@@ -112,10 +125,15 @@ impl<D: Device> Routes<D> {
         let (mut blocks, mut remotes) = (Vec::new(), Vec::new());
         for (rank, (key, handles)) in said.into_iter().enumerate() {
             let (mut block, mut remote) = (None, None);
-            if let Some(bytes) = neighbour(rank) {
+            if let Some((bytes, far)) = neighbour(rank) {
                 let mut handles = handles.into_iter();
                 let handle = handles.next();
-                if world.by_nic(rank, handle.is_some()) {
+                let by_nic = if world.staged() {
+                    far
+                } else {
+                    world.by_nic(rank, handle.is_some()).then_some(bytes)
+                };
+                if let Some(bytes) = by_nic {
                     remote = Some(import(world, name, kind, rank, key, handles.next(), bytes)?);
                 } else if let Some(handle) = handle {
                     block = Some(world.device().map(handle, bytes)?);

@@ -25,7 +25,6 @@ use tidegate_boot::TcpControl;
 use tidegate_hal::control::{Control, Packet};
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Ptr};
-use tidegate_hal::nic::Keep;
 
 use crate::error::{Cause, Error, Result};
 use crate::meet::Met;
@@ -70,7 +69,9 @@ pub(crate) struct Inner<D: Device> {
     pub(crate) watch: Watch,
     nic: Option<Attached<D>>,
     route: Route,
+    staged: bool,
 }
+
 impl<D: Device> World<D> {
     /// Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as `tidegate run` sets
     /// them); without any of these, a job of one rank.
@@ -180,6 +181,7 @@ impl<D: Device> World<D> {
             bells,
             nic,
         } = crate::meet::meet(&*control, &device, options.nic)?;
+        let staged = options.staged || device.staged();
         let events = Events {
             gone: BTreeMap::new(),
             windows: Vec::new(),
@@ -194,6 +196,7 @@ impl<D: Device> World<D> {
             watch: Watch::default(),
             nic,
             route: options.route.unwrap_or_default(),
+            staged,
         });
         let weak = Arc::downgrade(&inner);
         inner.control.subscribe(Arc::new(move |event| {
@@ -273,11 +276,6 @@ impl<D: Device> World<D> {
         self.inner.bells[rank].as_ref().map(|block| block.base())
     }
 
-    /// This rank's bell.
-    pub(crate) fn own_bell(&self) -> (Ptr, Keep) {
-        (self.inner.own_bell.base(), self.inner.own_bell.clone())
-    }
-
     /// The NIC, if there is one.
     pub(crate) fn nic(&self) -> Option<&Attached<D>> {
         self.inner.nic.as_ref()
@@ -286,6 +284,11 @@ impl<D: Device> World<D> {
     /// Whether a peer is to be reached by the NIC, where `near` says whether it could be mapped.
     pub(crate) fn by_nic(&self, peer: usize, near: bool) -> bool {
         self.inner.route.by_nic(peer, near)
+    }
+
+    /// Whether what goes by the NIC lies in memory of its own.
+    pub(crate) fn staged(&self) -> bool {
+        self.inner.staged
     }
 
     /// The last wait-for report that this rank has seen or made.

@@ -484,17 +484,22 @@ fn free(flights: &mut Vec<Option<Flight>>) -> usize {
 }
 
 fn operation<W: Wire>(piece: &Piece<W>, odd: bool, notice: Option<u64>) -> Op<'_, W> {
-    let offset = piece.offset + if odd { piece.flip } else { 0 };
+    let (here, there) = if odd {
+        (piece.local_flip, piece.flip)
+    } else {
+        (0, 0)
+    };
+    let (local, offset) = (piece.local.wrapping_add(here), piece.offset + there);
     match piece.direction {
         Direction::Put => Op::Write {
-            from: piece.local.cast_const(),
+            from: local.cast_const(),
             bytes: piece.bytes,
             to: &piece.remote.remote,
             offset,
             notice,
         },
         Direction::Get => Op::Read {
-            to: piece.local,
+            to: local,
             bytes: piece.bytes,
             from: &piece.remote.remote,
             offset,

@@ -14,6 +14,8 @@ use crate::{NAME, RemoteRegion};
 pub(crate) struct Piece<W: Wire> {
     pub(crate) direction: Direction,
     pub(crate) local: *mut u8,
+    /// Bytes to add to that in firings of odd number.
+    pub(crate) local_flip: usize,
     pub(crate) bytes: usize,
     pub(crate) remote: Arc<RemoteRegion<W>>,
     pub(crate) offset: usize,
@@ -116,6 +118,7 @@ unsafe fn cut<W: Wire>(
             pieces.push(Piece {
                 direction: transfer.direction,
                 local: at.wrapping_add(from),
+                local_flip: local.flip,
                 bytes: most.min(bytes - from),
                 remote: remote.clone(),
                 offset: offset.wrapping_add(from),

@@ -21,6 +21,8 @@ const ASK: Duration = Duration::from_millis(20);
 pub(crate) struct Queue {
     pub(crate) peer: usize,
     config: QueueConfig,
+    /// What the sent word counted at first.
+    sent_before: u64,
     budget: usize,
     /// How many firings have begun. Only the agent counts, under the engine's lock.
     pub(crate) fired: AtomicU64,
@@ -69,9 +71,12 @@ unsafe fn word<'a>(ptr: Ptr) -> &'a Word {
 
 impl Queue {
     pub(crate) fn new(peer: usize, config: QueueConfig, budget: usize) -> Self {
+        // SAFETY: `Nic::queue` promises live words for as long as `config.keep`.
+        let sent_before = unsafe { word(config.sent) }.load();
         Queue {
             peer,
             config,
+            sent_before,
             budget,
             fired: AtomicU64::new(0),
             armed: Mutex::default(),
@@ -102,7 +107,8 @@ impl Queue {
     /// Whether everything that was rung for is through, or nobody waits for it any more: the window is revoked, the peer is lost.
     pub(crate) fn is_idle(&self) -> bool {
         let rung = self.doorbell() & !POISON;
-        lock(&self.armed).given_up || self.is_abandoned() || self.sent().0.load() == rung
+        let sent = self.sent().0.load() & !POISON;
+        lock(&self.armed).given_up || self.is_abandoned() || sent - self.sent_before == rung
     }
 
     /// Whether the rank has given its waits for this queue up: the peer is lost, the window is revoked.

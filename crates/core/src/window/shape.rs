@@ -1,0 +1,248 @@
+//! What is where in the memory of one rank of a window.
+//!
+//! # Model
+//!
+//! A rank has a block of the device's memory, which peers of the node map:
+//!
+//! ```text
+//! a cell for each target (its exposures) | a cell for each origin (its completions) | data, in one buffer or two
+//! ```
+//!
+//! Where NICs cannot work with that, it has a second block in memory of the host, the *far* one, for the ranks that it reaches by the NIC: cells at the same places, the slots of far origins, and *staging*: a place for each slot
+//! of a far target, which the streams fill and the NIC sends from. The words of a far rank lie there; the operands stay in the device's own memory, where its waits find them fast.
+//!
+//! All ranks know all ranks' shapes, from their descriptions.
+
+use tidegate_hal::device::Device;
+use tidegate_hal::memory::{Ptr, Sharing};
+
+use super::describe::{Description, far, origins, room};
+use crate::error::Result;
+use crate::nic::Line;
+
+/// The shape of one rank's memory.
+pub(super) struct Shape {
+    pub(super) targets: Vec<usize>,
+    pub(super) origins: Vec<usize>,
+    /// Where each inbound slot lies in a buffer of its block.
+    pub(super) slots: Vec<usize>,
+    /// For each outbound slot of a far target, where its staging begins in the far block.
+    pub(super) staging: Vec<Option<usize>>,
+    /// Bytes of the block.
+    pub(super) bytes: usize,
+    /// Bytes of the far block.
+    pub(super) far_bytes: usize,
+    far: Vec<usize>,
+    /// Bytes of one buffer of data, near and far.
+    buffer: [usize; 2],
+    /// Bytes of one buffer of staging.
+    staging_buffer: usize,
+    double: bool,
+}
+
+/// The words of a line: the targets' first, then the origins'.
+pub(super) fn words_of(lines: Ptr, line: usize) -> Ptr {
+    lines.byte_add(line * Line::BYTES)
+}
+
+pub(super) fn index_of(rank: usize, ranks: &[usize]) -> usize {
+    ranks
+        .iter()
+        .position(|each| *each == rank)
+        .expect("the two sides of an edge know each other")
+}
+
+impl Shape {
+    /// Bytes of a word with its operands: a cache line, since different peers add to neighbouring words.
+    pub(super) const CELL: usize = 64;
+    /// Where the operand lies in a cell.
+    pub(super) const OPERAND: usize = 8;
+    /// Where that of the wait for a buffer of staging does.
+    pub(super) const BUFFERS: usize = 16;
+
+    pub(super) fn of(all: &[Description], rank: usize) -> Self {
+        const CHECKED: &str = "sizes were checked";
+        let mine = &all[rank];
+        let (targets, origins) = (mine.targets(), origins(all, rank));
+        let is_far = |other: usize| far(all, rank, other);
+        let (slots, buffer) = mine.slots(is_far).expect(CHECKED);
+        let neighbours = targets.iter().chain(&origins).copied();
+        let mut shape = Shape {
+            far: neighbours.filter(|other| is_far(*other)).collect(),
+            targets,
+            origins,
+            slots,
+            staging: Vec::new(),
+            bytes: 0,
+            far_bytes: 0,
+            buffer,
+            staging_buffer: 0,
+            double: mine.buffers == 2,
+        };
+        let buffers = mine.buffers as usize;
+        // Never empty, so that every rank has a block to share.
+        shape.bytes = (shape.data() + buffer[0] * buffers).max(Self::CELL);
+        let begin = shape.data() + buffer[1] * buffers;
+        for out in &mine.outbound {
+            let slots = &all[out.target].inbound;
+            let slot = slots
+                .iter()
+                .find(|slot| (slot.origin, slot.key) == (rank, out.key));
+            let staging = slot.filter(|_| is_far(out.target)).map(|slot| {
+                let at = shape.staging_buffer;
+                shape.staging_buffer = room(at, slot.len, mine.size).expect(CHECKED);
+                begin + at
+            });
+            shape.staging.push(staging);
+        }
+        shape.far_bytes = begin + shape.staging_buffer * buffers;
+        shape
+    }
+
+    /// Allocates the blocks: the near one, and the far one if some rank is far.
+    pub(super) fn allocate<D: Device>(&self, device: &D) -> Result<(D::Block, Option<D::Block>)> {
+        let near = device.alloc(self.bytes, Sharing::Peers)?;
+        let far = self
+            .is_staged()
+            .then(|| device.alloc(self.far_bytes, Sharing::Nics))
+            .transpose()?;
+        Ok((near, far))
+    }
+
+    /// Whether some rank is far.
+    pub(super) fn is_staged(&self) -> bool {
+        !self.far.is_empty()
+    }
+
+    /// Whether this rank and another reach each other through staged memory.
+    pub(super) fn is_far(&self, other: usize) -> bool {
+        self.far.contains(&other)
+    }
+
+    /// The block that a rank's words and data lie in.
+    pub(super) fn of_rank<'a, B>(&self, other: usize, near: &'a B, far: Option<&'a B>) -> &'a B {
+        far.filter(|_| self.is_far(other)).unwrap_or(near)
+    }
+
+    pub(super) fn exposed(&self, target: usize) -> usize {
+        target * Self::CELL
+    }
+
+    pub(super) fn done(&self, origin: usize) -> usize {
+        (self.targets.len() + origin) * Self::CELL
+    }
+
+    /// How many ways there are to other ranks.
+    pub(super) fn lines(&self) -> usize {
+        self.targets.len() + self.origins.len()
+    }
+
+    pub(super) fn data(&self) -> usize {
+        self.lines() * Self::CELL
+    }
+
+    /// Bytes from the buffer of even epochs to that of odd ones, for the data of a rank.
+    pub(super) fn flip(&self, other: usize) -> usize {
+        let buffer = self.buffer[usize::from(self.is_far(other))];
+        if self.double { buffer } else { 0 }
+    }
+
+    /// The same for staging.
+    pub(super) fn staging_flip(&self) -> usize {
+        if self.double { self.staging_buffer } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Kind;
+    use super::super::describe::{Inbound, Outbound};
+    use super::*;
+
+    /// Ranks of which each has a slot of so many bytes for each other, and which are all far from `far`.
+    fn all(ranks: usize, buffers: u32, far: Option<usize>) -> Vec<Description> {
+        let others = |rank: usize| (0..ranks).filter(move |other| *other != rank);
+        let describe = |rank: usize| Description {
+            name: "w".into(),
+            layout: 1,
+            size: 8,
+            kind: Kind::Slot,
+            buffers,
+            memory: 0,
+            inbound: others(rank)
+                .map(|origin| Inbound {
+                    origin,
+                    key: 0,
+                    len: 8 * (origin + 1),
+                })
+                .collect(),
+            outbound: others(rank)
+                .map(|target| Outbound {
+                    target,
+                    key: 0,
+                    range: 0..0,
+                })
+                .collect(),
+            staged: true,
+            far: others(rank).filter(|other| Some(*other) == far).collect(),
+        };
+        (0..ranks).map(describe).collect()
+    }
+
+    /// What lies where, of everything that a rank's blocks hold: `(far, from, to)`.
+    fn places(shape: &Shape, all: &[Description], rank: usize) -> Vec<(bool, usize, usize)> {
+        let buffers = all[rank].buffers as usize;
+        let mut places = vec![(false, 0, shape.data())];
+        if shape.is_staged() {
+            places.push((true, 0, shape.data()));
+        }
+        for (slot, offset) in all[rank].inbound.iter().zip(&shape.slots) {
+            for buffer in 0..buffers {
+                let from = shape.data() + offset + buffer * shape.flip(slot.origin);
+                places.push((shape.is_far(slot.origin), from, from + slot.len * 8));
+            }
+        }
+        for staging in shape.staging.iter().flatten() {
+            for buffer in 0..buffers {
+                let from = staging + buffer * shape.staging_flip();
+                // Every target has a slot of so many bytes for this rank.
+                places.push((true, from, from + 64 * (rank + 1)));
+            }
+        }
+        places
+    }
+
+    #[test]
+    fn nothing_shares_memory_and_all_lies_within() {
+        for buffers in [1, 2] {
+            for far in [None, Some(0), Some(2)] {
+                let all = all(4, buffers, far);
+                for rank in 0..4 {
+                    let shape = Shape::of(&all, rank);
+                    assert_eq!(shape.is_staged(), far.is_some());
+                    let mut places = places(&shape, &all, rank);
+                    places.sort_unstable();
+                    for pair in places.windows(2) {
+                        assert!(pair[0].0 != pair[1].0 || pair[0].2 <= pair[1].1, "{pair:?}");
+                    }
+                    for (far, _, to) in places {
+                        assert!(to <= if far { shape.far_bytes } else { shape.bytes });
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_far_ranks_are_staged() {
+        let all = all(3, 2, Some(0));
+        let shape = Shape::of(&all, 1);
+        assert!(shape.is_far(0) && !shape.is_far(2));
+        let staged: Vec<_> = shape.staging.iter().map(Option::is_some).collect();
+        assert_eq!(staged, [true, false]);
+        // To rank 0 all are far.
+        let shape = Shape::of(&all, 0);
+        assert!(shape.is_far(1) && shape.is_far(2));
+        assert_eq!(*shape.of_rank(1, &"near", Some(&"far")), "far");
+    }
+}
