@@ -2,7 +2,7 @@
 
 use tidegate::kernel::{Function, Module};
 use tidegate::prelude::*;
-use tidegate::{BySlot, Cuda};
+use tidegate::{BySlot, Cuda, WorldOptions};
 
 pub(crate) type W = World<Cuda>;
 pub(crate) type S<'s> = Stream<'s, Cuda>;
@@ -104,7 +104,16 @@ impl Kernels {
 
 /// Runs `n` ranks as threads. Kernels are loaded before any rank goes on: loading is refused while another waits.
 pub(crate) fn ranks<T: Send>(n: usize, program: impl Fn(W, Kernels) -> T + Sync) -> Vec<T> {
-    W::local(n, |world| {
+    ranks_with(n, |_| WorldOptions::new(), program)
+}
+
+/// As [`ranks`], with options for each.
+pub(crate) fn ranks_with<T: Send>(
+    n: usize,
+    options: impl Fn(usize) -> WorldOptions + Sync,
+    program: impl Fn(W, Kernels) -> T + Sync,
+) -> Vec<T> {
+    W::local_with(n, options, |world| {
         let kernels = Kernels::load(&world).unwrap();
         world.gather("loaded", Vec::new()).unwrap();
         program(world, kernels)

@@ -1,8 +1,8 @@
 //! Epochs: every way to move data, checked.
 
-use super::common::{In, Kernels, Out, R, S, W, ranks};
+use super::common::{In, Kernels, Out, R, S, W, ranks, ranks_with};
 use tidegate::prelude::*;
-use tidegate::{Atomic, Buffers, ByRange, Cuda};
+use tidegate::{Atomic, Buffers, ByRange, Cuda, WorldOptions};
 
 /// A ring whose epochs are numbered in memory of the device, so that replays are checked too.
 #[derive(Carry)]
@@ -130,7 +130,18 @@ impl<'s> Ring<'s> {
 }
 
 fn ring(n: usize, buffers: Buffers, len: usize, rounds: u64) {
-    let verdicts = ranks(n, |world, k| -> Result<(u64, u64)> {
+    ring_with(n, |_| WorldOptions::new(), buffers, len, rounds);
+}
+
+/// A ring, eager, replayed and fused by turns, of ranks with options.
+pub(crate) fn ring_with(
+    n: usize,
+    options: impl Fn(usize) -> WorldOptions + Sync,
+    buffers: Buffers,
+    len: usize,
+    rounds: u64,
+) {
+    let verdicts = ranks_with(n, options, |world, k| -> Result<(u64, u64)> {
         let plan = Plan::new(&k, &world, len);
         stream!(let s = world.stream()?);
         let mut ring = Ring::open(&world, &s, buffers, len)?;

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::common::Kernels;
 use super::epochs::{Plan, Ring};
-use tidegate::launch::{Job, Output, Signal};
+use tidegate::fabric::{ENVIRONMENT, Fabric, Options};
+use tidegate::launch::{Job, Nodes, Output, Signal};
 use tidegate::prelude::*;
-use tidegate::{Buffers, Cuda};
+use tidegate::{Buffers, Cuda, WorldOptions};
 
 const ROLE: &str = "TIDEGATE_GPU_ROLE";
 
@@ -28,6 +29,15 @@ fn job(role: &str, ranks: usize) -> Job {
         .output(Output::Captured)
 }
 
+/// The same on two nodes, which this machine acts as.
+fn between_nodes(role: &str, ranks: usize) -> Job {
+    let mut job = job(role, ranks).nodes(Nodes::split(2, ranks / 2));
+    for (name, value) in ENVIRONMENT {
+        job = job.default_env(name, value);
+    }
+    job
+}
+
 /// What the processes do; nothing, if nobody has asked for it.
 #[test]
 #[ignore = "is started by the tests of this module"]
@@ -35,7 +45,11 @@ fn a_rank() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
-    let world = World::<Cuda>::init().unwrap();
+    let mut options = WorldOptions::new();
+    if std::env::var_os("TIDEGATE_NODE").is_some() {
+        options = options.nic(Fabric::from_env(Options::default()).unwrap());
+    }
+    let world = World::<Cuda>::init_with(options).unwrap();
     let k = Kernels::load(&world).unwrap();
     world.gather("loaded", Vec::new()).unwrap();
     match role.as_str() {
@@ -131,8 +145,17 @@ fn gpus() -> usize {
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn many_epochs_of_random_sizes() {
-    let ranks = gpus().max(2);
-    let outcome = job("epochs", ranks).run().unwrap();
+    all_right(job("epochs", gpus().max(2)));
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn many_epochs_between_nodes() {
+    all_right(between_nodes("epochs", gpus().max(2)));
+}
+
+fn all_right(job: Job) {
+    let outcome = job.run().unwrap();
     for rank in &outcome.ranks {
         print!("{}", String::from_utf8_lossy(&rank.stdout));
         eprint!("{}", String::from_utf8_lossy(&rank.stderr));
@@ -144,9 +167,21 @@ fn many_epochs_of_random_sizes() {
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn a_killed_rank_ends_the_waits_of_the_others() {
     let ranks = gpus().max(2);
-    let folder = std::env::temp_dir().join(format!("tidegate-ready-{}", std::process::id()));
+    kill(job("victim", ranks), ranks, "one-node");
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn a_killed_rank_ends_the_waits_of_other_nodes() {
+    let ranks = gpus().max(2);
+    kill(between_nodes("victim", ranks), ranks, "nodes");
+}
+
+fn kill(job: Job, ranks: usize, name: &str) {
+    let folder = format!("tidegate-ready-{name}-{}", std::process::id());
+    let folder = std::env::temp_dir().join(folder);
     std::fs::create_dir_all(&folder).unwrap();
-    let running = job("victim", ranks)
+    let running = job
         .env(READY, &folder)
         .grace(Duration::from_secs(30))
         .spawn()

@@ -43,6 +43,10 @@ pub struct TransportArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub budget: Option<u32>,
 
+    /// Stage what the NIC sends and gets in memory of its own, as is always done for GPUs
+    #[arg(long)]
+    pub staged: bool,
+
     /// Act as several nodes: `2x4` are two of four ranks each
     #[arg(long, value_name = "NODES")]
     pub nodes: Option<Nodes>,
@@ -62,12 +66,12 @@ impl TransportArgs {
         }
     }
 
-    /// Whether this fits so many ranks (of GPUs or not).
+    /// Whether this fits so many ranks.
     ///
     /// # Errors
     ///
     /// What does not fit.
-    pub(crate) fn fits(&self, ranks: usize, gpus: bool) -> Result<(), String> {
+    pub(crate) fn fits(&self, ranks: usize) -> Result<(), String> {
         if let Some(nodes) = &self.nodes
             && nodes.ranks() != ranks
         {
@@ -75,11 +79,6 @@ impl TransportArgs {
                 "--nodes {nodes} has {} ranks, and there are {ranks}",
                 nodes.ranks()
             ));
-        }
-        if gpus && self.has_nic() {
-            return Err(
-                "GPUs are not reached by NICs yet: --transport shm, without --nodes".into(),
-            );
         }
         Ok(())
     }
@@ -117,8 +116,12 @@ impl TransportArgs {
         if self.bed.netns {
             label = format!("{label}, in namespaces{}", self.bed.shape_text());
         }
-        let nic = Fabric::over(wire, behaviour);
-        Ok((options.nic(nic).route(route), label))
+        let mut options = options.nic(Fabric::over(wire, behaviour)).route(route);
+        if self.staged {
+            options = options.staged();
+            label += ", staged";
+        }
+        Ok((options, label))
     }
 
     /// The job with its nodes, on its bed if it is to have one.
@@ -154,6 +157,9 @@ impl TransportArgs {
         }
         if let Some(budget) = self.budget {
             words += &format!(" --budget {budget}");
+        }
+        if self.staged {
+            words += " --staged";
         }
         if let Some(nodes) = &self.nodes {
             words += &format!(" --nodes {nodes}");

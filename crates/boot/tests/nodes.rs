@@ -144,7 +144,7 @@ fn ranks_know_their_place_on_their_node() {
         .nodes(Nodes::of([3, 1]))
         .args([
             "-c",
-            "echo $RANK $TIDEGATE_NODE $LOCAL_RANK $LOCAL_WORLD_SIZE",
+            "echo $RANK $TIDEGATE_NODE $LOCAL_RANK $LOCAL_WORLD_SIZE $TIDEGATE_DEVICE",
         ])
         .env("TIDEGATE_NODE", "not this one")
         .output(Output::Captured)
@@ -157,7 +157,12 @@ fn ranks_know_their_place_on_their_node() {
         .collect();
     assert_eq!(
         said,
-        ["0 node0 0 3", "1 node0 1 3", "2 node0 2 3", "3 node1 0 1"]
+        [
+            "0 node0 0 3 0",
+            "1 node0 1 3 1",
+            "2 node0 2 3 2",
+            "3 node1 0 1 3"
+        ]
     );
 }
 

@@ -15,7 +15,7 @@ use crate::nic::Attached;
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Hello {
     device: String,
-    /// What tells the hardware from all other of the node.
+    /// What tells the hardware from all other.
     hardware: Vec<u8>,
     /// The process, by a number that no other of the job has.
     process: u64,
@@ -37,13 +37,13 @@ fn process() -> u64 {
     *NUMBER.get_or_init(|| RandomState::new().hash_one(std::process::id()))
 }
 
-/// How many processes but one's own use the same hardware: `mine` and all ranks' `(node, hardware, process)`.
-fn others_on_hardware(mine: (usize, &[u8], u64), all: &[(usize, Vec<u8>, u64)]) -> usize {
-    let (node, hardware, process) = mine;
+/// How many processes but one's own use the same hardware: `mine` and all ranks' `(hardware, process)`. Whatever node they say they are of: one machine may act as several.
+fn others_on_hardware(mine: (&[u8], u64), all: &[(Vec<u8>, u64)]) -> usize {
+    let (hardware, process) = mine;
     let mut others: Vec<_> = all
         .iter()
-        .filter(|other| !hardware.is_empty() && (other.0, &*other.1) == (node, hardware))
-        .map(|other| other.2)
+        .filter(|other| !hardware.is_empty() && other.0 == hardware)
+        .map(|other| other.1)
         .filter(|other| *other != process)
         .collect();
     others.sort_unstable();
@@ -123,13 +123,9 @@ pub(crate) fn meet<D: Device>(
             .map(|handle: Handle| device.map(handle, bytes));
         bells.push(bell.transpose()?);
         theirs.push((said.nic, handles.next()));
-        users.push((control.node(rank), said.hardware, said.process));
+        users.push((said.hardware, said.process));
     }
-    let node = control.node(control.rank());
-    device.shared_with(others_on_hardware(
-        (node, &hello.hardware, hello.process),
-        &users,
-    ));
+    device.shared_with(others_on_hardware((&hello.hardware, hello.process), &users));
     let nic = match (nic, registration) {
         (Some(nic), Some(guard)) => Some(attach(device, nic, (guard, rung), theirs)?),
         _ => None,
@@ -200,22 +196,20 @@ mod tests {
 
     #[test]
     fn processes_on_one_piece_of_hardware_are_counted_once() {
-        let user = |node, hardware: &[u8], process| (node, hardware.to_vec(), process);
+        let user = |hardware: &[u8], process| (hardware.to_vec(), process);
         let all = [
-            user(0, b"a", 1),
-            user(0, b"a", 1),
-            user(0, b"a", 2),
-            user(0, b"a", 2),
-            user(0, b"b", 3),
-            user(1, b"a", 4),
-            user(0, b"a", 5),
+            user(b"a", 1),
+            user(b"a", 1),
+            user(b"a", 2),
+            user(b"a", 2),
+            user(b"b", 3),
+            user(b"a", 5),
         ];
-        assert_eq!(others_on_hardware((0, b"a", 1), &all), 2);
-        assert_eq!(others_on_hardware((0, b"a", 2), &all), 2);
-        assert_eq!(others_on_hardware((0, b"b", 3), &all), 0);
-        assert_eq!(others_on_hardware((1, b"a", 4), &all), 0);
+        assert_eq!(others_on_hardware((b"a", 1), &all), 2);
+        assert_eq!(others_on_hardware((b"a", 2), &all), 2);
+        assert_eq!(others_on_hardware((b"b", 3), &all), 0);
         // It makes no difference to who says nothing.
-        assert_eq!(others_on_hardware((0, b"", 1), &[user(0, b"", 9)]), 0);
+        assert_eq!(others_on_hardware((b"", 1), &[user(b"", 9)]), 0);
         assert_eq!(process(), process());
     }
 }

@@ -156,18 +156,15 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
     }
 
     fn address(&self) -> Vec<u8> {
-        lock(&self.shared.engine).wire.address()
+        self.shared.engine().wire.address()
     }
 
     unsafe fn register(&self, memory: Memory<'_>) -> Result<Registration, NicError> {
         let (base, bytes) = (memory.base.0, memory.bytes);
         let numbered = self.shared.regions.add(base, bytes, memory.keep.clone())?;
         // SAFETY: the caller's promise.
-        let (wire, guard) = unsafe {
-            lock(&self.shared.engine)
-                .wire
-                .register(base, bytes, memory.keep)
-        }?;
+        let (wire, guard) =
+            unsafe { self.shared.engine().wire.register(base, bytes, memory.keep) }?;
         let said = Said {
             number: numbered.number,
             wire,
@@ -183,15 +180,16 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
     }
 
     unsafe fn connect(&self, connection: Connection) -> Result<(), NicError> {
-        let (addresses, helped) = (connection.addresses.clone(), connection.helped);
+        let (helped, polled) = (connection.helped, connection.polled);
+        let addresses = connection.addresses.clone();
         if self.shared.connection.set(connection).is_err() {
             return Err(NicError::System {
                 what: "connecting an endpoint",
                 detail: "it is connected already".into(),
             });
         }
-        lock(&self.shared.engine).wire.connect(&addresses)?;
-        if !helped {
+        self.shared.engine().wire.connect(&addresses)?;
+        if !helped && !polled {
             self.start("tidegate-ringer", Shared::ring)?;
         }
         self.start("tidegate-listener", Shared::listen)
@@ -200,9 +198,7 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
     fn import(&self, peer: usize, key: Key, bytes: usize) -> Result<RemoteMemory, NicError> {
         let said: Said = postcard::from_bytes(&key.bytes)
             .map_err(|e| NicError::BadKey(format!("what rank {peer} said: {e}")))?;
-        let remote = lock(&self.shared.engine)
-            .wire
-            .import(peer, &said.wire, bytes)?;
+        let remote = self.shared.engine().wire.import(peer, &said.wire, bytes)?;
         Ok(RemoteMemory(Arc::new(RemoteRegion::<W> {
             number: said.number,
             remote,

@@ -132,7 +132,7 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     /// The name by which users choose it (`host`, `cuda`).
     const NAME: &'static str;
 
-    /// Opens the device that a rank uses by default; `local_rank` is its number among the ranks of the node.
+    /// Opens the device that a rank uses by default; `local_rank` is its number among the ranks of the machine: they take its devices by turns.
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     /// Whether streams of the two may work with each other's memory, and wait for each other's events.
     fn same(&self, other: &Self) -> bool;
 
-    /// What tells the hardware behind the device from all other of the node, for ranks to compare. Empty where it makes no difference who else uses it.
+    /// What tells the hardware behind the device from all other, for ranks to compare. Empty where it makes no difference who else uses it.
     fn hardware(&self) -> Vec<u8> {
         Vec::new()
     }

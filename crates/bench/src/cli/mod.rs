@@ -218,7 +218,7 @@ impl FacesArgs {
             true => args.exchange_fits(),
             false => args.unchecked().validate().map_err(|e| e.to_string()),
         };
-        let over = args.over.fits(args.ranks(), args.device == Device::Cuda);
+        let over = args.over.fits(args.ranks());
         match checked.and(over) {
             Ok(()) => Ok(args),
             Err(why) => refuse(why),

@@ -38,6 +38,9 @@ const FORWARDED: [Signal; 5] = [
     Signal::USR2,
 ];
 
+/// Which of the machine's devices a rank takes.
+const DEVICE: &str = "TIDEGATE_DEVICE";
+
 /// The variables that make a job; none is inherited from a job that the launcher itself may be part of.
 const OWN: [&str; 8] = [
     "RANK",
@@ -229,6 +232,10 @@ impl Monitor {
         };
         // Of all that makes the job only this may be said otherwise: one machine can have several NICs.
         command.env(ADDRESS, address.to_string());
+        if job.nodes.is_some() {
+            // All nodes are this machine, and have its devices between them.
+            command.env(DEVICE, rank.to_string());
+        }
         let own = job.rank_envs.iter().filter(|(of, _, _)| *of == rank);
         command
             .envs(job.envs.iter().map(|(name, value)| (name, value)))

@@ -37,6 +37,7 @@ mod exchange;
 mod inbox;
 mod outbox;
 mod plan;
+mod programs;
 mod routes;
 mod shape;
 mod source;

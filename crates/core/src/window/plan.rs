@@ -9,13 +9,14 @@ use tidegate_hal::batch::{
 };
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
-use tidegate_hal::nic::{Direction, Keep, Program, RemotePtr, RemoteSide, Transfer};
+use tidegate_hal::nic::Keep;
 
 use super::outbox::{Edge, Touched};
+use super::programs::programs;
 use super::{Half, Way};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
-use crate::nic::{Arm, Line};
+use crate::nic::Arm;
 
 /// How many different epochs an outbox remembers.
 const PLANS: usize = 8;
@@ -233,7 +234,7 @@ impl<D: Device> Plans<D> {
 
 impl<D: Device> Note<D> {
     /// Keeps its index tables alive.
-    fn layouts(&self) -> impl Iterator<Item = Keep> + '_ {
+    pub(super) fn layouts(&self) -> impl Iterator<Item = Keep> + '_ {
         let layouts = self.local_layout.iter().chain(&self.remote_layout);
         layouts.map(Layout::keep)
     }
@@ -250,20 +251,19 @@ impl<D: Device> Note<D> {
         }
     }
 
+    /// The elements of the edge that it touches, in runs.
+    pub(super) fn extents(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let linear = self.remote_layout.is_none();
+        let linear = linear.then_some((self.first, self.first + self.count));
+        let runs = self.remote_layout.iter().flat_map(Layout::runs);
+        let shifted = runs.map(|(a, b)| (self.first + a, self.first + b));
+        linear.into_iter().chain(shifted)
+    }
+
     /// The elements of the target's memory that it touches, in runs.
     fn runs<'a>(&'a self, edge: &'a Edge) -> impl Iterator<Item = (usize, usize)> + 'a {
-        let start = edge.first + self.first;
-        let linear = self
-            .remote_layout
-            .is_none()
-            .then_some((start, start + self.count));
-        let runs = self
-            .remote_layout
-            .iter()
-            .flat_map(move |layout| layout.runs());
-        linear
-            .into_iter()
-            .chain(runs.map(move |(a, b)| (start + a, start + b)))
+        let from = edge.first;
+        self.extents().map(move |(a, b)| (from + a, from + b))
     }
 }
 
@@ -391,13 +391,13 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
 }
 
 /// Whether what goes to a target is staged.
-fn staged(lane: usize, edges: &[Edge]) -> bool {
+pub(super) fn staged(lane: usize, edges: &[Edge]) -> bool {
     let mut to_target = edges.iter().filter(|edge| edge.lane == lane);
     to_target.any(|edge| edge.staging.is_some())
 }
 
 /// The notes of a lane, with their edges.
-fn of_lane<'a, D: Device>(
+pub(super) fn of_lane<'a, D: Device>(
     lane: usize,
     edges: &'a [Edge],
     notes: &'a [Note<D>],
@@ -406,90 +406,13 @@ fn of_lane<'a, D: Device>(
     with_edge.filter(move |(_, edge)| edge.lane == lane)
 }
 
-/// Has the NIC prepare what it is to do for the targets behind it.
-fn programs<D: Device>(
+/// An operation as a stream does it.
+pub(super) fn lower_note<D: Device>(
+    note: &Note<D>,
+    edge: &Edge,
+    parity: Ptr,
     half: &Half<D>,
-    edges: &[Edge],
-    members: &[usize],
-    notes: &[Note<D>],
-    touched: &[Touched],
-) -> Result<Vec<Arm<D>>> {
-    let mut arms = Vec::new();
-    for &lane in members {
-        let Way::Nic(line) = &half.peers[lane].way else {
-            continue;
-        };
-        let of_lane = || of_lane(lane, edges, notes);
-        if staged(lane, edges) && of_lane().any(|(note, _)| note.what != What::Put) {
-            return Err(Error::Invalid(format!(
-                "window `{}`: only puts can be staged for the NIC to rank {}",
-                half.window.name, half.peers[lane].rank
-            )));
-        }
-        let transfers = of_lane().map(|(note, edge)| transfer(note, edge, line, half));
-        let memory = touched
-            .iter()
-            .filter(|each| each.lane == Some(lane))
-            .map(|each| each.tickets.memory().clone());
-        let program = Program {
-            transfers: transfers.collect(),
-            signal: line.signal().clone(),
-            keep: of_lane()
-                .flat_map(|(note, _)| note.layouts())
-                .chain(memory)
-                .chain([half.window.clone() as Keep])
-                .collect(),
-        };
-        // SAFETY: as for the batch: sides were checked when the operations were noted, and lie in the target's registered block and in regions whose
-        // memory the program keeps, or in staged memory, which the window keeps; the stream rings after the target's exposure has come; until the NIC has sent, tickets keep
-        // everybody off the regions (the wait for a buffer keeps the stream off staged ones), and the target waits for the signal.
-        let program = unsafe { line.queue().prepare(program) }?;
-        arms.push(Arm::new(line, program, &half.window));
-    }
-    Ok(arms)
-}
-
-/// An operation as the NIC does it.
-fn transfer<D: Device>(note: &Note<D>, edge: &Edge, line: &Line, half: &Half<D>) -> Transfer {
-    let Move {
-        action,
-        size,
-        count,
-        src,
-        dst,
-        ..
-    } = lower_note(note, edge, Ptr::NULL, half);
-    let (direction, local, remote) = match (note.what, edge.staging) {
-        (What::Get, _) => (Direction::Get, dst, src),
-        (_, None) => (Direction::Put, src, dst),
-        // From the place that the stream has put it to, which is shaped as the target's.
-        (_, Some(staging)) => {
-            let mut there = dst;
-            there.base = Ptr::NULL.byte_add(dst.base.0.addr() - staging.base.0.addr());
-            there.flip = edge.flip;
-            (Direction::Put, dst, there)
-        }
-    };
-    // The edge has no address here, so what the side has in its place is how far the layout's first element lies into it.
-    let offset = edge.offset + remote.base.0.addr();
-    Transfer {
-        action,
-        direction,
-        size,
-        count,
-        local,
-        remote: RemoteSide {
-            base: RemotePtr {
-                memory: line.remote().clone(),
-                offset,
-            },
-            flip: remote.flip,
-            shape: remote.shape,
-        },
-    }
-}
-
-fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, half: &Half<D>) -> Move {
+) -> Move {
     let size = half.window.element_size;
     let side = |base: Ptr, flip: usize, layout: Option<&Layout<D>>| match layout {
         None => Side {

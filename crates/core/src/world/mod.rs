@@ -83,6 +83,9 @@ impl<D: Device> World<D> {
         Self::init_with(WorldOptions::new())
     }
 
+    /// The variable that says which of the machine's devices a rank takes (ranks take them by turns), instead of its number among the ranks of its node. The launcher sets it where one machine acts as several nodes.
+    pub const DEVICE: &'static str = "TIDEGATE_DEVICE";
+
     /// As [`World::init`], with a NIC perhaps. Where the options choose no route, `TIDEGATE_ROUTE` does: see [`Route::parse`].
     ///
     /// # Errors
@@ -97,8 +100,14 @@ impl<D: Device> World<D> {
         let local_rank = (0..control.rank())
             .filter(|rank| control.node(*rank) == node)
             .count();
+        let number = match std::env::var(Self::DEVICE) {
+            Err(_) => local_rank,
+            Ok(text) => text.trim().parse().map_err(|_| {
+                Error::Invalid(format!("{} is `{text}`: a number is wanted", Self::DEVICE))
+            })?,
+        };
         // SAFETY: the control plane of `tidegate-boot` carries what it is given.
-        unsafe { Self::from_control_with(control, D::open(local_rank)?, options) }
+        unsafe { Self::from_control_with(control, D::open(number)?, options) }
     }
 
     /// Runs `n` ranks as threads of this process, each calling `program` with its world; returns what they

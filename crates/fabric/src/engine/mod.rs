@@ -3,7 +3,8 @@
 //! # Model
 //!
 //! One engine a rank. A *turn* polls the wire, does what notices say, and takes every queue as far as it goes. Who turns it: the *listener*, a thread that sleeps on the wire; streams that are
-//! threads, when they have rung and while they wait, so that nobody must wake for it; and where streams are none, the *ringer*, a thread that sleeps on the doorbells' bell. A queue has one firing at a time:
+//! threads, when they have rung and while they wait, so that nobody must wake for it; and where streams are none, the *ringer*, a thread that sleeps on the doorbells' bell. Where nobody rings that bell (GPUs), the listener polls the doorbells while programs are
+//! armed: without a pause at first, then less and less often, so that a doorbell that is rung late is seen a sixteenth later. A queue has one firing at a time:
 //!
 //! 1. all pieces but the last are posted, as the wire takes them;
 //! 2. when all these are done, the last one is posted, with the signal as its notice (if it is a write; else the signal follows alone);
@@ -21,7 +22,7 @@ pub(crate) mod program;
 pub(crate) mod queue;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -53,13 +54,19 @@ const BROKEN: Duration = Duration::from_millis(10);
 const ROUNDS: Duration = Duration::from_millis(50);
 /// How often the listener looks again before it sleeps.
 const LOOKS: u32 = 20;
+/// For how long doorbells that nobody rings a bell for are looked at without a pause.
+const KEEN: Duration = Duration::from_micros(200);
+/// The pauses after that, at least and at most; between, a sixteenth of the time since something happened.
+const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
 /// What the endpoint, its queues and the two threads share.
 pub(crate) struct Shared<W: Wire> {
     pub(crate) limits: Limits,
     pub(crate) regions: Arc<Regions>,
     pub(crate) connection: OnceLock<Connection>,
-    pub(crate) engine: Mutex<Engine<W>>,
+    engine: Mutex<Engine<W>>,
+    /// How many threads want the engine, so that a listener that does not pause lets them.
+    wanted: AtomicUsize,
     sleeper: Box<dyn Sleeper>,
     /// Whether the listener sleeps until it is woken, more or less.
     asleep: AtomicBool,
@@ -128,9 +135,38 @@ impl<W: Wire> Shared<W> {
                 heard: 0,
                 full: false,
             }),
+            wanted: AtomicUsize::new(0),
             asleep: AtomicBool::new(false),
             rounds: AtomicU64::new(0),
             stop: AtomicBool::new(false),
+        }
+    }
+
+    /// The engine, for any thread but the listener's.
+    pub(crate) fn engine(&self) -> MutexGuard<'_, Engine<W>> {
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+        let engine = lock(&self.engine);
+        self.wanted.fetch_sub(1, Ordering::Relaxed);
+        engine
+    }
+
+    /// The engine, for the listener.
+    fn engine_when_free(&self) -> MutexGuard<'_, Engine<W>> {
+        while self.wanted.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
+        lock(&self.engine)
+    }
+
+    fn is_polled(&self) -> bool {
+        let connection = self.connection.get();
+        connection.is_some_and(|connection| connection.polled)
+    }
+
+    /// Programs have been armed: if doorbells are polled, somebody must begin.
+    pub(crate) fn armed(&self) {
+        if self.is_polled() && self.asleep.swap(false, Ordering::SeqCst) {
+            self.sleeper.wake();
         }
     }
 
@@ -155,12 +191,12 @@ impl<W: Wire> Shared<W> {
             self.sleeper.wake();
             std::thread::sleep(Duration::from_micros(50));
         }
-        while self.turn(lock(&self.engine)) && since.elapsed() < 2 * ROUNDS {}
+        while self.turn(self.engine()) && since.elapsed() < 2 * ROUNDS {}
     }
 
     /// A number that changes when something has happened.
     pub(crate) fn heard(&self) -> u64 {
-        lock(&self.engine).heard
+        self.engine().heard
     }
 
     fn bell(&self) -> Option<&Bell> {
@@ -179,7 +215,7 @@ impl<W: Wire> Shared<W> {
     }
 
     pub(crate) fn add(&self, queue: Arc<Queue>) {
-        lock(&self.engine).queues.push(Agenda {
+        self.engine().queues.push(Agenda {
             queue,
             firing: None,
             gone: false,
@@ -188,7 +224,7 @@ impl<W: Wire> Shared<W> {
 
     /// Whether everything that was rung for is through; and, if that is asked for, every peer is told that is to be told of a failure.
     pub(crate) fn is_idle(&self, told: bool) -> bool {
-        let engine = lock(&self.engine);
+        let engine = self.engine();
         let telling = |flight: &Option<Flight>| matches!(flight, Some(Flight::Poisoning));
         let all_told = engine.notices.is_empty() && !engine.flights.iter().any(telling);
         engine.broken
@@ -201,7 +237,7 @@ impl<W: Wire> Shared<W> {
         bell.wait(
             PATIENCE,
             || {
-                _ = self.turn(lock(&self.engine));
+                _ = self.turn(self.engine());
                 self.stop.load(Ordering::SeqCst).then_some(())
             },
             || {},
@@ -210,9 +246,9 @@ impl<W: Wire> Shared<W> {
 
     /// The thread that sleeps on the wire.
     pub(crate) fn listen(&self) {
-        let mut quiet = 0;
+        let (mut quiet, mut last) = (0, Instant::now());
         while !self.stop.load(Ordering::SeqCst) {
-            let mut engine = lock(&self.engine);
+            let mut engine = self.engine_when_free();
             let heard = engine.heard;
             engine.turn(&self.regions);
             self.rounds.fetch_add(1, Ordering::SeqCst);
@@ -224,10 +260,20 @@ impl<W: Wire> Shared<W> {
             }
             let active = engine.is_active();
             if engine.heard != heard {
-                quiet = 0;
+                (quiet, last) = (0, Instant::now());
                 continue;
             }
             quiet += 1;
+            let since = last.elapsed();
+            // What a peer does next is awaited too, for a while.
+            if self.is_polled() && (since < KEEN || active || engine.is_armed()) {
+                drop(engine);
+                match since {
+                    since if since < KEEN => std::thread::yield_now(),
+                    since => std::thread::sleep((since / 16).clamp(NAP.0, NAP.1)),
+                }
+                continue;
+            }
             if active && quiet < LOOKS {
                 drop(engine);
                 std::thread::yield_now();
@@ -242,11 +288,19 @@ impl<W: Wire> Shared<W> {
             if limit == IDLE {
                 // Under the lock: whoever posts after this sees it.
                 self.asleep.store(true, Ordering::SeqCst);
+                // Whoever arms after this wakes this thread; what was armed before is seen here.
+                if self.is_polled() && engine.is_armed() {
+                    (quiet, last) = (0, Instant::now());
+                    self.asleep.store(false, Ordering::SeqCst);
+                    continue;
+                }
             }
             drop(engine);
             if may_sleep {
                 self.sleeper.sleep(limit);
                 self.asleep.store(false, Ordering::SeqCst);
+                // What woke this thread may be an arm: its ring comes soon.
+                last = Instant::now();
             } else {
                 std::thread::yield_now();
             }
@@ -256,12 +310,12 @@ impl<W: Wire> Shared<W> {
 
 impl<W: Wire> Helper for Shared<W> {
     fn rung(&self) {
-        self.turn(lock(&self.engine));
+        self.turn(self.engine());
     }
 
     fn waiting(&self) {
         // Not `try_lock`: who holds it may have looked at a doorbell before it was rung.
-        self.turn(lock(&self.engine));
+        self.turn(self.engine());
     }
 }
 
@@ -272,6 +326,11 @@ impl<W: Wire> Engine<W> {
         !self.notices.is_empty()
             || self.flights.iter().any(Option::is_some)
             || self.queues.iter().any(fires)
+    }
+
+    /// Whether some program is armed: its doorbell may be rung.
+    fn is_armed(&self) -> bool {
+        self.queues.iter().any(|agenda| agenda.queue.is_armed())
     }
 
     /// Takes everything as far as it goes.

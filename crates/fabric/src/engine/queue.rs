@@ -1,7 +1,7 @@
 //! A queue of armed programs: what the host that arms and the agent that fires share.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub(crate) struct Queue {
     /// How many firings have begun. Only the agent counts, under the engine's lock.
     pub(crate) fired: AtomicU64,
     armed: Mutex<Armed>,
+    /// How many programs `armed` holds, for who looks often.
+    held: AtomicUsize,
     /// Signalled when there is more room, or the queue gives up.
     room: Condvar,
     /// Whether the owner is gone.
@@ -80,6 +82,7 @@ impl Queue {
             budget,
             fired: AtomicU64::new(0),
             armed: Mutex::default(),
+            held: AtomicUsize::new(0),
             room: Condvar::new(),
             closed: AtomicBool::new(false),
         }
@@ -116,6 +119,11 @@ impl Queue {
         self.sent().0.load() & POISON != 0
     }
 
+    /// Whether programs are armed.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.held.load(Ordering::SeqCst) > 0
+    }
+
     /// What is to be done. Only while nothing of this queue is being fired.
     pub(crate) fn look(&self) -> Seen {
         // Before the doorbell: whoever closes it has rung all that it will ever ring.
@@ -139,7 +147,12 @@ impl Queue {
     /// The program that was being fired is through.
     pub(crate) fn through(&self) {
         // The place is free before the sent word says so: whoever has waited for that finds room.
-        let over = lock(&self.armed).pop();
+        let over = {
+            let mut armed = lock(&self.armed);
+            let over = armed.pop();
+            self.held.store(armed.held, Ordering::SeqCst);
+            over
+        };
         self.room.notify_all();
         let (sent, bell) = self.sent();
         sent.add(QUANTUM);
@@ -155,6 +168,7 @@ impl Queue {
                 return Vec::new();
             }
             armed.held = 0;
+            self.held.store(0, Ordering::SeqCst);
             let closed = self.closed.load(Ordering::Acquire);
             (std::mem::take(&mut armed.runs), closed)
         };
@@ -250,11 +264,14 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
             return Err(NicError::GivenUp);
         }
         armed.held += needed;
+        queue.held.store(armed.held, Ordering::SeqCst);
         armed.runs.push_back(Run {
             programs: programs.clone(),
             next: 0,
             times,
         });
+        drop(armed);
+        self.shared.armed();
         Ok(())
     }
 

@@ -1,0 +1,152 @@
+//! What the NIC does for an epoch.
+//!
+//! # Model
+//!
+//! For each target behind the NIC an epoch has one program: the operations of its lane, then the signal. Either the NIC works on the program's own regions, and these get tickets; or what it sends is *staged*: the stream has copied a put's elements
+//! to a copy of the target's slot, and the NIC sends from there. Then what lies side by side goes as one transfer, however many puts it came from.
+//!
+//! # Failure
+//!
+//! A NIC refuses what it cannot do when the program is prepared; nothing has been enqueued then. Only puts are staged.
+
+use tidegate_hal::batch::{Action, Move, Shape, Side};
+use tidegate_hal::device::Device;
+use tidegate_hal::memory::Ptr;
+use tidegate_hal::nic::{Direction, Keep, Program, RemotePtr, RemoteSide, Transfer};
+
+use super::outbox::{Edge, Touched};
+use super::plan::{Note, What, lower_note, of_lane, staged};
+use super::{Half, Way};
+use crate::error::{Error, Result};
+use crate::nic::{Arm, Line};
+
+/// Has the NIC prepare what it is to do for the targets behind it.
+pub(super) fn programs<D: Device>(
+    half: &Half<D>,
+    edges: &[Edge],
+    members: &[usize],
+    notes: &[Note<D>],
+    touched: &[Touched],
+) -> Result<Vec<Arm<D>>> {
+    let mut arms = Vec::new();
+    for &lane in members {
+        let Way::Nic(line) = &half.peers[lane].way else {
+            continue;
+        };
+        let of_lane = || of_lane(lane, edges, notes);
+        let is_staged = staged(lane, edges);
+        if is_staged && of_lane().any(|(note, _)| note.what != What::Put) {
+            return Err(Error::Invalid(format!(
+                "window `{}`: only puts can be staged for the NIC to rank {}",
+                half.window.name, half.peers[lane].rank
+            )));
+        }
+        let transfers = if is_staged {
+            staged_transfers(lane, edges, notes, line, half)
+        } else {
+            let each = of_lane().map(|(note, edge)| transfer(note, edge, line, half));
+            each.collect()
+        };
+        let memory = touched
+            .iter()
+            .filter(|each| each.lane == Some(lane))
+            .map(|each| each.tickets.memory().clone());
+        let program = Program {
+            transfers,
+            signal: line.signal().clone(),
+            keep: of_lane()
+                .flat_map(|(note, _)| note.layouts())
+                .chain(memory)
+                .chain([half.window.clone() as Keep])
+                .collect(),
+        };
+        // SAFETY: as for the batch: sides were checked when the operations were noted, and lie in the target's registered block and in regions whose
+        // memory the program keeps, or in staged memory, which the window keeps; the stream rings after the target's exposure has come; until the NIC has sent, tickets keep
+        // everybody off the regions (the wait for a buffer keeps the stream off staged ones), and the target waits for the signal.
+        let program = unsafe { line.queue().prepare(program) }?;
+        arms.push(Arm::new(line, program, &half.window));
+    }
+    Ok(arms)
+}
+
+/// An operation as the NIC does it.
+fn transfer<D: Device>(note: &Note<D>, edge: &Edge, line: &Line, half: &Half<D>) -> Transfer {
+    let Move {
+        action,
+        size,
+        count,
+        src,
+        dst,
+        ..
+    } = lower_note(note, edge, Ptr::NULL, half);
+    let (direction, local, remote) = match note.what {
+        What::Get => (Direction::Get, dst, src),
+        _ => (Direction::Put, src, dst),
+    };
+    // The edge has no address here, so what the side has in its place is how far the layout's first element lies into it.
+    let offset = edge.offset + remote.base.0.addr();
+    Transfer {
+        action,
+        direction,
+        size,
+        count,
+        local,
+        remote: RemoteSide {
+            base: RemotePtr {
+                memory: line.remote().clone(),
+                offset,
+            },
+            flip: remote.flip,
+            shape: remote.shape,
+        },
+    }
+}
+
+/// What the NIC sends of a staged lane: the streams have put it to copies of the target's slots, so what lies side by side goes as one.
+fn staged_transfers<D: Device>(
+    lane: usize,
+    edges: &[Edge],
+    notes: &[Note<D>],
+    line: &Line,
+    half: &Half<D>,
+) -> Vec<Transfer> {
+    let size = half.window.element_size;
+    let mut transfers = Vec::new();
+    for (index, edge) in edges.iter().enumerate() {
+        let Some(staging) = edge.staging.filter(|_| edge.lane == lane) else {
+            continue;
+        };
+        let to_edge = notes.iter().filter(|note| note.edge as usize == index);
+        let mut runs: Vec<_> = to_edge.flat_map(Note::extents).collect();
+        runs.retain(|(first, end)| first < end);
+        runs.sort_unstable();
+        runs.dedup_by(|next, before| {
+            let beside = next.0 == before.1;
+            if beside {
+                before.1 = next.1;
+            }
+            beside
+        });
+        let side = |base: Ptr, flip: usize| Side {
+            base,
+            flip,
+            shape: Shape::Linear,
+        };
+        transfers.extend(runs.into_iter().map(|(first, end)| Transfer {
+            action: Action::Copy,
+            direction: Direction::Put,
+            size: size as u32,
+            count: end - first,
+            local: side(staging.base.byte_add(first * size), staging.flip),
+            remote: RemoteSide {
+                base: RemotePtr {
+                    memory: line.remote().clone(),
+                    offset: edge.offset + first * size,
+                },
+                flip: edge.flip,
+                shape: Shape::Linear,
+            },
+        }));
+    }
+    transfers
+}

@@ -1,0 +1,142 @@
+//! Peers behind a NIC: what it sends and gets is staged in pinned memory, and its agent polls the doorbells.
+
+use std::time::{Duration, Instant};
+
+use super::common::{In, Out, ranks_with};
+use super::epochs::ring_with;
+use tidegate::fabric::wire::libfabric::{Choice, FabricWire};
+use tidegate::fabric::wire::memory::{Faults, Net};
+use tidegate::fabric::{Fabric, Options};
+use tidegate::prelude::*;
+use tidegate::{Buffers, ByRange, Route, WorldOptions};
+
+const BOTH: [Buffers; 2] = [Buffers::Single, Buffers::Double];
+
+/// Rings, all over the wire or with a neighbour that is mapped.
+fn rings(
+    wire: impl Fn(usize) -> Box<dyn Fn(usize) -> WorldOptions + Sync>,
+    lens: &[usize],
+    rounds: u64,
+) {
+    for n in [1, 2, 3] {
+        for buffers in BOTH {
+            for (index, len) in lens.iter().enumerate() {
+                let nic = wire(n);
+                let options = |rank: usize| match index % 2 {
+                    0 => nic(rank).route(Route::Nic),
+                    // Whoever is reached by the NIC from one side is so from the other.
+                    _ => nic(rank).route(Route::NicTo([(rank + 1) % n].into())),
+                };
+                ring_with(n, options, buffers, *len, rounds);
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn rings_over_a_wire_in_memory() {
+    let faults = Faults {
+        full: 100,
+        delay: 3,
+        ..Faults::default()
+    };
+    let wire = |n: usize| -> Box<dyn Fn(usize) -> WorldOptions + Sync> {
+        let net = Net::new(n, faults.clone());
+        let nic = move |rank| Fabric::over(net.wire(rank), Options::default());
+        Box::new(move |rank| WorldOptions::new().nic(nic(rank)))
+    };
+    rings(wire, &[1, 31, 600, 5_000, 200_000], 8);
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn rings_over_libfabric() {
+    let wire = |_| -> Box<dyn Fn(usize) -> WorldOptions + Sync> {
+        Box::new(|_| {
+            let choice = Choice::at("127.0.0.1").provider("tcp;ofi_rxm");
+            let wire = FabricWire::open(&choice).unwrap();
+            WorldOptions::new().nic(Fabric::over(wire, Options::default()))
+        })
+    };
+    rings(wire, &[1, 600, 30_000, 1_000_003], 6);
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn a_budget_of_two_holds_nothing_up() {
+    let net = Net::new(2, Faults::default());
+    let nic = |rank| {
+        let options = Options::default().budget(2);
+        WorldOptions::new()
+            .nic(Fabric::over(net.wire(rank), options))
+            .route(Route::Nic)
+    };
+    ring_with(2, nic, Buffers::Double, 5_000, 8);
+}
+
+/// A window is made while a stream of the same GPU waits: none of what that takes may block behind the wait.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn a_window_is_made_while_a_stream_waits() {
+    let net = Net::new(2, Faults::default());
+    let nic = |rank| {
+        WorldOptions::new()
+            .nic(Fabric::over(net.wire(rank), Options::default()))
+            .route(Route::Nic)
+    };
+    ranks_with(2, nic, |world, k| {
+        let rank = world.rank();
+        stream!(let s = world.stream().unwrap());
+        stream!(let t = world.stream().unwrap());
+        let open = |name: &str, len: usize| match rank {
+            0 => Window::<u64, _>::by_slot(name).slot_from(1, 0, len),
+            _ => Window::<u64, _>::by_slot(name).slot_to(0, 0),
+        };
+        let first = open("first", 8).buffers(Buffers::Single);
+        let (inbox, outbox): (In<u64>, Out<u64>) = first.open(&s).unwrap();
+        let src = Region::<u64, _>::zeroed(&world, 8).unwrap().on(&s).unwrap();
+        // Rank 1 waits for an exposure that comes later.
+        let mut outbox = Some(outbox);
+        if rank == 1 {
+            let mut epoch = outbox.take().unwrap().start();
+            epoch.put(&src, Slot(0)).unwrap();
+            outbox = Some(epoch.complete(&s).unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        let begin = Instant::now();
+        let second = open("second", 100_000).open(&t).unwrap();
+        let mut x = Region::<u64, _>::zeroed(&world, 8).unwrap().on(&t).unwrap();
+        t.launch(k.count.threads(8, 32), (&mut x, 1u64)).unwrap();
+        x.into_host(&t).unwrap();
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(5), "{took:?}");
+        world.gather("made", Vec::new()).unwrap();
+        let mut inbox = Some(inbox);
+        if rank == 0 {
+            let exposed = inbox.take().unwrap().post(&s).unwrap();
+            inbox = Some(exposed.wait(&s).unwrap());
+        }
+        s.synchronize().unwrap();
+        drop((inbox, outbox, second));
+    });
+}
+
+/// What cannot be staged is refused, by all ranks.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn ranges_are_refused_behind_a_nic() {
+    let net = Net::new(2, Faults::default());
+    let nic = |rank| {
+        WorldOptions::new()
+            .nic(Fabric::over(net.wire(rank), Options::default()))
+            .route(Route::Nic)
+    };
+    ranks_with(2, nic, |world, _| {
+        stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, ByRange>::by_range("ranges", 64);
+        let window = window.range_to(1 - world.rank(), world.rank() * 8..8 + world.rank() * 8);
+        let error = window.open(&s).err().unwrap();
+        assert!(error.to_string().contains("windows by slot"), "{error}");
+    });
+}
