@@ -197,6 +197,12 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {
         }
     }
 
+    /// The word by which a target exposes its memory.
+    #[cfg(test)]
+    pub(crate) fn exposed_word(&self, index: usize) -> Ptr {
+        self.held.half.peers[index].word
+    }
+
     /// The window's name.
     pub fn name(&self) -> &str {
         &self.held.half.window.name

@@ -295,6 +295,17 @@ impl<D: Device> World<D> {
         self.inner.route.by_nic(peer, near)
     }
 
+    /// Whether this is the mutant that goes on without waiting for its NIC.
+    #[inline]
+    pub(crate) fn ignores_tickets(&self) -> bool {
+        #[cfg(test)]
+        if let Some(attached) = self.nic() {
+            let ignores = &attached.ignore_tickets;
+            return ignores.load(std::sync::atomic::Ordering::Relaxed);
+        }
+        false
+    }
+
     /// Whether what goes by the NIC lies in memory of its own.
     pub(crate) fn staged(&self) -> bool {
         self.inner.staged
