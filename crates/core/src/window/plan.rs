@@ -355,31 +355,33 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
                 quantum: QUANTUM,
                 tag,
             };
-            let mut steps = vec![Step::Wait(wait)];
+            let wait = Step::Wait(wait);
+            let moves = || {
+                let moves = of_lane(lane, edges, notes);
+                moves.map(|(note, edge)| Step::Move(lower_note(note, edge, peer.operand, half)))
+            };
+            let mut steps = Vec::new();
             match &peer.way {
                 Way::Mapped { word, bell } => {
-                    let moves = of_lane(lane, edges, notes);
-                    steps.extend(moves.map(|(note, edge)| {
-                        Step::Move(lower_note(note, edge, peer.operand, half))
-                    }));
                     let add = Add {
                         word: *word,
                         value: QUANTUM,
                         bell: *bell,
                     };
+                    steps.push(wait);
+                    steps.extend(moves());
                     steps.extend([Step::Flush, Step::Add(add)]);
                 }
                 Way::Nic(line) if staged(lane, edges) => {
+                    // The exposure last: a device may make much of the operand that chooses the buffer being that of the wait just before the moves.
                     if !half.world.ignores_tickets() {
                         steps.push(line.wait_for_buffer(peer.buffers, tag));
                     }
-                    let moves = of_lane(lane, edges, notes);
-                    steps.extend(moves.map(|(note, edge)| {
-                        Step::Move(lower_note(note, edge, peer.operand, half))
-                    }));
+                    steps.push(wait);
+                    steps.extend(moves());
                     steps.push(line.ring());
                 }
-                Way::Nic(line) => steps.extend([line.issue(), line.ring()]),
+                Way::Nic(line) => steps.extend([wait, line.issue(), line.ring()]),
             }
             steps
         })
