@@ -66,7 +66,7 @@ impl Pinned {
     }
 
     /// Whether an address lies in it.
-    fn holds(&self, address: usize) -> bool {
+    pub(crate) fn holds(&self, address: usize) -> bool {
         let state = lock(&self.0);
         let below = state.pieces.range(..=address).next_back();
         below.is_some_and(|(base, bytes)| address - base < *bytes)

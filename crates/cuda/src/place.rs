@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tidegate_ffi::cuda::{DevicePtr, Function, LaunchConfig};
 use tidegate_hal::batch::{Batch, Step, Wait};
 use tidegate_hal::device::DeviceError;
-use tidegate_hal::memory::{Block as _, Sharing};
+use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 
 use crate::block::CudaBlock;
 use crate::courier::Couriers;
@@ -31,7 +31,8 @@ pub(crate) struct Placed {
 
 impl Placed {
     fn new(gpu: &Arc<Gpu>, batch: &Batch, quota: usize) -> Result<Self, DeviceError> {
-        let mut program = Program::new(batch, quota, gpu.bulk.is_some())?;
+        let of_host = |word: Ptr| gpu.pinned.holds(word.0.addr());
+        let mut program = Program::new(batch, quota, gpu.bulk.is_some(), of_host)?;
         let block = CudaBlock::alloc(gpu, program.len().max(16), Sharing::Private)?;
         let base = block.base().0.addr() as u64;
         program.placed_at(base);

@@ -26,6 +26,8 @@ use tidegate_hal::memory::Ptr;
 const BULK: u64 = 2304;
 /// The most blocks of one lane.
 const MOST: u64 = 255;
+/// The most of one that adds to a word of the host: such adds go over the bus one after the other (1.1 us each, measured), and two blocks fill the bus.
+const MOST_TO_HOST: u64 = 2;
 
 /// How large teams are, and from when on they are worth it.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +99,8 @@ struct Lane {
     /// Whether it must have one team: an add is too small to be made of several parts, or a step needs an operand as an earlier step of the lane has left it, which
     /// several blocks do at different times.
     whole: bool,
+    /// Whether it adds to a word of the host.
+    to_host: bool,
     blocks: u64,
 }
 
@@ -105,7 +109,7 @@ impl Lane {
     fn mark_bulk(&mut self, least: u64) -> bool {
         let (blocks, mut any) = (self.blocks, false);
         for (flags, units) in &self.linear {
-            if blocks != 0 && *units / blocks >= least {
+            if blocks != 0 && !self.to_host && *units / blocks >= least {
                 self.steps[*flags] |= MOVE_BULK as u8;
                 any = true;
             }
@@ -188,26 +192,36 @@ impl Lane {
 
 impl Program {
     /// Lowers a batch for a stream that may use `quota` blocks.
-    /// `bulk` says whether the device has an engine for large copies.
-    pub(crate) fn new(batch: &Batch, quota: usize, bulk: bool) -> Result<Self, DeviceError> {
-        let least = if bulk { BULK } else { u64::MAX };
-        Self::sized(
-            batch,
-            quota,
-            Sizes {
-                bulk: least,
-                ..Sizes::KERNEL
-            },
-        )
+    /// `bulk` says whether the device has an engine for large copies, `of_host` whether a word lies in memory of the host.
+    pub(crate) fn new(
+        batch: &Batch,
+        quota: usize,
+        bulk: bool,
+        of_host: impl Fn(Ptr) -> bool,
+    ) -> Result<Self, DeviceError> {
+        let sizes = Sizes {
+            bulk: if bulk { BULK } else { u64::MAX },
+            ..Sizes::KERNEL
+        };
+        Self::sized(batch, quota, sizes, of_host)
     }
 
-    fn sized(batch: &Batch, quota: usize, sizes: Sizes) -> Result<Self, DeviceError> {
+    fn sized(
+        batch: &Batch,
+        quota: usize,
+        sizes: Sizes,
+        of_host: impl Fn(Ptr) -> bool,
+    ) -> Result<Self, DeviceError> {
         let mut slot = 0;
-        let mut lanes: Vec<_> = batch
-            .lanes()
-            .iter()
-            .map(|lane| lower(batch.steps(*lane), &mut slot))
-            .collect();
+        let mut each = |lane: &tidegate_hal::batch::Lane| {
+            let steps = batch.steps(*lane);
+            let adds = |step: &Step| matches!(step, Step::Add(add) if of_host(add.word));
+            Lane {
+                to_host: steps.iter().any(adds),
+                ..lower(steps, &mut slot)
+            }
+        };
+        let mut lanes: Vec<_> = batch.lanes().iter().map(&mut each).collect();
         let quota = quota.min(MAX_BLOCKS) as u64;
         share_out(&mut lanes, quota, sizes)?;
         let mut bulk = false;
@@ -359,6 +373,7 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
         short: ShortLane::default(),
         counter: 0,
         whole: false,
+        to_host: false,
         blocks: 0,
     };
     let mut last = Ptr::NULL;
@@ -450,7 +465,10 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
                 lanes.len()
             ),
         })?;
-    let wanted = |lane: &Lane| lane.units.div_ceil(sizes.threads as u64).min(MOST);
+    let wanted = |lane: &Lane| {
+        let most = if lane.to_host { MOST_TO_HOST } else { MOST };
+        lane.units.div_ceil(sizes.threads as u64).min(most)
+    };
     let total: u64 = large.iter().map(|lane| wanted(&lanes[*lane])).sum();
     for lane in &large {
         let wanted = wanted(&lanes[*lane]);

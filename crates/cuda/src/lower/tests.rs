@@ -43,10 +43,13 @@ fn put(doubles: usize) -> Step {
     })
 }
 
+/// Words from here on lie in memory of the host.
+const HOST: usize = 0x5000_0000;
+
 fn program(lanes: Vec<Vec<Step>>, quota: usize) -> Result<Program, DeviceError> {
     // SAFETY: the batch is never executed.
     let batch = unsafe { Batch::new(lanes, Vec::new()) };
-    Program::new(&batch, quota, true)
+    Program::new(&batch, quota, true, |word| word.0.addr() >= HOST)
 }
 
 /// How many blocks each kind of team has.
@@ -89,6 +92,15 @@ fn lanes_get_teams_by_what_they_move() {
         program(exchange(), 1),
         Err(DeviceError::Exhausted { .. })
     ));
+}
+
+#[test]
+fn a_lane_that_adds_to_a_word_of_the_host_has_few_blocks() {
+    let lanes = |word: usize| vec![vec![wait(0x2000), put(1 << 20), add(word)]];
+    let near = program(lanes(0x3000), 16).unwrap();
+    assert_eq!((teams(&near), near.bulk), ([0, 16], true));
+    let far = program(lanes(HOST), 16).unwrap();
+    assert_eq!((teams(&far), far.bulk), ([0, 2], false));
 }
 
 #[test]

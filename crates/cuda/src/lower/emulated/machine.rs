@@ -437,7 +437,7 @@ impl Launched {
         home: &Home,
         follow: [u64; 2],
     ) -> Result<Self, DeviceError> {
-        let mut lowered = Program::sized(batch, quota, sizes)?;
+        let mut lowered = Program::sized(batch, quota, sizes, |_| false)?;
         let mut program = vec![0u128; lowered.len().div_ceil(16).max(1)];
         let base = program.as_mut_ptr();
         lowered.placed_at(base.addr() as u64);
