@@ -73,7 +73,9 @@ struct Ends<'s> {
 
 fn open<'s>(s: &Stream<'s>, len: usize) -> Result<Ends<'s>> {
     let peer = 1 - s.world().rank();
-    let window = Window::by_slot("wire").slot_from(peer, 0, len).slot_to(peer, 0);
+    let window = Window::by_slot("wire")
+        .slot_from(peer, 0, len)
+        .slot_to(peer, 0);
     let (inbox, outbox) = window.open(s)?;
     let src = Region::zeroed(s.world(), len)?.on(s)?;
     Ok(Ends { src, inbox, outbox })
@@ -124,7 +126,14 @@ fn swap(s: &Stream<'_>, said: &[u64]) -> Result<Vec<u64>> {
 }
 
 /// Epochs of a bare loop; microseconds each.
-fn bare(raw: &mut Raw, rank: usize, pattern: Pattern, form: Form, bytes: usize, epochs: u64) -> Outcome<f64> {
+fn bare(
+    raw: &mut Raw,
+    rank: usize,
+    pattern: Pattern,
+    form: Form,
+    bytes: usize,
+    epochs: u64,
+) -> Outcome<f64> {
     let begin = Instant::now();
     for _ in 0..epochs {
         match (pattern, rank) {
@@ -143,7 +152,12 @@ fn bare(raw: &mut Raw, rank: usize, pattern: Pattern, form: Form, bytes: usize, 
     Ok(elapsed.as_secs_f64() * 1e6 / epochs as f64)
 }
 
-fn eager<'s>(s: &Stream<'s>, pattern: Pattern, mut ends: Ends<'s>, epochs: u64) -> Result<(Ends<'s>, f64)> {
+fn eager<'s>(
+    s: &Stream<'s>,
+    pattern: Pattern,
+    mut ends: Ends<'s>,
+    epochs: u64,
+) -> Result<(Ends<'s>, f64)> {
     let begin = Instant::now();
     for _ in 0..epochs {
         ends = step(s, pattern, ends)?;
@@ -216,7 +230,11 @@ fn rank(plan: &Plan) -> Outcome<()> {
                     if *way == Way::Raw(Form::Injected) && bytes > 64 {
                         continue;
                     }
-                    if plan.only.as_ref().is_some_and(|only| !way.name().contains(only)) {
+                    if plan
+                        .only
+                        .as_ref()
+                        .is_some_and(|only| !way.name().contains(only))
+                    {
                         continue;
                     }
                     let time = match way {
@@ -242,24 +260,41 @@ fn rank(plan: &Plan) -> Outcome<()> {
                     };
                     // The first is for warming up.
                     if round > 0 {
-                        times.push(if pattern == Pattern::PingPong { time / 2.0 } else { time });
+                        times.push(if pattern == Pattern::PingPong {
+                            time / 2.0
+                        } else {
+                            time
+                        });
                     }
                 }
             }
             if rank == 0 {
-                let medians: Vec<_> = times.iter_mut().map(|times| (!times.is_empty()).then(|| median(times))).collect();
-                println!("{pattern:?}, {bytes} B ({} rounds of {epochs})", plan.rounds);
+                let medians: Vec<_> = times
+                    .iter_mut()
+                    .map(|times| (!times.is_empty()).then(|| median(times)))
+                    .collect();
+                println!(
+                    "{pattern:?}, {bytes} B ({} rounds of {epochs})",
+                    plan.rounds
+                );
                 for ((way, time), all) in WAYS.iter().zip(&medians).zip(&times) {
                     let Some(time) = time else { continue };
-                    let over = |base: Option<f64>| base.map_or("-".into(), |base| format!("{:.2}", time / base));
+                    let over = |base: Option<f64>| {
+                        base.map_or("-".into(), |base| format!("{:.2}", time / base))
+                    };
                     println!(
                         "  {:18} {time:8.2} us ({:.2} to {:.2})   over bare {}, over delivered {}",
-                        way.name(), all[all.len() / 10], all[all.len() * 9 / 10], over(medians[0]), over(medians[1])
+                        way.name(),
+                        all[all.len() / 10],
+                        all[all.len() * 9 / 10],
+                        over(medians[0]),
+                        over(medians[1])
                     );
                     let _ = writeln!(
                         json,
                         "  {{\"pattern\": \"{pattern:?}\", \"bytes\": {bytes}, \"way\": \"{}\", \"median_us\": {time:.3}, \"rounds\": {}, \"epochs\": {epochs}}},",
-                        way.name(), plan.rounds
+                        way.name(),
+                        plan.rounds
                     );
                 }
             }
@@ -267,7 +302,13 @@ fn rank(plan: &Plan) -> Outcome<()> {
     }
     if let (0, Some(path)) = (rank, &plan.json) {
         let rows = json.trim_end().trim_end_matches(',');
-        std::fs::write(path, format!("{{\"provider\": \"{}\", \"rows\": [\n{rows}\n]}}\n", plan.provider))?;
+        std::fs::write(
+            path,
+            format!(
+                "{{\"provider\": \"{}\", \"rows\": [\n{rows}\n]}}\n",
+                plan.provider
+            ),
+        )?;
     }
     Ok(())
 }

@@ -58,8 +58,7 @@ impl Raw {
         };
         let (address, keep) = (memory.as_ptr() as *mut c_void, Arc::clone(&memory));
         // SAFETY: the words live as long as they are shared, and nobody here looks at what the peer writes.
-        let region =
-            unsafe { MemoryRegion::host(&domain, address, 2 * bytes, &options, keep) }?;
+        let region = unsafe { MemoryRegion::host(&domain, address, 2 * bytes, &options, keep) }?;
         Ok(Raw {
             endpoint,
             vector,
@@ -84,7 +83,10 @@ impl Raw {
     }
 
     pub(crate) fn connect(&mut self, peer: &[u64]) -> Outcome<()> {
-        let name: Vec<u8> = peer[3..3 + peer[2] as usize].iter().map(|x| *x as u8).collect();
+        let name: Vec<u8> = peer[3..3 + peer[2] as usize]
+            .iter()
+            .map(|x| *x as u8)
+            .collect();
         self.to = Some(Remote {
             peer: self.vector.insert(&[name])?[0],
             address: peer[0] + 4 * self.memory.len() as u64,
@@ -96,7 +98,10 @@ impl Raw {
     fn poll(&mut self) -> Outcome<()> {
         let mut entries = [Completion::default(); 8];
         let count = self.queue.read(&mut entries)?;
-        let notices = entries[..count].iter().filter(|e| e.remote_data().is_some()).count();
+        let notices = entries[..count]
+            .iter()
+            .filter(|e| e.remote_data().is_some())
+            .count();
         self.heard += notices as u64;
         self.done += (count - notices) as u64;
         Ok(())

@@ -48,6 +48,7 @@ impl<F: FnMut(&Move)> Mover for F {
 pub struct Engine {
     next: Vec<u32>,
     left: usize,
+    added: bool,
 }
 
 impl Engine {
@@ -85,8 +86,11 @@ impl Engine {
                     Step::Move(step) => unsafe { mover.carry(step) },
                     // What this thread has written is released by the add that follows.
                     Step::Flush => {}
-                    // SAFETY: `Batch::new` promises that word and bell are live.
-                    Step::Add(add) => unsafe { signal(add) },
+                    Step::Add(add) => {
+                        // SAFETY: `Batch::new` promises that word and bell are live.
+                        unsafe { signal(add) };
+                        self.added = true;
+                    }
                 }
                 *next += 1;
             }
@@ -99,6 +103,11 @@ impl Engine {
         } else {
             Poll::Blocked
         }
+    }
+
+    /// Whether adds were made since the last call.
+    pub fn take_added(&mut self) -> bool {
+        std::mem::take(&mut self.added)
     }
 
     /// Gives up the batch that was begun: every add that has not been done and that somebody may wait for
@@ -145,7 +154,7 @@ impl Engine {
     }
 }
 
-/// Runs a batch to its end, sleeping on `bell` while every lane is blocked. `aborted` ends it early; `before_sleep`
+/// Runs a batch to its end, sleeping on `bell` while every lane is blocked. `aborted` is asked whenever that is so, and ends it early; `before_sleep`
 /// is called each time before it really sleeps.
 ///
 /// # Errors
@@ -161,7 +170,7 @@ pub unsafe fn run(
     mover: &mut impl Mover,
     bell: &Bell,
     patience: Patience,
-    aborted: impl Fn() -> bool,
+    mut aborted: impl FnMut(&mut Engine) -> bool,
     mut before_sleep: impl FnMut(&Engine),
 ) -> Result<(), Option<Halt>> {
     engine.begin(batch);
@@ -173,7 +182,7 @@ pub unsafe fn run(
             match unsafe { cell.borrow_mut().poll(batch, mover) } {
                 Poll::Done => Some(Ok(())),
                 Poll::Failed(halt) => Some(Err(Some(halt))),
-                Poll::Blocked if aborted() => Some(Err(None)),
+                Poll::Blocked if aborted(&mut cell.borrow_mut()) => Some(Err(None)),
                 Poll::Blocked => None,
             }
         },

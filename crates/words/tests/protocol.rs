@@ -300,7 +300,7 @@ fn epochs(count: u64, patience: Patience) {
     let go = |engine: &mut Engine, batch: &Batch, bell: &Bell, mover: &mut dyn FnMut()| {
         let mut mover = |_: &Move| mover();
         // SAFETY: as `batch` says; `bell` is rung for the words that the batch waits on.
-        unsafe { run(engine, batch, &mut mover, bell, patience, || false, |_| {}) }
+        unsafe { run(engine, batch, &mut mover, bell, patience, |_| false, |_| {}) }
             .expect("nobody poisons");
     };
     thread::scope(|scope| {

@@ -77,6 +77,7 @@ impl<W: Wire> Script<W> {
                 bell: bell_in.number,
                 word: word_in.number,
                 offset: word.offset,
+                further: None,
                 poison,
             }
             .encode()

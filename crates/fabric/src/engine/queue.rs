@@ -110,8 +110,17 @@ impl Queue {
         self.sent().0.load() & POISON != 0
     }
 
+    /// Whether there may be something to do. Only while nothing of this queue is being fired.
+    pub(crate) fn calls(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+            || self.doorbell() != self.fired.load(Ordering::Relaxed) * QUANTUM
+    }
+
     /// What is to be done. Only while nothing of this queue is being fired.
     pub(crate) fn look(&self) -> Seen {
+        if !self.calls() {
+            return Seen::Nothing;
+        }
         // Before the doorbell: whoever closes it has rung all that it will ever ring.
         let closed = self.closed.load(Ordering::Acquire);
         // An acquire: what the stream did before it rang is what is read now.
@@ -260,6 +269,6 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
 impl<W: Wire> Drop for Handle<W> {
     fn drop(&mut self) {
         self.queue.closed.store(true, Ordering::Release);
-        self.shared.wake();
+        self.shared.closed();
     }
 }

@@ -1,0 +1,127 @@
+//! The threads that turn the engine when no stream does.
+//!
+//! # Model
+//!
+//! The *listener* sleeps on the wire. While streams turn the engine it would only be in their way: each message would wake it, too. So it then takes a *chair*, looks up now and then whether they still do, and goes back to
+//! the wire when they do not, or when one of them calls: that one is about to sleep. The *ringer* is there where streams are no threads.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_words::Patience;
+
+use super::Shared;
+use crate::lock;
+use crate::wire::Wire;
+
+/// A little patience: a stream that has rung once often rings again at once.
+const PATIENCE: Patience = Patience {
+    spins: 0,
+    yields: 4,
+};
+/// How long the listener sleeps at most while something is under way, at first: not every provider says by its descriptor that it wants to go on.
+const ACTIVE: Duration = Duration::from_millis(1);
+/// While the wire has no room.
+const FULL: Duration = Duration::from_micros(50);
+/// How often these two are doubled, while nothing happens.
+const DOUBLED: u32 = 4;
+/// And while nothing is under way.
+const IDLE: Duration = Duration::from_secs(1);
+/// Between looks when the wire is broken.
+const BROKEN: Duration = Duration::from_millis(10);
+/// How often the listener looks again before it sleeps.
+const LOOKS: u32 = 20;
+/// How long it sits while streams do its work. So long may a peer wait for what only this end's processor can do, when a stream has gone from waiting to working; and so often the listener costs two changes of context.
+const SIT: Duration = Duration::from_micros(500);
+
+/// Where the listener sits.
+#[derive(Default)]
+pub(super) struct Chair {
+    called: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Chair {
+    /// Sits until somebody calls, or has called since the last time; `false` if nobody does.
+    fn sit(&self, limit: Duration) -> bool {
+        let (mut called, _) = self
+            .bell
+            .wait_timeout_while(lock(&self.called), limit, |called| !*called)
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *called)
+    }
+
+    pub(super) fn call(&self) {
+        if !std::mem::replace(&mut *lock(&self.called), true) {
+            self.bell.notify_all();
+        }
+    }
+}
+
+impl<W: Wire> Shared<W> {
+    /// The thread that sleeps on the doorbells.
+    pub(crate) fn ring(&self) {
+        let bell = self.bell().expect("the threads begin when it is connected");
+        bell.wait(
+            PATIENCE,
+            || {
+                self.look();
+                self.tell_listener();
+                self.stop.load(Ordering::SeqCst).then_some(())
+            },
+            || {},
+        );
+    }
+
+    /// The thread that sleeps on the wire.
+    pub(crate) fn listen(&self) {
+        let (mut quiet, mut seen) = (0, 0);
+        while !self.stop.load(Ordering::SeqCst) {
+            let visits = self.visits.load(Ordering::Relaxed);
+            if visits != seen {
+                (seen, quiet) = (visits, 0);
+                if !self.chair.sit(SIT) {
+                    continue;
+                }
+            }
+            let mut engine = lock(&self.engine);
+            let heard = engine.heard;
+            self.turn_locked(&mut engine, false);
+            self.rounds.fetch_add(1, Ordering::SeqCst);
+            if engine.broken {
+                // There is nothing to listen to any more; queues that are made or closed are looked at now and then.
+                drop(engine);
+                std::thread::sleep(BROKEN);
+                continue;
+            }
+            if engine.heard != heard {
+                quiet = 0;
+                continue;
+            }
+            quiet += 1;
+            let active = engine.is_active();
+            if active && quiet < LOOKS {
+                drop(engine);
+                std::thread::yield_now();
+                continue;
+            }
+            let may_sleep = engine.wire.may_sleep();
+            let doubled = 1 << quiet.saturating_sub(LOOKS).min(DOUBLED);
+            let limit = match (engine.full, active) {
+                (true, _) => FULL * doubled,
+                (false, true) => ACTIVE * doubled,
+                (false, false) => IDLE,
+            };
+            // Under the lock: whoever posts after this sees it.
+            self.asleep.store(limit == IDLE, Ordering::SeqCst);
+            drop(engine);
+            if !may_sleep {
+                std::thread::yield_now();
+            } else if !self.called() {
+                self.sleeper.sleep(limit);
+            }
+            self.asleep.store(false, Ordering::SeqCst);
+        }
+    }
+}
