@@ -105,6 +105,11 @@ impl Executor {
         if batch.has_moves() {
             self.tell();
         }
+        let patience = if helper.is_some() {
+            helped(self.peers)
+        } else {
+            self.peers
+        };
         let mut slept = false;
         // SAFETY: the caller's promise; core builds batches with words whose bell is that of the rank, which is this stream's.
         let outcome = unsafe {
@@ -113,7 +118,7 @@ impl Executor {
                 batch,
                 &mut HostMover,
                 shared.bell(),
-                self.peers,
+                patience,
                 // Called when all lanes are blocked.
                 |engine| {
                     if let Some(helper) = helper {
@@ -241,4 +246,12 @@ impl Executor {
 /// Whether a batch that follows will do for telling the helper what the one before it has rung.
 fn takes_no_time(batch: &Batch) -> bool {
     batch.is_helped() && !batch.has_moves()
+}
+
+/// How long a wait stays awake that turns a NIC's engine meanwhile. Each look takes as long as many others, so the processor is offered after each: a peer that shares it may be about to send.
+fn helped(patience: Patience) -> Patience {
+    Patience {
+        spins: 0,
+        yields: patience.yields * (1 + patience.spins / 4),
+    }
 }

@@ -123,15 +123,13 @@ impl<W: Wire> Engine<W> {
     /// Takes everything as far as it goes. `look`: doorbells may have been rung, or queues closed, since the last turn that looked.
     pub(super) fn turn(&mut self, regions: &Regions, look: bool) {
         self.full = false;
-        if !self.broken {
-            self.poll(regions);
-        }
         let mut stalled = std::mem::take(&mut self.stalled);
         for index in stalled.drain(..) {
             self.make_ready(index);
         }
         self.stalled = stalled;
         if look || self.broken {
+            // What was rung for goes out before anything else is looked at: a look at the wire takes as long as a post.
             for index in 0..self.queues.numbers() {
                 let Some(agenda) = self.queues.get(index) else {
                     continue;
@@ -140,7 +138,20 @@ impl<W: Wire> Engine<W> {
                     self.make_ready(index);
                 }
             }
+            let before = self.heard;
+            self.go_on();
+            if self.heard != before {
+                return;
+            }
         }
+        if !self.broken {
+            self.poll(regions);
+        }
+        self.go_on();
+    }
+
+    /// Takes what is ready as far as it goes.
+    fn go_on(&mut self) {
         while !self.ready.is_empty() || !self.held.is_empty() {
             let mut ready = std::mem::take(&mut self.ready);
             for index in ready.drain(..) {
