@@ -79,8 +79,8 @@ pub trait Helper: Send + Sync {
     /// takes its time: before a kernel, a wait, a move.
     fn rung(&self);
 
-    /// The thread waits: whatever can be done now, if nobody else is doing it.
-    fn waiting(&self);
+    /// The thread waits: whatever can be done now, if nobody else is doing it. Returns whether something was, so that it looks again at once.
+    fn waiting(&self) -> bool;
 
     /// The thread has waited long, and goes to sleep until its bell is rung: somebody else must see to it that this comes to be.
     fn leaving(&self);

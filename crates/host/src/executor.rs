@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{Fault, Reclaim};
-use tidegate_words::{Engine, Patience};
+use tidegate_words::{Blocked, Engine, Patience};
 
 use crate::graph::{List, Recorded};
 use crate::job::Job;
@@ -127,9 +127,15 @@ impl Executor {
                             owed.set(false);
                             helper.rung();
                         }
-                        helper.waiting();
+                        if helper.waiting() && !shared.is_aborted() {
+                            return Blocked::Again;
+                        }
                     }
-                    shared.is_aborted()
+                    if shared.is_aborted() {
+                        Blocked::Aborts
+                    } else {
+                        Blocked::Waits
+                    }
                 },
                 |engine| {
                     slept = true;

@@ -154,7 +154,18 @@ impl Engine {
     }
 }
 
-/// Runs a batch to its end, sleeping on `bell` while every lane is blocked. `aborted` is asked whenever that is so, and ends it early; `before_sleep`
+/// What whoever waits does next, when every lane is blocked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// Looks at the lanes again when its patience says so.
+    Waits,
+    /// Looks at once: something has been done meanwhile.
+    Again,
+    /// Gives up.
+    Aborts,
+}
+
+/// Runs a batch to its end, sleeping on `bell` while every lane is blocked. `blocked` is asked whenever that is so what to do; `before_sleep`
 /// is called each time before it really sleeps.
 ///
 /// # Errors
@@ -170,7 +181,7 @@ pub unsafe fn run(
     mover: &mut impl Mover,
     bell: &Bell,
     patience: Patience,
-    mut aborted: impl FnMut(&mut Engine) -> bool,
+    mut blocked: impl FnMut(&mut Engine) -> Blocked,
     mut before_sleep: impl FnMut(&Engine),
 ) -> Result<(), Option<Halt>> {
     engine.begin(batch);
@@ -178,12 +189,18 @@ pub unsafe fn run(
     let outcome = bell.wait(
         patience,
         || {
-            // SAFETY: the caller's promise; the batch was begun above.
-            match unsafe { cell.borrow_mut().poll(batch, mover) } {
-                Poll::Done => Some(Ok(())),
-                Poll::Failed(halt) => Some(Err(Some(halt))),
-                Poll::Blocked if aborted(&mut cell.borrow_mut()) => Some(Err(None)),
-                Poll::Blocked => None,
+            let engine = &mut *cell.borrow_mut();
+            loop {
+                // SAFETY: the caller's promise; the batch was begun above.
+                match unsafe { engine.poll(batch, mover) } {
+                    Poll::Done => return Some(Ok(())),
+                    Poll::Failed(halt) => return Some(Err(Some(halt))),
+                    Poll::Blocked => match blocked(engine) {
+                        Blocked::Waits => return None,
+                        Blocked::Again => {}
+                        Blocked::Aborts => return Some(Err(None)),
+                    },
+                }
             }
         },
         || before_sleep(&cell.borrow()),

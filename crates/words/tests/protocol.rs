@@ -300,8 +300,18 @@ fn epochs(count: u64, patience: Patience) {
     let go = |engine: &mut Engine, batch: &Batch, bell: &Bell, mover: &mut dyn FnMut()| {
         let mut mover = |_: &Move| mover();
         // SAFETY: as `batch` says; `bell` is rung for the words that the batch waits on.
-        unsafe { run(engine, batch, &mut mover, bell, patience, |_| false, |_| {}) }
-            .expect("nobody poisons");
+        unsafe {
+            run(
+                engine,
+                batch,
+                &mut mover,
+                bell,
+                patience,
+                |_| tidegate_words::Blocked::Waits,
+                |_| {},
+            )
+        }
+        .expect("nobody poisons");
     };
     thread::scope(|scope| {
         scope.spawn(|| {

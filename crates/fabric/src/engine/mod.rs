@@ -98,18 +98,21 @@ impl<W: Wire> Shared<W> {
         self.rung.load(Ordering::Relaxed)
     }
 
-    /// Takes everything as far as it goes, unless somebody is at it, who does it then.
-    fn turn(&self) {
+    /// Takes everything as far as it goes, unless somebody is at it, who does it then. Returns whether something has happened.
+    fn turn(&self) -> bool {
+        let mut happened = false;
         loop {
             let mut engine = match self.engine.try_lock() {
                 Ok(engine) => engine,
                 Err(TryLockError::Poisoned(engine)) => engine.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
+                Err(TryLockError::WouldBlock) => return happened,
             };
+            let before = engine.heard;
             self.turn_locked(&mut engine, false);
+            happened |= engine.heard != before;
             drop(engine);
             if !self.called() {
-                return;
+                return happened;
             }
         }
     }
@@ -200,9 +203,9 @@ impl<W: Wire> Helper for Shared<W> {
         self.tell_listener();
     }
 
-    fn waiting(&self) {
+    fn waiting(&self) -> bool {
         self.visits.fetch_add(1, Ordering::Relaxed);
-        self.turn();
+        self.turn()
     }
 
     fn leaving(&self) {

@@ -36,6 +36,8 @@ struct Armed {
     runs: VecDeque<Run>,
     /// How many programs `runs` still stands for, the one that is being fired included.
     held: usize,
+    /// How many wait for room: a signal that nobody waits for is a system call, too.
+    waiting: usize,
     given_up: bool,
 }
 
@@ -142,8 +144,13 @@ impl Queue {
     /// The program that was being fired is through.
     pub(crate) fn through(&self) {
         // The place is free before the sent word says so: whoever has waited for that finds room.
-        let over = lock(&self.armed).pop();
-        self.room.notify_all();
+        let (over, waited_for) = {
+            let mut armed = lock(&self.armed);
+            (armed.pop(), armed.waiting > 0)
+        };
+        if waited_for {
+            self.room.notify_all();
+        }
         let (sent, bell) = self.sent();
         sent.add(QUANTUM);
         bell.ring();
@@ -180,11 +187,13 @@ impl Queue {
         patient: &mut dyn FnMut() -> bool,
     ) -> Result<MutexGuard<'a, Armed>, NicError> {
         while armed.held + needed > self.budget && !armed.given_up {
+            armed.waiting += 1;
             armed = self
                 .room
                 .wait_timeout(armed, ASK)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
+            armed.waiting -= 1;
             if armed.held + needed > self.budget && !armed.given_up {
                 // Not under the lock: it may take locks of its own.
                 drop(armed);
