@@ -11,6 +11,8 @@ use tidegate_fabric::{Fabric, Options};
 
 #[path = "common/ring.rs"]
 mod ring;
+#[path = "common/skip.rs"]
+mod skip;
 
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 
@@ -214,29 +216,12 @@ fn whatever_goes_wrong_ends() {
     );
 }
 
-/// Skips a test where there is no libfabric; fails on CI.
-fn skipped(test: &str, why: &str) {
-    let ci = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false");
-    assert!(!ci, "{test}: {why}, and CI is set");
-    eprintln!("{test}: SKIPPED: {why}");
-    if let Some(path) = std::env::var_os("TIDEGATE_SKIPS") {
-        use std::io::Write as _;
-        let mut skips = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .expect("the list of skipped tests");
-        writeln!(skips, "{test}: {why}").expect("the list of skipped tests");
-    }
-}
-
 #[test]
 fn a_ring_over_libfabric() {
     for provider in ["tcp;ofi_rxm", "sockets"] {
         let choice = Choice::at("127.0.0.1").provider(provider);
-        match FabricWire::open(&choice) {
-            Ok(wire) => assert_eq!(wire.provider(), provider),
-            Err(error) => return skipped("a_ring_over_libfabric", &error.to_string()),
+        if !skip::provided("a_ring_over_libfabric", provider) {
+            return;
         }
         for (n, buffers) in [
             (1, BUFFERS[0]),

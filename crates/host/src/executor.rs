@@ -131,11 +131,7 @@ impl Executor {
                             return Blocked::Again;
                         }
                     }
-                    if shared.is_aborted() {
-                        Blocked::Aborts
-                    } else {
-                        Blocked::Waits
-                    }
+                    Blocked::unless(shared.is_aborted())
                 },
                 |engine| {
                     slept = true;

@@ -165,6 +165,17 @@ pub enum Blocked {
     Aborts,
 }
 
+impl Blocked {
+    /// Gives up if it is aborted.
+    pub fn unless(aborted: bool) -> Self {
+        if aborted {
+            Blocked::Aborts
+        } else {
+            Blocked::Waits
+        }
+    }
+}
+
 /// Runs a batch to its end, sleeping on `bell` while every lane is blocked. `blocked` is asked whenever that is so what to do; `before_sleep`
 /// is called each time before it really sleeps.
 ///
