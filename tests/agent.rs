@@ -150,7 +150,8 @@ fn cpu_time_without_anything_to_do() {
             // What is asked for is 1% and 5% a rank.
             assert!(
                 idle < 0.05 && unrung < 0.15,
-                "{provider}: idle {idle}, unrung {unrung}"
+                "{provider}: idle {idle}, unrung {unrung}: {:#?}",
+                threads()
             );
             drop((inbox, outbox));
             Ok(())
