@@ -64,6 +64,7 @@ pub(crate) fn meet<D: Device>(
     control: &dyn Control,
     device: &D,
     nic: Option<Arc<dyn Nic>>,
+    failed: Box<dyn Fn(String) + Send + Sync>,
 ) -> Result<Met<D>> {
     let bytes = size_of::<Bell>();
     let own = Arc::new(device.alloc(bytes, Sharing::Peers)?);
@@ -125,7 +126,7 @@ pub(crate) fn meet<D: Device>(
         &users,
     ));
     let nic = match (nic, registration) {
-        (Some(nic), Some(guard)) => Some(attach(device, nic, guard, theirs)?),
+        (Some(nic), Some(guard)) => Some(attach(device, nic, guard, theirs, failed)?),
         _ => None,
     };
     Ok(Met {
@@ -141,6 +142,7 @@ fn attach<D: Device>(
     nic: Arc<dyn Nic>,
     guard: Keep,
     theirs: Vec<(Option<HelloNic>, Option<Handle>)>,
+    failed: Box<dyn Fn(String) + Send + Sync>,
 ) -> Result<Attached<D>> {
     let bytes = size_of::<Bell>();
     for (rank, (said, _)) in theirs.iter().enumerate() {
@@ -162,6 +164,7 @@ fn attach<D: Device>(
         bell: doorbells.base(),
         keep: doorbells.clone(),
         helped: device.helps(),
+        failed,
     };
     // SAFETY: the block is zeroed, which is a bell, and kept.
     unsafe { nic.connect(connection) }?;

@@ -33,7 +33,7 @@ use crate::message::Message;
 use crate::nic::{Attached, Route, WorldOptions};
 use crate::watch::Watch;
 pub(crate) use crate::watched::Watched;
-use events::Events;
+use events::{Broken, Events};
 
 /// One rank's view of the job.
 pub struct World<D: Device> {
@@ -175,13 +175,19 @@ impl<D: Device> World<D> {
         device: D,
         options: WorldOptions,
     ) -> Result<Self> {
+        let broken = Arc::new(Broken::default());
         let Met {
             own_bell,
             bells,
             nic,
-        } = crate::meet::meet(&*control, &device, options.nic)?;
+        } = {
+            let broken = broken.clone();
+            let failed = Box::new(move |reason| broken.note(reason));
+            crate::meet::meet(&*control, &device, options.nic, failed)?
+        };
         let events = Events {
             gone: BTreeMap::new(),
+            nic_failed: None,
             windows: Vec::new(),
             streams: Vec::new(),
         };
@@ -195,6 +201,7 @@ impl<D: Device> World<D> {
             nic,
             route: options.route.unwrap_or_default(),
         });
+        broken.hand_over(&inner);
         let weak = Arc::downgrade(&inner);
         inner.control.subscribe(Arc::new(move |event| {
             if let Some(inner) = weak.upgrade() {

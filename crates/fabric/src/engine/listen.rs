@@ -87,11 +87,12 @@ impl<W: Wire> Shared<W> {
             }
             let mut engine = lock(&self.engine);
             let heard = engine.heard;
-            self.turn_locked(&mut engine, false);
+            let failure = self.turn_locked(&mut engine, false);
             self.rounds.fetch_add(1, Ordering::SeqCst);
             if engine.broken {
                 // There is nothing to listen to any more; queues that are made or closed are looked at now and then.
                 drop(engine);
+                self.say(failure);
                 std::thread::sleep(BROKEN);
                 continue;
             }

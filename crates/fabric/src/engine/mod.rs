@@ -15,7 +15,7 @@
 //! # Failure
 //!
 //! A piece that fails ends its queue: the signal is not posted, and the peer gets a poisoning notice instead, for this program and every other that is armed. A wire that fails ends all queues
-//! of the rank; peers cannot be told then, and wait until a limit, or until this rank ends. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
+//! of the rank; peers cannot be told by it then, and core tells them by the control plane. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
 
 mod listen;
 pub(crate) mod program;
@@ -108,9 +108,10 @@ impl<W: Wire> Shared<W> {
                 Err(TryLockError::WouldBlock) => return happened,
             };
             let before = engine.heard;
-            self.turn_locked(&mut engine, false);
+            let failure = self.turn_locked(&mut engine, false);
             happened |= engine.heard != before;
             drop(engine);
+            self.say(failure);
             if !self.called() {
                 return happened;
             }
@@ -118,10 +119,19 @@ impl<W: Wire> Shared<W> {
     }
 
     /// `look`: at the doorbells, whether or not somebody has said that one was rung.
-    fn turn_locked(&self, engine: &mut Engine<W>, look: bool) {
+    #[must_use = "it is to be said when the engine has been let go"]
+    fn turn_locked(&self, engine: &mut Engine<W>, look: bool) -> Option<String> {
         let rung = self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::SeqCst);
         engine.turn(&self.regions, rung || look);
         self.active.store(engine.is_active(), Ordering::Relaxed);
+        engine.failure.take()
+    }
+
+    /// Says that the wire is broken, if it is.
+    fn say(&self, failure: Option<String>) {
+        if let (Some(why), Some(connection)) = (failure, self.connection.get()) {
+            (connection.failed)(why);
+        }
     }
 
     /// Something is under way: whoever listens must know that there is something to listen for. If it sleeps but shortly, it finds that out.

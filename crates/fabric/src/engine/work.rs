@@ -37,6 +37,8 @@ pub(crate) struct Engine<W: Wire> {
     notices: VecDeque<(usize, u64)>,
     events: Vec<Event>,
     pub(super) broken: bool,
+    /// Why, until that has been said.
+    pub(super) failure: Option<String>,
     /// What was under way when the wire broke: its memory is kept until the wire is closed.
     dead: Vec<Prepared>,
     /// How much has happened: operations were posted, events came.
@@ -93,6 +95,7 @@ impl<W: Wire> Engine<W> {
             notices: VecDeque::new(),
             events: Vec::new(),
             broken: false,
+            failure: None,
             dead: Vec::new(),
             heard: 0,
             full: false,
@@ -199,8 +202,8 @@ impl<W: Wire> Engine<W> {
         }
         self.events = events;
         if let Err(error) = polled {
-            tracing::error!("{}: {error}", self.wire.name());
             self.broken = true;
+            self.failure = Some(format!("{}: {error}", self.wire.name()));
             self.flights.clear();
             self.held.clear();
             self.notices.clear();
