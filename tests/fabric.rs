@@ -11,6 +11,8 @@ use tidegate_fabric::{Fabric, Options};
 
 #[path = "common/ring.rs"]
 mod ring;
+#[path = "common/skip.rs"]
+mod skip;
 
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 
@@ -101,6 +103,59 @@ fn scattered_puts_arrive_before_their_signal() {
             },
         );
     }
+}
+
+/// A rank whose own wire breaks cannot tell its peers by it: they hear of it by the control plane, and soon. A window that is created after that is of no use from the beginning.
+#[test]
+fn a_broken_wire_ends_the_waits_of_its_peers() {
+    let net = Net::new(3, Faults::default());
+    let options = Options::default();
+    let begin = Instant::now();
+    let errors = World::local_with(
+        3,
+        |rank| nic(&net, rank, &options),
+        |world: World| {
+            let others: Vec<_> = (0..3).filter(|rank| *rank != world.rank()).collect();
+            let rounds = |name, breaks: bool| -> Result<()> {
+                stream!(let s = world.stream()?);
+                // No limit.
+                let mut window = Window::<u64, _>::by_slot(name);
+                for rank in &others {
+                    window = window.slot_from(*rank, 0, 9).slot_to(*rank, 0);
+                }
+                let (mut inbox, mut outbox) = window.open(&s)?;
+                let src = Region::<u64, _>::zeroed(&world, 9)?.on(&s)?;
+                for round in 0.. {
+                    if breaks && round == 10 {
+                        net.break_wire(1);
+                    }
+                    let mut epoch = outbox.start();
+                    epoch.put(&src, Slot(0))?;
+                    epoch.put(&src, Slot(1))?;
+                    (inbox, outbox) = exchange(&s, inbox, epoch)?;
+                    s.synchronize()?;
+                }
+                unreachable!("the wire breaks");
+            };
+            ["first", "second"].map(|name| {
+                let breaks = name == "first" && world.rank() == 1;
+                rounds(name, breaks).unwrap_err().to_string()
+            })
+        },
+    );
+    for (rank, errors) in errors.iter().enumerate() {
+        for error in errors {
+            assert!(
+                error.contains("the NIC of rank 1 has failed"),
+                "rank {rank}: {error}"
+            );
+        }
+    }
+    assert!(
+        begin.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begin.elapsed()
+    );
 }
 
 /// How a rank's part ended.
@@ -214,29 +269,12 @@ fn whatever_goes_wrong_ends() {
     );
 }
 
-/// Skips a test where there is no libfabric; fails on CI.
-fn skipped(test: &str, why: &str) {
-    let ci = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false");
-    assert!(!ci, "{test}: {why}, and CI is set");
-    eprintln!("{test}: SKIPPED: {why}");
-    if let Some(path) = std::env::var_os("TIDEGATE_SKIPS") {
-        use std::io::Write as _;
-        let mut skips = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .expect("the list of skipped tests");
-        writeln!(skips, "{test}: {why}").expect("the list of skipped tests");
-    }
-}
-
 #[test]
 fn a_ring_over_libfabric() {
     for provider in ["tcp;ofi_rxm", "sockets"] {
         let choice = Choice::at("127.0.0.1").provider(provider);
-        match FabricWire::open(&choice) {
-            Ok(wire) => assert_eq!(wire.provider(), provider),
-            Err(error) => return skipped("a_ring_over_libfabric", &error.to_string()),
+        if !skip::provided("a_ring_over_libfabric", provider) {
+            return;
         }
         for (n, buffers) in [
             (1, BUFFERS[0]),

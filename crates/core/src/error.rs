@@ -225,6 +225,13 @@ pub enum Cause {
         /// Which rank.
         rank: usize,
     },
+    /// A rank's NIC is of no more use.
+    NicFailed {
+        /// Whose.
+        rank: usize,
+        /// What it said.
+        reason: String,
+    },
 }
 
 impl fmt::Display for Cause {
@@ -237,6 +244,9 @@ impl fmt::Display for Cause {
                 write!(f, "rank {rank} had waited for the limit of {limit:?}")
             }
             Cause::PeerFailed { rank } => write!(f, "a stream of rank {rank} had failed"),
+            Cause::NicFailed { rank, reason } => {
+                write!(f, "the NIC of rank {rank} has failed ({reason})")
+            }
         }
     }
 }

@@ -64,6 +64,7 @@ pub(crate) fn meet<D: Device>(
     control: &dyn Control,
     device: &D,
     nic: Option<Arc<dyn Nic>>,
+    failed: Box<dyn Fn(String) + Send + Sync>,
 ) -> Result<Met<D>> {
     let bytes = size_of::<Bell>();
     let own = Arc::new(device.alloc(bytes, Sharing::Peers)?);
@@ -127,7 +128,7 @@ pub(crate) fn meet<D: Device>(
     }
     device.shared_with(others_on_hardware((&hello.hardware, hello.process), &users));
     let nic = match (nic, registration) {
-        (Some(nic), Some(guard)) => Some(attach(device, nic, (guard, rung), theirs)?),
+        (Some(nic), Some(guard)) => Some(attach(device, nic, (guard, rung), theirs, failed)?),
         _ => None,
     };
     Ok(Met {
@@ -143,6 +144,7 @@ fn attach<D: Device>(
     nic: Arc<dyn Nic>,
     (guard, rung): (Keep, Arc<D::Block>),
     theirs: Vec<(Option<HelloNic>, Option<Handle>)>,
+    failed: Box<dyn Fn(String) + Send + Sync>,
 ) -> Result<Attached<D>> {
     let bytes = size_of::<Bell>();
     for (rank, (said, _)) in theirs.iter().enumerate() {
@@ -165,6 +167,7 @@ fn attach<D: Device>(
         keep: doorbells.clone(),
         helped: device.helps(),
         polled: device.staged(),
+        failed,
     };
     // SAFETY: the block is zeroed, which is a bell, and kept.
     unsafe { nic.connect(connection) }?;

@@ -58,6 +58,11 @@ impl<D: Device> Watched<D> {
         self
     }
 
+    /// Whether this rank reaches a peer of it by its NIC.
+    pub(crate) fn has_nic(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
     /// An error if the window was revoked.
     #[inline]
     pub(crate) fn usable(&self) -> Result<()> {

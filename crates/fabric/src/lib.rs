@@ -32,8 +32,8 @@ use tidegate_hal::nic::{
     RemoteMemory,
 };
 
-use engine::Shared;
 use engine::queue::{Handle, Queue};
+use engine::{Engine, Shared};
 use wire::Wire;
 use wire::libfabric::{Choice, FabricWire, OpenError};
 
@@ -156,15 +156,16 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
     }
 
     fn address(&self) -> Vec<u8> {
-        self.shared.engine().wire.address()
+        self.shared.with(|engine| engine.wire.address())
     }
 
     unsafe fn register(&self, memory: Memory<'_>) -> Result<Registration, NicError> {
         let (base, bytes) = (memory.base.0, memory.bytes);
         let numbered = self.shared.regions.add(base, bytes, memory.keep.clone())?;
         // SAFETY: the caller's promise.
-        let (wire, guard) =
-            unsafe { self.shared.engine().wire.register(base, bytes, memory.keep) }?;
+        let register =
+            |engine: &mut Engine<W>| unsafe { engine.wire.register(base, bytes, memory.keep) };
+        let (wire, guard) = self.shared.with(register)?;
         let said = Said {
             number: numbered.number,
             wire,
@@ -188,7 +189,7 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
                 detail: "it is connected already".into(),
             });
         }
-        self.shared.engine().wire.connect(&addresses)?;
+        self.shared.with(|engine| engine.wire.connect(&addresses))?;
         if !helped && !polled {
             self.start("tidegate-ringer", Shared::ring)?;
         }
@@ -198,7 +199,9 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
     fn import(&self, peer: usize, key: Key, bytes: usize) -> Result<RemoteMemory, NicError> {
         let said: Said = postcard::from_bytes(&key.bytes)
             .map_err(|e| NicError::BadKey(format!("what rank {peer} said: {e}")))?;
-        let remote = self.shared.engine().wire.import(peer, &said.wire, bytes)?;
+        let remote = self
+            .shared
+            .with(|engine| engine.wire.import(peer, &said.wire, bytes))?;
         Ok(RemoteMemory(Arc::new(RemoteRegion::<W> {
             number: said.number,
             remote,

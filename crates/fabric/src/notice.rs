@@ -1,4 +1,4 @@
-//! What a notice says: which word a quantum is to be added to.
+//! What a notice says: which word, or which two, a quantum is to be added to.
 //!
 //! # Model
 //!
@@ -7,18 +7,23 @@
 //! | bits | what |
 //! |---|---|
 //! | 63 | poison the word, instead of adding a quantum |
-//! | 55 to 62 | the number of the target's registration in which the bell begins |
-//! | 31 to 54 | that of the word |
-//! | 0 to 30 | where the word is in it, in words of 8 bytes |
+//! | 49 to 62 | how much further on another word is that gets a quantum too, in words of 8 bytes, with a sign; 0 if there is none |
+//! | 45 to 48 | the number of the target's registration in which the bell begins |
+//! | 21 to 44 | that of the word |
+//! | 0 to 20 | where the word is in it, in words of 8 bytes |
 //!
 //! Numbers are given once in the life of an endpoint: a notice that comes late, when its window is gone, names nothing.
 
 use tidegate_hal::nic::NicError;
 
 const POISON: u64 = 1 << 63;
-const BELL_BITS: u32 = 8;
+const OFFSET_BITS: u32 = 21;
 const REGION_BITS: u32 = 24;
-const OFFSET_BITS: u32 = 31;
+const BELL_BITS: u32 = 4;
+const FURTHER_BITS: u32 = 14;
+const REGION_AT: u32 = OFFSET_BITS;
+const BELL_AT: u32 = REGION_AT + REGION_BITS;
+const FURTHER_AT: u32 = BELL_AT + BELL_BITS;
 
 /// A notice, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +32,13 @@ pub(crate) struct Notice {
     pub(crate) word: u32,
     /// In bytes.
     pub(crate) offset: usize,
+    /// How many bytes further on the other word is.
+    pub(crate) further: Option<isize>,
     pub(crate) poison: bool,
+}
+
+fn part(bits: u64, from: u32, wide: u32) -> u64 {
+    (bits >> from) & ((1 << wide) - 1)
 }
 
 impl Notice {
@@ -36,10 +47,12 @@ impl Notice {
 
     pub(crate) fn encode(self) -> Result<u64, NicError> {
         let words = (self.offset / 8) as u64;
+        let further = self.further.unwrap_or(0) / 8;
         let fits = self.offset.is_multiple_of(8)
             && words < 1 << OFFSET_BITS
             && self.bell < 1 << BELL_BITS
-            && self.word < Self::REGIONS;
+            && self.word < Self::REGIONS
+            && further.unsigned_abs() < 1 << (FURTHER_BITS - 1);
         if !fits {
             return Err(NicError::BadKey(format!(
                 "no notice can name a word at byte {} of registration {}",
@@ -47,18 +60,34 @@ impl Notice {
             )));
         }
         let poison = if self.poison { POISON } else { 0 };
-        let regions = u64::from(self.bell) << REGION_BITS | u64::from(self.word);
-        Ok(poison | regions << OFFSET_BITS | words)
+        let further = part(further as u64, 0, FURTHER_BITS) << FURTHER_AT;
+        let regions = u64::from(self.bell) << BELL_AT | u64::from(self.word) << REGION_AT;
+        Ok(poison | further | regions | words)
     }
 
     pub(crate) fn decode(bits: u64) -> Self {
-        let part = |from: u32, bits_wide: u32| (bits >> from) & ((1 << bits_wide) - 1);
+        // The sign is the highest of its bits.
+        let further = (part(bits, FURTHER_AT, FURTHER_BITS) << (64 - FURTHER_BITS)) as i64
+            >> (64 - FURTHER_BITS);
         Notice {
-            bell: part(OFFSET_BITS + REGION_BITS, BELL_BITS) as u32,
-            word: part(OFFSET_BITS, REGION_BITS) as u32,
-            offset: part(0, OFFSET_BITS) as usize * 8,
+            bell: part(bits, BELL_AT, BELL_BITS) as u32,
+            word: part(bits, REGION_AT, REGION_BITS) as u32,
+            offset: part(bits, 0, OFFSET_BITS) as usize * 8,
+            further: (further != 0).then_some(further as isize * 8),
             poison: bits & POISON != 0,
         }
+    }
+
+    /// One notice that says what two say, if there is one: both words get a quantum, are of one registration, and are near each other.
+    pub(crate) fn pair(one: u64, other: u64) -> Option<u64> {
+        let (one, other) = (Self::decode(one), Self::decode(other));
+        let plain = |notice: Notice| notice.further.is_none() && !notice.poison;
+        let same = (one.bell, one.word) == (other.bell, other.word) && one.offset != other.offset;
+        if !(same && plain(one) && plain(other)) {
+            return None;
+        }
+        let further = Some(other.offset as isize - one.offset as isize);
+        Notice { further, ..one }.encode().ok()
     }
 }
 
@@ -72,12 +101,13 @@ mod tests {
             for (bell, word, offset) in [
                 (0, 0, 0),
                 (1, 2, 64),
-                (255, (1 << 24) - 1, ((1 << 31) - 1) * 8),
+                (15, (1 << 24) - 1, ((1 << 21) - 1) * 8),
             ] {
                 let notice = Notice {
                     bell,
                     word,
                     offset,
+                    further: None,
                     poison,
                 };
                 assert_eq!(Notice::decode(notice.encode().unwrap()), notice);
@@ -92,11 +122,51 @@ mod tests {
                 bell,
                 word,
                 offset,
+                further: None,
                 poison: false,
             };
             notice.encode().is_err()
         };
-        assert!(refused(256, 0, 0) && refused(0, 1 << 24, 0));
-        assert!(refused(0, 0, 4) && refused(0, 0, 1 << 34));
+        assert!(refused(16, 0, 0) && refused(0, 1 << 24, 0));
+        assert!(refused(0, 0, 4) && refused(0, 0, 1 << 24));
+    }
+
+    #[test]
+    fn two_in_one() {
+        let notice = |bell, word, offset, poison| {
+            let notice = Notice {
+                bell,
+                word,
+                offset,
+                further: None,
+                poison,
+            };
+            notice.encode().unwrap()
+        };
+        let far = 64 * 1023;
+        for (one, other) in [(0, 8), (8, 0), (64, 64 + far), (64 + far, 64)] {
+            let pair = Notice::pair(notice(1, 7, one, false), notice(1, 7, other, false));
+            let said = Notice::decode(pair.unwrap());
+            assert_eq!((said.bell, said.word, said.poison), (1, 7, false));
+            assert_eq!(said.offset, one);
+            assert_eq!(
+                one.checked_add_signed(said.further.unwrap()),
+                Some(other),
+                "{one} and {other}"
+            );
+        }
+        let one = notice(1, 7, 64, false);
+        for other in [
+            notice(1, 7, 64, false),
+            notice(1, 8, 0, false),
+            notice(2, 7, 0, false),
+            notice(1, 7, 0, true),
+            notice(1, 7, 64 + (8 << 13), false),
+        ] {
+            assert_eq!(Notice::pair(one, other), None);
+            assert_eq!(Notice::pair(other, one), None);
+        }
+        let pair = Notice::pair(one, notice(1, 7, 0, false)).unwrap();
+        assert_eq!(Notice::pair(pair, notice(1, 7, 128, false)), None);
     }
 }

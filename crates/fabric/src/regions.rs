@@ -86,24 +86,33 @@ impl Regions {
                 .is_some_and(|end| end <= region.bytes)
                 && (region.base + offset).is_multiple_of(align_of::<Word>())
         };
-        if !inside(of_word, notice.offset, size_of::<Word>())
+        let other = match notice.further {
+            None => Some(None),
+            Some(further) => notice.offset.checked_add_signed(further).map(Some),
+        };
+        let Some(other) = other else { return false };
+        let words = || [Some(notice.offset), other].into_iter().flatten();
+        if !words().all(|offset| inside(of_word, offset, size_of::<Word>()))
             || !inside(of_bell, 0, size_of::<Bell>())
             || of_bell.base % align_of::<Bell>() != 0
         {
             return false;
         }
-        // SAFETY: both lie within registered memory, which the table keeps while it is locked, and are aligned; `NicQueue::prepare` promised the origin's caller a word and a bell there. All
-        // bytes are some word and some bell, and both are only accessed atomically.
-        let (word, bell) = unsafe {
-            let word: *const Word = std::ptr::with_exposed_provenance(of_word.base + notice.offset);
-            let bell: *const Bell = std::ptr::with_exposed_provenance(of_bell.base);
-            (&*word, &*bell)
-        };
+        // SAFETY: it lies within registered memory, which the table keeps while it is locked, and is aligned; `NicQueue::prepare` promised the origin's caller a bell there. All bytes are some bell,
+        // and it is only accessed atomically.
+        let bell: &Bell = unsafe { &*std::ptr::with_exposed_provenance(of_bell.base) };
+        for offset in words() {
+            // SAFETY: as above, of a word.
+            let word: &Word = unsafe { &*std::ptr::with_exposed_provenance(of_word.base + offset) };
+            if notice.poison {
+                word.poison();
+            } else {
+                word.add(QUANTUM);
+            }
+        }
         if notice.poison {
-            word.poison();
             bell.wake_all();
         } else {
-            word.add(QUANTUM);
             bell.ring();
         }
         true

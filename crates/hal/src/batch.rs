@@ -265,6 +265,9 @@ pub struct Batch {
     lanes: Box<[Lane]>,
     /// What must live as long as the batch may run.
     _keep: Box<[Arc<dyn Any + Send + Sync>]>,
+    /// Whether it rings doorbells of a NIC, or waits for what one brings.
+    helped: bool,
+    moves: bool,
     /// The batch as its device executes it.
     lowered: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
@@ -308,7 +311,10 @@ impl Batch {
                 Lane { first, len }
             })
             .collect();
+        let moves = steps.iter().any(|step| matches!(step, Step::Move(_)));
         Batch {
+            helped: false,
+            moves,
             steps: steps.into(),
             lanes,
             _keep: keep.into(),
@@ -333,8 +339,27 @@ impl Batch {
             .iter()
             .map(|batch| -> Arc<dyn Any + Send + Sync> { Arc::clone(*batch) as _ })
             .collect();
+        let helped = batches.iter().any(|batch| batch.helped);
         // SAFETY: the caller's promise; the batches themselves keep what they keep.
-        unsafe { Batch::new(lanes, keep) }
+        unsafe { Batch::new(lanes, keep) }.helped(helped)
+    }
+
+    /// Says whether the batch rings doorbells of a NIC, or waits for words that one adds to: then streams that are threads call their
+    /// [`Helper`](crate::device::Helper) for it. At first it does not.
+    #[must_use]
+    pub fn helped(mut self, helped: bool) -> Self {
+        self.helped = helped;
+        self
+    }
+
+    /// Whether streams that are threads call their helper for it.
+    pub fn is_helped(&self) -> bool {
+        self.helped
+    }
+
+    /// Whether some step is a move: without one a batch takes no time but that of its waits.
+    pub fn has_moves(&self) -> bool {
+        self.moves
     }
 
     /// The lanes.

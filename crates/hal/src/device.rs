@@ -72,13 +72,18 @@ pub struct StreamConfig {
     pub helper: Option<Arc<dyn Helper>>,
 }
 
-/// Work that a thread of a stream can do for a NIC while it waits, or when it has rung a doorbell, so that no other thread must wake for it.
+/// Work that a thread of a stream can do for a NIC while it waits, or when it has rung a doorbell, so that no other thread must wake for it. Called for batches that are
+/// [helped](crate::batch::Batch::helped), and for no other.
 pub trait Helper: Send + Sync {
-    /// A doorbell may have been rung.
+    /// Doorbells may have been rung (or poisoned) since the last call. It may come late, when several batches have rung that follow each other at once, but it comes before the thread does anything that
+    /// takes its time: before a kernel, a wait, a move.
     fn rung(&self);
 
-    /// The thread waits: whatever can be done now, if nobody else is doing it.
-    fn waiting(&self);
+    /// The thread waits: whatever can be done now, if nobody else is doing it. Returns whether something was, so that it looks again at once.
+    fn waiting(&self) -> bool;
+
+    /// The thread has waited long, and goes to sleep until its bell is rung: somebody else must see to it that this comes to be.
+    fn leaving(&self);
 }
 
 /// A wait in which a stream is at the moment, for the wait-for graph.
@@ -159,7 +164,7 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         let _ = processes;
     }
 
-    /// Whether streams call the [`Helper`] that they are given: after every batch, and while they wait. Then nobody needs to sleep on the doorbells' bell.
+    /// Whether streams call the [`Helper`] that they are given: when batches have rung, and while they wait. Then nobody needs to sleep on the doorbells' bell.
     fn helps(&self) -> bool {
         false
     }

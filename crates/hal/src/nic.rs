@@ -29,6 +29,7 @@
 //!   end comes to an end. Later arms are refused with [`NicError::GivenUp`].
 //! - A transfer that fails gives up the queue in the same way, and never adds to the remote word. (Some providers fire a chained signal
 //!   although the operation before it failed: an engine must not build on that.)
+//! - An endpoint that breaks gives up all its queues, and says so by [`Connection::failed`]: core then ends the waits of the peers, through the control plane.
 //! - A dead peer may give no error at all. Whoever waits is ended by core, which poisons the sent words towards that peer; an engine need not find
 //!   out.
 //!
@@ -173,6 +174,8 @@ pub struct Connection {
     pub helped: bool,
     /// Whether nobody rings the bell: who wants to know of rings must poll the doorbells, while programs are armed.
     pub polled: bool,
+    /// To be called when the endpoint is of no more use, with the reason, once: peers may wait for what will never come, and cannot be told by the NIC. Not under locks of the NIC; it may call the NIC.
+    pub failed: Box<dyn Fn(String) + Send + Sync>,
 }
 
 /// The words of a queue.

@@ -1,11 +1,12 @@
 //! Executes work items, on the stream's thread or (inline) on the submitting one.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{Fault, Reclaim};
-use tidegate_words::{Engine, Patience};
+use tidegate_words::{Blocked, Engine, Patience};
 
 use crate::graph::{List, Recorded};
 use crate::job::Job;
@@ -27,6 +28,8 @@ pub(crate) struct Executor {
     shared: Arc<Shared>,
     engine: Engine,
     failed: bool,
+    /// Doorbells were rung of which the helper has not been told yet.
+    owed: Cell<bool>,
     /// For waits in batches.
     peers: Patience,
     /// For waits for other streams.
@@ -39,21 +42,25 @@ impl Executor {
             shared,
             engine: Engine::default(),
             failed: false,
+            owed: Cell::new(false),
             peers,
             own,
         }
     }
 
-    /// Executes one item and counts it as passed. Returns whether more may come.
+    /// Executes one item and counts it as passed. Returns whether more may come. `next` is what follows at once, if that is known.
     ///
     /// # Safety
     ///
     /// What the hal asks of the submitter of the item holds.
-    pub(crate) unsafe fn execute(&mut self, item: Item) -> bool {
+    pub(crate) unsafe fn execute(&mut self, item: Item, next: Option<&Item>) -> bool {
         let mut more = true;
         match item {
-            // SAFETY: the submitter's promise.
-            Item::Batch(batch) => unsafe { self.batch(&batch) },
+            Item::Batch(batch) => {
+                let soon = matches!(next, Some(Item::Batch(next)) if takes_no_time(next));
+                // SAFETY: the submitter's promise.
+                unsafe { self.batch(&batch, soon) };
+            }
             Item::Kernel(job) => {
                 self.kernel(&job);
                 // What a kernel captured may panic when it is dropped, and this thread must go on.
@@ -68,20 +75,41 @@ impl Executor {
         more
     }
 
+    /// `soon`: a batch follows at once, which will do as well for telling the helper.
+    ///
     /// # Safety
     ///
     /// The promises of [`Batch::new`] hold.
-    unsafe fn batch(&mut self, batch: &Batch) {
+    unsafe fn batch(&mut self, batch: &Batch, soon: bool) {
+        let helper = self.shared.config.helper.as_ref();
+        let helper = helper.filter(|_| batch.is_helped());
+        if helper.is_none() {
+            // What it waits for, or moves, may take its time.
+            self.tell();
+        }
         if self.failed || self.shared.is_aborted() {
             self.fail(Fault::Aborted);
             self.engine.begin(batch);
             // SAFETY: the caller's promise.
             unsafe { self.engine.give_up(batch) };
             // A doorbell that is not rung is poisoned, and that must be heard, too.
-            self.help();
+            if batch.is_helped() {
+                self.owed.set(true);
+            }
+            self.tell();
             return;
         }
         let shared = &self.shared;
+        let owed = &self.owed;
+        let helper = helper.map(|helper| &**helper);
+        if batch.has_moves() {
+            self.tell();
+        }
+        let patience = if helper.is_some() {
+            helped(self.peers)
+        } else {
+            self.peers
+        };
         let mut slept = false;
         // SAFETY: the caller's promise; core builds batches with words whose bell is that of the rank, which is this stream's.
         let outcome = unsafe {
@@ -90,24 +118,43 @@ impl Executor {
                 batch,
                 &mut HostMover,
                 shared.bell(),
-                self.peers,
+                patience,
                 // Called when all lanes are blocked.
-                || {
-                    if let Some(helper) = &shared.config.helper {
-                        helper.waiting();
+                |engine| {
+                    if let Some(helper) = helper {
+                        // Some lanes may have rung, and others wait for what comes of it.
+                        if engine.take_added() || owed.get() {
+                            owed.set(false);
+                            helper.rung();
+                        }
+                        if helper.waiting() && !shared.is_aborted() {
+                            return Blocked::Again;
+                        }
                     }
-                    shared.is_aborted()
+                    Blocked::unless(shared.is_aborted())
                 },
                 |engine| {
                     slept = true;
                     shared.set_blocked(engine.pending(batch));
+                    if let Some(helper) = helper {
+                        helper.leaving();
+                    }
                 },
             )
         };
         if slept {
             shared.set_running();
         }
-        self.help();
+        if self.engine.take_added() && helper.is_some() {
+            self.owed.set(true);
+        }
+        // A batch that has failed has poisoned doorbells.
+        if outcome.is_err() && helper.is_some() {
+            self.owed.set(true);
+        }
+        if !soon || outcome.is_err() {
+            self.tell();
+        }
         match outcome {
             Ok(()) => {}
             Err(Some(halt)) => self.fail(Fault::Wait {
@@ -118,14 +165,17 @@ impl Executor {
         }
     }
 
-    /// The batch that is over may have rung a NIC's doorbell.
-    fn help(&self) {
-        if let Some(helper) = &self.shared.config.helper {
+    /// Tells the helper of doorbells that were rung.
+    fn tell(&self) {
+        if self.owed.take()
+            && let Some(helper) = &self.shared.config.helper
+        {
             helper.rung();
         }
     }
 
     fn kernel(&mut self, job: &Job) {
+        self.tell();
         if self.failed {
             return;
         }
@@ -147,6 +197,7 @@ impl Executor {
     }
 
     fn follow(&mut self, other: &Arc<Shared>, mark: u64) {
+        self.tell();
         other.wait_until_passed(mark, self.own);
         if other.failed_by(mark) {
             self.fail(other.fault().unwrap_or(Fault::Aborted));
@@ -160,17 +211,23 @@ impl Executor {
         let mut list = list
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        for _ in 0..times {
-            for item in list.iter_mut() {
-                match item {
+        for time in 0..times {
+            for at in 0..list.len() {
+                let next = match list.get(at + 1) {
+                    None if time + 1 < times => list.first(),
+                    next => next,
+                };
+                let soon = matches!(next, Some(Recorded::Batch(next)) if takes_no_time(next));
+                match &mut list[at] {
                     // SAFETY: the caller's promise.
-                    Recorded::Batch(batch) => unsafe { self.batch(batch) },
+                    Recorded::Batch(batch) => unsafe { self.batch(batch, soon) },
                     Recorded::Kernel(job) => self.kernel(job),
                     Recorded::Signal(link) => {
                         let fault = || self.shared.fault().unwrap_or(Fault::Aborted);
                         link.signal(self.failed.then(fault));
                     }
                     Recorded::Await(link, operand) => {
+                        self.tell();
                         if let Some(fault) = link.follow(operand, self.own) {
                             self.fail(fault);
                         }
@@ -185,5 +242,18 @@ impl Executor {
             self.failed = true;
             self.shared.set_fault(fault);
         }
+    }
+}
+
+/// Whether a batch that follows will do for telling the helper what the one before it has rung.
+fn takes_no_time(batch: &Batch) -> bool {
+    batch.is_helped() && !batch.has_moves()
+}
+
+/// How long a wait stays awake that turns a NIC's engine meanwhile. Each look takes as long as many others, so the processor is offered after each: a peer that shares it may be about to send.
+fn helped(patience: Patience) -> Patience {
+    Patience {
+        spins: 0,
+        yields: patience.yields * (1 + patience.spins / 4),
     }
 }

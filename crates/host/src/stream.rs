@@ -84,8 +84,9 @@ impl HostStream {
                 .spawn(move || {
                     loop {
                         let item = feed.work.wait(own, || consumer.pop().ok(), || {});
+                        // What stands behind it is looked at, and not taken.
                         // SAFETY: items come from the `unsafe` methods below, whose callers promised.
-                        if !unsafe { executor.execute(item) } {
+                        if !unsafe { executor.execute(item, consumer.peek().ok()) } {
                             break;
                         }
                     }
@@ -117,7 +118,7 @@ impl HostStream {
             .store(self.mark() + 1, Ordering::Release);
         match &self.queue {
             // SAFETY: the caller's promise.
-            Queue::Inline(executor) => drop(unsafe { executor.borrow_mut().execute(item) }),
+            Queue::Inline(executor) => drop(unsafe { executor.borrow_mut().execute(item, None) }),
             Queue::Thread { producer, .. } => {
                 let mut producer = producer.borrow_mut();
                 if let Err(PushError::Full(item)) = producer.push(item) {

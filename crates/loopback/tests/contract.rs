@@ -49,6 +49,7 @@ impl Rig {
             bell: at(DOORBELLS),
             keep: block.clone(),
             helped: false,
+            failed: Box::new(|reason| panic!("{reason}")),
         };
         // SAFETY: the block is zeroed, which is words and bells, and kept; tests touch the data only before a ring and after a signal.
         let (key, queue) = unsafe {

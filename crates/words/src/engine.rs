@@ -48,6 +48,7 @@ impl<F: FnMut(&Move)> Mover for F {
 pub struct Engine {
     next: Vec<u32>,
     left: usize,
+    added: bool,
 }
 
 impl Engine {
@@ -85,8 +86,11 @@ impl Engine {
                     Step::Move(step) => unsafe { mover.carry(step) },
                     // What this thread has written is released by the add that follows.
                     Step::Flush => {}
-                    // SAFETY: `Batch::new` promises that word and bell are live.
-                    Step::Add(add) => unsafe { signal(add) },
+                    Step::Add(add) => {
+                        // SAFETY: `Batch::new` promises that word and bell are live.
+                        unsafe { signal(add) };
+                        self.added = true;
+                    }
                 }
                 *next += 1;
             }
@@ -99,6 +103,11 @@ impl Engine {
         } else {
             Poll::Blocked
         }
+    }
+
+    /// Whether adds were made since the last call.
+    pub fn take_added(&mut self) -> bool {
+        std::mem::take(&mut self.added)
     }
 
     /// Gives up the batch that was begun: every add that has not been done and that somebody may wait for
@@ -145,7 +154,29 @@ impl Engine {
     }
 }
 
-/// Runs a batch to its end, sleeping on `bell` while every lane is blocked. `aborted` ends it early; `before_sleep`
+/// What whoever waits does next, when every lane is blocked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// Looks at the lanes again when its patience says so.
+    Waits,
+    /// Looks at once: something has been done meanwhile.
+    Again,
+    /// Gives up.
+    Aborts,
+}
+
+impl Blocked {
+    /// Gives up if it is aborted.
+    pub fn unless(aborted: bool) -> Self {
+        if aborted {
+            Blocked::Aborts
+        } else {
+            Blocked::Waits
+        }
+    }
+}
+
+/// Runs a batch to its end, sleeping on `bell` while every lane is blocked. `blocked` is asked whenever that is so what to do; `before_sleep`
 /// is called each time before it really sleeps.
 ///
 /// # Errors
@@ -161,7 +192,7 @@ pub unsafe fn run(
     mover: &mut impl Mover,
     bell: &Bell,
     patience: Patience,
-    aborted: impl Fn() -> bool,
+    mut blocked: impl FnMut(&mut Engine) -> Blocked,
     mut before_sleep: impl FnMut(&Engine),
 ) -> Result<(), Option<Halt>> {
     engine.begin(batch);
@@ -169,12 +200,18 @@ pub unsafe fn run(
     let outcome = bell.wait(
         patience,
         || {
-            // SAFETY: the caller's promise; the batch was begun above.
-            match unsafe { cell.borrow_mut().poll(batch, mover) } {
-                Poll::Done => Some(Ok(())),
-                Poll::Failed(halt) => Some(Err(Some(halt))),
-                Poll::Blocked if aborted() => Some(Err(None)),
-                Poll::Blocked => None,
+            let engine = &mut *cell.borrow_mut();
+            loop {
+                // SAFETY: the caller's promise; the batch was begun above.
+                match unsafe { engine.poll(batch, mover) } {
+                    Poll::Done => return Some(Ok(())),
+                    Poll::Failed(halt) => return Some(Err(Some(halt))),
+                    Poll::Blocked => match blocked(engine) {
+                        Blocked::Waits => return None,
+                        Blocked::Again => {}
+                        Blocked::Aborts => return Some(Err(None)),
+                    },
+                }
             }
         },
         || before_sleep(&cell.borrow()),

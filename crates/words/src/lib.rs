@@ -30,5 +30,5 @@ pub mod sync;
 mod word;
 
 pub use bell::{Bell, Patience};
-pub use engine::{Engine, Halt, Mover, Poll, run};
+pub use engine::{Blocked, Engine, Halt, Mover, Poll, run};
 pub use word::{State, Word};

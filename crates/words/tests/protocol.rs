@@ -10,7 +10,7 @@ use tidegate_hal::batch::{
     Action, Add, Awaited, Batch, Move, POISON, QUANTUM, Shape, Side, Step, Tag, Wait,
 };
 use tidegate_hal::memory::Ptr;
-use tidegate_words::{Bell, Engine, Halt, Patience, Poll, State, Word, run};
+use tidegate_words::{Bell, Blocked, Engine, Halt, Patience, Poll, State, Word, run};
 
 fn at<T>(place: &T) -> Ptr {
     Ptr(std::ptr::from_ref(place).cast_mut().cast())
@@ -199,7 +199,7 @@ fn a_failure_names_its_wait_and_goes_on_to_whoever_waits() {
             &mut |_: &Move| unreachable!("a batch that failed moves nothing"),
             &bell,
             Patience::NONE,
-            || false,
+            |_| Blocked::Waits,
             |_| unreachable!("it does not sleep"),
         )
     };
@@ -238,7 +238,7 @@ fn what_is_aborted_is_given_up() {
                     &mut |_: &Move| unreachable!(),
                     &bell,
                     Patience::NONE,
-                    || stop.load(Ordering::Relaxed),
+                    |_| Blocked::unless(stop.load(Ordering::Relaxed)),
                     |_| asleep.store(true, Ordering::Relaxed),
                 )
             }
@@ -300,8 +300,18 @@ fn epochs(count: u64, patience: Patience) {
     let go = |engine: &mut Engine, batch: &Batch, bell: &Bell, mover: &mut dyn FnMut()| {
         let mut mover = |_: &Move| mover();
         // SAFETY: as `batch` says; `bell` is rung for the words that the batch waits on.
-        unsafe { run(engine, batch, &mut mover, bell, patience, || false, |_| {}) }
-            .expect("nobody poisons");
+        unsafe {
+            run(
+                engine,
+                batch,
+                &mut mover,
+                bell,
+                patience,
+                |_| tidegate_words::Blocked::Waits,
+                |_| {},
+            )
+        }
+        .expect("nobody poisons");
     };
     thread::scope(|scope| {
         scope.spawn(|| {

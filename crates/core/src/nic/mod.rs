@@ -120,7 +120,7 @@ impl Line {
         });
         // SAFETY: both words live as long as `keep`; the wait does not write its operand, whose other accesses are atomic: should the outbox have
         // gone to another stream and issue more there, then it waits for that too, which needs nothing of this stream.
-        let wait = unsafe { Batch::new([vec![wait]], vec![parts.keep]) };
+        let wait = unsafe { Batch::new([vec![wait]], vec![parts.keep]) }.helped(true);
         let place = |memory: &RemoteMemory, offset| RemotePtr {
             memory: memory.clone(),
             offset,

@@ -98,6 +98,8 @@ impl<D: Device> Epoch<D> {
         }
         // SAFETY: all words lie in blocks that the half holds; this inbox's stream alone advances the operands.
         let (post, wait) = unsafe { (Batch::new(post, Vec::new()), Batch::new(wait, Vec::new())) };
+        let by_nic = !arms.is_empty();
+        let (post, wait) = (post.helped(by_nic), wait.helped(by_nic));
         let names_myself = peers().any(|peer| peer.rank == half.world.rank());
         Ok(Epoch {
             group,

@@ -387,11 +387,14 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
         })
         .collect();
     let keep = notes.iter().flat_map(Note::layouts).collect();
+    let by_nic = members
+        .iter()
+        .any(|lane| matches!(half.peers[*lane].way, Way::Nic(_)));
     // SAFETY: words, operands, bells and remote memory lie in blocks that the half holds; counts were checked against regions, slots
     // and layouts when the operations were noted; regions are of the outbox's stream and borrowed until the epoch is complete;
     // overlaps were refused above; the exposure that each lane waits for orders its moves with the target, and slots,
     // ranges or atomicity with other origins; tables are kept.
-    unsafe { Batch::new(lanes, keep) }
+    unsafe { Batch::new(lanes, keep) }.helped(by_nic)
 }
 
 /// Whether what goes to a target is staged.

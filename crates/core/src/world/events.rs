@@ -1,7 +1,7 @@
 //! What happens to the ranks of the job, and what becomes of windows then.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_hal::batch::Tag;
 use tidegate_hal::control::Event;
@@ -16,6 +16,8 @@ use crate::region::ReclaimOf;
 pub(super) struct Events<D: Device> {
     /// Ranks that died or left, and how.
     pub(super) gone: BTreeMap<usize, Cause>,
+    /// This rank's NIC is of no more use.
+    pub(super) nic_failed: Option<Cause>,
     /// The windows of this job, by number.
     pub(super) windows: Vec<Entry<D>>,
     pub(super) streams: Vec<(String, Weak<ReclaimOf<D>>)>,
@@ -54,6 +56,11 @@ impl<D: Device> World<D> {
         for cause in events.gone.values() {
             window.gone(device, bell, cause);
         }
+        let failed = events.nic_failed.clone().filter(|_| window.has_nic());
+        drop(events);
+        if let Some(cause) = failed {
+            self.revoke(window, cause);
+        }
     }
 
     /// Ends all waits of a window, on all ranks.
@@ -62,7 +69,62 @@ impl<D: Device> World<D> {
     }
 }
 
+/// Where a NIC says that it has failed, perhaps before there is a world to hear of it.
+pub(super) struct Broken<D: Device>(Mutex<(Weak<Inner<D>>, Option<String>)>);
+
+impl<D: Device> Default for Broken<D> {
+    fn default() -> Self {
+        Broken(Mutex::new((Weak::new(), None)))
+    }
+}
+
+impl<D: Device> Broken<D> {
+    pub(super) fn note(&self, reason: String) {
+        let inner = {
+            let mut held = lock(&self.0);
+            let inner = held.0.upgrade();
+            if inner.is_none() {
+                held.1 = Some(reason.clone());
+            }
+            inner
+        };
+        if let Some(inner) = inner {
+            inner.on_nic_failed(reason);
+        }
+    }
+
+    pub(super) fn hand_over(&self, inner: &Arc<Inner<D>>) {
+        let before = {
+            let mut held = lock(&self.0);
+            held.0 = Arc::downgrade(inner);
+            held.1.take()
+        };
+        if let Some(reason) = before {
+            inner.on_nic_failed(reason);
+        }
+    }
+}
+
 impl<D: Device> Inner<D> {
+    /// This rank's NIC is of no more use: windows that need it are of none to anybody, and peers hear of that by the control plane alone.
+    fn on_nic_failed(&self, reason: String) {
+        let rank = self.control.rank();
+        let cause = Cause::NicFailed { rank, reason };
+        tracing::error!("{cause}");
+        let windows: Vec<_> = {
+            let mut events = lock(&self.events);
+            events.nic_failed.get_or_insert_with(|| cause.clone());
+            let alive = events
+                .windows
+                .iter()
+                .filter_map(|entry| entry.window.upgrade());
+            alive.filter(|window| window.has_nic()).collect()
+        };
+        for window in windows {
+            self.revoke(&window, cause.clone());
+        }
+    }
+
     pub(crate) fn revoke(&self, window: &Watched<D>, cause: Cause) {
         {
             let mut events = lock(&self.events);

@@ -32,7 +32,7 @@ use crate::message::Message;
 use crate::nic::{Attached, Route, WorldOptions};
 use crate::watch::Watch;
 pub(crate) use crate::watched::Watched;
-use events::Events;
+use events::{Broken, Events};
 
 /// One rank's view of the job.
 pub struct World<D: Device> {
@@ -185,14 +185,20 @@ impl<D: Device> World<D> {
         device: D,
         options: WorldOptions,
     ) -> Result<Self> {
+        let broken = Arc::new(Broken::default());
         let Met {
             own_bell,
             bells,
             nic,
-        } = crate::meet::meet(&*control, &device, options.nic)?;
+        } = {
+            let broken = broken.clone();
+            let failed = Box::new(move |reason| broken.note(reason));
+            crate::meet::meet(&*control, &device, options.nic, failed)?
+        };
         let staged = options.staged || device.staged();
         let events = Events {
             gone: BTreeMap::new(),
+            nic_failed: None,
             windows: Vec::new(),
             streams: Vec::new(),
         };
@@ -207,6 +213,7 @@ impl<D: Device> World<D> {
             route: options.route.unwrap_or_default(),
             staged,
         });
+        broken.hand_over(&inner);
         let weak = Arc::downgrade(&inner);
         inner.control.subscribe(Arc::new(move |event| {
             if let Some(inner) = weak.upgrade() {

@@ -16,50 +16,33 @@
 //! # Failure
 //!
 //! A piece that fails ends its queue: the signal is not posted, and the peer gets a poisoning notice instead, for this program and every other that is armed. A wire that fails ends all queues
-//! of the rank; peers cannot be told then, and wait until a limit, or until this rank ends. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
+//! of the rank; peers cannot be told by it then, and core tells them by the control plane. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
 
+mod listen;
 pub(crate) mod program;
 pub(crate) mod queue;
+mod slab;
+mod work;
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use tidegate_hal::device::Helper;
-use tidegate_hal::nic::{Connection, Direction, Prepared};
-use tidegate_words::{Bell, Patience};
+use tidegate_hal::nic::Connection;
+use tidegate_words::Bell;
 
 use crate::lock;
-use crate::notice::Notice;
 use crate::regions::Regions;
-use crate::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
-use program::{Piece, Script, script};
-use queue::{Queue, Seen};
+use crate::wire::{Limits, Sleeper, Wire};
+use listen::Chair;
+use queue::Queue;
+pub(crate) use work::Engine;
 
-/// A little patience: a stream that has rung once often rings again at once.
-const PATIENCE: Patience = Patience {
-    spins: 0,
-    yields: 4,
-};
-/// How long the listener sleeps at most while something is under way: not every provider says by its descriptor that it wants to go on.
-const ACTIVE: Duration = Duration::from_millis(1);
-/// While the wire has no room.
-const FULL: Duration = Duration::from_micros(50);
-/// And while nothing is under way.
-const IDLE: Duration = Duration::from_secs(1);
-/// Between looks when the wire is broken.
-const BROKEN: Duration = Duration::from_millis(10);
 /// How long the listener is waited for, before a peer's departure counts.
 const ROUNDS: Duration = Duration::from_millis(50);
-/// How often the listener looks again before it sleeps.
-const LOOKS: u32 = 20;
-/// For how long doorbells that nobody rings a bell for are looked at without a pause.
-const KEEN: Duration = Duration::from_micros(200);
-/// The pauses after that, at least and at most; between, a sixteenth of the time since something happened.
-const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
-/// What the endpoint, its queues and the two threads share.
+/// What the endpoint, its queues and the threads share.
 pub(crate) struct Shared<W: Wire> {
     pub(crate) limits: Limits,
     pub(crate) regions: Arc<Regions>,
@@ -67,54 +50,20 @@ pub(crate) struct Shared<W: Wire> {
     engine: Mutex<Engine<W>>,
     /// How many threads want the engine, so that a listener that does not pause lets them.
     wanted: AtomicUsize,
+    /// Doorbells may have been rung, or queues closed, since the engine has looked at them.
+    rung: AtomicBool,
+    /// How often streams have turned the engine.
+    visits: AtomicU64,
+    /// Whether something was under way after the last turn.
+    active: AtomicBool,
     sleeper: Box<dyn Sleeper>,
-    /// Whether the listener sleeps until it is woken, more or less.
+    /// Whether the listener sleeps on the wire until it is woken, more or less.
     asleep: AtomicBool,
+    /// Where the listener sits while streams do its work.
+    chair: Chair,
     /// How often the listener has turned the engine.
     rounds: AtomicU64,
     pub(crate) stop: AtomicBool,
-}
-
-/// What is under way.
-pub(crate) struct Engine<W: Wire> {
-    /// First, so that it is dropped first: nothing is read or written any more when the programs go.
-    pub(crate) wire: W,
-    queues: Vec<Agenda>,
-    /// By cookie.
-    flights: Vec<Option<Flight>>,
-    /// Poisonings that are to be sent.
-    notices: VecDeque<(usize, u64)>,
-    events: Vec<Event>,
-    broken: bool,
-    /// What was under way when the wire broke: its memory is kept until the wire is closed.
-    dead: Vec<Prepared>,
-    /// How much has happened: operations were posted, events came.
-    heard: u64,
-    /// The wire has refused something for now.
-    full: bool,
-}
-
-/// A queue, and how far its firing is.
-struct Agenda {
-    queue: Arc<Queue>,
-    firing: Option<Firing>,
-    gone: bool,
-}
-
-struct Firing {
-    program: Prepared,
-    odd: bool,
-    /// The next piece.
-    next: usize,
-    under_way: usize,
-    signalled: bool,
-    failed: bool,
-}
-
-/// An operation that is under way.
-enum Flight {
-    Of(Arc<Queue>),
-    Poisoning,
 }
 
 impl<W: Wire> Shared<W> {
@@ -124,40 +73,32 @@ impl<W: Wire> Shared<W> {
             regions: Arc::default(),
             connection: OnceLock::new(),
             sleeper: wire.sleeper(),
-            engine: Mutex::new(Engine {
-                wire,
-                queues: Vec::new(),
-                flights: Vec::new(),
-                notices: VecDeque::new(),
-                events: Vec::new(),
-                broken: false,
-                dead: Vec::new(),
-                heard: 0,
-                full: false,
-            }),
+            engine: Mutex::new(Engine::new(wire)),
             wanted: AtomicUsize::new(0),
+            rung: AtomicBool::new(false),
+            visits: AtomicU64::new(0),
+            active: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
+            chair: Chair::default(),
             rounds: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         }
     }
 
-    /// The engine, for any thread but the listener's.
-    pub(crate) fn engine(&self) -> MutexGuard<'_, Engine<W>> {
+    /// Does something with the engine. Waits for whoever turns it.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Engine<W>) -> T) -> T {
         self.wanted.fetch_add(1, Ordering::Relaxed);
-        let engine = lock(&self.engine);
+        let mut engine = lock(&self.engine);
         self.wanted.fetch_sub(1, Ordering::Relaxed);
-        engine
-    }
-
-    /// The engine, for the listener.
-    fn engine_when_free(&self) -> MutexGuard<'_, Engine<W>> {
-        while self.wanted.load(Ordering::Relaxed) > 0 {
-            std::thread::yield_now();
+        let result = act(&mut engine);
+        drop(engine);
+        if self.called() {
+            self.turn();
         }
-        lock(&self.engine)
+        result
     }
 
+    /// Whether nobody rings a bell for doorbells.
     fn is_polled(&self) -> bool {
         let connection = self.connection.get();
         connection.is_some_and(|connection| connection.polled)
@@ -170,17 +111,62 @@ impl<W: Wire> Shared<W> {
         }
     }
 
-    /// Takes everything as far as it goes, from another thread than the listener's.
-    fn turn(&self, mut engine: MutexGuard<'_, Engine<W>>) -> bool {
-        let before = engine.heard;
-        engine.turn(&self.regions);
-        // Who listens must know that there is something to listen for, or to try again. If it sleeps but shortly, it finds that out.
-        let listen = engine.heard != before || engine.full;
-        drop(engine);
-        if listen && self.asleep.swap(false, Ordering::SeqCst) {
+    /// Whether somebody has found the engine taken, who had something for it. To be asked after it was let go.
+    ///
+    /// Whoever rings sets the flag, then tries to take the engine; whoever has it lets it go, then looks at the flag. With a fence in between on both sides one of the two sees the other.
+    fn called(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.rung.load(Ordering::Relaxed)
+    }
+
+    /// Takes everything as far as it goes, unless somebody is at it, who does it then. Returns whether something has happened.
+    fn turn(&self) -> bool {
+        let mut happened = false;
+        loop {
+            let mut engine = match self.engine.try_lock() {
+                Ok(engine) => engine,
+                Err(TryLockError::Poisoned(engine)) => engine.into_inner(),
+                Err(TryLockError::WouldBlock) => return happened,
+            };
+            let before = engine.heard;
+            let failure = self.turn_locked(&mut engine, false);
+            happened |= engine.heard != before;
+            drop(engine);
+            self.say(failure);
+            if !self.called() {
+                return happened;
+            }
+        }
+    }
+
+    /// `look`: at the doorbells, whether or not somebody has said that one was rung.
+    #[must_use = "it is to be said when the engine has been let go"]
+    fn turn_locked(&self, engine: &mut Engine<W>, look: bool) -> Option<String> {
+        let rung = self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::SeqCst);
+        engine.turn(&self.regions, rung || look);
+        self.active.store(engine.is_active(), Ordering::Relaxed);
+        engine.failure.take()
+    }
+
+    /// Says that the wire is broken, if it is.
+    fn say(&self, failure: Option<String>) {
+        if let (Some(why), Some(connection)) = (failure, self.connection.get()) {
+            (connection.failed)(why);
+        }
+    }
+
+    /// Something is under way: whoever listens must know that there is something to listen for. If it sleeps but shortly, it finds that out.
+    fn tell_listener(&self) {
+        if self.active.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::SeqCst) {
             self.sleeper.wake();
         }
-        listen
+    }
+
+    /// Doorbells may have been rung, or queues closed.
+    fn look(&self) {
+        self.rung.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.turn();
     }
 
     /// Does what has arrived by now.
@@ -188,15 +174,21 @@ impl<W: Wire> Shared<W> {
         // The listener may have taken something from the wire in its sleep, and not have come to it yet.
         let (round, since) = (self.rounds.load(Ordering::SeqCst), Instant::now());
         while self.rounds.load(Ordering::SeqCst) < round + 2 && since.elapsed() < ROUNDS {
-            self.sleeper.wake();
+            self.wake_listener();
             std::thread::sleep(Duration::from_micros(50));
         }
-        while self.turn(self.engine()) && since.elapsed() < 2 * ROUNDS {}
+        loop {
+            let before = self.heard();
+            self.turn();
+            if self.heard() == before || since.elapsed() >= 2 * ROUNDS {
+                return;
+            }
+        }
     }
 
     /// A number that changes when something has happened.
     pub(crate) fn heard(&self) -> u64 {
-        self.engine().heard
+        self.with(|engine| engine.heard)
     }
 
     fn bell(&self) -> Option<&Bell> {
@@ -206,362 +198,49 @@ impl<W: Wire> Shared<W> {
             .map(|connection| unsafe { &*connection.bell.0.cast::<Bell>() })
     }
 
-    /// Wakes both threads.
+    fn wake_listener(&self) {
+        self.chair.call();
+        self.sleeper.wake();
+    }
+
+    /// Wakes all threads.
     pub(crate) fn wake(&self) {
         if let Some(bell) = self.bell() {
             bell.wake_all();
         }
-        self.sleeper.wake();
+        self.wake_listener();
     }
 
     pub(crate) fn add(&self, queue: Arc<Queue>) {
-        self.engine().queues.push(Agenda {
-            queue,
-            firing: None,
-            gone: false,
-        });
+        self.with(|engine| engine.add(queue));
+    }
+
+    /// A queue's owner is gone.
+    pub(crate) fn closed(&self) {
+        self.look();
+        self.tell_listener();
     }
 
     /// Whether everything that was rung for is through; and, if that is asked for, every peer is told that is to be told of a failure.
     pub(crate) fn is_idle(&self, told: bool) -> bool {
-        let engine = self.engine();
-        let telling = |flight: &Option<Flight>| matches!(flight, Some(Flight::Poisoning));
-        let all_told = engine.notices.is_empty() && !engine.flights.iter().any(telling);
-        engine.broken
-            || ((all_told || !told) && engine.queues.iter().all(|agenda| agenda.queue.is_idle()))
-    }
-
-    /// The thread that sleeps on the doorbells.
-    pub(crate) fn ring(&self) {
-        let bell = self.bell().expect("the threads begin when it is connected");
-        bell.wait(
-            PATIENCE,
-            || {
-                _ = self.turn(self.engine());
-                self.stop.load(Ordering::SeqCst).then_some(())
-            },
-            || {},
-        );
-    }
-
-    /// The thread that sleeps on the wire.
-    pub(crate) fn listen(&self) {
-        let (mut quiet, mut last) = (0, Instant::now());
-        while !self.stop.load(Ordering::SeqCst) {
-            let mut engine = self.engine_when_free();
-            let heard = engine.heard;
-            engine.turn(&self.regions);
-            self.rounds.fetch_add(1, Ordering::SeqCst);
-            if engine.broken {
-                // There is nothing to listen to any more; queues that are made or closed are looked at now and then.
-                drop(engine);
-                std::thread::sleep(BROKEN);
-                continue;
-            }
-            let active = engine.is_active();
-            if engine.heard != heard {
-                (quiet, last) = (0, Instant::now());
-                continue;
-            }
-            quiet += 1;
-            let since = last.elapsed();
-            // What a peer does next is awaited too, for a while.
-            if self.is_polled() && (since < KEEN || active || engine.is_armed()) {
-                drop(engine);
-                match since {
-                    since if since < KEEN => std::thread::yield_now(),
-                    since => std::thread::sleep((since / 16).clamp(NAP.0, NAP.1)),
-                }
-                continue;
-            }
-            if active && quiet < LOOKS {
-                drop(engine);
-                std::thread::yield_now();
-                continue;
-            }
-            let may_sleep = engine.wire.may_sleep();
-            let limit = match (engine.full, active) {
-                (true, _) => FULL,
-                (false, true) => ACTIVE,
-                (false, false) => IDLE,
-            };
-            if limit == IDLE {
-                // Under the lock: whoever posts after this sees it.
-                self.asleep.store(true, Ordering::SeqCst);
-                // Whoever arms after this wakes this thread; what was armed before is seen here.
-                if self.is_polled() && engine.is_armed() {
-                    (quiet, last) = (0, Instant::now());
-                    self.asleep.store(false, Ordering::SeqCst);
-                    continue;
-                }
-            }
-            drop(engine);
-            if may_sleep {
-                self.sleeper.sleep(limit);
-                self.asleep.store(false, Ordering::SeqCst);
-                // What woke this thread may be an arm: its ring comes soon.
-                last = Instant::now();
-            } else {
-                std::thread::yield_now();
-            }
-        }
+        self.with(|engine| engine.is_idle(told))
     }
 }
 
 impl<W: Wire> Helper for Shared<W> {
     fn rung(&self) {
-        self.turn(self.engine());
+        self.visits.fetch_add(1, Ordering::Relaxed);
+        self.look();
+        self.tell_listener();
     }
 
-    fn waiting(&self) {
-        // Not `try_lock`: who holds it may have looked at a doorbell before it was rung.
-        self.turn(self.engine());
-    }
-}
-
-impl<W: Wire> Engine<W> {
-    /// Something is under way, or is to be.
-    fn is_active(&self) -> bool {
-        let fires = |agenda: &Agenda| agenda.firing.is_some();
-        !self.notices.is_empty()
-            || self.flights.iter().any(Option::is_some)
-            || self.queues.iter().any(fires)
+    fn waiting(&self) -> bool {
+        self.visits.fetch_add(1, Ordering::Relaxed);
+        self.turn()
     }
 
-    /// Whether some program is armed: its doorbell may be rung.
-    fn is_armed(&self) -> bool {
-        self.queues.iter().any(|agenda| agenda.queue.is_armed())
-    }
-
-    /// Takes everything as far as it goes.
-    pub(crate) fn turn(&mut self, regions: &Regions) {
-        self.full = false;
-        if !self.broken {
-            self.poll(regions);
-        }
-        for index in 0..self.queues.len() {
-            self.work(index);
-        }
-        self.queues.retain(|agenda| !agenda.gone);
-        self.send_notices();
-    }
-
-    fn poll(&mut self, regions: &Regions) {
-        let mut events = std::mem::take(&mut self.events);
-        let polled = self.wire.poll(&mut events);
-        for event in events.drain(..) {
-            match event {
-                Event::Notice(bits) => {
-                    self.heard += 1;
-                    if !regions.hear(Notice::decode(bits)) {
-                        tracing::warn!("a notice named memory that is not registered (any more)");
-                    }
-                }
-                Event::Done(cookie) => self.landed(cookie, None),
-                Event::Failed(cookie, why) => self.landed(cookie, Some(why)),
-            }
-        }
-        self.events = events;
-        if let Err(error) = polled {
-            tracing::error!("{}: {error}", self.wire.name());
-            self.broken = true;
-            self.flights.clear();
-            self.notices.clear();
-        }
-    }
-
-    /// An operation is over.
-    fn landed(&mut self, cookie: u64, failed: Option<String>) {
-        let flight = self.flights.get_mut(cookie as usize).and_then(Option::take);
-        self.heard += 1;
-        match flight {
-            Some(Flight::Of(queue)) => {
-                let agenda = self
-                    .queues
-                    .iter_mut()
-                    .find(|agenda| Arc::ptr_eq(&agenda.queue, &queue));
-                let firing = agenda.and_then(|agenda| agenda.firing.as_mut());
-                if let Some(firing) = firing {
-                    firing.under_way -= 1;
-                    if let Some(why) = failed {
-                        tracing::error!("a transfer to rank {} failed: {why}", queue.peer);
-                        firing.failed = true;
-                    }
-                }
-            }
-            Some(Flight::Poisoning) => {
-                if let Some(why) = failed {
-                    tracing::warn!("a peer could not be told of a failure: {why}");
-                }
-            }
-            None => debug_assert!(self.broken, "an event for nothing"),
-        }
-    }
-
-    /// Takes a queue as far as it goes.
-    fn work(&mut self, index: usize) {
-        loop {
-            let agenda = &mut self.queues[index];
-            if self.broken {
-                if let Some(firing) = agenda.firing.take() {
-                    self.dead.push(firing.program);
-                }
-                self.dead.extend(agenda.queue.give_up());
-                agenda.gone = agenda.queue.closed.load(Ordering::Acquire);
-                return;
-            }
-            let Some(firing) = &mut agenda.firing else {
-                match agenda.queue.look() {
-                    Seen::Nothing => return,
-                    Seen::Rung(program) => {
-                        let number = agenda.queue.fired.fetch_add(1, Ordering::Relaxed);
-                        agenda.firing = Some(Firing {
-                            program,
-                            odd: number % 2 == 1,
-                            next: 0,
-                            under_way: 0,
-                            signalled: false,
-                            failed: false,
-                        });
-                        continue;
-                    }
-                    Seen::Poisoned => {
-                        self.give_up(index);
-                        return;
-                    }
-                    Seen::Over => {
-                        self.give_up(index);
-                        self.queues[index].gone = true;
-                        return;
-                    }
-                }
-            };
-            // Nobody waits for it any more: it is not tried for ever.
-            let refused = firing.under_way == 0 && !firing.signalled && agenda.queue.is_abandoned();
-            if firing.failed || refused {
-                if firing.under_way > 0 {
-                    return;
-                }
-                agenda.firing = None;
-                self.give_up(index);
-                continue;
-            }
-            if firing.signalled && firing.under_way == 0 {
-                agenda.firing = None;
-                agenda.queue.through();
-                continue;
-            }
-            if firing.signalled || !self.advance(index) {
-                return;
-            }
-        }
-    }
-
-    /// Posts the next operation of a firing; `false` if it must wait.
-    fn advance(&mut self, index: usize) -> bool {
-        let agenda = &mut self.queues[index];
-        let firing = agenda.firing.as_mut().expect("there is one");
-        let script: &Script<W> = script(&firing.program);
-        let left = script.pieces.len() - firing.next;
-        let piece = script.pieces.get(firing.next);
-        let brings = left == 1 && piece.is_some_and(|piece| piece.direction == Direction::Put);
-        // Whatever brings the signal is posted when all else is done.
-        let signals = left == 0 || brings;
-        if signals && firing.under_way > 0 {
-            return false;
-        }
-        let op = match piece {
-            None => Op::Notify(script.signal),
-            Some(piece) => operation(piece, firing.odd, brings.then_some(script.signal)),
-        };
-        let (free, queue) = (free(&mut self.flights), agenda.queue.clone());
-        // SAFETY: `NicQueue::prepare` promised this for the time between the ring, which was acquired when the doorbell was read, and the signal, which is posted last; the program keeps the
-        // memory, and stands in its queue until this is over, or the wire is dropped.
-        match unsafe { self.wire.post(queue.peer, op, free as u64) } {
-            Ok(Posted::Taken) => {
-                self.flights[free] = Some(Flight::Of(queue));
-                self.heard += 1;
-                firing.under_way += 1;
-                firing.next += usize::from(left > 0);
-                firing.signalled = signals;
-                true
-            }
-            Ok(Posted::Full) => {
-                self.full = true;
-                false
-            }
-            Err(error) => {
-                tracing::error!("a transfer to rank {} was refused: {error}", queue.peer);
-                firing.failed = true;
-                true
-            }
-        }
-    }
-
-    /// Ends a queue: nothing of it is under way.
-    fn give_up(&mut self, index: usize) {
-        let queue = &self.queues[index].queue;
-        let peer = queue.peer;
-        let mut poisons: Vec<u64> = queue
-            .give_up()
-            .iter()
-            .map(|program| script::<W>(program).poison)
-            .collect();
-        // Poisoning twice is no different from once.
-        poisons.sort_unstable();
-        poisons.dedup();
-        self.notices
-            .extend(poisons.into_iter().map(|notice| (peer, notice)));
-    }
-
-    fn send_notices(&mut self) {
-        while let Some(&(peer, notice)) = self.notices.front() {
-            let free = free(&mut self.flights);
-            // SAFETY: a notice names no memory of this end.
-            match unsafe { self.wire.post(peer, Op::Notify(notice), free as u64) } {
-                Ok(Posted::Taken) => {
-                    self.flights[free] = Some(Flight::Poisoning);
-                    self.heard += 1;
-                }
-                Ok(Posted::Full) => {
-                    self.full = true;
-                    return;
-                }
-                Err(error) => tracing::warn!("rank {peer} could not be told of a failure: {error}"),
-            }
-            self.notices.pop_front();
-        }
-    }
-}
-
-/// A place among the flights.
-fn free(flights: &mut Vec<Option<Flight>>) -> usize {
-    flights.iter().position(Option::is_none).unwrap_or_else(|| {
-        flights.push(None);
-        flights.len() - 1
-    })
-}
-
-fn operation<W: Wire>(piece: &Piece<W>, odd: bool, notice: Option<u64>) -> Op<'_, W> {
-    let (here, there) = if odd {
-        (piece.local_flip, piece.flip)
-    } else {
-        (0, 0)
-    };
-    let (local, offset) = (piece.local.wrapping_add(here), piece.offset + there);
-    match piece.direction {
-        Direction::Put => Op::Write {
-            from: local.cast_const(),
-            bytes: piece.bytes,
-            to: &piece.remote.remote,
-            offset,
-            notice,
-        },
-        Direction::Get => Op::Read {
-            to: local,
-            bytes: piece.bytes,
-            from: &piece.remote.remote,
-            offset,
-        },
+    fn leaving(&self) {
+        self.chair.call();
+        self.tell_listener();
     }
 }

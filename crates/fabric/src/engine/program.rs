@@ -79,6 +79,7 @@ impl<W: Wire> Script<W> {
                 bell: bell_in.number,
                 word: word_in.number,
                 offset: word.offset,
+                further: None,
                 poison,
             }
             .encode()

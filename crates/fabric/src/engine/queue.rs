@@ -1,7 +1,7 @@
 //! A queue of armed programs: what the host that arms and the agent that fires share.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,8 +27,6 @@ pub(crate) struct Queue {
     /// How many firings have begun. Only the agent counts, under the engine's lock.
     pub(crate) fired: AtomicU64,
     armed: Mutex<Armed>,
-    /// How many programs `armed` holds, for who looks often.
-    held: AtomicUsize,
     /// Signalled when there is more room, or the queue gives up.
     room: Condvar,
     /// Whether the owner is gone.
@@ -40,6 +38,8 @@ struct Armed {
     runs: VecDeque<Run>,
     /// How many programs `runs` still stands for, the one that is being fired included.
     held: usize,
+    /// How many wait for room: a signal that nobody waits for is a system call, too.
+    waiting: usize,
     given_up: bool,
 }
 
@@ -82,7 +82,6 @@ impl Queue {
             budget,
             fired: AtomicU64::new(0),
             armed: Mutex::default(),
-            held: AtomicUsize::new(0),
             room: Condvar::new(),
             closed: AtomicBool::new(false),
         }
@@ -114,18 +113,27 @@ impl Queue {
         lock(&self.armed).given_up || self.is_abandoned() || sent - self.sent_before == rung
     }
 
+    /// Whether programs are armed.
+    pub(crate) fn is_armed(&self) -> bool {
+        lock(&self.armed).held > 0
+    }
+
     /// Whether the rank has given its waits for this queue up: the peer is lost, the window is revoked.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.sent().0.load() & POISON != 0
     }
 
-    /// Whether programs are armed.
-    pub(crate) fn is_armed(&self) -> bool {
-        self.held.load(Ordering::SeqCst) > 0
+    /// Whether there may be something to do. Only while nothing of this queue is being fired.
+    pub(crate) fn calls(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+            || self.doorbell() != self.fired.load(Ordering::Relaxed) * QUANTUM
     }
 
     /// What is to be done. Only while nothing of this queue is being fired.
     pub(crate) fn look(&self) -> Seen {
+        if !self.calls() {
+            return Seen::Nothing;
+        }
         // Before the doorbell: whoever closes it has rung all that it will ever ring.
         let closed = self.closed.load(Ordering::Acquire);
         // An acquire: what the stream did before it rang is what is read now.
@@ -147,13 +155,13 @@ impl Queue {
     /// The program that was being fired is through.
     pub(crate) fn through(&self) {
         // The place is free before the sent word says so: whoever has waited for that finds room.
-        let over = {
+        let (over, waited_for) = {
             let mut armed = lock(&self.armed);
-            let over = armed.pop();
-            self.held.store(armed.held, Ordering::SeqCst);
-            over
+            (armed.pop(), armed.waiting > 0)
         };
-        self.room.notify_all();
+        if waited_for {
+            self.room.notify_all();
+        }
         let (sent, bell) = self.sent();
         sent.add(QUANTUM);
         bell.ring();
@@ -168,7 +176,6 @@ impl Queue {
                 return Vec::new();
             }
             armed.held = 0;
-            self.held.store(0, Ordering::SeqCst);
             let closed = self.closed.load(Ordering::Acquire);
             (std::mem::take(&mut armed.runs), closed)
         };
@@ -191,11 +198,13 @@ impl Queue {
         patient: &mut dyn FnMut() -> bool,
     ) -> Result<MutexGuard<'a, Armed>, NicError> {
         while armed.held + needed > self.budget && !armed.given_up {
+            armed.waiting += 1;
             armed = self
                 .room
                 .wait_timeout(armed, ASK)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
+            armed.waiting -= 1;
             if armed.held + needed > self.budget && !armed.given_up {
                 // Not under the lock: it may take locks of its own.
                 drop(armed);
@@ -264,7 +273,6 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
             return Err(NicError::GivenUp);
         }
         armed.held += needed;
-        queue.held.store(armed.held, Ordering::SeqCst);
         armed.runs.push_back(Run {
             programs: programs.clone(),
             next: 0,
@@ -283,6 +291,6 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
 impl<W: Wire> Drop for Handle<W> {
     fn drop(&mut self) {
         self.queue.closed.store(true, Ordering::Release);
-        self.shared.wake();
+        self.shared.closed();
     }
 }

@@ -37,6 +37,8 @@ const MOST: usize = 16 << 20;
 const ENTRIES: usize = 32;
 /// How often the agent looks where it cannot sleep on the queue.
 const LOOK: Duration = Duration::from_micros(200);
+/// Providers whose `fi_cq_sread` takes the whole processor where progress is manual (`sock_cq_sreadfrom` polls until its time is over): they make it with a thread of their own.
+const SPINS: [&str; 1] = ["sockets"];
 /// Bytes of a pad.
 const PAD: usize = 8;
 
@@ -303,21 +305,21 @@ fn access() -> Access {
 fn choose(library: &Library, choice: &Choice) -> Result<Info, OpenError> {
     // Neither memory that belongs to the endpoint, which would keep it open, nor local buffers that must be registered.
     let modes = MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY;
-    let mut hints = Hints::new()
-        .mr_mode(modes)
-        .caps(Caps::RMA | Caps::MSG)
-        .manual_progress(true);
-    if let Some(provider) = &choice.provider {
-        hints = hints.provider(provider);
-    }
-    let found = match library.query(&hints, Place::local(&choice.address)) {
-        // Shared memory and some NICs have no such address.
-        Err(error) if error.is_no_data() => library.query(&hints, Place::ANY),
-        other => other,
-    };
-    let found = match found {
-        Err(error) if error.is_no_data() => Vec::new(),
-        other => other?,
+    let base = Hints::new().mr_mode(modes).caps(Caps::RMA | Caps::MSG);
+    let query = |manual| {
+        let mut hints = base.clone().manual_progress(manual);
+        if let Some(provider) = &choice.provider {
+            hints = hints.provider(provider);
+        }
+        let found = match library.query(&hints, Place::local(&choice.address)) {
+            // Shared memory and some NICs have no such address.
+            Err(error) if error.is_no_data() => library.query(&hints, Place::ANY),
+            other => other,
+        };
+        match found {
+            Err(error) if error.is_no_data() => Ok(Vec::new()),
+            other => other,
+        }
     };
     let will_do = |info: &Info| {
         // `shm` is for processes of a node, which are mapped; and its endpoints of one process disturb each other.
@@ -325,13 +327,17 @@ fn choose(library: &Library, choice: &Choice) -> Result<Info, OpenError> {
         info.cq_data_size() >= 8
             && (named || !["shm", "udp;ofi_rxd", "net"].contains(&&*info.provider()))
     };
-    found
-        .into_iter()
-        .find(will_do)
-        .ok_or_else(|| OpenError::NoProvider {
-            provider: choice.provider.clone(),
-            address: choice.address.clone(),
-        })
+    let mut found = query(true)?.into_iter().find(will_do);
+    if found
+        .as_ref()
+        .is_some_and(|info| SPINS.contains(&&*info.provider()))
+    {
+        found = query(false)?.into_iter().find(will_do);
+    }
+    found.ok_or_else(|| OpenError::NoProvider {
+        provider: choice.provider.clone(),
+        address: choice.address.clone(),
+    })
 }
 
 // SAFETY: operations are posted to the one endpoint; their completions are delivery-complete, so an event comes when neither end is accessed for it any more. A dropped endpoint is closed, after

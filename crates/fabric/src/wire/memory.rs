@@ -51,6 +51,7 @@ struct State {
 #[derive(Default)]
 struct End {
     dead: bool,
+    broken: bool,
     gone: bool,
     arrived: Vec<Event>,
     bed: Arc<Bed>,
@@ -131,6 +132,13 @@ impl Net {
             bed,
             waiting: Vec::new(),
         }
+    }
+
+    /// Breaks the endpoint of a rank: its polls fail from now on.
+    pub fn break_wire(&self, rank: usize) {
+        let end = &mut lock(&self.0).ends[rank];
+        end.broken = true;
+        end.bed.wake();
     }
 
     /// Whether an endpoint has died.
@@ -370,6 +378,12 @@ unsafe impl Wire for MemoryWire {
         let net = self.net.clone();
         let mut state = lock(&net.0);
         let rank = self.rank;
+        if state.ends[rank].broken {
+            return Err(NicError::System {
+                what: "polling",
+                detail: "the wire is broken".into(),
+            });
+        }
         if state.ends[rank].dead {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use tidegate_hal::batch::{
 };
 use tidegate_hal::memory::Ptr;
 use tidegate_words::sync::model::{self, Died, Mutant};
-use tidegate_words::{Bell, Engine, Halt, Mover, Patience, Word};
+use tidegate_words::{Bell, Blocked, Engine, Halt, Mover, Patience, Word};
 
 /// Explores a model. `bound` is how often a thread is interrupted though it could go on; switches where it sleeps or
 /// ends are not counted. Most errors need one or two (CHESS); where a model is small enough there is no bound.
@@ -358,7 +358,7 @@ impl<'a> Stream<'a> {
                 &mut DataMover,
                 self.bell,
                 Patience::NONE,
-                || false,
+                |_| Blocked::Waits,
                 |_| {},
             )
         };

@@ -11,7 +11,7 @@ use tidegate_hal::batch::{Awaited, Batch, QUANTUM, Tag};
 use tidegate_hal::device::{Fault, Reclaim, StreamConfig};
 use tidegate_words::sync::Ordering;
 use tidegate_words::sync::model::{Mutant, mutate};
-use tidegate_words::{Bell, Engine, Patience, Word};
+use tidegate_words::{Bell, Blocked, Engine, Patience, Word};
 
 use super::rig::{Count, DataMover, Datum, Finding, at, caught, check, spawn, wait};
 use reclaim::Shared;
@@ -267,7 +267,7 @@ fn abort(stopper: Option<Mutant>) -> impl Fn() + Send + Sync + 'static {
                 &mut DataMover,
                 shared.bell(),
                 Patience::NONE,
-                || shared.is_aborted(),
+                |_| Blocked::unless(shared.is_aborted()),
                 |engine| {
                     let pending: Vec<(Tag, u64)> = engine.pending(&batch).collect();
                     assert_eq!((pending[0].0.peer, pending[0].1), (7, 0));

@@ -1,0 +1,331 @@
+//! What a put with its signal costs over libfabric: through tidegate, and in a bare loop over the same provider.
+//!
+//! `cargo bench --bench wire [-- --provider NAME --rounds N --json FILE]`. Two ranks, each a process. All ways take turns within a round; the figures are medians over the rounds of the mean
+//! over a round's epochs.
+//!
+//! - `ping-pong`: one way, half of a round trip. The put of one rank answers the put of the other.
+//! - `exchange`: both put at the same time, and wait.
+//!
+//! The bare loops have no exposure (a put overwrites whatever is there), nor buffers by turns. `delivered` is the one that learns of errors, as tidegate does.
+
+mod raw;
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use tidegate::launch::Job;
+use tidegate::prelude::*;
+use tidegate::{Route, WorldOptions};
+use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
+use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
+
+use raw::{Form, Raw};
+
+type Outcome<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const SIZES: [usize; 2] = [8, 64 << 10];
+/// Numbers that an endpoint's address fits in.
+const ADDRESS: usize = 256;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pattern {
+    PingPong,
+    Exchange,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Raw(Form),
+    Eager,
+    Graph,
+    Inline,
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Way::Raw(Form::Plain) => "bare",
+            Way::Raw(Form::Delivered) => "bare, delivered",
+            Way::Raw(Form::Injected) => "bare, injected",
+            Way::Eager => "tidegate, eager",
+            Way::Graph => "tidegate, graph",
+            Way::Inline => "tidegate, inline",
+        }
+    }
+}
+
+const WAYS: [Way; 6] = [
+    Way::Raw(Form::Plain),
+    Way::Raw(Form::Delivered),
+    Way::Raw(Form::Injected),
+    Way::Eager,
+    Way::Graph,
+    Way::Inline,
+];
+
+/// Both ends of a window, and what is sent.
+#[derive(Carry)]
+struct Ends<'s> {
+    src: Region<u64, On<'s>>,
+    inbox: Inbox<'s, u64>,
+    outbox: Outbox<'s, u64>,
+}
+
+fn open<'s>(s: &Stream<'s>, len: usize) -> Result<Ends<'s>> {
+    let peer = 1 - s.world().rank();
+    let window = Window::by_slot("wire")
+        .slot_from(peer, 0, len)
+        .slot_to(peer, 0);
+    let (inbox, outbox) = window.open(s)?;
+    let src = Region::zeroed(s.world(), len)?.on(s)?;
+    Ok(Ends { src, inbox, outbox })
+}
+
+fn there_and_back<'s>(s: &Stream<'s>, first: bool, ends: Ends<'s>) -> Result<Ends<'s>> {
+    let Ends { src, inbox, outbox } = ends;
+    let exposed = inbox.post(s)?;
+    let mut epoch = outbox.start();
+    epoch.put(&src, Slot(0))?;
+    let (inbox, outbox) = if first {
+        let outbox = epoch.complete(s)?;
+        (exposed.wait(s)?, outbox)
+    } else {
+        let inbox = exposed.wait(s)?;
+        (inbox, epoch.complete(s)?)
+    };
+    Ok(Ends { src, inbox, outbox })
+}
+
+fn both<'s>(s: &Stream<'s>, ends: Ends<'s>) -> Result<Ends<'s>> {
+    let Ends { src, inbox, outbox } = ends;
+    let mut epoch = outbox.start();
+    epoch.put(&src, Slot(0))?;
+    let (inbox, outbox) = exchange(s, inbox, epoch)?;
+    Ok(Ends { src, inbox, outbox })
+}
+
+fn step<'s>(s: &Stream<'s>, pattern: Pattern, ends: Ends<'s>) -> Result<Ends<'s>> {
+    match pattern {
+        Pattern::PingPong => there_and_back(s, s.world().rank() == 0, ends),
+        Pattern::Exchange => both(s, ends),
+    }
+}
+
+/// What the peer says, for what this rank says.
+fn swap(s: &Stream<'_>, said: &[u64]) -> Result<Vec<u64>> {
+    let mut ends = open(s, said.len())?;
+    ends.src = Region::from_slice(s.world(), said)?.on(s)?;
+    let ends = both(s, ends)?;
+    let mut seen = Region::<u64, _>::zeroed(s.world(), said.len())?.on(s)?;
+    s.launch(
+        |inbox: Slots<'_, u64>, seen: &mut [u64]| seen.copy_from_slice(inbox.slot(0)),
+        (ends.inbox.view(), &mut seen),
+    )?;
+    let seen = seen.into_host(s)?;
+    Ok(seen.to_vec())
+}
+
+/// Epochs of a bare loop; microseconds each.
+fn bare(
+    raw: &mut Raw,
+    rank: usize,
+    pattern: Pattern,
+    form: Form,
+    bytes: usize,
+    epochs: u64,
+) -> Outcome<f64> {
+    let begin = Instant::now();
+    for _ in 0..epochs {
+        match (pattern, rank) {
+            (Pattern::PingPong, 1) => {
+                raw.wait()?;
+                raw.put(bytes, form)?;
+            }
+            _ => {
+                raw.put(bytes, form)?;
+                raw.wait()?;
+            }
+        }
+    }
+    let elapsed = begin.elapsed();
+    raw.drain()?;
+    Ok(elapsed.as_secs_f64() * 1e6 / epochs as f64)
+}
+
+fn eager<'s>(
+    s: &Stream<'s>,
+    pattern: Pattern,
+    mut ends: Ends<'s>,
+    epochs: u64,
+) -> Result<(Ends<'s>, f64)> {
+    let begin = Instant::now();
+    for _ in 0..epochs {
+        ends = step(s, pattern, ends)?;
+    }
+    s.synchronize()?;
+    Ok((ends, begin.elapsed().as_secs_f64() * 1e6 / epochs as f64))
+}
+
+/// What a rank is asked to do.
+struct Plan {
+    provider: String,
+    rounds: usize,
+    json: Option<String>,
+    only: Option<String>,
+}
+
+impl Plan {
+    fn read() -> Outcome<Self> {
+        let mut plan = Plan {
+            provider: "tcp;ofi_rxm".into(),
+            rounds: 21,
+            json: None,
+            only: None,
+        };
+        let mut args = std::env::args().skip(1);
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().ok_or(format!("{arg} needs a value"));
+            match arg.as_str() {
+                "--provider" => plan.provider = value()?,
+                "--rounds" => plan.rounds = value()?.parse()?,
+                "--json" => plan.json = Some(value()?),
+                "--only" => plan.only = Some(value()?),
+                // Cargo's own.
+                "--bench" => {}
+                other => return Err(format!("there is no argument `{other}`").into()),
+            }
+        }
+        Ok(plan)
+    }
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn rank(plan: &Plan) -> Outcome<()> {
+    let wire = FabricWire::open(&Choice::at("127.0.0.1").provider(&plan.provider))?;
+    let nic = Fabric::over(wire, Options::default());
+    let options = WorldOptions::new().nic(nic).route(Route::Nic);
+    let world: World = World::init_with(options)?;
+    let rank = world.rank();
+    stream!(let s = world.stream()?);
+    stream!(let inline = world.inline_stream()?);
+    let mut raw = Raw::open(&plan.provider, SIZES[1])?;
+    let mut said = raw.address()?;
+    said.resize(ADDRESS, 0);
+    raw.connect(&swap(&s, &said)?)?;
+    let mut json = String::new();
+    for bytes in SIZES {
+        let epochs = if bytes > 4096 { 300 } else { 1000 };
+        for pattern in [Pattern::PingPong, Pattern::Exchange] {
+            let mut on_s = open(&s, bytes / 8)?;
+            let mut on_inline = open(&inline, bytes / 8)?;
+            let recorded = open(&s, bytes / 8)?;
+            let (graph, mut recorded) = s.capture(recorded, |s, ends| step(s, pattern, ends))?;
+            let mut times = vec![Vec::new(); WAYS.len()];
+            for round in 0..=plan.rounds {
+                for (way, times) in WAYS.iter().zip(&mut times) {
+                    if *way == Way::Raw(Form::Injected) && bytes > 64 {
+                        continue;
+                    }
+                    if plan
+                        .only
+                        .as_ref()
+                        .is_some_and(|only| !way.name().contains(only))
+                    {
+                        continue;
+                    }
+                    let time = match way {
+                        Way::Raw(form) => bare(&mut raw, rank, pattern, *form, bytes, epochs)?,
+                        Way::Eager => {
+                            let (back, time) = eager(&s, pattern, on_s, epochs)?;
+                            on_s = back;
+                            time
+                        }
+                        Way::Inline => {
+                            let (back, time) = eager(&inline, pattern, on_inline, epochs)?;
+                            on_inline = back;
+                            time
+                        }
+                        Way::Graph => {
+                            let begin = Instant::now();
+                            recorded = graph
+                                .replay(&s, recorded, epochs)
+                                .map_err(tidegate::Error::from)?;
+                            s.synchronize()?;
+                            begin.elapsed().as_secs_f64() * 1e6 / epochs as f64
+                        }
+                    };
+                    // The first is for warming up.
+                    if round > 0 {
+                        times.push(if pattern == Pattern::PingPong {
+                            time / 2.0
+                        } else {
+                            time
+                        });
+                    }
+                }
+            }
+            if rank == 0 {
+                let medians: Vec<_> = times
+                    .iter_mut()
+                    .map(|times| (!times.is_empty()).then(|| median(times)))
+                    .collect();
+                println!(
+                    "{pattern:?}, {bytes} B ({} rounds of {epochs})",
+                    plan.rounds
+                );
+                for ((way, time), all) in WAYS.iter().zip(&medians).zip(&times) {
+                    let Some(time) = time else { continue };
+                    let over = |base: Option<f64>| {
+                        base.map_or("-".into(), |base| format!("{:.2}", time / base))
+                    };
+                    println!(
+                        "  {:18} {time:8.2} us ({:.2} to {:.2})   over bare {}, over delivered {}",
+                        way.name(),
+                        all[all.len() / 10],
+                        all[all.len() * 9 / 10],
+                        over(medians[0]),
+                        over(medians[1])
+                    );
+                    let _ = writeln!(
+                        json,
+                        "  {{\"pattern\": \"{pattern:?}\", \"bytes\": {bytes}, \"way\": \"{}\", \"median_us\": {time:.3}, \"rounds\": {}, \"epochs\": {epochs}}},",
+                        way.name(),
+                        plan.rounds
+                    );
+                }
+            }
+        }
+    }
+    if let (0, Some(path)) = (rank, &plan.json) {
+        let rows = json.trim_end().trim_end_matches(',');
+        std::fs::write(
+            path,
+            format!(
+                "{{\"provider\": \"{}\", \"rows\": [\n{rows}\n]}}\n",
+                plan.provider
+            ),
+        )?;
+    }
+    Ok(())
+}
+
+fn main() -> Outcome<()> {
+    let plan = Plan::read()?;
+    if std::env::var_os("RANK").is_some() {
+        return rank(&plan);
+    }
+    let mut job = Job::new(std::env::current_exe()?, 2).args(std::env::args().skip(1));
+    for (name, value) in ENVIRONMENT {
+        job = job.default_env(name, value);
+    }
+    let outcome = job.run()?;
+    if outcome.success() {
+        Ok(())
+    } else {
+        Err("a rank has failed".into())
+    }
+}

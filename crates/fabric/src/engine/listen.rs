@@ -1,0 +1,151 @@
+//! The threads that turn the engine when no stream does.
+//!
+//! # Model
+//!
+//! The *listener* sleeps on the wire. While streams turn the engine it would only be in their way: each message would wake it, too. So it then takes a *chair*, looks up now and then whether they still do, and goes back to
+//! the wire when they do not, or when one of them calls: that one is about to sleep. The *ringer* is there where streams are no threads. Where nobody rings its bell either, the listener looks at the doorbells itself, as long as programs are armed.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidegate_words::Patience;
+
+use super::Shared;
+use crate::lock;
+use crate::wire::Wire;
+
+/// A little patience: a stream that has rung once often rings again at once.
+const PATIENCE: Patience = Patience {
+    spins: 0,
+    yields: 4,
+};
+/// How long the listener sleeps at most while something is under way, at first: not every provider says by its descriptor that it wants to go on.
+const ACTIVE: Duration = Duration::from_millis(1);
+/// While the wire has no room.
+const FULL: Duration = Duration::from_micros(50);
+/// How often these two are doubled, while nothing happens.
+const DOUBLED: u32 = 4;
+/// And while nothing is under way.
+const IDLE: Duration = Duration::from_secs(1);
+/// Between looks when the wire is broken.
+const BROKEN: Duration = Duration::from_millis(10);
+/// How often the listener looks again before it sleeps.
+const LOOKS: u32 = 20;
+/// For how long doorbells that nobody rings a bell for are looked at without a pause.
+const KEEN: Duration = Duration::from_micros(200);
+/// The pauses after that, at least and at most; between, a sixteenth of the time since something happened.
+const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
+/// How long it sits while streams do its work. So long may a peer wait for what only this end's processor can do, when a stream has gone from waiting to working; and so often the listener costs two changes of context.
+const SIT: Duration = Duration::from_micros(500);
+
+/// Where the listener sits.
+#[derive(Default)]
+pub(super) struct Chair {
+    called: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Chair {
+    /// Sits until somebody calls, or has called since the last time; `false` if nobody does.
+    fn sit(&self, limit: Duration) -> bool {
+        let (mut called, _) = self
+            .bell
+            .wait_timeout_while(lock(&self.called), limit, |called| !*called)
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *called)
+    }
+
+    pub(super) fn call(&self) {
+        if !std::mem::replace(&mut *lock(&self.called), true) {
+            self.bell.notify_all();
+        }
+    }
+}
+
+impl<W: Wire> Shared<W> {
+    /// The thread that sleeps on the doorbells.
+    pub(crate) fn ring(&self) {
+        let bell = self.bell().expect("the threads begin when it is connected");
+        bell.wait(
+            PATIENCE,
+            || {
+                self.look();
+                self.tell_listener();
+                self.stop.load(Ordering::SeqCst).then_some(())
+            },
+            || {},
+        );
+    }
+
+    /// The thread that sleeps on the wire.
+    pub(crate) fn listen(&self) {
+        let (mut quiet, mut seen, mut last) = (0, 0, Instant::now());
+        let polled = self.is_polled();
+        while !self.stop.load(Ordering::SeqCst) {
+            let visits = self.visits.load(Ordering::Relaxed);
+            if visits != seen {
+                (seen, quiet) = (visits, 0);
+                if !self.chair.sit(SIT) {
+                    continue;
+                }
+            }
+            while self.wanted.load(Ordering::Relaxed) > 0 {
+                std::thread::yield_now();
+            }
+            let mut engine = lock(&self.engine);
+            let heard = engine.heard;
+            let failure = self.turn_locked(&mut engine, polled);
+            self.rounds.fetch_add(1, Ordering::SeqCst);
+            if engine.broken {
+                // There is nothing to listen to any more; queues that are made or closed are looked at now and then.
+                drop(engine);
+                self.say(failure);
+                std::thread::sleep(BROKEN);
+                continue;
+            }
+            if engine.heard != heard {
+                quiet = 0;
+                last = Instant::now();
+                continue;
+            }
+            quiet += 1;
+            let active = engine.is_active();
+            let since = last.elapsed();
+            // What a peer does next is awaited too, for a while.
+            if polled && (since < KEEN || active || engine.is_armed()) {
+                drop(engine);
+                match since {
+                    since if since < KEEN => std::thread::yield_now(),
+                    since => std::thread::sleep((since / 16).clamp(NAP.0, NAP.1)),
+                }
+                continue;
+            }
+            if active && quiet < LOOKS {
+                drop(engine);
+                std::thread::yield_now();
+                continue;
+            }
+            let may_sleep = engine.wire.may_sleep();
+            let doubled = 1 << quiet.saturating_sub(LOOKS).min(DOUBLED);
+            let limit = match (engine.full, active) {
+                (true, _) => FULL * doubled,
+                (false, true) => ACTIVE * doubled,
+                (false, false) => IDLE,
+            };
+            // Under the lock: whoever posts after this sees it.
+            self.asleep.store(limit == IDLE, Ordering::SeqCst);
+            // Whoever arms after this wakes this thread; what was armed before is seen here.
+            let armed = polled && engine.is_armed();
+            drop(engine);
+            if !may_sleep {
+                std::thread::yield_now();
+            } else if !armed && !self.called() {
+                self.sleeper.sleep(limit);
+                // What has ended the sleep may be an arm: its ring comes soon.
+                last = Instant::now();
+            }
+            self.asleep.store(false, Ordering::SeqCst);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Places that are used again, by number.
+
+/// Values by number; a number is free again when its value is taken.
+pub(super) struct Slab<T> {
+    places: Vec<Option<T>>,
+    free: Vec<usize>,
+}
+
+impl<T> Slab<T> {
+    pub(super) fn new() -> Self {
+        Slab {
+            places: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// The number that the next value gets.
+    pub(super) fn next(&self) -> usize {
+        self.free.last().copied().unwrap_or(self.places.len())
+    }
+
+    pub(super) fn add(&mut self, value: T) -> usize {
+        match self.free.pop() {
+            Some(number) => {
+                self.places[number] = Some(value);
+                number
+            }
+            None => {
+                self.places.push(Some(value));
+                self.places.len() - 1
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self, number: usize) -> Option<T> {
+        let value = self.places.get_mut(number)?.take()?;
+        self.free.push(number);
+        Some(value)
+    }
+
+    pub(super) fn get(&mut self, number: usize) -> Option<&mut T> {
+        self.places.get_mut(number)?.as_mut()
+    }
+
+    /// How many numbers were given, those that are free again included.
+    pub(super) fn numbers(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().flatten()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() == self.places.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.places.clear();
+        self.free.clear();
+    }
+}

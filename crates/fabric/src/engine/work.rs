@@ -1,0 +1,535 @@
+//! What is under way, and how it goes on.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidegate_hal::nic::{Direction, Prepared};
+
+use super::program::{Piece, Script, script};
+use super::queue::{Queue, Seen};
+use super::slab::Slab;
+use crate::notice::Notice;
+use crate::regions::Regions;
+use crate::wire::{Event, Op, Posted, Wire};
+
+/// The most bytes of a write that takes the signal of another queue along: a longer one would keep it back for longer than a message of its own costs.
+const ALONG: usize = 64 << 10;
+
+/// What is under way.
+pub(crate) struct Engine<W: Wire> {
+    /// First, so that it is dropped first: nothing is read or written any more when the programs go.
+    pub(crate) wire: W,
+    queues: Slab<Agenda>,
+    /// By cookie.
+    flights: Slab<Flight>,
+    /// Queues to be taken as far as they go.
+    ready: Vec<usize>,
+    /// Those that could not go on because the wire had no room.
+    stalled: Vec<usize>,
+    /// Those whose next operation brings the signal with its data.
+    late: Vec<usize>,
+    /// Signals that have no data, and are not posted yet.
+    held: Vec<Held>,
+    /// How many queues have a firing.
+    firing: usize,
+    /// Poisonings that are to be sent.
+    notices: VecDeque<(usize, u64)>,
+    events: Vec<Event>,
+    pub(super) broken: bool,
+    /// Why, until that has been said.
+    pub(super) failure: Option<String>,
+    /// What was under way when the wire broke: its memory is kept until the wire is closed.
+    dead: Vec<Prepared>,
+    /// How much has happened: operations were posted, events came.
+    pub(super) heard: u64,
+    /// The wire has refused something for now.
+    pub(super) full: bool,
+}
+
+/// A queue, and how far its firing is.
+struct Agenda {
+    queue: Arc<Queue>,
+    firing: Option<Firing>,
+    /// Whether it is among the ready ones.
+    ready: bool,
+}
+
+struct Firing {
+    program: Prepared,
+    odd: bool,
+    /// The next piece.
+    next: usize,
+    under_way: usize,
+    signalled: bool,
+    failed: bool,
+}
+
+/// The signal of a queue's firing, which counts as under way.
+#[derive(Clone, Copy)]
+struct Held {
+    queue: usize,
+    peer: usize,
+    notice: u64,
+}
+
+/// An operation that is under way.
+enum Flight {
+    Of(usize),
+    /// Of the first, with the signals of others.
+    With(usize, Held),
+    Poisoning,
+}
+
+impl<W: Wire> Engine<W> {
+    pub(super) fn new(wire: W) -> Self {
+        Engine {
+            wire,
+            queues: Slab::new(),
+            flights: Slab::new(),
+            ready: Vec::new(),
+            stalled: Vec::new(),
+            late: Vec::new(),
+            held: Vec::new(),
+            firing: 0,
+            notices: VecDeque::new(),
+            events: Vec::new(),
+            broken: false,
+            failure: None,
+            dead: Vec::new(),
+            heard: 0,
+            full: false,
+        }
+    }
+
+    pub(super) fn add(&mut self, queue: Arc<Queue>) {
+        self.queues.add(Agenda {
+            queue,
+            firing: None,
+            ready: false,
+        });
+    }
+
+    /// Something is under way, or is to be.
+    pub(super) fn is_active(&self) -> bool {
+        self.firing > 0 || !self.notices.is_empty() || !self.flights.is_empty()
+    }
+
+    /// Whether some program is armed: its doorbell may be rung.
+    pub(super) fn is_armed(&self) -> bool {
+        self.queues.iter().any(|agenda| agenda.queue.is_armed())
+    }
+
+    /// Whether everything that was rung for is through; and, if that is asked for, every peer is told that is to be told of a failure.
+    pub(super) fn is_idle(&self, told: bool) -> bool {
+        let telling = |flight: &Flight| matches!(flight, Flight::Poisoning);
+        let all_told = self.notices.is_empty() && !self.flights.iter().any(telling);
+        self.broken
+            || ((all_told || !told) && self.queues.iter().all(|agenda| agenda.queue.is_idle()))
+    }
+
+    /// Takes everything as far as it goes. `look`: doorbells may have been rung, or queues closed, since the last turn that looked.
+    pub(super) fn turn(&mut self, regions: &Regions, look: bool) {
+        self.full = false;
+        let mut stalled = std::mem::take(&mut self.stalled);
+        for index in stalled.drain(..) {
+            self.make_ready(index);
+        }
+        self.stalled = stalled;
+        if look || self.broken {
+            // What was rung for goes out before anything else is looked at: a look at the wire takes as long as a post.
+            for index in 0..self.queues.numbers() {
+                let Some(agenda) = self.queues.get(index) else {
+                    continue;
+                };
+                if self.broken || (agenda.firing.is_none() && agenda.queue.calls()) {
+                    self.make_ready(index);
+                }
+            }
+            let before = self.heard;
+            self.go_on();
+            if self.heard != before {
+                return;
+            }
+        }
+        if !self.broken {
+            self.poll(regions);
+        }
+        self.go_on();
+    }
+
+    /// Takes what is ready as far as it goes.
+    fn go_on(&mut self) {
+        while !self.ready.is_empty() || !self.held.is_empty() {
+            let mut ready = std::mem::take(&mut self.ready);
+            for index in ready.drain(..) {
+                if let Some(agenda) = self.queues.get(index) {
+                    agenda.ready = false;
+                    self.work(index);
+                }
+            }
+            self.ready = ready;
+            // Now that all signals are known that could go along.
+            let mut late = std::mem::take(&mut self.late);
+            for index in late.drain(..) {
+                self.bring(index);
+            }
+            self.late = late;
+            if !self.send_held() {
+                break;
+            }
+        }
+        self.send_notices();
+    }
+
+    fn make_ready(&mut self, index: usize) {
+        if let Some(agenda) = self.queues.get(index)
+            && !std::mem::replace(&mut agenda.ready, true)
+        {
+            self.ready.push(index);
+        }
+    }
+
+    fn poll(&mut self, regions: &Regions) {
+        let mut events = std::mem::take(&mut self.events);
+        let polled = self.wire.poll(&mut events);
+        for event in events.drain(..) {
+            match event {
+                Event::Notice(bits) => {
+                    self.heard += 1;
+                    if !regions.hear(Notice::decode(bits)) {
+                        tracing::warn!("a notice named memory that is not registered (any more)");
+                    }
+                }
+                Event::Done(cookie) => self.landed(cookie, None),
+                Event::Failed(cookie, why) => self.landed(cookie, Some(why)),
+            }
+        }
+        self.events = events;
+        if let Err(error) = polled {
+            self.broken = true;
+            self.failure = Some(format!("{}: {error}", self.wire.name()));
+            self.flights.clear();
+            self.held.clear();
+            self.notices.clear();
+        }
+    }
+
+    /// An operation is over.
+    fn landed(&mut self, cookie: u64, failed: Option<String>) {
+        self.heard += 1;
+        match self.flights.take(cookie as usize) {
+            Some(Flight::Of(index)) => self.over(index, failed),
+            Some(Flight::With(index, held)) => {
+                if failed.is_none() {
+                    self.over(held.queue, None);
+                } else {
+                    // It has not come, and it is not to blame.
+                    self.held.push(held);
+                }
+                self.over(index, failed);
+            }
+            Some(Flight::Poisoning) => {
+                if let Some(why) = failed {
+                    tracing::warn!("a peer could not be told of a failure: {why}");
+                }
+            }
+            None => debug_assert!(self.broken, "an event for nothing"),
+        }
+    }
+
+    /// An operation of a queue is over.
+    fn over(&mut self, index: usize, failed: Option<String>) {
+        let agenda = self.queues.get(index);
+        let Some((firing, peer)) =
+            agenda.and_then(|agenda| Some((agenda.firing.as_mut()?, agenda.queue.peer)))
+        else {
+            debug_assert!(self.broken, "a queue stays as long as it has a firing");
+            return;
+        };
+        firing.under_way -= 1;
+        if let Some(why) = failed {
+            tracing::error!("a transfer to rank {peer} failed: {why}");
+            firing.failed = true;
+        }
+        self.make_ready(index);
+    }
+
+    /// Takes a queue as far as it goes.
+    fn work(&mut self, index: usize) {
+        loop {
+            let Some(agenda) = self.queues.get(index) else {
+                return;
+            };
+            if self.broken {
+                if let Some(firing) = agenda.firing.take() {
+                    self.firing -= 1;
+                    self.dead.push(firing.program);
+                }
+                self.dead.extend(agenda.queue.give_up());
+                if agenda.queue.closed.load(Ordering::Acquire) {
+                    self.queues.take(index);
+                }
+                return;
+            }
+            let Some(firing) = &mut agenda.firing else {
+                match agenda.queue.look() {
+                    Seen::Nothing => return,
+                    Seen::Rung(program) => {
+                        let number = agenda.queue.fired.fetch_add(1, Ordering::Relaxed);
+                        self.firing += 1;
+                        agenda.firing = Some(Firing {
+                            program,
+                            odd: number % 2 == 1,
+                            next: 0,
+                            under_way: 0,
+                            signalled: false,
+                            failed: false,
+                        });
+                        continue;
+                    }
+                    Seen::Poisoned => {
+                        self.give_up(index);
+                        return;
+                    }
+                    Seen::Over => {
+                        self.give_up(index);
+                        self.queues.take(index);
+                        return;
+                    }
+                }
+            };
+            // Nobody waits for it any more: it is not tried for ever.
+            let refused = firing.under_way == 0 && !firing.signalled && agenda.queue.is_abandoned();
+            if firing.failed || refused {
+                if firing.under_way > 0 {
+                    return;
+                }
+                agenda.firing = None;
+                self.firing -= 1;
+                self.give_up(index);
+                continue;
+            }
+            if firing.signalled && firing.under_way == 0 {
+                agenda.firing = None;
+                self.firing -= 1;
+                agenda.queue.through();
+                continue;
+            }
+            if firing.signalled || !self.advance(index) {
+                return;
+            }
+        }
+    }
+
+    /// Posts the next operation of a firing; `false` if it must wait.
+    fn advance(&mut self, index: usize) -> bool {
+        let agenda = self.queues.get(index).expect("it is worked on");
+        let peer = agenda.queue.peer;
+        let firing = agenda.firing.as_mut().expect("there is one");
+        let script: &Script<W> = script(&firing.program);
+        let left = script.pieces.len() - firing.next;
+        let Some(piece) = script.pieces.get(firing.next) else {
+            // The signal alone, when all else is done.
+            if firing.under_way > 0 {
+                return false;
+            }
+            self.held.push(Held {
+                queue: index,
+                peer,
+                notice: script.signal,
+            });
+            firing.signalled = true;
+            firing.under_way = 1;
+            return false;
+        };
+        if left == 1 && piece.direction == Direction::Put {
+            if firing.under_way == 0 {
+                self.late.push(index);
+            }
+            return false;
+        }
+        let op = operation(piece, firing.odd, None);
+        let cookie = self.flights.next() as u64;
+        // SAFETY: `NicQueue::prepare` promised this for the time between the ring, which was acquired when the doorbell was read, and the signal, which is posted last; the program keeps the
+        // memory, and stands in its queue until this is over, or the wire is dropped.
+        let posted = unsafe { self.wire.post(peer, op, cookie) };
+        match posted {
+            Ok(Posted::Taken) => {
+                firing.under_way += 1;
+                firing.next += 1;
+                self.flights.add(Flight::Of(index));
+                self.heard += 1;
+                true
+            }
+            Ok(Posted::Full) => {
+                self.full = true;
+                self.stalled.push(index);
+                false
+            }
+            Err(error) => {
+                tracing::error!("a transfer to rank {peer} was refused: {error}");
+                firing.failed = true;
+                true
+            }
+        }
+    }
+
+    /// Posts the last piece of a firing with its signal, and with one that is held for the same peer.
+    fn bring(&mut self, index: usize) {
+        let agenda = self.queues.get(index).expect("it has a firing");
+        let peer = agenda.queue.peer;
+        let firing = agenda.firing.as_mut().expect("it has a firing");
+        let script: &Script<W> = script(&firing.program);
+        let piece = &script.pieces[firing.next];
+        let mut along = None;
+        if piece.bytes <= ALONG {
+            let pairs = |held: &Held| {
+                (held.peer == peer)
+                    .then(|| Notice::pair(script.signal, held.notice))
+                    .flatten()
+            };
+            along = self
+                .held
+                .iter()
+                .enumerate()
+                .find_map(|(at, held)| Some((at, pairs(held)?)));
+        }
+        let notice = along.map_or(script.signal, |(_, notice)| notice);
+        let op = operation(piece, firing.odd, Some(notice));
+        let cookie = self.flights.next() as u64;
+        // SAFETY: as in `advance`.
+        let posted = unsafe { self.wire.post(peer, op, cookie) };
+        match posted {
+            Ok(Posted::Taken) => {
+                firing.under_way += 1;
+                firing.next += 1;
+                firing.signalled = true;
+                let flight = match along {
+                    None => Flight::Of(index),
+                    Some((at, _)) => Flight::With(index, self.held.swap_remove(at)),
+                };
+                self.flights.add(flight);
+                self.heard += 1;
+            }
+            Ok(Posted::Full) => {
+                self.full = true;
+                self.stalled.push(index);
+            }
+            Err(error) => {
+                tracing::error!("a transfer to rank {peer} was refused: {error}");
+                firing.failed = true;
+                self.make_ready(index);
+            }
+        }
+    }
+
+    /// Posts the signals that are held, by two where that can be; `false` if some must wait.
+    fn send_held(&mut self) -> bool {
+        while let Some(held) = self.held.pop() {
+            let abandoned = |engine: &mut Self| {
+                let agenda = engine.queues.get(held.queue);
+                agenda.is_none_or(|agenda| agenda.queue.is_abandoned())
+            };
+            let pairs = |other: &Held| {
+                (other.peer == held.peer)
+                    .then(|| Notice::pair(held.notice, other.notice))
+                    .flatten()
+            };
+            let other = self
+                .held
+                .iter()
+                .enumerate()
+                .find_map(|(at, other)| Some((at, pairs(other)?)));
+            let notice = other.map_or(held.notice, |(_, notice)| notice);
+            let cookie = self.flights.next() as u64;
+            // SAFETY: a notice names no memory of this end.
+            match unsafe { self.wire.post(held.peer, Op::Notify(notice), cookie) } {
+                Ok(Posted::Taken) => {
+                    let flight = match other {
+                        None => Flight::Of(held.queue),
+                        Some((at, _)) => Flight::With(held.queue, self.held.swap_remove(at)),
+                    };
+                    self.flights.add(flight);
+                    self.heard += 1;
+                }
+                Ok(Posted::Full) => {
+                    self.full = true;
+                    if abandoned(self) {
+                        self.over(
+                            held.queue,
+                            Some("it was given up before it was sent".into()),
+                        );
+                        continue;
+                    }
+                    self.held.push(held);
+                    return false;
+                }
+                Err(error) => self.over(held.queue, Some(error.to_string())),
+            }
+        }
+        true
+    }
+
+    /// Ends a queue: nothing of it is under way.
+    fn give_up(&mut self, index: usize) {
+        let Some(agenda) = self.queues.get(index) else {
+            return;
+        };
+        let peer = agenda.queue.peer;
+        let mut poisons: Vec<u64> = agenda
+            .queue
+            .give_up()
+            .iter()
+            .map(|program| script::<W>(program).poison)
+            .collect();
+        // Poisoning twice is no different from once.
+        poisons.sort_unstable();
+        poisons.dedup();
+        self.notices
+            .extend(poisons.into_iter().map(|notice| (peer, notice)));
+    }
+
+    fn send_notices(&mut self) {
+        while let Some(&(peer, notice)) = self.notices.front() {
+            let cookie = self.flights.next() as u64;
+            // SAFETY: a notice names no memory of this end.
+            match unsafe { self.wire.post(peer, Op::Notify(notice), cookie) } {
+                Ok(Posted::Taken) => {
+                    self.flights.add(Flight::Poisoning);
+                    self.heard += 1;
+                }
+                Ok(Posted::Full) => {
+                    self.full = true;
+                    return;
+                }
+                Err(error) => tracing::warn!("rank {peer} could not be told of a failure: {error}"),
+            }
+            self.notices.pop_front();
+        }
+    }
+}
+
+fn operation<W: Wire>(piece: &Piece<W>, odd: bool, notice: Option<u64>) -> Op<'_, W> {
+    let (here, there) = if odd {
+        (piece.local_flip, piece.flip)
+    } else {
+        (0, 0)
+    };
+    let (local, offset) = (piece.local.wrapping_add(here), piece.offset + there);
+    match piece.direction {
+        Direction::Put => Op::Write {
+            from: local.cast_const(),
+            bytes: piece.bytes,
+            to: &piece.remote.remote,
+            offset,
+            notice,
+        },
+        Direction::Get => Op::Read {
+            to: local,
+            bytes: piece.bytes,
+            from: &piece.remote.remote,
+            offset,
+        },
+    }
+}

@@ -1,0 +1,292 @@
+//! What goes wrong over real wires ends in a typed error, in time, and takes nothing along that has nothing to do with it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tidegate::prelude::*;
+use tidegate::{Buffers, Error, Route, WorldOptions};
+use tidegate_fabric::wire::libfabric::{Choice, FabricWire, OpenError};
+use tidegate_fabric::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
+use tidegate_fabric::{Fabric, Options};
+use tidegate_hal::nic::{Keep, NicError};
+
+#[path = "common/skip.rs"]
+mod skip;
+use skip::provided;
+
+type Outcome<T> = std::result::Result<T, NicError>;
+
+const PROVIDERS: [&str; 2] = ["tcp;ofi_rxm", "sockets"];
+/// After which everything must be over.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// Elements of windows whose keys are spoilt.
+const SPOILT: usize = 10_007;
+
+/// libfabric, told wrong things by its peers.
+struct Misled {
+    wire: FabricWire,
+    /// Keys of memory that can hold windows of `SPOILT` elements.
+    keys: bool,
+    /// The address of the last rank.
+    address: bool,
+}
+
+// SAFETY: every call is the other wire's, with what it was called with; what a wrong key or address leads to is refused by whoever is there.
+unsafe impl Wire for Misled {
+    type Remote = <FabricWire as Wire>::Remote;
+
+    fn name(&self) -> &'static str {
+        self.wire.name()
+    }
+
+    fn limits(&self) -> Limits {
+        self.wire.limits()
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.wire.address()
+    }
+
+    fn connect(&mut self, addresses: &[Vec<u8>]) -> Outcome<()> {
+        let mut addresses = addresses.to_vec();
+        if self.address {
+            // A port where nobody listens: one that was free a moment ago. The name is a length and a `sockaddr_in`, whose port is behind two bytes of family.
+            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = free.local_addr().unwrap().port().to_be_bytes();
+            let last = addresses.last_mut().unwrap();
+            assert_eq!(last[0], 16, "a sockaddr_in");
+            last[3..5].copy_from_slice(&port);
+        }
+        self.wire.connect(&addresses)
+    }
+
+    unsafe fn register(
+        &mut self,
+        base: *mut u8,
+        bytes: usize,
+        keep: Keep,
+    ) -> Outcome<(Vec<u8>, Keep)> {
+        // SAFETY: the caller's promise.
+        unsafe { self.wire.register(base, bytes, keep) }
+    }
+
+    fn import(&mut self, peer: usize, key: &[u8], bytes: usize) -> Outcome<Self::Remote> {
+        let mut key = key.to_vec();
+        if self.keys && bytes > SPOILT * 8 {
+            // Its last byte is one of the key's.
+            *key.last_mut().unwrap() ^= 0x55;
+        }
+        self.wire.import(peer, &key, bytes)
+    }
+
+    unsafe fn post(&mut self, peer: usize, op: Op<'_, Self>, cookie: u64) -> Outcome<Posted> {
+        let op = match op {
+            Op::Write {
+                from,
+                bytes,
+                to,
+                offset,
+                notice,
+            } => Op::Write {
+                from,
+                bytes,
+                to,
+                offset,
+                notice,
+            },
+            Op::Read {
+                to,
+                bytes,
+                from,
+                offset,
+            } => Op::Read {
+                to,
+                bytes,
+                from,
+                offset,
+            },
+            Op::Notify(notice) => Op::Notify(notice),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.wire.post(peer, op, cookie) }
+    }
+
+    fn poll(&mut self, events: &mut Vec<Event>) -> Outcome<()> {
+        self.wire.poll(events)
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        self.wire.may_sleep()
+    }
+
+    fn sleeper(&self) -> Box<dyn Sleeper> {
+        self.wire.sleeper()
+    }
+}
+
+/// Two ranks over a provider; rank 0 is misled.
+fn ranks<T: Send>(
+    provider: &str,
+    (keys, address): (bool, bool),
+    options: &Options,
+    rank: impl Fn(World) -> T + Sync,
+) -> Vec<T> {
+    let choice = Choice::at("127.0.0.1").provider(provider);
+    let nic = |rank| {
+        let wire = Misled {
+            wire: FabricWire::open(&choice).unwrap(),
+            keys: keys && rank == 0,
+            address: address && rank == 0,
+        };
+        WorldOptions::new()
+            .nic(Fabric::over(wire, options.clone()))
+            .route(Route::Nic)
+    };
+    World::local_with(2, nic, rank)
+}
+
+/// Exchanges of so many elements; every look at what has come is counted.
+fn exchanges(
+    world: &World,
+    name: &str,
+    len: usize,
+    epochs: u64,
+    limit: Option<Duration>,
+    looks: &'static AtomicU64,
+) -> Result<()> {
+    let peer = 1 - world.rank();
+    stream!(let s = world.stream()?);
+    let mut window = Window::<u64, _>::by_slot(name).buffers(Buffers::Double);
+    if let Some(limit) = limit {
+        window = window.fail_after(limit);
+    }
+    let (mut inbox, mut outbox) = window.slot_from(peer, 0, len).slot_to(peer, 0).open(&s)?;
+    let src = Region::<u64, _>::zeroed(world, len)?.on(&s)?;
+    for _ in 0..epochs {
+        let mut epoch = outbox.start();
+        epoch.put(&src, Slot(0))?;
+        (inbox, outbox) = exchange(&s, inbox, epoch)?;
+        s.launch(
+            |_: Slots<'_, u64>| drop(looks.fetch_add(1, Ordering::Relaxed)),
+            inbox.view(),
+        )?;
+    }
+    s.synchronize()?;
+    drop((inbox, outbox));
+    Ok(())
+}
+
+fn is_expected(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Wait(_) | Error::Revoked { .. } | Error::Nic(_)
+    )
+}
+
+/// A put that the target refuses never signals: its peer takes no data for good, and gets the error. Another window of both goes on.
+#[test]
+fn a_wrong_key() {
+    for provider in PROVIDERS {
+        if !provided("a_wrong_key", provider) {
+            return;
+        }
+        static LOOKS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+        static OTHERS: AtomicU64 = AtomicU64::new(0);
+        let before = LOOKS[1].load(Ordering::Relaxed);
+        let begin = Instant::now();
+        ranks(provider, (true, false), &Options::default(), |world| {
+            let looks = &LOOKS[world.rank()];
+            let error = exchanges(&world, "spoilt", SPOILT, 3, None, looks).unwrap_err();
+            assert!(is_expected(&error), "{provider}: {error}");
+            exchanges(&world, "sound", 9, 50, None, &OTHERS)
+                .unwrap_or_else(|error| panic!("{provider}, rank {}: {error}", world.rank()));
+        });
+        assert_eq!(LOOKS[1].load(Ordering::Relaxed), before, "{provider}");
+        assert!(
+            begin.elapsed() < DEADLINE,
+            "{provider}: {:?}",
+            begin.elapsed()
+        );
+    }
+}
+
+/// Nobody listens where the peer is said to be.
+#[test]
+fn a_wrong_address() {
+    for provider in PROVIDERS {
+        if !provided("a_wrong_address", provider) {
+            return;
+        }
+        static LOOKS: AtomicU64 = AtomicU64::new(0);
+        let before = LOOKS.load(Ordering::Relaxed);
+        let begin = Instant::now();
+        let options = Options::default().silence(Duration::from_secs(2));
+        ranks(provider, (false, true), &options, |world| {
+            let limit = Some(Duration::from_secs(2));
+            // Rank 1 hears nothing; its own puts may arrive.
+            let looks = if world.rank() == 1 { &LOOKS } else { &IGNORED };
+            let error = exchanges(&world, "lost", 9, 3, limit, looks).unwrap_err();
+            assert!(is_expected(&error), "{provider}: {error}");
+        });
+        assert_eq!(LOOKS.load(Ordering::Relaxed), before, "{provider}");
+        assert!(
+            begin.elapsed() < DEADLINE,
+            "{provider}: {:?}",
+            begin.elapsed()
+        );
+    }
+}
+
+static IGNORED: AtomicU64 = AtomicU64::new(0);
+
+/// Neither a provider that does not exist, nor one that has no reliable datagrams.
+#[test]
+fn a_provider_that_will_not_do() {
+    if !provided("a_provider_that_will_not_do", PROVIDERS[0]) {
+        return;
+    }
+    for name in ["no such provider", "udp"] {
+        let error = FabricWire::open(&Choice::at("127.0.0.1").provider(name)).err();
+        let named = |error: &OpenError| matches!(error, OpenError::NoProvider { provider, .. } if provider.as_deref() == Some(name));
+        assert!(error.as_ref().is_some_and(named), "{name}: {error:?}");
+    }
+}
+
+/// A recording that would need more armed programs than a queue holds is refused; what fits waits its turn, and loses nothing.
+#[test]
+fn a_budget_that_is_too_small() {
+    if !provided("a_budget_that_is_too_small", PROVIDERS[0]) {
+        return;
+    }
+    static LOOKS: AtomicU64 = AtomicU64::new(0);
+    let options = Options::default().budget(1);
+    ranks(PROVIDERS[0], (false, false), &options, |world| {
+        exchanges(&world, "one by one", 9, 100, None, &LOOKS).unwrap();
+        let peer = 1 - world.rank();
+        stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, _>::by_slot("two");
+        let window = window.slot_from(peer, 0, 1).slot_to(peer, 0);
+        let (inbox, outbox) = window.open(&s).unwrap();
+        let src = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        let twice = s.capture((inbox, outbox), |s, (mut inbox, mut outbox)| {
+            for _ in 0..2 {
+                let mut epoch = outbox.start();
+                epoch.put(&src, Slot(0))?;
+                (inbox, outbox) = exchange(s, inbox, epoch)?;
+            }
+            Ok((inbox, outbox))
+        });
+        let error = Error::from(twice.err().expect("it does not fit"));
+        assert!(
+            matches!(
+                error,
+                Error::Nic(NicError::OverBudget {
+                    needed: 2,
+                    budget: 1
+                })
+            ),
+            "{error}"
+        );
+    });
+    assert_eq!(LOOKS.load(Ordering::Relaxed), 200);
+}

@@ -1,0 +1,509 @@
+//! Data before its signal, over real wires: a kernel behind `wait` looks whether every byte carries the number of its epoch. And that this finds a wire that is too early.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tidegate::launch::{Job, Output};
+use tidegate::prelude::*;
+use tidegate::{Buffers, Route, WorldOptions};
+use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
+use tidegate_fabric::wire::memory::{Faults, Net};
+use tidegate_fabric::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
+use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
+use tidegate_hal::nic::{Keep, NicError};
+
+#[path = "common/skip.rs"]
+mod skip;
+use skip::provided;
+
+const PROVIDERS: [&str; 2] = ["tcp;ofi_rxm", "sockets"];
+const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
+const ROLE: &str = "TEST_ORDER_PROVIDER";
+
+/// What a put is made of.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    /// So many numbers in a row.
+    Linear(usize),
+    /// So many, at every second place: as many pieces.
+    Strided(usize),
+}
+
+const SHAPES: [Shape; 4] = [
+    Shape::Linear(1),
+    Shape::Linear(1000),
+    Shape::Linear(40_000),
+    Shape::Strided(33),
+];
+
+/// Epochs in which every number that has come is looked at; how many were wrong. `through` is called before the memory goes.
+fn wrong(
+    world: &World,
+    shape: Shape,
+    buffers: Buffers,
+    epochs: u64,
+    through: impl Fn(),
+) -> Result<u64> {
+    let peer = 1 - world.rank();
+    stream!(let s = world.stream()?);
+    let (len, stride) = match shape {
+        Shape::Linear(len) => (len, 1),
+        Shape::Strided(len) => (len, 2),
+    };
+    let window = Window::<u64, _>::by_slot("order").buffers(buffers);
+    let window = window.slot_from(peer, 0, len * stride).slot_to(peer, 0);
+    let (mut inbox, mut outbox) = window.open(&s)?;
+    let mut src = Region::<u64, _>::zeroed(world, len)?.on(&s)?;
+    let mut wrong = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
+    let layout = Layout::strided(0, &[(len as u32, stride as i32)])?;
+    for _ in 0..epochs {
+        s.launch(|x: &mut [u64]| x.iter_mut().for_each(|x| *x += 1), &mut src)?;
+        let mut epoch = outbox.start();
+        match shape {
+            Shape::Linear(_) => epoch.put(&src, Slot(0))?,
+            Shape::Strided(_) => epoch.put(&src, Slot(0).with(&layout))?,
+        };
+        (inbox, outbox) = exchange(&s, inbox, epoch)?;
+        s.launch(
+            move |inbox: Slots<'_, u64>, src: &[u64], wrong: &mut [u64]| {
+                let seen = inbox.slot(0).iter().step_by(stride);
+                wrong[0] += seen.filter(|x| **x != src[0]).count() as u64;
+            },
+            (inbox.view(), &src, &mut wrong),
+        )?;
+    }
+    let wrong = wrong.into_host(&s)?;
+    // All that this rank has sent has arrived when its sources are free again.
+    src.into_host(&s)?;
+    through();
+    drop((inbox, outbox));
+    Ok(wrong[0])
+}
+
+/// All shapes between two ranks of this process; how many numbers were wrong.
+fn all<W: Wire>(wire: impl Fn(usize) -> W + Sync, epochs: u64) -> u64 {
+    let nic = |rank| {
+        WorldOptions::new()
+            .nic(Fabric::over(wire(rank), Options::default()))
+            .route(Route::Nic)
+    };
+    // Data that comes late must find its memory.
+    let both = std::sync::Barrier::new(2);
+    let through = || drop(both.wait());
+    let ranks = World::local_with(2, nic, |world: World| {
+        let mut sum = 0;
+        for shape in SHAPES {
+            for buffers in BUFFERS {
+                sum += wrong(&world, shape, buffers, epochs, through).unwrap();
+            }
+        }
+        sum
+    });
+    ranks.iter().sum()
+}
+
+/// A wire that does what it should not, or less than another can.
+struct Altered<W: Wire> {
+    wire: W,
+    /// Of one operation.
+    most: usize,
+    /// How long data stays behind its notice, which goes first.
+    late: Option<Duration>,
+    held: Vec<Held<W>>,
+}
+
+/// A write that is behind its notice.
+struct Held<W: Wire> {
+    due: Instant,
+    peer: usize,
+    from: *const u8,
+    bytes: usize,
+    to: Arc<W::Remote>,
+    offset: usize,
+    cookie: u64,
+}
+
+// SAFETY: the pointer is only handed to the wire below.
+unsafe impl<W: Wire> Send for Held<W> {}
+
+impl<W: Wire> Altered<W> {
+    fn cut(wire: W, most: usize) -> Self {
+        Altered {
+            wire,
+            most,
+            late: None,
+            held: Vec::new(),
+        }
+    }
+
+    fn early(wire: W) -> Self {
+        Altered {
+            late: Some(Duration::from_millis(2)),
+            ..Altered::cut(wire, usize::MAX)
+        }
+    }
+}
+
+// SAFETY: operations are the other wire's, with the memory that they were posted with; their events come when that wire's do. (That a notice comes before its data is what this is for; the checks
+// race with that write, as they would with a faulty NIC's. The memory stays: both ends of the job live until all is through.)
+unsafe impl<W: Wire> Wire for Altered<W> {
+    type Remote = Arc<W::Remote>;
+
+    fn name(&self) -> &'static str {
+        self.wire.name()
+    }
+
+    fn limits(&self) -> Limits {
+        let limits = self.wire.limits();
+        Limits {
+            bytes: limits.bytes.min(self.most),
+            ..limits
+        }
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.wire.address()
+    }
+
+    fn connect(&mut self, addresses: &[Vec<u8>]) -> std::result::Result<(), NicError> {
+        self.wire.connect(addresses)
+    }
+
+    unsafe fn register(
+        &mut self,
+        base: *mut u8,
+        bytes: usize,
+        keep: Keep,
+    ) -> std::result::Result<(Vec<u8>, Keep), NicError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.wire.register(base, bytes, keep) }
+    }
+
+    fn import(
+        &mut self,
+        peer: usize,
+        key: &[u8],
+        bytes: usize,
+    ) -> std::result::Result<Self::Remote, NicError> {
+        Ok(Arc::new(self.wire.import(peer, key, bytes)?))
+    }
+
+    unsafe fn post(
+        &mut self,
+        peer: usize,
+        op: Op<'_, Self>,
+        cookie: u64,
+    ) -> std::result::Result<Posted, NicError> {
+        // Odd cookies are of notices that were sent ahead.
+        let even = 2 * cookie;
+        let op: Op<'_, W> = match op {
+            Op::Write {
+                from,
+                bytes,
+                to,
+                offset,
+                notice,
+            } => {
+                if let (Some(late), Some(notice)) = (self.late, notice) {
+                    // SAFETY: a notice names no memory of this end.
+                    let posted = unsafe { self.wire.post(peer, Op::Notify(notice), even + 1) }?;
+                    if posted == Posted::Taken {
+                        self.held.push(Held {
+                            due: Instant::now() + late,
+                            peer,
+                            from,
+                            bytes,
+                            to: to.clone(),
+                            offset,
+                            cookie: even,
+                        });
+                    }
+                    return Ok(posted);
+                }
+                Op::Write {
+                    from,
+                    bytes,
+                    to: &**to,
+                    offset,
+                    notice,
+                }
+            }
+            Op::Read {
+                to,
+                bytes,
+                from,
+                offset,
+            } => Op::Read {
+                to,
+                bytes,
+                from: &**from,
+                offset,
+            },
+            Op::Notify(notice) => Op::Notify(notice),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.wire.post(peer, op, even) }
+    }
+
+    fn poll(&mut self, events: &mut Vec<Event>) -> std::result::Result<(), NicError> {
+        let mut index = 0;
+        while index < self.held.len() {
+            let held = &self.held[index];
+            let op = Op::Write {
+                from: held.from,
+                bytes: held.bytes,
+                to: &*held.to,
+                offset: held.offset,
+                notice: None,
+            };
+            // SAFETY: no event has come yet for the operation that this is the data of.
+            let taken = held.due <= Instant::now()
+                && unsafe { self.wire.post(held.peer, op, held.cookie) }? == Posted::Taken;
+            if taken {
+                self.held.swap_remove(index);
+            } else {
+                index += 1;
+            }
+        }
+        let mut inner = Vec::new();
+        self.wire.poll(&mut inner)?;
+        events.extend(inner.into_iter().filter_map(|event| match event {
+            Event::Done(cookie) => (cookie % 2 == 0).then_some(Event::Done(cookie / 2)),
+            Event::Failed(cookie, why) => {
+                (cookie % 2 == 0).then_some(Event::Failed(cookie / 2, why))
+            }
+            other => Some(other),
+        }));
+        Ok(())
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        self.held.is_empty() && self.wire.may_sleep()
+    }
+
+    fn sleeper(&self) -> Box<dyn Sleeper> {
+        self.wire.sleeper()
+    }
+}
+
+fn open(provider: &str) -> FabricWire {
+    FabricWire::open(&Choice::at("127.0.0.1").provider(provider)).unwrap()
+}
+
+#[test]
+fn data_comes_before_its_signal() {
+    let test = "data_comes_before_its_signal";
+    for provider in PROVIDERS {
+        if !provided(test, provider) {
+            return;
+        }
+        // As it is, and with every put but the smallest cut into pieces.
+        assert_eq!(all(|_| open(provider), 100), 0, "{provider}");
+        assert_eq!(
+            all(|_| Altered::cut(open(provider), 512), 20),
+            0,
+            "{provider}, cut"
+        );
+    }
+}
+
+/// A put of more than one operation of libfabric takes, without help.
+#[test]
+fn data_comes_before_its_signal_when_it_is_much() {
+    let test = "data_comes_before_its_signal_when_it_is_much";
+    let provider = "tcp;ofi_rxm";
+    if !provided(test, provider) {
+        return;
+    }
+    let most = open(provider).limits().bytes;
+    let shape = Shape::Linear(most / 8 + 1000);
+    let nic = |_| {
+        WorldOptions::new()
+            .nic(Fabric::over(open(provider), Options::default()))
+            .route(Route::Nic)
+    };
+    let wrong = World::local_with(2, nic, |world: World| {
+        wrong(&world, shape, Buffers::Double, 5, || ()).unwrap()
+    });
+    assert_eq!(wrong, [0, 0]);
+}
+
+/// The check finds what it is for.
+#[test]
+fn a_signal_before_its_data_is_found() {
+    let test = "a_signal_before_its_data_is_found";
+    let net = Net::new(2, Faults::default());
+    assert_eq!(all(|rank| Altered::cut(net.wire(rank), 512), 5), 0);
+    let net = Net::new(2, Faults::default());
+    assert!(
+        all(|rank| Altered::early(net.wire(rank)), 5) > 0,
+        "in memory"
+    );
+    for provider in PROVIDERS {
+        if !provided(test, provider) {
+            return;
+        }
+        assert!(all(|_| Altered::early(open(provider)), 5) > 0, "{provider}");
+    }
+}
+
+/// Not a test: what the ranks of the next one run.
+#[test]
+fn role_of_a_rank() {
+    let Ok(provider) = std::env::var(ROLE) else {
+        return;
+    };
+    let nic = Fabric::over(open(&provider), Options::default());
+    let world: World = World::init_with(WorldOptions::new().nic(nic).route(Route::Nic)).unwrap();
+    for shape in SHAPES {
+        for buffers in BUFFERS {
+            assert_eq!(
+                wrong(&world, shape, buffers, 100, || ()).unwrap(),
+                0,
+                "{shape:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn data_comes_before_its_signal_between_processes() {
+    let test = "data_comes_before_its_signal_between_processes";
+    for provider in PROVIDERS {
+        if !provided(test, provider) {
+            return;
+        }
+        let mut job = Job::new(std::env::current_exe().unwrap(), 2)
+            .args(["--exact", "role_of_a_rank", "--nocapture"])
+            .env(ROLE, provider)
+            .output(Output::Captured);
+        for (name, value) in ENVIRONMENT {
+            job = job.default_env(name, value);
+        }
+        let outcome = job.run().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let said: Vec<_> = outcome
+            .ranks
+            .iter()
+            .map(|rank| text(&rank.stderr))
+            .collect();
+        assert!(outcome.success(), "{provider}: {said:#?}");
+    }
+}
+
+/// The main thread of both ranks sleeps while epochs are enqueued that need both ranks' NICs: nobody but tidegate's own threads can see to them.
+#[test]
+fn epochs_go_on_while_their_callers_are_asleep() {
+    const EPOCHS: u64 = 1000;
+    let test = "epochs_go_on_while_their_callers_are_asleep";
+    for (provider, recorded) in [
+        (PROVIDERS[0], false),
+        (PROVIDERS[0], true),
+        (PROVIDERS[1], false),
+    ] {
+        if !provided(test, provider) {
+            return;
+        }
+        let seen: [AtomicU64; 2] = Default::default();
+        let nic = |_| {
+            WorldOptions::new()
+                .nic(Fabric::over(open(provider), Options::default()))
+                .route(Route::Nic)
+        };
+        World::local_with(2, nic, |world: World| {
+            let rank = world.rank();
+            alone(&world, recorded, EPOCHS, &seen[rank]).unwrap();
+        });
+        let seen = seen.map(AtomicU64::into_inner);
+        assert_eq!(seen, [EPOCHS; 2], "{provider}, recorded: {recorded}");
+    }
+}
+
+#[derive(Carry)]
+struct Ends<'s> {
+    src: Region<u64, On<'s>>,
+    seen: Region<u64, On<'s>>,
+    inbox: Inbox<'s, u64>,
+    outbox: Outbox<'s, u64>,
+}
+
+fn step<'s>(s: &Stream<'s>, ends: Ends<'s>) -> Result<Ends<'s>> {
+    let Ends {
+        mut src,
+        mut seen,
+        inbox,
+        outbox,
+    } = ends;
+    s.launch(|x: &mut [u64]| x[0] += 1, &mut src)?;
+    let mut epoch = outbox.start();
+    epoch.put(&src, Slot(0))?;
+    let (inbox, outbox) = exchange(s, inbox, epoch)?;
+    s.launch(
+        |inbox: Slots<'_, u64>, src: &[u64], seen: &mut [u64]| {
+            seen[0] += u64::from(inbox.slot(0)[0] == src[0]);
+        },
+        (inbox.view(), &src, &mut seen),
+    )?;
+    Ok(Ends {
+        src,
+        seen,
+        inbox,
+        outbox,
+    })
+}
+
+/// Epochs that the stream cannot begin before they are all enqueued; then this thread does nothing until the stream says by memory that it is through.
+fn alone(world: &World, recorded: bool, epochs: u64, count: &AtomicU64) -> Result<()> {
+    /// Fewer items than a queue holds.
+    const BURST: u64 = 250;
+    let peer = 1 - world.rank();
+    stream!(let s = world.stream()?);
+    let window = Window::by_slot("alone")
+        .slot_from(peer, 0, 1)
+        .slot_to(peer, 0);
+    let (inbox, outbox) = window.open(&s)?;
+    let mut ends = Ends {
+        src: Region::zeroed(world, 1)?.on(&s)?,
+        seen: Region::zeroed(world, 1)?.on(&s)?,
+        inbox,
+        outbox,
+    };
+    let graph;
+    (graph, ends) = s.capture(ends, step)?;
+    let burst = if recorded { epochs } else { BURST };
+    for _ in 0..epochs / burst {
+        let (begun, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let begin = begun.clone();
+        s.launch(
+            move |_: &[u64]| {
+                while begin.load(Ordering::Acquire) == 0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            },
+            &ends.seen,
+        )?;
+        if recorded {
+            ends = graph.replay(&s, ends, burst)?;
+        } else {
+            for _ in 0..burst {
+                ends = step(&s, ends)?;
+            }
+        }
+        let end = ended.clone();
+        s.launch(move |_: &[u64]| end.store(1, Ordering::Release), &ends.seen)?;
+        begun.store(1, Ordering::Release);
+        let since = Instant::now();
+        while ended.load(Ordering::Acquire) == 0 {
+            assert!(
+                since.elapsed() < Duration::from_secs(60),
+                "rank {}",
+                world.rank()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let seen = ends.seen.into_host(&s)?;
+    count.store(seen[0], Ordering::Relaxed);
+    Ok(())
+}
