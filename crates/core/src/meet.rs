@@ -120,12 +120,19 @@ pub(crate) fn meet<D: Device>(
         users.push((control.node(rank), said.hardware, said.process));
     }
     let node = control.node(control.rank());
+    let with_nic = theirs
+        .iter()
+        .enumerate()
+        .filter(|(_, (said, _))| said.is_some());
+    let nics_on_node = with_nic
+        .filter(|(rank, _)| control.node(*rank) == node)
+        .count();
     device.shared_with(others_on_hardware(
         (node, &hello.hardware, hello.process),
         &users,
     ));
     let nic = match (nic, registration) {
-        (Some(nic), Some(guard)) => Some(attach(device, nic, guard, theirs)?),
+        (Some(nic), Some(guard)) => Some(attach(device, nic, guard, theirs, nics_on_node)?),
         _ => None,
     };
     Ok(Met {
@@ -141,6 +148,7 @@ fn attach<D: Device>(
     nic: Arc<dyn Nic>,
     guard: Keep,
     theirs: Vec<(Option<HelloNic>, Option<Handle>)>,
+    ranks_on_node: usize,
 ) -> Result<Attached<D>> {
     let bytes = size_of::<Bell>();
     for (rank, (said, _)) in theirs.iter().enumerate() {
@@ -162,6 +170,7 @@ fn attach<D: Device>(
         bell: doorbells.base(),
         keep: doorbells.clone(),
         helped: device.helps(),
+        ranks_on_node,
     };
     // SAFETY: the block is zeroed, which is a bell, and kept.
     unsafe { nic.connect(connection) }?;
@@ -180,6 +189,7 @@ fn attach<D: Device>(
         nic,
         doorbells,
         bells,
+        arming: Default::default(),
         _registration: guard,
         #[cfg(test)]
         ignore_tickets: Default::default(),

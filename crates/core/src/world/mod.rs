@@ -30,7 +30,7 @@ use tidegate_hal::nic::Keep;
 use crate::error::{Cause, Error, Result};
 use crate::meet::Met;
 use crate::message::Message;
-use crate::nic::{Attached, Route, WorldOptions};
+use crate::nic::{Attached, Route, WorldOptions, room_for};
 use crate::watch::Watch;
 pub(crate) use crate::watched::Watched;
 use events::Events;
@@ -286,6 +286,20 @@ impl<D: Device> World<D> {
     /// Whether a peer is to be reached by the NIC, where `near` says whether it could be mapped.
     pub(crate) fn by_nic(&self, peer: usize, near: bool) -> bool {
         self.inner.route.by_nic(peer, near)
+    }
+
+    /// Waits until so many trigger slots of this rank's NIC are free (all of them, if it has no more), but no longer than `limit`; returns whether they are. True where there is no NIC.
+    ///
+    /// What a stream has rung for gives its slots back in bounded time after [`Stream::synchronize`](crate::Stream::synchronize). For [`Throttle::Application`](crate::Throttle::Application).
+    pub fn nic_room(&self, slots: usize, limit: Duration) -> bool {
+        self.nic()
+            .is_none_or(|attached| room_for(attached, slots, limit))
+    }
+
+    /// How many trigger slots of the NIC this rank has, and how many of them are free; nothing if there is no NIC.
+    pub fn nic_slots(&self) -> Option<(usize, usize)> {
+        self.nic()
+            .map(|attached| (attached.nic.budget(), attached.nic.room()))
     }
 
     /// The last wait-for report that this rank has seen or made.

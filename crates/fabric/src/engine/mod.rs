@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::device::Helper;
 use tidegate_hal::nic::{Connection, Direction, Prepared};
+use tidegate_hal::slots::Slots;
 use tidegate_words::{Bell, Patience};
 
 use crate::lock;
@@ -60,6 +61,8 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) regions: Arc<Regions>,
     pub(crate) connection: OnceLock<Connection>,
     pub(crate) engine: Mutex<Engine<W>>,
+    /// Trigger slots, for all queues.
+    pub(crate) slots: Arc<Slots>,
     sleeper: Box<dyn Sleeper>,
     /// Whether the listener sleeps until it is woken, more or less.
     asleep: AtomicBool,
@@ -72,6 +75,7 @@ pub(crate) struct Shared<W: Wire> {
 pub(crate) struct Engine<W: Wire> {
     /// First, so that it is dropped first: nothing is read or written any more when the programs go.
     pub(crate) wire: W,
+    slots: Arc<Slots>,
     queues: Vec<Agenda>,
     /// By cookie.
     flights: Vec<Option<Flight>>,
@@ -111,14 +115,17 @@ enum Flight {
 }
 
 impl<W: Wire> Shared<W> {
-    pub(crate) fn new(wire: W) -> Self {
+    pub(crate) fn new(wire: W, budget: usize) -> Self {
+        let slots = Arc::new(Slots::new(budget));
         Shared {
             limits: wire.limits(),
             regions: Arc::default(),
             connection: OnceLock::new(),
             sleeper: wire.sleeper(),
+            slots: slots.clone(),
             engine: Mutex::new(Engine {
                 wire,
+                slots,
                 queues: Vec::new(),
                 flights: Vec::new(),
                 notices: VecDeque::new(),
@@ -280,8 +287,14 @@ impl<W: Wire> Engine<W> {
         if !self.broken {
             self.poll(regions);
         }
-        for index in 0..self.queues.len() {
-            self.work(index);
+        loop {
+            for index in 0..self.queues.len() {
+                self.work(index);
+            }
+            // A slot that has come back is another queue's, which may have been looked at before.
+            if !self.slots.take_again() {
+                break;
+            }
         }
         self.queues.retain(|agenda| !agenda.gone);
         self.send_notices();
