@@ -32,6 +32,8 @@ use tidegate_hal::nic::{
     RemoteMemory,
 };
 
+use tidegate_hal::slots::Slots;
+
 use engine::Shared;
 use engine::queue::{Handle, Queue};
 use wire::Wire;
@@ -109,6 +111,11 @@ impl<W: Wire> Fabric<W> {
             options,
             threads: Mutex::default(),
         }
+    }
+
+    /// Its trigger slots: to look at, or (for measurements) to be made fewer between two parts of a job.
+    pub fn slots(&self) -> Arc<Slots> {
+        self.shared.slots.clone()
     }
 
     fn start(&self, name: &str, run: fn(&Shared<W>)) -> Result<(), NicError> {

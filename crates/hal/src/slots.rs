@@ -34,6 +34,9 @@ pub struct Member(usize);
 
 #[derive(Debug)]
 struct State {
+    /// What the NIC has, and how many ranks share that.
+    whole: usize,
+    ranks: usize,
     budget: usize,
     /// Slots that nobody holds.
     free: usize,
@@ -84,6 +87,8 @@ impl Slots {
         assert_ne!(budget, 0, "an endpoint has at least one trigger slot");
         Slots {
             state: Mutex::new(State {
+                whole: budget,
+                ranks: 1,
                 budget,
                 free: budget,
                 kept,
@@ -112,8 +117,24 @@ impl Slots {
     pub fn divide(&self, ranks: usize) {
         let mut state = self.lock();
         assert_eq!(state.armed, 0, "the NIC is divided when the ranks meet");
-        state.budget = (state.budget / ranks.max(1)).max(1);
-        state.free = state.budget;
+        state.ranks = ranks.max(1);
+        state.share_out();
+    }
+
+    /// Another number for the whole NIC, of which this endpoint has its share: for measurements. `false`, and nothing has changed, while something is armed.
+    ///
+    /// # Panics
+    ///
+    /// If it is 0.
+    pub fn resize(&self, whole: usize) -> bool {
+        assert_ne!(whole, 0, "a NIC has at least one trigger slot");
+        let mut state = self.lock();
+        if state.armed > 0 {
+            return false;
+        }
+        state.whole = whole;
+        state.share_out();
+        true
     }
 
     /// How many there are.
@@ -247,6 +268,12 @@ impl Slots {
 }
 
 impl State {
+    /// While none is held.
+    fn share_out(&mut self) {
+        self.budget = (self.whole / self.ranks).max(1);
+        self.free = self.budget;
+    }
+
     fn share(&mut self, member: usize) -> &mut Share {
         self.members[member].as_mut().expect("it has not left")
     }

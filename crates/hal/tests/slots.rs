@@ -74,6 +74,13 @@ fn each_rank_of_a_node_has_its_share() {
         let slots = Slots::new(whole);
         slots.divide(ranks);
         assert_eq!((slots.budget(), slots.room()), (share, share));
+        assert!(slots.resize(10 * whole));
+        assert_eq!(slots.budget(), (10 * whole / ranks).max(1));
+        let member = slots.join();
+        slots.arm(member, 1);
+        assert!(!slots.resize(1));
+        slots.leave(member);
+        assert!(slots.resize(1));
     }
 }
 

@@ -288,6 +288,16 @@ impl<D: Device> World<D> {
         self.inner.route.by_nic(peer, near)
     }
 
+    /// Whether windows of this rank reach another (or itself) by the NIC: each epoch takes a trigger slot a post, and one a complete, for each such rank then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchRank`].
+    pub fn reaches_by_nic(&self, rank: usize) -> Result<bool> {
+        self.check_rank(rank)?;
+        Ok(self.by_nic(rank, self.bell(rank).is_some()))
+    }
+
     /// Waits until so many trigger slots of this rank's NIC are free (all of them, if it has no more), but no longer than `limit`; returns whether they are. True where there is no NIC.
     ///
     /// What a stream has rung for gives its slots back in bounded time after [`Stream::synchronize`](crate::Stream::synchronize). For [`Throttle::Application`](crate::Throttle::Application).
