@@ -30,6 +30,8 @@ pub(super) struct Kit<'a, D: FacesDevice> {
     pub(super) by_nic: usize,
     /// Operations of the NIC that were enqueued since the streams were last synchronised; before the first time it is not known.
     enqueued: Cell<Option<usize>>,
+    /// What is done now is recorded: there is nothing to wait for.
+    recording: Cell<bool>,
 }
 
 /// One neighbour.
@@ -70,6 +72,7 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
             launches: Cell::new(0),
             by_nic,
             enqueued: Cell::new(None),
+            recording: Cell::new(false),
         })
     }
 
@@ -91,6 +94,9 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
         else {
             return Ok(());
         };
+        if self.recording.get() {
+            return Ok(());
+        }
         let fits = |enqueued: usize| enqueued == 0 || enqueued + needed <= slots;
         if !self.enqueued.get().is_some_and(fits) {
             self.on_host("throttle", || {
@@ -105,6 +111,14 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
         self.enqueued
             .set(self.enqueued.get().map(|enqueued| enqueued + needed));
         Ok(())
+    }
+
+    /// Does what is to be recorded.
+    pub(super) fn recorded<T>(&self, record: impl FnOnce() -> T) -> T {
+        self.recording.set(true);
+        let value = record();
+        self.recording.set(false);
+        value
     }
 
     /// How many shares an application enqueues at a time that throttles by itself.

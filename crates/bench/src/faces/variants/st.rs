@@ -206,14 +206,15 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
             _ if !self.graph => lent,
             None => {
                 let (graph, here) = s.capture(lent.0, |s, lent| {
-                    Ok(shares(kit, s, None, form, (lent, None))?.0)
+                    kit.0
+                        .recorded(|| Ok(shares(kit, s, None, form, (lent, None))?.0))
                 })?;
                 self.recorded = Some(Recorded::One(graph));
                 (here, None)
             }
             Some(side) => {
                 let (graph, lent) = s.capture_with(side, lent, |s, side, lent| {
-                    shares(kit, s, Some(side), form, lent)
+                    kit.0.recorded(|| shares(kit, s, Some(side), form, lent))
                 })?;
                 self.recorded = Some(Recorded::Two(graph));
                 lent
