@@ -126,6 +126,17 @@ enum Item {
 
 const SCRIPT: [Item; 3] = [Item::Post, Item::Complete, Item::Wait];
 
+/// Who gets slots.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Rule {
+    /// As the contract has it.
+    Kept,
+    /// A mutant: none is kept for what has been rung for.
+    Greedy,
+    /// Another design: the host waits until there is a slot before it enqueues what rings, and a batch is cut into parts that need one each, in one order on all ranks.
+    Parts,
+}
+
 /// A queue towards one peer.
 struct Queue {
     member: Member,
@@ -136,7 +147,8 @@ struct Queue {
 /// One stream of one rank, with a window of its own, and the thread that enqueues on it.
 struct Lane {
     enqueued: usize,
-    items: VecDeque<Item>,
+    /// With the only peer that it is for, if it is a part.
+    items: VecDeque<(Item, Option<usize>)>,
     /// Which lanes of the item at the front are through.
     through: Vec<bool>,
     posts: Vec<Queue>,
@@ -148,7 +160,14 @@ struct Lane {
 }
 
 /// Ranks that exchange with all others, by several streams each: whether all come to the end. `order` of the streams' threads, and everything else, is drawn from a seed.
-fn job(ranks: usize, streams: usize, epochs: usize, budget: usize, kept: usize, seed: u64) -> bool {
+fn job(
+    (ranks, streams): (usize, usize),
+    epochs: usize,
+    budget: usize,
+    rule: Rule,
+    seed: u64,
+) -> bool {
+    let kept = usize::from(rule == Rule::Kept);
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let slots: Vec<_> = (0..ranks).map(|_| Slots::keeping(budget, kept)).collect();
     let queues = |rank: usize| -> Vec<Queue> {
@@ -172,6 +191,10 @@ fn job(ranks: usize, streams: usize, epochs: usize, budget: usize, kept: usize, 
         })
         .collect();
     let peers = |rank: usize| (0..ranks).filter(move |peer| *peer != rank);
+    let calls = match rule {
+        Rule::Parts => 3 * epochs * ranks,
+        _ => 3 * epochs,
+    };
     let mut idle = 0;
     // Enough draws in vain that every actor has had its chance.
     while idle < 200 * ranks * streams {
@@ -181,25 +204,37 @@ fn job(ranks: usize, streams: usize, epochs: usize, budget: usize, kept: usize, 
         let lane = &mut lanes[index];
         match random.below(3) {
             // The host.
-            0 if lane.enqueued < 3 * epochs => {
-                let item = SCRIPT[lane.enqueued % 3];
-                for peer in peers(rank) {
+            0 if lane.enqueued < calls => {
+                let (item, part) = match rule {
+                    Rule::Parts => {
+                        let (item, peer) = (lane.enqueued / ranks, lane.enqueued % ranks);
+                        (SCRIPT[item % 3], Some(peer))
+                    }
+                    _ => (SCRIPT[lane.enqueued % 3], None),
+                };
+                if part.is_some() && item != Item::Wait && slots[rank].room() == 0 {
+                    continue;
+                }
+                let of_part = |peer: &usize| part.is_none_or(|part| part == *peer);
+                for peer in peers(rank).filter(of_part) {
                     match item {
                         Item::Post => slots[rank].arm(lane.posts[peer].member, 1),
                         Item::Complete => slots[rank].arm(lane.completes[peer].member, 1),
                         Item::Wait => {}
                     }
                 }
-                lane.items.push_back(item);
+                if part != Some(rank) {
+                    lane.items.push_back((item, part));
+                }
                 lane.enqueued += 1;
                 idle = 0;
             }
             // The stream: any lane that can go on.
             1 => {
-                let Some(item) = lane.items.front().copied() else {
+                let Some((item, part)) = lane.items.front().copied() else {
                     continue;
                 };
-                let peer = (random.below(ranks) + rank) % ranks;
+                let peer = part.unwrap_or_else(|| random.below(ranks));
                 if peer == rank || lane.through[peer] {
                     continue;
                 }
@@ -216,7 +251,7 @@ fn job(ranks: usize, streams: usize, epochs: usize, budget: usize, kept: usize, 
                 }
                 idle = 0;
                 lane.through[peer] = true;
-                if peers(rank).all(|peer| lane.through[peer]) {
+                if part.is_some() || peers(rank).all(|peer| lane.through[peer]) {
                     lane.items.pop_front();
                     lane.through.fill(false);
                 }
@@ -245,27 +280,29 @@ fn job(ranks: usize, streams: usize, epochs: usize, budget: usize, kept: usize, 
     }
     lanes
         .iter()
-        .all(|lane| lane.enqueued == 3 * epochs && lane.items.is_empty())
+        .all(|lane| lane.enqueued == calls && lane.items.is_empty())
 }
 
-/// With the kept slot every job comes to its end, whatever the budget. Without it some do not: it is what it takes.
+/// With the kept slot every job comes to its end, whatever the budget. Without it some do not: it is what it takes. Nor do they if the host waits for slots instead, however small the parts are.
 #[test]
 fn no_job_hangs_because_its_budget_is_small() {
-    let mut hung = [0; 2];
+    let (mut greedy, mut parts) = (0, 0);
     for seed in 0..60 {
         for budget in [1, 2, 3, 5, 8] {
-            for (ranks, streams) in [(2, 2), (3, 2), (4, 1), (2, 4)] {
-                for kept in [1, 0] {
-                    let ends = job(ranks, streams, 3, budget, kept, seed);
-                    assert!(
-                        ends || kept == 0,
-                        "{ranks} ranks with {streams} streams, budget {budget}, seed {seed}"
-                    );
-                    hung[kept] += u32::from(!ends);
-                }
+            for shape in [(2, 2), (3, 2), (4, 1), (2, 4)] {
+                let ends = |rule| job(shape, 3, budget, rule, seed);
+                assert!(
+                    ends(Rule::Kept),
+                    "{shape:?} ranks and streams, budget {budget}, seed {seed}"
+                );
+                greedy += u32::from(!ends(Rule::Greedy));
+                let in_parts = ends(Rule::Parts);
+                // Of one stream a rank they would do.
+                assert!(in_parts || shape.1 > 1, "{shape:?}, {budget}, {seed}");
+                parts += u32::from(!in_parts);
             }
         }
     }
-    assert_eq!(hung[1], 0);
-    assert!(hung[0] > 50, "the mutant hangs in {} cases only", hung[0]);
+    println!("of 1200 jobs {greedy} hang without a kept slot, {parts} in parts");
+    assert!(greedy > 50 && parts > 50, "{greedy} and {parts}");
 }

@@ -146,12 +146,12 @@ fn wait_for_window<D: Device>(
         if left.is_empty() {
             return Ok(());
         }
+        patience(stream, window, begun)?;
         if before != Some(missing) {
             (before, since) = (Some(missing), Instant::now());
         } else if since.elapsed() >= STALL {
             return Ok(());
         }
-        patience(stream, window, begun)?;
         seen = attached.nic.await_room(Some(seen), ASK);
     }
 }
