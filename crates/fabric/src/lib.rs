@@ -245,12 +245,12 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
         self.shared.slots.budget()
     }
 
-    fn room(&self) -> usize {
-        self.shared.slots.room()
+    fn armed(&self) -> usize {
+        self.shared.slots.armed()
     }
 
-    fn await_room(&self, seen: Option<u64>, limit: Duration) -> u64 {
-        self.shared.slots.wait(seen, limit)
+    fn await_armed(&self, most: usize, limit: Duration) -> usize {
+        self.shared.slots.wait(most, limit)
     }
 
     fn helper(&self) -> Option<Arc<dyn Helper>> {

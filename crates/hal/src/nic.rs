@@ -41,7 +41,7 @@
 //! - One slot is kept for programs that have been rung for. Those come to their end by themselves, so it always comes back. Hence every ring is answered in the end, whatever
 //!   the budget, and whatever else is armed and waits: no program depends for its progress on the slot of one that has not been rung for.
 //!
-//! So an engine fires as if the budget were infinite, only later. [`crate::slots`] is that accounting, for all engines. Waiting for room, or refusing to go without, is a policy of the layers above ([`Nic::room`], [`Nic::await_room`],
+//! So an engine fires as if the budget were infinite, only later. [`crate::slots`] is that accounting, for all engines. Waiting for room, or refusing to go without, is a policy of the layers above ([`Nic::armed`], [`Nic::await_armed`],
 //! [`NicQueue::counts`]); an engine has none.
 //!
 //! # Who validates what
@@ -317,11 +317,11 @@ pub unsafe trait Nic: Send + Sync + 'static {
     /// How many programs of this rank can be armed and not yet through, with a slot each; at least 1. Known when the ranks have met.
     fn budget(&self) -> usize;
 
-    /// How many more of them would not stand in line.
-    fn room(&self) -> usize;
+    /// How many programs of this rank are armed and not yet through, with a slot or in line.
+    fn armed(&self) -> usize;
 
-    /// Returns when a program has returned its slot since this returned `seen` (at once, if it is `None`), or after `limit`: what to ask with the next time.
-    fn await_room(&self, seen: Option<u64>, limit: Duration) -> u64;
+    /// Waits until no more programs than `most` are, but no longer than `limit`; returns how many are.
+    fn await_armed(&self, most: usize, limit: Duration) -> usize;
 
     /// What threads of streams can do for the NIC.
     fn helper(&self) -> Option<Arc<dyn Helper>> {

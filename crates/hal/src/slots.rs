@@ -24,7 +24,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Slots {
     state: Mutex<State>,
-    /// Signalled when slots have come back, if somebody waits for that.
+    /// Signalled when few enough programs are armed for somebody who waits for that.
     back: Condvar,
 }
 
@@ -51,10 +51,9 @@ struct State {
     rung: VecDeque<usize>,
     /// One of these has got one.
     again: bool,
-    /// How often slots have come back.
-    returns: u64,
-    /// How many threads wait for that.
+    /// How many threads wait until fewer are armed, and how few one of them wants: nobody is woken for every slot.
     waiting: usize,
+    wake: usize,
 }
 
 /// What one queue has.
@@ -97,8 +96,8 @@ impl Slots {
                 line: VecDeque::new(),
                 rung: VecDeque::new(),
                 again: false,
-                returns: 0,
                 waiting: 0,
+                wake: 0,
             }),
             back: Condvar::new(),
         }
@@ -140,12 +139,6 @@ impl Slots {
     /// How many there are.
     pub fn budget(&self) -> usize {
         self.lock().budget
-    }
-
-    /// How many programs could be armed now and have a slot before they are rung for (or when they are, the last of them).
-    pub fn room(&self) -> usize {
-        let state = self.lock();
-        state.budget - state.budget.min(state.armed)
     }
 
     /// A queue begins to share them.
@@ -215,7 +208,7 @@ impl Slots {
         state.free += 1;
         state.armed -= 1;
         state.deal();
-        self.tell(&mut state);
+        self.tell(&state);
     }
 
     /// None of a queue's programs will be fired any more.
@@ -231,12 +224,11 @@ impl Slots {
         state.line.retain(|each| *each != member.0);
         state.rung.retain(|each| *each != member.0);
         state.deal();
-        self.tell(&mut state);
+        self.tell(&state);
     }
 
-    fn tell(&self, state: &mut State) {
-        state.returns += 1;
-        if state.waiting > 0 {
+    fn tell(&self, state: &State) {
+        if state.waiting > 0 && state.armed <= state.wake {
             self.back.notify_all();
         }
     }
@@ -253,17 +245,26 @@ impl Slots {
         (share.armed, share.through)
     }
 
-    /// Returns when a slot has come back since this returned `seen` (at once, if it is `None`), or after `limit`: what to ask with the next time.
-    pub fn wait(&self, seen: Option<u64>, limit: Duration) -> u64 {
+    /// How many programs are armed and not through, with and without a slot.
+    pub fn armed(&self) -> usize {
+        self.lock().armed
+    }
+
+    /// Waits until no more programs are armed than `most`, but no longer than `limit`; returns how many are.
+    pub fn wait(&self, most: usize, limit: Duration) -> usize {
         let mut state = self.lock();
-        if seen == Some(state.returns) {
+        if state.armed > most {
             state.waiting += 1;
-            let still = |state: &mut State| seen == Some(state.returns);
-            let woken = self.back.wait_timeout_while(state, limit, still);
+            state.wake = state.wake.max(most);
+            let more = |state: &mut State| state.armed > most;
+            let woken = self.back.wait_timeout_while(state, limit, more);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
             state.waiting -= 1;
+            if state.waiting == 0 {
+                state.wake = 0;
+            }
         }
-        state.returns
+        state.armed
     }
 }
 

@@ -10,7 +10,7 @@ fn slots_go_to_those_who_bring_them_back() {
     let slots = Slots::new(2);
     let (a, b, c) = (slots.join(), slots.join(), slots.join());
     slots.arm(a, 3);
-    assert_eq!(slots.room(), 0);
+    assert_eq!(slots.armed(), 3);
     // `a` has one, the other is kept; `c` was rung for before `b`, and both before the second of `a`.
     slots.arm(b, 1);
     slots.arm(c, 1);
@@ -28,7 +28,7 @@ fn slots_go_to_those_who_bring_them_back() {
     assert!(slots.fire(a));
     slots.through(a);
     assert!(!slots.fire(a), "nothing is armed");
-    assert_eq!((slots.room(), slots.counts(a)), (2, (3, 3)));
+    assert_eq!((slots.armed(), slots.counts(a)), (0, (3, 3)));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn queues_take_turns_in_the_line() {
     slots.arm(a, usize::MAX);
     slots.give_up(a);
     slots.leave(b);
-    assert_eq!(slots.room(), 5);
+    assert_eq!(slots.armed(), 0);
     assert_eq!(slots.join(), b, "the number is free again");
 }
 
@@ -63,9 +63,9 @@ fn a_queue_that_gives_up_returns_everything() {
     assert!(slots.fire(a));
     assert!(slots.fire(b));
     slots.give_up(a);
-    assert_eq!((slots.room(), slots.counts(a)), (1, (7, 7)));
+    assert_eq!((slots.armed(), slots.counts(a)), (1, (7, 7)));
     slots.through(b);
-    assert_eq!(slots.room(), 2);
+    assert_eq!(slots.armed(), 0);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn each_rank_of_a_node_has_its_share() {
     for (whole, ranks, share) in [(512, 8, 64), (4, 3, 1), (1, 64, 1), (7, 1, 7)] {
         let slots = Slots::new(whole);
         slots.divide(ranks);
-        assert_eq!((slots.budget(), slots.room()), (share, share));
+        assert_eq!(slots.budget(), share);
         assert!(slots.resize(10 * whole));
         assert_eq!(slots.budget(), (10 * whole / ranks).max(1));
         let member = slots.join();
@@ -85,24 +85,30 @@ fn each_rank_of_a_node_has_its_share() {
 }
 
 #[test]
-fn a_return_is_not_missed() {
-    let slots = Slots::new(1);
+fn who_waits_for_few_enough_is_woken() {
+    let slots = Slots::new(2);
     let a = slots.join();
-    let seen = slots.wait(None, Duration::from_secs(60));
-    slots.arm(a, 1);
-    assert_eq!(slots.wait(Some(seen), Duration::from_millis(1)), seen);
-    assert!(slots.fire(a));
-    slots.through(a);
-    assert_ne!(slots.wait(Some(seen), Duration::from_secs(60)), seen);
-    let seen = slots.wait(None, Duration::ZERO);
+    slots.arm(a, 5);
+    assert_eq!(slots.wait(4, Duration::from_millis(1)), 5);
+    assert_eq!(slots.wait(5, Duration::from_secs(60)), 5);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(5));
-            slots.arm(a, 1);
-            slots.give_up(a);
-        });
-        assert_ne!(slots.wait(Some(seen), Duration::from_secs(60)), seen);
+        let waits: Vec<_> = [0, 3, 4]
+            .into_iter()
+            .map(|most| {
+                scope.spawn({
+                    let slots = &slots;
+                    move || assert!(slots.wait(most, Duration::from_secs(60)) <= most)
+                })
+            })
+            .collect();
+        for _ in 0..5 {
+            std::thread::sleep(Duration::from_millis(2));
+            assert!(slots.fire(a));
+            slots.through(a);
+        }
+        waits.into_iter().for_each(|wait| wait.join().unwrap());
     });
+    assert_eq!(slots.armed(), 0);
 }
 
 struct Random(u64);
@@ -212,7 +218,7 @@ fn job(
                     }
                     _ => (SCRIPT[lane.enqueued % 3], None),
                 };
-                if part.is_some() && item != Item::Wait && slots[rank].room() == 0 {
+                if part.is_some() && item != Item::Wait && slots[rank].armed() >= budget {
                     continue;
                 }
                 let of_part = |peer: &usize| part.is_none_or(|part| part == *peer);

@@ -208,12 +208,12 @@ unsafe impl Nic for Loopback {
         self.slots.budget()
     }
 
-    fn room(&self) -> usize {
-        self.slots.room()
+    fn armed(&self) -> usize {
+        self.slots.armed()
     }
 
-    fn await_room(&self, seen: Option<u64>, limit: Duration) -> u64 {
-        self.slots.wait(seen, limit)
+    fn await_armed(&self, most: usize, limit: Duration) -> usize {
+        self.slots.wait(most, limit)
     }
 
     fn quiesce(&self, limit: Duration) -> bool {

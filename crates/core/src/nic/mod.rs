@@ -50,7 +50,7 @@ use tidegate_hal::nic::{Keep, NicQueue, Prepared, QueueConfig, RemoteMemory, Rem
 pub(crate) use options::Attached;
 pub use options::{Route, WorldOptions};
 pub use throttle::Throttle;
-pub(crate) use throttle::room_for;
+pub(crate) use throttle::{room, room_for};
 pub(crate) use ticket::{Tickets, Touch, settle_all, wait_for};
 
 use crate::error::{Cause, Error, Result};

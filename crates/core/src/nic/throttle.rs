@@ -8,6 +8,9 @@
 //! Why a batch is not split into parts that fit: its lanes are independent, and parts would not be. A lane to one target may wait for a post that comes only after another lane of the same epoch has been carried
 //! out; and of two streams each could wait for the slots that the other holds while its peer does the same the other way round. No order of the parts helps against that; the kept slot does.
 //!
+//! [`Throttle::Static`] waits for operations of its own window, and not for all of the NIC: those of another may wait for a peer that waits for this one. Even of its own some may (its two halves can be on two streams), so the wait ends when nothing goes on, and
+//! the rest stands in line: it costs time then, and never a hang.
+//!
 //! # Failure
 //!
 //! [`NicError::NoRoom`], before anything is armed; waits end with the window's patience (revocation, limit, failure of the stream).
@@ -54,8 +57,13 @@ fn missing<D: Device>(
         .map(|arm| arm.programs.len())
         .sum();
     let needed = programs.saturating_mul(usize::try_from(times).unwrap_or(usize::MAX));
-    let (room, budget) = (attached.nic.room(), attached.nic.budget());
+    let (room, budget) = (room(attached), attached.nic.budget());
     (room < needed.min(budget)).then_some((needed, room, budget))
+}
+
+/// How many programs would have a slot that were armed now (the last of them when it is rung for).
+pub(crate) fn room<D: Device>(attached: &Attached<D>) -> usize {
+    attached.nic.budget().saturating_sub(attached.nic.armed())
 }
 
 fn arms_of<'a, D: Device>(
@@ -133,9 +141,9 @@ fn wait_for_window<D: Device>(
         .collect();
     let begun = Instant::now();
     let (mut before, mut since) = (None, begun);
-    // Before the first look: nothing that comes between is missed.
-    let mut seen = attached.nic.await_room(None, ASK);
     loop {
+        // Before the look at the lines: what comes between is more than is waited for.
+        let armed = attached.nic.armed();
         // Of these: what is armed meanwhile, by another thread, is not waited for.
         let mut missing = 0;
         left.retain(|(line, armed)| {
@@ -152,7 +160,8 @@ fn wait_for_window<D: Device>(
         } else if since.elapsed() >= STALL {
             return Ok(());
         }
-        seen = attached.nic.await_room(Some(seen), ASK);
+        let most = armed.saturating_sub(usize::try_from(missing).unwrap_or(usize::MAX));
+        attached.nic.await_armed(most, ASK);
     }
 }
 
@@ -177,16 +186,7 @@ fn patience<D: Device>(
 
 /// Waits until there is room for so many programs (or for none but them, if there are more than slots), but no longer than `limit`; whether there is.
 pub(crate) fn room_for<D: Device>(attached: &Attached<D>, needed: usize, limit: Duration) -> bool {
-    let begun = Instant::now();
-    let mut seen = attached.nic.await_room(None, ASK);
-    loop {
-        if attached.nic.room() >= needed.min(attached.nic.budget()) {
-            return true;
-        }
-        let left = limit.saturating_sub(begun.elapsed());
-        if left.is_zero() {
-            return false;
-        }
-        seen = attached.nic.await_room(Some(seen), left);
-    }
+    let budget = attached.nic.budget();
+    let most = budget.saturating_sub(needed);
+    attached.nic.await_armed(most, limit) <= most
 }

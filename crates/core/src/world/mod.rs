@@ -30,7 +30,7 @@ use tidegate_hal::nic::Keep;
 use crate::error::{Cause, Error, Result};
 use crate::meet::Met;
 use crate::message::Message;
-use crate::nic::{Attached, Route, WorldOptions, room_for};
+use crate::nic::{Attached, Route, WorldOptions, room, room_for};
 use crate::watch::Watch;
 pub(crate) use crate::watched::Watched;
 use events::Events;
@@ -309,7 +309,7 @@ impl<D: Device> World<D> {
     /// How many trigger slots of the NIC this rank has, and how many of them are free; nothing if there is no NIC.
     pub fn nic_slots(&self) -> Option<(usize, usize)> {
         self.nic()
-            .map(|attached| (attached.nic.budget(), attached.nic.room()))
+            .map(|attached| (attached.nic.budget(), room(attached)))
     }
 
     /// The last wait-for report that this rank has seen or made.
