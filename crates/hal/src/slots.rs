@@ -17,6 +17,7 @@
 //! None of its own. A queue that gives up or goes returns all that it has.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Slots {
     state: Mutex<State>,
+    /// A program that had been rung for has got a slot. Set and taken by who turns the engine; not under the lock, since it is asked at every turn.
+    again: AtomicBool,
     /// Signalled when few enough programs are armed for somebody who waits for that.
     back: Condvar,
 }
@@ -49,8 +52,6 @@ struct State {
     line: VecDeque<usize>,
     /// Queues whose next program has been rung for, and has no slot.
     rung: VecDeque<usize>,
-    /// One of these has got one.
-    again: bool,
     /// How many threads wait until fewer are armed, and how few one of them wants: nobody is woken for every slot.
     waiting: usize,
     wake: usize,
@@ -95,10 +96,10 @@ impl Slots {
                 members: Vec::new(),
                 line: VecDeque::new(),
                 rung: VecDeque::new(),
-                again: false,
                 waiting: 0,
                 wake: 0,
             }),
+            again: AtomicBool::new(false),
             back: Condvar::new(),
         }
     }
@@ -189,11 +190,9 @@ impl Slots {
             return false;
         }
         if !std::mem::replace(&mut share.rung, true) {
-            let again = state.again;
             state.rung.push_back(member.0);
             // If a slot is free, nobody was before it in this line; whoever asks knows that it got one.
             state.deal();
-            state.again = again;
         }
         state.share(member.0).held > 0
     }
@@ -207,8 +206,7 @@ impl Slots {
         share.through += 1;
         state.free += 1;
         state.armed -= 1;
-        state.deal();
-        self.tell(&state);
+        self.came_back(state);
     }
 
     /// None of a queue's programs will be fired any more.
@@ -223,11 +221,14 @@ impl Slots {
         state.armed = state.armed.saturating_sub(held.saturating_add(without));
         state.line.retain(|each| *each != member.0);
         state.rung.retain(|each| *each != member.0);
-        state.deal();
-        self.tell(&state);
+        self.came_back(state);
     }
 
-    fn tell(&self, state: &State) {
+    /// Deals what has come back, and says so.
+    fn came_back(&self, mut state: MutexGuard<'_, State>) {
+        if state.deal() {
+            self.again.store(true, Ordering::Release);
+        }
         if state.waiting > 0 && state.armed <= state.wake {
             self.back.notify_all();
         }
@@ -235,7 +236,12 @@ impl Slots {
 
     /// Whether a program that had been rung for has got a slot since the last call: its queue must be looked at again.
     pub fn take_again(&self) -> bool {
-        std::mem::take(&mut self.lock().again)
+        self.again.load(Ordering::Relaxed) && self.again.swap(false, Ordering::Acquire)
+    }
+
+    /// How many of a queue's programs have a slot, its first ones: for engines that hand them to a NIC then.
+    pub fn held(&self, member: Member) -> usize {
+        self.lock().share(member.0).held
     }
 
     /// How many programs of a queue were armed so far, and how many of these are through.
@@ -279,8 +285,9 @@ impl State {
         self.members[member].as_mut().expect("it has not left")
     }
 
-    /// Gives away what may be given: to those that have been rung for first, since these bring it back; then to the line, but for what is kept.
-    fn deal(&mut self) {
+    /// Gives away what may be given: first to those that have been rung for, since these bring it back (returns whether there were any); then to the line, but for what is kept.
+    fn deal(&mut self) -> bool {
+        let mut again = false;
         while self.free > 0
             && let Some(member) = self.rung.pop_front()
         {
@@ -290,7 +297,7 @@ impl State {
             share.held += 1;
             share.without -= 1;
             self.free -= 1;
-            self.again = true;
+            again = true;
         }
         while self.free > self.kept
             && let Some(member) = self.line.pop_front()
@@ -307,5 +314,6 @@ impl State {
                 self.line.push_back(member);
             }
         }
+        again
     }
 }

@@ -10,7 +10,7 @@ fn slots_go_to_those_who_bring_them_back() {
     let slots = Slots::new(2);
     let (a, b, c) = (slots.join(), slots.join(), slots.join());
     slots.arm(a, 3);
-    assert_eq!(slots.armed(), 3);
+    assert_eq!((slots.armed(), slots.held(a)), (3, 1));
     // `a` has one, the other is kept; `c` was rung for before `b`, and both before the second of `a`.
     slots.arm(b, 1);
     slots.arm(c, 1);
@@ -37,16 +37,12 @@ fn queues_take_turns_in_the_line() {
     let (a, b) = (slots.join(), slots.join());
     slots.arm(a, 1_000_000);
     slots.arm(b, 1_000_000);
-    // Of 4 that may be held `a` has all: it came first. What comes back goes to each by turns.
+    // Of 4 that may be held `a` has all: it came first, and was alone. What comes back goes to each by turns.
+    assert_eq!((slots.held(a), slots.held(b)), (4, 0));
     for _ in 0..4 {
         slots.through(a);
     }
-    let mut held = 0;
-    while slots.fire(b) && held < 2 {
-        slots.through(b);
-        held += 1;
-    }
-    assert_eq!(held, 2);
+    assert_eq!((slots.held(a), slots.held(b)), (2, 2));
     slots.arm(a, usize::MAX);
     slots.give_up(a);
     slots.leave(b);
