@@ -3,8 +3,8 @@
 pub use tidegate_boot::launch;
 pub use tidegate_core::{
     Arithmetic, Carry, Cells, CellsMut, Element, Error, IndexSet, OnHost, Place, Priority,
-    Rejected, Result, Route, StreamOptions, WorldOptions, capture, element, error, kernel, stream,
-    window,
+    Rejected, Result, Route, StreamOptions, Throttle, WorldOptions, capture, element, error,
+    kernel, stream, window,
 };
 #[doc(inline)]
 pub use tidegate_cuda as cuda;

@@ -27,6 +27,7 @@ fn run(params: &Params, omit: Option<(usize, Direction)>) -> Vec<Row> {
             world: &world,
             params,
             verifier: &verifiers[world.rank()],
+            throttle: Default::default(),
             omit: omit.filter(|(rank, _)| *rank == world.rank()).map(|o| o.1),
         };
         driver::rank(&setup, 1, &Progress::hidden(0)).map_err(|error| error.to_string())

@@ -10,14 +10,16 @@ mod found;
 #[path = "schedules/mod.rs"]
 mod schedules;
 
+use std::time::Duration;
+
 use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::TestCaseError;
-use schedules::bag::Adjust;
+use proptest::test_runner::{TestCaseError, TestRunner};
+use schedules::bag::{Adjust, ByNic};
 use schedules::census::{ALL, Census};
 use schedules::genes::genes;
 use schedules::mutants::Mutant;
 use schedules::{plan::plan, trial};
-use tidegate::Host;
+use tidegate::{Host, Throttle};
 
 /// How many cases are run if nobody asks for more.
 const CASES: u32 = 400;
@@ -32,6 +34,46 @@ fn schedules_agree_with_the_oracle() {
     if let Err(error) = result {
         panic!("{error}");
     }
+}
+
+/// The job of the next case, by a NIC with few trigger slots.
+fn short_of_slots(
+    runner: &mut TestRunner,
+    nic: ByNic,
+    limit: Option<Duration>,
+) -> Result<(), String> {
+    let tree = genes().new_tree(runner).expect("genes come by themselves");
+    let job = plan(&tree.current());
+    let adjust = Adjust {
+        nic: Some(nic),
+        limit,
+        ..Adjust::default()
+    };
+    trial::run::<Host>(&job, &job.programs, &adjust)
+}
+
+/// Slots are shared by all streams of a rank: nothing hangs and nothing is wrong because they are few.
+#[test]
+fn so_do_schedules_that_are_short_of_trigger_slots() {
+    let mut runner = trial::runner(CASES, file!());
+    for case in 0..CASES / 2 {
+        let nic = ByNic {
+            slots: [1, 2, 3, 5, 8][case as usize % 5],
+            throttle: [Throttle::Static, Throttle::Adaptive][case as usize / 5 % 2],
+            greedy: false,
+        };
+        let result = short_of_slots(&mut runner, nic, None);
+        result.unwrap_or_else(|error| panic!("case {case}, {nic:?}: {error}"));
+    }
+    // If no slot were kept for what has been rung for, some would hang.
+    let greedy = ByNic {
+        slots: 1,
+        throttle: Throttle::Adaptive,
+        greedy: true,
+    };
+    let limit = Some(Duration::from_millis(400));
+    let caught = (0..CASES / 2).find_map(|_| short_of_slots(&mut runner, greedy, limit).err());
+    println!("the mutant: {}", caught.expect("it is caught"));
 }
 
 /// Each way to be wrong is noticed, within as many cases as are run by default.

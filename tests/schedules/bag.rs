@@ -319,6 +319,8 @@ impl<'s, D: Bench> Bag<'s, D> {
                     Some(limit) => $window.fail_after(limit),
                     None => $window,
                 };
+                let throttle = adjust.nic.map_or_else(Default::default, |nic| nic.throttle);
+                let window = window.throttle(throttle);
                 let (mut inbox, outbox) = window.open(stream)?;
                 let fill = |memory: &mut [$T]| {
                     for (element, value) in memory.iter_mut().zip(win.first_memory(rank)) {
@@ -373,6 +375,19 @@ pub(crate) struct Adjust {
     pub(crate) limit: Option<std::time::Duration>,
     /// One buffer where the job says two, and the other way round.
     pub(crate) swap_buffers: bool,
+    /// All ranks reach each other by such a NIC.
+    pub(crate) nic: Option<ByNic>,
+}
+
+/// A NIC that has few trigger slots.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ByNic {
+    /// Of each rank.
+    pub(crate) slots: usize,
+    /// What windows do where they are short.
+    pub(crate) throttle: tidegate::Throttle,
+    /// The mutant that keeps none for what has been rung for.
+    pub(crate) greedy: bool,
 }
 
 /// The layouts of a rank, made once, so that an epoch that is repeated is recognised.

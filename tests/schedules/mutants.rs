@@ -67,6 +67,7 @@ impl Mutant {
         let mut adjust = Adjust {
             limit,
             swap_buffers: false,
+            nic: None,
         };
         if self == Mutant::OtherBuffers {
             adjust.swap_buffers = true;

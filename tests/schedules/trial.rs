@@ -5,7 +5,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use proptest::test_runner::{Config, FileFailurePersistence, RngAlgorithm, TestRng, TestRunner};
-use tidegate::World;
+use tidegate::{Route, World, WorldOptions};
+use tidegate_loopback::{Loopback, Options};
 
 use super::bag::Adjust;
 use super::device::Bench;
@@ -49,7 +50,22 @@ pub(crate) fn run<D: Bench>(
     let truth =
         oracle::run(job).map_err(|stuck| format!("the generator made a deadlock: {stuck}"))?;
     let results = guarded(job, || {
-        World::<D>::local(job.ranks, |world| {
+        let options = |_| match adjust.nic {
+            None => WorldOptions::new(),
+            Some(nic) => {
+                // The ranks, which are of one node, divide it.
+                let options = Options::default().budget(nic.slots * job.ranks);
+                let options = if nic.greedy {
+                    options.greedy()
+                } else {
+                    options
+                };
+                WorldOptions::new()
+                    .nic(Loopback::new(options))
+                    .route(Route::Nic)
+            }
+        };
+        World::<D>::local_with(job.ranks, options, |world| {
             let program = &programs[world.rank()];
             rank::run(job, program, world, adjust).map_err(|error| error.to_string())
         })

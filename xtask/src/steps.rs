@@ -109,6 +109,13 @@ const NODES: &[(&str, &str, &str, &str)] = &[
     ("2x2x2", "4x2", "sockets", "--delay 1ms --loss 1%"),
     ("2x2x2", "8x1", "tcp;ofi_rxm", ""),
     ("4x4x2", "8x4", "tcp;ofi_rxm", ""),
+    // Each rank has one trigger slot, or three, or twenty.
+    (
+        "2x2x2",
+        "4x2",
+        "tcp;ofi_rxm",
+        "--throttling --budgets 1,6,40",
+    ),
 ];
 
 /// What those runs have in common. Every rank has start values of its own, so that a message that goes to the wrong one is seen.

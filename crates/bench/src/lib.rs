@@ -15,7 +15,7 @@
 //! Each rank produces one [`results::RankSample`] a run. Rank 0 collects them, makes
 //! [`results::Row`]s, and prints them as a [terminal table](results::table), as
 //! [JSON](results::json) or as a self-contained [HTML page](report). [`peers`] has the same done by other libraries,
-//! whose rows go beside ours; [`charts`] draws what was measured on a machine
+//! whose rows go beside ours; [`throttling`] compares what is done where trigger slots are short; [`charts`] draws what was measured on a machine
 //! with GPUs.
 //!
 //! # Failures
@@ -36,4 +36,5 @@ pub mod progress;
 pub mod report;
 pub mod results;
 mod rounds;
+pub mod throttling;
 pub mod transport;

@@ -30,6 +30,8 @@ use crate::peers::Peers;
 use crate::progress::Progress;
 use crate::report::{self, About};
 use crate::results::{Row, comparison, exit_code, json, table};
+use crate::transport::Way;
+use crate::{charts, throttling};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::error::Error;
 use std::io::Write as _;
@@ -38,6 +40,7 @@ use std::process::ExitCode;
 use tidegate_boot::launch::{Job, Output};
 use tidegate_core::World;
 use tidegate_cuda::Cuda;
+use tidegate_hal::slots::Slots;
 use tidegate_host::Host;
 
 /// Set for the processes that are ranks: the file that rank 0 leaves the rows in.
@@ -69,17 +72,21 @@ pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
         if !args.no_bind {
             bind(args.ranks());
         }
-        let (options, way) = args.over.world()?;
+        let Way {
+            options,
+            label,
+            slots,
+        } = args.over.world()?;
         let world = World::<D>::init_with(options)?;
         if let Some(path) = &args.timeline {
             return record(args, &world, path);
         }
-        let mut measured = measure(args, &world)?;
+        let mut measured = measure(args, &world, slots.as_deref())?;
         if world.rank() != 0 {
             return Ok(0);
         }
         for row in &mut measured {
-            row.setting.transport.clone_from(&way);
+            row.setting.transport.clone_from(&label);
         }
         json::write(Path::new(&rows), &measured)?;
         return Ok(exit_code(&measured));
@@ -124,7 +131,7 @@ pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
 /// The ranks as threads: the rows of the first.
 fn threads<D: FacesDevice>(args: &FacesArgs) -> Result<Vec<Row>, Box<dyn Error>> {
     let ranks = World::<D>::local(args.ranks(), |world| {
-        measure(args, &world).map_err(|error| error.to_string())
+        measure(args, &world, None).map_err(|error| error.to_string())
     });
     let rows: Result<Vec<_>, String> = ranks.into_iter().collect();
     Ok(rows?.into_iter().next().unwrap_or_default())
@@ -184,15 +191,29 @@ fn present(args: &FacesArgs, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     // Not `print!`: it panics when nobody reads any more.
     let mut out = std::io::stdout().lock();
     match args.peers.is_empty() {
+        true if args.throttling => write!(out, "{}", throttling::table(rows))?,
         true => write!(out, "{}", table::table(rows))?,
         false => write!(out, "{}", comparison::comparison(rows))?,
     }
     if let Some(path) = &args.json {
         json::write(path, rows)?;
     }
+    let about = About::detect(args.command_line());
+    if args.throttling {
+        std::fs::create_dir_all(&args.report)?;
+        let place = format!("{}, {}", about.processor, about.date);
+        for variant in args.unchecked().variants {
+            let path = args.report.join(format!("throttling-{variant}.svg"));
+            if let Some(svg) = charts::throttling(rows, variant.name(), &place) {
+                std::fs::write(&path, svg)?;
+                writeln!(out, "chart: {}", path.display())?;
+            }
+        }
+        return Ok(());
+    }
     // Rows of sizes that differ by orders of magnitude are no bar chart.
     if !args.pair {
-        let path = report::write(&args.report, rows, &About::detect(args.command_line()))?;
+        let path = report::write(&args.report, rows, &about)?;
         writeln!(out, "report: {}", path.display())?;
     }
     Ok(())
@@ -209,6 +230,7 @@ fn record<D: FacesDevice>(
         world,
         params: &params,
         verifier: &Verifier::new(&params, world.rank())?,
+        throttle: args.over.throttle.into(),
         omit: None,
     };
     let spans = driver::timelines(&setup)?;
@@ -219,7 +241,11 @@ fn record<D: FacesDevice>(
 }
 
 /// One rank's part of what is asked for.
-fn measure<D: FacesDevice>(args: &FacesArgs, world: &World<D>) -> Result<Vec<Row>, Box<dyn Error>> {
+fn measure<D: FacesDevice>(
+    args: &FacesArgs,
+    world: &World<D>,
+    slots: Option<&Slots>,
+) -> Result<Vec<Row>, Box<dyn Error>> {
     if world.size() != args.ranks() {
         let (size, ranks) = (world.size(), args.ranks());
         return Err(format!("the job has {size} ranks, and {ranks} are asked for").into());
@@ -244,8 +270,14 @@ fn measure<D: FacesDevice>(args: &FacesArgs, world: &World<D>) -> Result<Vec<Row
         world,
         params: &params,
         verifier: &Verifier::new(&params, world.rank())?,
+        throttle: args.over.throttle.into(),
         omit: None,
     };
+    if args.throttling {
+        let slots = slots.ok_or("--throttling goes with a NIC, and ranks that are processes")?;
+        let bar = bar(throttling::runs(&params, &args.budgets));
+        return throttling::rank(&setup, &args.budgets, slots, args.rounds, &bar);
+    }
     let runs = params.variants.len() as u64 * driver::runs(&params);
     driver::rank(&setup, args.rounds, &bar(runs))
 }

@@ -11,10 +11,12 @@
 
 use clap::{Args, ValueEnum};
 use std::error::Error;
+use std::sync::Arc;
 use tidegate_boot::launch::{BedArgs, Job, Nodes};
-use tidegate_core::{Route, WorldOptions};
+use tidegate_core::{Route, Throttle, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate_fabric::{Fabric, Options};
+use tidegate_hal::slots::Slots;
 
 /// Which way messages go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -28,6 +30,51 @@ pub enum Transport {
     Fabric,
 }
 
+/// What a rank does that is short of trigger slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum ThrottleOf {
+    /// It counts what it has enqueued, and synchronises before that is too much
+    Application,
+    /// The library waits until all operations before are complete
+    Static,
+    /// The NIC takes each slot again as soon as its operation is complete
+    #[default]
+    Adaptive,
+}
+
+impl ThrottleOf {
+    /// In the order of tables.
+    pub const ALL: [ThrottleOf; 3] = [Self::Application, Self::Static, Self::Adaptive];
+
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Application => "application",
+            Self::Static => "static",
+            Self::Adaptive => "adaptive",
+        }
+    }
+}
+
+impl From<ThrottleOf> for Throttle {
+    fn from(throttle: ThrottleOf) -> Throttle {
+        match throttle {
+            ThrottleOf::Application => Throttle::Application,
+            ThrottleOf::Static => Throttle::Static,
+            ThrottleOf::Adaptive => Throttle::Adaptive,
+        }
+    }
+}
+
+/// What a rank makes its world with.
+pub(crate) struct Way {
+    pub(crate) options: WorldOptions,
+    /// What it is called.
+    pub(crate) label: String,
+    /// The trigger slots of the NIC, if there is one.
+    pub(crate) slots: Option<Arc<Slots>>,
+}
+
 /// The arguments about it.
 #[derive(Debug, Clone, Args)]
 pub struct TransportArgs {
@@ -39,13 +86,16 @@ pub struct TransportArgs {
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
 
-    /// So many armed programs a queue of the NIC holds
+    /// So many trigger slots the NIC of a node has, which its ranks divide
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub budget: Option<u32>,
 
     /// Stage what the NIC sends and gets in memory of its own, as is always done for GPUs
     #[arg(long)]
     pub staged: bool,
+    /// What a rank does that is short of trigger slots
+    #[arg(long, value_enum, default_value_t)]
+    pub throttle: ThrottleOf,
 
     /// Act as several nodes: `2x4` are two of four ranks each
     #[arg(long, value_name = "NODES")]
@@ -58,7 +108,7 @@ pub struct TransportArgs {
 
 impl TransportArgs {
     /// Whether ranks have a NIC.
-    fn has_nic(&self) -> bool {
+    pub(crate) fn has_nic(&self) -> bool {
         match self.transport {
             Transport::Auto => self.nodes.as_ref().is_some_and(|nodes| nodes.count() > 1),
             Transport::Shm => false,
@@ -83,15 +133,19 @@ impl TransportArgs {
         Ok(())
     }
 
-    /// What ranks make their world with; and what their way is called.
+    /// What a rank makes its world with.
     ///
     /// # Errors
     ///
     /// Why there is no NIC.
-    pub(crate) fn world(&self) -> Result<(WorldOptions, String), Box<dyn Error>> {
+    pub(crate) fn world(&self) -> Result<Way, Box<dyn Error>> {
         let options = WorldOptions::new();
         if !self.has_nic() {
-            return Ok((options.route(Route::Mapped), "mapped".into()));
+            return Ok(Way {
+                options: options.route(Route::Mapped),
+                label: "mapped".into(),
+                slots: None,
+            });
         }
         let address = tidegate_boot::own_address()?;
         let mut choice =
@@ -111,17 +165,23 @@ impl TransportArgs {
         let mut behaviour = Options::default();
         if let Some(budget) = self.budget {
             behaviour = behaviour.budget(budget as usize);
-            label = format!("{label}, budget {budget}");
+            label = format!("{label}, budget {budget}, {}", self.throttle.name());
         }
         if self.bed.netns {
             label = format!("{label}, in namespaces{}", self.bed.shape_text());
         }
-        let mut options = options.nic(Fabric::over(wire, behaviour)).route(route);
+        let nic = Fabric::over(wire, behaviour);
+        let slots = Some(nic.slots());
+        let mut options = options.nic(nic).route(route);
         if self.staged {
             options = options.staged();
             label += ", staged";
         }
-        Ok((options, label))
+        Ok(Way {
+            slots,
+            options,
+            label,
+        })
     }
 
     /// The job with its nodes, on its bed if it is to have one.
@@ -160,6 +220,9 @@ impl TransportArgs {
         }
         if self.staged {
             words += " --staged";
+        }
+        if self.throttle != ThrottleOf::default() {
+            words += &format!(" --throttle {}", self.throttle.name());
         }
         if let Some(nodes) = &self.nodes {
             words += &format!(" --nodes {nodes}");

@@ -386,7 +386,7 @@ impl<'s, D: Device> Graph<'s, D> {
     fn new(raw: RawGraph<D>, noted: Noted<D>, ids: Vec<(u64, State)>) -> Result<Self> {
         Ok(Graph {
             raw: Arc::new(raw),
-            arms: Recorded::new(noted)?,
+            arms: Recorded::new(noted),
             ids,
             brand: PhantomData,
         })

@@ -127,8 +127,19 @@ pub(crate) fn meet<D: Device>(
         users.push((said.hardware, said.process));
     }
     device.shared_with(others_on_hardware((&hello.hardware, hello.process), &users));
+    let node = control.node(control.rank());
+    let with_nic = theirs
+        .iter()
+        .enumerate()
+        .filter(|(_, (said, _))| said.is_some());
+    let nics_on_node = with_nic
+        .filter(|(rank, _)| control.node(*rank) == node)
+        .count();
     let nic = match (nic, registration) {
-        (Some(nic), Some(guard)) => Some(attach(device, nic, (guard, rung), theirs, failed)?),
+        (Some(nic), Some(guard)) => {
+            let told = (failed, nics_on_node);
+            Some(attach(device, nic, (guard, rung), theirs, told)?)
+        }
         _ => None,
     };
     Ok(Met {
@@ -144,7 +155,7 @@ fn attach<D: Device>(
     nic: Arc<dyn Nic>,
     (guard, rung): (Keep, Arc<D::Block>),
     theirs: Vec<(Option<HelloNic>, Option<Handle>)>,
-    failed: Box<dyn Fn(String) + Send + Sync>,
+    (failed, ranks_on_node): (Box<dyn Fn(String) + Send + Sync>, usize),
 ) -> Result<Attached<D>> {
     let bytes = size_of::<Bell>();
     for (rank, (said, _)) in theirs.iter().enumerate() {
@@ -168,6 +179,7 @@ fn attach<D: Device>(
         helped: device.helps(),
         polled: device.staged(),
         failed,
+        ranks_on_node,
     };
     // SAFETY: the block is zeroed, which is a bell, and kept.
     unsafe { nic.connect(connection) }?;
@@ -187,6 +199,7 @@ fn attach<D: Device>(
         doorbells,
         rung,
         bells,
+        arming: Default::default(),
         _registration: guard,
         #[cfg(test)]
         ignore_tickets: Default::default(),

@@ -1,13 +1,14 @@
 //! What the world must know of a window to end its waits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
 
 use crate::error::{Cause, Error, Result};
+use crate::nic::{Line, Throttle};
 
 /// A window, or a barrier, as far as its waits go.
 pub(crate) struct Watched<D: Device> {
@@ -24,6 +25,10 @@ pub(crate) struct Watched<D: Device> {
     /// Bytes of an element.
     pub(crate) element_size: usize,
     pub(crate) limit: Option<Duration>,
+    /// What it does where trigger slots are short.
+    pub(crate) throttle: Throttle,
+    /// Its ways by the NIC, once they are made. They hold this.
+    lines: OnceLock<Vec<Weak<Line>>>,
     revoked: AtomicBool,
     cause: OnceLock<Cause>,
 }
@@ -46,6 +51,8 @@ impl<D: Device> Watched<D> {
             _lines: Vec::new(),
             element_size,
             limit,
+            throttle: Throttle::default(),
+            lines: OnceLock::new(),
             revoked: AtomicBool::new(false),
             cause: OnceLock::new(),
         }
@@ -61,6 +68,23 @@ impl<D: Device> Watched<D> {
     /// Whether this rank reaches a peer of it by its NIC.
     pub(crate) fn has_nic(&self) -> bool {
         !self.sent.is_empty()
+    }
+
+    pub(crate) fn with_throttle(mut self, throttle: Throttle) -> Self {
+        self.throttle = throttle;
+        self
+    }
+
+    /// Its ways by the NIC are made.
+    pub(crate) fn has_lines(&self, lines: Vec<Weak<Line>>) {
+        let set = self.lines.set(lines);
+        debug_assert!(set.is_ok(), "a window is built once");
+    }
+
+    /// Those that are still in use.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = Arc<Line>> + '_ {
+        let lines = self.lines.get().into_iter().flatten();
+        lines.filter_map(Weak::upgrade)
     }
 
     /// An error if the window was revoked.

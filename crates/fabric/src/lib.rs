@@ -32,6 +32,8 @@ use tidegate_hal::nic::{
     RemoteMemory,
 };
 
+use tidegate_hal::slots::Slots;
+
 use engine::queue::{Handle, Queue};
 use engine::{Engine, Shared};
 use wire::Wire;
@@ -60,15 +62,15 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Holds at most so many armed programs a queue (4096 at first).
+    /// The NIC of this node has so many trigger slots (4096 at first): the ranks of the node divide them, and each has 1 at least. The software engine takes one for a program.
     ///
     /// # Panics
     ///
-    /// If it is 0: a queue that holds nothing could never be rung.
+    /// If it is 0: nothing could ever be fired.
     #[must_use]
-    pub fn budget(mut self, programs: usize) -> Self {
-        assert_ne!(programs, 0, "a queue holds at least one program");
-        self.budget = programs;
+    pub fn budget(mut self, slots: usize) -> Self {
+        assert_ne!(slots, 0, "a NIC has at least one trigger slot");
+        self.budget = slots;
         self
     }
 
@@ -105,10 +107,15 @@ impl<W: Wire> Fabric<W> {
     /// An endpoint over a wire; its threads start when it is connected.
     pub fn over(wire: W, options: Options) -> Self {
         Fabric {
+            shared: Arc::new(Shared::new(wire, options.budget)),
             options,
-            shared: Arc::new(Shared::new(wire)),
             threads: Mutex::default(),
         }
+    }
+
+    /// Its trigger slots: to look at, or (for measurements) to be made fewer between two parts of a job.
+    pub fn slots(&self) -> Arc<Slots> {
+        self.shared.slots.clone()
     }
 
     fn start(&self, name: &str, run: fn(&Shared<W>)) -> Result<(), NicError> {
@@ -183,12 +190,14 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
     unsafe fn connect(&self, connection: Connection) -> Result<(), NicError> {
         let (helped, polled) = (connection.helped, connection.polled);
         let addresses = connection.addresses.clone();
+        let ranks_on_node = connection.ranks_on_node;
         if self.shared.connection.set(connection).is_err() {
             return Err(NicError::System {
                 what: "connecting an endpoint",
                 detail: "it is connected already".into(),
             });
         }
+        self.shared.slots.divide(ranks_on_node);
         self.shared.with(|engine| engine.wire.connect(&addresses))?;
         if !helped && !polled {
             self.start("tidegate-ringer", Shared::ring)?;
@@ -219,7 +228,7 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
                 detail: "it is not connected".into(),
             });
         }
-        let queue = Arc::new(Queue::new(peer, config, self.options.budget));
+        let queue = Arc::new(Queue::new(peer, config, &self.shared.slots));
         self.shared.add(queue.clone());
         Ok(Arc::new(Handle {
             queue,
@@ -229,6 +238,18 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
 
     fn hear(&self) {
         self.shared.hear();
+    }
+
+    fn budget(&self) -> usize {
+        self.shared.slots.budget()
+    }
+
+    fn armed(&self) -> usize {
+        self.shared.slots.armed()
+    }
+
+    fn await_armed(&self, most: usize, limit: Duration) -> usize {
+        self.shared.slots.wait(most, limit)
     }
 
     fn helper(&self) -> Option<Arc<dyn Helper>> {

@@ -35,9 +35,15 @@
 //!
 //! # Throttling
 //!
-//! A queue holds [`NicQueue::budget`] programs that are armed and not yet through; it is at least 1, and can be set small. The engine divides what
-//! it has among its queues when they are made ([`NicError::Exhausted`] if nothing is left), so that a batch that rings several
-//! queues never finds that one has taken what another needs. A full queue makes [`NicQueue::arm`] wait, for as long as its caller likes.
+//! Triggers are few. An endpoint has a *budget* of them ([`Nic::budget`], at least 1), which all its queues share; what a NIC has is divided among the ranks of its node
+//! ([`Connection::ranks_on_node`]). A program that is armed takes a slot of it if there is one, or stands *in line*, in host memory; it returns the slot when it is through. [`NicQueue::arm`] never waits and is never refused for want of room:
+//!
+//! - Whoever stands in line gets a slot when one comes back: those first that have been rung for, in the order in which they were; then the others, queue by queue.
+//! - One slot is kept for programs that have been rung for. Those come to their end by themselves, so it always comes back. Hence every ring is answered in the end, whatever
+//!   the budget, and whatever else is armed and waits: no program depends for its progress on the slot of one that has not been rung for.
+//!
+//! So an engine fires as if the budget were infinite, only later. [`crate::slots`] is that accounting, for all engines. Waiting for room, or refusing to go without, is a policy of the layers above ([`Nic::armed`], [`Nic::await_armed`],
+//! [`NicQueue::counts`]); an engine has none.
 //!
 //! # Who validates what
 //!
@@ -79,19 +85,18 @@ pub enum NicError {
         /// What it cannot do.
         what: String,
     },
-    /// One submission needs more armed programs than the queue can hold: it could never be made.
+    /// There are not as many free trigger slots as an epoch or a replay needs, and its window does not want to wait. Nothing was armed.
     #[error(
-        "{needed} operations must be armed before the stream can ring the first, and the NIC's budget is {budget}"
+        "{needed} operations are to be armed, {room} of the NIC's {budget} trigger slots are free, and the application is to synchronise first"
     )]
-    OverBudget {
-        /// How many would have to be armed at a time.
+    NoRoom {
+        /// How many would be armed.
         needed: usize,
-        /// How many the queue holds.
+        /// How many slots are free.
+        room: usize,
+        /// How many there are.
         budget: usize,
     },
-    /// The caller did not want to wait any longer for a place in the queue.
-    #[error("the wait for a place in a NIC's queue was given up")]
-    NotWaited,
     /// The queue has given up: the stream that rings it has failed, or a transfer has.
     #[error("the NIC's queue has given up")]
     GivenUp,
@@ -176,6 +181,8 @@ pub struct Connection {
     pub polled: bool,
     /// To be called when the endpoint is of no more use, with the reason, once: peers may wait for what will never come, and cannot be told by the NIC. Not under locks of the NIC; it may call the NIC.
     pub failed: Box<dyn Fn(String) + Send + Sync>,
+    /// How many ranks of this node share what the NIC has, this one included.
+    pub ranks_on_node: usize,
 }
 
 /// The words of a queue.
@@ -312,6 +319,15 @@ pub unsafe trait Nic: Send + Sync + 'static {
     /// waits that it has not satisfied. Does not wait.
     fn hear(&self) {}
 
+    /// How many programs of this rank can be armed and not yet through, with a slot each; at least 1. Known when the ranks have met.
+    fn budget(&self) -> usize;
+
+    /// How many programs of this rank are armed and not yet through, with a slot or in line.
+    fn armed(&self) -> usize;
+
+    /// Waits until no more programs than `most` are, but no longer than `limit`; returns how many are.
+    fn await_armed(&self, most: usize, limit: Duration) -> usize;
+
     /// What threads of streams can do for the NIC.
     fn helper(&self) -> Option<Arc<dyn Helper>> {
         None
@@ -341,20 +357,13 @@ pub unsafe trait NicQueue: Send + Sync + 'static {
     /// reads, but what is ordered before the ring or after the adds to the remote and sent words (or both are atomic); `scalar` fits `size`.
     unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError>;
 
-    /// Appends `programs`, one after the other, `times` times over. Waits for room; `patient` is asked several times a second whether
-    /// to go on waiting.
+    /// Appends `programs`, one after the other, `times` times over. Does not wait: what finds no trigger slot stands in line.
     ///
     /// # Errors
     ///
-    /// [`NicError::OverBudget`] if `programs.len() * times` is more than the budget (or overflows), [`NicError::NotWaited`],
     /// [`NicError::GivenUp`]; nothing is armed then.
-    fn arm(
-        &self,
-        programs: &Arc<[Prepared]>,
-        times: u64,
-        patient: &mut dyn FnMut() -> bool,
-    ) -> Result<(), NicError>;
+    fn arm(&self, programs: &Arc<[Prepared]>, times: u64) -> Result<(), NicError>;
 
-    /// How many programs can be armed and not yet through; at least 1.
-    fn budget(&self) -> usize;
+    /// How many programs were armed so far, and how many of them are through (or were given up).
+    fn counts(&self) -> (u64, u64);
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate_hal::nic::Connection;
+use tidegate_hal::slots::Slots;
 use tidegate_words::{Bell, Patience};
 
 use crate::queue::{Queue, Seen};
@@ -19,6 +20,7 @@ const PATIENCE: Patience = Patience {
 pub(crate) struct Shared {
     connection: Connection,
     options: Options,
+    slots: Arc<Slots>,
     queues: Mutex<Vec<Arc<Queue>>>,
     /// How often `queues` has changed, so that the agent locks it only then.
     changes: AtomicU64,
@@ -26,10 +28,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(connection: Connection, options: Options) -> Self {
+    pub(crate) fn new(connection: Connection, options: Options, slots: Arc<Slots>) -> Self {
         Shared {
             connection,
             options,
+            slots,
             queues: Mutex::default(),
             changes: AtomicU64::new(0),
             stop: AtomicBool::new(false),
@@ -111,6 +114,7 @@ impl Shared {
                 }
             }
         }
-        busy
+        // A slot that has come back is another queue's, which may have been looked at before.
+        busy.or(self.slots.take_again().then_some(true))
     }
 }

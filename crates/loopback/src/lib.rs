@@ -33,6 +33,7 @@ use tidegate_hal::nic::{
     Atomics, Connection, Key, Memory, Nic, NicError, NicQueue, QueueConfig, Registration,
     RemoteMemory,
 };
+use tidegate_hal::slots::Slots;
 use tidegate_host::Host;
 
 use agent::Shared;
@@ -46,6 +47,7 @@ const NAME: &str = "loopback";
 #[derive(Clone, Debug)]
 pub struct Options {
     budget: usize,
+    kept: usize,
     delay: Duration,
     gate: Option<Gate>,
 }
@@ -54,6 +56,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             budget: 4096,
+            kept: 1,
             delay: Duration::ZERO,
             gate: None,
         }
@@ -61,15 +64,23 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Holds at most so many armed programs a queue (4096 at first).
+    /// The NIC of this node has so many trigger slots (4096 at first), one a program: the ranks of the node divide them, and each has 1 at least.
     ///
     /// # Panics
     ///
-    /// If it is 0: a queue that holds nothing could never be rung.
+    /// If it is 0: nothing could ever be fired.
     #[must_use]
-    pub fn budget(mut self, programs: usize) -> Self {
-        assert_ne!(programs, 0, "a queue holds at least one program");
-        self.budget = programs;
+    pub fn budget(mut self, slots: usize) -> Self {
+        assert_ne!(slots, 0, "a NIC has at least one trigger slot");
+        self.budget = slots;
+        self
+    }
+
+    /// The mutant that keeps no slot for programs that have been rung for, so that a job can hang because its budget is small. For the tests that show what the slot is for.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn greedy(mut self) -> Self {
+        self.kept = 0;
         self
     }
 
@@ -91,6 +102,7 @@ impl Options {
 /// One rank's endpoint.
 pub struct Loopback {
     options: Options,
+    slots: Arc<Slots>,
     shared: OnceLock<Arc<Shared>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -105,6 +117,7 @@ impl Loopback {
     /// An endpoint; its agent starts when it is connected.
     pub fn new(options: Options) -> Self {
         Loopback {
+            slots: Arc::new(Slots::keeping(options.budget, options.kept)),
             options,
             shared: OnceLock::new(),
             thread: Mutex::new(None),
@@ -146,13 +159,19 @@ unsafe impl Nic for Loopback {
     }
 
     unsafe fn connect(&self, connection: Connection) -> Result<(), NicError> {
-        let shared = Arc::new(Shared::new(connection, self.options.clone()));
+        let ranks_on_node = connection.ranks_on_node;
+        let shared = Arc::new(Shared::new(
+            connection,
+            self.options.clone(),
+            self.slots.clone(),
+        ));
         if self.shared.set(shared.clone()).is_err() {
             return Err(NicError::System {
                 what: "connecting an endpoint",
                 detail: "it is connected already".into(),
             });
         }
+        self.slots.divide(ranks_on_node);
         let thread = std::thread::Builder::new()
             .name("tidegate-loopback".into())
             .spawn(move || shared.run())
@@ -180,9 +199,21 @@ unsafe impl Nic for Loopback {
         config: QueueConfig,
     ) -> Result<Arc<dyn NicQueue>, NicError> {
         let shared = self.shared()?;
-        let queue = Arc::new(Queue::new(config, self.options.budget));
+        let queue = Arc::new(Queue::new(config, &self.slots));
         shared.add(queue.clone());
         Ok(Arc::new(Handle::new(queue, shared.clone())))
+    }
+
+    fn budget(&self) -> usize {
+        self.slots.budget()
+    }
+
+    fn armed(&self) -> usize {
+        self.slots.armed()
+    }
+
+    fn await_armed(&self, most: usize, limit: Duration) -> usize {
+        self.slots.wait(most, limit)
     }
 
     fn quiesce(&self, limit: Duration) -> bool {

@@ -2,22 +2,19 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use tidegate_hal::batch::{Action, Move, POISON, QUANTUM, Side};
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::{
     Direction, Keep, NicError, NicQueue, Prepared, Program, QueueConfig, RemotePtr, Transfer,
 };
+use tidegate_hal::slots::{Member, Slots};
 use tidegate_host::{HostBlock, HostMover};
 use tidegate_words::{Bell, Mover as _, Word};
 
 use crate::agent::Shared;
 use crate::{NAME, lock};
-
-/// How often a blocked arm asks whether to go on.
-const ASK: Duration = Duration::from_millis(20);
 
 /// What the agent sees when it looks at a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +31,11 @@ pub(crate) struct Queue {
     config: QueueConfig,
     /// What the sent word counted at first.
     sent_before: u64,
-    budget: usize,
+    slots: Arc<Slots>,
+    member: Member,
     /// A quantum for each firing that has begun: what a wait's operand is to a stream, and the parity of its epochs.
     fired: Word,
     armed: Mutex<Armed>,
-    /// Signalled when there is more room, or the queue gives up.
-    room: Condvar,
     /// Whether the owner is gone.
     closed: AtomicBool,
 }
@@ -47,8 +43,6 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct Armed {
     runs: VecDeque<Run>,
-    /// How many programs `runs` still stands for, the one that is being fired included.
-    held: usize,
     given_up: bool,
 }
 
@@ -109,16 +103,16 @@ fn script(prepared: &Prepared) -> &Script {
 }
 
 impl Queue {
-    pub(crate) fn new(config: QueueConfig, budget: usize) -> Self {
+    pub(crate) fn new(config: QueueConfig, slots: &Arc<Slots>) -> Self {
         // SAFETY: `Nic::queue` promises live words for as long as `config.keep`.
         let sent_before = unsafe { word(config.sent) }.load();
         Queue {
             config,
             sent_before,
-            budget,
+            slots: slots.clone(),
+            member: slots.join(),
             fired: Word::new(0),
             armed: Mutex::default(),
-            room: Condvar::new(),
             closed: AtomicBool::new(false),
         }
     }
@@ -152,11 +146,16 @@ impl Queue {
         if self.is_rung(doorbell) {
             let armed = lock(&self.armed);
             debug_assert!(
-                armed.given_up || armed.held > 0,
+                armed.given_up || !armed.runs.is_empty(),
                 "arm comes before the batch that rings"
             );
-            if armed.held > 0 {
-                return Seen::Rung;
+            if !armed.runs.is_empty() {
+                // Without a slot it is as if it had not been rung for: it has one when its turn comes.
+                return if self.slots.fire(self.member) {
+                    Seen::Rung
+                } else {
+                    Seen::Nothing
+                };
             }
         }
         if doorbell & POISON != 0 || closed {
@@ -182,7 +181,7 @@ impl Queue {
         script.signal();
         // The place is free before the sent word says so: whoever has waited for that finds room.
         let over = lock(&self.armed).pop();
-        self.room.notify_all();
+        self.slots.through(self.member);
         let (sent, bell) = self.sent();
         sent.add(QUANTUM);
         bell.ring();
@@ -196,10 +195,9 @@ impl Queue {
             if std::mem::replace(&mut armed.given_up, true) {
                 return;
             }
-            armed.held = 0;
             std::mem::take(&mut armed.runs)
         };
-        self.room.notify_all();
+        self.slots.give_up(self.member);
         for run in &runs {
             // Poisoning twice is no different from once.
             run.programs
@@ -213,29 +211,11 @@ impl Queue {
             bell.wake_all();
         }
     }
+}
 
-    fn wait_for_room<'a>(
-        &'a self,
-        mut armed: MutexGuard<'a, Armed>,
-        needed: usize,
-        patient: &mut dyn FnMut() -> bool,
-    ) -> Result<MutexGuard<'a, Armed>, NicError> {
-        while armed.held + needed > self.budget && !armed.given_up {
-            armed = self
-                .room
-                .wait_timeout(armed, ASK)
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .0;
-            if armed.held + needed > self.budget && !armed.given_up {
-                // Not under the lock: it may take locks of its own.
-                drop(armed);
-                if !patient() {
-                    return Err(NicError::NotWaited);
-                }
-                armed = lock(&self.armed);
-            }
-        }
-        Ok(armed)
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.slots.leave(self.member);
     }
 }
 
@@ -243,7 +223,6 @@ impl Armed {
     /// Takes the program that has been fired away; returns a run that has come to its end, to be dropped outside of the lock.
     fn pop(&mut self) -> Option<Run> {
         let run = self.runs.front_mut().expect("it has just been fired");
-        self.held -= 1;
         run.next += 1;
         if run.next < run.programs.len() {
             return None;
@@ -327,38 +306,30 @@ unsafe impl NicQueue for Handle {
         })))
     }
 
-    fn arm(
-        &self,
-        programs: &Arc<[Prepared]>,
-        times: u64,
-        patient: &mut dyn FnMut() -> bool,
-    ) -> Result<(), NicError> {
+    fn arm(&self, programs: &Arc<[Prepared]>, times: u64) -> Result<(), NicError> {
         let queue = &*self.queue;
         let needed = usize::try_from(times)
             .unwrap_or(usize::MAX)
             .saturating_mul(programs.len());
-        if needed > queue.budget {
-            let budget = queue.budget;
-            return Err(NicError::OverBudget { needed, budget });
-        }
         if needed == 0 {
             return Ok(());
         }
-        let mut armed = queue.wait_for_room(lock(&queue.armed), needed, patient)?;
+        let mut armed = lock(&queue.armed);
         if armed.given_up {
             return Err(NicError::GivenUp);
         }
-        armed.held += needed;
         armed.runs.push_back(Run {
             programs: programs.clone(),
             next: 0,
             times,
         });
+        // Under the lock: a queue that gives up returns all its slots, once.
+        queue.slots.arm(queue.member, needed);
         Ok(())
     }
 
-    fn budget(&self) -> usize {
-        self.queue.budget
+    fn counts(&self) -> (u64, u64) {
+        self.queue.slots.counts(self.queue.member)
     }
 }
 

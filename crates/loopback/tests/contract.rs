@@ -50,6 +50,7 @@ impl Rig {
             keep: block.clone(),
             helped: false,
             failed: Box::new(|reason| panic!("{reason}")),
+            ranks_on_node: 1,
         };
         // SAFETY: the block is zeroed, which is words and bells, and kept; tests touch the data only before a ring and after a signal.
         let (key, queue) = unsafe {
@@ -135,7 +136,7 @@ impl Rig {
     }
 
     fn arm(&self, programs: &[Prepared], times: u64) -> Result<(), NicError> {
-        self.queue().arm(&programs.into(), times, &mut || false)
+        self.queue().arm(&programs.into(), times)
     }
 
     fn ring(&self) {
@@ -212,27 +213,57 @@ fn a_queue_that_is_dropped_fires_what_was_rung_for_and_poisons_the_rest() {
 }
 
 #[test]
-fn a_queue_holds_what_its_budget_says() {
+fn what_finds_no_slot_stands_in_line_and_is_fired_all_the_same() {
     let gate = Gate::closed();
     let rig = Rig::new(Options::default().budget(2).gate(&gate));
     let put = [rig.program(Direction::Put, 1)];
-    assert_eq!(rig.queue().budget(), 2);
-    let over = rig.arm(&put, 3).unwrap_err();
-    let (needed, budget) = (3, 2);
-    assert!(
-        matches!(over, NicError::OverBudget { needed: n, budget: b } if (n, b) == (needed, budget))
-    );
-    rig.arm(&put, 2).unwrap();
-    assert!(matches!(rig.arm(&put, 1), Err(NicError::NotWaited)));
-    rig.ring();
+    assert_eq!((rig.nic.budget(), rig.nic.armed()), (2, 0));
+    rig.arm(&put, 3).unwrap();
+    assert_eq!((rig.nic.armed(), rig.queue().counts()), (3, (3, 0)));
+    assert_eq!(rig.nic.await_armed(2, Duration::from_millis(1)), 3);
+    for _ in 0..3 {
+        rig.ring();
+    }
     gate.open();
-    rig.wait(SENT, 1);
-    // The place was free before the sent word said so.
-    rig.arm(&put, 1).unwrap();
-    rig.ring();
-    rig.ring();
+    assert!(rig.nic.await_armed(2, Duration::from_secs(60)) <= 2);
     assert_eq!(rig.wait(SIGNAL, 3), 3 * QUANTUM);
     assert_eq!(rig.wait(SENT, 3), 3 * QUANTUM);
+    // The slot was free before the sent word said so.
+    assert_eq!((rig.nic.armed(), rig.queue().counts()), (0, (3, 3)));
+}
+
+#[test]
+fn a_queue_that_waits_does_not_keep_another_from_firing() {
+    for budget in [1, 2] {
+        let rig = Rig::new(Options::default().budget(budget));
+        // Nobody rings for these, and they want all slots.
+        rig.arm(&[rig.program(Direction::Put, 1)], 100).unwrap();
+        let config = QueueConfig {
+            doorbell: rig.at(DOORBELL + 8),
+            sent: rig.at(SENT + 8),
+            sent_bell: rig.at(BELL),
+            keep: rig.block.clone(),
+        };
+        // SAFETY: as in `Rig::new`.
+        let other = unsafe { rig.nic.queue(0, config) }.unwrap();
+        let signal = Program {
+            transfers: Vec::new(),
+            signal: Signal {
+                word: rig.place(SIGNAL),
+                bell: rig.place(BELL),
+            },
+            keep: vec![rig.block.clone()],
+        };
+        // SAFETY: as in `Rig::program`.
+        let signal = unsafe { other.prepare(signal) }.unwrap();
+        other.arm(&[signal].into(), 5).unwrap();
+        for _ in 0..5 {
+            rig.word(DOORBELL + 8).add(QUANTUM);
+            rig.bell(DOORBELLS).ring();
+        }
+        assert_eq!(rig.wait(SENT + 8, 5), 5 * QUANTUM);
+        assert_eq!(rig.queue().counts(), (100, 0));
+    }
 }
 
 #[test]

@@ -103,6 +103,35 @@ pub(super) fn neighbours(results: &Results) -> Option<String> {
     })
 }
 
+/// Shares with so many trigger slots.
+pub(super) fn throttling(rows: &[Row], variant: &str, place: &str) -> Option<String> {
+    let mut series = Lines::default();
+    for row in rows
+        .iter()
+        .filter(|row| row.variant == variant && !row.failed)
+    {
+        if let (Some(budget), Some(throttle)) = (row.setting.budget, &row.setting.throttle) {
+            series.add(throttle.clone(), budget as f64, row.us_max);
+        }
+    }
+    let (ticks, first) = (series.positions(), rows.first()?);
+    if ticks.len() < 2 {
+        return None;
+    }
+    let setting = &first.setting;
+    plot(&Plot {
+        title: &format!(
+            "{variant}: a share of {} ranks with few trigger slots",
+            setting.ranks
+        ),
+        place: format!("{}; {place}", setting.transport),
+        x: ("trigger slots of a node's NIC", Scale::Log),
+        y: ("microseconds, slowest rank", Scale::Linear),
+        ticks: ticks.into_iter().map(|x| (x, x.to_string())).collect(),
+        series: series.0.into_iter().map(Lines::sorted).collect(),
+    })
+}
+
 /// Two GPUs: the time of a message, or what comes over in a second.
 pub(super) fn pair(results: &Results, bandwidth: bool) -> Option<String> {
     let mut series = Lines::default();

@@ -155,6 +155,11 @@ impl Results {
     }
 }
 
+/// Shares by the number of trigger slots, a line a policy: of what `--throttling` has measured, which is no part of the script. Nothing, if there are not two budgets.
+pub fn throttling(rows: &[Row], variant: &str, place: &str) -> Option<String> {
+    lines::throttling(rows, variant, place)
+}
+
 /// All pictures that there are rows for, and those that there are none for.
 pub fn draw(results: &Results) -> (Vec<Chart>, Vec<Missing>) {
     type Make = fn(&Results) -> Option<String>;

@@ -14,6 +14,7 @@ use crate::exchange::Pattern;
 use crate::faces::params::{Counts, Grid, Init, Params, Size, Variant};
 use crate::faces::timeline;
 use crate::peers::Peer;
+use crate::throttling::BUDGETS;
 use crate::transport::TransportArgs;
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use std::ffi::OsString;
@@ -163,6 +164,15 @@ pub struct FacesArgs {
     #[arg(long, value_name = "DIR", default_value = "target/peers")]
     pub peers_at: PathBuf,
 
+    /// Measure with each number of trigger slots of --budgets and each policy, and print how they compare
+    #[arg(long, conflicts_with_all = ["exchange", "pair", "timeline", "peers", "budget", "throttle"])]
+    pub throttling: bool,
+
+    /// The numbers of trigger slots of a node's NIC, in --throttling
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = BUDGETS, requires = "throttling",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub budgets: Vec<u32>,
+
     /// Seconds that one program of --peers may take
     #[arg(long, value_name = "S", default_value_t = 60)]
     pub peers_limit: u64,
@@ -219,7 +229,11 @@ impl FacesArgs {
             false => args.unchecked().validate().map_err(|e| e.to_string()),
         };
         let over = args.over.fits(args.ranks());
-        match checked.and(over) {
+        let throttling = match args.throttling && !args.over.has_nic() {
+            true => Err("--throttling goes with a NIC: --nodes, or --transport fabric".to_owned()),
+            false => Ok(()),
+        };
+        match checked.and(over).and(throttling) {
             Ok(()) => Ok(args),
             Err(why) => refuse(why),
         }
@@ -304,6 +318,10 @@ impl FacesArgs {
             if params.compute {
                 say("--compute".into());
             }
+        }
+        if self.throttling {
+            let budgets: Vec<_> = self.budgets.iter().map(u32::to_string).collect();
+            say(format!("--throttling --budgets {}", budgets.join(",")));
         }
         if self.no_bind {
             say("--no-bind".into());
@@ -396,6 +414,23 @@ mod tests {
     }
 
     #[test]
+    fn throttling_can_be_repeated() {
+        let line = "--grid 4x4x4 --size 2x2x2x3 --counts 1,1,20 --init same --throttling --budgets 16,32 --nodes 8x8 --variants st --rounds 3 --device host";
+        let args = parse(line).unwrap();
+        assert!(
+            args.command_line().ends_with(line),
+            "{}",
+            args.command_line()
+        );
+        assert_eq!(
+            parse("--throttling --transport fabric").unwrap().budgets,
+            BUDGETS
+        );
+        let line = "--transport fabric --budget 3 --throttle static --variants st --rounds 3 --device host";
+        assert!(parse(line).unwrap().command_line().ends_with(line));
+    }
+
+    #[test]
     fn published_sizes_bring_their_counts() {
         assert_eq!(
             parse("--size small").unwrap().params().unwrap().counts,
@@ -439,6 +474,16 @@ mod tests {
             (
                 "--exchange --neighbours 1 --bytes 8 --peers nccl",
                 "cannot be used with",
+            ),
+            ("--throttling", "goes with a NIC"),
+            (
+                "--throttling --transport fabric --budget 3",
+                "cannot be used with",
+            ),
+            ("--budgets 3", "--throttling"),
+            (
+                "--transport fabric --throttle none",
+                "application, static, adaptive",
             ),
             ("extra", "unexpected argument"),
         ] {

@@ -146,6 +146,8 @@ fn setting(
         buffers: args.buffers.to_string(),
         messages: pattern.outbound.len(),
         bytes: pattern.sent_bytes(),
+        budget: None,
+        throttle: None,
     }
 }
 

@@ -46,7 +46,9 @@ pub fn timelines<D: FacesDevice>(setup: &SetupOn<'_, D>) -> Result<Vec<Span>, Bo
 }
 
 /// The kernels; before there is a stream.
-fn kernels<D: FacesDevice>(setup: &SetupOn<'_, D>) -> Result<D::Kernels, Box<dyn Error>> {
+pub(crate) fn kernels<D: FacesDevice>(
+    setup: &SetupOn<'_, D>,
+) -> Result<D::Kernels, Box<dyn Error>> {
     let (world, params) = (setup.world, setup.params);
     if world.size() != params.grid.ranks() {
         let (size, grid) = (world.size(), params.grid);

@@ -109,6 +109,12 @@ pub struct Setting {
     pub messages: usize,
     /// The bytes of these.
     pub bytes: u64,
+    /// How many trigger slots the NIC of a node had, where that was varied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<usize>,
+    /// What was done where they were short: `application`, `static` or `adaptive`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttle: Option<String>,
 }
 
 impl Setting {
@@ -132,6 +138,8 @@ impl Setting {
             buffers: "double".into(),
             messages: geometry.neighbours().count(),
             bytes: geometry.sent_bytes() as u64,
+            budget: None,
+            throttle: None,
         }
     }
 }
@@ -342,6 +350,8 @@ pub(crate) mod tests {
             buffers: "double".into(),
             messages: 1,
             bytes: 4608,
+            budget: None,
+            throttle: None,
         }
     }
 

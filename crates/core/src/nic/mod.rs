@@ -32,30 +32,30 @@
 //! poisoned doorbell, and the NIC hands the failure on. Programs hold the memory that they read, so a region that is dropped or forgotten stays until
 //! the NIC is through, and longer: as long as the outbox remembers the epoch.
 //!
-//! A full queue blocks the host until programs are through, the window is revoked, its limit passes, or the stream fails.
+//! Trigger slots of NICs are few: what a window does when there are not enough is its [`Throttle`].
 
 mod options;
 #[cfg(test)]
 mod tests;
+mod throttle;
 mod ticket;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Tag, Wait};
-use tidegate_hal::device::{Device, Reclaim as _, Stream as _};
+use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr};
-use tidegate_hal::nic::{
-    Keep, NicError, NicQueue, Prepared, QueueConfig, RemoteMemory, RemotePtr, Signal,
-};
+use tidegate_hal::nic::{Keep, NicQueue, Prepared, QueueConfig, RemoteMemory, RemotePtr, Signal};
 
 pub(crate) use options::Attached;
 pub use options::{Route, WorldOptions};
+pub use throttle::Throttle;
+pub(crate) use throttle::{room, room_for};
 pub(crate) use ticket::{Tickets, Touch, settle_all, wait_for};
 
 use crate::error::{Cause, Error, Result};
 use crate::stream::Stream;
-use crate::world::{Watched, World};
+use crate::world::{Watched, World, lock};
 
 /// The way of one window half to one peer behind the NIC.
 pub(crate) struct Line {
@@ -218,25 +218,35 @@ impl<D: Device> Arm<D> {
     }
 }
 
-/// Arms what a batch that is about to be submitted will ring; notes it, if the batch will be recorded.
+/// Arms what a batch that is about to be submitted will ring, all of it or nothing; notes it, if the batch will be recorded.
 #[inline]
-pub(crate) fn arm<D: Device>(stream: &Stream<'_, D>, arms: &[Arm<D>]) -> Result<()> {
-    if arms.is_empty() {
+pub(crate) fn arm<D: Device>(stream: &Stream<'_, D>, sets: &[&[Arm<D>]]) -> Result<()> {
+    if sets.iter().all(|set| set.is_empty()) {
         return Ok(());
     }
     if stream.raw().capturing() {
-        stream.note_arms(arms);
+        sets.iter().for_each(|set| stream.note_arms(set));
         return Ok(());
     }
-    arm_times(stream, arms, 1)
+    arm_times(stream, sets, 1)
 }
 
-fn arm_times<D: Device>(stream: &Stream<'_, D>, arms: &[Arm<D>], times: u64) -> Result<()> {
-    for (index, arm) in arms.iter().enumerate() {
-        let armed = arm_line(stream, arm, times);
-        if armed.is_err() {
-            disarm(stream, &arms[..index]);
-            return armed;
+fn arm_times<D: Device>(stream: &Stream<'_, D>, sets: &[&[Arm<D>]], times: u64) -> Result<()> {
+    let attached = stream.world().nic().expect("a NIC is armed");
+    // Not on the other side of a wait: what is waited for may need the lock.
+    throttle::wait(stream, attached, sets, times)?;
+    let _arming = lock(&attached.arming);
+    throttle::check(attached, sets, times)?;
+    let arms = || sets.iter().flat_map(|set| set.iter());
+    for (index, arm) in arms().enumerate() {
+        if let Err(error) = arm.line.queue.arm(&arm.programs, times) {
+            arms()
+                .take(index)
+                .for_each(|armed| disarm(stream, std::slice::from_ref(armed)));
+            // The reason behind it says more.
+            stream.healthy()?;
+            arm.window.usable()?;
+            return Err(Error::Nic(error));
         }
     }
     Ok(())
@@ -253,38 +263,12 @@ pub(crate) fn disarm<D: Device>(stream: &Stream<'_, D>, arms: &[Arm<D>]) {
     }
 }
 
-fn arm_line<D: Device>(stream: &Stream<'_, D>, arm: &Arm<D>, times: u64) -> Result<()> {
-    let (world, window) = (stream.world(), &arm.window);
-    let mut since = None;
-    let mut patient = || {
-        let waited = since.get_or_insert_with(Instant::now).elapsed();
-        if let Some(limit) = window.limit
-            && waited >= limit
-        {
-            let rank = world.rank();
-            world.revoke(window, Cause::Limit { rank, limit });
-        }
-        window.usable().is_ok() && stream.raw().reclaim().fault().is_none()
-    };
-    let armed = arm.line.queue.arm(&arm.programs, times, &mut patient);
-    match armed {
-        Ok(()) => Ok(()),
-        Err(error @ (NicError::NotWaited | NicError::GivenUp)) => {
-            // The reason behind it says more.
-            stream.healthy()?;
-            window.usable()?;
-            Err(Error::Nic(error))
-        }
-        Err(error) => Err(Error::Nic(error)),
-    }
-}
-
 /// The arms of a recorded step, line by line.
 pub(crate) struct Recorded<D: Device>(Vec<Arm<D>>);
 
 impl<D: Device> Recorded<D> {
     /// Sorts what was noted (with a number that says in which order) by lines.
-    pub(crate) fn new(mut noted: Vec<(u64, Arm<D>)>) -> Result<Self> {
+    pub(crate) fn new(mut noted: Vec<(u64, Arm<D>)>) -> Self {
         noted.sort_by_key(|(number, _)| *number);
         let mut lines: Vec<(Arm<D>, Vec<Prepared>)> = Vec::new();
         for (_, arm) in noted {
@@ -297,17 +281,11 @@ impl<D: Device> Recorded<D> {
                 }
             }
         }
-        let arms = lines.into_iter().map(|(arm, programs)| {
-            let (needed, budget) = (programs.len(), arm.line.queue.budget());
-            if needed > budget {
-                return Err(Error::Nic(NicError::OverBudget { needed, budget }));
-            }
-            Ok(Arm {
-                programs: programs.into(),
-                ..arm
-            })
+        let arms = lines.into_iter().map(|(arm, programs)| Arm {
+            programs: programs.into(),
+            ..arm
         });
-        Ok(Recorded(arms.collect::<Result<_>>()?))
+        Recorded(arms.collect())
     }
 
     /// Calls `submit` with numbers of replays that add up to `times`, each armed for.
@@ -324,13 +302,11 @@ impl<D: Device> Recorded<D> {
         for arm in &self.0 {
             arm.window.usable()?;
         }
-        // Half of what a queue holds, so that the stream goes on with one half while the host waits for room for the other.
-        let room = |arm: &Arm<D>| arm.line.queue.budget() / (2 * arm.programs.len());
-        let most = self.0.iter().map(room).min().unwrap_or(1).max(1) as u64;
+        let most = throttle::turn(stream, &self.0);
         let mut left = times;
         while left > 0 {
             let turn = left.min(most);
-            arm_times(stream, &self.0, turn)?;
+            arm_times(stream, &[&self.0], turn)?;
             submit(turn).inspect_err(|_| disarm(stream, &self.0))?;
             left -= turn;
         }

@@ -1,6 +1,6 @@
 //! Which way to which peer.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_hal::device::Device;
@@ -117,6 +117,8 @@ pub(crate) struct Attached<D: Device> {
     pub(crate) rung: Arc<D::Block>,
     /// The bells of the ranks that have a NIC.
     pub(crate) bells: Vec<Option<RemoteMemory>>,
+    /// Held by who arms, so that nobody's arms come between those of a batch, or between the look for room and them.
+    pub(crate) arming: Mutex<()>,
     /// Lets peers ring this rank's bell.
     pub(crate) _registration: Keep,
     /// The mutant that goes on without waiting for tickets.

@@ -235,7 +235,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
             .plans
             .plan(&body.half, &body.edges, members, &body.touched)?;
         settle(stream, &body.touched)?;
-        arm(stream, &plan.arms)?;
+        arm(stream, &[&plan.arms])?;
         submit(stream, &plan.batch).inspect_err(|_| disarm(stream, &plan.arms))?;
         body.leave_tickets();
         body.count_own_complete();

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::nic::{Line, LineParts};
+use crate::nic::{Line, LineParts, Throttle};
 use crate::region::fresh_id;
 use crate::stream::Stream;
 use crate::world::Watched;
@@ -44,6 +44,7 @@ pub enum Buffers {
 pub struct Window<T, K> {
     description: Description,
     limit: Option<Duration>,
+    throttle: Throttle,
     marker: PhantomData<fn(T, K)>,
 }
 
@@ -64,6 +65,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         Window {
             description,
             limit: None,
+            throttle: Throttle::default(),
             marker: PhantomData,
         }
     }
@@ -73,6 +75,13 @@ impl<T: Element, K: Discipline> Window<T, K> {
     #[must_use]
     pub fn fail_after(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
+        self
+    }
+
+    /// What epochs of this window do where a NIC has not got enough trigger slots ([`Throttle::Adaptive`] at first). Each rank may choose for itself.
+    #[must_use]
+    pub fn throttle(mut self, throttle: Throttle) -> Self {
+        self.throttle = throttle;
         self
     }
 }
@@ -254,7 +263,8 @@ impl<T: Element, K: Discipline> Window<T, K> {
             .chain(done.map(|each| word(each, Shape::done)));
         let size = size_of::<T>();
         let (words, block) = (words.collect(), own.block.clone());
-        let mut watched = Watched::new(name, id, words, block, size, self.limit);
+        let mut watched =
+            Watched::new(name, id, words, block, size, self.limit).with_throttle(self.throttle);
         if let Some(lines) = &own.lines {
             let ranks = mine.targets.iter().chain(&mine.origins).enumerate();
             let by_nic = ranks.filter(|(_, rank)| routes.remotes[**rank].is_some());
@@ -357,6 +367,8 @@ impl<D: Device> Meeting<D> {
             targets.collect::<Result<Vec<_>>>()?,
             origins.collect::<Result<Vec<_>>>()?,
         );
+        let lines = targets.iter().chain(&origins).filter_map(Peer::line);
+        self.watched.has_lines(lines.map(Arc::downgrade).collect());
         let by_nic: Vec<_> = routes.remotes.iter().map(Option::is_some).collect();
         let base: Vec<_> = shape.targets.iter().map(|target| base(*target)).collect();
         let registration = routes.own.registration.clone();

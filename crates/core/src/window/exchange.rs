@@ -61,8 +61,7 @@ fn try_exchange<'s, T: Element, K: Discipline, D: Device>(
     }
     let (_, batch) = plan.exchange.as_ref().expect("it was just made");
     settle(stream, touched)?;
-    arm(stream, inbox.arms())?;
-    arm(stream, &plan.arms).inspect_err(|_| disarm(stream, inbox.arms()))?;
+    arm(stream, &[inbox.arms(), &plan.arms])?;
     submit(stream, batch).inspect_err(|_| {
         disarm(stream, inbox.arms());
         disarm(stream, &plan.arms);

@@ -187,7 +187,7 @@ impl<D: Device> InboxBody<D> {
 
     /// Submits the post.
     fn post(&self, stream: &Stream<'_, D>) -> Result<()> {
-        arm(stream, self.arms())?;
+        arm(stream, &[self.arms()])?;
         submit(stream, self.post_batch()).inspect_err(|_| disarm(stream, self.arms()))
     }
 

@@ -151,6 +151,16 @@ enum Way {
     Nic(Arc<Line>),
 }
 
+impl Peer {
+    /// The way by the NIC, if that is it.
+    fn line(&self) -> Option<&Arc<Line>> {
+        match &self.way {
+            Way::Mapped { .. } => None,
+            Way::Nic(line) => Some(line),
+        }
+    }
+}
+
 /// What the tokens of a half are typed by.
 type Typed<'s, T, K> = std::marker::PhantomData<(crate::place::Brand<'s>, fn(T, K) -> T)>;
 

@@ -29,7 +29,7 @@ use tidegate_hal::memory::{Block as _, Ptr};
 use crate::error::{Cause, Error, Result};
 use crate::meet::Met;
 use crate::message::Message;
-use crate::nic::{Attached, Route, WorldOptions};
+use crate::nic::{Attached, Route, WorldOptions, room, room_for};
 use crate::watch::Watch;
 pub(crate) use crate::watched::Watched;
 use events::{Broken, Events};
@@ -316,6 +316,30 @@ impl<D: Device> World<D> {
     /// Whether what goes by the NIC lies in memory of its own.
     pub(crate) fn staged(&self) -> bool {
         self.inner.staged
+    }
+
+    /// Whether windows of this rank reach another (or itself) by the NIC: each epoch takes a trigger slot a post, and one a complete, for each such rank then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchRank`].
+    pub fn reaches_by_nic(&self, rank: usize) -> Result<bool> {
+        self.check_rank(rank)?;
+        Ok(self.by_nic(rank, self.bell(rank).is_some()))
+    }
+
+    /// Waits until so many trigger slots of this rank's NIC are free (all of them, if it has no more), but no longer than `limit`; returns whether they are. True where there is no NIC.
+    ///
+    /// What a stream has rung for gives its slots back in bounded time after [`Stream::synchronize`](crate::Stream::synchronize). For [`Throttle::Application`](crate::Throttle::Application).
+    pub fn nic_room(&self, slots: usize, limit: Duration) -> bool {
+        self.nic()
+            .is_none_or(|attached| room_for(attached, slots, limit))
+    }
+
+    /// How many trigger slots of the NIC this rank has, and how many of them are free; nothing if there is no NIC.
+    pub fn nic_slots(&self) -> Option<(usize, usize)> {
+        self.nic()
+            .map(|attached| (attached.nic.budget(), room(attached)))
     }
 
     /// The last wait-for report that this rank has seen or made.

@@ -113,7 +113,7 @@ impl<W: Wire> Shared<W> {
             let active = engine.is_active();
             let since = last.elapsed();
             // What a peer does next is awaited too, for a while.
-            if polled && (since < KEEN || active || engine.is_armed()) {
+            if polled && (since < KEEN || active || self.slots.armed() > 0) {
                 drop(engine);
                 match since {
                     since if since < KEEN => std::thread::yield_now(),
@@ -136,7 +136,7 @@ impl<W: Wire> Shared<W> {
             // Under the lock: whoever posts after this sees it.
             self.asleep.store(limit == IDLE, Ordering::SeqCst);
             // Whoever arms after this wakes this thread; what was armed before is seen here.
-            let armed = polled && engine.is_armed();
+            let armed = polled && self.slots.armed() > 0;
             drop(engine);
             if !may_sleep {
                 std::thread::yield_now();

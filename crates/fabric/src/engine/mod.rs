@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::device::Helper;
 use tidegate_hal::nic::Connection;
+use tidegate_hal::slots::Slots;
 use tidegate_words::Bell;
 
 use crate::lock;
@@ -48,6 +49,8 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) regions: Arc<Regions>,
     pub(crate) connection: OnceLock<Connection>,
     engine: Mutex<Engine<W>>,
+    /// Trigger slots, for all queues.
+    pub(crate) slots: Arc<Slots>,
     /// How many threads want the engine, so that a listener that does not pause lets them.
     wanted: AtomicUsize,
     /// Doorbells may have been rung, or queues closed, since the engine has looked at them.
@@ -67,13 +70,15 @@ pub(crate) struct Shared<W: Wire> {
 }
 
 impl<W: Wire> Shared<W> {
-    pub(crate) fn new(wire: W) -> Self {
+    pub(crate) fn new(wire: W, budget: usize) -> Self {
+        let slots = Arc::new(Slots::new(budget));
         Shared {
             limits: wire.limits(),
             regions: Arc::default(),
             connection: OnceLock::new(),
             sleeper: wire.sleeper(),
-            engine: Mutex::new(Engine::new(wire)),
+            engine: Mutex::new(Engine::new(wire, slots.clone())),
+            slots,
             wanted: AtomicUsize::new(0),
             rung: AtomicBool::new(false),
             visits: AtomicU64::new(0),

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::{NicError, NicQueue, Prepared, Program, QueueConfig};
+use tidegate_hal::slots::{Member, Slots};
 use tidegate_words::{Bell, Word};
 
 use super::Shared;
@@ -15,20 +15,17 @@ use super::program::Script;
 use crate::lock;
 use crate::wire::Wire;
 
-/// How often a blocked arm asks whether to go on.
-const ASK: Duration = Duration::from_millis(20);
-
 pub(crate) struct Queue {
     pub(crate) peer: usize,
     config: QueueConfig,
     /// What the sent word counted at first.
     sent_before: u64,
-    budget: usize,
+    /// The endpoint's trigger slots: one a program, however many pieces it has, since the engine has one entry for it.
+    slots: Arc<Slots>,
+    member: Member,
     /// How many firings have begun. Only the agent counts, under the engine's lock.
     pub(crate) fired: AtomicU64,
     armed: Mutex<Armed>,
-    /// Signalled when there is more room, or the queue gives up.
-    room: Condvar,
     /// Whether the owner is gone.
     pub(crate) closed: AtomicBool,
 }
@@ -36,10 +33,6 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct Armed {
     runs: VecDeque<Run>,
-    /// How many programs `runs` still stands for, the one that is being fired included.
-    held: usize,
-    /// How many wait for room: a signal that nobody waits for is a system call, too.
-    waiting: usize,
     given_up: bool,
 }
 
@@ -72,17 +65,17 @@ unsafe fn word<'a>(ptr: Ptr) -> &'a Word {
 }
 
 impl Queue {
-    pub(crate) fn new(peer: usize, config: QueueConfig, budget: usize) -> Self {
+    pub(crate) fn new(peer: usize, config: QueueConfig, slots: &Arc<Slots>) -> Self {
         // SAFETY: `Nic::queue` promises live words for as long as `config.keep`.
         let sent_before = unsafe { word(config.sent) }.load();
         Queue {
             peer,
             config,
             sent_before,
-            budget,
+            slots: slots.clone(),
+            member: slots.join(),
             fired: AtomicU64::new(0),
             armed: Mutex::default(),
-            room: Condvar::new(),
             closed: AtomicBool::new(false),
         }
     }
@@ -113,11 +106,6 @@ impl Queue {
         lock(&self.armed).given_up || self.is_abandoned() || sent - self.sent_before == rung
     }
 
-    /// Whether programs are armed.
-    pub(crate) fn is_armed(&self) -> bool {
-        lock(&self.armed).held > 0
-    }
-
     /// Whether the rank has given its waits for this queue up: the peer is lost, the window is revoked.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.sent().0.load() & POISON != 0
@@ -140,9 +128,16 @@ impl Queue {
         let doorbell = self.doorbell();
         let armed = lock(&self.armed);
         if !armed.given_up && self.rung(doorbell) > self.fired.load(Ordering::Relaxed) {
-            debug_assert!(armed.held > 0, "arm comes before the batch that rings");
+            debug_assert!(
+                !armed.runs.is_empty(),
+                "arm comes before the batch that rings"
+            );
             if let Some(run) = armed.runs.front() {
-                return Seen::Rung(run.programs[run.next].clone());
+                return if self.slots.fire(self.member) {
+                    Seen::Rung(run.programs[run.next].clone())
+                } else {
+                    Seen::Nothing
+                };
             }
         }
         match (closed, doorbell & POISON != 0 && !armed.given_up) {
@@ -155,13 +150,8 @@ impl Queue {
     /// The program that was being fired is through.
     pub(crate) fn through(&self) {
         // The place is free before the sent word says so: whoever has waited for that finds room.
-        let (over, waited_for) = {
-            let mut armed = lock(&self.armed);
-            (armed.pop(), armed.waiting > 0)
-        };
-        if waited_for {
-            self.room.notify_all();
-        }
+        let over = lock(&self.armed).pop();
+        self.slots.through(self.member);
         let (sent, bell) = self.sent();
         sent.add(QUANTUM);
         bell.ring();
@@ -175,11 +165,10 @@ impl Queue {
             if std::mem::replace(&mut armed.given_up, true) {
                 return Vec::new();
             }
-            armed.held = 0;
             let closed = self.closed.load(Ordering::Acquire);
             (std::mem::take(&mut armed.runs), closed)
         };
-        self.room.notify_all();
+        self.slots.give_up(self.member);
         // An owner that is gone in good order has left nothing that anybody could wait for in vain.
         if !closed || !runs.is_empty() {
             let (sent, bell) = self.sent();
@@ -190,31 +179,11 @@ impl Queue {
             .flat_map(|run| run.programs.iter().cloned())
             .collect()
     }
+}
 
-    fn wait_for_room<'a>(
-        &'a self,
-        mut armed: MutexGuard<'a, Armed>,
-        needed: usize,
-        patient: &mut dyn FnMut() -> bool,
-    ) -> Result<MutexGuard<'a, Armed>, NicError> {
-        while armed.held + needed > self.budget && !armed.given_up {
-            armed.waiting += 1;
-            armed = self
-                .room
-                .wait_timeout(armed, ASK)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-            armed.waiting -= 1;
-            if armed.held + needed > self.budget && !armed.given_up {
-                // Not under the lock: it may take locks of its own.
-                drop(armed);
-                if !patient() {
-                    return Err(NicError::NotWaited);
-                }
-                armed = lock(&self.armed);
-            }
-        }
-        Ok(armed)
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.slots.leave(self.member);
     }
 }
 
@@ -222,7 +191,6 @@ impl Armed {
     /// Takes the program that has been fired away; returns a run that has come to its end, to be dropped outside of the lock.
     fn pop(&mut self) -> Option<Run> {
         let run = self.runs.front_mut()?;
-        self.held -= 1;
         run.next += 1;
         if run.next < run.programs.len() {
             return None;
@@ -251,40 +219,32 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
         Ok(Prepared(Arc::new(script)))
     }
 
-    fn arm(
-        &self,
-        programs: &Arc<[Prepared]>,
-        times: u64,
-        patient: &mut dyn FnMut() -> bool,
-    ) -> Result<(), NicError> {
+    fn arm(&self, programs: &Arc<[Prepared]>, times: u64) -> Result<(), NicError> {
         let queue = &*self.queue;
         let needed = usize::try_from(times)
             .unwrap_or(usize::MAX)
             .saturating_mul(programs.len());
-        if needed > queue.budget {
-            let budget = queue.budget;
-            return Err(NicError::OverBudget { needed, budget });
-        }
         if needed == 0 {
             return Ok(());
         }
-        let mut armed = queue.wait_for_room(lock(&queue.armed), needed, patient)?;
+        let mut armed = lock(&queue.armed);
         if armed.given_up {
             return Err(NicError::GivenUp);
         }
-        armed.held += needed;
         armed.runs.push_back(Run {
             programs: programs.clone(),
             next: 0,
             times,
         });
+        // Under the lock: a queue that gives up returns all its slots, once.
+        queue.slots.arm(queue.member, needed);
         drop(armed);
         self.shared.armed();
         Ok(())
     }
 
-    fn budget(&self) -> usize {
-        self.queue.budget
+    fn counts(&self) -> (u64, u64) {
+        self.queue.slots.counts(self.queue.member)
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_hal::nic::{Direction, Prepared};
+use tidegate_hal::slots::Slots;
 
 use super::program::{Piece, Script, script};
 use super::queue::{Queue, Seen};
@@ -20,6 +21,8 @@ const ALONG: usize = 64 << 10;
 pub(crate) struct Engine<W: Wire> {
     /// First, so that it is dropped first: nothing is read or written any more when the programs go.
     pub(crate) wire: W,
+    /// Trigger slots, for all queues.
+    slots: Arc<Slots>,
     queues: Slab<Agenda>,
     /// By cookie.
     flights: Slab<Flight>,
@@ -82,9 +85,10 @@ enum Flight {
 }
 
 impl<W: Wire> Engine<W> {
-    pub(super) fn new(wire: W) -> Self {
+    pub(super) fn new(wire: W, slots: Arc<Slots>) -> Self {
         Engine {
             wire,
+            slots,
             queues: Slab::new(),
             flights: Slab::new(),
             ready: Vec::new(),
@@ -115,11 +119,6 @@ impl<W: Wire> Engine<W> {
         self.firing > 0 || !self.notices.is_empty() || !self.flights.is_empty()
     }
 
-    /// Whether some program is armed: its doorbell may be rung.
-    pub(super) fn is_armed(&self) -> bool {
-        self.queues.iter().any(|agenda| agenda.queue.is_armed())
-    }
-
     /// Whether everything that was rung for is through; and, if that is asked for, every peer is told that is to be told of a failure.
     pub(super) fn is_idle(&self, told: bool) -> bool {
         let telling = |flight: &Flight| matches!(flight, Flight::Poisoning);
@@ -138,14 +137,7 @@ impl<W: Wire> Engine<W> {
         self.stalled = stalled;
         if look || self.broken {
             // What was rung for goes out before anything else is looked at: a look at the wire takes as long as a post.
-            for index in 0..self.queues.numbers() {
-                let Some(agenda) = self.queues.get(index) else {
-                    continue;
-                };
-                if self.broken || (agenda.firing.is_none() && agenda.queue.calls()) {
-                    self.make_ready(index);
-                }
-            }
+            self.look_at_doorbells();
             let before = self.heard;
             self.go_on();
             if self.heard != before {
@@ -158,8 +150,30 @@ impl<W: Wire> Engine<W> {
         self.go_on();
     }
 
+    fn look_at_doorbells(&mut self) {
+        for index in 0..self.queues.numbers() {
+            let Some(agenda) = self.queues.get(index) else {
+                continue;
+            };
+            if self.broken || (agenda.firing.is_none() && agenda.queue.calls()) {
+                self.make_ready(index);
+            }
+        }
+    }
+
     /// Takes what is ready as far as it goes.
     fn go_on(&mut self) {
+        self.go_on_with_slots();
+        // A slot that has come back is another queue's, which may have been looked at before.
+        while self.slots.take_again() {
+            self.look_at_doorbells();
+            self.go_on_with_slots();
+        }
+        self.send_notices();
+    }
+
+    /// As far as queues have trigger slots.
+    fn go_on_with_slots(&mut self) {
         while !self.ready.is_empty() || !self.held.is_empty() {
             let mut ready = std::mem::take(&mut self.ready);
             for index in ready.drain(..) {
@@ -179,7 +193,6 @@ impl<W: Wire> Engine<W> {
                 break;
             }
         }
-        self.send_notices();
     }
 
     fn make_ready(&mut self, index: usize) {

@@ -22,6 +22,7 @@ fn spans(compute: bool, omit: Option<Direction>) -> std::result::Result<Vec<Span
             world: &world,
             params: &params,
             verifier: &verifiers[world.rank()],
+            throttle: Default::default(),
             omit,
         };
         driver::timelines(&setup).map_err(|error| error.to_string())

@@ -101,6 +101,7 @@ impl<'s, 't, 'h, D: FacesDevice> HostSynchronised<'_, 's, 't, 'h, D> {
         let begun = kit.begin(|| D::moment(messages, &packed))?;
         // From here on every call is done when it returns.
         kit.launched(2);
+        kit.make_room(messages, kit.by_nic)?;
         let exposed = inbox.post(messages)?;
         let outbox = self.put(&packed, outbox)?;
         let inbox = exposed.wait(messages)?;
@@ -125,6 +126,7 @@ impl<'s, 't, 'h, D: FacesDevice> HostSynchronised<'_, 's, 't, 'h, D> {
         match self.epochs {
             Epochs::One => {
                 self.kit.launched(1);
+                self.kit.make_room(self.messages, self.kit.by_nic)?;
                 let mut epoch = outbox.start();
                 for (slot, to) in messages {
                     epoch.put(packed.slice(range(to.direction))?, slot)?;
@@ -134,6 +136,7 @@ impl<'s, 't, 'h, D: FacesDevice> HostSynchronised<'_, 's, 't, 'h, D> {
             Epochs::Each => {
                 for ((slot, to), group) in messages.zip(&self.groups) {
                     self.kit.launched(1);
+                    (self.kit).make_room(self.messages, usize::from(to.by_nic))?;
                     let mut epoch = outbox.start_with(group)?;
                     epoch.put(packed.slice(range(to.direction))?, slot)?;
                     outbox = epoch.complete(self.messages)?;

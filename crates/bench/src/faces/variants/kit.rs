@@ -7,8 +7,14 @@ use crate::faces::layout::{Dim, Direction, Geometry};
 use crate::faces::schedule::{self, Exchange};
 use crate::faces::timeline::{self, Begun, Lane, Timeline};
 use std::cell::Cell;
+use std::time::Duration;
 use tidegate_core::window::Window;
-use tidegate_core::{Error, Layout, Priority, Result, Stream, StreamOptions, UnboundStream, World};
+use tidegate_core::{
+    Error, Layout, Priority, Result, Stream, StreamOptions, Throttle, UnboundStream, World,
+};
+
+/// What the NIC has been rung for takes less.
+const NIC_LIMIT: Duration = Duration::from_secs(60);
 
 /// One rank's neighbours and kernels.
 pub(super) struct Kit<'a, D: FacesDevice> {
@@ -20,12 +26,20 @@ pub(super) struct Kit<'a, D: FacesDevice> {
     /// Notes what happens when, if anybody wants to know.
     timeline: Option<&'a Timeline<D>>,
     launches: Cell<u64>,
+    /// How many neighbours are reached by the NIC.
+    pub(super) by_nic: usize,
+    /// Operations of the NIC that were enqueued since the streams were last synchronised; before the first time it is not known.
+    enqueued: Cell<Option<usize>>,
+    /// What is done now is recorded: there is nothing to wait for.
+    recording: Cell<bool>,
 }
 
 /// One neighbour.
 pub(super) struct Neighbour<D: FacesDevice> {
     pub(super) direction: Direction,
     pub(super) rank: usize,
+    /// Whether that is reached by the NIC.
+    pub(super) by_nic: bool,
     /// Where the message to it lies in the block.
     pub(super) layout: Layout<D>,
 }
@@ -43,10 +57,12 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
                 Ok(Neighbour {
                     direction,
                     rank,
+                    by_nic: setup.world.reaches_by_nic(rank)?,
                     layout: layout(geometry, direction)?,
                 })
             })
             .collect::<Result<Vec<_>>>()?;
+        let by_nic = neighbours.iter().filter(|each| each.by_nic).count();
         Ok(Kit {
             setup,
             kernels,
@@ -54,6 +70,9 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
             neighbours,
             timeline,
             launches: Cell::new(0),
+            by_nic,
+            enqueued: Cell::new(None),
+            recording: Cell::new(false),
         })
     }
 
@@ -65,6 +84,51 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
     /// How many kernels, batches and graphs were enqueued.
     pub(super) fn launches(&self) -> u64 {
         self.launches.get()
+    }
+
+    /// What an application does that throttles by itself: before more is enqueued than there are trigger slots, it waits until what it has enqueued is over. All are enqueued on
+    /// the one stream.
+    pub(super) fn make_room(&self, stream: &Stream<'_, D>, needed: usize) -> Result<()> {
+        let world = self.setup.world;
+        let (Throttle::Application, Some((slots, _))) = (self.setup.throttle, world.nic_slots())
+        else {
+            return Ok(());
+        };
+        if self.recording.get() {
+            return Ok(());
+        }
+        let fits = |enqueued: usize| enqueued == 0 || enqueued + needed <= slots;
+        if !self.enqueued.get().is_some_and(fits) {
+            self.on_host("throttle", || {
+                stream.synchronize()?;
+                match world.nic_room(usize::MAX, NIC_LIMIT) {
+                    true => Ok(()),
+                    false => Err(Error::Invalid("the NIC does not come to its end".into())),
+                }
+            })?;
+            self.enqueued.set(Some(0));
+        }
+        self.enqueued
+            .set(self.enqueued.get().map(|enqueued| enqueued + needed));
+        Ok(())
+    }
+
+    /// Does what is to be recorded.
+    pub(super) fn recorded<T>(&self, record: impl FnOnce() -> T) -> T {
+        self.recording.set(true);
+        let value = record();
+        self.recording.set(false);
+        value
+    }
+
+    /// How many shares an application enqueues at a time that throttles by itself.
+    pub(super) fn at_a_time(&self) -> u64 {
+        match (self.setup.throttle, self.setup.world.nic_slots()) {
+            (Throttle::Application, Some((slots, _))) => {
+                (slots / (2 * self.by_nic).max(1)).max(1) as u64
+            }
+            _ => u64::MAX,
+        }
     }
 
     /// Measures a variant, or records its timeline.
@@ -156,7 +220,7 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
                 .slot_from(rank, key, self.geometry.message_len(direction))
                 .slot_to(rank, direction.index() as u64);
         }
-        window.open(stream)
+        window.throttle(self.setup.throttle).open(stream)
     }
 }
 

@@ -44,7 +44,7 @@ use super::timeline::{Span, Timeline};
 use super::verify::Verifier;
 use crate::results::RankSample;
 use kit::Kit;
-use tidegate_core::{Result, World};
+use tidegate_core::{Result, Throttle, World};
 use tidegate_hal::device::Device;
 use tidegate_host::Host;
 
@@ -59,6 +59,8 @@ pub struct SetupOn<'a, D: Device> {
     pub params: &'a Params,
     /// This rank's references.
     pub verifier: &'a Verifier,
+    /// What windows do that are short of trigger slots; with [`Throttle::Application`] the variants count and synchronise.
+    pub throttle: Throttle,
     /// Leaves this direction out of the unpack kernel: for tests that want a wrong result. Only on the host.
     pub omit: Option<Direction>,
 }

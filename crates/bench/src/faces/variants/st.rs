@@ -127,6 +127,7 @@ fn share<'s, 't, D: FacesDevice>(
     let (inbox, exposed) = if form.merged {
         (Some(inbox), None)
     } else {
+        kit.make_room(s, kit.by_nic)?;
         (None, Some(inbox.post(s)?))
     };
     if !form.strided {
@@ -146,6 +147,7 @@ fn share<'s, 't, D: FacesDevice>(
                 }
             }
             kit.launched(1);
+            kit.make_room(s, 2 * kit.by_nic)?;
             exchange(s, inbox, epoch)?
         }
         (None, Some(exposed)) => {
@@ -154,6 +156,7 @@ fn share<'s, 't, D: FacesDevice>(
                 let mut epoch = outbox.start_with(group)?;
                 epoch.put(message(to)?, slot)?;
                 kit.launched(1);
+                kit.make_room(s, usize::from(to.by_nic))?;
                 outbox = epoch.complete(s)?;
             }
             kit.launched(2);
@@ -167,6 +170,19 @@ fn share<'s, 't, D: FacesDevice>(
 }
 
 impl<'s, 't, D: FacesDevice> St<'_, 's, 't, D> {
+    /// How many times the recorded shares are replayed, and then again, for so many shares: at once, unless an application throttles by itself.
+    fn turns(&self, count: u64) -> impl Iterator<Item = Result<u64>> {
+        let (kit, stream) = (self.kit, &*self.stream);
+        let (mut left, in_graph) = (count / self.in_graph, self.in_graph);
+        std::iter::from_fn(move || {
+            let times = left.min((kit.at_a_time() / in_graph).max(1));
+            left -= times;
+            kit.launched(times);
+            let operations = 2 * kit.by_nic * (times * in_graph) as usize;
+            (times > 0).then(|| kit.make_room(stream, operations).map(|()| times))
+        })
+    }
+
     /// What [`Exchange::build`] made, unless an error has lost it.
     fn lent(&mut self) -> Result<Both<'s, 't, D>> {
         self.lent
@@ -190,14 +206,15 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
             _ if !self.graph => lent,
             None => {
                 let (graph, here) = s.capture(lent.0, |s, lent| {
-                    Ok(shares(kit, s, None, form, (lent, None))?.0)
+                    kit.0
+                        .recorded(|| Ok(shares(kit, s, None, form, (lent, None))?.0))
                 })?;
                 self.recorded = Some(Recorded::One(graph));
                 (here, None)
             }
             Some(side) => {
                 let (graph, lent) = s.capture_with(side, lent, |s, side, lent| {
-                    shares(kit, s, Some(side), form, lent)
+                    kit.0.recorded(|| shares(kit, s, Some(side), form, lent))
                 })?;
                 self.recorded = Some(Recorded::Two(graph));
                 lent
@@ -231,16 +248,22 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
                 lent
             }
             (Some(Recorded::One(graph)), _) => {
-                let times = count / self.in_graph;
-                self.kit.launched(times);
-                let replay = || -> Result<_> { Ok(graph.replay(self.stream, lent.0, times)?) };
-                (self.kit.on_host("launch", replay)?, None)
+                let mut lent = lent.0;
+                for times in self.turns(count) {
+                    let times = times?;
+                    let replay = || -> Result<_> { Ok(graph.replay(self.stream, lent, times)?) };
+                    lent = self.kit.on_host("launch", replay)?;
+                }
+                (lent, None)
             }
             (Some(Recorded::Two(graph)), Some(side)) => {
-                let times = count / self.in_graph;
-                self.kit.launched(times);
-                let replay = || -> Result<_> { Ok(graph.replay(self.stream, side, lent, times)?) };
-                self.kit.on_host("launch", replay)?
+                for times in self.turns(count) {
+                    let times = times?;
+                    let replay =
+                        || -> Result<_> { Ok(graph.replay(self.stream, side, lent, times)?) };
+                    lent = self.kit.on_host("launch", replay)?;
+                }
+                lent
             }
             (Some(Recorded::Two(_)), None) => unreachable!("it was recorded with a second stream"),
         };

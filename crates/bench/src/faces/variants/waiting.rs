@@ -98,14 +98,17 @@ impl<'s, 't, D: FacesDevice> Waiting<'_, 's, 't, D> {
                     epoch.put(packed.slice(range(to.direction))?, slot)?;
                 }
                 kit.launched(1);
+                kit.make_room(s, 2 * kit.by_nic)?;
                 Ok(exchange(s, inbox, epoch)?)
             }
             Epochs::Each => {
+                kit.make_room(s, kit.by_nic)?;
                 let exposed = inbox.post(s)?;
                 for ((slot, to), group) in messages.zip(&self.groups) {
                     let mut epoch = outbox.start_with(group)?;
                     epoch.put(packed.slice(range(to.direction))?, slot)?;
                     kit.launched(1);
+                    kit.make_room(s, usize::from(to.by_nic))?;
                     outbox = epoch.complete(s)?;
                 }
                 kit.launched(2);
@@ -198,6 +201,7 @@ mod tests {
                     world: &world,
                     params: &params,
                     verifier,
+                    throttle: Default::default(),
                     omit: None,
                 };
                 let shape = Shape::new(verifier.geometry().clone(), params.init, None);

@@ -1,6 +1,7 @@
 //! Tickets, with a NIC that is held back.
 
 mod ends;
+mod slots;
 mod staged;
 
 use std::ops::Range;

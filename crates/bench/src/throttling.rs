@@ -1,0 +1,205 @@
+//! Faces with fewer and fewer trigger slots, by each way to do with them.
+//!
+//! # Model
+//!
+//! Every [variant](crate::faces::variants) is measured with every budget of a node's NIC and every
+//! [policy](ThrottleOf), all in one job: the NIC's slots are made more or fewer between two measurements, when
+//! nothing is armed. A round is all of these in turn, so that a disturbance hits all alike; a figure is the median of the rounds.
+//!
+//! # Failures
+//!
+//! As [`crate::faces::driver`]; without a NIC there is nothing to be measured.
+
+use crate::faces::device::FacesDevice;
+use crate::faces::driver;
+use crate::faces::params::Variant;
+use crate::faces::variants::{self, SetupOn};
+use crate::progress::Progress;
+use crate::results::{RankSample, Row, Setting};
+use crate::rounds;
+use crate::transport::ThrottleOf;
+use std::error::Error;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+use tidegate_hal::slots::Slots;
+
+/// The budgets of the published comparison.
+pub const BUDGETS: [u32; 6] = [16, 32, 64, 128, 256, 512];
+
+/// How long what a measurement has left armed may take to go away.
+const LEFT_OVER: Duration = Duration::from_secs(30);
+
+/// One rank's part; collective. The rows, on every rank.
+///
+/// # Errors
+///
+/// A grid that does not fit the job.
+pub(crate) fn rank<D: FacesDevice>(
+    setup: &SetupOn<'_, D>,
+    budgets: &[u32],
+    slots: &Slots,
+    rounds: u32,
+    progress: &Progress,
+) -> Result<Vec<Row>, Box<dyn Error>> {
+    let (world, params) = (setup.world, setup.params);
+    let kernels = driver::kernels(setup)?;
+    let cases: Vec<(Variant, u32, ThrottleOf)> = (params.variants.iter())
+        .flat_map(|variant| budgets.iter().map(move |budget| (*variant, *budget)))
+        .flat_map(|(variant, budget)| ThrottleOf::ALL.map(|throttle| (variant, budget, throttle)))
+        .collect();
+    let samples = rounds::gather(world, rounds, cases.len(), progress, |index| {
+        let (variant, budget, throttle) = cases[index];
+        progress.say(format!("{variant}, {budget} slots, {}", throttle.name()));
+        let setup = SetupOn {
+            throttle: throttle.into(),
+            ..*setup
+        };
+        let resized = resize(slots, budget as usize);
+        let measured = resized.and_then(|()| {
+            variants::run(&setup, &kernels, variant, &mut || progress.step())
+                .map_err(|error| error.to_string())
+        });
+        measured.unwrap_or_else(|error| RankSample::failed(world.rank(), error))
+    });
+    let setting = Setting::new(params, &world.device().label(), "mapped");
+    let rows = cases
+        .iter()
+        .zip(&samples)
+        .map(|((variant, budget, throttle), samples)| {
+            let setting = Setting {
+                budget: Some(*budget as usize),
+                throttle: Some(throttle.name().to_owned()),
+                ..setting.clone()
+            };
+            Row::new(variant.name(), setting, samples)
+        });
+    Ok(rows.collect())
+}
+
+/// How many runs one measurement of everything has.
+pub(crate) fn runs(setup: &crate::faces::params::Params, budgets: &[u32]) -> u64 {
+    let cases = setup.variants.len() * budgets.len() * ThrottleOf::ALL.len();
+    cases as u64 * driver::runs(setup)
+}
+
+fn resize(slots: &Slots, budget: usize) -> Result<(), String> {
+    let begun = Instant::now();
+    while !slots.resize(budget) {
+        if begun.elapsed() > LEFT_OVER {
+            return Err("what was armed before does not come to its end".into());
+        }
+        slots.wait(0, Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// The row of one budget and policy.
+fn find<'a>(
+    rows: &'a [Row],
+    variant: &str,
+    budget: usize,
+    throttle: ThrottleOf,
+) -> Option<&'a Row> {
+    rows.iter().find(|row| {
+        row.variant == variant
+            && row.setting.budget == Some(budget)
+            && row.setting.throttle.as_deref() == Some(throttle.name())
+    })
+}
+
+/// The rows as a table, for a terminal: for each variant and budget the time of a share (of the slowest rank, in microseconds) by policy, and by how much `adaptive` is faster than each
+/// other.
+pub fn table(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "variant     budget  application  static  adaptive  over static  over application\n",
+    );
+    let mut seen: Vec<(&str, usize)> = Vec::new();
+    for row in rows {
+        let Some(budget) = row.setting.budget else {
+            continue;
+        };
+        if seen.contains(&(&row.variant, budget)) {
+            continue;
+        }
+        seen.push((&row.variant, budget));
+        let us = |throttle| {
+            let row = find(rows, &row.variant, budget, throttle)?;
+            row.us_max.filter(|_| !row.failed)
+        };
+        let [application, still, adaptive] = ThrottleOf::ALL.map(us);
+        let time = |us: Option<f64>| us.map_or("FAILED".to_owned(), |us| format!("{us:.1}"));
+        let gain = |other: Option<f64>| match (other, adaptive) {
+            (Some(other), Some(adaptive)) => format!("{:+.1}%", (other / adaptive - 1.0) * 100.0),
+            _ => "-".to_owned(),
+        };
+        _ = writeln!(
+            text,
+            "{:<11} {budget:>6}  {:>11}  {:>6}  {:>8}  {:>11}  {:>16}",
+            row.variant,
+            time(application),
+            time(still),
+            time(adaptive),
+            gain(still),
+            gain(application),
+        );
+    }
+    if let Some(row) = rows.first() {
+        let setting = &row.setting;
+        _ = writeln!(
+            text,
+            "us a share of the slowest of {} ranks, median of {} rounds; {}, {}; a budget is divided among the ranks of a node",
+            setting.ranks, row.rounds, setting.device, setting.transport
+        );
+    }
+    for row in rows.iter().filter(|row| row.failed) {
+        let setting = &row.setting;
+        _ = writeln!(
+            text,
+            "FAILED {}, {} slots, {}: {}",
+            row.variant,
+            setting.budget.unwrap_or(0),
+            setting.throttle.as_deref().unwrap_or("-"),
+            row.failure.as_deref().unwrap_or("for an unknown reason")
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_adaptive_gains_is_said() {
+        let row = |budget, throttle: ThrottleOf, us: f64| {
+            let setting = Setting {
+                budget: Some(budget),
+                throttle: Some(throttle.name().into()),
+                ..crate::results::tests::setting(1)
+            };
+            let sample = RankSample {
+                us_per_share: Some(us),
+                ..RankSample::new(0)
+            };
+            Row::new("st", setting, &[vec![sample]])
+        };
+        let mut rows = vec![
+            row(16, ThrottleOf::Application, 121.0),
+            row(16, ThrottleOf::Static, 110.0),
+            row(16, ThrottleOf::Adaptive, 100.0),
+            row(512, ThrottleOf::Application, 50.0),
+        ];
+        rows[3].failed = true;
+        rows[3].failure = Some("why".into());
+        let table = table(&rows);
+        assert!(
+            table.contains("16        121.0   110.0     100.0       +10.0%            +21.0%"),
+            "{table}"
+        );
+        assert!(table.contains("512       FAILED"), "{table}");
+        assert!(
+            table.contains("FAILED st, 512 slots, application: why"),
+            "{table}"
+        );
+    }
+}

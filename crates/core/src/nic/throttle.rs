@@ -1,0 +1,192 @@
+//! What a window does when the NIC is short of trigger slots.
+//!
+//! # Model
+//!
+//! Programs that are armed without a slot stand in line, and the NIC takes them from there by itself ([`tidegate_hal::slots`]); that never blocks a job, whatever the budget is. So a policy decides only how far the *host* runs
+//! ahead. All arms of a batch (or of a turn of replays) are made at once, under a lock of the rank: two streams that are short of slots are served one after the other.
+//!
+//! Why a batch is not split into parts that fit: its lanes are independent, and parts would not be. A lane to one target may wait for a post that comes only after another lane of the same epoch has been carried
+//! out; and of two streams each could wait for the slots that the other holds while its peer does the same the other way round. No order of the parts helps against that; the kept slot does.
+//!
+//! [`Throttle::Static`] waits for operations of its own window, and not for all of the NIC: those of another may wait for a peer that waits for this one. Even of its own some may (its two halves can be on two streams), so the wait ends when nothing goes on, and
+//! the rest stands in line: it costs time then, and never a hang.
+//!
+//! # Failure
+//!
+//! [`NicError::NoRoom`], before anything is armed; waits end with the window's patience (revocation, limit, failure of the stream).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_hal::device::{Device, Reclaim as _, Stream as _};
+use tidegate_hal::nic::NicError;
+
+use super::{Arm, Attached, Line};
+use crate::error::{Cause, Error, Result};
+use crate::stream::Stream;
+use crate::world::Watched;
+
+/// What a call that has operations armed does if the NIC has not got a trigger slot for each of them.
+///
+/// Slots are shared by all windows of a rank; a window of peers that are mapped needs none. An epoch that needs more than there are has room when all are free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Throttle {
+    /// Refuses: [`NicError::NoRoom`], at once, and the token comes back. The user sees to it that there is room, by [`Stream::synchronize`] and [`World::nic_room`](crate::World::nic_room).
+    Application,
+    /// Waits, on the host, until all earlier operations of the window are complete; but no longer than it takes to see that none of them is (20 ms): what they wait for may be still to be enqueued by this thread.
+    Static,
+    /// Goes on: the operations stand in line, and the NIC takes each slot again as soon as its operation is complete.
+    #[default]
+    Adaptive,
+}
+
+/// How often a wait asks whether to go on.
+const ASK: Duration = Duration::from_millis(5);
+/// How long no operation of the window becomes complete, before a wait for them goes on without.
+const STALL: Duration = Duration::from_millis(20);
+
+/// How many programs are to be armed, and how many more of them there is room for; `None` if there is room for all. More than there are slots have room when all are free.
+fn missing<D: Device>(
+    attached: &Attached<D>,
+    sets: &[&[Arm<D>]],
+    times: u64,
+) -> Option<(usize, usize, usize)> {
+    let programs: usize = sets
+        .iter()
+        .flat_map(|set| set.iter())
+        .map(|arm| arm.programs.len())
+        .sum();
+    let needed = programs.saturating_mul(usize::try_from(times).unwrap_or(usize::MAX));
+    let (room, budget) = (room(attached), attached.nic.budget());
+    (room < needed.min(budget)).then_some((needed, room, budget))
+}
+
+/// How many programs would have a slot that were armed now (the last of them when it is rung for).
+pub(crate) fn room<D: Device>(attached: &Attached<D>) -> usize {
+    attached.nic.budget().saturating_sub(attached.nic.armed())
+}
+
+fn arms_of<'a, D: Device>(
+    sets: &'a [&[Arm<D>]],
+    throttle: Throttle,
+) -> impl Iterator<Item = &'a Arm<D>> {
+    let arms = sets.iter().flat_map(|set| set.iter());
+    arms.filter(move |arm| arm.window.throttle == throttle)
+}
+
+/// Waits, for windows that want it, if there is no room to arm all of `sets` so many times.
+pub(super) fn wait<D: Device>(
+    stream: &Stream<'_, D>,
+    attached: &Attached<D>,
+    sets: &[&[Arm<D>]],
+    times: u64,
+) -> Result<()> {
+    let mut waited: Option<&Arc<Watched<D>>> = None;
+    for arm in arms_of(sets, Throttle::Static) {
+        if waited.is_some_and(|waited| Arc::ptr_eq(waited, &arm.window)) {
+            continue;
+        }
+        if missing(attached, sets, times).is_none() {
+            return Ok(());
+        }
+        wait_for_window(stream, attached, &arm.window)?;
+        waited = Some(&arm.window);
+    }
+    Ok(())
+}
+
+/// Refuses, for windows that want it, if there is no room. Under the lock of all who arm.
+pub(super) fn check<D: Device>(
+    attached: &Attached<D>,
+    sets: &[&[Arm<D>]],
+    times: u64,
+) -> Result<()> {
+    if arms_of(sets, Throttle::Application).next().is_none() {
+        return Ok(());
+    }
+    match missing(attached, sets, times) {
+        None => Ok(()),
+        Some((needed, room, budget)) => Err(Error::Nic(NicError::NoRoom {
+            needed,
+            room,
+            budget,
+        })),
+    }
+}
+
+/// How many replays are armed at a time: as many as there are slots for, where they are waited for; else any number.
+pub(super) fn turn<D: Device>(stream: &Stream<'_, D>, arms: &[Arm<D>]) -> u64 {
+    let Some(attached) = stream.world().nic() else {
+        return u64::MAX;
+    };
+    if arms_of(&[arms], Throttle::Static).next().is_none() {
+        return u64::MAX;
+    }
+    let programs: usize = arms.iter().map(|arm| arm.programs.len()).sum();
+    (attached.nic.budget() / programs.max(1)).max(1) as u64
+}
+
+/// Waits until what is armed for a window by now is through, or does not go on.
+fn wait_for_window<D: Device>(
+    stream: &Stream<'_, D>,
+    attached: &Attached<D>,
+    window: &Arc<Watched<D>>,
+) -> Result<()> {
+    let mut left: Vec<(Arc<Line>, u64)> = window
+        .lines()
+        .map(|line| {
+            let armed = line.queue().counts().0;
+            (line, armed)
+        })
+        .collect();
+    let begun = Instant::now();
+    let (mut before, mut since) = (None, begun);
+    loop {
+        // Before the look at the lines: what comes between is more than is waited for.
+        let armed = attached.nic.armed();
+        // Of these: what is armed meanwhile, by another thread, is not waited for.
+        let mut missing = 0;
+        left.retain(|(line, armed)| {
+            let more = armed.saturating_sub(line.queue().counts().1);
+            missing += more;
+            more > 0
+        });
+        if left.is_empty() {
+            return Ok(());
+        }
+        patience(stream, window, begun)?;
+        if before != Some(missing) {
+            (before, since) = (Some(missing), Instant::now());
+        } else if since.elapsed() >= STALL {
+            return Ok(());
+        }
+        let most = armed.saturating_sub(usize::try_from(missing).unwrap_or(usize::MAX));
+        attached.nic.await_armed(most, ASK);
+    }
+}
+
+/// An error if the wait is to end.
+fn patience<D: Device>(
+    stream: &Stream<'_, D>,
+    window: &Arc<Watched<D>>,
+    begun: Instant,
+) -> Result<()> {
+    if let Some(limit) = window.limit
+        && begun.elapsed() >= limit
+    {
+        let (world, rank) = (stream.world(), stream.world().rank());
+        world.revoke(window, Cause::Limit { rank, limit });
+    }
+    window.usable()?;
+    match stream.raw().reclaim().fault() {
+        None => Ok(()),
+        Some(_) => stream.healthy(),
+    }
+}
+
+/// Waits until there is room for so many programs (or for none but them, if there are more than slots), but no longer than `limit`; whether there is.
+pub(crate) fn room_for<D: Device>(attached: &Attached<D>, needed: usize, limit: Duration) -> bool {
+    let budget = attached.nic.budget();
+    let most = budget.saturating_sub(needed);
+    attached.nic.await_armed(most, limit) <= most
+}
