@@ -17,6 +17,9 @@ use crate::wire::{Event, Op, Posted, Wire};
 /// The most bytes of a write that takes the signal of another queue along: a longer one would keep it back for longer than a message of its own costs.
 const ALONG: usize = 64 << 10;
 
+/// How often a peer is told again of a failure, when that has failed. (It does no harm to be told twice.)
+const TELL: u32 = 5;
+
 /// What is under way.
 pub(crate) struct Engine<W: Wire> {
     /// First, so that it is dropped first: nothing is read or written any more when the programs go.
@@ -36,8 +39,8 @@ pub(crate) struct Engine<W: Wire> {
     held: Vec<Held>,
     /// How many queues have a firing.
     firing: usize,
-    /// Poisonings that are to be sent.
-    notices: VecDeque<(usize, u64)>,
+    /// Poisonings that are to be sent, and how often that has failed: to whom, what.
+    notices: VecDeque<(usize, u64, u32)>,
     events: Vec<Event>,
     pub(super) broken: bool,
     /// Why, until that has been said.
@@ -81,7 +84,7 @@ enum Flight {
     Of(usize),
     /// Of the first, with the signals of others.
     With(usize, Held),
-    Poisoning,
+    Poisoning(usize, u64, u32),
 }
 
 impl<W: Wire> Engine<W> {
@@ -121,7 +124,7 @@ impl<W: Wire> Engine<W> {
 
     /// Whether everything that was rung for is through; and, if that is asked for, every peer is told that is to be told of a failure.
     pub(super) fn is_idle(&self, told: bool) -> bool {
-        let telling = |flight: &Flight| matches!(flight, Flight::Poisoning);
+        let telling = |flight: &Flight| matches!(flight, Flight::Poisoning(..));
         let all_told = self.notices.is_empty() && !self.flights.iter().any(telling);
         self.broken
             || ((all_told || !told) && self.queues.iter().all(|agenda| agenda.queue.is_idle()))
@@ -242,9 +245,9 @@ impl<W: Wire> Engine<W> {
                 }
                 self.over(index, failed);
             }
-            Some(Flight::Poisoning) => {
+            Some(Flight::Poisoning(peer, notice, tries)) => {
                 if let Some(why) = failed {
-                    tracing::warn!("a peer could not be told of a failure: {why}");
+                    self.untold(peer, notice, tries, &why);
                 }
             }
             None => debug_assert!(self.broken, "an event for nothing"),
@@ -500,16 +503,25 @@ impl<W: Wire> Engine<W> {
         poisons.sort_unstable();
         poisons.dedup();
         self.notices
-            .extend(poisons.into_iter().map(|notice| (peer, notice)));
+            .extend(poisons.into_iter().map(|notice| (peer, notice, 0)));
+    }
+
+    /// A peer has not been told of a failure. What has failed may have taken the connection along, and the next attempt makes another.
+    fn untold(&mut self, peer: usize, notice: u64, tries: u32, why: &str) {
+        if tries < TELL {
+            self.notices.push_back((peer, notice, tries + 1));
+        } else {
+            tracing::warn!("rank {peer} could not be told of a failure: {why}");
+        }
     }
 
     fn send_notices(&mut self) {
-        while let Some(&(peer, notice)) = self.notices.front() {
+        while let Some(&(peer, notice, tries)) = self.notices.front() {
             let cookie = self.flights.next() as u64;
             // SAFETY: a notice names no memory of this end.
             match unsafe { self.wire.post(peer, Op::Notify(notice), cookie) } {
                 Ok(Posted::Taken) => {
-                    self.flights.add(Flight::Poisoning);
+                    self.flights.add(Flight::Poisoning(peer, notice, tries));
                     self.heard += 1;
                 }
                 Ok(Posted::Full) => {
