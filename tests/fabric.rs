@@ -23,13 +23,16 @@ fn nic(net: &Net, rank: usize, options: &Options) -> WorldOptions {
 }
 
 fn run(n: usize, rounds: u64, options: &Options, faults: &Faults) {
-    for buffers in BUFFERS {
+    for (buffers, staged) in BUFFERS
+        .into_iter()
+        .flat_map(|each| [(each, false), (each, true)])
+    {
         let net = Net::new(n, faults.clone());
-        for result in World::local_with(
-            n,
-            |rank| nic(&net, rank, options),
-            |world| ring::run(world, buffers, rounds),
-        ) {
+        let options = |rank| match nic(&net, rank, options) {
+            world if staged => world.staged(),
+            world => world,
+        };
+        for result in World::local_with(n, options, |world| ring::run(world, buffers, rounds)) {
             result.unwrap();
         }
     }
@@ -186,7 +189,10 @@ fn faulty(seed: u64) -> (Vec<End>, bool) {
         .silence(Duration::from_millis(200));
     let ends = World::local_with(
         2,
-        |rank| nic(&net, rank, &options),
+        |rank| match nic(&net, rank, &options) {
+            world if often(10) % 2 == 1 => world.staged(),
+            world => world,
+        },
         |world: World| {
             rounds(&world, seed, limit).map_or_else(
                 |error| match error {

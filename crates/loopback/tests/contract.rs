@@ -49,6 +49,7 @@ impl Rig {
             bell: at(DOORBELLS),
             keep: block.clone(),
             helped: false,
+            polled: false,
             failed: Box::new(|reason| panic!("{reason}")),
             ranks_on_node: 1,
         };
