@@ -282,7 +282,7 @@ fn a_budget_that_is_too_small() {
             Ok((src, inbox, outbox))
         });
         let error = match twice {
-            Err(error) => Error::from(error),
+            Err(error) => error,
             Ok(_) => panic!("it does not fit"),
         };
         assert!(
