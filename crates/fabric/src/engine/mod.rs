@@ -4,11 +4,15 @@
 //!
 //! One engine a rank. A *turn* polls the wire, does what notices say, and takes every queue as far as it goes. Who turns it: the *listener*, a thread that sleeps on the wire; streams that are
 //! threads, when they have rung and while they wait, so that nobody must wake for it; and where streams are none, the *ringer*, a thread that sleeps on the doorbells' bell. Where nobody rings that bell (GPUs), the listener polls the doorbells while programs are
-//! armed: without a pause at first, then less and less often, so that a doorbell that is rung late is seen a sixteenth later. A queue has one firing at a time:
+//! armed: without a pause at first, then less and less often, so that a doorbell that is rung late is seen a sixteenth later. Whoever finds the engine taken
+//! leaves word and goes on: the other looks again. A turn looks at doorbells only when somebody has said that one was rung (or when it must poll), and works on queues that something has happened to, and no others. A queue has one firing at a time:
 //!
 //! 1. all pieces but the last are posted, as the wire takes them;
 //! 2. when all these are done, the last one is posted, with the signal as its notice (if it is a write; else the signal follows alone);
 //! 3. when that is done, the firing is through: the sent word says so.
+//!
+//! A signal without data (an exposure) does not go alone if, in the same turn, a short write to the same peer has a signal of the same registration: one notice names both words. It would be a message of its
+//! own otherwise, and an epoch would have two. If that write fails, the signal goes alone after all. It waits for nothing but this turn, so nobody waits for each other.
 //!
 //! So a program with one piece, which is what a put of contiguous elements is, is one operation. A signal is never on its way before all data that it stands for has arrived: see
 //! [`crate::wire`].
