@@ -369,7 +369,10 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
                     };
                     steps.extend([Step::Flush, Step::Add(add)]);
                 }
-                Way::Nic(line) => steps.extend([line.issue(), line.ring()]),
+                Way::Nic(line) => {
+                    steps.push(line.issue());
+                    steps.extend(line.ring());
+                }
             }
             steps
         })
