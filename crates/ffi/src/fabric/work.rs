@@ -218,6 +218,17 @@ impl Work {
         self
     }
 
+    /// What a write brings to the target's queue, with [`OpFlags::REMOTE_CQ_DATA`] among its [`flags`](Self::flags); ignored by others.
+    pub fn data(mut self, data: u64) -> Work {
+        self.block.set_data(data);
+        self
+    }
+
+    /// The context that its completion, or its failure, has in the endpoint's queue: that of no other work as long as this one lives. It is an address, so no small number.
+    pub fn context(&self) -> usize {
+        self.block.context()
+    }
+
     /// With these flags. They mean nothing for those that work on a counter.
     pub fn flags(mut self, flags: OpFlags) -> Work {
         self.block.set_flags(flags.0);
