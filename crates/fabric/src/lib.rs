@@ -33,6 +33,7 @@ use tidegate_hal::nic::{
 };
 
 use engine::Shared;
+use engine::chained::Chained;
 use engine::queue::{Handle, Queue};
 use wire::Wire;
 use wire::libfabric::{Choice, FabricWire, OpenError};
@@ -126,21 +127,13 @@ impl<W: Wire> Fabric<W> {
 }
 
 impl Fabric<FabricWire> {
-    /// The variable that names a provider of libfabric, for [`Fabric::from_env`].
-    pub const PROVIDER: &'static str = "TIDEGATE_PROVIDER";
-
-    /// An endpoint of libfabric at the address that `TIDEGATE_ADDRESS` says (the launcher sets it; else the loopback address), of the provider that
-    /// `TIDEGATE_PROVIDER` names (else the first that will do). Host memory only.
+    /// An endpoint of libfabric as the environment says ([`Choice::from_env`]): `TIDEGATE_ADDRESS`, `TIDEGATE_PROVIDER`, `TIDEGATE_ENGINE`. Host memory only.
     ///
     /// # Errors
     ///
-    /// [`OpenError`]: no library, no such provider.
+    /// [`OpenError`]: no library, no such provider, a provider without triggers where they were asked for.
     pub fn from_env(options: Options) -> Result<Self, OpenError> {
-        let said = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let mut choice = Choice::at(said("TIDEGATE_ADDRESS").unwrap_or("127.0.0.1".into()));
-        if let Some(provider) = said(Self::PROVIDER) {
-            choice = choice.provider(provider);
-        }
+        let choice = Choice::from_env()?;
         Ok(Fabric::over(FabricWire::open(&choice)?, options))
     }
 }
@@ -220,10 +213,19 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
                 detail: "it is not connected".into(),
             });
         }
-        let queue = Arc::new(Queue::new(peer, config, self.options.budget));
-        self.shared.add(queue.clone());
+        let budget = self.options.budget;
+        let chain = lock(&self.shared.engine)
+            .wire
+            .chain(peer, budget, config.strikes)?;
+        let chained = chain.map(|chain| {
+            let chained = Chained::new(chain, self.options.silence);
+            Arc::new(Mutex::new(chained))
+        });
+        let queue = Arc::new(Queue::new(peer, config, budget));
+        self.shared.add(queue.clone(), chained.clone());
         Ok(Arc::new(Handle {
             queue,
+            chained,
             shared: self.shared.clone(),
         }))
     }

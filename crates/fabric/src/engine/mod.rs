@@ -12,11 +12,14 @@
 //! So a program with one piece, which is what a put of contiguous elements is, is one operation. A signal is never on its way before all data that it stands for has arrived: see
 //! [`crate::wire`].
 //!
+//! Where the wire's hardware fires programs by itself, a queue has a [chain](crate::wire::chain) instead of firings, and a turn only watches: see [`chained`].
+//!
 //! # Failure
 //!
 //! A piece that fails ends its queue: the signal is not posted, and the peer gets a poisoning notice instead, for this program and every other that is armed. A wire that fails ends all queues
 //! of the rank; peers cannot be told then, and wait until a limit, or until this rank ends. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
 
+pub(crate) mod chained;
 pub(crate) mod program;
 pub(crate) mod queue;
 
@@ -25,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
+use tidegate_hal::batch::POISON;
 use tidegate_hal::device::Helper;
 use tidegate_hal::nic::{Connection, Direction, Prepared};
 use tidegate_words::{Bell, Patience};
@@ -33,9 +37,13 @@ use crate::lock;
 use crate::notice::Notice;
 use crate::regions::Regions;
 use crate::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
+use crate::wire::chain::Signals;
+use chained::Chained;
 use program::{Piece, Script, script};
 use queue::{Queue, Seen};
 
+/// The byte of a word in which [`POISON`] stands alone.
+static POISONED: u8 = 1 << (POISON.trailing_zeros() % 8);
 /// A little patience: a stream that has rung once often rings again at once.
 const PATIENCE: Patience = Patience {
     spins: 0,
@@ -72,11 +80,11 @@ pub(crate) struct Shared<W: Wire> {
 pub(crate) struct Engine<W: Wire> {
     /// First, so that it is dropped first: nothing is read or written any more when the programs go.
     pub(crate) wire: W,
-    queues: Vec<Agenda>,
+    queues: Vec<Agenda<W>>,
     /// By cookie.
     flights: Vec<Option<Flight>>,
-    /// Poisonings that are to be sent.
-    notices: VecDeque<(usize, u64)>,
+    /// Poisonings that are to be sent: to whom, what the notice is, and a program that names the word.
+    notices: VecDeque<(usize, u64, Prepared)>,
     events: Vec<Event>,
     broken: bool,
     /// What was under way when the wire broke: its memory is kept until the wire is closed.
@@ -88,9 +96,13 @@ pub(crate) struct Engine<W: Wire> {
 }
 
 /// A queue, and how far its firing is.
-struct Agenda {
+struct Agenda<W: Wire> {
     queue: Arc<Queue>,
     firing: Option<Firing>,
+    /// Instead of firings, where hardware has them.
+    chained: Option<Arc<Mutex<Chained<W>>>>,
+    /// Whether hardware has something to do.
+    busy: bool,
     gone: bool,
 }
 
@@ -178,10 +190,12 @@ impl<W: Wire> Shared<W> {
         self.sleeper.wake();
     }
 
-    pub(crate) fn add(&self, queue: Arc<Queue>) {
+    pub(crate) fn add(&self, queue: Arc<Queue>, chained: Option<Arc<Mutex<Chained<W>>>>) {
         lock(&self.engine).queues.push(Agenda {
             queue,
             firing: None,
+            chained,
+            busy: false,
             gone: false,
         });
     }
@@ -268,7 +282,7 @@ impl<W: Wire> Helper for Shared<W> {
 impl<W: Wire> Engine<W> {
     /// Something is under way, or is to be.
     fn is_active(&self) -> bool {
-        let fires = |agenda: &Agenda| agenda.firing.is_some();
+        let fires = |agenda: &Agenda<W>| agenda.firing.is_some() || agenda.busy;
         !self.notices.is_empty()
             || self.flights.iter().any(Option::is_some)
             || self.queues.iter().any(fires)
@@ -281,7 +295,10 @@ impl<W: Wire> Engine<W> {
             self.poll(regions);
         }
         for index in 0..self.queues.len() {
-            self.work(index);
+            match self.queues[index].chained.clone() {
+                Some(chained) => self.watch(index, &chained),
+                None => self.work(index),
+            }
         }
         self.queues.retain(|agenda| !agenda.gone);
         self.send_notices();
@@ -300,6 +317,9 @@ impl<W: Wire> Engine<W> {
                 }
                 Event::Done(cookie) => self.landed(cookie, None),
                 Event::Failed(cookie, why) => self.landed(cookie, Some(why)),
+                Event::Moved => self.heard += 1,
+                Event::Broken(context, why) => self.broke(context, &why),
+                Event::Written => self.written(),
             }
         }
         self.events = events;
@@ -443,23 +463,36 @@ impl<W: Wire> Engine<W> {
     fn give_up(&mut self, index: usize) {
         let queue = &self.queues[index].queue;
         let peer = queue.peer;
-        let mut poisons: Vec<u64> = queue
+        let mut poisons: Vec<(u64, Prepared)> = queue
             .give_up()
-            .iter()
-            .map(|program| script::<W>(program).poison)
+            .into_iter()
+            .map(|program| (script::<W>(&program).poison, program))
             .collect();
         // Poisoning twice is no different from once.
-        poisons.sort_unstable();
-        poisons.dedup();
+        poisons.sort_unstable_by_key(|(notice, _)| *notice);
+        poisons.dedup_by_key(|(notice, _)| *notice);
+        let poisons = poisons.into_iter();
         self.notices
-            .extend(poisons.into_iter().map(|notice| (peer, notice)));
+            .extend(poisons.map(|(notice, program)| (peer, notice, program)));
     }
 
     fn send_notices(&mut self) {
-        while let Some(&(peer, notice)) = self.notices.front() {
-            let free = free(&mut self.flights);
-            // SAFETY: a notice names no memory of this end.
-            match unsafe { self.wire.post(peer, Op::Notify(notice), free as u64) } {
+        while let Some((peer, notice, program)) = self.notices.front() {
+            let (peer, free) = (*peer, free(&mut self.flights));
+            let (region, offset) = &script::<W>(program).word;
+            let op = match self.wire.signals() {
+                Signals::Notice => Op::Notify(*notice),
+                // Behind all adds of this end to the word, which nobody else adds to.
+                Signals::Add => Op::Write {
+                    from: &POISONED,
+                    bytes: 1,
+                    to: &region.remote,
+                    offset: offset + POISON.trailing_zeros() as usize / 8,
+                    notice: None,
+                },
+            };
+            // SAFETY: a notice names no memory of this end, and the byte lives for ever. The word is the program's, by the promise of `NicQueue::prepare`.
+            match unsafe { self.wire.post(peer, op, free as u64) } {
                 Ok(Posted::Taken) => {
                     self.flights[free] = Some(Flight::Poisoning);
                     self.heard += 1;

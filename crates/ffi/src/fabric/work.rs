@@ -427,6 +427,13 @@ impl WorkQueue {
         self.state().len()
     }
 
+    /// Whether a work with this [context](Work::context) is among them.
+    pub fn has_context(&self, context: usize) -> bool {
+        self.state()
+            .all()
+            .any(|queued| queued.work.context() == context)
+    }
+
     /// Whether all are known to be complete.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
