@@ -147,7 +147,11 @@ impl<W: Wire> Chained<W> {
     /// What has been rung for finds no room, for longer than it may take.
     fn starves(&mut self) {
         let waits = self.struck > self.fed && self.refused.is_some();
-        if waits && self.refused.is_some_and(|since| since.elapsed() > self.limit) {
+        if waits
+            && self
+                .refused
+                .is_some_and(|since| since.elapsed() > self.limit)
+        {
             let error = NicError::Exhausted {
                 nic: crate::NAME,
                 what: "deferred works",

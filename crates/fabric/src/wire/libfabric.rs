@@ -26,9 +26,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidegate_ffi::fabric::{
-    Access, AddressVector, Caps, Completion, CompletionQueue, Counted, Counter, CqError, Desc, Domain,
-    Endpoint, EndpointBuilder, FabricError, Library, Local, MemoryRegion, Message, OpFlags, Peer,
-    Piece, Post, RegionKey, RegisterOptions, RemoteRegion, Reported, WaitObject,
+    Access, AddressVector, Caps, Completion, CompletionQueue, Counted, Counter, CqError, Desc,
+    Domain, Endpoint, EndpointBuilder, FabricError, Library, Local, MemoryRegion, Message, OpFlags,
+    Peer, Piece, Post, RegionKey, RegisterOptions, RemoteRegion, Reported, WaitObject,
 };
 use tidegate_hal::nic::{Keep, NicError};
 
@@ -36,8 +36,8 @@ pub use choice::{Choice, EngineChoice, OpenError};
 
 use super::chain::{Chain, Signals};
 use super::{Event, Limits, Op, Posted, Sleeper, Wire};
-use chain::{FabricChain, Parts, Pool};
 use crate::lock;
+use chain::{FabricChain, Parts, Pool};
 
 /// How many operations are under way at a time, if the provider has no smaller number.
 const DEPTH: usize = 256;
@@ -261,8 +261,8 @@ impl FabricWire {
             address: postcard::to_stdvec(&address).expect("plain data can be encoded"),
             bed: Arc::new(Bed {
                 queue,
-                // Nobody is woken by a counter: adds to words of this rank are looked for.
-                waits: waits && signals != Some(Signals::Add),
+                // Nobody is woken by a counter, so chains are looked at; and the wait of sockets spins, with a lock held that everybody else needs.
+                waits: waits && signals.is_none(),
                 taken: Mutex::default(),
                 awake: Mutex::new(false),
                 rung: Condvar::new(),

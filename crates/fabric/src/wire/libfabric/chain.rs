@@ -104,7 +104,9 @@ impl Pool {
             Err(left) => Err(NicError::Exhausted {
                 nic: NAME,
                 what: "deferred works",
-                detail: format!("a queue needs {LEAST}, and {left} are left of this process's part"),
+                detail: format!(
+                    "a queue needs {LEAST}, and {left} are left of this process's part"
+                ),
             }),
         }
     }
@@ -306,7 +308,10 @@ impl FabricChain {
                 ..
             } => {
                 let to = self.remote(to.region.base(), to.region.key(), offset);
-                (Work::write(endpoint, local(from.cast_mut(), bytes), to), true)
+                (
+                    Work::write(endpoint, local(from.cast_mut(), bytes), to),
+                    true,
+                )
             }
             Op::Read {
                 to,

@@ -229,14 +229,16 @@ fn found(library: &Library, choice: &Choice, triggered: bool) -> Result<Vec<Info
     // Local buffers that must be registered are for none.
     let modes = MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY;
     let mut hints = if triggered {
-        // Nobody polls for hardware; and its memory may belong to the endpoint. A provider has remote counters, or signals need none.
+        // Memory may belong to the endpoint, as it does for cxi.
         let caps = Caps::RMA | Caps::MSG | Caps::ATOMIC;
         Hints::new().mr_mode(modes | MrMode::ENDPOINT).caps(caps)
     } else {
         // No memory that belongs to the endpoint, which would keep it open.
         let caps = Caps::RMA | Caps::MSG;
-        Hints::new().mr_mode(modes).caps(caps).manual_progress(true)
+        Hints::new().mr_mode(modes).caps(caps)
     };
+    // What hardware fires needs nobody's progress; where there is none, threads of the provider's own are slower than whoever polls.
+    hints = hints.manual_progress(true);
     if let Some(provider) = &choice.provider {
         hints = hints.provider(provider);
     }
