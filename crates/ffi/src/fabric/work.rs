@@ -59,6 +59,17 @@ pub enum QueueError {
     Fabric(#[from] FabricError),
 }
 
+impl QueueError {
+    /// Whether there was no room, and may be later: providers whose pool processes share call that by different names.
+    pub fn is_full(&self) -> bool {
+        match self {
+            QueueError::Again(_) => true,
+            QueueError::Fabric(error) => error.is_exhausted(),
+            _ => false,
+        }
+    }
+}
+
 impl Work {
     fn new(kind: Kind) -> Work {
         Work {

@@ -46,7 +46,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use tidegate_ffi::fabric::{
-    AtomicOp, Counter, CxiCounter, Desc, Endpoint, Local, OpFlags, Peer, Proof, QueueError,
+    AtomicOp, Counter, CxiCounter, Desc, Endpoint, Local, OpFlags, Peer, Proof,
     Remote as RemotePlace, RemoteRegion, WaitObject, Work, WorkId, WorkQueue, WriteBack,
 };
 use tidegate_hal::batch::QUANTUM;
@@ -545,9 +545,7 @@ impl Chain<FabricWire> for FabricChain {
                     firing.queued += 1;
                     firing.ids.push(id);
                 }
-                Err(QueueError::Again(_)) => return Ok(Posted::Full),
-                // The pool that processes share is empty: it will not stay so.
-                Err(QueueError::Fabric(error)) if error.is_exhausted() => return Ok(Posted::Full),
+                Err(error) if error.is_full() => return Ok(Posted::Full),
                 Err(error) => {
                     return Err(NicError::System {
                         what: "queueing a deferred work",

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_ffi::fabric::{
     AddressVector, AtomicOp, Completion, CompletionQueue, Counter, Desc, Endpoint, FabricError,
-    Local, MemoryRegion, OpFlags, Proof, QueueError, Remote, WaitObject, Work, WorkQueue,
+    Local, MemoryRegion, OpFlags, Proof, Remote, WaitObject, Work, WorkQueue,
 };
 
 use super::super::chain::Signals;
@@ -65,32 +65,38 @@ impl Ends<'_> {
         let domain = self.endpoint.domain();
         let counter = || Counter::open(domain, WaitObject::NONE).map_err(text);
         let (trigger, done) = (counter()?, counter()?);
-        let work = match form {
-            Signals::Notice => {
-                let from = Local {
-                    address: self.bytes.at(),
-                    len: PAD,
-                    desc: Desc::NONE,
-                };
-                let flags = OpFlags::DELIVERY_COMPLETE | OpFlags::REMOTE_CQ_DATA;
-                Work::write(self.endpoint, from, to).map(|work| work.flags(flags).data(SAID))
-            }
-            Signals::Add => Work::atomic_value(self.endpoint, 0u64, AtomicOp::SUM, to)
-                .map(|work| work.flags(OpFlags::DELIVERY_COMPLETE)),
+        let make = || {
+            let made = match form {
+                Signals::Notice => {
+                    let from = Local {
+                        address: self.bytes.at(),
+                        len: PAD,
+                        desc: Desc::NONE,
+                    };
+                    let flags = OpFlags::DELIVERY_COMPLETE | OpFlags::REMOTE_CQ_DATA;
+                    Work::write(self.endpoint, from, to).map(|work| work.flags(flags).data(SAID))
+                }
+                Signals::Add => Work::atomic_value(self.endpoint, 0u64, AtomicOp::SUM, to)
+                    .map(|work| work.flags(OpFlags::DELIVERY_COMPLETE)),
+            };
+            let work = made.map_err(text)?.after(&trigger, 1).completes(&done);
+            Ok::<_, String>(work.keep(self.bytes.clone()))
         };
-        let work = work.map_err(text)?;
-        let work = work
-            .after(&trigger, 1)
-            .completes(&done)
-            .keep(self.bytes.clone());
         let works = WorkQueue::new(domain, Proof::All);
-        // SAFETY: the bytes are kept by the work and written by nobody; the counter counts nothing else.
-        unsafe { works.queue(work) }.map_err(|error| match error {
-            QueueError::Fabric(error) => error.to_string(),
-            other => other.to_string(),
-        })?;
+        let start = Instant::now();
+        loop {
+            // SAFETY: the bytes are kept by the work and written by nobody; the counter counts nothing else.
+            match unsafe { works.queue(make()?) } {
+                Ok(_) => break,
+                // Other processes may have taken all room, for a moment.
+                Err(error) if error.is_full() && start.elapsed() < LIMIT => {
+                    std::thread::yield_now();
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
         trigger.add(1).map_err(text)?;
-        let (start, mut heard) = (Instant::now(), form == Signals::Add);
+        let mut heard = form == Signals::Add;
         while done.read() == 0 || !heard {
             let mut entry = [Completion::default()];
             match self.queue.read(&mut entry) {

@@ -1,0 +1,188 @@
+//! The triggered engine over a fake card, which has all that cxi has, and whatever can go wrong with it. (In a process of its own: some libraries that libfabric loads take the signals that the card's registers need.)
+
+use std::time::{Duration, Instant};
+
+use tidegate::prelude::*;
+use tidegate::{Buffers, Error, Route, WorldOptions};
+use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
+use tidegate_fabric::{Fabric, Options};
+use tidegate_fake::{Card, Config};
+
+#[path = "common/ring.rs"]
+mod ring;
+
+const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
+
+fn world(wire: FabricWire, options: Options) -> WorldOptions {
+    WorldOptions::new()
+        .nic(Fabric::over(wire, options))
+        .route(Route::Nic)
+}
+
+/// An endpoint of a card, as hardware is chosen if nobody says otherwise.
+fn on(card: &Card) -> FabricWire {
+    FabricWire::open_by(&tidegate_fake::library(), &Choice::at(card.name())).unwrap()
+}
+
+/// Streams that have ended may be the last to let the NIC go.
+fn all_is_closed(card: &Card) {
+    let begin = Instant::now();
+    while (card.works().0, card.open()) != (0, 0) {
+        let (works, open) = (card.works().0, card.open());
+        assert!(
+            begin.elapsed() < Duration::from_secs(5),
+            "{works} works and {open} objects are left"
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn ring_on(config: Config, n: usize, budget: usize, buffers: Buffers) {
+    let card = Card::new(config.clone());
+    let nic = |_| world(on(&card), Options::default().budget(budget));
+    for result in World::local_with(n, nic, |world| ring::run(world, buffers, 8)) {
+        result.unwrap_or_else(|error| panic!("{config:?}, {n} ranks, {budget}: {error}"));
+    }
+    assert_eq!(card.complaints(), [""; 0], "{config:?}");
+    let (_, most, ever) = card.works();
+    assert!(most <= config.works && ever > 0, "{most} of {ever}");
+    all_is_closed(&card);
+    if config.pages && tidegate_fake::PAGES {
+        assert!(card.strikes() > 0, "streams strike by themselves");
+    } else {
+        assert_eq!(card.strikes(), 0);
+    }
+}
+
+/// The card carries operations out in any order: what comes right does so by counters.
+#[test]
+fn rings_over_a_card() {
+    for seed in 0..6 {
+        for (data, pages, back) in [
+            (true, true, true),
+            (false, true, true),
+            (true, false, true),
+            (false, true, false),
+            (true, false, false),
+        ] {
+            let config = Config {
+                seed,
+                data,
+                pages,
+                back,
+                ..Config::default()
+            };
+            let buffers = BUFFERS[seed as usize % 2];
+            ring_on(config.clone(), 1 + seed as usize % 3, 4096, buffers);
+            ring_on(config, 2, 1, buffers);
+        }
+    }
+}
+
+/// What finds no room for a moment is tried again, whatever the provider calls that.
+#[test]
+fn works_that_find_no_room_are_queued_later() {
+    use tidegate_ffi::fabric::sys::{FI_EAGAIN, FI_ENOSPC};
+    for full in [FI_EAGAIN, FI_ENOSPC] {
+        for seed in 0..4 {
+            let config = Config {
+                seed,
+                refuses: 500,
+                full,
+                ..Config::default()
+            };
+            ring_on(config, 2, 4096, BUFFERS[1]);
+        }
+    }
+}
+
+/// What finds no room for good is an error that names it, on both ends, and no hang.
+#[test]
+fn works_that_never_find_room_are_an_error() {
+    let card = Card::new(Config::default());
+    let limit = Duration::from_millis(300);
+    let nic = |_| world(on(&card), Options::default().silence(limit));
+    let begin = Instant::now();
+    let ends = World::local_with(2, nic, |world: World| {
+        card.crowd(true);
+        ring::run(world, Buffers::Single, 4)
+    });
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    for end in ends {
+        let error = end.unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Wait(_) | Error::Revoked { .. } | Error::Nic(_)
+            ),
+            "{error}"
+        );
+    }
+}
+
+/// A share of the pool that is too small for a queue is said when the window is created.
+#[test]
+fn a_pool_with_nothing_left_is_a_typed_error() {
+    let config = Config {
+        says: 8,
+        ..Config::default()
+    };
+    let card = Card::new(config);
+    let nic = |_| {
+        let choice = Choice::at(card.name()).sharers(2);
+        let wire = FabricWire::open_by(&tidegate_fake::library(), &choice).unwrap();
+        world(wire, Options::default())
+    };
+    for end in World::local_with(2, nic, |world| ring::run(world, Buffers::Single, 1)) {
+        let error = end.unwrap_err().to_string();
+        assert!(error.contains("deferred works"), "{error}");
+    }
+}
+
+/// One job whose transfers fail at random: every element that is seen is right, and it ends.
+fn faulty(seed: u64) -> bool {
+    let card = Card::new(Config {
+        seed,
+        data: seed % 2 == 0,
+        pages: seed % 3 != 0,
+        back: seed % 5 != 0,
+        cancels: seed % 7 != 0,
+        // An operation in 100; and now and then without a word in the queue.
+        fails: 10,
+        counts_failures: seed % 4 == 1,
+        silent: seed % 4 == 1,
+        ..Config::default()
+    });
+    let nic = |_| {
+        let options = Options::default()
+            .budget(1 + seed as usize % 9)
+            .silence(Duration::from_millis(200));
+        world(on(&card), options)
+    };
+    let begin = Instant::now();
+    let ends = World::local_with(2, nic, |world| {
+        ring::run(world, BUFFERS[seed as usize % 2], 6)
+    });
+    let elapsed = begin.elapsed();
+    assert!(
+        elapsed < Duration::from_secs(10),
+        "seed {seed} took {elapsed:?}"
+    );
+    let well = ends.iter().all(Result::is_ok);
+    for end in ends {
+        match end {
+            Ok(()) | Err(Error::Wait(_) | Error::Revoked { .. } | Error::Nic(_)) => {}
+            Err(other) => panic!("seed {seed}: {other}"),
+        }
+    }
+    assert_eq!(card.complaints(), [""; 0], "seed {seed}");
+    well
+}
+
+#[test]
+fn transfers_that_fail_end_the_waits_and_signal_nothing() {
+    let right = (0..60).filter(|seed| faulty(*seed)).count();
+    println!("{right} of 60 were right");
+    // Neither is rare, or this shows nothing.
+    assert!((1..55).contains(&right), "{right}");
+}
