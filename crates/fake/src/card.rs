@@ -14,7 +14,8 @@ const IDLE: Duration = Duration::from_micros(20);
 
 /// What is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+#[allow(missing_docs, reason = "named as libfabric's")]
+pub enum Kind {
     Domain,
     Vector,
     Queue,
@@ -106,7 +107,7 @@ unsafe impl Send for Entry {}
 struct State {
     random: u64,
     next: u64,
-    open: usize,
+    open: HashMap<u64, Kind>,
     held: bool,
     crowded: bool,
     complaints: Vec<String>,
@@ -183,16 +184,16 @@ impl Card {
         lock(&self.state).strikes
     }
 
-    pub(crate) fn open(&self) -> usize {
-        lock(&self.state).open
+    pub(crate) fn open(&self) -> Vec<Kind> {
+        lock(&self.state).open.values().copied().collect()
     }
 
     /// A new object; returns its number.
     pub(crate) fn make(&self, kind: Kind) -> u64 {
         let mut state = lock(&self.state);
         state.next += 1;
-        state.open += 1;
         let id = state.next;
+        state.open.insert(id, kind);
         match kind {
             Kind::Queue => drop(state.queues.insert(id, VecDeque::new())),
             Kind::Endpoint => drop(state.endpoints.insert(id, Endpoint::default())),
@@ -233,7 +234,7 @@ impl Card {
             }
             Kind::Domain | Kind::Vector => {}
         }
-        state.open -= 1;
+        state.open.remove(&id);
         true
     }
 

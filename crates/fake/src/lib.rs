@@ -17,6 +17,8 @@ mod card;
 mod strike;
 mod tables;
 
+pub use card::Kind;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -124,8 +126,8 @@ impl Card {
         self.inner.strikes()
     }
 
-    /// How many objects are open.
-    pub fn open(&self) -> usize {
+    /// What is open.
+    pub fn open(&self) -> Vec<Kind> {
         self.inner.open()
     }
 }

@@ -168,7 +168,7 @@ impl<W: Wire> Engine<W> {
         self.heard += 1;
         let owner = self.queues.iter().find_map(|agenda| {
             let chained = agenda.chained.as_ref()?;
-            lock(chained).chain.owns(context).then_some(chained)
+            lock(chained).chain.failed(context).then_some(chained)
         });
         match owner {
             Some(chained) => lock(chained).fail(&why),

@@ -99,8 +99,8 @@ pub trait Chain<W: Wire + ?Sized>: Send + 'static {
     /// That an operation has failed: no more firings will be through.
     fn poll(&mut self, rung: &dyn Fn() -> u64) -> Result<u64, NicError>;
 
-    /// Whether an operation with this context is of this chain.
-    fn owns(&self, context: usize) -> bool;
+    /// Whether an operation with this context, which has failed, is of this chain.
+    fn failed(&mut self, context: usize) -> bool;
 
     /// Takes back what has not begun, as far as that can be. Nothing is queued after it.
     fn cancel(&mut self);

@@ -167,6 +167,9 @@ fn a_deferred_write_brings_data_when_it_is_delivered() {
         assert!(start.elapsed() < LONG, "no error came");
     };
     assert_eq!(error.context, context);
+    assert_eq!(works.len(), 1);
+    assert!(works.failed(context) && !works.failed(context));
+    assert!(works.is_empty(), "what is known to be over is freed");
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(pair.b.poll().expect("read"), []);
     assert_eq!(signalled.read(), ROUNDS);

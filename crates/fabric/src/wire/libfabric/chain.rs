@@ -38,7 +38,7 @@
 //! # Failure
 //!
 //! A work that fails counts nothing: its signal does not begin, nor any later one, since each waits for the one before. The failure is heard of by the endpoint's queue, whose entry names the work, or by the
-//! gate's count of failures. Sockets takes nothing back: what never fires is leaked, with the endpoint.
+//! gate's count of failures. (If only that tells of a piece, the firing before it may be taken for one that is not through: its data is there, and its sent word is poisoned.) Sockets takes nothing back: what never fires is leaked, with the endpoint.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -156,6 +156,8 @@ struct Firing {
     cost: usize,
     bare: bool,
     ids: Vec<WorkId>,
+    /// The contexts of the pieces that count where it begins.
+    pieces: Vec<usize>,
 }
 
 /// How the works of a firing are laid out.
@@ -525,6 +527,7 @@ impl Chain<FabricWire> for FabricChain {
                 cost,
                 bare: plan.at_once,
                 ids: Vec::new(),
+                pieces: Vec::new(),
             });
         }
         // The same plan as when it was begun: what is through meanwhile makes no difference to what was queued.
@@ -537,6 +540,7 @@ impl Chain<FabricWire> for FabricChain {
                 break;
             }
             let work = self.work(index, &plan, pieces, signal)?.keep(keep.clone());
+            let context = (index < plan.free).then(|| work.context());
             // SAFETY: the caller's promise for the memory, which the work keeps; between the strike and when it is through lies all that the work does. The gates count works of this queue
             // and nothing else, and pads live as long as they are shared.
             match unsafe { self.works.queue(work) } {
@@ -544,6 +548,7 @@ impl Chain<FabricWire> for FabricChain {
                     let firing = self.firings.back_mut().expect("it was begun");
                     firing.queued += 1;
                     firing.ids.push(id);
+                    firing.pieces.extend(context);
                 }
                 Err(error) if error.is_full() => return Ok(Posted::Full),
                 Err(error) => {
@@ -589,8 +594,13 @@ impl Chain<FabricWire> for FabricChain {
         Ok(self.through)
     }
 
-    fn owns(&self, context: usize) -> bool {
-        self.works.has_context(context)
+    fn failed(&mut self, context: usize) -> bool {
+        // It will not count: so what the gate of the firing before it is to come to is less.
+        let of = |firing: &&mut Firing| firing.pieces.contains(&context);
+        if let Some(firing) = self.firings.iter_mut().find(of) {
+            firing.own -= 1;
+        }
+        self.works.failed(context)
     }
 
     fn cancel(&mut self) {
