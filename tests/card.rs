@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use tidegate::prelude::*;
 use tidegate::{Buffers, Error, Route, WorldOptions};
+use tidegate_fabric::wire::Wire as _;
 use tidegate_fabric::wire::chain::Signals;
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate_fabric::{Fabric, Options};
@@ -188,6 +189,20 @@ fn transfers_that_fail_end_the_waits_and_signal_nothing() {
     assert!((1..55).contains(&right), "{right}");
 }
 
+/// Who adds to words looks for adds to its own; who sends notices does not.
+#[test]
+fn ranks_that_signal_differently_do_not_meet() {
+    let card = Card::new(Config::default());
+    let wire = |signals| {
+        let choice = Choice::at(card.name()).signals(signals);
+        FabricWire::open_by(&tidegate_fake::library(), &choice).unwrap()
+    };
+    let (mut one, other) = (wire(Signals::Notice), wire(Signals::Add));
+    let refused = one.connect(&[one.address(), other.address()]).unwrap_err();
+    assert!(refused.to_string().contains("another way"), "{refused}");
+    one.connect(&[one.address()]).unwrap();
+}
+
 #[test]
 fn an_endpoint_that_is_opened_and_closed_leaves_nothing() {
     for (data, signals) in [(true, Signals::Notice), (false, Signals::Add)] {
@@ -199,5 +214,52 @@ fn an_endpoint_that_is_opened_and_closed_leaves_nothing() {
         assert_eq!(wire.triggered(), Some(signals));
         drop(wire);
         all_is_closed(&card);
+    }
+}
+
+/// A NIC's add is two steps for a processor: what this rank poisons in between is lost, and poisoned again.
+#[test]
+fn a_poison_that_is_lost_to_an_add_is_not_the_last() {
+    let torn = |world: &World| -> Result<()> {
+        let peer = 1 - world.rank();
+        stream!(let s = world.stream()?);
+        let window = Window::<u64, _>::by_slot("torn").slot_from(peer, 0, 4);
+        let (mut inbox, mut outbox) = window.slot_to(peer, 0).open(&s)?;
+        let src = Region::<u64, _>::zeroed(world, 4)?.on(&s)?;
+        for round in 0.. {
+            let mut epoch = outbox.start();
+            epoch.put(&src, Slot(0))?;
+            if world.rank() == 1 && round == 3 {
+                // Revokes the window, while adds for the other rank are on their way.
+                drop(epoch);
+                return Ok(());
+            }
+            (inbox, outbox) = exchange(&s, inbox, epoch)?;
+            if world.rank() == 0 {
+                s.synchronize()?;
+            }
+        }
+        drop((inbox, outbox));
+        Ok(())
+    };
+    for seed in 0..5 {
+        let card = Card::new(Config {
+            seed,
+            data: false,
+            torn: Duration::from_millis(4),
+            ..Config::default()
+        });
+        let nic = |_| {
+            let options = Options::default().silence(Duration::from_millis(500));
+            world(on(&card), options)
+        };
+        let begin = Instant::now();
+        let ends = World::local_with(2, nic, |world| torn(&world));
+        assert!(ends[0].is_err() && ends[1].is_ok(), "{ends:?}");
+        let elapsed = begin.elapsed();
+        assert!(
+            elapsed < Duration::from_secs(10),
+            "seed {seed}: {elapsed:?}"
+        );
     }
 }

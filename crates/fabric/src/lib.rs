@@ -36,6 +36,7 @@ use engine::Shared;
 use engine::chained::Chained;
 use engine::queue::{Handle, Queue};
 use wire::Wire;
+use wire::chain::Signals;
 use wire::libfabric::{Choice, FabricWire, OpenError};
 
 /// How long a rank that leaves tries to tell its peers of a failure.
@@ -84,6 +85,8 @@ impl Options {
 /// One rank's endpoint.
 pub struct Fabric<W: Wire> {
     options: Options,
+    /// Whether peers' hardware adds to words of this rank: all ranks signal in the same way.
+    adds: bool,
     shared: Arc<Shared<W>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -107,6 +110,7 @@ impl<W: Wire> Fabric<W> {
     pub fn over(wire: W, options: Options) -> Self {
         Fabric {
             options,
+            adds: wire.signals() == Signals::Add,
             shared: Arc::new(Shared::new(wire)),
             threads: Mutex::default(),
         }
@@ -228,6 +232,10 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
             chained,
             shared: self.shared.clone(),
         }))
+    }
+
+    fn adds(&self) -> bool {
+        self.adds
     }
 
     fn hear(&self) {

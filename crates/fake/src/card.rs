@@ -486,7 +486,7 @@ impl State {
                     // SAFETY: the word lies in registered memory, and the operand in the work, which lives until it is complete. Not one step: a NIC's add is none for a processor.
                     unsafe {
                         let before = (*word).load(Ordering::Acquire);
-                        std::thread::yield_now();
+                        std::thread::sleep(config.torn);
                         let now = before.wrapping_add(operand.read());
                         (*word).store(now, Ordering::Release);
                     }

@@ -46,6 +46,8 @@ pub struct Config {
     pub back: bool,
     /// Whether works can be taken back.
     pub cancels: bool,
+    /// How long an atomic add takes from reading the word to writing it.
+    pub torn: std::time::Duration,
     /// How many of 1000 operations of deferred works fail for no reason.
     pub fails: u32,
     /// Whether a failure of a deferred work is counted by its counter, besides the entry in the queue.
@@ -66,6 +68,7 @@ impl Default for Config {
             pages: true,
             back: true,
             cancels: true,
+            torn: std::time::Duration::ZERO,
             fails: 0,
             counts_failures: false,
             silent: false,

@@ -317,6 +317,12 @@ pub unsafe trait Nic: Send + Sync + 'static {
         None
     }
 
+    /// Whether hardware adds to words of this rank by itself. What a processor does to a word in between its reading and its writing is lost then, which only a poison can be: so whoever poisons such words
+    /// goes on to, as long as somebody may wait.
+    fn adds(&self) -> bool {
+        false
+    }
+
     /// Waits until everything that was rung for is through, but no longer than `limit`; returns whether it is. A rank that leaves its job without
     /// it could take signals along that peers wait for.
     fn quiesce(&self, limit: Duration) -> bool;

@@ -22,7 +22,7 @@
 //!
 //! - an origin that gives up does not send a notice, but lets its NIC write the one byte in which the poison bit stands alone: a write behind the adds of the same origin, the only one that adds to that word;
 //! - what the *target* itself poisons (a peer has died, a window was revoked) can be lost to an add that is on its way. An add that is on its way comes to its end in bounded time, whatever happens to its
-//!   origin; so poisoning again until the wait has ended is enough: see [`Event::Written`], upon which the engine poisons again what was poisoned.
+//!   origin; so poisoning again, as long as somebody may wait, is enough. Core does that where [`Nic::adds`](tidegate_hal::nic::Nic::adds).
 //!
 //! # Failure
 //!

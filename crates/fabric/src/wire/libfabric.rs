@@ -58,6 +58,8 @@ const PAD: usize = 8;
 struct Address {
     name: Vec<u8>,
     pad: Key,
+    /// Whether it adds to peers' words, and so looks for adds to its own.
+    adds: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -251,6 +253,7 @@ impl FabricWire {
         let address = Address {
             name: endpoint.name()?,
             pad: pad.export()?.into(),
+            adds: signals == Some(Signals::Add),
         };
         Ok(FabricWire {
             limits: Limits {
@@ -378,6 +381,9 @@ unsafe impl Wire for FabricWire {
                     |why: String| NicError::BadKey(format!("the address of rank {rank}: {why}"));
                 let address: Address =
                     postcard::from_bytes(bytes).map_err(|e| bad(e.to_string()))?;
+                if address.adds != (self.signals == Some(Signals::Add)) {
+                    return Err(bad("it signals in another way than this rank".into()));
+                }
                 let peers = self
                     .vector
                     .insert(&[&address.name])
