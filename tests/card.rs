@@ -146,10 +146,10 @@ fn a_pool_with_nothing_left_is_a_typed_error() {
 fn faulty(seed: u64) -> bool {
     let card = Card::new(Config {
         seed,
-        data: seed % 2 == 0,
-        pages: seed % 3 != 0,
-        back: seed % 5 != 0,
-        cancels: seed % 7 != 0,
+        data: seed.is_multiple_of(2),
+        pages: !seed.is_multiple_of(3),
+        back: !seed.is_multiple_of(5),
+        cancels: !seed.is_multiple_of(7),
         // An operation in 100; and now and then without a word in the queue.
         fails: 10,
         counts_failures: seed % 4 == 1,

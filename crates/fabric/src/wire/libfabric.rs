@@ -265,7 +265,7 @@ impl FabricWire {
             bed: Arc::new(Bed {
                 queue,
                 // Nobody is woken by a counter, so chains are looked at; and the wait of sockets spins, with a lock held that everybody else needs.
-                waits: waits && signals.is_none(),
+                waits: waits && signals.is_none() && info.provider() != "sockets",
                 taken: Mutex::default(),
                 awake: Mutex::new(false),
                 rung: Condvar::new(),

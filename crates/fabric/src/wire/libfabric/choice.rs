@@ -1,7 +1,7 @@
 //! Which provider, which engine, and where.
 
 use tidegate_ffi::fabric::{
-    Caps, Domain, Fabric, FabricError, Hints, Info, Library, LoadError, MrMode, Place,
+    Caps, Deferred, Domain, Fabric, FabricError, Hints, Info, Library, LoadError, MrMode, Place,
 };
 
 use super::super::chain::Signals;
@@ -209,13 +209,18 @@ pub(super) fn choose(library: &Library, choice: &Choice) -> Result<Chosen, OpenE
             let chosen = open(info, true)?;
             match chosen.domain.probe_deferred(probe::LIMIT) {
                 deferred if deferred.works() => return Ok(chosen),
-                deferred => tried.push(format!("{provider} says {deferred:?}")),
+                Deferred::Refused(error) => tried.push(format!("{provider}: {error}")),
+                _ => tried.push(format!(
+                    "{provider}: a work was fired, and nothing happened"
+                )),
             }
         }
         if forced {
             if tried.is_empty() {
                 return Err(refused());
             }
+            // One provider has several addresses.
+            tried.dedup();
             let tried = tried.join(", ");
             return Err(OpenError::NotTriggered { tried });
         }
