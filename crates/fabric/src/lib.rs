@@ -5,6 +5,9 @@
 //! A [`Fabric`] is one rank's endpoint, generic over the [`wire`] that it drives. The *software engine* gives any network that can write, read and bring notices what
 //! [`tidegate_hal::nic`] asks of a NIC: armed programs, fired by a doorbell, data before signal.
 //!
+//! Where the wire's hardware fires by itself ([`wire::chain`]), the *triggered engine* hands programs on to it when they are armed, and only watches. All else is shared: the lists of armed programs, notices, the threads, giving up. Which of the two it is, is chosen
+//! when the wire is opened ([`wire::libfabric::EngineChoice`]).
+//!
 //! Signals are *notices* to the target's agent, and not writes to the target's words: the agent adds to the word and rings the bell, so that both are atomic with what the target does to
 //! them, and sleeping streams wake.
 //!
@@ -74,7 +77,8 @@ impl Options {
         self
     }
 
-    /// A rank that leaves does not wait for its last messages any longer when nothing at all has happened on the wire for so long (10 s at first).
+    /// A rank that leaves does not wait for its last messages any longer when nothing at all has happened on the wire for so long (10 s at first). Nor does a queue wait longer for room among the
+    /// NIC's triggers, when it has been rung: it gives up.
     #[must_use]
     pub fn silence(mut self, limit: Duration) -> Self {
         self.silence = limit;

@@ -13,7 +13,9 @@
 //! [`Config`] says what goes wrong. An operation with a key that is not there fails, as with the real one: no success is counted. What the card must not be asked (to touch memory that is not registered for it, to close what works
 //! still need) it answers with the error that a provider has for it, and [`Card::complaints`] has it for the test to see.
 
+mod calls;
 mod card;
+mod open;
 mod strike;
 mod tables;
 

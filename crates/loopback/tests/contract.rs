@@ -58,6 +58,7 @@ impl Rig {
                 doorbell: at(DOORBELL),
                 sent: at(SENT),
                 sent_bell: at(BELL),
+                strikes: true,
                 keep: block.clone(),
             };
             (key, nic.queue(0, config).unwrap())
