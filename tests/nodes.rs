@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tidegate::launch::{Job, Nodes, Outcome, Output, Running, Signal};
 use tidegate::prelude::*;
 use tidegate::{Buffers, Error, WorldOptions};
-use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
+use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
 use tidegate_testbed::Bed;
 
@@ -13,15 +13,15 @@ use tidegate_testbed::Bed;
 mod ring;
 
 const ROLE: &str = "TEST_NODES_ROLE";
-const PROVIDER: &str = "TEST_NODES_PROVIDER";
 
 /// Two nodes of two ranks, in namespaces; nothing where that cannot be.
-fn start(test: &str, role: &str, provider: &str) -> Option<(Bed, Running)> {
+fn start(test: &str, role: &str, provider: &str, engine: EngineChoice) -> Option<(Bed, Running)> {
     let bed = Bed::builder(2).build_or_skip(test)?;
     let mut job = Job::new(std::env::current_exe().unwrap(), 4)
         .args(["--exact", "role_of_a_rank", "--nocapture"])
         .env(ROLE, role)
-        .env(PROVIDER, provider)
+        .env(Choice::PROVIDER, provider)
+        .env(EngineChoice::VARIABLE, engine.name())
         // How long a silent peer counts as alive.
         .env("TIDEGATE_SILENCE_MS", "3000")
         .env("TIDEGATE_HEARTBEAT_MS", "300")
@@ -41,9 +41,11 @@ fn role_of_a_rank() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
-    let address = tidegate_boot::own_address().unwrap().unwrap();
-    let choice = Choice::at(address.to_string()).provider(std::env::var(PROVIDER).unwrap());
-    let nic = Fabric::over(FabricWire::open(&choice).unwrap(), Options::default());
+    let choice = Choice::from_env().unwrap();
+    let wire = FabricWire::open(&choice).unwrap();
+    let engine = std::env::var(EngineChoice::VARIABLE).unwrap();
+    assert_eq!(wire.triggered().is_some(), engine == "triggered");
+    let nic = Fabric::over(wire, Options::default());
     let world: World = World::init_with(WorldOptions::new().nic(nic)).unwrap();
     match role.as_str() {
         "ring" => ring::run(world, Buffers::Double, 50).unwrap(),
@@ -90,21 +92,36 @@ fn texts(outcome: &Outcome) -> Vec<String> {
 
 #[test]
 fn rings_between_nodes() {
-    for provider in ["tcp;ofi_rxm", "sockets"] {
-        let Some((_bed, running)) = start("rings_between_nodes", "ring", provider) else {
+    for (provider, engine) in [
+        ("tcp;ofi_rxm", EngineChoice::Auto),
+        ("sockets", EngineChoice::Software),
+        ("sockets", EngineChoice::Triggered),
+    ] {
+        let Some((_bed, running)) = start("rings_between_nodes", "ring", provider, engine) else {
             return;
         };
         let outcome = running.wait();
-        assert!(outcome.success(), "{provider}: {:#?}", texts(&outcome));
+        let texts = texts(&outcome);
+        assert!(outcome.success(), "{provider}, {engine:?}: {texts:#?}");
     }
 }
 
 #[test]
 fn a_killed_rank_ends_the_waits_on_both_nodes() {
     let test = "a_killed_rank_ends_the_waits_on_both_nodes";
-    let Some((_bed, running)) = start(test, "for ever", "tcp;ofi_rxm") else {
-        return;
-    };
+    for (provider, engine) in [
+        ("tcp;ofi_rxm", EngineChoice::Software),
+        ("sockets", EngineChoice::Triggered),
+    ] {
+        let Some((_bed, running)) = start(test, "for ever", provider, engine) else {
+            return;
+        };
+        kill_one(running, provider);
+    }
+}
+
+/// Rank 3 is killed; the others end, and say why.
+fn kill_one(running: Running, provider: &str) {
     std::thread::sleep(Duration::from_secs(2));
     running.signal(3, Signal::KILL).unwrap();
     let killed = Instant::now();
@@ -116,20 +133,20 @@ fn a_killed_rank_ends_the_waits_on_both_nodes() {
         let named = text.contains("rank 3") || text.contains("given up");
         assert!(
             text.contains("ended with: ") && named,
-            "rank {rank}: {texts:#?}"
+            "rank {rank}: {provider}: {texts:#?}"
         );
         assert!(
             outcome.ranks[rank].status.success(),
-            "rank {rank}: {texts:#?}"
+            "rank {rank}: {provider}: {texts:#?}"
         );
     }
-    assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
+    assert!(elapsed < Duration::from_secs(5), "{provider}: {elapsed:?}");
 }
 
 #[test]
 fn a_link_that_goes_down_ends_the_waits_of_all() {
     let test = "a_link_that_goes_down_ends_the_waits_of_all";
-    let Some((bed, running)) = start(test, "for ever", "tcp;ofi_rxm") else {
+    let Some((bed, running)) = start(test, "for ever", "tcp;ofi_rxm", EngineChoice::Auto) else {
         return;
     };
     std::thread::sleep(Duration::from_secs(2));

@@ -104,6 +104,8 @@ const NODES: &[(&str, &str, &str, &str)] = &[
     ("2x1x1", "2x1", "tcp;ofi_rxm", ""),
     ("2x1x1", "2x1", "sockets", ""),
     ("2x2x1", "2x2", "sockets", ""),
+    ("2x1x1", "2x1", "sockets", "--engine triggered"),
+    ("2x2x1", "2x2", "sockets", "--engine triggered"),
     ("2x2x1", "4x1", "tcp;ofi_rxm", ""),
     ("2x2x2", "2x4", "tcp;ofi_rxm", "--delay 1ms --loss 1%"),
     ("2x2x2", "4x2", "sockets", "--delay 1ms --loss 1%"),

@@ -14,7 +14,7 @@ use std::error::Error;
 use std::sync::Arc;
 use tidegate_boot::launch::{BedArgs, Job, Nodes};
 use tidegate_core::{Route, Throttle, WorldOptions};
-use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
+use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::{Fabric, Options};
 use tidegate_hal::slots::Slots;
 
@@ -56,6 +56,27 @@ impl ThrottleOf {
     }
 }
 
+/// Who fires what streams ring for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    /// The NIC where hardware does it, else an agent
+    Auto,
+    /// An agent
+    Software,
+    /// The NIC, by deferred work
+    Triggered,
+}
+
+impl From<Engine> for EngineChoice {
+    fn from(engine: Engine) -> Self {
+        match engine {
+            Engine::Auto => EngineChoice::Auto,
+            Engine::Software => EngineChoice::Software,
+            Engine::Triggered => EngineChoice::Triggered,
+        }
+    }
+}
+
 impl From<ThrottleOf> for Throttle {
     fn from(throttle: ThrottleOf) -> Throttle {
         match throttle {
@@ -85,6 +106,10 @@ pub struct TransportArgs {
     /// The provider of libfabric: tcp;ofi_rxm, sockets, … (default: the first that will do)
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
+
+    /// Who fires what streams ring for (default: what TIDEGATE_ENGINE says, or auto)
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    pub engine: Option<Engine>,
 
     /// So many trigger slots the NIC of a node has, which its ranks divide
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -147,14 +172,15 @@ impl TransportArgs {
                 slots: None,
             });
         }
-        let address = tidegate_boot::own_address()?;
-        let mut choice =
-            Choice::at(address.map_or("127.0.0.1".into(), |address| address.to_string()));
+        let mut choice = Choice::from_env()?;
         if let Some(provider) = &self.provider {
             choice = choice.provider(provider);
         }
+        if let Some(engine) = self.engine {
+            choice = choice.engine(engine.into());
+        }
         let wire = FabricWire::open(&choice)?;
-        let mut label = wire.provider().to_owned();
+        let mut label = wire.label();
         let route = match self.transport {
             Transport::Fabric => Route::Nic,
             _ => {
@@ -214,6 +240,10 @@ impl TransportArgs {
         }
         if let Some(provider) = &self.provider {
             words += &format!(" --provider '{provider}'");
+        }
+        if let Some(engine) = self.engine {
+            let name = engine.to_possible_value().expect("none is skipped");
+            words += &format!(" --engine {}", name.get_name());
         }
         if let Some(budget) = self.budget {
             words += &format!(" --budget {budget}");

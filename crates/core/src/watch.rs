@@ -101,6 +101,7 @@ fn look<D: Device>(weak: &Weak<Inner<D>>) {
         }
         inner.streams(&mut streams);
         tick(&inner, &streams);
+        inner.poison_again();
         streams.clear();
         drop(inner);
         std::thread::sleep(TICK);

@@ -5,6 +5,9 @@
 //! A [`Fabric`] is one rank's endpoint, generic over the [`wire`] that it drives. The *software engine* gives any network that can write, read and bring notices what
 //! [`tidegate_hal::nic`] asks of a NIC: armed programs, fired by a doorbell, data before signal.
 //!
+//! Where the wire's hardware fires by itself ([`wire::chain`]), the *triggered engine* hands programs on to it when they are armed, and only watches. All else is shared: the lists of armed programs, notices, the threads, giving up. Which of the two it is, is chosen
+//! when the wire is opened ([`wire::libfabric::EngineChoice`]).
+//!
 //! Signals are *notices* to the target's agent, and not writes to the target's words: the agent adds to the word and rings the bell, so that both are atomic with what the target does to
 //! them, and sleeping streams wake.
 //!
@@ -34,9 +37,11 @@ use tidegate_hal::nic::{
 
 use tidegate_hal::slots::Slots;
 
+use engine::chained::Chained;
 use engine::queue::{Handle, Queue};
 use engine::{Engine, Shared};
 use wire::Wire;
+use wire::chain::Signals;
 use wire::libfabric::{Choice, FabricWire, OpenError};
 
 /// How long a rank that leaves tries to tell its peers of a failure.
@@ -74,7 +79,8 @@ impl Options {
         self
     }
 
-    /// A rank that leaves does not wait for its last messages any longer when nothing at all has happened on the wire for so long (10 s at first).
+    /// A rank that leaves does not wait for its last messages any longer when nothing at all has happened on the wire for so long (10 s at first). Nor does a queue wait longer for room among the
+    /// NIC's triggers, when it has been rung: it gives up.
     #[must_use]
     pub fn silence(mut self, limit: Duration) -> Self {
         self.silence = limit;
@@ -85,6 +91,8 @@ impl Options {
 /// One rank's endpoint.
 pub struct Fabric<W: Wire> {
     options: Options,
+    /// Whether peers' hardware adds to words of this rank: all ranks signal in the same way.
+    adds: bool,
     shared: Arc<Shared<W>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -107,6 +115,7 @@ impl<W: Wire> Fabric<W> {
     /// An endpoint over a wire; its threads start when it is connected.
     pub fn over(wire: W, options: Options) -> Self {
         Fabric {
+            adds: wire.signals() == Signals::Add,
             shared: Arc::new(Shared::new(wire, options.budget)),
             options,
             threads: Mutex::default(),
@@ -133,21 +142,13 @@ impl<W: Wire> Fabric<W> {
 }
 
 impl Fabric<FabricWire> {
-    /// The variable that names a provider of libfabric, for [`Fabric::from_env`].
-    pub const PROVIDER: &'static str = "TIDEGATE_PROVIDER";
-
-    /// An endpoint of libfabric at the address that `TIDEGATE_ADDRESS` says (the launcher sets it; else the loopback address), of the provider that
-    /// `TIDEGATE_PROVIDER` names (else the first that will do). Host memory only.
+    /// An endpoint of libfabric as the environment says ([`Choice::from_env`]): `TIDEGATE_ADDRESS`, `TIDEGATE_PROVIDER`, `TIDEGATE_ENGINE`. Host memory only.
     ///
     /// # Errors
     ///
-    /// [`OpenError`]: no library, no such provider.
+    /// [`OpenError`]: no library, no such provider, a provider without triggers where they were asked for.
     pub fn from_env(options: Options) -> Result<Self, OpenError> {
-        let said = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let mut choice = Choice::at(said("TIDEGATE_ADDRESS").unwrap_or("127.0.0.1".into()));
-        if let Some(provider) = said(Self::PROVIDER) {
-            choice = choice.provider(provider);
-        }
+        let choice = Choice::from_env()?;
         Ok(Fabric::over(FabricWire::open(&choice)?, options))
     }
 }
@@ -228,12 +229,24 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
                 detail: "it is not connected".into(),
             });
         }
+        let budget = self.shared.slots.budget();
+        let chain = |engine: &mut Engine<W>| engine.wire.chain(peer, budget, config.strikes);
+        let chain = self.shared.with(chain)?;
+        let chained = chain.map(|chain| {
+            let chained = Chained::new(chain, self.options.silence);
+            Arc::new(Mutex::new(chained))
+        });
         let queue = Arc::new(Queue::new(peer, config, &self.shared.slots));
-        self.shared.add(queue.clone());
+        self.shared.add(queue.clone(), chained.clone());
         Ok(Arc::new(Handle {
             queue,
+            chained,
             shared: self.shared.clone(),
         }))
+    }
+
+    fn adds(&self) -> bool {
+        self.adds
     }
 
     fn hear(&self) {

@@ -175,6 +175,11 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         false
     }
 
+    /// Whether streams can do [`Store`](crate::batch::Step::Store) steps, to registers of NICs too.
+    fn stores(&self) -> bool {
+        false
+    }
+
     /// Allocates zeroed memory; `bytes` is not 0.
     ///
     /// # Errors

@@ -19,6 +19,9 @@
 //! number of the epoch towards that peer: its parity chooses the buffer of a side with a `flip`. It is counted by the queue,
 //! and not read from a word, which may have moved on.
 //!
+//! Where the NIC has a register for it ([`NicQueue::strike`]), the stream stores to that besides, just after the add: then no software of this end stands between the stream and the transfer.
+//! The doorbell's count says how often the stream has rung, all the same, and the poison of a stream that fails goes there.
+//!
 //! All adds are releases and the look at the doorbell is an acquire, as in [`crate::batch`]: what the stream did before it rang is what the NIC
 //! reads, and what the NIC wrote before it added is what the waiter sees.
 //!
@@ -193,6 +196,8 @@ pub struct QueueConfig {
     pub sent: Ptr,
     /// The bell of whoever may sleep on it.
     pub sent_bell: Ptr,
+    /// Whether this rank's streams store where [`NicQueue::strike`] says; if not, that they have rung must be found out by looking at the doorbell.
+    pub strikes: bool,
     /// Keeps the words and the bell alive.
     pub keep: Keep,
 }
@@ -333,6 +338,12 @@ pub unsafe trait Nic: Send + Sync + 'static {
         None
     }
 
+    /// Whether hardware adds to words of this rank by itself. What a processor does to a word in between its reading and its writing is lost then, which only a poison can be: so whoever poisons such words
+    /// goes on to, as long as somebody may wait.
+    fn adds(&self) -> bool {
+        false
+    }
+
     /// Waits until everything that was rung for is through, but no longer than `limit`; returns whether it is. A rank that leaves its job without
     /// it could take signals along that peers wait for.
     fn quiesce(&self, limit: Duration) -> bool;
@@ -366,4 +377,10 @@ pub unsafe trait NicQueue: Send + Sync + 'static {
 
     /// How many programs were armed so far, and how many of them are through (or were given up).
     fn counts(&self) -> (u64, u64);
+
+    /// Where a stream stores 1 (8 bytes, by one store) after each add to the doorbell, if that fires the next program. `None` where the doorbell's word is all, or
+    /// [`QueueConfig::strikes`] says that streams do not. It stays what it is, and live, as long as the queue.
+    fn strike(&self) -> Option<Ptr> {
+        None
+    }
 }

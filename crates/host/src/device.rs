@@ -68,6 +68,10 @@ unsafe impl Device for Host {
         true
     }
 
+    fn stores(&self) -> bool {
+        true
+    }
+
     unsafe fn stream(&self, config: StreamConfig) -> Result<HostStream, DeviceError> {
         HostStream::new(config)
     }

@@ -61,6 +61,7 @@ impl Rig {
                 doorbell: at(DOORBELL),
                 sent: at(SENT),
                 sent_bell: at(BELL),
+                strikes: true,
                 keep: block.clone(),
             };
             (key, nic.queue(0, config).unwrap())
@@ -244,6 +245,7 @@ fn a_queue_that_waits_does_not_keep_another_from_firing() {
             sent: rig.at(SENT + 8),
             sent_bell: rig.at(BELL),
             keep: rig.block.clone(),
+            strikes: false,
         };
         // SAFETY: as in `Rig::new`.
         let other = unsafe { rig.nic.queue(0, config) }.unwrap();

@@ -1,6 +1,6 @@
 //! Runs the lanes of a batch.
 
-use tidegate_hal::batch::{Add, Batch, Move, Step, Tag, Wait};
+use tidegate_hal::batch::{Add, Batch, Move, Step, Store, Tag, Wait};
 use tidegate_hal::memory::Ptr;
 
 use crate::bell::{Bell, Patience};
@@ -91,6 +91,8 @@ impl Engine {
                         unsafe { signal(add) };
                         self.added = true;
                     }
+                    // SAFETY: `Batch::new` promises that the place may be written now.
+                    Step::Store(store) => unsafe { strike(store) },
                 }
                 *next += 1;
             }
@@ -283,4 +285,13 @@ unsafe fn signal(add: &Add) {
         // SAFETY: the caller's promise.
         unsafe { bell(add.bell) }.ring();
     }
+}
+
+/// # Safety
+///
+/// The store's place is live, and may be written.
+#[inline]
+unsafe fn strike(store: &Store) {
+    // SAFETY: the caller's promise; a register is written by single stores only, which is what an atomic's is.
+    unsafe { word(store.to) }.strike(store.value);
 }

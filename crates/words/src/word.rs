@@ -30,6 +30,13 @@ impl Word {
         self.0.fetch_add(value, Ordering::Release);
     }
 
+    /// Stores, after everything that the caller did before: for a place that is no counter of ours, but a device's register.
+    pub fn strike(&self, value: u64) {
+        device_fence();
+        self.0.store(value, Ordering::Release);
+        device_fence();
+    }
+
     /// Poisons.
     pub fn poison(&self) {
         self.0.fetch_or(POISON, Ordering::Release);
@@ -67,5 +74,21 @@ impl Word {
     /// Which epoch an operand that a wait has just advanced stands for, from 0.
     pub fn epoch(&self) -> u64 {
         (self.operand() / QUANTUM).wrapping_sub(1)
+    }
+}
+
+/// Orders stores to memory and to registers of devices among each other. Where registers are mapped so that stores are combined, x86 does not do it by itself, nor send them off at once; ARM does it
+/// by a barrier for the whole system only, which a release is not.
+#[inline]
+fn device_fence() {
+    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    // SAFETY: every x86-64 has SSE.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri), not(loom)))]
+    // SAFETY: a barrier, which touches nothing of the program's.
+    unsafe {
+        std::arch::asm!("dsb st", options(nostack, preserves_flags));
     }
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate_hal::batch::{
-    Action, Add, Awaited, Batch, Move, POISON, QUANTUM, Shape, Side, Step, Tag, Wait,
+    Action, Add, Awaited, Batch, Move, POISON, QUANTUM, Shape, Side, Step, Store, Tag, Wait,
 };
 use tidegate_hal::memory::Ptr;
 use tidegate_words::{Bell, Blocked, Engine, Halt, Patience, Poll, State, Word, run};
@@ -152,6 +152,40 @@ fn lanes_go_as_far_as_they_can() {
     assert_eq!(poll(&mut engine), Poll::Done);
     assert_eq!(*moved.borrow(), [2, 3, 1]);
     assert_eq!(out.load(), QUANTUM);
+}
+
+/// A doorbell with a register behind it: a ring is both, a failure only the doorbell's poison.
+#[test]
+fn a_batch_that_fails_stores_nothing() {
+    let (word, operand) = (Word::new(0), Word::new(0));
+    let (doorbell, register) = (Word::new(0), Word::new(0));
+    let bell = Bell::new();
+    let store = Step::Store(Store {
+        to: at(&register),
+        value: 1,
+    });
+    let batch = batch([vec![
+        wait(&word, &operand, QUANTUM, 1),
+        add(&doorbell, Some(&bell)),
+        store,
+    ]]);
+    let mut engine = Engine::default();
+    engine.begin(&batch);
+    // SAFETY: as `batch` says.
+    let poll = |engine: &mut Engine| unsafe { engine.poll(&batch, &mut |_: &Move| ()) };
+    assert_eq!(poll(&mut engine), Poll::Blocked);
+    assert_eq!((doorbell.load(), register.load()), (0, 0));
+    word.add(QUANTUM);
+    assert_eq!(poll(&mut engine), Poll::Done);
+    assert_eq!((doorbell.load(), register.load()), (QUANTUM, 1));
+
+    register.strike(0);
+    word.poison();
+    engine.begin(&batch);
+    assert!(matches!(poll(&mut engine), Poll::Failed(_)));
+    // SAFETY: as `batch` says.
+    unsafe { engine.give_up(&batch) };
+    assert_eq!((doorbell.load(), register.load()), (POISON | QUANTUM, 0));
 }
 
 #[test]

@@ -10,7 +10,8 @@
 //! - *issued*: how often the outbox's stream has rung, added to by the stream just before it rings;
 //! - *sent*: how many firings are through at this end, added to by the NIC.
 //!
-//! So a post is `[add(doorbell)]`, a complete is `[wait(exposure), add(issued), add(doorbell)]`, and a stream never knows what a NIC is. Programs are
+//! So a post is `[add(doorbell)]`, a complete is `[wait(exposure), add(issued), add(doorbell)]`, and a stream never knows what a NIC is. (Where the NIC has a register for it, a store to that
+//! follows the doorbell's add: a step like any other.) Programs are
 //! *armed* by the host before the batch that rings is submitted. While a stream is captured the arms are noted instead ([`Arm`]), belong to the
 //! graph, and are made at every replay.
 //!
@@ -42,7 +43,7 @@ mod ticket;
 
 use std::sync::Arc;
 
-use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Tag, Wait};
+use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Store, Tag, Wait};
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::{Keep, NicQueue, Prepared, QueueConfig, RemoteMemory, RemotePtr, Signal};
@@ -108,6 +109,7 @@ impl Line {
             doorbell,
             sent,
             sent_bell: nic.rung.base(),
+            strikes: world.device().stores(),
             keep: Arc::new((parts.keep.clone(), nic.rung.clone())),
         };
         // SAFETY: the words are zeroed and this line's alone, by the caller's promise; words and bell are kept.
@@ -143,13 +145,18 @@ impl Line {
         })
     }
 
-    /// The step that fires the next program.
-    pub(crate) fn ring(&self) -> Step {
-        Step::Add(Add {
+    /// The steps that fire the next program. Nothing that can block stands between the two, so a stream that fails skips both, and poisons the doorbell, or none.
+    pub(crate) fn ring(&self) -> impl Iterator<Item = Step> {
+        let add = Step::Add(Add {
             word: self.doorbell,
             value: QUANTUM,
             bell: self.bell,
-        })
+        });
+        let strike = self
+            .queue
+            .strike()
+            .map(|to| Step::Store(Store { to, value: 1 }));
+        std::iter::once(add).chain(strike)
     }
 
     /// The step that comes before a ring whose program leaves tickets. Nobody sleeps on that word, so a stream that fails does not poison it.

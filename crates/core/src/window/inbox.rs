@@ -81,7 +81,7 @@ impl<D: Device> Body for InboxBody<D> {
 impl<D: Device> Epoch<D> {
     fn new(half: &Half<D>, group: u64, members: Vec<usize>) -> Result<Self> {
         let peers = || members.iter().map(|index| &half.peers[*index]);
-        let post = peers().map(|peer| vec![post_step(peer)]);
+        let post = peers().map(post_steps);
         let wait = peers().map(|peer| vec![wait_step(peer, half.window.id)]);
         let mut arms = Vec::new();
         for peer in peers() {
@@ -113,14 +113,14 @@ impl<D: Device> Epoch<D> {
 }
 
 /// Tells an origin that the memory is exposed to it.
-fn post_step(peer: &Peer) -> Step {
+fn post_steps(peer: &Peer) -> Vec<Step> {
     match peer.way {
-        Way::Mapped { word, bell } => Step::Add(Add {
+        Way::Mapped { word, bell } => vec![Step::Add(Add {
             word,
             value: QUANTUM,
             bell,
-        }),
-        Way::Nic(ref line) => line.ring(),
+        })],
+        Way::Nic(ref line) => line.ring().collect(),
     }
 }
 

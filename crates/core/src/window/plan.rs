@@ -379,9 +379,12 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
                     }
                     steps.push(wait);
                     steps.extend(moves());
-                    steps.push(line.ring());
+                    steps.extend(line.ring());
                 }
-                Way::Nic(line) => steps.extend([wait, line.issue(), line.ring()]),
+                Way::Nic(line) => {
+                    steps.extend([wait, line.issue()]);
+                    steps.extend(line.ring());
+                }
             }
             steps
         })

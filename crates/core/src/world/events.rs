@@ -106,6 +106,27 @@ impl<D: Device> Broken<D> {
 }
 
 impl<D: Device> Inner<D> {
+    /// Where peers' NICs add to words of this rank, a poison can be lost to an add that is on its way; it comes to its end soon, and then the next one is not.
+    pub(crate) fn poison_again(&self) {
+        let nic = self.nic.as_ref();
+        if !nic.is_some_and(|attached| attached.nic.adds()) {
+            return;
+        }
+        let events = lock(&self.events);
+        let (device, bell) = (&self.device, self.own_bell.base());
+        for entry in &events.windows {
+            let Some(window) = entry.window.upgrade() else {
+                continue;
+            };
+            if let Some(cause) = &entry.cause {
+                window.revoke(device, bell, cause);
+            }
+            for cause in events.gone.values() {
+                window.gone(device, bell, cause);
+            }
+        }
+    }
+
     /// This rank's NIC is of no more use: windows that need it are of none to anybody, and peers hear of that by the control plane alone.
     fn on_nic_failed(&self, reason: String) {
         let rank = self.control.rank();

@@ -212,6 +212,16 @@ impl Program {
         sizes: Sizes,
         of_host: impl Fn(Ptr) -> bool,
     ) -> Result<Self, DeviceError> {
+        let stores = |lane: &tidegate_hal::batch::Lane| {
+            let steps = batch.steps(*lane).iter();
+            steps.clone().any(|step| matches!(step, Step::Store(_)))
+        };
+        if batch.lanes().iter().any(stores) {
+            return Err(DeviceError::Unsupported {
+                device: "cuda",
+                what: "stores to registers of other devices".into(),
+            });
+        }
         let mut slot = 0;
         let mut each = |lane: &tidegate_hal::batch::Lane| {
             let steps = batch.steps(*lane);
@@ -411,8 +421,8 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
                 lane.whole |= !mv.parity.is_null() && mv.parity != last;
                 lane.units += moves::lower(mv, last, &mut lane.steps, &mut lane.linear);
             }
-            // An add releases what the team has written.
-            Step::Flush => {}
+            // An add releases what the team has written. Stores were refused.
+            Step::Flush | Step::Store(_) => {}
             Step::Add(add) => {
                 lane.whole |= add.value < MOST;
                 changed.push(add.word);

@@ -225,3 +225,14 @@ fn plain_lanes_stand_in_the_record_in_short() {
     assert_eq!(short.kind, LANE_WAITS | LANE_COPIES | LANE_ADDS);
     assert_eq!((short.flip, short.count, short.tail), (4096, 0, 8));
 }
+
+/// A batch kernel knows no such step: the agent of a NIC looks at the doorbell instead.
+#[test]
+fn stores_are_refused() {
+    let store = Step::Store(tidegate_hal::batch::Store {
+        to: ptr(0x5000),
+        value: 1,
+    });
+    let refused = program(vec![vec![add(0x3000)], vec![add(0x3000), store]], 8);
+    assert!(matches!(refused, Err(DeviceError::Unsupported { .. })));
+}

@@ -17,11 +17,14 @@
 //! So a program with one piece, which is what a put of contiguous elements is, is one operation. A signal is never on its way before all data that it stands for has arrived: see
 //! [`crate::wire`].
 //!
+//! Where the wire's hardware fires programs by itself, a queue has a [chain](crate::wire::chain) instead of firings, and a turn only watches: see [`chained`].
+//!
 //! # Failure
 //!
 //! A piece that fails ends its queue: the signal is not posted, and the peer gets a poisoning notice instead, for this program and every other that is armed. A wire that fails ends all queues
 //! of the rank; peers cannot be told by it then, and core tells them by the control plane. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
 
+pub(crate) mod chained;
 mod listen;
 pub(crate) mod program;
 pub(crate) mod queue;
@@ -40,6 +43,7 @@ use tidegate_words::Bell;
 use crate::lock;
 use crate::regions::Regions;
 use crate::wire::{Limits, Sleeper, Wire};
+use chained::Chained;
 use listen::Chair;
 use queue::Queue;
 pub(crate) use work::Engine;
@@ -220,8 +224,8 @@ impl<W: Wire> Shared<W> {
         self.wake_listener();
     }
 
-    pub(crate) fn add(&self, queue: Arc<Queue>) {
-        self.with(|engine| engine.add(queue));
+    pub(crate) fn add(&self, queue: Arc<Queue>, chained: Option<Arc<Mutex<Chained<W>>>>) {
+        self.with(|engine| engine.add(queue, chained));
     }
 
     /// A queue's owner is gone.

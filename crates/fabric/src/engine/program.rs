@@ -34,6 +34,8 @@ pub(crate) struct Script<W: Wire> {
     pub(crate) pieces: Vec<Piece<W>>,
     pub(crate) signal: u64,
     pub(crate) poison: u64,
+    /// The word that both name.
+    pub(crate) word: (Arc<RemoteRegion<W>>, usize),
     _keep: Vec<Keep>,
 }
 
@@ -88,6 +90,7 @@ impl<W: Wire> Script<W> {
             pieces,
             signal: notice(false)?,
             poison: notice(true)?,
+            word: (word_in.clone(), word.offset),
             _keep: program.keep,
         })
     }

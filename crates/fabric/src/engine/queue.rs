@@ -11,6 +11,7 @@ use tidegate_hal::slots::{Member, Slots};
 use tidegate_words::{Bell, Word};
 
 use super::Shared;
+use super::chained::Chained;
 use super::program::Script;
 use crate::lock;
 use crate::wire::Wire;
@@ -93,6 +94,48 @@ impl Queue {
                 &*self.config.sent_bell.0.cast::<Bell>(),
             )
         }
+    }
+
+    /// How often it has been rung, and whether the stream that rings has failed.
+    pub(crate) fn rung_for(&self) -> (u64, bool) {
+        let doorbell = self.doorbell();
+        (self.rung(doorbell), doorbell & POISON != 0)
+    }
+
+    /// The armed program that `after` others are to be fired before.
+    pub(crate) fn armed(&self, after: usize) -> Option<Prepared> {
+        let armed = lock(&self.armed);
+        let mut left = after;
+        for run in &armed.runs {
+            let len = run.programs.len();
+            let here = usize::try_from(run.times)
+                .unwrap_or(usize::MAX)
+                .saturating_mul(len)
+                - run.next;
+            if left < here {
+                return Some(run.programs[(run.next + left) % len].clone());
+            }
+            left -= here;
+        }
+        None
+    }
+
+    /// How many of the armed programs have a trigger slot, so that hardware may know of them. `waits`: the first of them has been rung for.
+    pub(crate) fn slots(&self, waits: bool) -> usize {
+        match self.slots.held(self.member) {
+            0 if waits => usize::from(self.slots.fire(self.member)),
+            held => held,
+        }
+    }
+
+    /// The bell of whoever may sleep on the sent word.
+    pub(crate) fn sleeper(&self) -> Ptr {
+        self.config.sent_bell
+    }
+
+    /// Wakes whoever sleeps on that bell, if somebody does.
+    pub(crate) fn wake(&self) {
+        self.sent().1.ring();
     }
 
     fn rung(&self, doorbell: u64) -> u64 {
@@ -208,6 +251,8 @@ impl Armed {
 /// The owner's end of a queue.
 pub(crate) struct Handle<W: Wire> {
     pub(crate) queue: Arc<Queue>,
+    /// Where hardware fires.
+    pub(crate) chained: Option<Arc<Mutex<Chained<W>>>>,
     pub(crate) shared: Arc<Shared<W>>,
 }
 
@@ -216,6 +261,9 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
     unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError> {
         // SAFETY: the caller's promise.
         let script: Script<W> = unsafe { Script::new(program, self.shared.limits) }?;
+        if let Some(chained) = &self.chained {
+            lock(chained).chain().fits(script.pieces.len())?;
+        }
         Ok(Prepared(Arc::new(script)))
     }
 
@@ -239,12 +287,22 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
         // Under the lock: a queue that gives up returns all its slots, once.
         queue.slots.arm(queue.member, needed);
         drop(armed);
+        if let Some(chained) = &self.chained
+            && lock(chained).feed(queue)
+        {
+            // Whoever turns the engine tries again.
+            self.shared.wake();
+        }
         self.shared.armed();
         Ok(())
     }
 
     fn counts(&self) -> (u64, u64) {
         self.queue.slots.counts(self.queue.member)
+    }
+
+    fn strike(&self) -> Option<Ptr> {
+        lock(self.chained.as_ref()?).chain().strike()
     }
 }
 

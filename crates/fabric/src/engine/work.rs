@@ -1,17 +1,20 @@
 //! What is under way, and how it goes on.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
+use tidegate_hal::batch::POISON;
 use tidegate_hal::nic::{Direction, Prepared};
 use tidegate_hal::slots::Slots;
 
+use super::chained::Chained;
 use super::program::{Piece, Script, script};
 use super::queue::{Queue, Seen};
 use super::slab::Slab;
 use crate::notice::Notice;
 use crate::regions::Regions;
+use crate::wire::chain::Signals;
 use crate::wire::{Event, Op, Posted, Wire};
 
 /// The most bytes of a write that takes the signal of another queue along: a longer one would keep it back for longer than a message of its own costs.
@@ -20,13 +23,20 @@ const ALONG: usize = 64 << 10;
 /// How often a peer is told again of a failure, when that has failed. (It does no harm to be told twice.)
 const TELL: u32 = 5;
 
+/// The byte of a word in which [`POISON`] stands alone.
+static POISONED: u8 = 1 << (POISON.trailing_zeros() % 8);
+
 /// What is under way.
 pub(crate) struct Engine<W: Wire> {
     /// First, so that it is dropped first: nothing is read or written any more when the programs go.
     pub(crate) wire: W,
     /// Trigger slots, for all queues.
     slots: Arc<Slots>,
-    queues: Slab<Agenda>,
+    pub(super) queues: Slab<Agenda<W>>,
+    /// The queues that hardware fires.
+    chains: Vec<usize>,
+    /// Something of a chain may be through.
+    moved: bool,
     /// By cookie.
     flights: Slab<Flight>,
     /// Queues to be taken as far as they go.
@@ -39,8 +49,8 @@ pub(crate) struct Engine<W: Wire> {
     held: Vec<Held>,
     /// How many queues have a firing.
     firing: usize,
-    /// Poisonings that are to be sent, and how often that has failed: to whom, what.
-    notices: VecDeque<(usize, u64, u32)>,
+    /// Poisonings that are to be sent.
+    notices: VecDeque<Poisoning>,
     events: Vec<Event>,
     pub(super) broken: bool,
     /// Why, until that has been said.
@@ -54,9 +64,13 @@ pub(crate) struct Engine<W: Wire> {
 }
 
 /// A queue, and how far its firing is.
-struct Agenda {
-    queue: Arc<Queue>,
+pub(super) struct Agenda<W: Wire> {
+    pub(super) queue: Arc<Queue>,
     firing: Option<Firing>,
+    /// Instead of firings, where hardware has them.
+    pub(super) chained: Option<Arc<Mutex<Chained<W>>>>,
+    /// Whether hardware has something to do.
+    pub(super) busy: bool,
     /// Whether it is among the ready ones.
     ready: bool,
 }
@@ -79,12 +93,22 @@ struct Held {
     notice: u64,
 }
 
+/// A peer is to be told of a failure.
+struct Poisoning {
+    peer: usize,
+    notice: u64,
+    /// Names the word.
+    program: Prepared,
+    /// How often that has failed.
+    tries: u32,
+}
+
 /// An operation that is under way.
 enum Flight {
     Of(usize),
     /// Of the first, with the signals of others.
     With(usize, Held),
-    Poisoning(usize, u64, u32),
+    Poisoning(Poisoning),
 }
 
 impl<W: Wire> Engine<W> {
@@ -93,6 +117,8 @@ impl<W: Wire> Engine<W> {
             wire,
             slots,
             queues: Slab::new(),
+            chains: Vec::new(),
+            moved: false,
             flights: Slab::new(),
             ready: Vec::new(),
             stalled: Vec::new(),
@@ -109,17 +135,24 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    pub(super) fn add(&mut self, queue: Arc<Queue>) {
-        self.queues.add(Agenda {
+    pub(super) fn add(&mut self, queue: Arc<Queue>, chained: Option<Arc<Mutex<Chained<W>>>>) {
+        let is_chained = chained.is_some();
+        let number = self.queues.add(Agenda {
             queue,
             firing: None,
+            chained,
+            busy: false,
             ready: false,
         });
+        self.chains.extend(is_chained.then_some(number));
     }
 
     /// Something is under way, or is to be.
     pub(super) fn is_active(&self) -> bool {
-        self.firing > 0 || !self.notices.is_empty() || !self.flights.is_empty()
+        self.firing > 0
+            || !self.notices.is_empty()
+            || !self.flights.is_empty()
+            || (!self.chains.is_empty() && self.queues.iter().any(|agenda| agenda.busy))
     }
 
     /// Whether everything that was rung for is through; and, if that is asked for, every peer is told that is to be told of a failure.
@@ -138,6 +171,7 @@ impl<W: Wire> Engine<W> {
             self.make_ready(index);
         }
         self.stalled = stalled;
+        self.watch_chains();
         if look || self.broken {
             // What was rung for goes out before anything else is looked at: a look at the wire takes as long as a post.
             self.look_at_doorbells();
@@ -150,7 +184,23 @@ impl<W: Wire> Engine<W> {
         if !self.broken {
             self.poll(regions);
         }
+        if std::mem::take(&mut self.moved) {
+            self.watch_chains();
+        }
         self.go_on();
+    }
+
+    /// Looks how far the queues are that hardware fires.
+    fn watch_chains(&mut self) {
+        let mut chains = std::mem::take(&mut self.chains);
+        chains.retain(|index| {
+            let stays = self.watch(*index);
+            if !stays {
+                self.queues.take(*index);
+            }
+            stays
+        });
+        self.chains = chains;
     }
 
     fn look_at_doorbells(&mut self) {
@@ -158,7 +208,9 @@ impl<W: Wire> Engine<W> {
             let Some(agenda) = self.queues.get(index) else {
                 continue;
             };
-            if self.broken || (agenda.firing.is_none() && agenda.queue.calls()) {
+            if agenda.chained.is_none()
+                && (self.broken || (agenda.firing.is_none() && agenda.queue.calls()))
+            {
                 self.make_ready(index);
             }
         }
@@ -169,6 +221,7 @@ impl<W: Wire> Engine<W> {
         self.go_on_with_slots();
         // A slot that has come back is another queue's, which may have been looked at before.
         while self.slots.take_again() {
+            self.watch_chains();
             self.look_at_doorbells();
             self.go_on_with_slots();
         }
@@ -219,6 +272,15 @@ impl<W: Wire> Engine<W> {
                 }
                 Event::Done(cookie) => self.landed(cookie, None),
                 Event::Failed(cookie, why) => self.landed(cookie, Some(why)),
+                Event::Moved => {
+                    self.heard += 1;
+                    self.moved = true;
+                }
+                Event::Broken(context, why) => {
+                    self.moved = true;
+                    self.broke(context, &why);
+                }
+                Event::Written => self.written(),
             }
         }
         self.events = events;
@@ -245,9 +307,9 @@ impl<W: Wire> Engine<W> {
                 }
                 self.over(index, failed);
             }
-            Some(Flight::Poisoning(peer, notice, tries)) => {
+            Some(Flight::Poisoning(poisoning)) => {
                 if let Some(why) = failed {
-                    self.untold(peer, notice, tries, &why);
+                    self.untold(poisoning, &why);
                 }
             }
             None => debug_assert!(self.broken, "an event for nothing"),
@@ -488,54 +550,78 @@ impl<W: Wire> Engine<W> {
     }
 
     /// Ends a queue: nothing of it is under way.
-    fn give_up(&mut self, index: usize) {
+    pub(super) fn give_up(&mut self, index: usize) {
         let Some(agenda) = self.queues.get(index) else {
             return;
         };
         let peer = agenda.queue.peer;
-        let mut poisons: Vec<u64> = agenda
+        let mut poisons: Vec<(u64, Prepared)> = agenda
             .queue
             .give_up()
-            .iter()
-            .map(|program| script::<W>(program).poison)
+            .into_iter()
+            .map(|program| (script::<W>(&program).poison, program))
             .collect();
         // Poisoning twice is no different from once.
-        poisons.sort_unstable();
-        poisons.dedup();
+        poisons.sort_unstable_by_key(|(notice, _)| *notice);
+        poisons.dedup_by_key(|(notice, _)| *notice);
+        let poisons = poisons.into_iter();
         self.notices
-            .extend(poisons.into_iter().map(|notice| (peer, notice, 0)));
+            .extend(poisons.map(|(notice, program)| Poisoning {
+                peer,
+                notice,
+                program,
+                tries: 0,
+            }));
     }
 
     /// A peer has not been told of a failure. What has failed may have taken the connection along, and the next attempt makes another.
-    fn untold(&mut self, peer: usize, notice: u64, tries: u32, why: &str) {
-        if tries < TELL {
-            self.notices.push_back((peer, notice, tries + 1));
+    fn untold(&mut self, mut untold: Poisoning, why: &str) {
+        if untold.tries < TELL {
+            untold.tries += 1;
+            self.notices.push_back(untold);
         } else {
+            let peer = untold.peer;
             tracing::warn!("rank {peer} could not be told of a failure: {why}");
         }
     }
 
     fn send_notices(&mut self) {
-        while let Some(&(peer, notice, tries)) = self.notices.front() {
+        while let Some(poisoning) = self.notices.pop_front() {
             let cookie = self.flights.next() as u64;
-            // SAFETY: a notice names no memory of this end.
-            match unsafe { self.wire.post(peer, Op::Notify(notice), cookie) } {
+            let (region, offset) = &script::<W>(&poisoning.program).word;
+            let op = match self.wire.signals() {
+                Signals::Notice => Op::Notify(poisoning.notice),
+                // Behind all adds of this end to the word, which nobody else adds to.
+                Signals::Add => Op::Write {
+                    from: &POISONED,
+                    bytes: 1,
+                    to: &region.remote,
+                    offset: offset + POISON.trailing_zeros() as usize / 8,
+                    notice: None,
+                },
+            };
+            // SAFETY: a notice names no memory of this end, and the byte lives for ever. The word is the program's, by the promise of `NicQueue::prepare`.
+            let posted = unsafe { self.wire.post(poisoning.peer, op, cookie) };
+            match posted {
                 Ok(Posted::Taken) => {
-                    self.flights.add(Flight::Poisoning(peer, notice, tries));
+                    self.flights.add(Flight::Poisoning(poisoning));
                     self.heard += 1;
                 }
                 Ok(Posted::Full) => {
                     self.full = true;
+                    self.notices.push_front(poisoning);
                     return;
                 }
-                Err(error) => tracing::warn!("rank {peer} could not be told of a failure: {error}"),
+                Err(error) => {
+                    let peer = poisoning.peer;
+                    tracing::warn!("rank {peer} could not be told of a failure: {error}");
+                }
             }
-            self.notices.pop_front();
         }
     }
 }
 
-fn operation<W: Wire>(piece: &Piece<W>, odd: bool, notice: Option<u64>) -> Op<'_, W> {
+pub(super) fn operation<W: Wire>(piece: &Piece<W>, odd: bool, notice: Option<u64>) -> Op<'_, W> {
     let (here, there) = if odd {
         (piece.local_flip, piece.flip)
     } else {

@@ -8,9 +8,16 @@
 //!
 //! Progress is made by whoever polls. Between polls the agent sleeps in `fi_cq_sread`, where the provider can; elsewhere it looks again after a short sleep.
 //!
+//! Where the provider has deferred works, and [`Choice::engine`] wants them, queues are chains of these: see [`chain`](super::chain). Whether it has, and how signals are made, is found out by queueing some.
+//! Then the completion queue is for failures, notices, and to wake the agent; what is complete is said by counters.
+//!
 //! # Failure
 //!
 //! [`OpenError`] says what was missing: the library, or a provider that writes, reads, and carries 8 bytes with a write.
+
+mod chain;
+mod choice;
+mod probe;
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -19,15 +26,18 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidegate_ffi::fabric::{
-    Access, AddressVector, Caps, Completion, CompletionQueue, CqError, Desc, Domain, Endpoint,
-    EndpointBuilder, Fabric, FabricError, Hints, Info, Library, LoadError, Local, MemoryRegion,
-    Message, MrMode, OpFlags, Peer, Piece, Place, Post, RegionKey, RegisterOptions, RemoteRegion,
-    Reported, WaitObject,
+    Access, AddressVector, Caps, Completion, CompletionQueue, Counted, Counter, CqError, Desc,
+    Domain, Endpoint, EndpointBuilder, FabricError, Library, Local, MemoryRegion, Message, OpFlags,
+    Peer, Piece, Post, RegionKey, RegisterOptions, RemoteRegion, Reported, WaitObject,
 };
 use tidegate_hal::nic::{Keep, NicError};
 
+pub use choice::{Choice, EngineChoice, OpenError};
+
+use super::chain::{Chain, Signals};
 use super::{Event, Limits, Op, Posted, Sleeper, Wire};
 use crate::lock;
+use chain::{FabricChain, Parts, Pool};
 
 /// How many operations are under way at a time, if the provider has no smaller number.
 const DEPTH: usize = 256;
@@ -37,63 +47,19 @@ const MOST: usize = 16 << 20;
 const ENTRIES: usize = 32;
 /// How often the agent looks where it cannot sleep on the queue.
 const LOOK: Duration = Duration::from_micros(200);
-/// Providers whose `fi_cq_sread` takes the whole processor where progress is manual (`sock_cq_sreadfrom` polls until its time is over): they make it with a thread of their own.
-const SPINS: [&str; 1] = ["sockets"];
+/// Contexts from here on are addresses of deferred works, those below are cookies: no memory of a process begins so low.
+const ADDRESSES: usize = 1 << 16;
+const _: () = assert!(DEPTH < ADDRESSES / 2);
 /// Bytes of a pad.
 const PAD: usize = 8;
-
-/// Why there is no endpoint.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// There is no usable library.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// No provider has what is needed.
-    #[error(
-        "no libfabric provider{} at {address} has what is needed: reliable datagrams, writes, reads, and 8 bytes that go with a write",
-        .provider.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default()
-    )]
-    NoProvider {
-        /// The one that was asked for.
-        provider: Option<String>,
-        /// The address that it was to be bound to.
-        address: String,
-    },
-    /// A call was refused.
-    #[error(transparent)]
-    Fabric(#[from] FabricError),
-}
-
-/// Which provider, and where.
-#[derive(Clone, Debug)]
-pub struct Choice {
-    provider: Option<String>,
-    address: String,
-}
-
-impl Choice {
-    /// The best provider that can be bound to this address of the host (`127.0.0.1`, say).
-    pub fn at(address: impl Into<String>) -> Self {
-        Choice {
-            provider: None,
-            address: address.into(),
-        }
-    }
-
-    /// This provider (`tcp;ofi_rxm`, `sockets`, `verbs;ofi_rxm`).
-    #[must_use]
-    pub fn provider(mut self, name: impl Into<String>) -> Self {
-        self.provider = Some(name.into());
-        self
-    }
-}
 
 /// What a peer needs to find an endpoint.
 #[derive(Serialize, Deserialize)]
 struct Address {
     name: Vec<u8>,
     pad: Key,
+    /// Whether it adds to peers' words, and so looks for adds to its own.
+    adds: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -134,8 +100,14 @@ pub struct FabricWire {
     /// Where peers' notices without data go.
     _pad: MemoryRegion,
     /// 8 bytes that notices without data send.
-    bytes: Box<Pad>,
+    bytes: Arc<Pad>,
     under_way: usize,
+    /// How chains signal, where there are any.
+    signals: Option<Signals>,
+    /// The deferred works of this process, where they are counted.
+    pool: Option<Arc<Pool>>,
+    /// Counts what peers write here, and how much of it was heard of.
+    written: Option<(Arc<Counter>, u64)>,
 }
 
 struct Pad([std::sync::atomic::AtomicU64; 1]);
@@ -210,10 +182,17 @@ impl FabricWire {
     ///
     /// [`OpenError`].
     pub fn open(choice: &Choice) -> Result<Self, OpenError> {
-        let library = Library::load()?;
-        let info = choose(&library, choice)?;
-        let fabric = Fabric::open(&info)?;
-        let domain = Domain::open(&fabric, &info)?;
+        Self::open_by(&Library::load()?, choice)
+    }
+
+    /// Likewise, with a library that is loaded already.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`].
+    pub fn open_by(library: &Library, choice: &Choice) -> Result<Self, OpenError> {
+        let chosen = choice::choose(library, choice)?;
+        let (info, domain) = (chosen.info, chosen.domain);
         let vector = AddressVector::open(&domain, 64)?;
         let (queue, waits) = match CompletionQueue::open(&domain, 0, WaitObject::UNSPEC) {
             Ok(queue) => {
@@ -222,10 +201,27 @@ impl FabricWire {
             }
             Err(_) => (CompletionQueue::open(&domain, 0, WaitObject::NONE)?, false),
         };
-        let endpoint = EndpointBuilder::new(&domain)?
+        // Of a chain's works only signals are reported, to wake the agent. What an agent posts always asks to be.
+        let (own, written) = match chosen.triggered {
+            false => (Reported::TRANSMIT, None),
+            true => {
+                let events = info.caps().contains(Caps::RMA_EVENT);
+                let counter = events.then(|| Counter::open(&domain, WaitObject::NONE));
+                (
+                    Reported::TRANSMIT | Reported::SELECTIVE,
+                    counter.transpose()?,
+                )
+            }
+        };
+        // By itself: what comes in is always reported.
+        let mut builder = EndpointBuilder::new(&domain)?
             .vector(&vector)?
-            .queue(&queue, Reported::TRANSMIT | Reported::RECV)?
-            .enable()?;
+            .queue(&queue, own)?
+            .queue(&queue, Reported::RECV)?;
+        if let Some(written) = &written {
+            builder = builder.counter(written, Counted::REMOTE_WRITE)?;
+        }
+        let endpoint = builder.enable()?;
         let options = RegisterOptions {
             access: access(),
             endpoint: Some(&endpoint),
@@ -234,9 +230,30 @@ impl FabricWire {
         let here = Arc::new(Pad(Default::default()));
         // SAFETY: the pad lives as long as it is shared with the registration; it is atomic, and nobody reads what peers write there.
         let pad = unsafe { MemoryRegion::host(&domain, here.at(), PAD, &options, here.clone()) }?;
+        let bytes = Arc::new(Pad(Default::default()));
+        let (mut signals, mut pool) = (None, None);
+        if chosen.triggered {
+            let probed = probe::signals(&probe::Ends {
+                endpoint: &endpoint,
+                vector: &vector,
+                queue: &queue,
+                pad: &pad,
+                bytes: &bytes,
+                counts: written.is_some(),
+                wanted: choice.signals,
+            })?;
+            signals = Some(probed);
+            // Only cxi says how many there are.
+            if let Ok(depth) = domain.cxi_deferred_depth() {
+                pool = Some(Pool::new(depth / choice.sharers));
+            }
+        }
+        // Probes have written here.
+        let written = written.map(|counter| (counter.clone(), counter.read()));
         let address = Address {
             name: endpoint.name()?,
             pad: pad.export()?.into(),
+            adds: signals == Some(Signals::Add),
         };
         Ok(FabricWire {
             limits: Limits {
@@ -247,7 +264,8 @@ impl FabricWire {
             address: postcard::to_stdvec(&address).expect("plain data can be encoded"),
             bed: Arc::new(Bed {
                 queue,
-                waits,
+                // Nobody is woken by a counter, so chains are looked at.
+                waits: waits && signals.is_none(),
                 taken: Mutex::default(),
                 awake: Mutex::new(false),
                 rung: Condvar::new(),
@@ -257,14 +275,32 @@ impl FabricWire {
             domain,
             peers: Vec::new(),
             _pad: pad,
-            bytes: Box::new(Pad(Default::default())),
+            bytes,
             under_way: 0,
+            written: written.filter(|_| signals == Some(Signals::Add)),
+            signals,
+            pool,
         })
     }
 
     /// The provider that was chosen.
     pub fn provider(&self) -> &str {
         &self.provider
+    }
+
+    /// How chains signal, where the triggered engine was chosen.
+    pub fn triggered(&self) -> Option<Signals> {
+        self.signals
+    }
+
+    /// What was chosen, for people: the provider, and the engine if it is not the software one.
+    pub fn label(&self) -> String {
+        let engine = match self.signals {
+            None => "",
+            Some(Signals::Notice) => ", triggered",
+            Some(Signals::Add) => ", triggered, adds by the NIC",
+        };
+        format!("{}{engine}", self.provider)
     }
 
     fn event(&mut self, taken: Result<Completion, CqError>) -> Result<Option<Event>, NicError> {
@@ -277,8 +313,14 @@ impl FabricWire {
                 if completion.context == 0 {
                     return Ok(None);
                 }
+                if completion.context >= ADDRESSES {
+                    return Ok(Some(Event::Moved));
+                }
                 self.under_way -= 1;
                 Ok(Some(Event::Done(completion.context as u64 - 1)))
+            }
+            Err(CqError::Completion(error)) if error.context >= ADDRESSES => {
+                Ok(Some(Event::Broken(error.context, error.to_string())))
             }
             Err(CqError::Completion(error)) if error.context != 0 => {
                 self.under_way -= 1;
@@ -301,43 +343,13 @@ fn access() -> Access {
     Access::SOURCE | Access::SINK | Access::REMOTE_READ | Access::REMOTE_WRITE
 }
 
-/// The first provider that will do.
-fn choose(library: &Library, choice: &Choice) -> Result<Info, OpenError> {
-    // Neither memory that belongs to the endpoint, which would keep it open, nor local buffers that must be registered.
-    let modes = MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY;
-    let base = Hints::new().mr_mode(modes).caps(Caps::RMA | Caps::MSG);
-    let query = |manual| {
-        let mut hints = base.clone().manual_progress(manual);
-        if let Some(provider) = &choice.provider {
-            hints = hints.provider(provider);
+impl Drop for FabricWire {
+    fn drop(&mut self) {
+        // Works that never fire keep the endpoint open, and so what an agent has posted there goes on.
+        if Arc::strong_count(&self.endpoint) > 1 {
+            std::mem::forget(self.bytes.clone());
         }
-        let found = match library.query(&hints, Place::local(&choice.address)) {
-            // Shared memory and some NICs have no such address.
-            Err(error) if error.is_no_data() => library.query(&hints, Place::ANY),
-            other => other,
-        };
-        match found {
-            Err(error) if error.is_no_data() => Ok(Vec::new()),
-            other => other,
-        }
-    };
-    let will_do = |info: &Info| {
-        // `shm` is for processes of a node, which are mapped; and its endpoints of one process disturb each other.
-        let named = choice.provider.is_some();
-        info.cq_data_size() >= 8
-            && (named || !["shm", "udp;ofi_rxd", "net"].contains(&&*info.provider()))
-    };
-    let mut found = query(true)?.into_iter().find(will_do);
-    if found
-        .as_ref()
-        .is_some_and(|info| SPINS.contains(&&*info.provider()))
-    {
-        found = query(false)?.into_iter().find(will_do);
     }
-    found.ok_or_else(|| OpenError::NoProvider {
-        provider: choice.provider.clone(),
-        address: choice.address.clone(),
-    })
 }
 
 // SAFETY: operations are posted to the one endpoint; their completions are delivery-complete, so an event comes when neither end is accessed for it any more. A dropped endpoint is closed, after
@@ -369,6 +381,9 @@ unsafe impl Wire for FabricWire {
                     |why: String| NicError::BadKey(format!("the address of rank {rank}: {why}"));
                 let address: Address =
                     postcard::from_bytes(bytes).map_err(|e| bad(e.to_string()))?;
+                if address.adds != (self.signals == Some(Signals::Add)) {
+                    return Err(bad("it signals in another way than this rank".into()));
+                }
                 let peers = self
                     .vector
                     .insert(&[&address.name])
@@ -505,6 +520,13 @@ unsafe impl Wire for FabricWire {
             let event = self.event(one)?;
             events.extend(event);
         }
+        if let Some((counter, heard)) = &mut self.written {
+            let now = counter.read();
+            if now != *heard {
+                *heard = now;
+                events.push(Event::Written);
+            }
+        }
         let mut entries = [Completion::default(); ENTRIES];
         loop {
             match self.bed.queue.clone().read(&mut entries) {
@@ -523,6 +545,35 @@ unsafe impl Wire for FabricWire {
                 }
             }
         }
+    }
+
+    fn chain(
+        &mut self,
+        peer: usize,
+        budget: usize,
+        strikes: bool,
+    ) -> Result<Option<Box<dyn Chain<Self>>>, NicError> {
+        let Some(signals) = self.signals else {
+            return Ok(None);
+        };
+        let Some((peer, pad)) = self.peers.get(peer).and_then(Option::as_ref) else {
+            return Err(NicError::BadKey(format!("rank {peer} has no endpoint")));
+        };
+        let chain = FabricChain::new(Parts {
+            endpoint: &self.endpoint,
+            peer: *peer,
+            pad,
+            bytes: &self.bytes,
+            signals,
+            pool: self.pool.as_ref(),
+            budget,
+            strikes,
+        })?;
+        Ok(Some(Box::new(chain)))
+    }
+
+    fn signals(&self) -> Signals {
+        self.signals.unwrap_or(Signals::Notice)
     }
 
     fn may_sleep(&mut self) -> bool {

@@ -15,12 +15,15 @@
 //! [`Posted::Full`] is back-pressure: the engine tries again. An operation that fails ends in [`Event::Failed`], once. A peer that has died may stay silent: nobody but the control plane finds
 //! that out.
 
+pub mod chain;
 pub mod libfabric;
 pub mod memory;
 
 use std::time::Duration;
 
 use tidegate_hal::nic::{Keep, NicError};
+
+use chain::{Chain, Signals};
 
 /// What a wire can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,12 @@ pub enum Event {
     Failed(u64, String),
     /// A peer has sent a notice.
     Notice(u64),
+    /// Something of a chain is complete: it is worth to be asked.
+    Moved,
+    /// The operation of a chain with this context has failed, and why.
+    Broken(usize, String),
+    /// Peers have written here, and maybe added to words.
+    Written,
 }
 
 /// One operation.
@@ -156,6 +165,26 @@ pub unsafe trait Wire: Send + 'static {
 
     /// Whether nothing has happened that a [`Sleeper`] would not wake for.
     fn may_sleep(&mut self) -> bool;
+
+    /// A queue towards a peer that hardware fires, for so many programs at a time; `strikes` says whether streams can store where [`Chain::strike`] says. `None`: the software engine fires.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Exhausted`].
+    fn chain(
+        &mut self,
+        peer: usize,
+        budget: usize,
+        strikes: bool,
+    ) -> Result<Option<Box<dyn Chain<Self>>>, NicError> {
+        let _ = (peer, budget, strikes);
+        Ok(None)
+    }
+
+    /// How its chains signal.
+    fn signals(&self) -> Signals {
+        Signals::Notice
+    }
 
     /// What the agent sleeps on.
     fn sleeper(&self) -> Box<dyn Sleeper>;

@@ -188,6 +188,18 @@ impl Block {
         }
     }
 
+    pub(super) fn set_data(&mut self, data: u64) {
+        // SAFETY: as for `set_rma`.
+        unsafe { (*self.0.as_ptr()).rma.msg.data = data };
+    }
+
+    /// What operations have as their context.
+    pub(super) fn context(&self) -> usize {
+        // SAFETY: the parts live as long as this value; no reference is made.
+        let context = unsafe { &raw const (*self.0.as_ptr()).work.context };
+        context.addr()
+    }
+
     pub(super) fn set_flags(&mut self, flags: u64) {
         let p = self.0.as_ptr();
         // SAFETY: as for `set_rma`.

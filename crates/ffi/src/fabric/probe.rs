@@ -45,9 +45,21 @@ impl Domain {
         let trigger = Counter::open(self, WaitObject::NONE)?;
         let target = Counter::open(self, WaitObject::NONE)?;
         let queue = WorkQueue::new(self, Proof::All);
-        let work = Work::counter_add(&target, 1).after(&trigger, 1);
-        // SAFETY: the work names no memory, and nothing else adds to the target.
-        unsafe { queue.queue(work) }?;
+        let start = Instant::now();
+        loop {
+            let work = Work::counter_add(&target, 1).after(&trigger, 1);
+            // SAFETY: the work names no memory, and nothing else adds to the target.
+            match unsafe { queue.queue(work) } {
+                // Others may have taken all room, for a moment.
+                Err(error) if error.is_full() && start.elapsed() < limit => {
+                    std::thread::yield_now();
+                }
+                other => {
+                    other?;
+                    break;
+                }
+            }
+        }
         if target.read() != 0 {
             return Ok(false);
         }

@@ -59,6 +59,17 @@ pub enum QueueError {
     Fabric(#[from] FabricError),
 }
 
+impl QueueError {
+    /// Whether there was no room, and may be later: providers whose pool processes share call that by different names.
+    pub fn is_full(&self) -> bool {
+        match self {
+            QueueError::Again(_) => true,
+            QueueError::Fabric(error) => error.is_exhausted(),
+            _ => false,
+        }
+    }
+}
+
 impl Work {
     fn new(kind: Kind) -> Work {
         Work {
@@ -218,6 +229,17 @@ impl Work {
         self
     }
 
+    /// What a write brings to the target's queue, with [`OpFlags::REMOTE_CQ_DATA`] among its [`flags`](Self::flags); ignored by others.
+    pub fn data(mut self, data: u64) -> Work {
+        self.block.set_data(data);
+        self
+    }
+
+    /// The context that its completion, or its failure, has in the endpoint's queue: that of no other work as long as this one lives. It is an address, so no small number.
+    pub fn context(&self) -> usize {
+        self.block.context()
+    }
+
     /// With these flags. They mean nothing for those that work on a counter.
     pub fn flags(mut self, flags: OpFlags) -> Work {
         self.block.set_flags(flags.0);
@@ -259,6 +281,8 @@ struct Track {
     counter: Arc<Counter>,
     /// How far the counter had come when the first of `works` was next to be counted.
     base: u64,
+    /// Whether a work was freed because it was heard to have failed. The counter may have counted that, or may yet: from then on only successes prove anything.
+    failed: bool,
     works: VecDeque<Queued>,
 }
 
@@ -269,7 +293,11 @@ impl Track {
 
     /// Takes out what is proved to be complete. A count beyond 31 bits can prove less than there is, and never more.
     fn complete(&mut self, proof: Proof, into: &mut Vec<Queued>) {
-        let counted = Counter::distance(self.base, Track::count(&self.counter));
+        let count = match self.failed {
+            false => Track::count(&self.counter),
+            true => self.counter.read(),
+        };
+        let counted = Counter::distance(self.base, count);
         let counted = u64::try_from(counted).unwrap_or(0);
         let (mut sum, mut complete) = (0u64, 0);
         for queued in &self.works {
@@ -398,7 +426,9 @@ impl WorkQueue {
         for track in &mut state.tracks {
             track.complete(proof, &mut freed);
         }
-        state.tracks.retain(|track| !track.works.is_empty());
+        state
+            .tracks
+            .retain(|track| !track.works.is_empty() || track.failed);
         let (set, waiting): (Vec<_>, Vec<_>) = state
             .sets
             .drain(..)
@@ -414,6 +444,25 @@ impl WorkQueue {
     /// How many works are not known to be complete.
     pub fn len(&self) -> usize {
         self.state().len()
+    }
+
+    /// Frees the work with this [context](Work::context), which the endpoint's queue has reported as failed: so it is over. Returns whether it is one of these.
+    ///
+    /// From then on a failure that its counter has counted proves nothing of other works of that counter.
+    pub fn failed(&self, context: usize) -> bool {
+        let mut state = self.state();
+        let mut freed = None;
+        for track in &mut state.tracks {
+            let same = |queued: &Queued| queued.work.context() == context;
+            if let Some(at) = track.works.iter().position(same) {
+                track.failed = true;
+                freed = track.works.remove(at);
+                break;
+            }
+        }
+        drop(state);
+        // Outside of the lock: what it keeps alive may be anything.
+        freed.is_some()
     }
 
     /// Whether all are known to be complete.
@@ -498,7 +547,7 @@ impl State {
         let known = |track: &Track| Arc::ptr_eq(&track.counter, counter);
         if let Some(at) = self.tracks.iter().position(known) {
             let track = &mut self.tracks[at];
-            if track.works.is_empty() {
+            if track.works.is_empty() && !track.failed {
                 track.base = Track::count(counter);
             }
             return at;
@@ -506,6 +555,7 @@ impl State {
         self.tracks.push(Track {
             counter: Arc::clone(counter),
             base: Track::count(counter),
+            failed: false,
             works: VecDeque::new(),
         });
         self.tracks.len() - 1

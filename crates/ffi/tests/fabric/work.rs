@@ -91,6 +91,90 @@ fn a_put_is_fired_by_a_counter_and_chained_to_a_signal() {
     assert!(works.is_empty());
 }
 
+/// What a signal is made of: a write that waits for a counter, is delivered when it is complete, and brings data to the target's queue, or none if it fails.
+#[test]
+fn a_deferred_write_brings_data_when_it_is_delivered() {
+    let Some(pair) = pair("a deferred write with data") else {
+        return;
+    };
+    let (trigger, put, signalled) = (counter(&pair.a), counter(&pair.a), counter(&pair.a));
+    let works = WorkQueue::new(&pair.a.domain, Proof::All);
+    let flags = OpFlags::DELIVERY_COMPLETE | OpFlags::REMOTE_CQ_DATA;
+    const ROUNDS: u64 = 50;
+    for round in 1..=ROUNDS {
+        let endpoint = &pair.a.endpoint;
+        let data = Work::write(endpoint, pair.a.local(0, 16), pair.word(0)).expect("a work");
+        let last = Work::write(endpoint, pair.a.local(16, 16), pair.word(16)).expect("a work");
+        let data = data
+            .flags(OpFlags::DELIVERY_COMPLETE)
+            .after(&trigger, round)
+            .completes(&put);
+        let last = last
+            .flags(flags)
+            .data(0xdada << 32 | round)
+            .after(&put, round)
+            .completes(&signalled);
+        // SAFETY: the words live as long as the region, and are not written from when the trigger fires until the works are complete; the counters count nothing else.
+        unsafe {
+            works.queue(data).expect("queued");
+            works.queue(last).expect("queued");
+        }
+    }
+    for round in 1..=ROUNDS {
+        for at in 0..32 {
+            pair.a.store(at, 1000 * round + at as u64);
+        }
+        trigger.add(1).expect("fired");
+        let mut came = Vec::new();
+        let start = std::time::Instant::now();
+        while came.is_empty() {
+            came = pair.b.poll().expect("no operation fails");
+            came.retain(|entry| entry.remote_data().is_some());
+            assert!(start.elapsed() < LONG, "no entry came");
+        }
+        // At once: the entry says that all is there.
+        let seen: Vec<u64> = (0..32).map(|at| pair.b.load(at)).collect();
+        let sent: Vec<u64> = (0..32).map(|at| 1000 * round + at).collect();
+        assert_eq!(seen, sent);
+        let data: Vec<_> = came.iter().filter_map(Completion::remote_data).collect();
+        assert_eq!(data, [0xdada << 32 | round]);
+        assert!(signalled.wait(round, LONG).expect("waited"));
+    }
+    assert!(works.drain(LONG, || {}));
+    while !pair.a.poll().expect("no operation fails").is_empty() {}
+
+    // One that fails is named by its context, and the target hears nothing.
+    let wrong = Remote {
+        key: pair.to_b.key ^ 0x5a5a_0000,
+        ..pair.to_b
+    };
+    let failing = Work::write(&pair.a.endpoint, pair.a.local(0, 16), wrong).expect("a work");
+    let failing = failing
+        .flags(flags)
+        .data(7)
+        .after(&trigger, ROUNDS + 1)
+        .completes(&signalled);
+    let context = failing.context();
+    // SAFETY: as above.
+    unsafe { works.queue(failing) }.expect("queued");
+    trigger.add(1).expect("fired");
+    let start = std::time::Instant::now();
+    let error = loop {
+        match pair.a.poll() {
+            Err(CqError::Completion(error)) => break error,
+            other => assert_eq!(other.expect("read"), []),
+        }
+        assert!(start.elapsed() < LONG, "no error came");
+    };
+    assert_eq!(error.context, context);
+    assert_eq!(works.len(), 1);
+    assert!(works.failed(context) && !works.failed(context));
+    assert!(works.is_empty(), "what is known to be over is freed");
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(pair.b.poll().expect("read"), []);
+    assert_eq!(signalled.read(), ROUNDS);
+}
+
 #[test]
 fn all_kinds_of_works_do_what_they_say() {
     let Some(pair) = pair("all kinds of works") else {

@@ -5,4 +5,5 @@ mod death;
 mod epochs;
 mod rig;
 mod stream;
+mod strike;
 mod tickets;

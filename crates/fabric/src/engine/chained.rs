@@ -1,0 +1,240 @@
+//! Queues that hardware fires: the engine hands programs on, counts rings, and sees what is through.
+//!
+//! # Model
+//!
+//! The queue's list of armed programs is the same as for the software engine; a [`Chained`] gives its beginning to a [`Chain`], as much as that holds. It does so when the host arms, on the host's thread; and in the engine's
+//! turn, when a firing is through and there is room again. A stream that strikes by itself needs nobody from there to the signal; else the turn that sees the doorbell strikes.
+//!
+//! A turn then asks the chain what is through, and says so: the place in the queue, the sent word, its bell.
+//!
+//! # Failure
+//!
+//! A stream that fails poisons the doorbell: when all that was rung for is through, the rest is taken back as far as hardware can, and the queue gives up. An operation that fails blocks the chain behind it; when
+//! nothing has moved for a moment, the queue gives up too. What the NIC refuses for want of triggers is tried again, for as long as a limit says: then that is a failure like any other.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tidegate_hal::nic::NicError;
+
+use super::program::{Script, script};
+use super::queue::Queue;
+use super::work::{Engine, operation};
+use crate::lock;
+use crate::wire::chain::{Chain, Signal};
+use crate::wire::{Posted, Wire};
+
+/// How long nothing must have moved before a chain that has failed is given up: what came before the failure still comes through.
+const GRACE: Duration = Duration::from_millis(20);
+
+/// A queue's chain, and how far it is.
+pub(crate) struct Chained<W: Wire> {
+    chain: Box<dyn Chain<W>>,
+    /// Whether streams strike by themselves.
+    strikes: bool,
+    /// How many firings hardware has been given, and how many of them are through.
+    fed: u64,
+    through: u64,
+    /// How many rings have been turned into strikes, or seen.
+    struck: u64,
+    /// Since when there is no room for what has been rung for.
+    refused: Option<Instant>,
+    /// How long that may last.
+    limit: Duration,
+    moved: Instant,
+    failed: Option<String>,
+    /// It has been given up.
+    over: bool,
+}
+
+impl<W: Wire> Chained<W> {
+    pub(crate) fn new(chain: Box<dyn Chain<W>>, limit: Duration) -> Self {
+        Chained {
+            strikes: chain.strike().is_some(),
+            chain,
+            fed: 0,
+            through: 0,
+            struck: 0,
+            refused: None,
+            limit,
+            moved: Instant::now(),
+            failed: None,
+            over: false,
+        }
+    }
+
+    pub(crate) fn chain(&self) -> &dyn Chain<W> {
+        &*self.chain
+    }
+
+    /// Gives hardware what is armed; returns whether it refuses for now what it should have room for.
+    pub(crate) fn feed(&mut self, queue: &Queue) -> bool {
+        while self.failed.is_none() && !self.over {
+            let held = self.fed - self.through;
+            let room = queue.slots(self.struck > self.fed).min(self.chain.depth());
+            if held >= room as u64 {
+                break;
+            }
+            let Some(program) = queue.armed(held as usize) else {
+                self.refused = None;
+                break;
+            };
+            let script: &Script<W> = script(&program);
+            let odd = self.fed % 2 == 1;
+            let pieces: Vec<_> = script
+                .pieces
+                .iter()
+                .map(|piece| operation(piece, odd, None))
+                .collect();
+            let signal = Signal {
+                notice: script.signal,
+                word: (&script.word.0.remote, script.word.1),
+            };
+            // SAFETY: `NicQueue::prepare` promised this for the time between the ring and the signal; the program keeps the memory. The lock on this value is held.
+            match unsafe { self.chain.queue(&pieces, &signal, &program.0) } {
+                Ok(Posted::Taken) => {
+                    self.fed += 1;
+                    self.refused = None;
+                }
+                Ok(Posted::Full) => {
+                    self.refused.get_or_insert_with(Instant::now);
+                    break;
+                }
+                Err(error) => self.fail(&error),
+            }
+        }
+        self.refused.is_some()
+    }
+
+    fn fail(&mut self, why: &impl ToString) {
+        self.failed.get_or_insert_with(|| why.to_string());
+    }
+
+    /// Strikes for rings that nobody has struck for; returns whether there were new ones.
+    fn strike(&mut self, rung: u64) -> bool {
+        let new = rung - self.struck;
+        self.struck = rung;
+        if new > 0 {
+            self.moved = Instant::now();
+            if !self.strikes
+                && let Err(error) = self.chain.fire(new)
+            {
+                self.fail(&error);
+            }
+        }
+        new > 0
+    }
+
+    /// Says what is through, and fills the room; returns whether there was anything.
+    fn advance(&mut self, queue: &Queue) -> bool {
+        let before = self.through;
+        match self.chain.poll(&|| queue.rung_for().0) {
+            Ok(through) => {
+                while self.through < through {
+                    self.through += 1;
+                    queue.through();
+                }
+            }
+            Err(error) => self.fail(&error),
+        }
+        if self.through != before {
+            self.moved = Instant::now();
+        }
+        self.feed(queue);
+        self.through != before
+    }
+
+    /// What has been rung for finds no room, for longer than it may take.
+    fn starves(&mut self) {
+        let waits = self.struck > self.fed && self.refused.is_some();
+        if waits
+            && self
+                .refused
+                .is_some_and(|since| since.elapsed() > self.limit)
+        {
+            let error = NicError::Exhausted {
+                nic: crate::NAME,
+                what: "deferred works",
+                detail: format!("nothing could be queued for {:?}", self.limit),
+            };
+            self.fail(&error);
+        }
+    }
+}
+
+impl<W: Wire> Engine<W> {
+    /// A work of a chain has failed.
+    pub(super) fn broke(&mut self, context: usize, why: &str) {
+        self.heard += 1;
+        let owner = self.queues.iter().find_map(|agenda| {
+            let chained = agenda.chained.as_ref()?;
+            lock(chained).chain.failed(context).then_some(chained)
+        });
+        match owner {
+            Some(chained) => lock(chained).fail(&why),
+            None => tracing::warn!("a work that nobody waits for has failed: {why}"),
+        }
+    }
+
+    /// Peers' NICs may have added to words of this rank.
+    pub(super) fn written(&mut self) {
+        self.heard += 1;
+        let mut last = None;
+        for agenda in self.queues.iter() {
+            // One bell a rank, mostly.
+            if last != Some(agenda.queue.sleeper()) {
+                last = Some(agenda.queue.sleeper());
+                agenda.queue.wake();
+            }
+        }
+    }
+
+    /// Takes a queue that hardware fires as far as it goes; `false` when it has come to its end.
+    pub(super) fn watch(&mut self, index: usize) -> bool {
+        let Some(agenda) = self.queues.get(index) else {
+            return false;
+        };
+        let (queue, chained) = (agenda.queue.clone(), agenda.chained.clone());
+        let chained = chained.expect("it is one of those");
+        // Before the doorbell: whoever closes it has rung all that it will ever ring.
+        let closed = queue.closed.load(Ordering::Acquire);
+        let mut chained = lock(&chained);
+        if chained.over {
+            return !closed;
+        }
+        let (rung, poisoned) = queue.rung_for();
+        if self.broken {
+            chained.fail(&"the wire is broken");
+        }
+        if chained.strike(rung) | chained.advance(&queue) {
+            self.heard += 1;
+        }
+        chained.starves();
+        let waits = rung > chained.through;
+        if let Some(agenda) = self.queues.get(index) {
+            agenda.busy = waits;
+        }
+        self.full |= waits && chained.refused.is_some();
+        let failed = chained.failed.is_some() || queue.is_abandoned();
+        let still = self.broken || chained.moved.elapsed() > GRACE;
+        if !((closed || poisoned) && !waits || failed && still) {
+            return true;
+        }
+        if let Some(why) = &chained.failed {
+            tracing::error!("a transfer to rank {} failed: {why}", queue.peer);
+        }
+        chained.over = true;
+        chained.chain.cancel();
+        drop(chained);
+        if let Some(agenda) = self.queues.get(index) {
+            agenda.busy = false;
+        }
+        if self.broken {
+            // Works keep what they name; nobody can be told.
+            queue.give_up();
+        } else {
+            self.give_up(index);
+        }
+        !closed
+    }
+}

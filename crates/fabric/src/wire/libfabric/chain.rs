@@ -1,0 +1,619 @@
+//! Chains of deferred works: what a put with a signal is to `FI_QUEUE_WORK`.
+//!
+//! # Model
+//!
+//! A chain has a *trigger counter* T, which a strike moves by one, and a ring of K *gate counters* G. Firing n (from 0) uses gate n mod K, and hands on to gate n+1 mod K. A deferred work waits for *one* counter
+//! only, while a signal must wait for three things: its own ring, its own data, and the signal before it. So all three are counted by one gate, which is the firing's alone while it is under way:
+//!
+//! | work | begins when | counts at |
+//! |---|---|---|
+//! | each piece of data (write or read; delivered when complete) | T ≥ n+1 | G\[n\] |
+//! | where no piece begins at T: add 1 to G\[n\] | T ≥ n+1 | G\[n\] |
+//! | the signal | G\[n\] ≥ all of these, and 1 for the signal before | G\[n+1\] |
+//!
+//! With [`Signals::Notice`] the signal *is* the last write of the data, which brings 64 bits along: then only the other pieces begin at T. With [`Signals::Add`], or where no write comes last, it is an operation of its
+//! own: a write of 8 bytes to the peer's pad that brings the notice, or an atomic add to the peer's word.
+//!
+//! What that takes of the NIC's triggers, for p pieces:
+//!
+//! | | p = 0 | p = 1 | p ≥ 2 |
+//! |---|---|---|---|
+//! | notice | 2 (1, see below) | 2 | p |
+//! | add | 2 (1) | 2 | p + 1 |
+//!
+//! A signal without data that comes behind others without data has nothing to wait for but its ring, since all of them say the same: it begins at T. A post is always of this kind. A write-back takes one more.
+//!
+//! *Thresholds.* Counters only rise. The chain knows how far each gate will have come when all that was queued for it has counted, and adds what the firing adds: this is exact, because a gate is
+//! used again only when the firing that used it is through, so that K-1 firings can be queued at a time. (A counter for all firings would not do: a stream may ring twice before the first firing's data is
+//! delivered, and then the second's pieces would stand for the first's.)
+//!
+//! *Through.* G\[n+1\] counts the signal of firing n, and also the pieces of firing n+1, in any order. If firing n+1 has not been rung for, it is the signal that was counted; if it has, all that the gate is to count
+//! proves it. In between the chain is asked again: each of the counts comes without the other, unless an operation fails.
+//!
+//! *Write-back.* Where a counter can be written to memory by hardware (cxi), each signal asks for it, at the gate where it counts; a look at that memory then spares most reads of the counter. It is a
+//! hint and no proof: what proves is the counter.
+//!
+//! *Memory.* Each work keeps what it names until a counter has proved it complete ([`WorkQueue`]).
+//!
+//! # Failure
+//!
+//! A work that fails counts nothing: its signal does not begin, nor any later one, since each waits for the one before. The failure is heard of by the endpoint's queue, whose entry names the work, or by the
+//! gate's count of failures. (If only that tells of a piece, the firing before it may be taken for one that is not through: its data is there, and its sent word is poisoned.) Sockets takes nothing back: what never fires is leaked, with the endpoint.
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use tidegate_ffi::fabric::{
+    AtomicOp, Counter, CxiCounter, Desc, Endpoint, Local, OpFlags, Peer, Proof,
+    Remote as RemotePlace, RemoteRegion, WaitObject, Work, WorkId, WorkQueue, WriteBack,
+};
+use tidegate_hal::batch::QUANTUM;
+use tidegate_hal::memory::Ptr;
+use tidegate_hal::nic::{Keep, NicError};
+
+use super::super::chain::{Chain, Signal, Signals};
+use super::super::{Op, Posted};
+use super::{FabricWire, PAD, Pad, Remote, system};
+use crate::NAME;
+
+/// How many firings a chain holds at a time, if the budget is no smaller. Each takes a counter; more than a few only help a stream that rings faster than an agent can queue.
+const DEPTH: usize = 8;
+/// How many works a chain takes of the NIC's pool, at most.
+const MOST: usize = 64;
+/// And at least: a put of one piece, with its signal and a write-back, and one more.
+const LEAST: usize = 4;
+/// How far counters are let to come that no hardware has.
+const FAR: u64 = 1 << 30;
+/// How often a chain that waits is looked at before its counters are poked: providers lose sight of works when there are many.
+const POKE: u32 = 256;
+
+/// The deferred works that this process may have.
+pub(super) struct Pool {
+    left: AtomicUsize,
+}
+
+/// A chain's part of them.
+struct Share {
+    pool: Arc<Pool>,
+    works: usize,
+    used: usize,
+}
+
+impl Pool {
+    pub(super) fn new(works: usize) -> Arc<Self> {
+        Arc::new(Pool {
+            left: AtomicUsize::new(works),
+        })
+    }
+
+    fn take(self: &Arc<Self>) -> Result<Share, NicError> {
+        let part = |left: usize| (left / 4).clamp(LEAST, MOST);
+        let taken = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(part(left))
+            });
+        match taken {
+            Ok(left) => Ok(Share {
+                pool: self.clone(),
+                works: part(left),
+                used: 0,
+            }),
+            Err(left) => Err(NicError::Exhausted {
+                nic: NAME,
+                what: "deferred works",
+                detail: format!(
+                    "a queue needs {LEAST}, and {left} are left of this process's part"
+                ),
+            }),
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        // What was leaked is with the NIC for good.
+        let free = self.works - self.used;
+        self.pool.left.fetch_add(free, Ordering::Relaxed);
+    }
+}
+
+/// A counter, and how far it will have come when all that was queued for it has counted.
+struct Gate {
+    counter: Arc<Counter>,
+    expected: u64,
+    back: Option<(CxiCounter, Arc<AtomicU64>)>,
+}
+
+impl Gate {
+    /// How far it is beyond `base`.
+    fn beyond(&self, base: u64) -> i32 {
+        Counter::distance(base, self.counter.read())
+    }
+
+    /// Whether hardware has not said that it is beyond `base`, so that there is no need to ask.
+    fn is_quiet(&self, base: u64) -> bool {
+        self.back.as_ref().is_some_and(|(_, word)| {
+            let back = WriteBack(word.load(Ordering::Acquire));
+            back.failures() == 0 && (!back.is_written() || back.successes() <= base)
+        })
+    }
+}
+
+/// A firing that is being queued, or was.
+struct Firing {
+    /// How many works it has, and how many of them were queued.
+    works: usize,
+    queued: usize,
+    /// The gate where it begins: how far the signal before it lets it come, and what the firing itself counts there.
+    base: u64,
+    own: u64,
+    /// How far the next gate would have come without its signal.
+    next: u64,
+    /// What it takes of the pool.
+    cost: usize,
+    bare: bool,
+    ids: Vec<WorkId>,
+    /// The contexts of the pieces that count where it begins.
+    pieces: Vec<usize>,
+}
+
+/// How the works of a firing are laid out.
+struct Plan {
+    /// How many pieces begin at the trigger.
+    free: usize,
+    /// Whether the signal is the last piece.
+    merged: bool,
+    /// Whether the gate must be told of the ring.
+    told: bool,
+    /// Whether the signal begins at the trigger.
+    at_once: bool,
+}
+
+impl Plan {
+    fn works(&self) -> usize {
+        self.free + usize::from(self.told) + 1
+    }
+}
+
+/// What a chain is made with.
+pub(super) struct Parts<'a> {
+    pub(super) endpoint: &'a Arc<Endpoint>,
+    pub(super) peer: Peer,
+    pub(super) pad: &'a RemoteRegion,
+    pub(super) bytes: &'a Arc<Pad>,
+    pub(super) signals: Signals,
+    pub(super) pool: Option<&'a Arc<Pool>>,
+    pub(super) budget: usize,
+    pub(super) strikes: bool,
+}
+
+/// A chain over libfabric.
+pub(super) struct FabricChain {
+    works: WorkQueue,
+    /// Weak: the endpoint ends with the wire, or with what was leaked.
+    endpoint: Weak<Endpoint>,
+    peer: Peer,
+    /// Where the peer's pad is, and its key.
+    pad: (u64, u64),
+    bytes: Arc<Pad>,
+    signals: Signals,
+    share: Option<Share>,
+    trigger: Arc<Counter>,
+    /// Where streams strike, and what has it.
+    strike: Option<(CxiCounter, Ptr)>,
+    gates: Vec<Gate>,
+    /// Firings that are not through, the oldest first; the newest may be queued in part.
+    firings: VecDeque<Firing>,
+    through: u64,
+    /// How many firings were queued whole.
+    queued: u64,
+    /// How often it was struck by an agent.
+    fired: u64,
+    looks: u32,
+    cancelled: bool,
+}
+
+impl FabricChain {
+    pub(super) fn new(parts: Parts<'_>) -> Result<Self, NicError> {
+        let domain = parts.endpoint.domain();
+        let counter = || {
+            Counter::open(domain, WaitObject::NONE).map_err(|error| NicError::Exhausted {
+                nic: NAME,
+                what: "counters",
+                detail: error.to_string(),
+            })
+        };
+        let share = parts.pool.map(Pool::take).transpose()?;
+        let trigger = counter()?;
+        let strike = parts.strikes.then(|| place(&trigger)).flatten();
+        let gate = |_| {
+            let counter = counter()?;
+            Ok(Gate {
+                back: write_back(&counter),
+                counter,
+                expected: 0,
+            })
+        };
+        let depth = DEPTH.min(parts.budget).max(1);
+        Ok(FabricChain {
+            // The works that one gate counts are of two firings, in any order.
+            works: WorkQueue::new(domain, Proof::All),
+            endpoint: Arc::downgrade(parts.endpoint),
+            peer: parts.peer,
+            pad: (parts.pad.base(), parts.pad.key()),
+            bytes: parts.bytes.clone(),
+            signals: parts.signals,
+            share,
+            trigger,
+            strike,
+            gates: (0..=depth).map(gate).collect::<Result<_, NicError>>()?,
+            firings: VecDeque::new(),
+            through: 0,
+            queued: 0,
+            fired: 0,
+            looks: 0,
+            cancelled: false,
+        })
+    }
+
+    fn gate(&self, firing: u64) -> usize {
+        (firing % self.gates.len() as u64) as usize
+    }
+
+    /// How a firing with these pieces is laid out; `alone` says that none with data is before it.
+    fn plan(&self, pieces: &[Op<'_, FabricWire>], alone: bool) -> Plan {
+        let writes_last = matches!(pieces.last(), Some(Op::Write { .. }));
+        let merged = writes_last && self.signals == Signals::Notice;
+        let free = pieces.len() - usize::from(merged);
+        let at_once = pieces.is_empty() && alone;
+        Plan {
+            free,
+            merged,
+            told: free == 0 && !at_once,
+            at_once,
+        }
+    }
+
+    fn cost(&self, works: usize) -> usize {
+        works + usize::from(self.gates[0].back.is_some())
+    }
+
+    /// A place of the peer's.
+    fn remote(&self, base: u64, key: u64, offset: usize) -> RemotePlace {
+        RemotePlace {
+            peer: self.peer,
+            address: base + offset as u64,
+            key,
+        }
+    }
+
+    /// A piece as a work, and whether it is a write.
+    fn piece(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        op: &Op<'_, FabricWire>,
+    ) -> Result<(Work, bool), NicError> {
+        let local = |address: *mut u8, len| Local {
+            address: address.cast(),
+            len,
+            desc: Desc::NONE,
+        };
+        let made = match *op {
+            Op::Write {
+                from,
+                bytes,
+                to,
+                offset,
+                ..
+            } => {
+                let to = self.remote(to.region.base(), to.region.key(), offset);
+                (
+                    Work::write(endpoint, local(from.cast_mut(), bytes), to),
+                    true,
+                )
+            }
+            Op::Read {
+                to,
+                bytes,
+                from,
+                offset,
+            } => {
+                let from = self.remote(from.region.base(), from.region.key(), offset);
+                (Work::read(endpoint, local(to, bytes), from), false)
+            }
+            Op::Notify(_) => unreachable!("a notice is the signal's affair"),
+        };
+        let work = made.0.map_err(system("making a deferred work"))?;
+        Ok((work, made.1))
+    }
+
+    /// The work that is a firing's signal.
+    fn signal(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        last: Option<&Op<'_, FabricWire>>,
+        signal: &Signal<'_, FabricWire>,
+    ) -> Result<Work, NicError> {
+        let mut flags = OpFlags::DELIVERY_COMPLETE | OpFlags::COMPLETION;
+        if self.gates[0].back.is_some() {
+            flags = flags | OpFlags::CXI_CNTR_WB;
+        }
+        let refused = system("making a deferred work");
+        let work = match (self.signals, last) {
+            (Signals::Add, _) => {
+                let (Remote { region }, offset) = signal.word;
+                let word = self.remote(region.base(), region.key(), offset);
+                return Work::atomic_value(endpoint, QUANTUM, AtomicOp::SUM, word)
+                    .map(|work| work.flags(flags))
+                    .map_err(refused);
+            }
+            (Signals::Notice, Some(op)) => self.piece(endpoint, op)?.0,
+            (Signals::Notice, None) => {
+                let from = Local {
+                    address: self.bytes.at(),
+                    len: PAD,
+                    desc: Desc::NONE,
+                };
+                let pad = self.remote(self.pad.0, self.pad.1, 0);
+                Work::write(endpoint, from, pad)
+                    .map_err(refused)?
+                    .keep(self.bytes.clone())
+            }
+        };
+        Ok(work
+            .flags(flags | OpFlags::REMOTE_CQ_DATA)
+            .data(signal.notice))
+    }
+
+    /// Work `index` of the newest firing.
+    fn work(
+        &self,
+        index: usize,
+        plan: &Plan,
+        pieces: &[Op<'_, FabricWire>],
+        signal: &Signal<'_, FabricWire>,
+    ) -> Result<Work, NicError> {
+        let number = self.queued;
+        let firing = self.firings.back().expect("it is being queued");
+        let (gate, next) = (self.gate(number), self.gate(number + 1));
+        let (gate, next) = (&self.gates[gate].counter, &self.gates[next].counter);
+        if plan.told && index == 0 {
+            return Ok(Work::counter_add(gate, 1).after(&self.trigger, number + 1));
+        }
+        let endpoint = self.endpoint.upgrade().ok_or_else(|| NicError::System {
+            what: "queueing a deferred work",
+            detail: "the endpoint is closed".into(),
+        })?;
+        if index < plan.free {
+            let (work, writes) = self.piece(&endpoint, &pieces[index])?;
+            let flags = if writes {
+                OpFlags::DELIVERY_COMPLETE
+            } else {
+                OpFlags(0)
+            };
+            return Ok(work
+                .flags(flags)
+                .after(&self.trigger, number + 1)
+                .completes(gate));
+        }
+        let last = pieces.last().filter(|_| plan.merged);
+        let work = self.signal(&endpoint, last, signal)?.completes(next);
+        Ok(if plan.at_once {
+            work.after(&self.trigger, number + 1)
+        } else {
+            work.after(gate, firing.base + firing.own)
+        })
+    }
+
+    /// Whether the oldest firing is through.
+    fn is_through(&self, rung: &dyn Fn() -> u64) -> bool {
+        let number = self.through;
+        let firing = &self.firings[0];
+        let gate = &self.gates[self.gate(number + 1)];
+        if gate.is_quiet(firing.next) {
+            return false;
+        }
+        let counted = gate.beyond(firing.next);
+        // What the firing behind it counts there, if that is queued at all.
+        let own = self.firings.get(1).map_or(0, |behind| behind.own as i32);
+        counted > 0 && (counted == 1 + own || own == 0 || rung() < number + 2)
+    }
+
+    /// What a work that waits for long may need.
+    fn poke(&mut self) -> Result<(), NicError> {
+        if let Some((number, gate)) = self.gates.iter().enumerate().find_map(|(number, gate)| {
+            let failures = gate.counter.read_err();
+            (failures > 0).then_some((number, failures))
+        }) {
+            return Err(NicError::System {
+                what: "a deferred work",
+                detail: format!("gate {number} has counted {gate} failures"),
+            });
+        }
+        if self.strike.is_none() {
+            let gate = &self.gates[self.gate(self.through)];
+            for counter in [&self.trigger, &gate.counter] {
+                counter.add(0).map_err(system("poking a counter"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a store adds to a counter, if there is such a place.
+fn place(counter: &Arc<Counter>) -> Option<(CxiCounter, Ptr)> {
+    let cxi = CxiCounter::new(counter).ok()?;
+    let place = cxi.mmio().ok()?.at(0)?;
+    Some((cxi, Ptr(place.as_ptr().cast())))
+}
+
+/// Lets hardware write a counter to memory, if it can.
+fn write_back(counter: &Arc<Counter>) -> Option<(CxiCounter, Arc<AtomicU64>)> {
+    let cxi = CxiCounter::new(counter).ok()?;
+    let word = Arc::new(AtomicU64::new(0));
+    let at = word.as_ptr().cast::<c_void>();
+    // SAFETY: the word lives as long as it is shared with the counter, is aligned, and is only accessed atomically.
+    unsafe { cxi.set_write_back(at, size_of::<AtomicU64>(), word.clone()) }.ok()?;
+    Some((cxi, word))
+}
+
+impl Chain<FabricWire> for FabricChain {
+    fn depth(&self) -> usize {
+        self.gates.len() - 1
+    }
+
+    fn fits(&self, pieces: usize) -> Result<(), NicError> {
+        // One more for what the gate is told, or a signal of its own.
+        let needed = self.cost(pieces + 2);
+        match &self.share {
+            Some(share) if needed > share.works => Err(NicError::Unsupported {
+                nic: NAME,
+                what: format!(
+                    "a put of {pieces} pieces, which takes {needed} deferred works of {}",
+                    share.works
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn strike(&self) -> Option<Ptr> {
+        self.strike.as_ref().map(|(_, place)| *place)
+    }
+
+    unsafe fn queue(
+        &mut self,
+        pieces: &[Op<'_, FabricWire>],
+        signal: &Signal<'_, FabricWire>,
+        keep: &Keep,
+    ) -> Result<Posted, NicError> {
+        if self.cancelled {
+            return Err(NicError::GivenUp);
+        }
+        // Sockets counts with 31 bits.
+        let far = self.gates.iter().map(|gate| gate.expected).max();
+        if self.strike.is_none() && far.max(Some(self.queued)) >= Some(FAR) {
+            return Err(NicError::Exhausted {
+                nic: NAME,
+                what: "counts of a counter",
+                detail: format!("{} firings of one queue", self.queued),
+            });
+        }
+        let begun = self.through + self.firings.len() as u64 > self.queued;
+        let number = self.queued;
+        if !begun {
+            if self.firings.len() == self.depth() {
+                return Ok(Posted::Full);
+            }
+            let alone = self.firings.iter().all(|firing| firing.bare);
+            let plan = self.plan(pieces, alone);
+            let cost = self.cost(plan.works());
+            if let Some(share) = &mut self.share {
+                if share.used + cost > share.works {
+                    return Ok(Posted::Full);
+                }
+                share.used += cost;
+            }
+            let (gate, next) = (self.gate(number), self.gate(number + 1));
+            self.firings.push_back(Firing {
+                works: plan.works(),
+                queued: 0,
+                base: self.gates[gate].expected,
+                own: (plan.free + usize::from(plan.told)) as u64,
+                next: self.gates[next].expected,
+                cost,
+                bare: plan.at_once,
+                ids: Vec::new(),
+                pieces: Vec::new(),
+            });
+        }
+        // The same plan as when it was begun: what is through meanwhile makes no difference to what was queued.
+        let bare = self.firings.back().is_some_and(|firing| firing.bare);
+        let plan = self.plan(pieces, bare);
+        loop {
+            let firing = self.firings.back().expect("it was begun");
+            let index = firing.queued;
+            if index == firing.works {
+                break;
+            }
+            let work = self.work(index, &plan, pieces, signal)?.keep(keep.clone());
+            let context = (index < plan.free).then(|| work.context());
+            // SAFETY: the caller's promise for the memory, which the work keeps; between the strike and when it is through lies all that the work does. The gates count works of this queue
+            // and nothing else, and pads live as long as they are shared.
+            match unsafe { self.works.queue(work) } {
+                Ok(id) => {
+                    let firing = self.firings.back_mut().expect("it was begun");
+                    firing.queued += 1;
+                    firing.ids.push(id);
+                    firing.pieces.extend(context);
+                }
+                Err(error) if error.is_full() => return Ok(Posted::Full),
+                Err(error) => {
+                    return Err(NicError::System {
+                        what: "queueing a deferred work",
+                        detail: error.to_string(),
+                    });
+                }
+            }
+        }
+        let (gate, next) = (self.gate(number), self.gate(number + 1));
+        self.gates[gate].expected += self.firings.back().map_or(0, |firing| firing.own);
+        self.gates[next].expected += 1;
+        self.queued += 1;
+        Ok(Posted::Taken)
+    }
+
+    fn fire(&mut self, firings: u64) -> Result<(), NicError> {
+        self.fired += firings;
+        self.trigger
+            .add(firings)
+            .map_err(system("firing a deferred work"))
+    }
+
+    fn poll(&mut self, rung: &dyn Fn() -> u64) -> Result<u64, NicError> {
+        let before = self.through;
+        while self.through < self.queued && self.is_through(rung) {
+            let firing = self.firings.pop_front().expect("it was queued");
+            self.through += 1;
+            if let Some(share) = &mut self.share {
+                share.used -= firing.cost;
+            }
+        }
+        if self.through != before {
+            self.looks = 0;
+            self.works.reclaim();
+        } else if !self.firings.is_empty() && rung() > self.through {
+            self.looks += 1;
+            if self.looks.is_multiple_of(POKE) {
+                self.poke()?;
+            }
+        }
+        Ok(self.through)
+    }
+
+    fn failed(&mut self, context: usize) -> bool {
+        // It will not count: so what the gate of the firing before it is to come to is less.
+        let of = |firing: &&mut Firing| firing.pieces.contains(&context);
+        if let Some(firing) = self.firings.iter_mut().find(of) {
+            firing.own -= 1;
+        }
+        self.works.failed(context)
+    }
+
+    fn cancel(&mut self) {
+        self.cancelled = true;
+        for firing in &self.firings {
+            for id in &firing.ids {
+                // What has begun, or cannot be taken back, stays until it is complete.
+                let _ = self.works.cancel(*id);
+            }
+        }
+        let left = self.works.reclaim();
+        if let Some(share) = &mut self.share {
+            share.used = share.used.min(2 * left);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Which provider, which engine, and where.
+
+use tidegate_ffi::fabric::{
+    Caps, Deferred, Domain, Fabric, FabricError, Hints, Info, Library, LoadError, MrMode, Place,
+};
+
+use super::super::chain::Signals;
+use super::probe;
+
+/// Why there is no endpoint.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is no usable library.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// No provider has what is needed.
+    #[error(
+        "no libfabric provider{} at {address} has what is needed: reliable datagrams, writes, reads, and 8 bytes that go with a write",
+        .provider.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default()
+    )]
+    NoProvider {
+        /// The one that was asked for.
+        provider: Option<String>,
+        /// The address that it was to be bound to.
+        address: String,
+    },
+    /// The triggered engine was asked for, and the provider cannot.
+    #[error("no triggered engine: {tried}")]
+    NotTriggered {
+        /// Which providers were tried, and what each said.
+        tried: String,
+    },
+    /// A variable of the environment says what it cannot.
+    #[error("{variable}={value:?}: {reason}")]
+    BadVariable {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// What it must be.
+        reason: &'static str,
+    },
+    /// A call was refused.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+}
+
+/// Who fires programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum EngineChoice {
+    /// The NIC, where hardware does it (`cxi`), else an agent: a provider that only acts as if it had triggers (`sockets`) is slower than the agent.
+    #[default]
+    Auto,
+    /// An agent, over any provider.
+    Software,
+    /// The NIC: operations are queued beforehand, and a counter fires them. [`OpenError::NotTriggered`] where the provider cannot.
+    Triggered,
+}
+
+impl EngineChoice {
+    /// The variable that [`Choice::from_env`] looks at.
+    pub const VARIABLE: &'static str = "TIDEGATE_ENGINE";
+
+    /// Its name in that variable.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineChoice::Auto => "auto",
+            EngineChoice::Software => "software",
+            EngineChoice::Triggered => "triggered",
+        }
+    }
+}
+
+impl std::str::FromStr for EngineChoice {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        [Self::Auto, Self::Software, Self::Triggered]
+            .into_iter()
+            .find(|engine| engine.name() == name)
+            .ok_or("it must be auto, software or triggered")
+    }
+}
+
+/// Which provider, which engine, and where.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    pub(super) provider: Option<String>,
+    pub(super) address: String,
+    pub(super) engine: EngineChoice,
+    pub(super) signals: Option<Signals>,
+    pub(super) sharers: usize,
+}
+
+impl Choice {
+    /// The variable that names a provider, for [`from_env`](Self::from_env).
+    pub const PROVIDER: &'static str = "TIDEGATE_PROVIDER";
+
+    /// The best provider that can be bound to this address of the host (`127.0.0.1`, say).
+    pub fn at(address: impl Into<String>) -> Self {
+        Choice {
+            provider: None,
+            address: address.into(),
+            engine: EngineChoice::Auto,
+            signals: None,
+            sharers: 1,
+        }
+    }
+
+    /// What the environment says: the address by `TIDEGATE_ADDRESS` (the launcher sets it; else the loopback address), the provider by `TIDEGATE_PROVIDER` (else the first that will do), the engine
+    /// by `TIDEGATE_ENGINE` (`auto`, `software`, `triggered`; else `auto`), and how many ranks share the NIC's triggers by `LOCAL_WORLD_SIZE` (the launcher sets it; else 1).
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::BadVariable`].
+    pub fn from_env() -> Result<Self, OpenError> {
+        Self::from_variables(|name| std::env::var(name).ok())
+    }
+
+    fn from_variables(said: impl Fn(&str) -> Option<String>) -> Result<Self, OpenError> {
+        let said = |name: &'static str| said(name).filter(|value| !value.is_empty());
+        let bad = |variable, value, reason| OpenError::BadVariable {
+            variable,
+            value,
+            reason,
+        };
+        let mut choice = Choice::at(said("TIDEGATE_ADDRESS").unwrap_or("127.0.0.1".into()));
+        choice.provider = said(Self::PROVIDER);
+        if let Some(value) = said(EngineChoice::VARIABLE) {
+            let parsed = value.parse();
+            choice.engine = parsed.map_err(|why| bad(EngineChoice::VARIABLE, value, why))?;
+        }
+        const SHARERS: &str = "LOCAL_WORLD_SIZE";
+        if let Some(value) = said(SHARERS) {
+            choice.sharers = match value.parse() {
+                Ok(number) if number > 0 => number,
+                _ => return Err(bad(SHARERS, value, "it must be a number from 1")),
+            };
+        }
+        Ok(choice)
+    }
+
+    /// This provider (`tcp;ofi_rxm`, `sockets`, `verbs;ofi_rxm`).
+    #[must_use]
+    pub fn provider(mut self, name: impl Into<String>) -> Self {
+        self.provider = Some(name.into());
+        self
+    }
+
+    /// This engine.
+    #[must_use]
+    pub fn engine(mut self, engine: EngineChoice) -> Self {
+        self.engine = engine;
+        self
+    }
+
+    /// How the triggered engine signals, instead of what a probe finds to work.
+    #[must_use]
+    pub fn signals(mut self, signals: Signals) -> Self {
+        self.signals = Some(signals);
+        self
+    }
+
+    /// So many processes share the NIC's triggers: each takes its part of them.
+    ///
+    /// # Panics
+    ///
+    /// If it is 0.
+    #[must_use]
+    pub fn sharers(mut self, processes: usize) -> Self {
+        assert_ne!(processes, 0, "this process is one");
+        self.sharers = processes;
+        self
+    }
+}
+
+/// A domain of the provider, and how its hardware signals if it is to fire programs.
+pub(super) struct Chosen {
+    pub(super) info: Info,
+    pub(super) domain: std::sync::Arc<Domain>,
+    pub(super) triggered: bool,
+}
+
+/// The first provider that will do.
+pub(super) fn choose(library: &Library, choice: &Choice) -> Result<Chosen, OpenError> {
+    let open = |info: Info, triggered| -> Result<Chosen, OpenError> {
+        let domain = Domain::open(&Fabric::open(&info)?, &info)?;
+        Ok(Chosen {
+            info,
+            domain,
+            triggered,
+        })
+    };
+    let refused = || OpenError::NoProvider {
+        provider: choice.provider.clone(),
+        address: choice.address.clone(),
+    };
+    if choice.engine != EngineChoice::Software {
+        let forced = choice.engine == EngineChoice::Triggered;
+        let mut tried = Vec::new();
+        let all = found(library, choice, true, true)?;
+        for info in all {
+            // Only hardware is worth it, unless somebody insists.
+            if !forced && info.provider() != probe::HARDWARE {
+                continue;
+            }
+            let provider = info.provider();
+            let chosen = open(info, true)?;
+            match chosen.domain.probe_deferred(probe::LIMIT) {
+                deferred if deferred.works() => return Ok(chosen),
+                Deferred::Refused(error) => tried.push(format!("{provider}: {error}")),
+                _ => tried.push(format!(
+                    "{provider}: a work was fired, and nothing happened"
+                )),
+            }
+        }
+        if forced {
+            if tried.is_empty() {
+                return Err(refused());
+            }
+            // One provider has several addresses.
+            tried.dedup();
+            let tried = tried.join(", ");
+            return Err(OpenError::NotTriggered { tried });
+        }
+    }
+    let first = |manual| -> Result<Option<Info>, OpenError> {
+        Ok(found(library, choice, false, manual)?.into_iter().next())
+    };
+    let mut info = first(true)?;
+    if let Some(info) = &mut info
+        && SPINS.contains(&&*info.provider())
+        && let Some(other) = first(false)?
+    {
+        *info = other;
+    }
+    open(info.ok_or_else(refused)?, false)
+}
+
+/// Providers whose `fi_cq_sread` takes the whole processor where progress is manual (`sock_cq_sreadfrom` polls until its time is over): they make it with a thread of their own.
+const SPINS: [&str; 1] = ["sockets"];
+
+/// What there is, for one of the two engines. What hardware fires needs nobody's progress; where there is none, threads of the provider's own (if it is not `manual`) are slower than whoever polls.
+fn found(
+    library: &Library,
+    choice: &Choice,
+    triggered: bool,
+    manual: bool,
+) -> Result<Vec<Info>, OpenError> {
+    // Local buffers that must be registered are for none.
+    let modes = MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY;
+    let mut hints = if triggered {
+        // Memory may belong to the endpoint, as it does for cxi.
+        let caps = Caps::RMA | Caps::MSG | Caps::ATOMIC;
+        Hints::new().mr_mode(modes | MrMode::ENDPOINT).caps(caps)
+    } else {
+        // No memory that belongs to the endpoint, which would keep it open.
+        let caps = Caps::RMA | Caps::MSG;
+        Hints::new().mr_mode(modes).caps(caps)
+    };
+    hints = hints.manual_progress(manual);
+    if let Some(provider) = &choice.provider {
+        hints = hints.provider(provider);
+    }
+    let found = match library.query(&hints, Place::local(&choice.address)) {
+        // Shared memory and some NICs have no such address.
+        Err(error) if error.is_no_data() => library.query(&hints, Place::ANY),
+        other => other,
+    };
+    let mut found = match found {
+        Err(error) if error.is_no_data() => Vec::new(),
+        other => other?,
+    };
+    found.retain(|info| {
+        // `shm` is for processes of a node, which are mapped; and its endpoints of one process disturb each other.
+        let named = choice.provider.is_some();
+        (triggered || info.cq_data_size() >= 8)
+            && (named || !["shm", "udp;ofi_rxd", "net"].contains(&&*info.provider()))
+    });
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_says_which() {
+        let choice = |pairs: &[(&str, &str)]| {
+            let pairs: Vec<_> = pairs
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect();
+            Choice::from_variables(move |name| {
+                let pair = pairs.iter().find(|(variable, _)| variable == name);
+                pair.map(|(_, value)| value.clone())
+            })
+        };
+        let plain = choice(&[("TIDEGATE_ENGINE", ""), ("TIDEGATE_PROVIDER", "")]).unwrap();
+        assert_eq!(
+            (plain.engine, plain.provider),
+            (EngineChoice::Auto, None),
+            "empty is unset"
+        );
+        assert_eq!((&*plain.address, plain.sharers), ("127.0.0.1", 1));
+        let said = choice(&[
+            ("TIDEGATE_ENGINE", "triggered"),
+            ("TIDEGATE_PROVIDER", "sockets"),
+            ("TIDEGATE_ADDRESS", "10.0.0.1"),
+            ("LOCAL_WORLD_SIZE", "8"),
+        ])
+        .unwrap();
+        assert_eq!(said.engine, EngineChoice::Triggered);
+        assert_eq!(said.provider.as_deref(), Some("sockets"));
+        assert_eq!((&*said.address, said.sharers), ("10.0.0.1", 8));
+        for bad in [("TIDEGATE_ENGINE", "hardware"), ("LOCAL_WORLD_SIZE", "0")] {
+            let error = choice(&[bad]).unwrap_err().to_string();
+            assert!(error.contains(bad.0) && error.contains(bad.1), "{error}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The contract of NICs, of the software engine and of the triggered one over fake cards.
+
+mod rig;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rig::{Rig, SENT, SIGNAL};
+use tidegate_fabric::Options;
+use tidegate_fabric::wire::chain::Signals;
+use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
+use tidegate_fabric::wire::memory::{Faults, Net};
+use tidegate_fake::{Card, Config};
+use tidegate_hal::batch::{POISON, QUANTUM};
+use tidegate_hal::nic::{Direction, NicError};
+
+fn on(card: &Card) -> FabricWire {
+    FabricWire::open_by(&tidegate_fake::library(), &Choice::at(card.name())).unwrap()
+}
+
+/// Runs a test over the software engine, and over cards that signal by notices and by adds, and are struck by the stream or by an agent.
+fn each(options: &Options, test: impl Fn(&Rig)) {
+    let net = Net::new(1, Faults::default());
+    test(&Rig::new(net.wire(0), options.clone(), true));
+    for seed in 0..8 {
+        let data = seed % 2 == 0;
+        let card = Card::new(Config {
+            seed,
+            data,
+            back: seed % 3 == 0,
+            cancels: seed % 5 != 4,
+            ..Config::default()
+        });
+        let wire = on(&card);
+        let signals = if data { Signals::Notice } else { Signals::Add };
+        assert_eq!(wire.triggered(), Some(signals));
+        let strikes = seed % 4 < 2;
+        let rig = Rig::new(wire, options.clone(), strikes);
+        let struck = strikes && tidegate_fake::PAGES;
+        assert_eq!(rig.queue().strike().is_some(), struck);
+        test(&rig);
+        drop(rig);
+        assert_eq!(card.complaints(), [""; 0]);
+    }
+}
+
+rig::contract!(each);
+
+/// What was rung for fires, what was not is poisoned; what hardware cannot give back is kept.
+#[test]
+fn a_queue_that_is_dropped_poisons_what_was_not_rung_for() {
+    for seed in 0..8 {
+        let card = Card::new(Config {
+            seed,
+            data: seed % 2 == 0,
+            cancels: seed < 4,
+            ..Config::default()
+        });
+        let mut rig = Rig::new(on(&card), Options::default(), true);
+        rig.arm(&[rig.put(1)], 3).unwrap();
+        card.hold(true);
+        rig.ring();
+        assert!(!rig.nic.quiesce(Duration::from_millis(20)));
+        rig.queue = None;
+        card.hold(false);
+        assert_eq!(rig.wait(SIGNAL, 2), QUANTUM | POISON);
+        assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
+        assert!(rig.nic.quiesce(Duration::from_secs(1)));
+        let block = rig.block.clone();
+        drop(rig);
+        assert_eq!(card.complaints(), [""; 0]);
+        if seed < 4 {
+            // All is taken back, and so all is closed.
+            assert_eq!((card.works().0, Arc::strong_count(&block)), (0, 1));
+            assert!(card.open().is_empty(), "{:?}", card.open());
+        } else {
+            // It stays with the hardware, and with it what it would read.
+            assert!(card.works().0 > 0 && Arc::strong_count(&block) > 1);
+        }
+    }
+}
+
+/// An endpoint that goes while operations are under way: memory that they touch stays until they are proved over.
+#[test]
+fn an_endpoint_that_is_dropped_keeps_what_is_under_way() {
+    let card = Card::new(Config::default());
+    let rig = Rig::new(on(&card), Options::default(), true);
+    rig.arm(&[rig.put(1)], 1).unwrap();
+    card.hold(true);
+    rig.ring();
+    let block = rig.block.clone();
+    drop(rig);
+    assert!(Arc::strong_count(&block) > 1);
+    card.hold(false);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(card.complaints(), [""; 0]);
+}
+
+/// A program of more pieces than a queue has works for is refused when it is prepared.
+#[test]
+fn a_program_that_never_fits_is_refused() {
+    let card = Card::new(Config {
+        says: 40,
+        ..Config::default()
+    });
+    let rig = Rig::new(on(&card), Options::default(), true);
+    let many = (0..40).map(|at| rig.transfer(&rig.memory, Direction::Put, at));
+    let refused = rig.try_program(many.collect());
+    assert!(matches!(refused, Err(NicError::Unsupported { .. })));
+}

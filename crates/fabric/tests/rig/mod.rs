@@ -1,0 +1,367 @@
+//! What the contract of NICs says, for an endpoint that is its own peer.
+#![allow(dead_code, reason = "not every test uses everything")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_fabric::wire::Wire;
+use tidegate_fabric::{Fabric, Options};
+use tidegate_hal::batch::{Action, POISON, QUANTUM, Shape, Side};
+use tidegate_hal::device::Device as _;
+use tidegate_hal::memory::{Block as _, Ptr, Sharing};
+use tidegate_hal::nic::{
+    Connection, Direction, Key, Memory, Nic, NicError, NicQueue, Prepared, Program, QueueConfig,
+    Registration, RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer,
+};
+use tidegate_host::{Host, HostBlock};
+use tidegate_words::{Bell, Word};
+
+/// Bytes of a rank's memory: a bell, words, then data.
+const BYTES: usize = 8192;
+const BELL: usize = 0;
+const DOORBELLS: usize = 64;
+const DOORBELL: usize = 128;
+pub(crate) const SENT: usize = 192;
+pub(crate) const SIGNAL: usize = 256;
+const DATA: usize = 1024;
+/// How far the buffer of odd firings lies behind that of even ones.
+const FLIP: usize = 256;
+const LONG: Duration = Duration::from_secs(20);
+
+/// An endpoint that is its own peer.
+pub(crate) struct Rig {
+    pub(crate) block: Arc<HostBlock>,
+    pub(crate) memory: RemoteMemory,
+    /// A key to nothing.
+    wrong: RemoteMemory,
+    pub(crate) queue: Option<Arc<dyn NicQueue>>,
+    pub(crate) nic: Box<dyn Nic>,
+    _registrations: [Registration; 2],
+}
+
+impl Rig {
+    pub(crate) fn new<W: Wire>(wire: W, options: Options, strikes: bool) -> Self {
+        let block = Arc::new(Host::for_threads().alloc(BYTES, Sharing::Peers).unwrap());
+        let nic = Fabric::over(wire, options);
+        let at = |offset| block.base().byte_add(offset);
+        let connection = Connection {
+            addresses: vec![nic.address()],
+            bell: at(DOORBELLS),
+            keep: block.clone(),
+            helped: false,
+            polled: false,
+            ranks_on_node: 1,
+            failed: Box::new(|reason| panic!("{reason}")),
+        };
+        let config = QueueConfig {
+            doorbell: at(DOORBELL),
+            sent: at(SENT),
+            sent_bell: at(BELL),
+            strikes,
+            keep: block.clone(),
+        };
+        let share = || block.share();
+        let register = |bytes| {
+            let memory = Memory {
+                base: block.base(),
+                bytes,
+                share: &share,
+                keep: block.clone(),
+            };
+            // SAFETY: the block is kept; tests touch the data only before a ring and after a signal.
+            unsafe { nic.register(memory) }.unwrap()
+        };
+        let registrations = [register(size_of::<Bell>()), register(BYTES)];
+        let gone = register(BYTES).key;
+        // SAFETY: the block is zeroed, which is words and bells, and kept.
+        let queue = unsafe {
+            nic.connect(connection).unwrap();
+            nic.queue(0, config).unwrap()
+        };
+        let import = |key: &Key| {
+            let (bytes, handle) = (key.bytes.clone(), None);
+            nic.import(0, Key { bytes, handle }, BYTES).unwrap()
+        };
+        Rig {
+            memory: import(&registrations[1].key),
+            wrong: import(&gone),
+            queue: Some(queue),
+            _registrations: registrations,
+            nic: Box::new(nic),
+            block,
+        }
+    }
+
+    pub(crate) fn at(&self, offset: usize) -> Ptr {
+        self.block.base().byte_add(offset)
+    }
+
+    pub(crate) fn word(&self, offset: usize) -> &Word {
+        // SAFETY: there is a word, in a block that this holds.
+        unsafe { &*self.at(offset).0.cast() }
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        // SAFETY: there is a bell, in a block that this holds.
+        unsafe { &*self.at(DOORBELLS).0.cast() }
+    }
+
+    pub(crate) fn write(&self, index: usize, value: u64) {
+        // SAFETY: it lies in the block; the caller is between two firings.
+        unsafe { self.at(DATA + 8 * index).0.cast::<u64>().write(value) };
+    }
+
+    pub(crate) fn read(&self, index: usize) -> u64 {
+        // SAFETY: likewise.
+        unsafe { self.at(DATA + 8 * index).0.cast::<u64>().read() }
+    }
+
+    pub(crate) fn place(memory: &RemoteMemory, offset: usize) -> RemotePtr {
+        RemotePtr {
+            memory: memory.clone(),
+            offset,
+        }
+    }
+
+    /// Copies element 0 to element `to`, of the buffer that the firing's parity chooses.
+    pub(crate) fn transfer(
+        &self,
+        memory: &RemoteMemory,
+        direction: Direction,
+        to: usize,
+    ) -> Transfer {
+        let (local, remote) = match direction {
+            Direction::Put => (0, to),
+            Direction::Get => (to, 0),
+        };
+        Transfer {
+            action: Action::Copy,
+            direction,
+            size: 8,
+            count: 1,
+            local: Side {
+                base: self.at(DATA + 8 * local),
+                flip: 0,
+                shape: Shape::Linear,
+            },
+            remote: RemoteSide {
+                base: Self::place(memory, DATA + 8 * remote),
+                flip: FLIP,
+                shape: Shape::Linear,
+            },
+        }
+    }
+
+    pub(crate) fn try_program(&self, transfers: Vec<Transfer>) -> Result<Prepared, NicError> {
+        let program = Program {
+            transfers,
+            signal: Signal {
+                word: Self::place(&self.memory, SIGNAL),
+                bell: Self::place(&self.memory, 0),
+            },
+            keep: vec![self.block.clone()],
+        };
+        // SAFETY: all lies in the block, which is kept; see `new`.
+        unsafe { self.queue().prepare(program) }
+    }
+
+    pub(crate) fn program(&self, transfers: Vec<Transfer>) -> Prepared {
+        self.try_program(transfers).unwrap()
+    }
+
+    pub(crate) fn put(&self, to: usize) -> Prepared {
+        self.program(vec![self.transfer(&self.memory, Direction::Put, to)])
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<dyn NicQueue> {
+        self.queue.as_ref().unwrap()
+    }
+
+    pub(crate) fn arm(&self, programs: &[Prepared], times: u64) -> Result<(), NicError> {
+        self.queue().arm(&programs.into(), times)
+    }
+
+    /// What a stream does.
+    pub(crate) fn ring(&self) {
+        self.word(DOORBELL).add(QUANTUM);
+        self.bell().ring();
+        if let Some(strike) = self.queue().strike() {
+            // SAFETY: the queue is there.
+            unsafe { &*strike.0.cast::<Word>() }.strike(1);
+        }
+    }
+
+    pub(crate) fn poison(&self) {
+        self.word(DOORBELL).poison();
+        self.bell().wake_all();
+    }
+
+    /// Waits until a word is poisoned or has come to so many quanta; returns it.
+    pub(crate) fn wait(&self, offset: usize, quanta: u64) -> u64 {
+        let begin = Instant::now();
+        loop {
+            let value = self.word(offset).load();
+            if value & POISON != 0 || value >= quanta * QUANTUM {
+                return value;
+            }
+            assert!(begin.elapsed() < LONG, "waited in vain: {value:#x}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+pub(crate) fn a_ring_fires_the_next_program_and_its_number_chooses_the_buffer(rig: &Rig) {
+    rig.arm(&[rig.put(1), rig.put(2)], 2).unwrap();
+    // 1 and 2 in turn, and the buffers in turn: 1 is always written to the even one, 2 to the odd one.
+    for firing in 1..=4 {
+        rig.write(0, firing);
+        rig.ring();
+        assert_eq!(rig.wait(SIGNAL, firing), firing * QUANTUM);
+        assert_eq!(rig.wait(SENT, firing), firing * QUANTUM);
+    }
+    let odd = FLIP / 8;
+    assert_eq!((rig.read(1), rig.read(2 + odd)), (3, 4));
+    assert_eq!((rig.read(1 + odd), rig.read(2)), (0, 0));
+    // A get reads there, and writes here.
+    let get = rig.transfer(&rig.memory, Direction::Get, 5);
+    rig.arm(&[rig.program(vec![get])], 1).unwrap();
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 5), 5 * QUANTUM);
+    assert_eq!(rig.read(5), 4);
+}
+
+/// Rings that run ahead of all data, for programs of every shape: each signal finds the data of its own firing.
+pub(crate) fn rings_that_run_ahead_signal_in_order(rig: &Rig) {
+    const FIRINGS: u64 = 24;
+    rig.write(0, 7);
+    for firing in 0..FIRINGS as usize {
+        // 0 to 3 pieces, each to a place of its own.
+        let pieces = (0..firing % 4).map(|piece| {
+            let mut put = rig.transfer(&rig.memory, Direction::Put, 100 + 4 * firing + piece);
+            put.remote.flip = 0;
+            put
+        });
+        rig.arm(&[rig.program(pieces.collect())], 1).unwrap();
+    }
+    for _ in 0..FIRINGS {
+        rig.ring();
+    }
+    let mut seen = 0;
+    while seen < FIRINGS {
+        seen = rig.wait(SIGNAL, seen + 1) / QUANTUM;
+        for firing in 0..seen as usize {
+            for piece in 0..firing % 4 {
+                let found = rig.read(100 + 4 * firing + piece);
+                assert_eq!(
+                    found, 7,
+                    "piece {piece} of firing {firing} at signal {seen}"
+                );
+            }
+        }
+    }
+    assert_eq!(rig.wait(SENT, FIRINGS), FIRINGS * QUANTUM);
+    assert!(rig.nic.quiesce(Duration::from_secs(1)));
+}
+
+pub(crate) fn a_doorbell_that_is_poisoned_ends_the_waits_on_both_ends(rig: &Rig) {
+    let put = rig.put(1);
+    rig.write(0, 9);
+    rig.arm(std::slice::from_ref(&put), 3).unwrap();
+    rig.ring();
+    rig.poison();
+    // What was rung for fires; the counts that have come are not taken back.
+    assert_eq!(rig.wait(SENT, 3), QUANTUM | POISON);
+    assert_eq!(rig.wait(SIGNAL, 3), QUANTUM | POISON);
+    assert_eq!(rig.read(1), 9);
+    let refused = rig.arm(&[put], 1);
+    assert!(matches!(refused, Err(NicError::GivenUp)));
+    assert!(rig.nic.quiesce(Duration::from_secs(1)));
+}
+
+pub(crate) fn a_transfer_that_fails_signals_nothing(rig: &Rig) {
+    let bad = rig.transfer(&rig.wrong, Direction::Put, 1);
+    let good = rig.transfer(&rig.memory, Direction::Put, 2);
+    let programs = [rig.put(3), rig.program(vec![bad, good]), rig.put(4)];
+    rig.arm(&programs, 1).unwrap();
+    rig.write(0, 5);
+    for _ in 0..3 {
+        rig.ring();
+    }
+    assert_eq!(rig.wait(SENT, 3), QUANTUM | POISON);
+    assert_eq!(rig.wait(SIGNAL, 3), QUANTUM | POISON);
+    // Nothing more comes.
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(rig.word(SIGNAL).load(), QUANTUM | POISON);
+    assert_eq!(rig.word(SENT).load(), QUANTUM | POISON);
+    assert!(rig.nic.quiesce(Duration::from_secs(1)));
+}
+
+pub(crate) fn what_finds_no_slot_stands_in_line_and_is_fired_all_the_same(rig: &Rig) {
+    let put = [rig.put(1)];
+    assert_eq!((rig.nic.budget(), rig.nic.armed()), (2, 0));
+    rig.arm(&put, 5).unwrap();
+    assert_eq!((rig.nic.armed(), rig.queue().counts()), (5, (5, 0)));
+    for _ in 0..5 {
+        rig.ring();
+    }
+    assert_eq!(rig.wait(SIGNAL, 5), 5 * QUANTUM);
+    assert_eq!(rig.wait(SENT, 5), 5 * QUANTUM);
+    // The slot was free before the sent word said so.
+    assert_eq!((rig.nic.armed(), rig.queue().counts()), (0, (5, 5)));
+}
+
+/// More than hardware holds at a time: the rest follows as firings are through.
+pub(crate) fn many_are_armed_at_a_time(rig: &Rig) {
+    rig.arm(&[rig.put(1), rig.put(2), rig.put(3)], 100).unwrap();
+    for _ in 0..300 {
+        rig.ring();
+    }
+    assert_eq!(rig.wait(SENT, 300), 300 * QUANTUM);
+    assert_eq!(rig.wait(SIGNAL, 300), 300 * QUANTUM);
+}
+
+/// Every test of the contract, by `each`, which calls one with endpoints that have these options.
+macro_rules! contract {
+    ($each:ident) => {
+        #[test]
+        fn a_ring_fires_the_next_program_and_its_number_chooses_the_buffer() {
+            $each(
+                &Options::default(),
+                rig::a_ring_fires_the_next_program_and_its_number_chooses_the_buffer,
+            );
+        }
+        #[test]
+        fn rings_that_run_ahead_signal_in_order() {
+            $each(
+                &Options::default(),
+                rig::rings_that_run_ahead_signal_in_order,
+            );
+        }
+        #[test]
+        fn a_doorbell_that_is_poisoned_ends_the_waits_on_both_ends() {
+            $each(
+                &Options::default(),
+                rig::a_doorbell_that_is_poisoned_ends_the_waits_on_both_ends,
+            );
+        }
+        #[test]
+        fn a_transfer_that_fails_signals_nothing() {
+            $each(
+                &Options::default(),
+                rig::a_transfer_that_fails_signals_nothing,
+            );
+        }
+        #[test]
+        fn what_finds_no_slot_stands_in_line_and_is_fired_all_the_same() {
+            $each(
+                &Options::default().budget(2),
+                rig::what_finds_no_slot_stands_in_line_and_is_fired_all_the_same,
+            );
+        }
+        #[test]
+        fn many_are_armed_at_a_time() {
+            $each(&Options::default(), rig::many_are_armed_at_a_time);
+        }
+    };
+}
+pub(crate) use contract;

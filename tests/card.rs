@@ -1,0 +1,276 @@
+//! The triggered engine over a fake card, which has all that cxi has, and whatever can go wrong with it. (In a process of its own: some libraries that libfabric loads take the signals that the card's registers need.)
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tidegate::prelude::*;
+use tidegate::{Buffers, Error, Route, WorldOptions};
+use tidegate_fabric::wire::Wire as _;
+use tidegate_fabric::wire::chain::Signals;
+use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
+use tidegate_fabric::{Fabric, Options};
+use tidegate_fake::{Card, Config};
+
+#[path = "common/ring.rs"]
+mod ring;
+
+const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
+
+fn world(wire: FabricWire, options: Options) -> WorldOptions {
+    WorldOptions::new()
+        .nic(Fabric::over(wire, options))
+        .route(Route::Nic)
+}
+
+/// An endpoint of a card, as hardware is chosen if nobody says otherwise.
+fn on(card: &Card) -> FabricWire {
+    FabricWire::open_by(&tidegate_fake::library(), &Choice::at(card.name())).unwrap()
+}
+
+/// Streams that have ended may be the last to let the NIC go.
+fn all_is_closed(card: &Card) {
+    let begin = Instant::now();
+    while card.works().0 > 0 || !card.open().is_empty() {
+        let (works, open) = (card.works().0, card.open());
+        assert!(
+            begin.elapsed() < Duration::from_secs(5),
+            "{works} works and these objects are left: {open:?}"
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn ring_on(config: Config, n: usize, budget: usize, buffers: Buffers) {
+    let card = Card::new(config.clone());
+    let nic = |_| world(on(&card), Options::default().budget(budget));
+    for result in World::local_with(n, nic, |world| ring::run(world, buffers, 8)) {
+        result.unwrap_or_else(|error| panic!("{config:?}, {n} ranks, {budget}: {error}"));
+    }
+    assert_eq!(card.complaints(), [""; 0], "{config:?}");
+    let (_, most, ever) = card.works();
+    assert!(most <= config.works && ever > 0, "{most} of {ever}");
+    all_is_closed(&card);
+    if config.pages && tidegate_fake::PAGES {
+        assert!(card.strikes() > 0, "streams strike by themselves");
+    } else {
+        assert_eq!(card.strikes(), 0);
+    }
+}
+
+/// The card carries operations out in any order: what comes right does so by counters.
+#[test]
+fn rings_over_a_card() {
+    for seed in 0..6 {
+        for (data, pages, back) in [
+            (true, true, true),
+            (false, true, true),
+            (true, false, true),
+            (false, true, false),
+            (true, false, false),
+        ] {
+            let config = Config {
+                seed,
+                data,
+                pages,
+                back,
+                ..Config::default()
+            };
+            let buffers = BUFFERS[seed as usize % 2];
+            ring_on(config.clone(), 1 + seed as usize % 3, 4096, buffers);
+            ring_on(config, 2, 1, buffers);
+        }
+    }
+}
+
+/// What finds no room for a moment is tried again, whatever the provider calls that.
+#[test]
+fn works_that_find_no_room_are_queued_later() {
+    use tidegate_ffi::fabric::sys::{FI_EAGAIN, FI_ENOSPC};
+    for full in [FI_EAGAIN, FI_ENOSPC] {
+        for seed in 0..4 {
+            let config = Config {
+                seed,
+                refuses: 500,
+                full,
+                ..Config::default()
+            };
+            ring_on(config, 2, 4096, BUFFERS[1]);
+        }
+    }
+}
+
+/// What finds no room for good is an error that names it, on both ends, and no hang.
+#[test]
+fn works_that_never_find_room_are_an_error() {
+    let card = Card::new(Config::default());
+    let limit = Duration::from_millis(300);
+    let nic = |_| world(on(&card), Options::default().silence(limit));
+    let begin = Instant::now();
+    let ends = World::local_with(2, nic, |world: World| {
+        card.crowd(true);
+        ring::run(world, Buffers::Single, 4)
+    });
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    for end in ends {
+        let error = end.unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Wait(_) | Error::Revoked { .. } | Error::Nic(_)
+            ),
+            "{error}"
+        );
+    }
+}
+
+/// A share of the pool that is too small for a queue is said when the window is created.
+#[test]
+fn a_pool_with_nothing_left_is_a_typed_error() {
+    let config = Config {
+        says: 8,
+        ..Config::default()
+    };
+    let card = Card::new(config);
+    let nic = |_| {
+        let choice = Choice::at(card.name()).sharers(2);
+        let wire = FabricWire::open_by(&tidegate_fake::library(), &choice).unwrap();
+        world(wire, Options::default())
+    };
+    for end in World::local_with(2, nic, |world| ring::run(world, Buffers::Single, 1)) {
+        let error = end.unwrap_err().to_string();
+        assert!(error.contains("deferred works"), "{error}");
+    }
+}
+
+/// One job whose transfers fail at random: every element that is seen is right, and it ends.
+fn faulty(seed: u64) -> bool {
+    let card = Card::new(Config {
+        seed,
+        data: seed.is_multiple_of(2),
+        pages: !seed.is_multiple_of(3),
+        back: !seed.is_multiple_of(5),
+        cancels: !seed.is_multiple_of(7),
+        // An operation in 100; and now and then without a word in the queue.
+        fails: 10,
+        counts_failures: seed % 4 == 1,
+        silent: seed % 4 == 1,
+        ..Config::default()
+    });
+    let nic = |_| {
+        let options = Options::default()
+            .budget(1 + seed as usize % 9)
+            .silence(Duration::from_millis(200));
+        world(on(&card), options)
+    };
+    let begin = Instant::now();
+    let ends = World::local_with(2, nic, |world| {
+        ring::run(world, BUFFERS[seed as usize % 2], 6)
+    });
+    let elapsed = begin.elapsed();
+    assert!(
+        elapsed < Duration::from_secs(10),
+        "seed {seed} took {elapsed:?}"
+    );
+    let well = ends.iter().all(Result::is_ok);
+    for end in ends {
+        match end {
+            Ok(()) | Err(Error::Wait(_) | Error::Revoked { .. } | Error::Nic(_)) => {}
+            Err(other) => panic!("seed {seed}: {other}"),
+        }
+    }
+    assert_eq!(card.complaints(), [""; 0], "seed {seed}");
+    well
+}
+
+#[test]
+fn transfers_that_fail_end_the_waits_and_signal_nothing() {
+    let right = (0..60).filter(|seed| faulty(*seed)).count();
+    println!("{right} of 60 were right");
+    // Neither is rare, or this shows nothing.
+    assert!((1..55).contains(&right), "{right}");
+}
+
+/// Who adds to words looks for adds to its own; who sends notices does not.
+#[test]
+fn ranks_that_signal_differently_do_not_meet() {
+    let card = Card::new(Config::default());
+    let wire = |signals| {
+        let choice = Choice::at(card.name()).signals(signals);
+        FabricWire::open_by(&tidegate_fake::library(), &choice).unwrap()
+    };
+    let (mut one, other) = (wire(Signals::Notice), wire(Signals::Add));
+    let refused = one.connect(&[one.address(), other.address()]).unwrap_err();
+    assert!(refused.to_string().contains("another way"), "{refused}");
+    one.connect(&[one.address()]).unwrap();
+}
+
+#[test]
+fn an_endpoint_that_is_opened_and_closed_leaves_nothing() {
+    for (data, signals) in [(true, Signals::Notice), (false, Signals::Add)] {
+        let card = Card::new(Config {
+            data,
+            ..Config::default()
+        });
+        let wire = on(&card);
+        assert_eq!(wire.triggered(), Some(signals));
+        drop(wire);
+        all_is_closed(&card);
+    }
+}
+
+/// A NIC's add is two steps for a processor: what this rank poisons in between is lost, and poisoned again.
+#[test]
+fn a_poison_that_is_lost_to_an_add_is_not_the_last() {
+    const ROUNDS: u64 = 3;
+    const TORN: Duration = Duration::from_millis(60);
+    let card = Card::new(Config {
+        data: false,
+        torn: TORN,
+        ..Config::default()
+    });
+    let ended = AtomicBool::new(false);
+    // One buffer: then nothing else is on its way when the last signal is.
+    let window = || Window::<u64, _>::by_slot("torn").buffers(Buffers::Single);
+    let target = |world: &World| -> Result<()> {
+        stream!(let s = world.stream()?);
+        let window = window().slot_from(1, 0, 4);
+        let (mut inbox, _outbox) = window.open(&s)?;
+        // One more than there will be: enqueued before the window is revoked, since after that it is refused.
+        for _ in 0..=ROUNDS {
+            inbox = inbox.post(&s)?.wait(&s)?;
+        }
+        s.synchronize()
+    };
+    let origin = |world: &World| -> Result<()> {
+        stream!(let s = world.stream()?);
+        let window = window().slot_to(0, 0);
+        let (_inbox, mut outbox) = window.open(&s)?;
+        let src = Region::<u64, _>::zeroed(world, 4)?.on(&s)?;
+        for _ in 0..ROUNDS {
+            let mut epoch = outbox.start();
+            epoch.put(&src, Slot(0))?;
+            outbox = epoch.complete(&s)?;
+            s.synchronize()?;
+        }
+        // The stream has rung for the last time, and the add for that is on its way: just now the window is revoked.
+        std::thread::sleep(TORN / 3);
+        drop(outbox.start());
+        // Nothing else ends the target's wait: neither a failure of this stream, nor that this rank leaves.
+        let begin = Instant::now();
+        while !ended.load(Ordering::SeqCst) {
+            assert!(begin.elapsed() < Duration::from_secs(10), "it waits on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    };
+    let nic = |_| world(on(&card), Options::default());
+    let ends = World::local_with(2, nic, |world| match world.rank() {
+        0 => {
+            let end = target(&world);
+            ended.store(true, Ordering::SeqCst);
+            end
+        }
+        _ => origin(&world),
+    });
+    assert!(ends[0].is_err() && ends[1].is_ok(), "{ends:?}");
+}
