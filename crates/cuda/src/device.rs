@@ -125,11 +125,14 @@ unsafe impl Device for Cuda {
 
     unsafe fn poison(&self, word: Ptr, _bell: Ptr) {
         // Nobody sleeps on the bell of a GPU: its waits poll.
-        // SAFETY: the caller's promise, for both. In pinned memory threads of the host add to the word, if not the GPU, which nobody poisons from here.
-        match unsafe { self.gpu.pinned_word(word.0) } {
-            Some(word) => _ = word.fetch_or(POISON, Ordering::Release),
-            None => unsafe { self.gpu.poison(address(word)) },
+        // SAFETY: the caller's promise.
+        if let Some(word) = unsafe { self.gpu.pinned_word(word.0) } {
+            // Threads of the host add to it. (Doorbells, to which the GPU adds, nobody poisons from here.)
+            word.fetch_or(POISON, Ordering::Release);
+            return;
         }
+        // SAFETY: the caller's promise.
+        unsafe { self.gpu.poison(address(word)) };
     }
 
     unsafe fn peek(&self, word: Ptr) -> u64 {
