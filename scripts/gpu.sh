@@ -222,6 +222,17 @@ if wanted ours; then
             done
         fi
     fi
+    if [ "$ranks" -gt 1 ]; then
+        # Two nodes, which this machine acts as: within them memory is mapped, between them goes libfabric over loopback.
+        nodes="--nodes 2x$((ranks / 2)) --grid $grid --size $size --init global --variants st,st-graph,rma,p2p"
+        # shellcheck disable=SC2086 # words are meant
+        measure "nodes-tcp-$ranks" "$ranks" 8 60 $nodes --provider 'tcp;ofi_rxm' --counts 1,3,50 --rounds 5
+        # shellcheck disable=SC2086
+        measure "nodes-tcp-compute-$ranks" "$ranks" 8 60 $nodes --provider 'tcp;ofi_rxm' --counts 1,3,50 --rounds 5 --compute
+        # shellcheck disable=SC2086
+        measure "nodes-sockets-$ranks" "$ranks" 8 60 $nodes --provider sockets --counts 1,2,10 --rounds 2
+        measure nodes-pair 2 8 60 --nodes 2x1 --provider 'tcp;ofi_rxm' --pair --rounds 2
+    fi
     if [ "${LARGE:-yes}" = yes ]; then
         measure "large-$ranks" "$ranks" 60 150 --grid "$grid" --size large --counts 1,1,10 --rounds 1 --init global --variants st,st-graph,rma
     fi
