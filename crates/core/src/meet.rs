@@ -67,6 +67,9 @@ pub(crate) fn meet<D: Device>(
     failed: Box<dyn Fn(String) + Send + Sync>,
 ) -> Result<Met<D>> {
     let bytes = size_of::<Bell>();
+    if let Some(nic) = &nic {
+        nic.begin(device.staged())?;
+    }
     let own = Arc::new(device.alloc(bytes, Sharing::Peers)?);
     // The one that NICs ring: an agent must reach it.
     let rung = if device.staged() {

@@ -163,17 +163,24 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
         Atomics::None
     }
 
+    fn begin(&self, polled: bool) -> Result<(), NicError> {
+        if polled {
+            self.shared.grow_ear()
+        } else {
+            Ok(())
+        }
+    }
+
     fn address(&self) -> Vec<u8> {
-        self.shared.with(|engine| engine.wire.address())
+        self.shared.with_ear(|wire| wire.address())
     }
 
     unsafe fn register(&self, memory: Memory<'_>) -> Result<Registration, NicError> {
         let (base, bytes) = (memory.base.0, memory.bytes);
         let numbered = self.shared.regions.add(base, bytes, memory.keep.clone())?;
         // SAFETY: the caller's promise.
-        let register =
-            |engine: &mut Engine<W>| unsafe { engine.wire.register(base, bytes, memory.keep) };
-        let (wire, guard) = self.shared.with(register)?;
+        let register = |wire: &mut W| unsafe { wire.register(base, bytes, memory.keep) };
+        let (wire, guard) = self.shared.with_ear(register)?;
         let said = Said {
             number: numbered.number,
             wire,
@@ -202,6 +209,9 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
         self.shared.with(|engine| engine.wire.connect(&addresses))?;
         if !helped && !polled {
             self.start("tidegate-ringer", Shared::ring)?;
+        }
+        if self.shared.has_ear() {
+            self.start("tidegate-ear", Shared::hear_peers)?;
         }
         self.start("tidegate-listener", Shared::listen)
     }

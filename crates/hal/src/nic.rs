@@ -275,6 +275,16 @@ pub unsafe trait Nic: Send + Sync + 'static {
     /// What its atomic operations are atomic with.
     fn atomics(&self) -> Atomics;
 
+    /// Hears, before anything else, whether doorbells will have to be [polled](Connection::polled).
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Exhausted`], [`NicError::System`].
+    fn begin(&self, polled: bool) -> Result<(), NicError> {
+        let _ = polled;
+        Ok(())
+    }
+
     /// Where peers find this endpoint.
     fn address(&self) -> Vec<u8>;
 

@@ -25,6 +25,7 @@
 //! of the rank; peers cannot be told by it then, and core tells them by the control plane. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
 
 pub(crate) mod chained;
+mod ear;
 mod listen;
 pub(crate) mod program;
 pub(crate) mod queue;
@@ -36,7 +37,7 @@ use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use tidegate_hal::device::Helper;
-use tidegate_hal::nic::Connection;
+use tidegate_hal::nic::{Connection, NicError};
 use tidegate_hal::slots::Slots;
 use tidegate_words::Bell;
 
@@ -44,6 +45,7 @@ use crate::lock;
 use crate::regions::Regions;
 use crate::wire::{Limits, Sleeper, Wire};
 use chained::Chained;
+use ear::Ear;
 use listen::Chair;
 use queue::Queue;
 pub(crate) use work::Engine;
@@ -57,12 +59,16 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) regions: Arc<Regions>,
     pub(crate) connection: OnceLock<Connection>,
     engine: Mutex<Engine<W>>,
+    /// The endpoint that peers write to, if it is not the engine's.
+    ear: OnceLock<Ear<W>>,
     /// Trigger slots, for all queues.
     pub(crate) slots: Arc<Slots>,
     /// How many threads want the engine, so that a listener that does not pause lets them.
     wanted: AtomicUsize,
     /// Doorbells may have been rung, or queues closed, since the engine has looked at them.
     rung: AtomicBool,
+    /// Whether core knows that the wire is of no more use.
+    said: AtomicBool,
     /// How often streams have turned the engine.
     visits: AtomicU64,
     /// Whether something was under way after the last turn.
@@ -86,15 +92,38 @@ impl<W: Wire> Shared<W> {
             connection: OnceLock::new(),
             sleeper: wire.sleeper(),
             engine: Mutex::new(Engine::new(wire, slots.clone())),
+            ear: OnceLock::new(),
             slots,
             wanted: AtomicUsize::new(0),
             rung: AtomicBool::new(false),
+            said: AtomicBool::new(false),
             visits: AtomicU64::new(0),
             active: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             chair: Chair::default(),
             rounds: AtomicU64::new(0),
             stop: AtomicBool::new(false),
+        }
+    }
+
+    /// Gives peers an endpoint of their own, if the wire can.
+    pub(crate) fn grow_ear(&self) -> Result<(), NicError> {
+        if let Some(twin) = self.with(|engine| engine.wire.twin())? {
+            let grown = self.ear.set(Ear::new(twin)).is_ok();
+            debug_assert!(grown, "it is grown once");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_ear(&self) -> bool {
+        self.ear.get().is_some()
+    }
+
+    /// Does something with the endpoint that peers write to.
+    pub(crate) fn with_ear<T>(&self, act: impl FnOnce(&mut W) -> T) -> T {
+        match self.ear.get() {
+            Some(ear) => ear.with(act),
+            None => self.with(|engine| act(&mut engine.wire)),
         }
     }
 
@@ -161,9 +190,11 @@ impl<W: Wire> Shared<W> {
         engine.failure.take()
     }
 
-    /// Says that the wire is broken, if it is.
+    /// Says that the wire is of no more use, if it is: once.
     fn say(&self, failure: Option<String>) {
-        if let (Some(why), Some(connection)) = (failure, self.connection.get()) {
+        if let (Some(why), Some(connection)) = (failure, self.connection.get())
+            && !self.said.swap(true, Ordering::SeqCst)
+        {
             (connection.failed)(why);
         }
     }
@@ -190,6 +221,13 @@ impl<W: Wire> Shared<W> {
             self.wake_listener();
             std::thread::sleep(Duration::from_micros(50));
         }
+        if let Some(ear) = self.ear.get() {
+            let round = ear.rounds.load(Ordering::SeqCst);
+            while ear.rounds.load(Ordering::SeqCst) < round + 2 && since.elapsed() < ROUNDS {
+                ear.wake();
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
         loop {
             let before = self.heard();
             self.turn();
@@ -201,7 +239,8 @@ impl<W: Wire> Shared<W> {
 
     /// A number that changes when something has happened.
     pub(crate) fn heard(&self) -> u64 {
-        self.with(|engine| engine.heard)
+        let of_ear = self.ear.get().map(|ear| ear.heard.load(Ordering::Relaxed));
+        self.with(|engine| engine.heard) + of_ear.unwrap_or(0)
     }
 
     fn bell(&self) -> Option<&Bell> {
@@ -222,6 +261,9 @@ impl<W: Wire> Shared<W> {
             bell.wake_all();
         }
         self.wake_listener();
+        if let Some(ear) = self.ear.get() {
+            ear.wake();
+        }
     }
 
     pub(crate) fn add(&self, queue: Arc<Queue>, chained: Option<Arc<Mutex<Chained<W>>>>) {

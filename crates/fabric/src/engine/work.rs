@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tidegate_hal::batch::POISON;
 use tidegate_hal::nic::{Direction, Prepared};
@@ -20,8 +21,10 @@ use crate::wire::{Event, Op, Posted, Wire};
 /// The most bytes of a write that takes the signal of another queue along: a longer one would keep it back for longer than a message of its own costs.
 const ALONG: usize = 64 << 10;
 
-/// How often a peer is told again of a failure, when that has failed. (It does no harm to be told twice.)
-const TELL: u32 = 5;
+/// How often a peer is told of a failure, if that fails: with pauses, each twice as long as the one before, since what has failed may have taken the connection along, and another one takes a while. About a second in all.
+const TELL: u32 = 10;
+/// The first of these pauses.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// The byte of a word in which [`POISON`] stands alone.
 static POISONED: u8 = 1 << (POISON.trailing_zeros() % 8);
@@ -101,6 +104,8 @@ struct Poisoning {
     program: Prepared,
     /// How often that has failed.
     tries: u32,
+    /// Not before.
+    due: Option<Instant>,
 }
 
 /// An operation that is under way.
@@ -571,22 +576,33 @@ impl<W: Wire> Engine<W> {
                 notice,
                 program,
                 tries: 0,
+                due: None,
             }));
     }
 
-    /// A peer has not been told of a failure. What has failed may have taken the connection along, and the next attempt makes another.
+    /// A peer has not been told of a failure. If it cannot be told at all, that is core's affair.
     fn untold(&mut self, mut untold: Poisoning, why: &str) {
         if untold.tries < TELL {
+            untold.due = Some(Instant::now() + PAUSE * 2u32.pow(untold.tries));
             untold.tries += 1;
             self.notices.push_back(untold);
         } else {
             let peer = untold.peer;
-            tracing::warn!("rank {peer} could not be told of a failure: {why}");
+            self.failure.get_or_insert_with(|| {
+                format!("rank {peer} could not be told of a failure: {why}")
+            });
         }
     }
 
     fn send_notices(&mut self) {
-        while let Some(poisoning) = self.notices.pop_front() {
+        for _ in 0..self.notices.len() {
+            let Some(poisoning) = self.notices.pop_front() else {
+                return;
+            };
+            if poisoning.due.is_some_and(|due| due > Instant::now()) {
+                self.notices.push_back(poisoning);
+                continue;
+            }
             let cookie = self.flights.next() as u64;
             let (region, offset) = &script::<W>(&poisoning.program).word;
             let op = match self.wire.signals() {
@@ -612,10 +628,7 @@ impl<W: Wire> Engine<W> {
                     self.notices.push_front(poisoning);
                     return;
                 }
-                Err(error) => {
-                    let peer = poisoning.peer;
-                    tracing::warn!("rank {peer} could not be told of a failure: {error}");
-                }
+                Err(error) => self.untold(poisoning, &error.to_string()),
             }
         }
     }

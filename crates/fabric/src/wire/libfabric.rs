@@ -88,6 +88,8 @@ impl From<Key> for RegionKey {
 
 /// An endpoint of libfabric.
 pub struct FabricWire {
+    library: Library,
+    choice: Choice,
     // The endpoint goes first: with it ends all that is under way.
     endpoint: Arc<Endpoint>,
     vector: Arc<AddressVector>,
@@ -256,6 +258,8 @@ impl FabricWire {
             adds: signals == Some(Signals::Add),
         };
         Ok(FabricWire {
+            library: library.clone(),
+            choice: choice.clone(),
             limits: Limits {
                 bytes: info.max_msg_size().clamp(8, MOST),
                 depth: info.tx_size().clamp(1, DEPTH),
@@ -570,6 +574,18 @@ unsafe impl Wire for FabricWire {
             strikes,
         })?;
         Ok(Some(Box::new(chain)))
+    }
+
+    fn twin(&self) -> Result<Option<Self>, NicError> {
+        if self.signals.is_some() {
+            // What peers' hardware does here is seen at the endpoint that it is counted at.
+            return Ok(None);
+        }
+        let opened = Self::open_by(&self.library, &self.choice);
+        opened.map(Some).map_err(|error| NicError::System {
+            what: "opening an endpoint for what peers send",
+            detail: error.to_string(),
+        })
     }
 
     fn signals(&self) -> Signals {

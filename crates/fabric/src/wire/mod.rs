@@ -181,6 +181,18 @@ pub unsafe trait Wire: Send + 'static {
         Ok(None)
     }
 
+    /// Another endpoint of the same kind, for what peers send; `None` if one must do.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::System`].
+    fn twin(&self) -> Result<Option<Self>, NicError>
+    where
+        Self: Sized,
+    {
+        Ok(None)
+    }
+
     /// How its chains signal.
     fn signals(&self) -> Signals {
         Signals::Notice

@@ -36,20 +36,32 @@ pub(crate) struct Rig {
     wrong: RemoteMemory,
     pub(crate) queue: Option<Arc<dyn NicQueue>>,
     pub(crate) nic: Box<dyn Nic>,
+    polled: bool,
     _registrations: [Registration; 2],
 }
 
 impl Rig {
     pub(crate) fn new<W: Wire>(wire: W, options: Options, strikes: bool) -> Self {
+        Self::with(wire, options, strikes, false)
+    }
+
+    /// One whose streams ring no bell, as those of GPUs.
+    #[allow(dead_code, reason = "not by every test program")]
+    pub(crate) fn polled<W: Wire>(wire: W, options: Options) -> Self {
+        Self::with(wire, options, false, true)
+    }
+
+    fn with<W: Wire>(wire: W, options: Options, strikes: bool, polled: bool) -> Self {
         let block = Arc::new(Host::for_threads().alloc(BYTES, Sharing::Peers).unwrap());
         let nic = Fabric::over(wire, options);
+        nic.begin(polled).unwrap();
         let at = |offset| block.base().byte_add(offset);
         let connection = Connection {
             addresses: vec![nic.address()],
             bell: at(DOORBELLS),
             keep: block.clone(),
             helped: false,
-            polled: false,
+            polled,
             ranks_on_node: 1,
             failed: Box::new(|reason| panic!("{reason}")),
         };
@@ -86,6 +98,7 @@ impl Rig {
             memory: import(&registrations[1].key),
             wrong: import(&gone),
             queue: Some(queue),
+            polled,
             _registrations: registrations,
             nic: Box::new(nic),
             block,
@@ -184,7 +197,9 @@ impl Rig {
     /// What a stream does.
     pub(crate) fn ring(&self) {
         self.word(DOORBELL).add(QUANTUM);
-        self.bell().ring();
+        if !self.polled {
+            self.bell().ring();
+        }
         if let Some(strike) = self.queue().strike() {
             // SAFETY: the queue is there.
             unsafe { &*strike.0.cast::<Word>() }.strike(1);

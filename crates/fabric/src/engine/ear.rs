@@ -1,0 +1,99 @@
+//! A second endpoint, for what peers send.
+//!
+//! # Model
+//!
+//! Where streams are no threads, one thread would have to do all that a rank's processor does for messages: copy what is sent into the network, and what comes out of it. So there a rank has two endpoints, if the wire can:
+//! peers write to the *ear*, which a thread of its own serves, and the engine's only sends (and reads). Which endpoint peers write to is their affair no more than before: it is what the rank's address and keys lead to.
+//!
+//! # Failure
+//!
+//! An ear that breaks is reported as a broken wire is.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::Shared;
+use crate::lock;
+use crate::notice::Notice;
+use crate::wire::{Event, Sleeper, Wire};
+
+/// For how long an ear is listened to without a pause after something has come.
+const KEEN: Duration = Duration::from_micros(200);
+/// And how long it is slept on at a time.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// The endpoint that peers write to.
+pub(super) struct Ear<W> {
+    wire: Mutex<W>,
+    sleeper: Box<dyn Sleeper>,
+    /// How many threads want the wire, so that one that does not pause lets them.
+    wanted: AtomicUsize,
+    /// How often it was listened to.
+    pub(super) rounds: AtomicU64,
+    /// How much has come.
+    pub(super) heard: AtomicU64,
+}
+
+impl<W: Wire> Ear<W> {
+    pub(super) fn new(wire: W) -> Self {
+        Ear {
+            sleeper: wire.sleeper(),
+            wire: Mutex::new(wire),
+            wanted: AtomicUsize::new(0),
+            rounds: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut W) -> T) -> T {
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+        let mut wire = lock(&self.wire);
+        self.wanted.fetch_sub(1, Ordering::Relaxed);
+        act(&mut wire)
+    }
+
+    pub(super) fn wake(&self) {
+        self.sleeper.wake();
+    }
+}
+
+impl<W: Wire> Shared<W> {
+    /// The thread that serves the ear.
+    pub(crate) fn hear_peers(&self) {
+        let ear = self.ear.get().expect("it has one");
+        let (mut events, mut last) = (Vec::new(), Instant::now());
+        while !self.stop.load(Ordering::SeqCst) {
+            while ear.wanted.load(Ordering::Relaxed) > 0 {
+                std::thread::yield_now();
+            }
+            let mut wire = lock(&ear.wire);
+            let polled = wire.poll(&mut events);
+            let may_sleep = wire.may_sleep();
+            drop(wire);
+            let mut came = 0;
+            for event in events.drain(..) {
+                if let Event::Notice(bits) = event {
+                    came += 1;
+                    if !self.regions.hear(Notice::decode(bits)) {
+                        tracing::warn!("a notice named memory that is not registered (any more)");
+                    }
+                }
+            }
+            ear.heard.fetch_add(came, Ordering::Relaxed);
+            ear.rounds.fetch_add(1, Ordering::SeqCst);
+            if let Err(error) = polled {
+                self.say(Some(error.to_string()));
+                return;
+            }
+            if came > 0 {
+                last = Instant::now();
+            } else if last.elapsed() < KEEN || !may_sleep {
+                std::thread::yield_now();
+            } else {
+                ear.sleeper.sleep(IDLE);
+                last = Instant::now();
+            }
+        }
+    }
+}
