@@ -295,7 +295,11 @@ impl<W: Wire> Drop for Fabric<W> {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.wake();
-        for thread in lock(&self.threads).drain(..) {
+        let me = std::thread::current().id();
+        // Not for itself: one that says that the wire has failed may be the last to hold the world, and this with it.
+        let others = |thread: &JoinHandle<()>| thread.thread().id() != me;
+        let threads: Vec<_> = lock(&self.threads).drain(..).collect();
+        for thread in threads.into_iter().filter(others) {
             // They catch nothing and panic nowhere; if they did, the streams' waits would say so.
             let _ = thread.join();
         }
