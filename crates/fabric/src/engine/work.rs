@@ -299,12 +299,9 @@ impl<W: Wire> Engine<W> {
         match self.flights.take(cookie as usize) {
             Some(Flight::Of(index)) => self.over(index, failed),
             Some(Flight::With(index, held)) => {
-                if failed.is_none() {
-                    self.over(held.queue, None);
-                } else {
-                    // It has not come, and it is not to blame.
-                    self.held.push(held);
-                }
+                // Nor is its signal posted again, though it is not to blame: an operation that is reported as failed may have come all the same, when its connection broke behind it, and a
+                // second quantum would expose memory that is in use.
+                self.over(held.queue, failed.clone());
                 self.over(index, failed);
             }
             Some(Flight::Poisoning(poisoning)) => {
@@ -502,9 +499,14 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// Posts the signals that are held, by two where that can be; `false` if some must wait.
+    /// Posts the signals that are held, by two where that can be; `false` if some must wait. A peer for which there is no room keeps back none but its own.
     fn send_held(&mut self) -> bool {
+        let mut waiting: Vec<Held> = Vec::new();
         while let Some(held) = self.held.pop() {
+            if waiting.iter().any(|before| before.peer == held.peer) {
+                waiting.push(held);
+                continue;
+            }
             let abandoned = |engine: &mut Self| {
                 let agenda = engine.queues.get(held.queue);
                 agenda.is_none_or(|agenda| agenda.queue.is_abandoned())
@@ -540,13 +542,13 @@ impl<W: Wire> Engine<W> {
                         );
                         continue;
                     }
-                    self.held.push(held);
-                    return false;
+                    waiting.push(held);
                 }
                 Err(error) => self.over(held.queue, Some(error.to_string())),
             }
         }
-        true
+        self.held = waiting;
+        self.held.is_empty()
     }
 
     /// Ends a queue: nothing of it is under way.
@@ -585,8 +587,14 @@ impl<W: Wire> Engine<W> {
         }
     }
 
+    /// Tells peers of failures. One that takes nothing for now keeps no other's back.
     fn send_notices(&mut self) {
+        let mut waiting: VecDeque<Poisoning> = VecDeque::new();
         while let Some(poisoning) = self.notices.pop_front() {
+            if waiting.iter().any(|before| before.peer == poisoning.peer) {
+                waiting.push_back(poisoning);
+                continue;
+            }
             let cookie = self.flights.next() as u64;
             let (region, offset) = &script::<W>(&poisoning.program).word;
             let op = match self.wire.signals() {
@@ -609,8 +617,7 @@ impl<W: Wire> Engine<W> {
                 }
                 Ok(Posted::Full) => {
                     self.full = true;
-                    self.notices.push_front(poisoning);
-                    return;
+                    waiting.push_back(poisoning);
                 }
                 Err(error) => {
                     let peer = poisoning.peer;
@@ -618,6 +625,7 @@ impl<W: Wire> Engine<W> {
                 }
             }
         }
+        self.notices = waiting;
     }
 }
 
