@@ -378,6 +378,8 @@ impl<D: Device> Meeting<D> {
         let by_nic: Vec<_> = routes.remotes.iter().map(Option::is_some).collect();
         let base: Vec<_> = shape.targets.iter().map(|target| base(*target)).collect();
         let registration = routes.own.registration.clone();
+        let early =
+            self.all[rank].buffers == 2 && shape.origins.iter().any(|origin| by_nic[*origin]);
         let blocks = Arc::new(self.routes.blocks);
         let myself = Arc::new(Myself::default());
         myself
@@ -391,6 +393,7 @@ impl<D: Device> Meeting<D> {
             _blocks: blocks.clone(),
             _reach: Reach {
                 registration: registration.clone(),
+                early,
                 window: self.watched.clone(),
             },
             peers,
