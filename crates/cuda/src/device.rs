@@ -125,9 +125,10 @@ unsafe impl Device for Cuda {
 
     unsafe fn poison(&self, word: Ptr, _bell: Ptr) {
         // Nobody sleeps on the bell of a GPU: its waits poll.
-        // SAFETY: the caller's promise, for both. In pinned memory threads of the host add to the word, if not the GPU, which nobody poisons from here.
+        // SAFETY: the caller's promise. In pinned memory threads of the host add to the word, if not the GPU, which nobody poisons from here.
         match unsafe { self.gpu.pinned_word(word.0) } {
             Some(word) => _ = word.fetch_or(POISON, Ordering::Release),
+            // SAFETY: the caller's promise.
             None => unsafe { self.gpu.poison(address(word)) },
         }
     }
