@@ -302,3 +302,38 @@ fn a_ring_over_libfabric() {
         }
     }
 }
+
+/// An exposure that was given in advance is still an exposure when its window is gone: what is put by it goes to memory that is nobody else's, and takes no connection along.
+#[test]
+fn a_put_to_a_window_that_was_dropped_touches_nothing_else() {
+    let net = Net::new(2, Faults::default());
+    let options = Options::default();
+    World::local_with(
+        2,
+        |rank| nic(&net, rank, &options),
+        |world: World| {
+            stream!(let s = world.stream().unwrap());
+            let window = Window::<u64, _>::by_slot("w");
+            if world.rank() == 1 {
+                drop(window.slot_from(0, 0, 16).open(&s).unwrap());
+                s.synchronize().unwrap();
+                world.gather("dropped", Vec::new()).unwrap();
+                world.gather("put", Vec::new()).unwrap();
+                return;
+            }
+            let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+            let mut x = Region::from_slice(&world, &[7; 16])
+                .unwrap()
+                .on(&s)
+                .unwrap();
+            world.gather("dropped", Vec::new()).unwrap();
+            let mut epoch = outbox.start();
+            epoch.put(&x, Slot(0)).unwrap();
+            drop(epoch.complete(&s).unwrap());
+            // Behind the NIC.
+            s.launch(|x: &mut [u64]| x.fill(0), &mut x).unwrap();
+            s.synchronize().unwrap();
+            world.gather("put", Vec::new()).unwrap();
+        },
+    );
+}

@@ -79,8 +79,8 @@ impl Options {
         self
     }
 
-    /// A rank that leaves does not wait for its last messages any longer when nothing at all has happened on the wire for so long (10 s at first). Nor does a queue wait longer for room among the
-    /// NIC's triggers, when it has been rung: it gives up.
+    /// For how long the wire may be silent (10 s at first): a rank that leaves does not wait for its last messages any longer when nothing at all has happened on it for so long; what nobody takes towards a peer for so long has
+    /// failed; and so has what finds no room among the NIC's triggers, when it has been rung for.
     #[must_use]
     pub fn silence(mut self, limit: Duration) -> Self {
         self.silence = limit;
@@ -116,7 +116,7 @@ impl<W: Wire> Fabric<W> {
     pub fn over(wire: W, options: Options) -> Self {
         Fabric {
             adds: wire.signals() == Signals::Add,
-            shared: Arc::new(Shared::new(wire, options.budget)),
+            shared: Arc::new(Shared::new(wire, options.budget, options.silence)),
             options,
             threads: Mutex::default(),
         }
@@ -305,7 +305,11 @@ impl<W: Wire> Drop for Fabric<W> {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.wake();
-        for thread in lock(&self.threads).drain(..) {
+        let me = std::thread::current().id();
+        // Not for itself: one that says that the wire has failed may be the last to hold the world, and this with it.
+        let others = |thread: &JoinHandle<()>| thread.thread().id() != me;
+        let threads: Vec<_> = lock(&self.threads).drain(..).collect();
+        for thread in threads.into_iter().filter(others) {
             // They catch nothing and panic nowhere; if they did, the streams' waits would say so.
             let _ = thread.join();
         }

@@ -105,7 +105,8 @@ fn script(prepared: &Prepared) -> &Script {
 impl Queue {
     pub(crate) fn new(config: QueueConfig, slots: &Arc<Slots>) -> Self {
         // SAFETY: `Nic::queue` promises live words for as long as `config.keep`.
-        let sent_before = unsafe { word(config.sent) }.load();
+        // The window may be revoked already, so that it is poisoned.
+        let sent_before = unsafe { word(config.sent) }.load() & !POISON;
         Queue {
             config,
             sent_before,

@@ -289,3 +289,21 @@ fn an_endpoint_that_is_not_connected_or_is_dropped_behind_its_gate_ends() {
     assert_eq!((signal.load(), word.load()), (0, 0));
     assert_eq!(Arc::strong_count(&block), 1, "nothing is kept");
 }
+
+/// A window can be revoked before its ways are made.
+#[test]
+fn a_queue_whose_sent_word_is_poisoned_already_is_idle() {
+    let rig = Rig::new(Options::default());
+    rig.word(SENT).poison();
+    let at = |offset| rig.at(offset);
+    let config = QueueConfig {
+        doorbell: at(DOORBELLS + 64),
+        sent: at(SENT),
+        sent_bell: at(BELL),
+        strikes: false,
+        keep: rig.block.clone(),
+    };
+    // SAFETY: the block is zeroed but for that, which is words, and kept.
+    let _queue = unsafe { rig.nic.queue(0, config) }.unwrap();
+    assert!(rig.nic.quiesce(Duration::ZERO));
+}

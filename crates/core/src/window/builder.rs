@@ -22,7 +22,7 @@ use super::{
     home_number,
 };
 use crate::element::Element;
-use crate::error::{Error, Result};
+use crate::error::{Cause, Error, Result};
 use crate::nic::{Line, LineParts, Throttle};
 use crate::region::fresh_id;
 use crate::stream::Stream;
@@ -173,7 +173,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
     /// # Errors
     ///
     /// [`Error::WindowMismatch`], on all ranks alike, if the declarations do not fit together; [`Error::Device`] on all ranks if one has
-    /// not enough memory; [`Error::Nic`] and [`Error::Invalid`] (on this rank alone) where a peer cannot be reached; [`Error::Control`] if a rank ends meanwhile; [`Error::Capturing`] (on this rank alone).
+    /// not enough memory; [`Error::Nic`] and [`Error::Invalid`] (on this rank alone) where a peer cannot be reached; where the NIC has no queue for one, the others find the window revoked; [`Error::Control`] if a rank ends meanwhile; [`Error::Capturing`] (on this rank alone).
     #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
     pub fn open<'s, D: Device>(
         self,
@@ -188,7 +188,13 @@ impl<T: Element, K: Discipline> Window<T, K> {
         };
         stream.not_capturing("creating a window")?;
         let plan = self.meet(stream)?;
-        plan.build(stream)
+        let (window, registration) = (plan.watched.clone(), plan.routes.own.registration.clone());
+        plan.build(stream).inspect_err(|_| {
+            // The others may have their halves, and put to this rank already: so it is with any window that is revoked.
+            let (world, rank) = (stream.world(), stream.world().rank());
+            world.revoke(&window, Cause::PeerFailed { rank });
+            std::mem::forget(registration);
+        })
     }
 
     /// Exchanges descriptions and memory.
@@ -372,6 +378,8 @@ impl<D: Device> Meeting<D> {
         let by_nic: Vec<_> = routes.remotes.iter().map(Option::is_some).collect();
         let base: Vec<_> = shape.targets.iter().map(|target| base(*target)).collect();
         let registration = routes.own.registration.clone();
+        let early =
+            self.all[rank].buffers == 2 && shape.origins.iter().any(|origin| by_nic[*origin]);
         let blocks = Arc::new(self.routes.blocks);
         let myself = Arc::new(Myself::default());
         myself
@@ -385,6 +393,7 @@ impl<D: Device> Meeting<D> {
             _blocks: blocks.clone(),
             _reach: Reach {
                 registration: registration.clone(),
+                early,
                 window: self.watched.clone(),
             },
             peers,

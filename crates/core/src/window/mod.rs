@@ -179,16 +179,19 @@ struct Half<D: Device> {
     myself: Arc<Myself>,
 }
 
-/// What lets peers reach this rank's block through the NIC. Of a window that was revoked it is kept for good, and the block with it: a peer's NIC may still be writing there, and nobody says when it
-/// has stopped.
+/// What lets peers reach this rank's block through the NIC. It is kept for good, and the block with it, where a peer's NIC may still be writing when the halves are gone, since nobody says when it has stopped:
+/// of a window that was revoked, and of one whose exposures are given in advance, the last of which no epoch of this rank has waited for. (To end a registration does not end a write that has begun: what
+/// `tcp;ofi_rxm` has begun to receive it goes on to write.)
 struct Reach<D: Device> {
     registration: Option<Keep>,
+    /// Whether some origin behind the NIC is always one exposure ahead.
+    early: bool,
     window: Arc<Watched<D>>,
 }
 
 impl<D: Device> Drop for Reach<D> {
     fn drop(&mut self) {
-        if self.window.usable().is_err() {
+        if self.early || self.window.usable().is_err() {
             std::mem::forget(self.registration.take());
         }
     }

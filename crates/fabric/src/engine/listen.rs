@@ -86,6 +86,10 @@ impl<W: Wire> Shared<W> {
             let visits = self.visits.load(Ordering::Relaxed);
             if visits != seen {
                 (seen, quiet) = (visits, 0);
+                // Who found the engine taken by this thread has gone on, and nobody else may come.
+                if self.called() {
+                    self.turn();
+                }
                 if !self.chair.sit(SIT) {
                     continue;
                 }

@@ -12,7 +12,7 @@
 //! 3. when that is done, the firing is through: the sent word says so.
 //!
 //! A signal without data (an exposure) does not go alone if, in the same turn, a short write to the same peer has a signal of the same registration: one notice names both words. It would be a message of its
-//! own otherwise, and an epoch would have two. If that write fails, the signal goes alone after all. It waits for nothing but this turn, so nobody waits for each other.
+//! own otherwise, and an epoch would have two. If that write fails, so has the signal: it may have come, and must not come twice. It waits for nothing but this turn, so nobody waits for each other.
 //!
 //! So a program with one piece, which is what a put of contiguous elements is, is one operation. A signal is never on its way before all data that it stands for has arrived: see
 //! [`crate::wire`].
@@ -84,14 +84,14 @@ pub(crate) struct Shared<W: Wire> {
 }
 
 impl<W: Wire> Shared<W> {
-    pub(crate) fn new(wire: W, budget: usize) -> Self {
+    pub(crate) fn new(wire: W, budget: usize, silence: Duration) -> Self {
         let slots = Arc::new(Slots::new(budget));
         Shared {
             limits: wire.limits(),
             regions: Arc::default(),
             connection: OnceLock::new(),
             sleeper: wire.sleeper(),
-            engine: Mutex::new(Engine::new(wire, slots.clone())),
+            engine: Mutex::new(Engine::new(wire, slots.clone(), silence)),
             ear: OnceLock::new(),
             slots,
             wanted: AtomicUsize::new(0),

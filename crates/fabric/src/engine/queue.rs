@@ -68,7 +68,8 @@ unsafe fn word<'a>(ptr: Ptr) -> &'a Word {
 impl Queue {
     pub(crate) fn new(peer: usize, config: QueueConfig, slots: &Arc<Slots>) -> Self {
         // SAFETY: `Nic::queue` promises live words for as long as `config.keep`.
-        let sent_before = unsafe { word(config.sent) }.load();
+        // The window may be revoked already, so that it is poisoned.
+        let sent_before = unsafe { word(config.sent) }.load() & !POISON;
         Queue {
             peer,
             config,

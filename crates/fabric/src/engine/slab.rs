@@ -51,6 +51,10 @@ impl<T> Slab<T> {
         self.places.iter().flatten()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.free.len() == self.places.len()
     }

@@ -1,6 +1,6 @@
 //! What is under way, and how it goes on.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -35,6 +35,9 @@ pub(crate) struct Engine<W: Wire> {
     pub(crate) wire: W,
     /// Trigger slots, for all queues.
     slots: Arc<Slots>,
+    /// Towards whom the wire takes nothing, since when; and for how long that may be.
+    refusing: HashMap<usize, Instant>,
+    silence: Duration,
     pub(super) queues: Slab<Agenda<W>>,
     /// The queues that hardware fires.
     chains: Vec<usize>,
@@ -117,10 +120,12 @@ enum Flight {
 }
 
 impl<W: Wire> Engine<W> {
-    pub(super) fn new(wire: W, slots: Arc<Slots>) -> Self {
+    pub(super) fn new(wire: W, slots: Arc<Slots>, silence: Duration) -> Self {
         Engine {
             wire,
             slots,
+            refusing: HashMap::new(),
+            silence,
             queues: Slab::new(),
             chains: Vec::new(),
             moved: false,
@@ -304,12 +309,9 @@ impl<W: Wire> Engine<W> {
         match self.flights.take(cookie as usize) {
             Some(Flight::Of(index)) => self.over(index, failed),
             Some(Flight::With(index, held)) => {
-                if failed.is_none() {
-                    self.over(held.queue, None);
-                } else {
-                    // It has not come, and it is not to blame.
-                    self.held.push(held);
-                }
+                // Nor is its signal posted again, though it is not to blame: an operation that is reported as failed may have come all the same, when its connection broke behind it, and a
+                // second quantum would expose memory that is in use.
+                self.over(held.queue, failed.clone());
                 self.over(index, failed);
             }
             Some(Flight::Poisoning(poisoning)) => {
@@ -442,17 +444,21 @@ impl<W: Wire> Engine<W> {
                 firing.under_way += 1;
                 firing.next += 1;
                 self.flights.add(Flight::Of(index));
-                self.heard += 1;
+                self.taken_by(peer);
                 true
             }
-            Ok(Posted::Full) => {
-                self.full = true;
-                self.stalled.push(index);
-                false
-            }
+            Ok(Posted::Full) => match self.refused_by(peer) {
+                None => {
+                    self.stalled.push(index);
+                    false
+                }
+                Some(why) => {
+                    self.spoil(index, &why);
+                    true
+                }
+            },
             Err(error) => {
-                tracing::error!("a transfer to rank {peer} was refused: {error}");
-                firing.failed = true;
+                self.spoil(index, &error.to_string());
                 true
             }
         }
@@ -493,23 +499,57 @@ impl<W: Wire> Engine<W> {
                     Some((at, _)) => Flight::With(index, self.held.swap_remove(at)),
                 };
                 self.flights.add(flight);
-                self.heard += 1;
+                self.taken_by(peer);
             }
-            Ok(Posted::Full) => {
-                self.full = true;
-                self.stalled.push(index);
-            }
+            Ok(Posted::Full) => match self.refused_by(peer) {
+                None => self.stalled.push(index),
+                Some(why) => {
+                    self.spoil(index, &why);
+                    self.make_ready(index);
+                }
+            },
             Err(error) => {
-                tracing::error!("a transfer to rank {peer} was refused: {error}");
-                firing.failed = true;
+                self.spoil(index, &error.to_string());
                 self.make_ready(index);
             }
         }
     }
 
-    /// Posts the signals that are held, by two where that can be; `false` if some must wait.
+    /// A queue's firing cannot go on.
+    fn spoil(&mut self, index: usize, why: &str) {
+        let agenda = self.queues.get(index).expect("it has a firing");
+        let peer = agenda.queue.peer;
+        tracing::error!("a transfer to rank {peer} was refused: {why}");
+        agenda.firing.as_mut().expect("it has a firing").failed = true;
+    }
+
+    /// The wire has taken something towards a peer.
+    fn taken_by(&mut self, peer: usize) {
+        self.heard += 1;
+        if !self.refusing.is_empty() {
+            self.refusing.remove(&peer);
+        }
+    }
+
+    /// The wire takes nothing towards a peer for now. Says so, if that has been so for too long: a provider that cannot reach a peer may never say more. (That too much is under way is no fault of the peer's.)
+    fn refused_by(&mut self, peer: usize) -> Option<String> {
+        self.full = true;
+        if self.flights.len() >= self.wire.limits().depth {
+            return None;
+        }
+        let since = self.refusing.entry(peer).or_insert_with(Instant::now);
+        (since.elapsed() > self.silence)
+            .then(|| format!("nothing was taken for {:?}", self.silence))
+    }
+
+    /// Posts the signals that are held, by two where that can be; `false` if some must wait. A peer for which there is no room keeps back none but its own.
     fn send_held(&mut self) -> bool {
+        let mut waiting: Vec<Held> = Vec::new();
         while let Some(held) = self.held.pop() {
+            if waiting.iter().any(|before| before.peer == held.peer) {
+                waiting.push(held);
+                continue;
+            }
             let abandoned = |engine: &mut Self| {
                 let agenda = engine.queues.get(held.queue);
                 agenda.is_none_or(|agenda| agenda.queue.is_abandoned())
@@ -534,24 +574,21 @@ impl<W: Wire> Engine<W> {
                         Some((at, _)) => Flight::With(held.queue, self.held.swap_remove(at)),
                     };
                     self.flights.add(flight);
-                    self.heard += 1;
+                    self.taken_by(held.peer);
                 }
                 Ok(Posted::Full) => {
-                    self.full = true;
-                    if abandoned(self) {
-                        self.over(
-                            held.queue,
-                            Some("it was given up before it was sent".into()),
-                        );
-                        continue;
+                    let given_up = abandoned(self);
+                    let given_up = given_up.then(|| "it was given up before it was sent".into());
+                    match self.refused_by(held.peer).or(given_up) {
+                        Some(why) => self.over(held.queue, Some(why)),
+                        None => waiting.push(held),
                     }
-                    self.held.push(held);
-                    return false;
                 }
                 Err(error) => self.over(held.queue, Some(error.to_string())),
             }
         }
-        true
+        self.held = waiting;
+        self.held.is_empty()
     }
 
     /// Ends a queue: nothing of it is under way.
@@ -594,13 +631,13 @@ impl<W: Wire> Engine<W> {
         }
     }
 
+    /// Tells peers of failures. One that takes nothing for now keeps no other's back.
     fn send_notices(&mut self) {
-        for _ in 0..self.notices.len() {
-            let Some(poisoning) = self.notices.pop_front() else {
-                return;
-            };
-            if poisoning.due.is_some_and(|due| due > Instant::now()) {
-                self.notices.push_back(poisoning);
+        let mut waiting: VecDeque<Poisoning> = VecDeque::new();
+        while let Some(poisoning) = self.notices.pop_front() {
+            let is_early = poisoning.due.is_some_and(|due| due > Instant::now());
+            if is_early || waiting.iter().any(|before| before.peer == poisoning.peer) {
+                waiting.push_back(poisoning);
                 continue;
             }
             let cookie = self.flights.next() as u64;
@@ -620,17 +657,19 @@ impl<W: Wire> Engine<W> {
             let posted = unsafe { self.wire.post(poisoning.peer, op, cookie) };
             match posted {
                 Ok(Posted::Taken) => {
+                    self.taken_by(poisoning.peer);
                     self.flights.add(Flight::Poisoning(poisoning));
-                    self.heard += 1;
                 }
-                Ok(Posted::Full) => {
-                    self.full = true;
-                    self.notices.push_front(poisoning);
-                    return;
-                }
+                Ok(Posted::Full) => match self.refused_by(poisoning.peer) {
+                    None => waiting.push_back(poisoning),
+                    Some(why) => self.untold(poisoning, &why),
+                },
                 Err(error) => self.untold(poisoning, &error.to_string()),
             }
         }
+        // Those that are to be told again are behind these.
+        waiting.append(&mut self.notices);
+        self.notices = waiting;
     }
 }
 

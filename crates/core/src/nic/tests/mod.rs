@@ -1,6 +1,7 @@
 //! Tickets, with a NIC that is held back.
 
 mod ends;
+mod refused;
 mod slots;
 mod staged;
 

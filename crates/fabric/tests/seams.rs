@@ -1,0 +1,353 @@
+//! What two queues of one endpoint do to each other, and an endpoint to itself, when something goes wrong.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
+use tidegate_fabric::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
+use tidegate_fabric::{Fabric, Options};
+use tidegate_hal::batch::{Action, POISON, QUANTUM, Shape, Side};
+use tidegate_hal::device::Device as _;
+use tidegate_hal::memory::{Block as _, Ptr, Sharing};
+use tidegate_hal::nic::{
+    Connection, Direction, Keep, Key, Memory, Nic as _, NicError, NicQueue, Program, QueueConfig,
+    Registration, RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer,
+};
+use tidegate_host::{Host, HostBlock};
+use tidegate_words::{Bell, Word};
+
+type Outcome<T> = Result<T, NicError>;
+
+const BYTES: usize = 4096;
+const BELL: usize = 0;
+const DOORBELLS: usize = 64;
+/// The words of a queue, from here on.
+const WORDS: [usize; 2] = [128, 384];
+const SENT: usize = 64;
+const SIGNAL: usize = 128;
+const DATA: usize = 1024;
+const LONG: Duration = Duration::from_secs(10);
+
+/// What a wire is to do wrong.
+struct Wish {
+    /// Says that operations have failed, after they have come.
+    fail: AtomicBool,
+    /// A peer that nothing can be posted to for now.
+    full: AtomicUsize,
+    /// How many operations were posted that poison nothing.
+    posts: AtomicUsize,
+}
+
+/// The wire in memory, which does what one wishes.
+struct Fickle {
+    wire: MemoryWire,
+    wish: Arc<Wish>,
+}
+
+// SAFETY: every call is the other wire's, or nothing.
+unsafe impl Wire for Fickle {
+    type Remote = <MemoryWire as Wire>::Remote;
+
+    fn name(&self) -> &'static str {
+        self.wire.name()
+    }
+
+    fn limits(&self) -> Limits {
+        self.wire.limits()
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.wire.address()
+    }
+
+    fn connect(&mut self, addresses: &[Vec<u8>]) -> Outcome<()> {
+        self.wire.connect(addresses)
+    }
+
+    unsafe fn register(&mut self, base: *mut u8, n: usize, keep: Keep) -> Outcome<(Vec<u8>, Keep)> {
+        // SAFETY: the caller's promise.
+        unsafe { self.wire.register(base, n, keep) }
+    }
+
+    fn import(&mut self, peer: usize, key: &[u8], bytes: usize) -> Outcome<Self::Remote> {
+        self.wire.import(peer, key, bytes)
+    }
+
+    unsafe fn post(&mut self, peer: usize, op: Op<'_, Self>, cookie: u64) -> Outcome<Posted> {
+        if self.wish.full.load(Ordering::SeqCst) == peer {
+            return Ok(Posted::Full);
+        }
+        let (op, notice) = match op {
+            Op::Write {
+                from,
+                bytes,
+                to,
+                offset,
+                notice,
+            } => {
+                let write = Op::Write {
+                    from,
+                    bytes,
+                    to,
+                    offset,
+                    notice,
+                };
+                (write, notice)
+            }
+            Op::Notify(notice) => (Op::Notify(notice), Some(notice)),
+            Op::Read { .. } => unreachable!("nothing is got here"),
+        };
+        // The highest bit of a notice poisons.
+        if notice.is_none_or(|notice| notice >> 63 == 0) {
+            self.wish.posts.fetch_add(1, Ordering::SeqCst);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.wire.post(peer, op, cookie) }
+    }
+
+    fn poll(&mut self, events: &mut Vec<Event>) -> Outcome<()> {
+        self.wire.poll(events)?;
+        if self.wish.fail.load(Ordering::SeqCst) {
+            for event in events {
+                if let Event::Done(cookie) = *event {
+                    *event = Event::Failed(cookie, "its acknowledgement was lost".into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        self.wire.may_sleep()
+    }
+
+    fn sleeper(&self) -> Box<dyn Sleeper> {
+        self.wire.sleeper()
+    }
+}
+
+/// An endpoint with two queues, towards `peers`: itself, or a rank that does not listen, whose memory is this one's too.
+struct Rig {
+    block: Arc<HostBlock>,
+    memory: RemoteMemory,
+    queues: Vec<Arc<dyn NicQueue>>,
+    wish: Arc<Wish>,
+    nic: Fabric<Fickle>,
+    _registrations: [Registration; 2],
+}
+
+impl Rig {
+    fn new(peers: [usize; 2]) -> Self {
+        let net = Net::new(2, Faults::default());
+        let wish = Arc::new(Wish {
+            fail: AtomicBool::new(false),
+            full: AtomicUsize::new(usize::MAX),
+            posts: AtomicUsize::new(0),
+        });
+        let wire = Fickle {
+            wire: net.wire(0),
+            wish: wish.clone(),
+        };
+        let block = Arc::new(Host::for_threads().alloc(BYTES, Sharing::Peers).unwrap());
+        let nic = Fabric::over(wire, Options::default());
+        let at = |offset| block.base().byte_add(offset);
+        let connection = Connection {
+            addresses: vec![nic.address(); 2],
+            bell: at(DOORBELLS),
+            keep: block.clone(),
+            helped: false,
+            polled: false,
+            ranks_on_node: 1,
+            failed: Box::new(|reason| panic!("{reason}")),
+        };
+        let share = || block.share();
+        let register = |bytes| {
+            let memory = Memory {
+                base: block.base(),
+                bytes,
+                share: &share,
+                keep: block.clone(),
+            };
+            // SAFETY: the block is kept; the data is touched by programs alone.
+            unsafe { nic.register(memory) }.unwrap()
+        };
+        let registrations = [register(size_of::<Bell>()), register(BYTES)];
+        // SAFETY: the block is zeroed, which is a bell, and kept.
+        unsafe { nic.connect(connection) }.unwrap();
+        let queue = |(peer, words): (usize, usize)| {
+            let config = QueueConfig {
+                doorbell: at(words),
+                sent: at(words + SENT),
+                sent_bell: at(BELL),
+                strikes: false,
+                keep: block.clone(),
+            };
+            // SAFETY: the block is zeroed, which is words, and kept.
+            unsafe { nic.queue(peer, config) }.unwrap()
+        };
+        let key = Key {
+            bytes: registrations[1].key.bytes.clone(),
+            handle: None,
+        };
+        let rig = Rig {
+            memory: nic.import(0, key, BYTES).unwrap(),
+            queues: peers.into_iter().zip(WORDS).map(queue).collect(),
+            wish,
+            _registrations: registrations,
+            nic,
+            block,
+        };
+        // The threads have looked, and sleep.
+        std::thread::sleep(Duration::from_millis(30));
+        rig
+    }
+
+    fn at(&self, offset: usize) -> Ptr {
+        self.block.base().byte_add(offset)
+    }
+
+    fn word(&self, queue: usize, which: usize) -> &Word {
+        // SAFETY: there is a word, in a block that this holds.
+        unsafe { &*self.at(WORDS[queue] + which).0.cast() }
+    }
+
+    fn bell(&self) -> &Bell {
+        // SAFETY: there is a bell, in a block that this holds.
+        unsafe { &*self.at(DOORBELLS).0.cast() }
+    }
+
+    /// Arms a program of a queue: with a put, or with its signal alone.
+    fn arm(&self, queue: usize, puts: bool) {
+        let place = |offset| RemotePtr {
+            memory: self.memory.clone(),
+            offset,
+        };
+        let transfer = Transfer {
+            action: Action::Copy,
+            direction: Direction::Put,
+            size: 8,
+            count: 1,
+            local: Side {
+                base: self.at(DATA),
+                flip: 0,
+                shape: Shape::Linear,
+            },
+            remote: RemoteSide {
+                base: place(DATA + 8),
+                flip: 0,
+                shape: Shape::Linear,
+            },
+        };
+        let program = Program {
+            transfers: puts.then_some(transfer).into_iter().collect(),
+            signal: Signal {
+                word: place(WORDS[queue] + SIGNAL),
+                bell: place(BELL),
+            },
+            keep: vec![self.block.clone()],
+        };
+        // SAFETY: all lies in the block, which is kept.
+        let program = unsafe { self.queues[queue].prepare(program) }.unwrap();
+        self.queues[queue].arm(&[program].into(), 1).unwrap();
+    }
+
+    /// What a word says when it has come to a quantum, or is poisoned, or after long.
+    fn wait(&self, queue: usize, which: usize, poison: bool) -> u64 {
+        let begun = Instant::now();
+        loop {
+            let value = self.word(queue, which).load();
+            let there = value & POISON != 0 || (!poison && value >= QUANTUM);
+            if there || begun.elapsed() > LONG {
+                return value;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// An operation may have come although it is reported as failed. The signal of another queue that went along must not be sent again then: it would be an exposure that nobody gave.
+#[test]
+fn a_signal_that_went_along_comes_once_at_most() {
+    let rig = Rig::new([0, 0]);
+    rig.wish.fail.store(true, Ordering::SeqCst);
+    rig.arm(0, true);
+    rig.arm(1, false);
+    rig.word(0, 0).add(QUANTUM);
+    rig.word(1, 0).add(QUANTUM);
+    rig.bell().ring();
+    for queue in 0..2 {
+        assert_eq!(rig.wait(queue, SENT, true), POISON);
+        assert_eq!(rig.wait(queue, SIGNAL, true), QUANTUM | POISON);
+    }
+    // It did go along.
+    assert_eq!(rig.wish.posts.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_peer_that_takes_nothing_keeps_no_other_signals_back() {
+    let rig = Rig::new([0, 1]);
+    rig.wish.full.store(1, Ordering::SeqCst);
+    rig.arm(0, false);
+    rig.arm(1, false);
+    rig.word(0, 0).add(QUANTUM);
+    rig.word(1, 0).add(QUANTUM);
+    rig.bell().ring();
+    assert_eq!(rig.wait(0, SIGNAL, false), QUANTUM);
+    assert_eq!(rig.word(1, SENT).load(), 0);
+    // Nor is its own lost.
+    rig.wish.full.store(usize::MAX, Ordering::SeqCst);
+    assert_eq!(rig.wait(1, SENT, false), QUANTUM);
+}
+
+#[test]
+fn a_peer_that_takes_nothing_keeps_no_other_from_being_told_of_a_failure() {
+    let rig = Rig::new([0, 1]);
+    rig.wish.full.store(1, Ordering::SeqCst);
+    rig.arm(0, false);
+    rig.arm(1, false);
+    for queue in [1, 0] {
+        rig.word(queue, 0).poison();
+        rig.bell().wake_all();
+        assert_eq!(rig.wait(queue, SENT, true), POISON);
+    }
+    assert_eq!(rig.wait(0, SIGNAL, true), POISON);
+    rig.wish.full.store(usize::MAX, Ordering::SeqCst);
+    assert!(rig.nic.quiesce(LONG));
+}
+
+/// Whoever is told that the wire has failed may be the last to hold the endpoint, whose own thread it is that says so.
+#[test]
+fn an_endpoint_may_be_dropped_by_who_hears_that_it_has_failed() {
+    let net = Net::new(1, Faults::default());
+    let block = Arc::new(Host::for_threads().alloc(BYTES, Sharing::Peers).unwrap());
+    let slot = Arc::new(Mutex::new(None));
+    let dropped = Arc::new(AtomicBool::new(false));
+    let nic = Fabric::over(net.wire(0), Options::default());
+    let failed = {
+        let (slot, dropped) = (slot.clone(), dropped.clone());
+        move |_| {
+            let nic: Option<Fabric<MemoryWire>> = slot.lock().unwrap().take();
+            drop(nic);
+            dropped.store(true, Ordering::SeqCst);
+        }
+    };
+    let connection = Connection {
+        addresses: vec![nic.address()],
+        bell: block.base().byte_add(DOORBELLS),
+        keep: block.clone(),
+        helped: false,
+        polled: false,
+        ranks_on_node: 1,
+        failed: Box::new(failed),
+    };
+    // SAFETY: the block is zeroed, which is a bell, and kept.
+    unsafe { nic.connect(connection) }.unwrap();
+    *slot.lock().unwrap() = Some(nic);
+    net.break_wire(0);
+    let begun = Instant::now();
+    while !dropped.load(Ordering::SeqCst) {
+        assert!(begun.elapsed() < LONG, "it was not dropped to the end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
