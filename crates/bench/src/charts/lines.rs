@@ -18,7 +18,7 @@ const BOTTOM: i32 = 420;
 
 /// How a value becomes a place.
 #[derive(Clone, Copy, PartialEq)]
-enum Scale {
+pub(super) enum Scale {
     /// From zero.
     Linear,
     /// By ratios.
@@ -26,14 +26,14 @@ enum Scale {
 }
 
 /// A picture to be.
-struct Plot<'a> {
-    title: &'a str,
-    place: String,
-    x: (&'a str, Scale),
-    y: (&'a str, Scale),
+pub(super) struct Plot<'a> {
+    pub(super) title: &'a str,
+    pub(super) place: String,
+    pub(super) x: (&'a str, Scale),
+    pub(super) y: (&'a str, Scale),
     /// The ticks of x, with their names.
-    ticks: Vec<(f64, String)>,
-    series: Vec<(String, Vec<(f64, f64)>)>,
+    pub(super) ticks: Vec<(f64, String)>,
+    pub(super) series: Vec<(String, Vec<(f64, f64)>)>,
 }
 
 /// Rows by the number of GPUs; the best row of every other library.
@@ -224,10 +224,10 @@ fn size(bytes: f64) -> String {
 
 /// Series by name, in the order in which they came; of several values at one place the best (or the first).
 #[derive(Default)]
-struct Lines(Vec<(String, BTreeMap<u64, f64>)>);
+pub(super) struct Lines(pub(super) Vec<(String, BTreeMap<u64, f64>)>);
 
 impl Lines {
-    fn add(&mut self, name: String, x: f64, y: Option<f64>) {
+    pub(super) fn add(&mut self, name: String, x: f64, y: Option<f64>) {
         self.add_with(name, x, y, f64::min);
     }
 
@@ -244,7 +244,7 @@ impl Lines {
         *value = best(*value, y);
     }
 
-    fn positions(&self) -> Vec<f64> {
+    pub(super) fn positions(&self) -> Vec<f64> {
         let mut all: Vec<u64> = self
             .0
             .iter()
@@ -255,7 +255,7 @@ impl Lines {
         all.into_iter().map(|x| x as f64).collect()
     }
 
-    fn sorted((name, line): (String, BTreeMap<u64, f64>)) -> (String, Vec<(f64, f64)>) {
+    pub(super) fn sorted((name, line): (String, BTreeMap<u64, f64>)) -> (String, Vec<(f64, f64)>) {
         (name, line.into_iter().map(|(x, y)| (x as f64, y)).collect())
     }
 }
@@ -287,7 +287,7 @@ fn round_values(scale: Scale, (from, to): (f64, f64)) -> Vec<f64> {
         .collect()
 }
 
-fn plot(plot: &Plot<'_>) -> Option<String> {
+pub(super) fn plot(plot: &Plot<'_>) -> Option<String> {
     let points = || {
         plot.series
             .iter()
