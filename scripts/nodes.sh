@@ -51,6 +51,7 @@ fi
 # Below the one folder, wherever cargo's is.
 summary=$(dirname "$faces")/../nodes
 export RUST_BACKTRACE=0
+began=$(date -u +%F)
 SECONDS=0
 
 # Whoever ends this script ends the job with it, and with the job its namespaces: they have no names, and live as long as their processes. If this shell is killed, the kernel tells the job.
@@ -161,4 +162,4 @@ done
 
 echo "other work used so much of the $(nproc) processors before each pass, per cent:$others"
 commit=$(git rev-parse --short HEAD 2>/dev/null)
-"$summary" "$out" commit="${commit:-unknown}" seconds="$SECONDS" others="${others# }" --charts "${CHARTS:-$out/charts}"
+"$summary" "$out" date="$began" commit="${commit:-unknown}" seconds="$SECONDS" others="${others# }" --charts "${CHARTS:-$out/charts}"

@@ -271,10 +271,14 @@ fn share(scale: Scale, value: f64, (from, to): (f64, f64)) -> f64 {
 /// Round values from one to another.
 fn round_values(scale: Scale, (from, to): (f64, f64)) -> Vec<f64> {
     if scale == Scale::Log {
+        // Where there are few powers of ten, with what lies between them.
+        let steps: &[f64] = match to / from < 100.0 {
+            true => &[1.0, 2.0, 5.0],
+            false => &[1.0],
+        };
         let first = from.log10().floor() as i32;
-        let all = (first..)
-            .map(|k| 10f64.powi(k))
-            .take_while(|v| *v <= to * 1.001);
+        let all = (first..).flat_map(|k| steps.iter().map(move |step| step * 10f64.powi(k)));
+        let all = all.take_while(|v| *v <= to * 1.001);
         return all.filter(|v| *v >= from * 0.999).collect();
     }
     let raw = (to - from) / 6.0;
@@ -389,6 +393,10 @@ mod tests {
     #[test]
     fn values_on_axes_are_round() {
         assert_eq!(round_values(Scale::Log, (3.0, 500.0)), [10.0, 100.0]);
+        assert_eq!(
+            round_values(Scale::Log, (18.0, 900.0)),
+            [20.0, 50.0, 100.0, 200.0, 500.0]
+        );
         assert_eq!(
             round_values(Scale::Linear, (0.0, 11.0)),
             [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
