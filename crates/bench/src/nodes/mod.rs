@@ -143,10 +143,16 @@ impl<'a> Cell<'a> {
         median(&mut ratios.collect::<Vec<_>>())
     }
 
-    /// Whether there are rows, and all were right on every rank in every pass.
+    /// Whether there are rows, no job failed, and all were right on every rank in every pass.
     pub(crate) fn verified(&self) -> bool {
         let mut all = self.steps.iter().flat_map(|step| &step.rows).peekable();
-        all.peek().is_some() && all.all(|row| right(row).is_some())
+        let ended = self.steps.iter().all(|step| step.status == "ok");
+        ended && all.peek().is_some() && all.all(|row| right(row).is_some())
+    }
+
+    /// Whether any of its jobs was started.
+    pub(crate) fn was_run(&self) -> bool {
+        self.steps.iter().any(|step| step.status != "not run")
     }
 }
 

@@ -62,10 +62,10 @@ pub(super) fn table(cells: &[Cell<'_>]) -> String {
         row.extend((line.us.iter()).map(|(_, us)| us.map_or_else(none, time)));
         let ratio = |ratio: f64| format!("{ratio:.2}");
         row.extend((line.ratios.iter()).map(|(_, of)| of.map_or_else(none, ratio)));
-        row.push(match (line.passes, line.verified) {
-            (0, _) => "NOT RUN".into(),
-            (_, true) => "yes".into(),
-            (_, false) => "NO".into(),
+        row.push(match (cell.was_run(), line.verified) {
+            (false, _) => "NOT RUN".into(),
+            (true, true) => "yes".into(),
+            (true, false) => "NO".into(),
         });
         lines.push(row);
     }

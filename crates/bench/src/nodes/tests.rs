@@ -166,6 +166,8 @@ fn whatever_is_wrong_is_a_problem() {
     );
     assert!(problem(left().step("2x1", "share", 2, "ok", &[])).contains("left no rows"));
     let ended = left().step("2x1", "share", 2, "FAILED (no end after 9 s)", &[]);
+    // The rows of another pass do not hide it.
+    assert!(ended.read().unwrap().table().contains("| NO "));
     assert!(problem(ended).starts_with("FAILED (no end after 9 s): 2x1-share-2: faces"));
 
     let mut wrong = fine.clone();
