@@ -16,7 +16,7 @@
 //! [`results::Row`]s, and prints them as a [terminal table](results::table), as
 //! [JSON](results::json) or as a self-contained [HTML page](report). [`peers`] has the same done by other libraries,
 //! whose rows go beside ours; [`throttling`] compares what is done where trigger slots are short; [`charts`] draws what was measured on a machine
-//! with GPUs.
+//! with GPUs, and [`nodes`] puts together what was measured between nodes.
 //!
 //! # Failures
 //!
@@ -30,6 +30,7 @@ pub mod device;
 mod draw;
 pub mod exchange;
 pub mod faces;
+pub mod nodes;
 pub mod peers;
 pub mod program;
 pub mod progress;

@@ -18,7 +18,7 @@ const BOTTOM: i32 = 420;
 
 /// How a value becomes a place.
 #[derive(Clone, Copy, PartialEq)]
-enum Scale {
+pub(super) enum Scale {
     /// From zero.
     Linear,
     /// By ratios.
@@ -26,14 +26,14 @@ enum Scale {
 }
 
 /// A picture to be.
-struct Plot<'a> {
-    title: &'a str,
-    place: String,
-    x: (&'a str, Scale),
-    y: (&'a str, Scale),
+pub(super) struct Plot<'a> {
+    pub(super) title: &'a str,
+    pub(super) place: String,
+    pub(super) x: (&'a str, Scale),
+    pub(super) y: (&'a str, Scale),
     /// The ticks of x, with their names.
-    ticks: Vec<(f64, String)>,
-    series: Vec<(String, Vec<(f64, f64)>)>,
+    pub(super) ticks: Vec<(f64, String)>,
+    pub(super) series: Vec<(String, Vec<(f64, f64)>)>,
 }
 
 /// Rows by the number of GPUs; the best row of every other library.
@@ -224,10 +224,10 @@ fn size(bytes: f64) -> String {
 
 /// Series by name, in the order in which they came; of several values at one place the best (or the first).
 #[derive(Default)]
-struct Lines(Vec<(String, BTreeMap<u64, f64>)>);
+pub(super) struct Lines(pub(super) Vec<(String, BTreeMap<u64, f64>)>);
 
 impl Lines {
-    fn add(&mut self, name: String, x: f64, y: Option<f64>) {
+    pub(super) fn add(&mut self, name: String, x: f64, y: Option<f64>) {
         self.add_with(name, x, y, f64::min);
     }
 
@@ -244,7 +244,7 @@ impl Lines {
         *value = best(*value, y);
     }
 
-    fn positions(&self) -> Vec<f64> {
+    pub(super) fn positions(&self) -> Vec<f64> {
         let mut all: Vec<u64> = self
             .0
             .iter()
@@ -255,7 +255,7 @@ impl Lines {
         all.into_iter().map(|x| x as f64).collect()
     }
 
-    fn sorted((name, line): (String, BTreeMap<u64, f64>)) -> (String, Vec<(f64, f64)>) {
+    pub(super) fn sorted((name, line): (String, BTreeMap<u64, f64>)) -> (String, Vec<(f64, f64)>) {
         (name, line.into_iter().map(|(x, y)| (x as f64, y)).collect())
     }
 }
@@ -271,10 +271,14 @@ fn share(scale: Scale, value: f64, (from, to): (f64, f64)) -> f64 {
 /// Round values from one to another.
 fn round_values(scale: Scale, (from, to): (f64, f64)) -> Vec<f64> {
     if scale == Scale::Log {
+        // Where there are few powers of ten, with what lies between them.
+        let steps: &[f64] = match to / from < 100.0 {
+            true => &[1.0, 2.0, 5.0],
+            false => &[1.0],
+        };
         let first = from.log10().floor() as i32;
-        let all = (first..)
-            .map(|k| 10f64.powi(k))
-            .take_while(|v| *v <= to * 1.001);
+        let all = (first..).flat_map(|k| steps.iter().map(move |step| step * 10f64.powi(k)));
+        let all = all.take_while(|v| *v <= to * 1.001);
         return all.filter(|v| *v >= from * 0.999).collect();
     }
     let raw = (to - from) / 6.0;
@@ -287,7 +291,7 @@ fn round_values(scale: Scale, (from, to): (f64, f64)) -> Vec<f64> {
         .collect()
 }
 
-fn plot(plot: &Plot<'_>) -> Option<String> {
+pub(super) fn plot(plot: &Plot<'_>) -> Option<String> {
     let points = || {
         plot.series
             .iter()
@@ -389,6 +393,10 @@ mod tests {
     #[test]
     fn values_on_axes_are_round() {
         assert_eq!(round_values(Scale::Log, (3.0, 500.0)), [10.0, 100.0]);
+        assert_eq!(
+            round_values(Scale::Log, (18.0, 900.0)),
+            [20.0, 50.0, 100.0, 200.0, 500.0]
+        );
         assert_eq!(
             round_values(Scale::Linear, (0.0, 11.0)),
             [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]

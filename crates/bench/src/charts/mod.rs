@@ -22,6 +22,7 @@
 //! [`ChartsError`] for a file that cannot be read or written. A picture whose rows are missing is not drawn, and [`Missing`] says which rows those are.
 
 mod bars;
+pub(crate) mod between;
 mod gantt;
 mod lines;
 mod pick;
