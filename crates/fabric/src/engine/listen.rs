@@ -101,11 +101,14 @@ impl<W: Wire> Shared<W> {
             let heard = engine.heard;
             let failure = self.turn_locked(&mut engine, polled);
             self.rounds.fetch_add(1, Ordering::SeqCst);
-            if engine.broken {
-                // There is nothing to listen to any more; queues that are made or closed are looked at now and then.
+            if engine.broken || failure.is_some() {
+                let broken = engine.broken;
                 drop(engine);
                 self.say(failure);
-                std::thread::sleep(BROKEN);
+                if broken {
+                    // There is nothing to listen to any more; queues that are made or closed are looked at now and then.
+                    std::thread::sleep(BROKEN);
+                }
                 continue;
             }
             if engine.heard != heard {
