@@ -275,6 +275,10 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
         self.shared.slots.wait(most, limit)
     }
 
+    fn keep(&self, what: Keep) {
+        self.shared.keep(what);
+    }
+
     fn helper(&self) -> Option<Arc<dyn Helper>> {
         Some(self.shared.clone())
     }

@@ -343,6 +343,11 @@ pub unsafe trait Nic: Send + Sync + 'static {
     /// Waits until no more programs than `most` are, but no longer than `limit`; returns how many are.
     fn await_armed(&self, most: usize, limit: Duration) -> usize;
 
+    /// Keeps a registration (or whatever else peers may still be using) until the endpoint is closed, after which nothing of it is accessed any more. A NIC that cannot tell keeps it for good.
+    fn keep(&self, what: Keep) {
+        std::mem::forget(what);
+    }
+
     /// What threads of streams can do for the NIC.
     fn helper(&self) -> Option<Arc<dyn Helper>> {
         None

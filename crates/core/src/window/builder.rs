@@ -193,7 +193,9 @@ impl<T: Element, K: Discipline> Window<T, K> {
             // The others may have their halves, and put to this rank already: so it is with any window that is revoked.
             let (world, rank) = (stream.world(), stream.world().rank());
             world.revoke(&window, Cause::PeerFailed { rank });
-            std::mem::forget(registration);
+            if let (Some(attached), Some(registration)) = (world.nic(), registration) {
+                attached.nic.keep(registration);
+            }
         })
     }
 
@@ -395,6 +397,7 @@ impl<D: Device> Meeting<D> {
                 registration: registration.clone(),
                 early,
                 window: self.watched.clone(),
+                nic: world.nic().map(|attached| attached.nic.clone()),
             },
             peers,
             myself: myself.clone(),

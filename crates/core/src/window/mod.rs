@@ -58,7 +58,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{Device, Fault, Reclaim};
 use tidegate_hal::memory::Ptr;
-use tidegate_hal::nic::Keep;
+use tidegate_hal::nic::{Keep, Nic};
 
 use crate::error::{Cause, Error, Result};
 use crate::nic::Line;
@@ -179,7 +179,7 @@ struct Half<D: Device> {
     myself: Arc<Myself>,
 }
 
-/// What lets peers reach this rank's block through the NIC. It is kept for good, and the block with it, where a peer's NIC may still be writing when the halves are gone, since nobody says when it has stopped:
+/// What lets peers reach this rank's block through the NIC. The NIC keeps it until its endpoint is closed, and the block with it, where a peer's NIC may still be writing when the halves are gone, since nobody says when it has stopped:
 /// of a window that was revoked, and of one whose exposures are given in advance, the last of which no epoch of this rank has waited for. (To end a registration does not end a write that has begun: what
 /// `tcp;ofi_rxm` has begun to receive it goes on to write.)
 struct Reach<D: Device> {
@@ -187,12 +187,15 @@ struct Reach<D: Device> {
     /// Whether some origin behind the NIC is always one exposure ahead.
     early: bool,
     window: Arc<Watched<D>>,
+    nic: Option<Arc<dyn Nic>>,
 }
 
 impl<D: Device> Drop for Reach<D> {
     fn drop(&mut self) {
         if self.early || self.window.usable().is_err() {
-            std::mem::forget(self.registration.take());
+            if let (Some(nic), Some(registration)) = (&self.nic, self.registration.take()) {
+                nic.keep(registration);
+            }
         }
     }
 }

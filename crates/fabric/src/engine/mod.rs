@@ -37,7 +37,7 @@ use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use tidegate_hal::device::Helper;
-use tidegate_hal::nic::{Connection, NicError};
+use tidegate_hal::nic::{Connection, Keep, NicError};
 use tidegate_hal::slots::Slots;
 use tidegate_words::Bell;
 
@@ -81,6 +81,8 @@ pub(crate) struct Shared<W: Wire> {
     /// How often the listener has turned the engine.
     rounds: AtomicU64,
     pub(crate) stop: AtomicBool,
+    /// Registrations that peers may still be using. Last, so that it is dropped last: the endpoints are closed then.
+    kept: Mutex<Vec<Keep>>,
 }
 
 impl<W: Wire> Shared<W> {
@@ -103,6 +105,7 @@ impl<W: Wire> Shared<W> {
             chair: Chair::default(),
             rounds: AtomicU64::new(0),
             stop: AtomicBool::new(false),
+            kept: Mutex::default(),
         }
     }
 
@@ -117,6 +120,10 @@ impl<W: Wire> Shared<W> {
 
     pub(crate) fn has_ear(&self) -> bool {
         self.ear.get().is_some()
+    }
+
+    pub(crate) fn keep(&self, what: Keep) {
+        lock(&self.kept).push(what);
     }
 
     /// Does something with the endpoint that peers write to.
