@@ -8,6 +8,8 @@ use tidegate_fabric::{Fabric, Options};
 
 #[path = "common/ring.rs"]
 mod ring;
+#[path = "common/skip.rs"]
+mod skip;
 
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 
@@ -15,22 +17,6 @@ fn sockets() -> Choice {
     Choice::at("127.0.0.1")
         .provider("sockets")
         .engine(EngineChoice::Triggered)
-}
-
-/// Skips a test where there is no libfabric; fails on CI.
-fn skipped(test: &str, why: &str) {
-    let ci = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false");
-    assert!(!ci, "{test}: {why}, and CI is set");
-    eprintln!("{test}: SKIPPED: {why}");
-    if let Some(path) = std::env::var_os("TIDEGATE_SKIPS") {
-        use std::io::Write as _;
-        let mut skips = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .expect("the list of skipped tests");
-        writeln!(skips, "{test}: {why}").expect("the list of skipped tests");
-    }
 }
 
 fn world(wire: FabricWire, options: Options) -> WorldOptions {
@@ -44,13 +30,15 @@ fn rings_over_sockets() {
     let test = "rings_over_sockets";
     for signals in [Signals::Notice, Signals::Add] {
         let choice = sockets().signals(signals);
-        match FabricWire::open(&choice) {
-            Ok(wire) => assert_eq!(
-                (wire.provider(), wire.triggered()),
-                ("sockets", Some(signals))
-            ),
-            Err(error) => return skipped(test, &error.to_string()),
+        if !skip::provided(test, "sockets") {
+            return;
         }
+        let wire = FabricWire::open(&choice).unwrap();
+        assert_eq!(
+            (wire.provider(), wire.triggered()),
+            ("sockets", Some(signals))
+        );
+        drop(wire);
         for (n, budget, buffers) in [
             (1, 4096, BUFFERS[0]),
             (2, 4096, BUFFERS[1]),
