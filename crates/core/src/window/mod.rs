@@ -192,10 +192,9 @@ struct Reach<D: Device> {
 
 impl<D: Device> Drop for Reach<D> {
     fn drop(&mut self) {
-        if self.early || self.window.usable().is_err() {
-            if let (Some(nic), Some(registration)) = (&self.nic, self.registration.take()) {
-                nic.keep(registration);
-            }
+        let used = self.early || self.window.usable().is_err();
+        if let (true, Some(nic), Some(registration)) = (used, &self.nic, self.registration.take()) {
+            nic.keep(registration);
         }
     }
 }
