@@ -90,7 +90,7 @@ impl<D: Device> Watched<D> {
     /// An error if the window was revoked.
     #[inline]
     pub(crate) fn usable(&self) -> Result<()> {
-        if self.revoked.load(Ordering::Relaxed) {
+        if self.revoked.load(Ordering::Acquire) {
             Err(self.revocation())
         } else {
             Ok(())
@@ -113,7 +113,7 @@ impl<D: Device> Watched<D> {
     /// Ends all waits.
     pub(crate) fn revoke(&self, device: &D, bell: Ptr, cause: &Cause) {
         let _ = self.cause.set(cause.clone());
-        self.revoked.store(true, Ordering::Relaxed);
+        self.revoked.store(true, Ordering::Release);
         self.poison(device, bell, |_| true);
         // Not when a peer has left in good order: what it waited for has come, and the NIC is still to say so here.
         for word in &self.sent {
