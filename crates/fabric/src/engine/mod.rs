@@ -30,6 +30,7 @@ mod listen;
 pub(crate) mod program;
 pub(crate) mod queue;
 mod slab;
+mod tell;
 mod work;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tidegate_hal::batch::POISON;
 use tidegate_hal::nic::{Direction, Prepared};
 use tidegate_hal::slots::Slots;
 
@@ -13,21 +12,13 @@ use super::chained::Chained;
 use super::program::{Piece, Script, script};
 use super::queue::{Queue, Seen};
 use super::slab::Slab;
+use super::tell::Poisoning;
 use crate::notice::Notice;
 use crate::regions::Regions;
-use crate::wire::chain::Signals;
 use crate::wire::{Event, Op, Posted, Wire};
 
 /// The most bytes of a write that takes the signal of another queue along: a longer one would keep it back for longer than a message of its own costs.
 const ALONG: usize = 64 << 10;
-
-/// How often a peer is told of a failure, if that fails: with pauses, each twice as long as the one before, since what has failed may have taken the connection along, and another one takes a while. About a second in all.
-const TELL: u32 = 10;
-/// The first of these pauses.
-const PAUSE: Duration = Duration::from_millis(1);
-
-/// The byte of a word in which [`POISON`] stands alone.
-static POISONED: u8 = 1 << (POISON.trailing_zeros() % 8);
 
 /// What is under way.
 pub(crate) struct Engine<W: Wire> {
@@ -44,7 +35,7 @@ pub(crate) struct Engine<W: Wire> {
     /// Something of a chain may be through.
     moved: bool,
     /// By cookie.
-    flights: Slab<Flight>,
+    pub(super) flights: Slab<Flight>,
     /// Queues to be taken as far as they go.
     ready: Vec<usize>,
     /// Those that could not go on because the wire had no room.
@@ -56,7 +47,7 @@ pub(crate) struct Engine<W: Wire> {
     /// How many queues have a firing.
     firing: usize,
     /// Poisonings that are to be sent.
-    notices: VecDeque<Poisoning>,
+    pub(super) notices: VecDeque<Poisoning>,
     events: Vec<Event>,
     pub(super) broken: bool,
     /// Why, until that has been said.
@@ -93,26 +84,14 @@ struct Firing {
 
 /// The signal of a queue's firing, which counts as under way.
 #[derive(Clone, Copy)]
-struct Held {
+pub(super) struct Held {
     queue: usize,
     peer: usize,
     notice: u64,
 }
 
-/// A peer is to be told of a failure.
-struct Poisoning {
-    peer: usize,
-    notice: u64,
-    /// Names the word.
-    program: Prepared,
-    /// How often that has failed.
-    tries: u32,
-    /// Not before.
-    due: Option<Instant>,
-}
-
 /// An operation that is under way.
-enum Flight {
+pub(super) enum Flight {
     Of(usize),
     /// Of the first, with the signals of others.
     With(usize, Held),
@@ -524,7 +503,7 @@ impl<W: Wire> Engine<W> {
     }
 
     /// The wire has taken something towards a peer.
-    fn taken_by(&mut self, peer: usize) {
+    pub(super) fn taken_by(&mut self, peer: usize) {
         self.heard += 1;
         if !self.refusing.is_empty() {
             self.refusing.remove(&peer);
@@ -532,7 +511,7 @@ impl<W: Wire> Engine<W> {
     }
 
     /// The wire takes nothing towards a peer for now. Says so, if that has been so for too long: a provider that cannot reach a peer may never say more. (That too much is under way is no fault of the peer's.)
-    fn refused_by(&mut self, peer: usize) -> Option<String> {
+    pub(super) fn refused_by(&mut self, peer: usize) -> Option<String> {
         self.full = true;
         if self.flights.len() >= self.wire.limits().depth {
             return None;
@@ -589,87 +568,6 @@ impl<W: Wire> Engine<W> {
         }
         self.held = waiting;
         self.held.is_empty()
-    }
-
-    /// Ends a queue: nothing of it is under way.
-    pub(super) fn give_up(&mut self, index: usize) {
-        let Some(agenda) = self.queues.get(index) else {
-            return;
-        };
-        let peer = agenda.queue.peer;
-        let mut poisons: Vec<(u64, Prepared)> = agenda
-            .queue
-            .give_up()
-            .into_iter()
-            .map(|program| (script::<W>(&program).poison, program))
-            .collect();
-        // Poisoning twice is no different from once.
-        poisons.sort_unstable_by_key(|(notice, _)| *notice);
-        poisons.dedup_by_key(|(notice, _)| *notice);
-        let poisons = poisons.into_iter();
-        self.notices
-            .extend(poisons.map(|(notice, program)| Poisoning {
-                peer,
-                notice,
-                program,
-                tries: 0,
-                due: None,
-            }));
-    }
-
-    /// A peer has not been told of a failure. If it cannot be told at all, that is core's affair.
-    fn untold(&mut self, mut untold: Poisoning, why: &str) {
-        if untold.tries < TELL {
-            untold.due = Some(Instant::now() + PAUSE * 2u32.pow(untold.tries));
-            untold.tries += 1;
-            self.notices.push_back(untold);
-        } else {
-            let peer = untold.peer;
-            self.failure.get_or_insert_with(|| {
-                format!("rank {peer} could not be told of a failure: {why}")
-            });
-        }
-    }
-
-    /// Tells peers of failures. One that takes nothing for now keeps no other's back.
-    fn send_notices(&mut self) {
-        let mut waiting: VecDeque<Poisoning> = VecDeque::new();
-        while let Some(poisoning) = self.notices.pop_front() {
-            let is_early = poisoning.due.is_some_and(|due| due > Instant::now());
-            if is_early || waiting.iter().any(|before| before.peer == poisoning.peer) {
-                waiting.push_back(poisoning);
-                continue;
-            }
-            let cookie = self.flights.next() as u64;
-            let (region, offset) = &script::<W>(&poisoning.program).word;
-            let op = match self.wire.signals() {
-                Signals::Notice => Op::Notify(poisoning.notice),
-                // Behind all adds of this end to the word, which nobody else adds to.
-                Signals::Add => Op::Write {
-                    from: &POISONED,
-                    bytes: 1,
-                    to: &region.remote,
-                    offset: offset + POISON.trailing_zeros() as usize / 8,
-                    notice: None,
-                },
-            };
-            // SAFETY: a notice names no memory of this end, and the byte lives for ever. The word is the program's, by the promise of `NicQueue::prepare`.
-            let posted = unsafe { self.wire.post(poisoning.peer, op, cookie) };
-            match posted {
-                Ok(Posted::Taken) => {
-                    self.taken_by(poisoning.peer);
-                    self.flights.add(Flight::Poisoning(poisoning));
-                }
-                Ok(Posted::Full) => match self.refused_by(poisoning.peer) {
-                    None => waiting.push_back(poisoning),
-                    Some(why) => self.untold(poisoning, &why),
-                },
-                Err(error) => self.untold(poisoning, &error.to_string()),
-            }
-        }
-        // Those that are to be told again are behind these.
-        waiting.append(&mut self.notices);
-        self.notices = waiting;
     }
 }
 

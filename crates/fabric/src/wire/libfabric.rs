@@ -15,14 +15,13 @@
 //!
 //! [`OpenError`] says what was missing: the library, or a provider that writes, reads, and carries 8 bytes with a write.
 
+mod bed;
 mod chain;
 mod choice;
 mod probe;
 
-use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tidegate_ffi::fabric::{
@@ -37,6 +36,7 @@ pub use choice::{Choice, EngineChoice, OpenError};
 use super::chain::{Chain, Signals};
 use super::{Event, Limits, Op, Posted, Sleeper, Wire};
 use crate::lock;
+use bed::Bed;
 use chain::{FabricChain, Parts, Pool};
 
 /// How many operations are under way at a time, if the provider has no smaller number.
@@ -45,8 +45,6 @@ const DEPTH: usize = 256;
 const MOST: usize = 16 << 20;
 /// How many entries are taken from the queue at a time.
 const ENTRIES: usize = 32;
-/// How often the agent looks where it cannot sleep on the queue.
-const LOOK: Duration = Duration::from_micros(200);
 /// Contexts from here on are addresses of deferred works, those below are cookies: no memory of a process begins so low.
 const ADDRESSES: usize = 1 << 16;
 const _: () = assert!(DEPTH < ADDRESSES / 2);
@@ -123,51 +121,6 @@ impl Pad {
 /// A peer's registered memory.
 pub struct Remote {
     region: RemoteRegion,
-}
-
-/// The queue, and what was taken from it in sleep.
-struct Bed {
-    queue: Arc<CompletionQueue>,
-    /// Whether `fi_cq_sread` and `fi_cq_signal` work.
-    waits: bool,
-    taken: Mutex<VecDeque<Result<Completion, CqError>>>,
-    awake: Mutex<bool>,
-    rung: Condvar,
-}
-
-impl Sleeper for Arc<Bed> {
-    fn sleep(&self, limit: Duration) {
-        if self.waits {
-            if std::mem::take(&mut *lock(&self.awake)) {
-                return;
-            }
-            let mut one = [Completion::default()];
-            let taken = match self.queue.wait(&mut one, limit) {
-                Ok(0) => None,
-                Ok(_) => Some(Ok(one[0])),
-                Err(error) => Some(Err(error)),
-            };
-            lock(&self.taken).extend(taken);
-            *lock(&self.awake) = false;
-            return;
-        }
-        let awake = lock(&self.awake);
-        let (mut awake, _) = self
-            .rung
-            .wait_timeout_while(awake, limit.min(LOOK), |awake| !*awake)
-            .unwrap_or_else(PoisonError::into_inner);
-        *awake = false;
-    }
-
-    fn wake(&self) {
-        *lock(&self.awake) = true;
-        if self.waits {
-            // A signal that nobody waits for is kept by the queue.
-            let _ = self.queue.signal();
-        } else {
-            self.rung.notify_all();
-        }
-    }
 }
 
 fn system(what: &'static str) -> impl Fn(FabricError) -> NicError {
@@ -266,14 +219,8 @@ impl FabricWire {
             },
             provider: info.provider(),
             address: postcard::to_stdvec(&address).expect("plain data can be encoded"),
-            bed: Arc::new(Bed {
-                queue,
-                // Nobody is woken by a counter, so chains are looked at.
-                waits: waits && signals.is_none(),
-                taken: Mutex::default(),
-                awake: Mutex::new(false),
-                rung: Condvar::new(),
-            }),
+            // Nobody is woken by a counter, so chains are looked at.
+            bed: Bed::new(queue, waits && signals.is_none()),
             endpoint,
             vector,
             domain,
