@@ -22,6 +22,9 @@
 // accesses and adds its part of the quantum: the word has come far enough only when all parts have been added, and no block waits for another.
 // What a peer wrote is never read through the non-coherent path.
 //
+// Not every bus carries atomic operations to memory of the host, where doorbells of NICs may lie. To a word there nobody else adds; so it is counted in device memory (`ring`), and the count is stored, by
+// `st.release.sys`. Of several blocks each counts its part, acquiring what was counted before, and the last one stores; its release covers what all have written.
+//
 // # Failure
 //
 // A word with POISON set ends a wait whose count has not come. The first team that fails records what it waited for and sets `stop`; the others see that while they wait. Teams of a failed stream

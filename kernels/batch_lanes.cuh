@@ -1,10 +1,20 @@
 // A part of batch.cu: lanes, step by step.
 
+// Adds to a word of the host, which not every bus can do: what is counted here is stored there. Of several blocks the one that comes last stores: the word is never seen between two quanta.
+DEV void ring(const AddStep *add, u64 part, u32 parts) {
+    u64 count = add_fetch(add->count, part) + part;
+    if (parts == 1 || !(count & (QUANTUM - 1))) store_release(add->word, count);
+}
+
 DEV void poison_rest(const u8 *steps) {
     for (;;) {
         const Step *step = (const Step *)steps;
         if (step->kind == STEP_END) return;
-        if (step->kind == STEP_ADD && (step->flags & ADD_HAS_WAITER)) or_release(((const AddStep *)step)->word, POISON);
+        if (step->kind == STEP_ADD && (step->flags & ADD_HAS_WAITER)) {
+            const AddStep *add = (const AddStep *)step;
+            if (add->count) store_release(add->word, or_fetch(add->count, POISON) | POISON);
+            else or_release(add->word, POISON);
+        }
         steps += step->length * 16;
     }
 }
@@ -90,7 +100,9 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                 team.barrier();
                 if (team.rank() == 0) {
                     // All parts together are the value; the first block's is what the others leave.
-                    add_release(add->word, index == 0 ? add->value - (count - 1) : 1);
+                    u64 part = index == 0 ? add->value - (count - 1) : 1;
+                    if (add->count) ring(add, part, count);
+                    else add_release(add->word, part);
                 }
                 break;
             }

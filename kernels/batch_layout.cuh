@@ -17,6 +17,7 @@ typedef long long i64;
 static_assert(WARP >= 16, "the bytes that follow the units have a thread each");
 #define POISON (1ull << 62)
 #define QUANTUM_BITS 20
+#define QUANTUM (1ull << QUANTUM_BITS)
 
 enum { TEAM_WARPS = 0, TEAM_BLOCKS = 1 };
 enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3 };
@@ -69,7 +70,8 @@ struct WaitStep {
 
 struct AddStep {
     Step step;
-    u64 word, value, unused;
+    u64 word, value;
+    u64 count;  // a word in device memory that counts for one of the host's, which is stored to; 0: the word itself is added to
 };
 
 struct MoveStep {

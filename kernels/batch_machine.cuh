@@ -45,6 +45,21 @@ DEV void add_relaxed(u64 at, u64 value) {
 DEV void or_release(u64 at, u64 value) {
     asm volatile("red.release.sys.global.or.b64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
+// The two below count in memory of this device, for a word of the host: one GPU, and no other, uses the count. They release and acquire within it: who stores what was counted last has
+// seen what all that counted before had done, and his store, at system scope, releases all of it.
+DEV u64 add_fetch(u64 at, u64 value) {
+    u64 old;
+    asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(value) : "memory");
+    return old;
+}
+DEV u64 or_fetch(u64 at, u64 value) {
+    u64 old;
+    asm volatile("atom.acq_rel.gpu.global.or.b64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(value) : "memory");
+    return old;
+}
+DEV void store_release(u64 at, u64 value) {
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
 DEV u32 or_fetch32(u32 *at, u32 value) {
     u32 old;
     asm volatile("atom.acq_rel.sys.global.or.b32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(value) : "memory");

@@ -127,7 +127,7 @@ unsafe impl Device for Cuda {
         // Nobody sleeps on the bell of a GPU: its waits poll.
         // SAFETY: the caller's promise.
         if let Some(word) = unsafe { self.gpu.pinned_word(word.0) } {
-            // Threads of the host add to it. (Doorbells, to which the GPU adds, nobody poisons from here.)
+            // Threads of the host add to it. (Doorbells, which the GPU stores to, nobody poisons from here.)
             word.fetch_or(POISON, Ordering::Release);
             return;
         }

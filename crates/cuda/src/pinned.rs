@@ -3,7 +3,8 @@
 //! # Model
 //!
 //! It has one address, for the process's threads and for the GPU (`cuMemHostAlloc` with unified addressing). The driver frees such memory only when nothing waits on the device, so it is never given back: what is not used any more is kept for the next who
-//! asks. Words in it are added to by one side each: by the GPU alone (doorbells), or by threads of the host alone (all that a NIC's agent adds to, and its poison); so nothing rests on atomic operations over the bus.
+//! asks. Words in it are written by one side each: by the GPU alone (doorbells), or by threads of the host alone (all that a NIC's agent adds to, and its poison). So nothing rests on atomic operations over the bus: a word that the GPU adds to has a *count* in the GPU's own memory,
+//! and the GPU stores what it has counted.
 //!
 //! # Failure
 //!
@@ -11,12 +12,14 @@
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use tidegate_ffi::cuda::HostFlags;
+use tidegate_ffi::cuda::{DevicePtr, HostFlags};
 use tidegate_hal::device::DeviceError;
+use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 
+use crate::block::CudaBlock;
 use crate::error::Doing;
 use crate::gpu::{Gpu, lock};
 
@@ -38,6 +41,8 @@ struct State {
     /// By their first addresses, how long they are: all pieces, for ever.
     pieces: BTreeMap<usize, usize>,
     free: Vec<Free>,
+    /// Of words that the GPU adds to, by their addresses: where it counts. They go with their pieces.
+    counts: BTreeMap<usize, CudaBlock>,
 }
 
 // SAFETY: the pointers are to memory that is never freed, and that nobody uses while it is in the list.
@@ -60,9 +65,15 @@ impl Pinned {
 
     /// Takes a piece back.
     pub(crate) fn give_back(&self, base: NonNull<u8>) {
+        let first = base.addr().get();
         let mut state = lock(&self.0);
-        let bytes = state.pieces[&base.addr().get()];
+        let bytes = state.pieces[&first];
+        let mut counts = state.counts.split_off(&first);
+        state.counts.append(&mut counts.split_off(&(first + bytes)));
         state.free.push(Free { base, bytes });
+        // Not under the lock: what goes now is given to the driver.
+        drop(state);
+        drop(counts);
     }
 
     /// Whether an address lies in it.
@@ -99,6 +110,45 @@ impl Gpu {
         // SAFETY: it has so many bytes, and nobody else uses it.
         unsafe { base.as_ptr().write_bytes(0, bytes) };
         Ok(base)
+    }
+
+    /// Where a word is counted that lies in pinned memory, and is added to by this GPU alone; 0 for any other.
+    ///
+    /// # Safety
+    ///
+    /// The word is live.
+    pub(crate) unsafe fn count_of(self: &Arc<Self>, word: Ptr) -> Result<u64, DeviceError> {
+        // SAFETY: the caller's promise.
+        let Some(value) = (unsafe { self.pinned_word(word.0) }) else {
+            return Ok(0);
+        };
+        let found = |state: &State| {
+            let count = state.counts.get(&word.0.addr());
+            count.map(|count| count.base().0.addr() as u64)
+        };
+        if let Some(count) = found(&lock(&self.pinned.0)) {
+            return Ok(count);
+        }
+        let count = CudaBlock::alloc(self, size_of::<u64>(), Sharing::Private)?;
+        let value = value.load(Ordering::Relaxed);
+        if value != 0 {
+            let bytes = value.to_ne_bytes();
+            // SAFETY: the block has as many bytes, and is ours alone; the source lives until the service stream is done.
+            self.serve("setting a count", |driver, stream| unsafe {
+                let to = DevicePtr(count.base().0.addr() as u64);
+                driver.memcpy_htod_async(to, bytes.as_ptr().cast(), bytes.len(), stream)
+            })?;
+        }
+        // Another thread may have been quicker. Nothing has been counted yet: that takes a program that names the count.
+        let mut state = lock(&self.pinned.0);
+        let spare = match found(&state) {
+            Some(_) => Some(count),
+            None => state.counts.insert(word.0.addr(), count),
+        };
+        let count = found(&state).expect("it was there, or has been put there");
+        drop(state);
+        drop(spare);
+        Ok(count)
     }
 
     /// The word at an address, if it lies in pinned memory: there threads of the host work with words themselves.

@@ -31,8 +31,9 @@ pub(crate) struct Placed {
 
 impl Placed {
     fn new(gpu: &Arc<Gpu>, batch: &Batch, quota: usize) -> Result<Self, DeviceError> {
-        let of_host = |word: Ptr| gpu.pinned.holds(word.0.addr());
-        let mut program = Program::new(batch, quota, gpu.bulk.is_some(), of_host)?;
+        // SAFETY: words that a batch adds to are live.
+        let count = |word: Ptr| unsafe { gpu.count_of(word) };
+        let mut program = Program::new(batch, quota, gpu.bulk.is_some(), count)?;
         let block = CudaBlock::alloc(gpu, program.len().max(16), Sharing::Private)?;
         let base = block.base().0.addr() as u64;
         program.placed_at(base);

@@ -103,7 +103,8 @@ pub(crate) struct AddStep {
     pub(crate) head: Head,
     pub(crate) word: u64,
     pub(crate) value: u64,
-    pub(crate) unused: u64,
+    /// Where a word of the host is counted; 0: the word is added to itself.
+    pub(crate) count: u64,
 }
 
 #[repr(C)]

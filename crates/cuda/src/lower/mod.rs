@@ -18,7 +18,7 @@ pub(crate) mod parts;
 
 pub(crate) use layout::*;
 
-use tidegate_hal::batch::{Batch, Step};
+use tidegate_hal::batch::{Batch, QUANTUM, Step};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::Ptr;
 
@@ -26,7 +26,7 @@ use tidegate_hal::memory::Ptr;
 const BULK: u64 = 2304;
 /// The most blocks of one lane.
 const MOST: u64 = 255;
-/// The most of one that adds to a word of the host: such adds go over the bus one after the other (1.1 us each, measured), and two blocks fill the bus.
+/// The most of one that rings, whose copies go to memory of the host: so many fill the bus.
 const MOST_TO_HOST: u64 = 2;
 
 /// How large teams are, and from when on they are worth it.
@@ -100,7 +100,7 @@ struct Lane {
     /// several blocks do at different times.
     whole: bool,
     /// Whether it adds to a word of the host.
-    to_host: bool,
+    rings: bool,
     blocks: u64,
 }
 
@@ -109,7 +109,7 @@ impl Lane {
     fn mark_bulk(&mut self, least: u64) -> bool {
         let (blocks, mut any) = (self.blocks, false);
         for (flags, units) in &self.linear {
-            if blocks != 0 && !self.to_host && *units / blocks >= least {
+            if blocks != 0 && !self.rings && *units / blocks >= least {
                 self.steps[*flags] |= MOVE_BULK as u8;
                 any = true;
             }
@@ -171,6 +171,10 @@ impl Lane {
                 }
                 STEP_ADD if short.kind & LANE_ADDS == 0 => {
                     let add: AddStep = read(rest);
+                    // What rings goes over a network: a little more time for it is better than any for all others.
+                    if add.count != 0 {
+                        return steps;
+                    }
                     short.kind |= LANE_ADDS;
                     (short.out, short.value) = (add.word, add.value);
                 }
@@ -192,25 +196,25 @@ impl Lane {
 
 impl Program {
     /// Lowers a batch for a stream that may use `quota` blocks.
-    /// `bulk` says whether the device has an engine for large copies, `of_host` whether a word lies in memory of the host.
+    /// `bulk` says whether the device has an engine for large copies. `count` says where in device memory a word is counted that lies in memory of the host, and 0 of another.
     pub(crate) fn new(
         batch: &Batch,
         quota: usize,
         bulk: bool,
-        of_host: impl Fn(Ptr) -> bool,
+        count: impl FnMut(Ptr) -> Result<u64, DeviceError>,
     ) -> Result<Self, DeviceError> {
         let sizes = Sizes {
             bulk: if bulk { BULK } else { u64::MAX },
             ..Sizes::KERNEL
         };
-        Self::sized(batch, quota, sizes, of_host)
+        Self::sized(batch, quota, sizes, count)
     }
 
     fn sized(
         batch: &Batch,
         quota: usize,
         sizes: Sizes,
-        of_host: impl Fn(Ptr) -> bool,
+        mut count: impl FnMut(Ptr) -> Result<u64, DeviceError>,
     ) -> Result<Self, DeviceError> {
         let stores = |lane: &tidegate_hal::batch::Lane| {
             let steps = batch.steps(*lane).iter();
@@ -223,15 +227,9 @@ impl Program {
             });
         }
         let mut slot = 0;
-        let mut each = |lane: &tidegate_hal::batch::Lane| {
-            let steps = batch.steps(*lane);
-            let adds = |step: &Step| matches!(step, Step::Add(add) if of_host(add.word));
-            Lane {
-                to_host: steps.iter().any(adds),
-                ..lower(steps, &mut slot)
-            }
-        };
-        let mut lanes: Vec<_> = batch.lanes().iter().map(&mut each).collect();
+        let each = batch.lanes().iter();
+        let each = each.map(|lane| lower(batch.steps(*lane), &mut slot, &mut count));
+        let mut lanes = each.collect::<Result<Vec<_>, _>>()?;
         let quota = quota.min(MAX_BLOCKS) as u64;
         share_out(&mut lanes, quota, sizes)?;
         let mut bulk = false;
@@ -373,8 +371,12 @@ fn address(ptr: Ptr) -> u64 {
     ptr.0.addr() as u64
 }
 
-/// The steps of a lane; `slot` numbers the waits of the batch.
-fn lower(steps: &[Step], slot: &mut u32) -> Lane {
+/// The steps of a lane; `slot` numbers the waits of the batch, `count` says where words of the host are counted.
+fn lower(
+    steps: &[Step],
+    slot: &mut u32,
+    count: &mut impl FnMut(Ptr) -> Result<u64, DeviceError>,
+) -> Result<Lane, DeviceError> {
     let mut lane = Lane {
         steps: Vec::new(),
         units: 0,
@@ -383,7 +385,7 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
         short: ShortLane::default(),
         counter: 0,
         whole: false,
-        to_host: false,
+        rings: false,
         blocks: 0,
     };
     let mut last = Ptr::NULL;
@@ -424,7 +426,11 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
             // An add releases what the team has written. Stores were refused.
             Step::Flush | Step::Store(_) => {}
             Step::Add(add) => {
-                lane.whole |= add.value < MOST;
+                let count = count(add.word)?;
+                lane.rings |= count != 0;
+                // What is counted is stored when whole quanta have come together.
+                lane.whole |=
+                    add.value < MOST || (count != 0 && !add.value.is_multiple_of(QUANTUM));
                 changed.push(add.word);
                 let add_step = AddStep {
                     head: Head {
@@ -438,7 +444,7 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
                     },
                     word: address(add.word),
                     value: add.value,
-                    unused: 0,
+                    count,
                 };
                 lane.steps.extend_from_slice(add_step.bytes());
             }
@@ -451,7 +457,7 @@ fn lower(steps: &[Step], slot: &mut u32) -> Lane {
     };
     lane.steps.extend_from_slice(end.bytes());
     lane.steps.resize(lane.steps.len().next_multiple_of(16), 0);
-    lane
+    Ok(lane)
 }
 
 /// Gives the lanes that move much their blocks.
@@ -476,7 +482,7 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
             ),
         })?;
     let wanted = |lane: &Lane| {
-        let most = if lane.to_host { MOST_TO_HOST } else { MOST };
+        let most = if lane.rings { MOST_TO_HOST } else { MOST };
         lane.units.div_ceil(sizes.threads as u64).min(most)
     };
     let total: u64 = large.iter().map(|lane| wanted(&lanes[*lane])).sum();

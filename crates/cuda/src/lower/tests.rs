@@ -45,11 +45,20 @@ fn put(doubles: usize) -> Step {
 
 /// Words from here on lie in memory of the host.
 const HOST: usize = 0x5000_0000;
+/// So much further on they are counted.
+const COUNTS: u64 = 0x1000_0000;
 
 fn program(lanes: Vec<Vec<Step>>, quota: usize) -> Result<Program, DeviceError> {
     // SAFETY: the batch is never executed.
     let batch = unsafe { Batch::new(lanes, Vec::new()) };
-    Program::new(&batch, quota, true, |word| word.0.addr() >= HOST)
+    Program::new(&batch, quota, true, |word| {
+        let address = word.0.addr();
+        Ok(if address >= HOST {
+            address as u64 + COUNTS
+        } else {
+            0
+        })
+    })
 }
 
 /// How many blocks each kind of team has.
@@ -101,6 +110,35 @@ fn a_lane_that_adds_to_a_word_of_the_host_has_few_blocks() {
     assert_eq!((teams(&near), near.bulk), ([0, 16], true));
     let far = program(lanes(HOST), 16).unwrap();
     assert_eq!((teams(&far), far.bulk), ([0, 2], false));
+}
+
+#[test]
+fn a_word_of_the_host_is_counted_on_the_device() {
+    // By its steps, and never in short.
+    let kinds = [0x3000, HOST].map(|word| {
+        let lowered = program(vec![vec![wait(0x2000), put(8), add(word)]], 16).unwrap();
+        let lane: ShortLane = read(&lowered.bytes[size_of::<Record>()..]);
+        let steps = &lowered.bytes[16 * lane.steps as usize..];
+        // A wait and a move come before it.
+        let mut rest = steps;
+        let add: AddStep = loop {
+            let head: Head = read(rest);
+            if head.kind == STEP_ADD {
+                break read(rest);
+            }
+            rest = &rest[usize::from(head.length) * 16..];
+        };
+        (lane.kind & LANE_STEPS != 0, add.count)
+    });
+    assert_eq!(kinds, [(false, 0), (true, HOST as u64 + COUNTS)]);
+    // Parts come together to quanta; what is none is not made of parts.
+    let odd = Step::Add(Add {
+        word: ptr(HOST),
+        value: QUANTUM + 1,
+        bell: Ptr::NULL,
+    });
+    let lanes = vec![vec![wait(0x2000), put(1 << 20), odd]];
+    assert_eq!(teams(&program(lanes, 16).unwrap()), [1, 0]);
 }
 
 #[test]

@@ -125,6 +125,24 @@ static inline void or_release(u64 at, u64 value) {
     machine::added(at);
     machine::point();
 }
+static inline u64 add_fetch(u64 at, u64 value) {
+    machine::point();
+    u64 old = __atomic_fetch_add(atomic<u64>(at), value, __ATOMIC_ACQ_REL);
+    machine::point();
+    return old;
+}
+static inline u64 or_fetch(u64 at, u64 value) {
+    machine::point();
+    u64 old = __atomic_fetch_or(atomic<u64>(at), value, __ATOMIC_ACQ_REL);
+    machine::point();
+    return old;
+}
+static inline void store_release(u64 at, u64 value) {
+    machine::point();
+    __atomic_store_n(atomic<u64>(at), value, __ATOMIC_RELEASE);
+    machine::added(at);
+    machine::point();
+}
 static inline u32 or_fetch32(u32 *at, u32 value) {
     machine::point();
     u32 old = __atomic_fetch_or(atomic<u32>((u64)at), value, __ATOMIC_ACQ_REL);

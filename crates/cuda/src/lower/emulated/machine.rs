@@ -328,7 +328,7 @@ pub(super) fn layout() -> Vec<u64> {
         fields!(ShortLane: kind steps word operand quantum arrivals src dst flip count out value tail),
         fields!(Head: kind length flags),
         fields!(WaitStep: word operand quantum arrivals window peer awaited slot),
-        fields!(AddStep: word value),
+        fields!(AddStep: word value count),
         fields!(MoveStep: count src dst src_flip dst_flip parity result compare size sub action op scalar unit src_shape dst_shape),
         fields!(ShapeStep: table rank count stride),
         fields!(RawFault: kind window peer awaited epoch),
@@ -437,7 +437,20 @@ impl Launched {
         home: &Home,
         follow: [u64; 2],
     ) -> Result<Self, DeviceError> {
-        let mut lowered = Program::sized(batch, quota, sizes, |_| false)?;
+        Self::counting(batch, quota, sizes, next, home, follow, |_| 0)
+    }
+
+    /// As [`Launched::new`]; `count` says where a word is counted, or 0.
+    pub(super) fn counting(
+        batch: &Batch,
+        quota: usize,
+        sizes: Sizes,
+        next: bool,
+        home: &Home,
+        follow: [u64; 2],
+        count: impl Fn(Ptr) -> u64,
+    ) -> Result<Self, DeviceError> {
+        let mut lowered = Program::sized(batch, quota, sizes, |word| Ok(count(word)))?;
         let mut program = vec![0u128; lowered.len().div_ceil(16).max(1)];
         let base = program.as_mut_ptr();
         lowered.placed_at(base.addr() as u64);

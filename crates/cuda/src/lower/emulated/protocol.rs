@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tidegate_hal::batch::{
-    Action, Add, Awaited, Batch, Move, Op, QUANTUM, Scalar, Shape, Side, Step, Tag, Wait,
+    Action, Add, Awaited, Batch, Move, Op, POISON, QUANTUM, Scalar, Shape, Side, Step, Tag, Wait,
 };
 use tidegate_hal::memory::Ptr;
 
@@ -36,6 +36,8 @@ pub(super) struct Edge {
     pub(super) exposed: (Ptr, Ptr),
     /// At the target: the origin has completed.
     pub(super) done: (Ptr, Ptr),
+    /// Where *done* is counted, if it stands for a word of the host: then it is only stored to.
+    pub(super) rung: Option<Ptr>,
     src: Ptr,
     dst: Ptr,
     /// Doubles.
@@ -224,6 +226,7 @@ impl Job {
                 } else {
                     0
                 };
+                let rung = rng.once_in(4);
                 let mut any = || if plain { beyond } else { 8 * rng.below(4) };
                 let posted = if ahead { QUANTUM } else { 0 };
                 edges.push(Edge {
@@ -231,6 +234,7 @@ impl Job {
                     target,
                     exposed: (arena.word(posted), arena.word(0)),
                     done: (arena.word(0), arena.word(0)),
+                    rung: rung.then(|| arena.word(0)),
                     src: Ptr(arena.take(8 * count, any(), false)),
                     dst: Ptr(arena.take(bytes + flip, any(), true)),
                     count,
@@ -386,8 +390,14 @@ impl Job {
                     .iter()
                     .map(|batch| {
                         let next = !rng.once_in(3);
+                        let count = |word| {
+                            let mut edges = edges.iter().filter(|edge| edge.done.0 == word);
+                            let rung = edges.next().and_then(|edge| edge.rung);
+                            rung.map_or(0, |count| count.0.addr() as u64)
+                        };
+                        let sizes = machine.sizes;
                         let launched =
-                            Launched::new(batch, quota, machine.sizes, next, &home, [0; 2]);
+                            Launched::counting(batch, quota, sizes, next, &home, [0; 2], count);
                         launched.expect("there are blocks for a few lanes")
                     })
                     .collect();
@@ -462,7 +472,11 @@ impl Job {
             let Some((edge, seen)) = words.get_mut(&word) else {
                 return Ok(());
             };
-            let epochs = (value(edge.done.0) & !tidegate_hal::batch::POISON) / QUANTUM;
+            let done = value(edge.done.0);
+            if edge.rung.is_some() && done & POISON == 0 && done % QUANTUM != 0 {
+                return Err(format!("a word of the host is {done:#x}"));
+            }
+            let epochs = (done & !POISON) / QUANTUM;
             if epochs == *seen {
                 return Ok(());
             }

@@ -80,10 +80,37 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     // Failure that goes no further, or too far.
     (POISON, "if (value & POISON) {", "if (false) {"),
+    (POISON, "else or_release(add->word, POISON);", "(void)0;"),
+    // A word of the host: stored to when parts have come, never, with what was counted before, or from the beginning.
+    (
+        EPOCHS,
+        "if (parts == 1 || !(count & (QUANTUM - 1)))",
+        "if (true)",
+    ),
+    (
+        EPOCHS,
+        "if (parts == 1 || !(count & (QUANTUM - 1)))",
+        "if (parts == 1)",
+    ),
+    (
+        EPOCHS,
+        "add_fetch(add->count, part) + part;",
+        "add_fetch(add->count, part);",
+    ),
+    (
+        EPOCHS,
+        "store_release(add->word, count);",
+        "store_release(add->word, part);",
+    ),
+    (
+        EPOCHS,
+        "if (add->count) ring(add, part, count);",
+        "if (false) ;",
+    ),
     (
         POISON,
-        "or_release(((const AddStep *)step)->word, POISON);",
-        "(void)0;",
+        "or_fetch(add->count, POISON) | POISON);",
+        "or_fetch(add->count, POISON));",
     ),
     (
         FOLLOW,

@@ -26,6 +26,9 @@
 //! A lane that only adds, a post, does what a release does in two steps: `fence.acq_rel.sys`, then `red.relaxed.sys`. One thread does both, and nothing is written in between; what
 //! stood before the batch has happened before its `griddepcontrol.wait`, and so before the fence.
 //!
+//! A word of the host is not added to but stored, by `st.release.sys`, after it has been counted in this GPU's memory by `atom.acq_rel.gpu`. Of several blocks each counts behind its barrier, and acquires what
+//! was counted before; so the store of the last one comes after what all of them have put, and releases it.
+//!
 //! A lane that only waits is one thread, and has no barrier: what needs its word is in other kernels, which come after the whole grid. That its thread does what the source says, and in that
 //! order, is what [`waits`] looks at: it carries out the instructions, one by one.
 //!
@@ -268,30 +271,69 @@ fn what_is_put_comes_after_the_barrier_of_the_wait() {
     }
 }
 
-/// A team's add is a release at system scope, right behind its barrier.
+/// A team's add is a release at system scope, behind its barrier on every way, and nothing is written in between. So is what it counts for a word of the host, where the scope of this GPU will do.
 #[test]
 fn a_team_adds_right_after_its_barrier() {
+    let writes = |line: &str| line.starts_with("st.global") || line.starts_with("call");
+    for (text, new) in TEXTS {
+        let (mut adds, mut counts) = (0, 0);
+        for (name, items) in &functions(text) {
+            let count = |start: &str| items.iter().filter(|item| item.is(start)).count();
+            // What a barrier of the kind orders stands in functions of that kind of team; a kernel has both.
+            let barriers = |line: &str| match name.as_str() {
+                name if name.contains("tidegate_batch") => is_barrier(line),
+                name if name.contains("Warp") => line.starts_with("bar.warp.sync"),
+                _ => line.starts_with("bar.sync"),
+            };
+            let steps = name.contains("run_steps");
+            let expected = match name.as_str() {
+                name if name.contains("tidegate_batch") => [2, 0],
+                name if name.contains("run_") => [1, usize::from(steps)],
+                _ => [0, 0],
+            };
+            let kinds = ["red.release.sys.global.add", "atom.acq_rel.gpu.global.add"];
+            assert_eq!(kinds.map(count), expected, "{name}");
+            for (kind, expected) in kinds.into_iter().zip(expected) {
+                let add = |line: &str| line.starts_with(kind);
+                let found = if expected == 0 {
+                    0
+                } else {
+                    always(text, name, barriers, writes, add)
+                };
+                assert_eq!(found, expected, "{name}: {kind}");
+            }
+            adds += expected[0];
+            counts += expected[1];
+        }
+        // In short, in short and late, and in steps; of each kind of team in each kernel.
+        assert_eq!(adds, if new { 4 + 3 + 3 } else { 2 + 2 + 2 });
+        assert_eq!(counts, if new { 3 } else { 2 });
+    }
+}
+
+/// What is stored in a word of the host has been counted on every way to the store, or poisoned.
+#[test]
+fn what_is_stored_for_the_host_was_counted() {
+    let counts = |line: &str| line.starts_with("atom.acq_rel.gpu.global.");
+    let stores = |line: &str| line.starts_with("st.release.sys.global.u64");
     for (text, new) in TEXTS {
         let mut all = 0;
         for (name, items) in &functions(text) {
-            let adds: Vec<_> = (0..items.len())
-                .filter(|at| items[*at].is("red.release.sys.global.add"))
-                .collect();
-            let kinds: &[&str] = match name.as_str() {
-                name if name.contains("tidegate_batch") => &["bar.sync", "bar.warp.sync"],
-                name if !name.contains("run_") => &[],
-                name if name.contains("Warp") => &["bar.warp.sync"],
-                _ => &["bar.sync"],
-            };
-            assert_eq!(adds.len(), kinds.len(), "{name}");
-            for kind in kinds {
-                let mut before = adds.iter().map(|at| &items[at - 1]);
-                assert!(before.any(|item| item.is(kind)), "{name}: {kind}");
+            let expected = items
+                .iter()
+                .filter(|item| item.is("st.release.sys.global.u64"));
+            let expected = expected.count();
+            if expected > 0 {
+                assert!(
+                    name.contains("run_steps") || name.contains("give_up"),
+                    "{name}"
+                );
+                assert_eq!(always(text, name, counts, is_barrier, stores), expected);
             }
-            all += adds.len();
+            all += expected;
         }
-        // In short, in short and late, and in steps; of each kind of team in each kernel.
-        assert_eq!(all, if new { 4 + 3 + 3 } else { 2 + 2 + 2 });
+        // Of each kind of team: what is counted, what is poisoned from the first step on, and behind a wait; and a lane in short that gives up.
+        assert_eq!(all, if new { 3 * 3 + 1 } else { 2 * 3 + 1 });
     }
 }
 
@@ -319,11 +361,13 @@ fn primitives_have_their_orders() {
         "atom.relaxed.sys.global.cas.",
         "red.relaxed.sys.global.add.",
     ];
+    let counts = ["atom.acq_rel.gpu.global.", "st.release.sys.global.u64"];
     let posts = ["fence.acq_rel.sys;", "red.relaxed.sys.global.add.u64"];
     for (text, new) in TEXTS {
         for (name, items) in functions(text) {
             let more: &[&str] = match name.as_str() {
                 name if name.contains("compute") => &arithmetic,
+                name if name.contains("run_steps") || name.contains("give_up") => &counts,
                 name if name.contains("tidegate_batch") => match new {
                     true => &[posts[0], posts[1], "griddepcontrol."],
                     false => &posts,
