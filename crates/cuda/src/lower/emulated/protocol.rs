@@ -473,7 +473,7 @@ impl Job {
                 return Ok(());
             };
             let done = value(edge.done.0);
-            if edge.rung.is_some() && done & POISON == 0 && done % QUANTUM != 0 {
+            if edge.rung.is_some() && done & POISON == 0 && !done.is_multiple_of(QUANTUM) {
                 return Err(format!("a word of the host is {done:#x}"));
             }
             let epochs = (done & !POISON) / QUANTUM;
