@@ -41,6 +41,10 @@ fn complete<'s>(s: &Stream<'s>, outbox: Outbox<'s, f64>) -> Result<Outbox<'s, f6
     Ok(outbox.start().complete(s)?)
 }
 
+fn error_of<T, V>(result: Result<T, Rejected<V>>) -> Error {
+    result.err().expect("it is refused").error
+}
+
 /// Replayed, a post that the types do not show would leave an inbox that kernels can view while it is exposed.
 #[test]
 fn a_step_that_leaves_its_inbox_posted() -> Result<()> {
@@ -51,7 +55,7 @@ fn a_step_that_leaves_its_inbox_posted() -> Result<()> {
         let inbox = lent.inbox.expect("it was lent");
         Ok(Either::open(inbox.post(s)?))
     });
-    assert!(matches!(refused, Err(Error::NotReplayable { .. })));
+    assert!(matches!(error_of(refused), Error::NotReplayable { .. }));
     Ok(())
 }
 
@@ -123,8 +127,10 @@ fn a_region_handed_over_between_two_captures() -> Result<()> {
         ));
         Ok(x.take().expect("it came back"))
     });
-    assert!(matches!(inner, Some(Err(Error::Capturing(_)))));
-    outer.map(drop)
+    let inner = inner.expect("it was tried");
+    assert!(matches!(error_of(inner), Error::Capturing(_)));
+    outer?;
+    Ok(())
 }
 
 /// Each of two streams that are not captured together goes on without the other.
@@ -263,6 +269,49 @@ fn replaying_what_is_no_longer_there() -> Result<()> {
     Ok(())
 }
 
+/// What cannot be recorded is given back: nothing has been done with it.
+#[test]
+fn a_recording_that_cannot_begin() -> Result<()> {
+    let worlds: [World; 2] = [World::init()?, World::init()?];
+    stream!(let s = worlds[0].stream()?);
+    stream!(let t = worlds[1].stream()?);
+    let here = Region::from_slice(&worlds[0], &[1.0; 4])?.on(&s)?;
+    let there = Region::from_slice(&worlds[1], &[2.0; 4])?.on(&t)?;
+    let refused = s.capture_with(&mut t, (here, there), |_, _, lent| Ok(lent));
+    let Rejected { error, value } = refused.err().expect("of two worlds");
+    assert!(matches!(error, Error::Invalid(_)));
+    let (here, there) = value.expect("no step has had it");
+    assert_eq!(here.into_host(&s)?[..], [1.0; 4]);
+    assert_eq!(there.into_host(&t)?[..], [2.0; 4]);
+    // A step that fails has had it.
+    let region = Region::from_slice(&worlds[0], &[1.0; 4])?.on(&s)?;
+    let refused = s.capture(region, |s, region| {
+        s.synchronize()?;
+        Ok(region)
+    });
+    let Rejected { error, value } = refused.err().expect("it cannot wait here");
+    assert!(matches!(error, Error::Capturing(_)), "{error}");
+    assert!(value.is_none());
+    Ok(())
+}
+
+/// What is rejected becomes a boxed error with `?`, although it holds what lives no longer than the function.
+#[test]
+fn a_function_that_boxes_its_errors() {
+    fn step() -> std::result::Result<(), Box<dyn std::error::Error>> {
+        let world: World = World::init()?;
+        stream!(let s = world.stream()?);
+        let region = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+        let other = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+        let (graph, _region) = s.capture(region, |_, region| Ok(region))?;
+        let _ = graph.replay(&s, other, 1)?;
+        Ok(())
+    }
+    let error = step().expect_err("it is not what was recorded");
+    let error = error.downcast::<Error>().expect("as it was");
+    assert!(matches!(*error, Error::OtherGraph { .. }));
+}
+
 /// Swapped buffers, or one dropped on the way.
 #[test]
 fn a_step_that_ends_with_something_else() -> Result<()> {
@@ -271,14 +320,14 @@ fn a_step_that_ends_with_something_else() -> Result<()> {
     let region = || Region::from_slice(&world, &[1.0; 4]);
     let lent = (region()?.on(&s)?, region()?.on(&s)?);
     let swapped = s.capture(lent, |_, (a, b)| Ok((b, a)));
-    assert!(matches!(swapped, Err(Error::NotReplayable { .. })));
+    assert!(matches!(error_of(swapped), Error::NotReplayable { .. }));
     let lent = vec![region()?.on(&s)?, region()?.on(&s)?];
     let dropped = s.capture(lent, |s, mut lent| {
         let mut last = lent.pop().expect("there are two");
         s.launch(|x: &mut [f64]| x.fill(1.0), &mut last)?;
         Ok(lent)
     });
-    assert!(matches!(dropped, Err(Error::NotReplayable { .. })));
+    assert!(matches!(error_of(dropped), Error::NotReplayable { .. }));
     Ok(())
 }
 

@@ -221,49 +221,58 @@ pub struct PairGraph<'s, 't, D: Device> {
     other: Brand<'t>,
 }
 
-/// A recording on two streams, and what was lent to it.
-pub type Captured<'s, 't, D, R, Q> = (PairGraph<'s, 't, D>, (R, Q));
+/// A recording, and what was lent to it; or an error, and what was lent, if it has come back.
+pub type Captured<G, R> = Result<(G, R), Rejected<Option<R>>>;
 
 impl<'s, D: Device> Stream<'s, D> {
     /// Records one step: runs `step` with what it is lent, executing nothing.
     ///
     /// # Errors
     ///
-    /// What `step` returns; [`Error::NotReplayable`]. What was lent is lost then, as if it had been dropped: an epoch
-    /// that was open revokes its window, and peers of a half that was not in an epoch wait for it until this rank leaves, or a limit passes.
-    pub fn capture<R, F>(&mut self, lent: R, step: F) -> Result<(Graph<'s, D>, R), Error>
+    /// What `step` returns; [`Error::NotReplayable`]; [`Error::Device`] if the device cannot make a recording. What was lent comes back, unless `step` has not given it back, or not as it was: that is lost, as if it had been
+    /// dropped. An epoch that was open revokes its window, and peers of a half that was not in an epoch wait for it until this rank leaves, or a limit passes.
+    pub fn capture<R, F>(&mut self, lent: R, step: F) -> Captured<Graph<'s, D>, R>
     where
         R: Carry<'s, D>,
         for<'c> R::At<'c>: Carry<'c, D, At<'s> = R>,
         F: for<'c> FnOnce(&Stream<'c, D>, R::At<'c>) -> Result<R::At<'c>>,
     {
-        self.healthy()?;
         let mut lent = lent;
         let ids = identify(&mut lent);
-        settle_tickets(&mut lent, self)?;
-        self.raw().begin_capture(&[])?;
+        let begun = (self.healthy())
+            .and_then(|()| settle_tickets(&mut lent, self))
+            .and_then(|()| Ok(self.raw().begin_capture(&[])?));
+        if let Err(error) = begun {
+            return Err(Rejected::new(error, Some(lent)));
+        }
         let stream = &*self;
-        let result = Recording {
+        let recording = Recording {
             stream,
             side: None::<&Stream<'s, D>>,
-        }
-        .run(|| {
+        };
+        let (recorded, returned) = recording.run(|| {
             // What is still under way at the end of the step must be over where the next replay writes it; no replay, and nothing else,
             // lies between. So the wait is recorded here, and no ticket leaves the recording.
             let mut value = step(rebrand_ref(stream), rebrand(lent))?;
             settle_tickets(&mut value, stream)?;
             Ok(value)
         });
-        let (graph, noted, mut returned) = result?;
+        let mut returned = returned.map_err(|error| Rejected::new(error, None))?;
         let (count, differs) = compare(&mut returned, &ids);
         if let Some(position) = differs {
-            return Err(Error::NotReplayable {
+            let error = Error::NotReplayable {
                 lent: ids.len(),
                 returned: count,
                 position,
-            });
+            };
+            return Err(Rejected::new(error, None));
         }
-        Ok((Graph::new(graph, noted, ids)?, rebrand(returned)))
+        // Nothing has been executed, and all is as it was lent.
+        let returned = rebrand(returned);
+        match recorded {
+            Ok((graph, noted)) => Ok((Graph::new(graph, noted, ids), returned)),
+            Err(error) => Err(Rejected::new(error, Some(returned))),
+        }
     }
 
     /// As [`Stream::capture`], on two streams: a pair is lent, of what is at home on the one and on the other. The step may hand things over
@@ -277,7 +286,7 @@ impl<'s, D: Device> Stream<'s, D> {
         other: &mut Stream<'t, D>,
         lent: (R, Q),
         step: F,
-    ) -> Result<Captured<'s, 't, D, R, Q>, Error>
+    ) -> Captured<PairGraph<'s, 't, D>, (R, Q)>
     where
         R: Carry<'s, D>,
         for<'c> R::At<'c>: Carry<'c, D, At<'s> = R>,
@@ -289,45 +298,57 @@ impl<'s, D: Device> Stream<'s, D> {
             (R::At<'c>, Q::At<'d>),
         ) -> Result<(R::At<'c>, Q::At<'d>)>,
     {
-        self.healthy()?;
-        other.healthy()?;
-        if !self.world().is(other.world()) {
-            let what = "the two streams belong to different worlds".to_owned();
-            return Err(Error::Invalid(what));
-        }
         let (mut here, mut there) = lent;
         let mut ids = identify(&mut here);
         let apart = ids.len();
         ids.extend(identify(&mut there));
-        settle_tickets(&mut here, self)?;
-        settle_tickets(&mut there, other)?;
-        self.raw().begin_capture(&[other.raw()])?;
+        let one_world = if self.world().is(other.world()) {
+            Ok(())
+        } else {
+            let what = "the two streams belong to different worlds".to_owned();
+            Err(Error::Invalid(what))
+        };
+        let begun = (self.healthy())
+            .and_then(|()| other.healthy())
+            .and(one_world)
+            .and_then(|()| settle_tickets(&mut here, self))
+            .and_then(|()| settle_tickets(&mut there, other))
+            .and_then(|()| Ok(self.raw().begin_capture(&[other.raw()])?));
+        if let Err(error) = begun {
+            return Err(Rejected::new(error, Some((here, there))));
+        }
         let (stream, side) = (&*self, &*other);
         let recording = Recording {
             stream,
             side: Some(side),
         };
-        let (graph, noted, (mut here, mut there)) = recording.run(|| {
+        let (recorded, returned) = recording.run(|| {
             let lent = (rebrand(here), rebrand(there));
             let (mut here, mut there) = step(rebrand_ref(stream), rebrand_ref(side), lent)?;
             settle_tickets(&mut here, stream)?;
             settle_tickets(&mut there, side)?;
             Ok((here, there))
-        })?;
-        same_pair(&mut here, &mut there, &ids, apart).map_err(|(returned, position)| {
-            Error::NotReplayable {
+        });
+        let (mut here, mut there) = returned.map_err(|error| Rejected::new(error, None))?;
+        if let Err((returned, position)) = same_pair(&mut here, &mut there, &ids, apart) {
+            let error = Error::NotReplayable {
                 lent: ids.len(),
                 returned,
                 position,
-            }
-        })?;
-        let one = Graph::new(graph, noted, ids)?;
+            };
+            return Err(Rejected::new(error, None));
+        }
+        let returned = (rebrand(here), rebrand(there));
+        let (graph, noted) = match recorded {
+            Ok(recorded) => recorded,
+            Err(error) => return Err(Rejected::new(error, Some(returned))),
+        };
         let graph = PairGraph {
-            one,
+            one: Graph::new(graph, noted, ids),
             apart,
             other: PhantomData,
         };
-        Ok((graph, (rebrand(here), rebrand(there))))
+        Ok((graph, returned))
     }
 }
 
@@ -339,15 +360,15 @@ struct Recording<'a, 's, 't, D: Device> {
 
 type RawGraph<D> = <<D as Device>::Stream as tidegate_hal::device::Stream>::Graph;
 
-/// What came of a capture: the recording, what NICs must be armed with, and what the step gave back.
-type Outcome<D, X> = (RawGraph<D>, Noted<D>, X);
+/// What came of a capture: the recording, with what NICs must be armed with, and what the step gave back.
+type Outcome<D, X> = (Result<(RawGraph<D>, Noted<D>), DeviceError>, Result<X>);
 
 impl<D: Device> Recording<'_, '_, '_, D> {
-    fn run<X>(self, step: impl FnOnce() -> Result<X>) -> Result<Outcome<D, X>> {
+    fn run<X>(self, step: impl FnOnce() -> Result<X>) -> Outcome<D, X> {
         let value = step();
         let (graph, noted) = self.end();
         std::mem::forget(self);
-        Ok((graph?, noted, value?))
+        (graph.map(|graph| (graph, noted)), value)
     }
 
     fn end(&self) -> (Result<RawGraph<D>, DeviceError>, Noted<D>) {
@@ -383,13 +404,13 @@ fn same_pair<'s, 't, D: Device>(
 }
 
 impl<'s, D: Device> Graph<'s, D> {
-    fn new(raw: RawGraph<D>, noted: Noted<D>, ids: Vec<(u64, State)>) -> Result<Self> {
-        Ok(Graph {
+    fn new(raw: RawGraph<D>, noted: Noted<D>, ids: Vec<(u64, State)>) -> Self {
+        Graph {
             raw: Arc::new(raw),
             arms: Recorded::new(noted),
             ids,
             brand: PhantomData,
-        })
+        }
     }
 
     /// Enqueues the recorded step, `times` times, with what it was recorded with.

@@ -251,7 +251,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// An error, and the value that the call had taken.
+/// An error, and the value that the call had taken. With `?` it becomes the [`Error`], boxed or not, and the value is dropped.
 pub struct Rejected<T> {
     /// What went wrong.
     pub error: Error,
@@ -296,8 +296,15 @@ impl<T> fmt::Display for Rejected<T> {
     }
 }
 
-impl<T> std::error::Error for Rejected<T> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
+// It is no `Error` itself: what it holds is at home on a stream, and would have to outlive the function that `?` leaves. So it becomes the error that it brings, there too where functions return boxed ones.
+impl<T> From<Rejected<T>> for Box<dyn std::error::Error> {
+    fn from(rejected: Rejected<T>) -> Self {
+        rejected.error.into()
+    }
+}
+
+impl<T> From<Rejected<T>> for Box<dyn std::error::Error + Send + Sync> {
+    fn from(rejected: Rejected<T>) -> Self {
+        rejected.error.into()
     }
 }
