@@ -67,7 +67,7 @@ impl<W: Wire> Chained<W> {
         &*self.chain
     }
 
-    /// Gives hardware what is armed; returns whether it refuses for now what it should have room for.
+    /// Gives hardware what is armed; returns whether somebody must come back to it: it refuses for now what it should have room for, or it has failed.
     pub(crate) fn feed(&mut self, queue: &Queue) -> bool {
         while self.failed.is_none() && !self.over {
             let held = self.fed - self.through;
@@ -103,7 +103,7 @@ impl<W: Wire> Chained<W> {
                 Err(error) => self.fail(&error),
             }
         }
-        self.refused.is_some()
+        self.refused.is_some() || self.failed.is_some()
     }
 
     fn fail(&mut self, why: &impl ToString) {
@@ -212,7 +212,8 @@ impl<W: Wire> Engine<W> {
         chained.starves();
         let waits = rung > chained.through;
         if let Some(agenda) = self.queues.get(index) {
-            agenda.busy = waits;
+            // A failure is looked after, too: what came before it may still come through.
+            agenda.busy = waits || (chained.failed.is_some() && !chained.over);
         }
         self.full |= waits && chained.refused.is_some();
         let failed = chained.failed.is_some() || queue.is_abandoned();

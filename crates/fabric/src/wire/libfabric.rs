@@ -18,6 +18,7 @@
 mod bed;
 mod chain;
 mod choice;
+mod pool;
 mod probe;
 
 use std::ffi::c_void;
@@ -37,7 +38,8 @@ use super::chain::{Chain, Signals};
 use super::{Event, Limits, Op, Posted, Sleeper, Wire};
 use crate::lock;
 use bed::Bed;
-use chain::{FabricChain, Parts, Pool};
+use chain::{FabricChain, Parts};
+use pool::Pool;
 
 /// How many operations are under way at a time, if the provider has no smaller number.
 const DEPTH: usize = 256;
@@ -519,6 +521,7 @@ unsafe impl Wire for FabricWire {
             pool: self.pool.as_ref(),
             budget,
             strikes,
+            far: self.choice.far.unwrap_or(chain::FAR),
         })?;
         Ok(Some(Box::new(chain)))
     }
