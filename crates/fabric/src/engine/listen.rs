@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_words::Patience;
 
-use super::Shared;
+use super::{Shared, release};
 use crate::lock;
 use crate::wire::Wire;
 
@@ -114,7 +114,7 @@ impl<W: Wire> Shared<W> {
             self.rounds.fetch_add(1, Ordering::SeqCst);
             if engine.broken || failure.is_some() {
                 let broken = engine.broken;
-                drop(engine);
+                release(engine);
                 self.say(failure);
                 if broken {
                     // There is nothing to listen to any more; queues that are made or closed are looked at now and then.
@@ -123,6 +123,7 @@ impl<W: Wire> Shared<W> {
                 continue;
             }
             if engine.heard != heard {
+                release(engine);
                 quiet = 0;
                 last = Instant::now();
                 continue;
@@ -132,7 +133,7 @@ impl<W: Wire> Shared<W> {
             let since = last.elapsed();
             // What a peer does next is awaited too, for a while.
             if polled && (since < KEEN || active || self.slots.armed() > 0) {
-                drop(engine);
+                release(engine);
                 match since {
                     since if since < KEEN => std::thread::yield_now(),
                     since => std::thread::sleep((since / 16).clamp(NAP.0, NAP.1)),
@@ -140,7 +141,7 @@ impl<W: Wire> Shared<W> {
                 continue;
             }
             if active && quiet < LOOKS {
-                drop(engine);
+                release(engine);
                 std::thread::yield_now();
                 continue;
             }
@@ -154,11 +155,10 @@ impl<W: Wire> Shared<W> {
                 (false, false) => idle(hears, since),
             };
             // Under the lock: whoever posts after this sees it.
-            self.asleep
-                .store(!engine.full && !active, Ordering::SeqCst);
+            self.asleep.store(!engine.full && !active, Ordering::SeqCst);
             // Whoever arms after this wakes this thread; what was armed before is seen here.
             let armed = polled && self.slots.armed() > 0;
-            drop(engine);
+            release(engine);
             if !may_sleep {
                 std::thread::yield_now();
             } else if !armed && !self.called() {

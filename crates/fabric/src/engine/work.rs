@@ -30,6 +30,8 @@ pub(crate) struct Engine<W: Wire> {
     refusing: HashMap<usize, Instant>,
     silence: Duration,
     pub(super) queues: Slab<Agenda<W>>,
+    /// Those that have come to their end, to be dropped when the engine has been let go.
+    pub(super) ended: Vec<Agenda<W>>,
     /// The queues that hardware fires.
     chains: Vec<usize>,
     /// Something of a chain may be through.
@@ -106,6 +108,7 @@ impl<W: Wire> Engine<W> {
             refusing: HashMap::new(),
             silence,
             queues: Slab::new(),
+            ended: Vec::new(),
             chains: Vec::new(),
             moved: false,
             flights: Slab::new(),
@@ -185,11 +188,16 @@ impl<W: Wire> Engine<W> {
         chains.retain(|index| {
             let stays = self.watch(*index);
             if !stays {
-                self.queues.take(*index);
+                self.end(*index);
             }
             stays
         });
         self.chains = chains;
+    }
+
+    /// A queue has come to its end.
+    fn end(&mut self, index: usize) {
+        self.ended.extend(self.queues.take(index));
     }
 
     fn look_at_doorbells(&mut self) {
@@ -332,7 +340,7 @@ impl<W: Wire> Engine<W> {
                 }
                 self.dead.extend(agenda.queue.give_up());
                 if agenda.queue.closed.load(Ordering::Acquire) {
-                    self.queues.take(index);
+                    self.end(index);
                 }
                 return;
             }
@@ -358,7 +366,7 @@ impl<W: Wire> Engine<W> {
                     }
                     Seen::Over => {
                         self.give_up(index);
-                        self.queues.take(index);
+                        self.end(index);
                         return;
                     }
                 }
