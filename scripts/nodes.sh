@@ -21,9 +21,9 @@
 # The exit code is 1 if a job failed, if anything was not verified, or if a job was never run.
 #
 # --verify: the software engine over each provider, and the triggered one over sockets, on 2, 4 and 8 nodes of 1 to 4 ranks, on a plain wire and on one with 1 ms and 1% of the packets lost. Each job has all policies with one trigger slot a
-# rank and with four, in these variants. It prints a table (how many cases were verified), which OUT/verified.md has too.
+# rank and with four, in these variants; with the software engine over sockets, whose threads spin, those with more than 8 ranks have one slot, and `st` and `p2p`. It prints a table (how many cases were verified), which OUT/verified.md has too.
 #
-# NODES, PROVIDERS, LIMIT (240), SIZE (2x2x2x3)
+# NODES, PROVIDERS, LIMIT (400), SIZE (2x2x2x3)
 # VARIANTS (st,st-graph,st-strided,st-separate,rma,p2p)
 # ENGINES ("software triggered")
 # WIRES ("plain lossy")
@@ -35,7 +35,7 @@ verify=
 if [ "${1:-}" = --verify ]; then
     verify=yes
     shift
-    : "${NODES:=2x1 2x2 2x3 2x4 4x1 4x2 4x3 4x4 8x1 8x2 8x3 8x4}" "${LIMIT:=240}" "${SIZE:=2x2x2x3}" "${VARIANTS:=st,st-graph,st-strided,st-separate,rma,p2p}"
+    : "${NODES:=2x1 2x2 2x3 2x4 4x1 4x2 4x3 4x4 8x1 8x2 8x3 8x4}" "${LIMIT:=400}" "${SIZE:=2x2x2x3}" "${VARIANTS:=st,st-graph,st-strided,st-separate,rma,p2p}"
 fi
 budget=${BUDGET:-480} limit=${LIMIT:-60} passes=${PASSES:-50} size=${SIZE:-3x3x3x4}
 variants=${VARIANTS:-st,st-graph,st-separate,rma,p2p}
@@ -167,10 +167,13 @@ measure() {
 verified() {
     local shape=$1 provider=$2 engine=$3 wire=$4
     local name="$shape-${provider//[^a-z0-9]/_}-$engine-$wire" code=0 begin=$SECONDS each=${1#*x}
-    local slow=()
+    local slow=() forms=$variants budgets="$each,$((4 * each))"
+    if [ "$provider-$engine" = sockets-software ] && [ $((${shape%x*} * each)) -gt 8 ]; then
+        forms=st,p2p budgets=$each
+    fi
     if [ "$wire" = lossy ]; then slow=(--delay 1ms --loss 1%); fi
     local command=("$faces" --grid "$(grid_of $((${shape%x*} * each)))" --nodes "$shape" --netns "${slow[@]}" --provider "$provider" --engine "$engine"
-        --size "$size" --init global --counts "$counts" --rounds 1 --variants "$variants" --throttling --budgets "$each,$((4 * each))"
+        --size "$size" --init global --counts "$counts" --rounds 1 --variants "$forms" --throttling --budgets "$budgets"
         --report "$out/report/$name" --json "$out/steps/$name.json")
     "${with_us[@]}" timeout -k 5 "$limit" "${command[@]}" >"$out/logs/$name.log" 2>&1 </dev/null &
     job=$!

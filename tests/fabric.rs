@@ -184,9 +184,10 @@ fn faulty(seed: u64) -> (Vec<End>, bool) {
     // Where something is lost, it is the limit that ends the waits; elsewhere a loaded machine may take its time.
     let limit = Duration::from_millis(if harmless { 20_000 } else { 40 });
     let net = Net::new(2, faults);
+    let silence = Duration::from_millis(if harmless { 10_000 } else { 200 });
     let options = Options::default()
         .budget(1 + (seed % 7) as usize)
-        .silence(Duration::from_millis(200));
+        .silence(silence);
     let ends = World::local_with(
         2,
         |rank| match nic(&net, rank, &options) {

@@ -206,11 +206,17 @@ impl<W: Wire> Engine<W> {
         if self.broken {
             chained.fail(&"the wire is broken");
         }
-        if chained.strike(rung) | chained.advance(&queue) {
+        let (before, struck) = (chained.through, chained.strike(rung));
+        if chained.advance(&queue) | struck {
             self.heard += 1;
         }
         chained.starves();
         let waits = rung > chained.through;
+        if chained.through > before {
+            self.contact.answers(queue.peer);
+        } else if waits {
+            self.contact.asks(queue.peer);
+        }
         if let Some(agenda) = self.queues.get(index) {
             // A failure is looked after, too: what came before it may still come through.
             agenda.busy = waits || (chained.failed.is_some() && !chained.over);

@@ -25,6 +25,7 @@
 //! of the rank; peers cannot be told by it then, and core tells them by the control plane. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
 
 pub(crate) mod chained;
+mod contact;
 mod ear;
 mod listen;
 pub(crate) mod program;

@@ -1,14 +1,15 @@
 //! What is under way, and how it goes on.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_hal::nic::{Direction, Prepared};
 use tidegate_hal::slots::Slots;
 
 use super::chained::Chained;
+use super::contact::Contact;
 use super::program::{Piece, Script, script};
 use super::queue::{Queue, Seen};
 use super::slab::Slab;
@@ -26,9 +27,7 @@ pub(crate) struct Engine<W: Wire> {
     pub(crate) wire: W,
     /// Trigger slots, for all queues.
     slots: Arc<Slots>,
-    /// Towards whom the wire takes nothing, since when; and for how long that may be.
-    refusing: HashMap<usize, Instant>,
-    silence: Duration,
+    pub(super) contact: Contact,
     pub(super) queues: Slab<Agenda<W>>,
     /// Those that have come to their end, to be dropped when the engine has been let go.
     pub(super) ended: Vec<Agenda<W>>,
@@ -105,8 +104,7 @@ impl<W: Wire> Engine<W> {
         Engine {
             wire,
             slots,
-            refusing: HashMap::new(),
-            silence,
+            contact: Contact::new(silence),
             queues: Slab::new(),
             ended: Vec::new(),
             chains: Vec::new(),
@@ -178,6 +176,9 @@ impl<W: Wire> Engine<W> {
         }
         if std::mem::take(&mut self.moved) {
             self.watch_chains();
+        }
+        if let Some(why) = self.contact.unanswered() {
+            self.failure.get_or_insert(why);
         }
         self.go_on();
     }
@@ -302,6 +303,7 @@ impl<W: Wire> Engine<W> {
                 self.over(index, failed);
             }
             Some(Flight::Poisoning(poisoning)) => {
+                self.contact.answers(poisoning.peer);
                 if let Some(why) = failed {
                     self.untold(poisoning, &why);
                 }
@@ -320,6 +322,7 @@ impl<W: Wire> Engine<W> {
             return;
         };
         firing.under_way -= 1;
+        self.contact.answers(peer);
         if let Some(why) = failed {
             tracing::error!("a transfer to rank {peer} failed: {why}");
             firing.failed = true;
@@ -513,20 +516,16 @@ impl<W: Wire> Engine<W> {
     /// The wire has taken something towards a peer.
     pub(super) fn taken_by(&mut self, peer: usize) {
         self.heard += 1;
-        if !self.refusing.is_empty() {
-            self.refusing.remove(&peer);
-        }
+        self.contact.takes(peer);
     }
 
-    /// The wire takes nothing towards a peer for now. Says so, if that has been so for too long: a provider that cannot reach a peer may never say more. (That too much is under way is no fault of the peer's.)
+    /// The wire takes nothing towards a peer for now. Says why, if that has been so for too long. (That too much is under way is no fault of the peer's.)
     pub(super) fn refused_by(&mut self, peer: usize) -> Option<String> {
         self.full = true;
         if self.flights.len() >= self.wire.limits().depth {
             return None;
         }
-        let since = self.refusing.entry(peer).or_insert_with(Instant::now);
-        (since.elapsed() > self.silence)
-            .then(|| format!("nothing was taken for {:?}", self.silence))
+        self.contact.refuses(peer)
     }
 
     /// Posts the signals that are held, by two where that can be; `false` if some must wait. A peer for which there is no room keeps back none but its own.

@@ -143,6 +143,13 @@ impl Choice {
         Ok(choice)
     }
 
+    /// Bound to this address of the host.
+    #[must_use]
+    pub fn address(mut self, address: impl Into<String>) -> Self {
+        self.address = address.into();
+        self
+    }
+
     /// This provider (`tcp;ofi_rxm`, `sockets`, `verbs;ofi_rxm`).
     #[must_use]
     pub fn provider(mut self, name: impl Into<String>) -> Self {
