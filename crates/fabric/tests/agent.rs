@@ -1,7 +1,7 @@
 //! What an endpoint's threads cost the processor where nobody rings a bell, as with GPUs, and where hardware fires; in time that they run and not in time that passes: so it holds on a loaded machine, too.
 
 mod rig;
-#[path = "rig/skip.rs"]
+#[path = "../../../tests/common/skip.rs"]
 mod skip;
 
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! The contract of NICs, of the triggered engine over sockets. (In a process of its own: libraries that libfabric loads take signals that the fake card's registers need.)
 
 mod rig;
-#[path = "rig/skip.rs"]
+#[path = "../../../tests/common/skip.rs"]
 mod skip;
 
 use rig::Rig;

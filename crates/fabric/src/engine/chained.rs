@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::nic::NicError;
 
-use super::program::{Script, script};
+use super::program::{Script, operation, script};
 use super::queue::Queue;
-use super::work::{Engine, operation};
+use super::work::Engine;
 use crate::lock;
 use crate::wire::chain::{Chain, Signal};
 use crate::wire::{Posted, Wire};

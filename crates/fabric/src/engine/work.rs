@@ -10,7 +10,7 @@ use tidegate_hal::slots::Slots;
 
 use super::chained::Chained;
 use super::contact::Contact;
-use super::program::{Piece, Script, script};
+use super::program::{Script, operation, script};
 use super::queue::{Queue, Seen};
 use super::slab::Slab;
 use super::tell::Poisoning;
@@ -575,29 +575,5 @@ impl<W: Wire> Engine<W> {
         }
         self.held = waiting;
         self.held.is_empty()
-    }
-}
-
-pub(super) fn operation<W: Wire>(piece: &Piece<W>, odd: bool, notice: Option<u64>) -> Op<'_, W> {
-    let (here, there) = if odd {
-        (piece.local_flip, piece.flip)
-    } else {
-        (0, 0)
-    };
-    let (local, offset) = (piece.local.wrapping_add(here), piece.offset + there);
-    match piece.direction {
-        Direction::Put => Op::Write {
-            from: local.cast_const(),
-            bytes: piece.bytes,
-            to: &piece.remote.remote,
-            offset,
-            notice,
-        },
-        Direction::Get => Op::Read {
-            to: local,
-            bytes: piece.bytes,
-            from: &piece.remote.remote,
-            offset,
-        },
     }
 }
