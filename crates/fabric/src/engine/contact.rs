@@ -81,3 +81,40 @@ impl Contact {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_first_answer_has_a_time() {
+        let mut contact = Contact::new(Duration::from_millis(5));
+        contact.answers(1);
+        for peer in 0..4 {
+            contact.takes(peer);
+        }
+        contact.answers(2);
+        assert_eq!(contact.unanswered(), None);
+        std::thread::sleep(Duration::from_millis(20));
+        // Once for each, whatever is sent to it afterwards.
+        let mut said = [contact.unanswered(), contact.unanswered()].map(Option::unwrap);
+        said.sort();
+        assert!(
+            said[0].contains("rank 0") && said[1].contains("rank 3"),
+            "{said:?}"
+        );
+        contact.takes(0);
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(contact.unanswered(), None);
+    }
+
+    #[test]
+    fn who_takes_nothing_for_too_long_has_failed() {
+        let mut contact = Contact::new(Duration::from_millis(5));
+        assert_eq!(contact.refuses(3), None);
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(contact.refuses(3).is_some());
+        contact.takes(3);
+        assert_eq!(contact.refuses(3), None);
+    }
+}
