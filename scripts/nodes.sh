@@ -2,6 +2,7 @@
 # Faces between nodes, in one command: nodes are network namespaces of this machine. It takes root (or user namespaces), iproute2 and libfabric.
 #
 #   scripts/nodes.sh [OUT]            builds, then measures (OUT: target/nodes)
+#   scripts/nodes.sh --verify [OUT]   builds, then measures nothing, but verifies every engine with every policy of throttling (OUT: target/nodes-verify; below)
 #
 # All jobs are run in turn, and again and again while BUDGET lasts: so a disturbance hits all alike. It prints a table (us a share, ratios to the host-synchronised forms,
 # merged against separate batches, whether all was verified), and leaves OUT/results.json with every row, OUT/charts/nodes-*.svg, and OUT/logs with what each job said.
@@ -18,12 +19,30 @@
 # CHARTS (OUT/charts)                where the charts go
 #
 # The exit code is 1 if a job failed, if anything was not verified, or if a job was never run.
+#
+# --verify: the software engine over each provider, and the triggered one over sockets, on 2, 4 and 8 nodes of 1 to 4 ranks, on a plain wire and on one with 1 ms and 1% of the packets lost. Each job has all policies with one trigger slot a
+# rank and with four, in these variants; with the software engine over sockets, whose threads spin, those with more than 8 ranks have one slot, and `st` and `p2p`. It prints a table (how many cases were verified), which OUT/verified.md has too.
+#
+# NODES, PROVIDERS, LIMIT (400), SIZE (2x2x2x3)
+# VARIANTS (st,st-graph,st-strided,st-separate,rma,p2p)
+# ENGINES ("software triggered")
+# WIRES ("plain lossy")
+# COUNTS (1,1,2)                     blocks, outer and inner iterations
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
+verify=
+if [ "${1:-}" = --verify ]; then
+    verify=yes
+    shift
+    : "${NODES:=2x1 2x2 2x3 2x4 4x1 4x2 4x3 4x4 8x1 8x2 8x3 8x4}" "${LIMIT:=400}" "${SIZE:=2x2x2x3}" "${VARIANTS:=st,st-graph,st-strided,st-separate,rma,p2p}"
+fi
 budget=${BUDGET:-480} limit=${LIMIT:-60} passes=${PASSES:-50} size=${SIZE:-3x3x3x4}
 variants=${VARIANTS:-st,st-graph,st-separate,rma,p2p}
 read -ra nodes <<<"${NODES:-2x1 4x1 8x1 2x2 4x2}"
+read -ra engines <<<"${ENGINES:-software triggered}"
+read -ra wires <<<"${WIRES:-plain lossy}"
+counts=${COUNTS:-1,1,2}
 read -ra providers <<<"${PROVIDERS:-tcp;ofi_rxm sockets}"
 delay=${DELAY:-1ms} throttling=${THROTTLING:-2x4}
 for shape in "${nodes[@]}" "$throttling"; do
@@ -37,7 +56,14 @@ if [ "${#nodes[@]}" = 0 ] || [ "${#providers[@]}" = 0 ]; then
     exit 2
 fi
 
-out=${1:-target/nodes}
+for word in "${engines[@]}"; do
+    [[ $word = software || $word = triggered ]] || { echo "nodes.sh: ENGINES are software and triggered, not $word" >&2; exit 2; }
+done
+for word in "${wires[@]}"; do
+    [[ $word = plain || $word = lossy ]] || { echo "nodes.sh: WIRES are plain and lossy, not $word" >&2; exit 2; }
+done
+
+out=${1:-target/nodes${verify:+-verify}}
 mkdir -p "$out/logs" "$out/steps" && out=$(cd "$out" && pwd) || exit 2
 # What an earlier run has left is not of this one.
 rm -f "$out"/steps/*.json "$out"/logs/*.log
@@ -75,7 +101,10 @@ if command -v setpriv >/dev/null; then with_us=(setpriv --pdeathsig TERM); fi
 grid_of() { # RANKS
     case $1 in
         4) echo 2x2x1 ;;
+        6) echo 3x2x1 ;;
         8) echo 2x2x2 ;;
+        12) echo 3x2x2 ;;
+        24) echo 4x3x2 ;;
         16) echo 4x2x2 ;;
         32) echo 4x4x2 ;;
         64) echo 4x4x4 ;;
@@ -133,6 +162,75 @@ measure() {
     fi
     note "$name" "$shape" "$provider" "$what" "$status" "$((SECONDS - begin))" "$pass" "${command[*]}"
 }
+
+# verified NODES PROVIDER ENGINE WIRE: one job; sets `cell`.
+verified() {
+    local shape=$1 provider=$2 engine=$3 wire=$4
+    local name="$shape-${provider//[^a-z0-9]/_}-$engine-$wire" code=0 begin=$SECONDS each=${1#*x}
+    local slow=() forms=$variants budgets="$each,$((4 * each))"
+    if [ "$provider-$engine" = sockets-software ] && [ $((${shape%x*} * each)) -gt 8 ]; then
+        forms=st,p2p budgets=$each
+    fi
+    if [ "$wire" = lossy ]; then slow=(--delay 1ms --loss 1%); fi
+    local command=("$faces" --grid "$(grid_of $((${shape%x*} * each)))" --nodes "$shape" --netns "${slow[@]}" --provider "$provider" --engine "$engine"
+        --size "$size" --init global --counts "$counts" --rounds 1 --variants "$forms" --throttling --budgets "$budgets"
+        --report "$out/report/$name" --json "$out/steps/$name.json")
+    "${with_us[@]}" timeout -k 5 "$limit" "${command[@]}" >"$out/logs/$name.log" 2>&1 </dev/null &
+    job=$!
+    wait "$job" || code=$?
+    job=
+    # Every row says whether it failed; a job that ended well has none that did.
+    local right wrong status=ok
+    right=$(grep -c '"failed":false' "$out/steps/$name.json" 2>/dev/null)
+    wrong=$(grep -c '"failed":true' "$out/steps/$name.json" 2>/dev/null)
+    cell="${right:-0}"
+    case $code in
+        0) ;;
+        124 | 137) status="FAILED (no end after $((SECONDS - begin)) s)" ;;
+        *) status="FAILED ($code)" ;;
+    esac
+    if [ "$code" != 0 ] || [ "${wrong:-0}" != 0 ] || [ "${right:-0}" = 0 ]; then
+        failures=$((failures + 1))
+        cell="**${right:-0}, FAILED**"
+        if [ "$status" = ok ]; then status=FAILED; fi
+        grep -v '^$\|^running' "$out/logs/$name.log" | tail -n 10 | sed 's/^/    /'
+    fi
+    printf '%-40s %s, %d cases, %d s\n' "$name" "$status" "${right:-0}" "$((SECONDS - begin))"
+    note "$name" "$shape" "$provider" "$engine, $wire" "$status" "$((SECONDS - begin))" 1 "${command[*]}"
+}
+
+if [ -n "$verify" ]; then
+    failures=0 rows=()
+    head="| nodes x ranks |" rule="|---|"
+    for wire in "${wires[@]}"; do
+        for provider in "${providers[@]}"; do
+            for engine in "${engines[@]}"; do
+                if [ "$engine" = triggered ] && [ "$provider" != sockets ]; then continue; fi
+                suffix=
+                if [ "$engine" = triggered ]; then suffix=", triggered"; fi
+                if [ "$wire" = lossy ]; then suffix="$suffix, 1 ms, 1% lost"; fi
+                head="$head $provider$suffix |" rule="$rule---|"
+            done
+        done
+    done
+    for shape in "${nodes[@]}"; do
+        row="| ${shape/x/ x } |"
+        for wire in "${wires[@]}"; do
+            for provider in "${providers[@]}"; do
+                for engine in "${engines[@]}"; do
+                    # No other provider has deferred work without hardware for it.
+                    if [ "$engine" = triggered ] && [ "$provider" != sockets ]; then continue; fi
+                    verified "$shape" "$provider" "$engine" "$wire"
+                    row="$row $cell |"
+                done
+            done
+        done
+        rows+=("$row")
+    done
+    printf '%s\n' "$head" "$rule" "${rows[@]}" | tee "$out/verified.md"
+    echo "cases verified on every rank, $SECONDS s; $failures jobs failed"
+    exit $((failures > 0))
+fi
 
 others=
 for ((pass = 1; pass <= passes; pass++)); do

@@ -184,9 +184,10 @@ fn faulty(seed: u64) -> (Vec<End>, bool) {
     // Where something is lost, it is the limit that ends the waits; elsewhere a loaded machine may take its time.
     let limit = Duration::from_millis(if harmless { 20_000 } else { 40 });
     let net = Net::new(2, faults);
+    let silence = Duration::from_millis(if harmless { 10_000 } else { 200 });
     let options = Options::default()
         .budget(1 + (seed % 7) as usize)
-        .silence(Duration::from_millis(200));
+        .silence(silence);
     let ends = World::local_with(
         2,
         |rank| match nic(&net, rank, &options) {
@@ -333,6 +334,97 @@ fn a_put_to_a_window_that_was_dropped_touches_nothing_else() {
             // Behind the NIC.
             s.launch(|x: &mut [u64]| x.fill(0), &mut x).unwrap();
             s.synchronize().unwrap();
+            world.gather("put", Vec::new()).unwrap();
+        },
+    );
+}
+
+/// Windows that are made over and over: what peers are through with goes, though the last exposure of each is still one.
+#[test]
+fn memory_of_windows_that_are_gone_goes() {
+    const WINDOWS: usize = 40;
+    for route in [Route::Nic, Route::NicTo([1].into())] {
+        let net = Net::new(3, Faults::default());
+        let options = Options::default();
+        World::local_with(
+            3,
+            |rank| nic(&net, rank, &options).route(route.clone()),
+            |world: World| {
+                let before = net.registered();
+                world.gather("before", Vec::new()).unwrap();
+                stream!(let s = world.stream().unwrap());
+                // It is never written, so nobody asks when the NIC has read it.
+                let src = Region::<u64, _>::zeroed(&world, 9).unwrap();
+                let src = src.on(&s).unwrap();
+                for buffers in BUFFERS.into_iter().cycle().take(WINDOWS) {
+                    let mut window = Window::<u64, _>::by_slot("w").buffers(buffers);
+                    for rank in 0..3 {
+                        window = window.slot_from(rank, 0, 9).slot_to(rank, 0);
+                    }
+                    let (inbox, outbox) = window.open(&s).unwrap();
+                    let mut epoch = outbox.start();
+                    for slot in 0..3 {
+                        epoch.put(&src, Slot(slot)).unwrap();
+                    }
+                    drop(exchange(&s, inbox, epoch).unwrap());
+                    s.synchronize().unwrap();
+                }
+                let comes_to = |most: usize| {
+                    let begin = Instant::now();
+                    while net.registered() > before + most {
+                        let left = net.registered() - before;
+                        assert!(begin.elapsed() < Duration::from_secs(10), "{left} are left");
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    world.gather("it has", Vec::new()).unwrap();
+                };
+                // The source knows what may still read it: the last windows, at most.
+                comes_to(3 * WINDOWS / 4);
+                drop(src);
+                comes_to(0);
+            },
+        );
+    }
+}
+
+/// A stream that fails waits for nothing any more, and its window goes; but an exposure that it has given is one, so what is put by it must find the memory.
+#[test]
+fn memory_that_a_failed_stream_has_exposed_stays() {
+    let net = Net::new(2, Faults::default());
+    let options = Options::default();
+    World::local_with(
+        2,
+        |rank| nic(&net, rank, &options),
+        |world: World| {
+            let window = Window::<u64, _>::by_slot("w").buffers(Buffers::Single);
+            if world.rank() == 1 {
+                let run = || -> Result<()> {
+                    stream!(let s = world.stream()?);
+                    let (inbox, _outbox) = window.slot_from(0, 0, 16).open(&s)?;
+                    let mut x = Region::<u64, _>::zeroed(&world, 1)?.on(&s)?;
+                    let exposed = inbox.post(&s)?;
+                    s.launch(|_: &mut [u64]| panic!("on purpose"), &mut x)?;
+                    // The wait is passed over.
+                    drop(exposed.wait(&s));
+                    s.synchronize()
+                };
+                let error = run().unwrap_err().to_string();
+                assert!(error.contains("on purpose"), "{error}");
+                world.gather("dropped", Vec::new()).unwrap();
+                world.gather("put", Vec::new()).unwrap();
+                return;
+            }
+            stream!(let s = world.stream().unwrap());
+            let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+            let x = Region::from_slice(&world, &[7u64; 16]).unwrap();
+            let x = x.on(&s).unwrap();
+            world.gather("dropped", Vec::new()).unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+            let mut epoch = outbox.start();
+            epoch.put(&x, Slot(0)).unwrap();
+            drop(epoch.complete(&s).unwrap());
+            // Not before the NIC has sent it.
+            x.into_host(&s).unwrap();
             world.gather("put", Vec::new()).unwrap();
         },
     );

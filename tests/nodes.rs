@@ -13,11 +13,27 @@ use tidegate_testbed::Bed;
 mod ring;
 
 const ROLE: &str = "TEST_NODES_ROLE";
+/// Addresses of the NICs of two ranks at which nothing that is sent ever arrives.
+const HOLES: [&str; 2] = ["198.51.100.1", "198.51.100.2"];
+/// How long an endpoint may be silent there.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// Two nodes of two ranks, in namespaces; nothing where that cannot be.
 fn start(test: &str, role: &str, provider: &str, engine: EngineChoice) -> Option<(Bed, Running)> {
     let bed = Bed::builder(2).build_or_skip(test)?;
-    let mut job = Job::new(std::env::current_exe().unwrap(), 4)
+    let running = job(&bed, 4, Nodes::split(2, 2), role, provider, engine);
+    Some((bed, running))
+}
+
+fn job(
+    bed: &Bed,
+    ranks: usize,
+    nodes: Nodes,
+    role: &str,
+    provider: &str,
+    engine: EngineChoice,
+) -> Running {
+    let mut job = Job::new(std::env::current_exe().unwrap(), ranks)
         .args(["--exact", "role_of_a_rank", "--nocapture"])
         .env(ROLE, role)
         .env(Choice::PROVIDER, provider)
@@ -27,12 +43,12 @@ fn start(test: &str, role: &str, provider: &str, engine: EngineChoice) -> Option
         .env("TIDEGATE_HEARTBEAT_MS", "300")
         .output(Output::Captured)
         .grace(Duration::from_secs(30))
-        .nodes(Nodes::split(2, 2))
-        .bed(&bed);
+        .nodes(nodes)
+        .bed(bed);
     for (name, value) in ENVIRONMENT {
         job = job.default_env(name, value);
     }
-    Some((bed, job.spawn().unwrap()))
+    job.spawn().unwrap()
 }
 
 /// Not a test: what the ranks of the others run.
@@ -41,15 +57,21 @@ fn role_of_a_rank() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
-    let choice = Choice::from_env().unwrap();
+    let mut choice = Choice::from_env().unwrap();
+    let mut options = Options::default();
+    if role == "unheard" {
+        options = options.silence(SILENCE);
+        let rank: usize = std::env::var("RANK").unwrap().parse().unwrap();
+        choice = choice.address(HOLES[rank]);
+    }
     let wire = FabricWire::open(&choice).unwrap();
     let engine = std::env::var(EngineChoice::VARIABLE).unwrap();
     assert_eq!(wire.triggered().is_some(), engine == "triggered");
-    let nic = Fabric::over(wire, Options::default());
+    let nic = Fabric::over(wire, options);
     let world: World = World::init_with(WorldOptions::new().nic(nic)).unwrap();
     match role.as_str() {
         "ring" => ring::run(world, Buffers::Double, 50).unwrap(),
-        "for ever" => {
+        "unheard" | "for ever" => {
             let error = for_ever(&world).unwrap_err();
             println!("ended with: {error}");
         }
@@ -160,4 +182,56 @@ fn a_link_that_goes_down_ends_the_waits_of_all() {
     }
     // The silence that is allowed, and some.
     assert!(elapsed < Duration::from_secs(20), "{elapsed:?}: {texts:#?}");
+}
+
+/// Runs `ip` in a node.
+fn ip(bed: &Bed, node: usize, args: &str) {
+    let mut command = std::process::Command::new("ip");
+    command.args(args.split(' '));
+    bed.enter(node, &mut command);
+    let output = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {args}: {errors}");
+}
+
+/// The job's own connections are as they should be, but what goes to the ranks' NICs is dropped on the way, and nobody says so: neither a refusal, nor a lost rank.
+#[test]
+fn a_nic_that_nothing_reaches_is_an_error() {
+    let test = "a_nic_that_nothing_reaches_is_an_error";
+    for (provider, engine) in [
+        ("tcp;ofi_rxm", EngineChoice::Software),
+        ("sockets", EngineChoice::Software),
+        ("sockets", EngineChoice::Triggered),
+    ] {
+        let Some(bed) = Bed::builder(2).build_or_skip(test) else {
+            return;
+        };
+        let port = tidegate_testbed::INTERFACE;
+        for (node, other) in [(0, 1), (1, 0)] {
+            let (here, there) = (HOLES[node], HOLES[other]);
+            ip(&bed, node, &format!("addr add {here}/32 dev lo"));
+            ip(&bed, node, &format!("route add {there}/32 dev {port}"));
+            // Nobody has this one.
+            let nobody = "lladdr 02:00:00:00:de:ad nud permanent";
+            ip(
+                &bed,
+                node,
+                &format!("neigh add {there} {nobody} dev {port}"),
+            );
+        }
+        let begun = Instant::now();
+        let outcome = job(&bed, 2, Nodes::split(2, 1), "unheard", provider, engine).wait();
+        let elapsed = begun.elapsed();
+        let texts = texts(&outcome);
+        for text in &texts {
+            let named = text.contains("rank 0") || text.contains("rank 1");
+            assert!(
+                text.contains("ended with: ") && named,
+                "{provider}, {engine:?}: {texts:#?}"
+            );
+        }
+        assert!(outcome.success(), "{provider}, {engine:?}: {texts:#?}");
+        println!("{provider}, {engine:?}: {elapsed:?}: {texts:#?}");
+        assert!(elapsed < 5 * SILENCE, "{provider}, {engine:?}: {elapsed:?}");
+    }
 }

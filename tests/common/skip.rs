@@ -1,9 +1,10 @@
 //! What to do without libfabric.
+#![allow(dead_code, reason = "not every test program uses both")]
 
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 
 /// Skips a test where there is no libfabric; fails on CI.
-fn skipped(test: &str, why: &str) {
+pub(crate) fn skipped(test: &str, why: &str) {
     let ci = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false");
     assert!(!ci, "{test}: {why}, and CI is set");
     eprintln!("{test}: SKIPPED: {why}");

@@ -118,6 +118,25 @@ const NODES: &[(&str, &str, &str, &str)] = &[
         "tcp;ofi_rxm",
         "--throttling --budgets 1,6,40",
     ),
+    // A part of `scripts/nodes.sh --verify`.
+    (
+        "2x2x1",
+        "4x1",
+        "sockets",
+        "--engine triggered --throttling --budgets 1,4",
+    ),
+    (
+        "2x2x2",
+        "8x1",
+        "sockets",
+        "--engine triggered --throttling --budgets 1 --delay 1ms --loss 1%",
+    ),
+    (
+        "2x2x2",
+        "4x2",
+        "tcp;ofi_rxm",
+        "--throttling --budgets 2 --delay 1ms --loss 1%",
+    ),
 ];
 
 /// What those runs have in common. Every rank has start values of its own, so that a message that goes to the wrong one is seen.
@@ -293,7 +312,7 @@ pub(crate) static STEPS: &[Step] = &[
                 cmd("cargo")
                     .arg(format!("+{}", nightly()))
                     .args("test --target host-tuple --target-dir target/asan")
-                    .args("-p tidegate --test ring --test jobs --test awaiting")
+                    .args("-p tidegate --test ring --test jobs --test awaiting --test fabric")
                     .env("RUSTFLAGS", "-Zsanitizer=address")
                     .env("ASAN_OPTIONS", "detect_leaks=0"),
             ]

@@ -220,8 +220,20 @@ pub enum Cause {
         /// The limit.
         limit: std::time::Duration,
     },
-    /// The peer's stream failed before it came to this.
+    /// What was waited for will not come, and nobody has said more: a stream of the peer failed before it came to this, or a transfer between the two ranks failed.
     PeerFailed {
+        /// Which rank.
+        rank: usize,
+    },
+    /// A rank could not create its part of the window.
+    NotCreated {
+        /// Which rank.
+        rank: usize,
+        /// Why.
+        reason: String,
+    },
+    /// A rank's NIC was armed for operations that its stream then did not take.
+    NotEnqueued {
         /// Which rank.
         rank: usize,
     },
@@ -243,7 +255,21 @@ impl fmt::Display for Cause {
             Cause::Limit { rank, limit } => {
                 write!(f, "rank {rank} had waited for the limit of {limit:?}")
             }
-            Cause::PeerFailed { rank } => write!(f, "a stream of rank {rank} had failed"),
+            Cause::PeerFailed { rank } => {
+                write!(
+                    f,
+                    "a stream of rank {rank} had failed, or a transfer to or from it"
+                )
+            }
+            Cause::NotCreated { rank, reason } => {
+                write!(f, "rank {rank} could not create it: {reason}")
+            }
+            Cause::NotEnqueued { rank } => {
+                write!(
+                    f,
+                    "rank {rank} could not enqueue what its NIC was armed for"
+                )
+            }
             Cause::NicFailed { rank, reason } => {
                 write!(f, "the NIC of rank {rank} has failed ({reason})")
             }

@@ -8,6 +8,8 @@ use crate::error::Cause;
 pub(crate) enum Message {
     /// A window is of no more use.
     Revoke { window: u32, cause: Cause },
+    /// The sender's NIC has nothing more to do with its peers' memory of a window.
+    Through { window: u32 },
     /// The sender's thread is unwinding.
     Panicked,
     /// About long waits.

@@ -70,6 +70,11 @@ impl<D: Device> Watched<D> {
         !self.sent.is_empty()
     }
 
+    /// The words that this rank's own NIC adds to.
+    pub(crate) fn sent(&self) -> &[Ptr] {
+        &self.sent
+    }
+
     pub(crate) fn with_throttle(mut self, throttle: Throttle) -> Self {
         self.throttle = throttle;
         self
@@ -99,11 +104,8 @@ impl<D: Device> Watched<D> {
 
     #[cold]
     fn revocation(&self) -> Error {
-        let cause = self
-            .cause
-            .get()
-            .cloned()
-            .unwrap_or(Cause::PeerFailed { rank: 0 });
+        let cause = self.cause.get().cloned();
+        let cause = cause.expect("the cause was set before the window was revoked");
         Error::Revoked {
             window: self.name.clone(),
             cause,

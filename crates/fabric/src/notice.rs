@@ -16,7 +16,8 @@
 
 use tidegate_hal::nic::NicError;
 
-const POISON: u64 = 1 << 63;
+/// A word that is poisoned before a quantum comes to it looks as if that would never come.
+const POISON: u64 = crate::wire::LAST;
 const OFFSET_BITS: u32 = 21;
 const REGION_BITS: u32 = 24;
 const BELL_BITS: u32 = 4;

@@ -3,7 +3,7 @@
 mod rig;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rig::{Rig, SENT, SIGNAL};
 use tidegate_fabric::Options;
@@ -107,4 +107,94 @@ fn a_program_that_never_fits_is_refused() {
     let many = (0..40).map(|at| rig.transfer(&rig.memory, Direction::Put, at));
     let refused = rig.try_program(many.collect());
     assert!(matches!(refused, Err(NicError::Unsupported { .. })));
+}
+
+/// A firing that is through is seen to be, whatever becomes of the next: that may wait for works which others have, and for long.
+#[test]
+fn a_firing_that_finds_no_works_keeps_no_other_back() {
+    for data in [true, false] {
+        let card = Card::new(Config {
+            data,
+            ..Config::default()
+        });
+        let rig = Rig::new(on(&card), Options::default(), true);
+        rig.arm(&[rig.put(1)], 1).unwrap();
+        card.crowd(true);
+        let many = (2..5).map(|at| rig.transfer(&rig.memory, Direction::Put, at));
+        rig.arm(&[rig.program(many.collect())], 1).unwrap();
+        rig.ring();
+        rig.ring();
+        let begun = Instant::now();
+        assert_eq!(rig.wait(SENT, 1), QUANTUM);
+        // By then the other would have been given up.
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        card.crowd(false);
+        assert_eq!(rig.wait(SENT, 2), 2 * QUANTUM);
+        assert_eq!(rig.wait(SIGNAL, 2), 2 * QUANTUM);
+        drop(rig);
+        assert_eq!(card.complaints(), [""; 0]);
+    }
+}
+
+/// What hardware refuses for good when a program is armed ends the queue at once, and not when somebody happens to look.
+#[test]
+fn a_program_that_is_refused_when_it_is_armed_ends_the_queue() {
+    let card = Card::new(Config {
+        full: tidegate_ffi::fabric::sys::FI_EIO,
+        ..Config::default()
+    });
+    let rig = Rig::new(on(&card), Options::default(), true);
+    let put = [rig.put(1)];
+    rig.arm(&put, 1).unwrap();
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    // Who looks has gone to sleep.
+    std::thread::sleep(Duration::from_millis(200));
+    card.crowd(true);
+    let begun = Instant::now();
+    rig.arm(&put, 1).unwrap();
+    assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
+    let elapsed = begun.elapsed();
+    assert!(elapsed < Duration::from_millis(500), "{elapsed:?}");
+    assert!(matches!(rig.arm(&put, 1), Err(NicError::GivenUp)));
+}
+
+/// A failure that is reported twice is one failure.
+#[test]
+fn a_failure_may_be_reported_twice() {
+    for seed in 0..8 {
+        let card = Card::new(Config {
+            seed,
+            data: seed % 2 == 0,
+            twice: true,
+            ..Config::default()
+        });
+        let rig = Rig::new(on(&card), Options::default(), seed < 4);
+        rig::a_transfer_that_fails_signals_nothing(&rig);
+        drop(rig);
+        assert_eq!(card.complaints(), [""; 0]);
+    }
+}
+
+/// Counters that may not come far begin anew, again and again.
+#[test]
+fn counters_that_come_far_begin_anew() {
+    for seed in 0..8 {
+        let card = Card::new(Config {
+            seed,
+            data: seed % 2 == 0,
+            back: seed % 4 < 2,
+            ..Config::default()
+        });
+        let choice = Choice::at(card.name()).counts(3 + seed);
+        let wire = FabricWire::open_by(&tidegate_fake::library(), &choice).unwrap();
+        let rig = Rig::new(wire, Options::default(), false);
+        if seed < 4 {
+            rig::many_are_armed_at_a_time(&rig);
+        } else {
+            rig::rings_that_run_ahead_signal_in_order(&rig);
+        }
+        drop(rig);
+        assert_eq!(card.complaints(), [""; 0]);
+    }
 }

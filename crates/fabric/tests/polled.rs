@@ -7,7 +7,7 @@ use tidegate_fabric::Options;
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::wire::memory::{Faults, Net};
 
-#[path = "rig/skip.rs"]
+#[path = "../../../tests/common/skip.rs"]
 mod skip;
 
 fn each(options: &Options, test: impl Fn(&Rig)) {

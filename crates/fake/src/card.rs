@@ -521,6 +521,10 @@ impl State {
                 counter.failures += 1;
             }
             let silent = config.silent && operation.work.is_some();
+            if let (true, false, Some(queue)) = (config.twice, silent, queue) {
+                let queue = self.queues.entry(queue).or_default();
+                queue.push_back(Entry::Failed(operation.context));
+            }
             (!silent).then_some(Entry::Failed(operation.context))
         };
         if let (Some(entry), Some(queue)) = (entry, queue) {

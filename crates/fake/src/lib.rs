@@ -56,6 +56,8 @@ pub struct Config {
     pub counts_failures: bool,
     /// Whether there is no entry in the queue for failures of deferred works.
     pub silent: bool,
+    /// Whether such an entry comes twice.
+    pub twice: bool,
 }
 
 impl Default for Config {
@@ -74,6 +76,7 @@ impl Default for Config {
             fails: 0,
             counts_failures: false,
             silent: false,
+            twice: false,
         }
     }
 }

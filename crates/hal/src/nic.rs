@@ -198,7 +198,7 @@ pub struct QueueConfig {
     pub sent_bell: Ptr,
     /// Whether this rank's streams store where [`NicQueue::strike`] says; if not, that they have rung must be found out by looking at the doorbell.
     pub strikes: bool,
-    /// Keeps the words and the bell alive.
+    /// Keeps the words and the bell alive. The NIC lets it go when the queue is closed and nothing of it is under way any more (or the endpoint is closed), under none of its locks: whoever hears of that may call the NIC, or be the last to hold it.
     pub keep: Keep,
 }
 

@@ -238,7 +238,12 @@ impl Drop for Loopback {
             shared.stop.store(true, Ordering::SeqCst);
             shared.wake();
         }
-        if let Some(thread) = lock(&self.thread).take() {
+        let me = std::thread::current().id();
+        // Not for itself: what a queue has kept may be the last to hold the world, and this with it.
+        if let Some(thread) = lock(&self.thread)
+            .take()
+            .filter(|thread| thread.thread().id() != me)
+        {
             // The agent catches nothing and panics nowhere; if it did, its streams' waits would say so.
             let _ = thread.join();
         }

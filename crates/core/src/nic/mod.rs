@@ -43,10 +43,11 @@ mod ticket;
 
 use std::sync::Arc;
 
-use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Store, Tag, Wait};
+use tidegate_hal::batch::{Add, Awaited, Batch, POISON, QUANTUM, Step, Store, Tag, Wait};
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::{Keep, NicQueue, Prepared, QueueConfig, RemoteMemory, RemotePtr, Signal};
+use tidegate_words::Word;
 
 pub(crate) use options::Attached;
 pub use options::{Route, WorldOptions};
@@ -193,6 +194,17 @@ impl Line {
         &self.signal
     }
 
+    /// Whether nobody else has it, so that no more will be armed, and all that was is through. Not if it was given up.
+    fn is_over(self: &Arc<Self>) -> bool {
+        if Arc::strong_count(self) > 1 {
+            return false;
+        }
+        let (armed, through) = self.queue.counts();
+        // SAFETY: the batch of its waits keeps the word, which is in memory of the host.
+        let sent = unsafe { &*self.sent.0.cast::<Word>() }.load();
+        armed == through && sent & POISON == 0
+    }
+
     fn is(&self, other: &Line) -> bool {
         self.sent == other.sent
     }
@@ -266,7 +278,7 @@ pub(crate) fn disarm<D: Device>(stream: &Stream<'_, D>, arms: &[Arm<D>]) {
     for arm in arms {
         stream
             .world()
-            .revoke(&arm.window, Cause::PeerFailed { rank });
+            .revoke(&arm.window, Cause::NotEnqueued { rank });
     }
 }
 

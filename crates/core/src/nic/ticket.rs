@@ -87,6 +87,8 @@ impl Tickets {
             .iter()
             .any(|ticket| ticket.touch == touch && ticket.line.is(line))
         {
+            // Of a region that is only ever put, nobody asks for its tickets: those of windows that are gone must not pile up.
+            held.retain(|ticket| !ticket.line.is_over());
             let line = line.clone();
             held.push(Ticket { line, touch });
         }

@@ -10,23 +10,24 @@ use tidegate_hal::batch::{Awaited, QUANTUM, Tag};
 use tidegate_hal::control::Packet;
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr};
+use tidegate_hal::nic::Keep;
 
 use super::describe::{Description, Inbound, Outbound, check};
 use super::inbox::InboxBody;
 use super::outbox::{Edge, OutboxBody, Staging};
 use super::routes::{Own, Routes};
 use super::shape::{Shape, index_of, words_of};
+use super::through::{Farewell, Reach};
 use super::view::{SlotEntry, Table};
 use super::{
-    Atomic, ByRange, BySlot, Discipline, Half, Inbox, Kind, Myself, Outbox, Peer, Reach, Way,
-    home_number,
+    Atomic, ByRange, BySlot, Discipline, Half, Inbox, Kind, Myself, Outbox, Peer, Way, home_number,
 };
 use crate::element::Element;
 use crate::error::{Cause, Error, Result};
 use crate::nic::{Line, LineParts, Throttle};
 use crate::region::fresh_id;
 use crate::stream::Stream;
-use crate::world::Watched;
+use crate::world::{Watched, World};
 
 /// How many buffers a window by slot has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,13 +190,10 @@ impl<T: Element, K: Discipline> Window<T, K> {
         stream.not_capturing("creating a window")?;
         let plan = self.meet(stream)?;
         let (window, registration) = (plan.watched.clone(), plan.routes.own.registration.clone());
-        plan.build(stream).inspect_err(|_| {
-            // The others may have their halves, and put to this rank already: so it is with any window that is revoked.
-            let (world, rank) = (stream.world(), stream.world().rank());
-            world.revoke(&window, Cause::PeerFailed { rank });
-            if let (Some(attached), Some(registration)) = (world.nic(), registration) {
-                attached.nic.keep(registration);
-            }
+        plan.build(stream).inspect_err(|error| {
+            let world = stream.world();
+            world.revoke(&window, not_created(world, error));
+            keep(world, registration);
         })
     }
 
@@ -256,7 +254,12 @@ impl<T: Element, K: Discipline> Window<T, K> {
                 (there.bytes, there.is_far(rank).then_some(there.far_bytes))
             })
         };
-        let routes = Routes::find(&world, &name, K::KIND, own, neighbour)?;
+        let offered = own.as_ref().ok();
+        let registration = offered.and_then(|(own, _)| own.registration.clone());
+        let routes = Routes::find(&world, &name, K::KIND, own, neighbour).inspect_err(|error| {
+            world.revoke_unborn(id, not_created(&world, error));
+            keep(&world, registration);
+        })?;
         // Nobody may add to a word of ours before we are ready to hear of failures: the caller's thread registers the window
         // before it can enqueue anything, and words only wait to be read.
         let own = &routes.own;
@@ -300,6 +303,20 @@ impl<T: Element, K: Discipline> Window<T, K> {
     }
 }
 
+fn not_created<D: Device>(world: &World<D>, error: &Error) -> Cause {
+    Cause::NotCreated {
+        rank: world.rank(),
+        reason: error.to_string(),
+    }
+}
+
+/// Of a window that this rank cannot create: the others may have their halves, and put to this rank already.
+fn keep<D: Device>(world: &World<D>, registration: Option<Keep>) {
+    if let (Some(attached), Some(registration)) = (world.nic(), registration) {
+        attached.nic.keep(registration);
+    }
+}
+
 /// All that the ranks have told each other.
 struct Meeting<D: Device> {
     all: Vec<Description>,
@@ -320,6 +337,10 @@ impl<D: Device> Meeting<D> {
         let own = self.watched.block.base();
         let routes = &self.routes;
         let far = routes.own.far.as_ref().map_or(Ptr::NULL, |far| far.base());
+        let neighbours = &routes.with_nic;
+        let farewell = world
+            .nic()
+            .map(|_| Farewell::new(world, &self.watched, neighbours.clone()));
         // Words and data that NICs work on lie in the staged block, operands in the device's own.
         let of = |other: usize| if shape.is_far(other) { far } else { own };
         let base = |other: usize| match &routes.blocks[other] {
@@ -346,7 +367,7 @@ impl<D: Device> Meeting<D> {
                             peer: other as u32,
                             awaited: Awaited::Ticket,
                         },
-                        keep: self.watched.clone(),
+                        keep: Arc::new((self.watched.clone(), farewell.clone())),
                     };
                     // SAFETY: the words are as `meet` made them, this line's alone, and kept by the window; the signal is the peer's word for this rank.
                     Way::Nic(Arc::new(unsafe { Line::new(world, parts) }?))
@@ -379,9 +400,12 @@ impl<D: Device> Meeting<D> {
         self.watched.has_lines(lines.map(Arc::downgrade).collect());
         let by_nic: Vec<_> = routes.remotes.iter().map(Option::is_some).collect();
         let base: Vec<_> = shape.targets.iter().map(|target| base(*target)).collect();
-        let registration = routes.own.registration.clone();
-        let early =
-            self.all[rank].buffers == 2 && shape.origins.iter().any(|origin| by_nic[*origin]);
+        let reach = Arc::new(Reach {
+            world: world.clone(),
+            window: self.watched.id,
+            neighbours: neighbours.clone(),
+            registration: routes.own.registration.clone(),
+        });
         let blocks = Arc::new(self.routes.blocks);
         let myself = Arc::new(Myself::default());
         myself
@@ -393,12 +417,7 @@ impl<D: Device> Meeting<D> {
             world: world.clone(),
             window: self.watched.clone(),
             _blocks: blocks.clone(),
-            _reach: Reach {
-                registration: registration.clone(),
-                early,
-                window: self.watched.clone(),
-                nic: world.nic().map(|attached| attached.nic.clone()),
-            },
+            _reach: reach.clone(),
             peers,
             myself: myself.clone(),
         };

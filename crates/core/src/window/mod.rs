@@ -41,6 +41,7 @@ mod programs;
 mod routes;
 mod shape;
 mod source;
+mod through;
 mod view;
 
 pub use access::{Access, At, Dest, OutSlot, Slot};
@@ -49,6 +50,7 @@ pub use exchange::{Refused, exchange};
 pub use inbox::{Exposed, Inbox, Tested};
 pub use outbox::Outbox;
 pub use source::{Source, SourceMut};
+use through::Reach;
 pub use tidegate_hal::batch::Op;
 pub use view::{InboxView, LoweredSlots, Memory, MemoryMut, Slots};
 
@@ -58,7 +60,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{Device, Fault, Reclaim};
 use tidegate_hal::memory::Ptr;
-use tidegate_hal::nic::{Keep, Nic};
 
 use crate::error::{Cause, Error, Result};
 use crate::nic::Line;
@@ -173,30 +174,10 @@ struct Half<D: Device> {
     /// The windows' blocks of all ranks that this one exchanges with.
     _blocks: Arc<Vec<Option<D::Block>>>,
     /// Lets peers reach this rank's block through the NIC.
-    _reach: Reach<D>,
+    _reach: Arc<Reach<D>>,
     peers: Vec<Peer>,
     /// Posts and completes towards this rank itself, of both halves.
     myself: Arc<Myself>,
-}
-
-/// What lets peers reach this rank's block through the NIC. The NIC keeps it until its endpoint is closed, and the block with it, where a peer's NIC may still be writing when the halves are gone, since nobody says when it has stopped:
-/// of a window that was revoked, and of one whose exposures are given in advance, the last of which no epoch of this rank has waited for. (To end a registration does not end a write that has begun: what
-/// `tcp;ofi_rxm` has begun to receive it goes on to write.)
-struct Reach<D: Device> {
-    registration: Option<Keep>,
-    /// Whether some origin behind the NIC is always one exposure ahead.
-    early: bool,
-    window: Arc<Watched<D>>,
-    nic: Option<Arc<dyn Nic>>,
-}
-
-impl<D: Device> Drop for Reach<D> {
-    fn drop(&mut self) {
-        let used = self.early || self.window.usable().is_err();
-        if let (true, Some(nic), Some(registration)) = (used, &self.nic, self.registration.take()) {
-            nic.keep(registration);
-        }
-    }
 }
 
 /// How often this rank has posted to itself, and completed towards itself.

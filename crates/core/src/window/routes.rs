@@ -39,6 +39,8 @@ pub(super) struct Routes<D: Device> {
     pub(super) blocks: Vec<Option<D::Block>>,
     /// Those that are reached by the NIC.
     pub(super) remotes: Vec<Option<RemoteMemory>>,
+    /// The neighbours that have a NIC.
+    pub(super) with_nic: Vec<usize>,
 }
 
 impl<D: Device> Own<D> {
@@ -122,10 +124,11 @@ impl<D: Device> Routes<D> {
                 Err(e) => return Err(mismatch(format!("what rank {rank} said: {e}"))),
             }
         }
-        let (mut blocks, mut remotes) = (Vec::new(), Vec::new());
+        let (mut blocks, mut remotes, mut with_nic) = (Vec::new(), Vec::new(), Vec::new());
         for (rank, (key, handles)) in said.into_iter().enumerate() {
             let (mut block, mut remote) = (None, None);
             if let Some((bytes, far)) = neighbour(rank) {
+                with_nic.extend(key.is_some().then_some(rank));
                 let mut handles = handles.into_iter();
                 let handle = handles.next();
                 let by_nic = if world.staged() {
@@ -150,6 +153,7 @@ impl<D: Device> Routes<D> {
             own,
             blocks,
             remotes,
+            with_nic,
         })
     }
 }

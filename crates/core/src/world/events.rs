@@ -7,6 +7,7 @@ use tidegate_hal::batch::Tag;
 use tidegate_hal::control::Event;
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::Block as _;
+use tidegate_hal::nic::{Keep, Nic};
 
 use super::{Inner, Watched, World, lock};
 use crate::error::Cause;
@@ -30,6 +31,33 @@ pub(super) struct Entry<D: Device> {
     window: Weak<Watched<D>>,
     /// Why it is revoked; the first cause counts.
     cause: Option<Cause>,
+    /// Who has said that its NIC is through with this rank's memory of the window.
+    through: Vec<usize>,
+    /// That memory, when this rank's halves are gone.
+    outlives: Option<Outlives>,
+}
+
+/// Registered memory that waits for neighbours to be through with it. If they never are, it goes with the endpoint.
+struct Outlives {
+    neighbours: Vec<usize>,
+    nic: Arc<dyn Nic>,
+    registration: Option<Keep>,
+}
+
+impl Outlives {
+    /// What may go now, if all neighbours are among these.
+    fn release(&mut self, through: &[usize]) -> Option<Keep> {
+        let all = self.neighbours.iter().all(|rank| through.contains(rank));
+        all.then(|| self.registration.take()).flatten()
+    }
+}
+
+impl Drop for Outlives {
+    fn drop(&mut self) {
+        if let Some(registration) = self.registration.take() {
+            self.nic.keep(registration);
+        }
+    }
 }
 
 impl<D: Device> World<D> {
@@ -40,6 +68,8 @@ impl<D: Device> World<D> {
             name: name.clone(),
             window: Weak::new(),
             cause: None,
+            through: Vec::new(),
+            outlives: None,
         });
         (events.windows.len() - 1) as u32
     }
@@ -66,6 +96,32 @@ impl<D: Device> World<D> {
     /// Ends all waits of a window, on all ranks.
     pub(crate) fn revoke(&self, window: &Watched<D>, cause: Cause) {
         self.inner.revoke(window, cause);
+    }
+
+    /// Likewise of a window that this rank has not come to register.
+    pub(crate) fn revoke_unborn(&self, window: u32, cause: Cause) {
+        let entry = &mut lock(&self.inner.events).windows[window as usize];
+        entry.cause.get_or_insert_with(|| cause.clone());
+        let message = Message::Revoke { window, cause };
+        // As above.
+        let _ = self.inner.control.notify(None, &message.encode());
+    }
+
+    /// Keeps registered memory of a window whose halves are gone until these neighbours have said that they are through with it, or the endpoint is closed.
+    pub(crate) fn outlive(&self, window: u32, neighbours: Vec<usize>, registration: Keep) {
+        let nic = &self.nic().expect("it has registered memory").nic;
+        let mut outlives = Outlives {
+            neighbours,
+            nic: nic.clone(),
+            registration: Some(registration),
+        };
+        let mut events = lock(&self.inner.events);
+        let entry = &mut events.windows[window as usize];
+        let over = outlives.release(&entry.through);
+        entry.outlives = over.is_none().then_some(outlives);
+        drop(events);
+        // Outside of the lock: it is the memory's end.
+        drop(over);
     }
 }
 
@@ -167,6 +223,23 @@ impl<D: Device> Inner<D> {
         let _ = self.control.notify(None, &message.encode());
     }
 
+    /// A rank's NIC has nothing more to do with this rank's memory of a window.
+    pub(crate) fn on_through(&self, rank: usize, window: u32) {
+        let mut events = lock(&self.events);
+        let Some(entry) = events.windows.get_mut(window as usize) else {
+            return;
+        };
+        entry.through.push(rank);
+        let outlives = entry.outlives.as_mut();
+        let over = outlives.and_then(|outlives| outlives.release(&entry.through));
+        if over.is_some() {
+            (entry.through, entry.outlives) = (Vec::new(), None);
+        }
+        drop(events);
+        // Outside of the lock: it is the memory's end.
+        drop(over);
+    }
+
     pub(super) fn cause(&self, tag: Tag) -> Option<Cause> {
         let events = lock(&self.events);
         let revoked = events
@@ -196,6 +269,7 @@ impl<D: Device> Inner<D> {
                         window.revoke(&self.device, self.own_bell.base(), &cause);
                     }
                 }
+                Some(Message::Through { window }) => self.on_through(from, window),
                 Some(Message::Panicked) => {
                     self.on_gone(
                         from,

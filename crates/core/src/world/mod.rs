@@ -18,7 +18,7 @@ mod streams;
 pub use streams::StreamOptions;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tidegate_boot::TcpControl;
@@ -269,6 +269,10 @@ impl<D: Device> World<D> {
     }
 
     /// The control plane. Not for users: what windows are made of goes through it, and is trusted.
+    pub(crate) fn downgrade(&self) -> Weak<Inner<D>> {
+        Arc::downgrade(&self.inner.0)
+    }
+
     pub(crate) fn control(&self) -> &Arc<dyn Control> {
         &self.inner.control
     }

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::nic::NicError;
 
-use super::program::{Script, script};
+use super::program::{Script, operation, script};
 use super::queue::Queue;
-use super::work::{Engine, operation};
+use super::work::Engine;
 use crate::lock;
 use crate::wire::chain::{Chain, Signal};
 use crate::wire::{Posted, Wire};
@@ -67,7 +67,7 @@ impl<W: Wire> Chained<W> {
         &*self.chain
     }
 
-    /// Gives hardware what is armed; returns whether it refuses for now what it should have room for.
+    /// Gives hardware what is armed; returns whether somebody must come back to it: it refuses for now what it should have room for, or it has failed.
     pub(crate) fn feed(&mut self, queue: &Queue) -> bool {
         while self.failed.is_none() && !self.over {
             let held = self.fed - self.through;
@@ -103,7 +103,7 @@ impl<W: Wire> Chained<W> {
                 Err(error) => self.fail(&error),
             }
         }
-        self.refused.is_some()
+        self.refused.is_some() || self.failed.is_some()
     }
 
     fn fail(&mut self, why: &impl ToString) {
@@ -206,13 +206,20 @@ impl<W: Wire> Engine<W> {
         if self.broken {
             chained.fail(&"the wire is broken");
         }
-        if chained.strike(rung) | chained.advance(&queue) {
+        let (before, struck) = (chained.through, chained.strike(rung));
+        if chained.advance(&queue) | struck {
             self.heard += 1;
         }
         chained.starves();
         let waits = rung > chained.through;
+        if chained.through > before {
+            self.contact.answers(queue.peer);
+        } else if waits {
+            self.contact.asks(queue.peer);
+        }
         if let Some(agenda) = self.queues.get(index) {
-            agenda.busy = waits;
+            // A failure is looked after, too: what came before it may still come through.
+            agenda.busy = waits || (chained.failed.is_some() && !chained.over);
         }
         self.full |= waits && chained.refused.is_some();
         let failed = chained.failed.is_some() || queue.is_abandoned();

@@ -14,14 +14,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Shared;
+use super::listen::idle;
 use crate::lock;
 use crate::notice::Notice;
 use crate::wire::{Event, Sleeper, Wire};
 
 /// For how long an ear is listened to without a pause after something has come.
 const KEEN: Duration = Duration::from_micros(200);
-/// And how long it is slept on at a time.
-const IDLE: Duration = Duration::from_secs(1);
 
 /// The endpoint that peers write to.
 pub(super) struct Ear<W> {
@@ -91,8 +90,11 @@ impl<W: Wire> Shared<W> {
             } else if last.elapsed() < KEEN || !may_sleep {
                 std::thread::yield_now();
             } else {
-                ear.sleeper.sleep(IDLE);
-                last = Instant::now();
+                let hears = ear.sleeper.hears();
+                ear.sleeper.sleep(idle(hears, last.elapsed()));
+                if hears {
+                    last = Instant::now();
+                }
             }
         }
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_words::Patience;
 
-use super::Shared;
+use super::{Shared, release};
 use crate::lock;
 use crate::wire::Wire;
 
@@ -27,7 +27,9 @@ const FULL: Duration = Duration::from_micros(50);
 /// How often these two are doubled, while nothing happens.
 const DOUBLED: u32 = 4;
 /// And while nothing is under way.
-const IDLE: Duration = Duration::from_secs(1);
+pub(super) const IDLE: Duration = Duration::from_secs(1);
+/// How long at least and at most, where nothing on the wire ends the sleep; between, a sixteenth of the time since something happened.
+const DEAF: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(4));
 /// Between looks when the wire is broken.
 const BROKEN: Duration = Duration::from_millis(10);
 /// How often the listener looks again before it sleeps.
@@ -38,6 +40,15 @@ const KEEN: Duration = Duration::from_micros(200);
 const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 /// How long it sits while streams do its work. So long may a peer wait for what only this end's processor can do, when a stream has gone from waiting to working; and so often the listener costs two changes of context.
 const SIT: Duration = Duration::from_micros(500);
+
+/// How long to sleep on a wire, where nothing is under way and nothing has come for so long.
+pub(super) fn idle(hears: bool, since: Duration) -> Duration {
+    if hears {
+        IDLE
+    } else {
+        (since / 16).clamp(DEAF.0, DEAF.1)
+    }
+}
 
 /// Where the listener sits.
 #[derive(Default)]
@@ -103,7 +114,7 @@ impl<W: Wire> Shared<W> {
             self.rounds.fetch_add(1, Ordering::SeqCst);
             if engine.broken || failure.is_some() {
                 let broken = engine.broken;
-                drop(engine);
+                release(engine);
                 self.say(failure);
                 if broken {
                     // There is nothing to listen to any more; queues that are made or closed are looked at now and then.
@@ -112,6 +123,7 @@ impl<W: Wire> Shared<W> {
                 continue;
             }
             if engine.heard != heard {
+                release(engine);
                 quiet = 0;
                 last = Instant::now();
                 continue;
@@ -121,7 +133,7 @@ impl<W: Wire> Shared<W> {
             let since = last.elapsed();
             // What a peer does next is awaited too, for a while.
             if polled && (since < KEEN || active || self.slots.armed() > 0) {
-                drop(engine);
+                release(engine);
                 match since {
                     since if since < KEEN => std::thread::yield_now(),
                     since => std::thread::sleep((since / 16).clamp(NAP.0, NAP.1)),
@@ -129,28 +141,33 @@ impl<W: Wire> Shared<W> {
                 continue;
             }
             if active && quiet < LOOKS {
-                drop(engine);
+                release(engine);
                 std::thread::yield_now();
                 continue;
             }
             let may_sleep = engine.wire.may_sleep();
             let doubled = 1 << quiet.saturating_sub(LOOKS).min(DOUBLED);
+            let hears = self.sleeper.hears();
             let limit = match (engine.full, active) {
                 (true, _) => FULL * doubled,
-                (false, true) => ACTIVE * doubled,
-                (false, false) => IDLE,
+                (false, true) if hears => ACTIVE * doubled,
+                (false, true) => DEAF.0,
+                (false, false) => idle(hears, since),
             };
             // Under the lock: whoever posts after this sees it.
-            self.asleep.store(limit == IDLE, Ordering::SeqCst);
+            self.asleep.store(!engine.full && !active, Ordering::SeqCst);
             // Whoever arms after this wakes this thread; what was armed before is seen here.
             let armed = polled && self.slots.armed() > 0;
-            drop(engine);
+            release(engine);
             if !may_sleep {
                 std::thread::yield_now();
             } else if !armed && !self.called() {
+                let begun = Instant::now();
                 self.sleeper.sleep(limit);
                 // What has ended the sleep may be an arm: its ring comes soon.
-                last = Instant::now();
+                if hears || begun.elapsed() < limit {
+                    last = Instant::now();
+                }
             }
             self.asleep.store(false, Ordering::SeqCst);
         }

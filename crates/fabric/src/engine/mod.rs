@@ -25,6 +25,7 @@
 //! of the rank; peers cannot be told by it then, and core tells them by the control plane. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
 
 pub(crate) mod chained;
+mod contact;
 mod ear;
 mod listen;
 pub(crate) mod program;
@@ -34,7 +35,7 @@ mod tell;
 mod work;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, OnceLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use tidegate_hal::device::Helper;
@@ -141,7 +142,7 @@ impl<W: Wire> Shared<W> {
         let mut engine = lock(&self.engine);
         self.wanted.fetch_sub(1, Ordering::Relaxed);
         let result = act(&mut engine);
-        drop(engine);
+        release(engine);
         if self.called() {
             self.turn();
         }
@@ -181,7 +182,7 @@ impl<W: Wire> Shared<W> {
             let before = engine.heard;
             let failure = self.turn_locked(&mut engine, false);
             happened |= engine.heard != before;
-            drop(engine);
+            release(engine);
             self.say(failure);
             if !self.called() {
                 return happened;
@@ -288,6 +289,13 @@ impl<W: Wire> Shared<W> {
     pub(crate) fn is_idle(&self, told: bool) -> bool {
         self.with(|engine| engine.is_idle(told))
     }
+}
+
+/// Lets the engine go, and then queues that have come to their end: what they keep may be the last to hold the endpoint, or call it.
+fn release<W: Wire>(mut engine: MutexGuard<'_, Engine<W>>) {
+    let ended = std::mem::take(&mut engine.ended);
+    drop(engine);
+    drop(ended);
 }
 
 impl<W: Wire> Helper for Shared<W> {

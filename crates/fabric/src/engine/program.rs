@@ -7,7 +7,7 @@ use tidegate_hal::nic::{Direction, Keep, NicError, Prepared, Program, RemotePtr,
 use tidegate_host::for_each_run;
 
 use crate::notice::Notice;
-use crate::wire::{Limits, Wire};
+use crate::wire::{Limits, Op, Wire};
 use crate::{NAME, RemoteRegion};
 
 /// A contiguous stretch of a transfer.
@@ -93,6 +93,31 @@ impl<W: Wire> Script<W> {
             word: (word_in.clone(), word.offset),
             _keep: program.keep,
         })
+    }
+}
+
+/// A piece as an operation, in a firing of odd number or not.
+pub(super) fn operation<W: Wire>(piece: &Piece<W>, odd: bool, notice: Option<u64>) -> Op<'_, W> {
+    let (here, there) = if odd {
+        (piece.local_flip, piece.flip)
+    } else {
+        (0, 0)
+    };
+    let (local, offset) = (piece.local.wrapping_add(here), piece.offset + there);
+    match piece.direction {
+        Direction::Put => Op::Write {
+            from: local.cast_const(),
+            bytes: piece.bytes,
+            to: &piece.remote.remote,
+            offset,
+            notice,
+        },
+        Direction::Get => Op::Read {
+            to: local,
+            bytes: piece.bytes,
+            from: &piece.remote.remote,
+            offset,
+        },
     }
 }
 

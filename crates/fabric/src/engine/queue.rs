@@ -291,7 +291,7 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
         if let Some(chained) = &self.chained
             && lock(chained).feed(queue)
         {
-            // Whoever turns the engine tries again.
+            // Whoever turns the engine tries again, or ends the queue.
             self.shared.wake();
         }
         self.shared.armed();

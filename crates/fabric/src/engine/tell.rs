@@ -28,7 +28,7 @@ static POISONED: u8 = 1 << (POISON.trailing_zeros() % 8);
 
 /// A peer is to be told of a failure.
 pub(super) struct Poisoning {
-    peer: usize,
+    pub(super) peer: usize,
     notice: u64,
     /// Names the word.
     program: Prepared,

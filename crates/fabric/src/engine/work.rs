@@ -1,15 +1,16 @@
 //! What is under way, and how it goes on.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_hal::nic::{Direction, Prepared};
 use tidegate_hal::slots::Slots;
 
 use super::chained::Chained;
-use super::program::{Piece, Script, script};
+use super::contact::Contact;
+use super::program::{Script, operation, script};
 use super::queue::{Queue, Seen};
 use super::slab::Slab;
 use super::tell::Poisoning;
@@ -26,10 +27,10 @@ pub(crate) struct Engine<W: Wire> {
     pub(crate) wire: W,
     /// Trigger slots, for all queues.
     slots: Arc<Slots>,
-    /// Towards whom the wire takes nothing, since when; and for how long that may be.
-    refusing: HashMap<usize, Instant>,
-    silence: Duration,
+    pub(super) contact: Contact,
     pub(super) queues: Slab<Agenda<W>>,
+    /// Those that have come to their end, to be dropped when the engine has been let go.
+    pub(super) ended: Vec<Agenda<W>>,
     /// The queues that hardware fires.
     chains: Vec<usize>,
     /// Something of a chain may be through.
@@ -103,9 +104,9 @@ impl<W: Wire> Engine<W> {
         Engine {
             wire,
             slots,
-            refusing: HashMap::new(),
-            silence,
+            contact: Contact::new(silence),
             queues: Slab::new(),
+            ended: Vec::new(),
             chains: Vec::new(),
             moved: false,
             flights: Slab::new(),
@@ -176,6 +177,9 @@ impl<W: Wire> Engine<W> {
         if std::mem::take(&mut self.moved) {
             self.watch_chains();
         }
+        if let Some(why) = self.contact.unanswered() {
+            self.failure.get_or_insert(why);
+        }
         self.go_on();
     }
 
@@ -185,11 +189,16 @@ impl<W: Wire> Engine<W> {
         chains.retain(|index| {
             let stays = self.watch(*index);
             if !stays {
-                self.queues.take(*index);
+                self.end(*index);
             }
             stays
         });
         self.chains = chains;
+    }
+
+    /// A queue has come to its end.
+    fn end(&mut self, index: usize) {
+        self.ended.extend(self.queues.take(index));
     }
 
     fn look_at_doorbells(&mut self) {
@@ -294,6 +303,7 @@ impl<W: Wire> Engine<W> {
                 self.over(index, failed);
             }
             Some(Flight::Poisoning(poisoning)) => {
+                self.contact.answers(poisoning.peer);
                 if let Some(why) = failed {
                     self.untold(poisoning, &why);
                 }
@@ -312,6 +322,7 @@ impl<W: Wire> Engine<W> {
             return;
         };
         firing.under_way -= 1;
+        self.contact.answers(peer);
         if let Some(why) = failed {
             tracing::error!("a transfer to rank {peer} failed: {why}");
             firing.failed = true;
@@ -332,7 +343,7 @@ impl<W: Wire> Engine<W> {
                 }
                 self.dead.extend(agenda.queue.give_up());
                 if agenda.queue.closed.load(Ordering::Acquire) {
-                    self.queues.take(index);
+                    self.end(index);
                 }
                 return;
             }
@@ -358,7 +369,7 @@ impl<W: Wire> Engine<W> {
                     }
                     Seen::Over => {
                         self.give_up(index);
-                        self.queues.take(index);
+                        self.end(index);
                         return;
                     }
                 }
@@ -505,20 +516,16 @@ impl<W: Wire> Engine<W> {
     /// The wire has taken something towards a peer.
     pub(super) fn taken_by(&mut self, peer: usize) {
         self.heard += 1;
-        if !self.refusing.is_empty() {
-            self.refusing.remove(&peer);
-        }
+        self.contact.takes(peer);
     }
 
-    /// The wire takes nothing towards a peer for now. Says so, if that has been so for too long: a provider that cannot reach a peer may never say more. (That too much is under way is no fault of the peer's.)
+    /// The wire takes nothing towards a peer for now. Says why, if that has been so for too long. (That too much is under way is no fault of the peer's.)
     pub(super) fn refused_by(&mut self, peer: usize) -> Option<String> {
         self.full = true;
         if self.flights.len() >= self.wire.limits().depth {
             return None;
         }
-        let since = self.refusing.entry(peer).or_insert_with(Instant::now);
-        (since.elapsed() > self.silence)
-            .then(|| format!("nothing was taken for {:?}", self.silence))
+        self.contact.refuses(peer)
     }
 
     /// Posts the signals that are held, by two where that can be; `false` if some must wait. A peer for which there is no room keeps back none but its own.
@@ -568,29 +575,5 @@ impl<W: Wire> Engine<W> {
         }
         self.held = waiting;
         self.held.is_empty()
-    }
-}
-
-pub(super) fn operation<W: Wire>(piece: &Piece<W>, odd: bool, notice: Option<u64>) -> Op<'_, W> {
-    let (here, there) = if odd {
-        (piece.local_flip, piece.flip)
-    } else {
-        (0, 0)
-    };
-    let (local, offset) = (piece.local.wrapping_add(here), piece.offset + there);
-    match piece.direction {
-        Direction::Put => Op::Write {
-            from: local.cast_const(),
-            bytes: piece.bytes,
-            to: &piece.remote.remote,
-            offset,
-            notice,
-        },
-        Direction::Get => Op::Read {
-            to: local,
-            bytes: piece.bytes,
-            from: &piece.remote.remote,
-            offset,
-        },
     }
 }

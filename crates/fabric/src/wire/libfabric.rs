@@ -18,6 +18,7 @@
 mod bed;
 mod chain;
 mod choice;
+mod pool;
 mod probe;
 
 use std::ffi::c_void;
@@ -35,16 +36,14 @@ pub use choice::{Choice, EngineChoice, OpenError};
 
 use super::chain::{Chain, Signals};
 use super::{Event, Limits, Op, Posted, Sleeper, Wire};
-use crate::lock;
-use bed::Bed;
-use chain::{FabricChain, Parts, Pool};
+use bed::{Bed, Taken};
+use chain::{FabricChain, Parts};
+use pool::Pool;
 
 /// How many operations are under way at a time, if the provider has no smaller number.
 const DEPTH: usize = 256;
 /// The most bytes of an operation: a rank that leaves takes an endpoint for dead on which nothing happens for long.
 const MOST: usize = 16 << 20;
-/// How many entries are taken from the queue at a time.
-const ENTRIES: usize = 32;
 /// Contexts from here on are addresses of deferred works, those below are cookies: no memory of a process begins so low.
 const ADDRESSES: usize = 1 << 16;
 const _: () = assert!(DEPTH < ADDRESSES / 2);
@@ -102,6 +101,8 @@ pub struct FabricWire {
     /// 8 bytes that notices without data send.
     bytes: Arc<Pad>,
     under_way: usize,
+    /// Used again and again: empty between polls.
+    taken: Vec<Taken>,
     /// How chains signal, where there are any.
     signals: Option<Signals>,
     /// The deferred works of this process, where they are counted.
@@ -228,6 +229,7 @@ impl FabricWire {
             _pad: pad,
             bytes,
             under_way: 0,
+            taken: Vec::new(),
             written: written.filter(|_| signals == Some(Signals::Add)),
             signals,
             pool,
@@ -466,11 +468,6 @@ unsafe impl Wire for FabricWire {
     }
 
     fn poll(&mut self, events: &mut Vec<Event>) -> Result<(), NicError> {
-        let taken = std::mem::take(&mut *lock(&self.bed.taken));
-        for one in taken {
-            let event = self.event(one)?;
-            events.extend(event);
-        }
         if let Some((counter, heard)) = &mut self.written {
             let now = counter.read();
             if now != *heard {
@@ -478,24 +475,17 @@ unsafe impl Wire for FabricWire {
                 events.push(Event::Written);
             }
         }
-        let mut entries = [Completion::default(); ENTRIES];
-        loop {
-            match self.bed.queue.clone().read(&mut entries) {
-                Ok(count) => {
-                    for entry in &entries[..count] {
-                        let event = self.event(Ok(*entry))?;
-                        events.extend(event);
-                    }
-                    if count < ENTRIES {
-                        return Ok(());
-                    }
-                }
-                Err(error) => {
-                    let event = self.event(Err(error))?;
-                    events.extend(event);
-                }
+        let mut taken = std::mem::take(&mut self.taken);
+        self.bed.collect(&mut taken);
+        let mut broken = Ok(());
+        for one in taken.drain(..) {
+            match self.event(one) {
+                Ok(event) => events.extend(event),
+                Err(error) => broken = Err(error),
             }
         }
+        self.taken = taken;
+        broken
     }
 
     fn chain(
@@ -519,6 +509,7 @@ unsafe impl Wire for FabricWire {
             pool: self.pool.as_ref(),
             budget,
             strikes,
+            far: self.choice.far.unwrap_or(chain::FAR),
         })?;
         Ok(Some(Box::new(chain)))
     }
@@ -540,7 +531,7 @@ unsafe impl Wire for FabricWire {
     }
 
     fn may_sleep(&mut self) -> bool {
-        lock(&self.bed.taken).is_empty()
+        self.bed.is_empty()
     }
 
     fn sleeper(&self) -> Box<dyn Sleeper> {

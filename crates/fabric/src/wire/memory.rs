@@ -141,6 +141,11 @@ impl Net {
         end.bed.wake();
     }
 
+    /// How many regions are registered, of all ranks.
+    pub fn registered(&self) -> usize {
+        lock(&self.0).regions.len()
+    }
+
     /// Whether an endpoint has died.
     pub fn is_dead(&self, rank: usize) -> bool {
         lock(&self.0).ends[rank].dead

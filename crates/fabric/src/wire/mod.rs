@@ -7,6 +7,7 @@
 //!
 //! - [`Event::Done`] says that the operation is over *at both ends*: what it read is not read any more, and what it wrote is there for whoever hears of it.
 //! - A notice that goes with a write ([`Op::Write`]) is seen by the target after that write's data, and not at all if the write failed.
+//! - A notice with the bit [`LAST`] is seen after every other that had come before it.
 //!
 //! So a signal that is posted after the [`Done`](Event::Done) of all data, or goes with the only write, comes after the data, whatever the provider orders.
 //!
@@ -24,6 +25,9 @@ use std::time::Duration;
 use tidegate_hal::nic::{Keep, NicError};
 
 use chain::{Chain, Signals};
+
+/// The highest bit of a notice: it is not to overtake what has come before it.
+pub const LAST: u64 = 1 << 63;
 
 /// What a wire can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,4 +213,9 @@ pub trait Sleeper: Send + Sync {
 
     /// Ends the sleep, or the next one.
     fn wake(&self);
+
+    /// Whether what comes on the wire ends the sleep. If not, only [`wake`](Self::wake) and the limit do, and whoever sleeps has to look now and then.
+    fn hears(&self) -> bool {
+        true
+    }
 }

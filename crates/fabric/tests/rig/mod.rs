@@ -1,5 +1,10 @@
 //! What the contract of NICs says, for an endpoint that is its own peer.
-#![allow(dead_code, reason = "not every test uses everything")]
+#![allow(
+    dead_code,
+    unused_macros,
+    unused_imports,
+    reason = "not every test uses everything"
+)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

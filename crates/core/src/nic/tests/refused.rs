@@ -5,8 +5,17 @@ use tidegate_hal::nic::*;
 use super::*;
 use crate::error::Cause;
 
-/// A NIC that has no queue left.
-struct Spent(Loopback);
+/// What a NIC refuses.
+#[derive(Clone, Copy)]
+enum Refuses {
+    /// To make a queue.
+    Queues,
+    /// To know the memory of a window's peer. (The bells are known before.)
+    Memory,
+}
+
+/// A NIC that refuses something.
+struct Spent(Loopback, Refuses);
 
 // SAFETY: all is done by the other NIC, or refused.
 unsafe impl Nic for Spent {
@@ -33,10 +42,14 @@ unsafe impl Nic for Spent {
     }
 
     fn import(&self, peer: usize, key: Key, bytes: usize) -> Result<RemoteMemory, NicError> {
-        self.0.import(peer, key, bytes)
+        match self.1 {
+            Refuses::Memory if bytes > 64 => Err(NicError::BadKey("it is refused".into())),
+            _ => self.0.import(peer, key, bytes),
+        }
     }
 
     unsafe fn queue(&self, _: usize, _: QueueConfig) -> Result<Arc<dyn NicQueue>, NicError> {
+        assert!(matches!(self.1, Refuses::Queues));
         Err(NicError::Exhausted {
             nic: self.name(),
             what: "queues",
@@ -64,9 +77,18 @@ unsafe impl Nic for Spent {
 /// The others have their halves then. They must not wait for what never comes, as long as that rank lives.
 #[test]
 fn a_window_that_a_rank_cannot_build_is_revoked() {
+    refused(Refuses::Queues, "out of queues");
+}
+
+#[test]
+fn a_window_whose_memory_a_rank_cannot_reach_is_revoked() {
+    refused(Refuses::Memory, "it is refused");
+}
+
+fn refused(what: Refuses, why: &str) {
     let nic = |rank| match rank {
         0 => WorldOptions::new()
-            .nic(Spent(Loopback::default()))
+            .nic(Spent(Loopback::default(), what))
             .route(Route::Nic),
         _ => WorldOptions::new().nic(Loopback::default()),
     };
@@ -76,10 +98,7 @@ fn a_window_that_a_rank_cannot_build_is_revoked() {
         let window = Window::<u64, BySlot>::by_slot("w");
         if world.rank() == 0 {
             let refused = window.slot_to(1, 0).open(&s).err();
-            assert!(matches!(
-                refused,
-                Some(Error::Nic(NicError::Exhausted { .. }))
-            ));
+            assert!(matches!(refused, Some(Error::Nic(_))), "{refused:?}");
             let begun = Instant::now();
             while !told.load(Ordering::SeqCst) {
                 assert!(begun.elapsed() < Duration::from_secs(10), "it still waits");
@@ -100,6 +119,9 @@ fn a_window_that_a_rank_cannot_build_is_revoked() {
             Err(Error::Wait(failed)) => failed.cause,
             other => panic!("{other:?}"),
         };
-        assert!(matches!(cause, Cause::PeerFailed { rank: 0 }), "{cause}");
+        assert!(
+            matches!(&cause, Cause::NotCreated { rank: 0, reason } if reason.contains(why)),
+            "{cause}"
+        );
     });
 }

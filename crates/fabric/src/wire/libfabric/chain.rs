@@ -27,8 +27,10 @@
 //! used again only when the firing that used it is through, so that K-1 firings can be queued at a time. (A counter for all firings would not do: a stream may ring twice before the first firing's data is
 //! delivered, and then the second's pieces would stand for the first's.)
 //!
+//! *Counters that come far.* `sockets` counts with 31 bits. Before a counter comes near that, the chain queues nothing until all firings are through, sets its counters to what they were at first, and goes on from there.
+//!
 //! *Through.* G\[n+1\] counts the signal of firing n, and also the pieces of firing n+1, in any order. If firing n+1 has not been rung for, it is the signal that was counted; if it has, all that the gate is to count
-//! proves it. In between the chain is asked again: each of the counts comes without the other, unless an operation fails.
+//! proves it (all that is *queued* of it by now: the rest may be waiting for the works that firing n has). In between the chain is asked again: each of the counts comes without the other, unless an operation fails.
 //!
 //! *Write-back.* Where a counter can be written to memory by hardware (cxi), each signal asks for it, at the gate where it counts; a look at that memory then spares most reads of the counter. It is a
 //! hint and no proof: what proves is the counter.
@@ -42,7 +44,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use tidegate_ffi::fabric::{
@@ -55,70 +57,16 @@ use tidegate_hal::nic::{Keep, NicError};
 
 use super::super::chain::{Chain, Signal, Signals};
 use super::super::{Op, Posted};
+use super::pool::{Pool, Share};
 use super::{FabricWire, PAD, Pad, Remote, system};
 use crate::NAME;
 
 /// How many firings a chain holds at a time, if the budget is no smaller. Each takes a counter; more than a few only help a stream that rings faster than an agent can queue.
 const DEPTH: usize = 8;
-/// How many works a chain takes of the NIC's pool, at most.
-const MOST: usize = 64;
-/// And at least: a put of one piece, with its signal and a write-back, and one more.
-const LEAST: usize = 4;
-/// How far counters are let to come that no hardware has.
-const FAR: u64 = 1 << 30;
+/// How far counters are let to come that no hardware has: sockets has 31 bits for them.
+pub(super) const FAR: u64 = 1 << 30;
 /// How often a chain that waits is looked at before its counters are poked: providers lose sight of works when there are many.
 const POKE: u32 = 256;
-
-/// The deferred works that this process may have.
-pub(super) struct Pool {
-    left: AtomicUsize,
-}
-
-/// A chain's part of them.
-struct Share {
-    pool: Arc<Pool>,
-    works: usize,
-    used: usize,
-}
-
-impl Pool {
-    pub(super) fn new(works: usize) -> Arc<Self> {
-        Arc::new(Pool {
-            left: AtomicUsize::new(works),
-        })
-    }
-
-    fn take(self: &Arc<Self>) -> Result<Share, NicError> {
-        let part = |left: usize| (left / 4).clamp(LEAST, MOST);
-        let taken = self
-            .left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(part(left))
-            });
-        match taken {
-            Ok(left) => Ok(Share {
-                pool: self.clone(),
-                works: part(left),
-                used: 0,
-            }),
-            Err(left) => Err(NicError::Exhausted {
-                nic: NAME,
-                what: "deferred works",
-                detail: format!(
-                    "a queue needs {LEAST}, and {left} are left of this process's part"
-                ),
-            }),
-        }
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        // What was leaked is with the NIC for good.
-        let free = self.works - self.used;
-        self.pool.left.fetch_add(free, Ordering::Relaxed);
-    }
-}
 
 /// A counter, and how far it will have come when all that was queued for it has counted.
 struct Gate {
@@ -150,6 +98,8 @@ struct Firing {
     /// The gate where it begins: how far the signal before it lets it come, and what the firing itself counts there.
     base: u64,
     own: u64,
+    /// How many of its own are queued, and have not failed.
+    counting: u64,
     /// How far the next gate would have come without its signal.
     next: u64,
     /// What it takes of the pool.
@@ -188,6 +138,8 @@ pub(super) struct Parts<'a> {
     pub(super) pool: Option<&'a Arc<Pool>>,
     pub(super) budget: usize,
     pub(super) strikes: bool,
+    /// How far counters may come.
+    pub(super) far: u64,
 }
 
 /// A chain over libfabric.
@@ -205,6 +157,9 @@ pub(super) struct FabricChain {
     /// Where streams strike, and what has it.
     strike: Option<(CxiCounter, Ptr)>,
     gates: Vec<Gate>,
+    /// The firing that was next when the counters were last set to what they begin with, and how far they may come.
+    origin: u64,
+    far: u64,
     /// Firings that are not through, the oldest first; the newest may be queued in part.
     firings: VecDeque<Firing>,
     through: u64,
@@ -250,6 +205,8 @@ impl FabricChain {
             trigger,
             strike,
             gates: (0..=depth).map(gate).collect::<Result<_, NicError>>()?,
+            origin: 0,
+            far: parts.far,
             firings: VecDeque::new(),
             through: 0,
             queued: 0,
@@ -261,6 +218,34 @@ impl FabricChain {
 
     fn gate(&self, firing: u64) -> usize {
         (firing % self.gates.len() as u64) as usize
+    }
+
+    /// How far the trigger counter has come when a firing has been rung for.
+    fn ring(&self, firing: u64) -> u64 {
+        firing + 1 - self.origin
+    }
+
+    /// Whether a counter may come too far, with one more firing. Where streams strike there is no need: such counters are hardware's, and have 48 bits and more.
+    fn is_far(&self) -> bool {
+        let gates = self.gates.iter().map(|gate| gate.expected).max();
+        self.strike.is_none() && gates.max(Some(self.queued - self.origin)) >= Some(self.far)
+    }
+
+    /// Lets the counters begin anew, when nothing is with the hardware that they count; else not, and what is queued next has to wait for that.
+    fn begin_anew(&mut self) -> Result<bool, NicError> {
+        if !self.firings.is_empty() || self.works.reclaim() > 0 {
+            return Ok(false);
+        }
+        let refused = || system("setting a counter");
+        // What was rung for and is not queued yet stays counted.
+        let ahead = self.fired - self.queued;
+        self.trigger.set(ahead).map_err(refused())?;
+        for gate in &mut self.gates {
+            gate.counter.set(0).map_err(refused())?;
+            gate.expected = 0;
+        }
+        self.origin = self.queued;
+        Ok(true)
     }
 
     /// How a firing with these pieces is laid out; `alone` says that none with data is before it.
@@ -381,7 +366,7 @@ impl FabricChain {
         let (gate, next) = (self.gate(number), self.gate(number + 1));
         let (gate, next) = (&self.gates[gate].counter, &self.gates[next].counter);
         if plan.told && index == 0 {
-            return Ok(Work::counter_add(gate, 1).after(&self.trigger, number + 1));
+            return Ok(Work::counter_add(gate, 1).after(&self.trigger, self.ring(number)));
         }
         let endpoint = self.endpoint.upgrade().ok_or_else(|| NicError::System {
             what: "queueing a deferred work",
@@ -396,13 +381,13 @@ impl FabricChain {
             };
             return Ok(work
                 .flags(flags)
-                .after(&self.trigger, number + 1)
+                .after(&self.trigger, self.ring(number))
                 .completes(gate));
         }
         let last = pieces.last().filter(|_| plan.merged);
         let work = self.signal(&endpoint, last, signal)?.completes(next);
         Ok(if plan.at_once {
-            work.after(&self.trigger, number + 1)
+            work.after(&self.trigger, self.ring(number))
         } else {
             work.after(gate, firing.base + firing.own)
         })
@@ -417,8 +402,11 @@ impl FabricChain {
             return false;
         }
         let counted = gate.beyond(firing.next);
-        // What the firing behind it counts there, if that is queued at all.
-        let own = self.firings.get(1).map_or(0, |behind| behind.own as i32);
+        // What the firing behind it counts there, as far as that is queued: the rest of it may be waiting for the works that this one has.
+        let own = self
+            .firings
+            .get(1)
+            .map_or(0, |behind| behind.counting as i32);
         counted > 0 && (counted == 1 + own || own == 0 || rung() < number + 2)
     }
 
@@ -493,19 +481,10 @@ impl Chain<FabricWire> for FabricChain {
         if self.cancelled {
             return Err(NicError::GivenUp);
         }
-        // Sockets counts with 31 bits.
-        let far = self.gates.iter().map(|gate| gate.expected).max();
-        if self.strike.is_none() && far.max(Some(self.queued)) >= Some(FAR) {
-            return Err(NicError::Exhausted {
-                nic: NAME,
-                what: "counts of a counter",
-                detail: format!("{} firings of one queue", self.queued),
-            });
-        }
         let begun = self.through + self.firings.len() as u64 > self.queued;
         let number = self.queued;
         if !begun {
-            if self.firings.len() == self.depth() {
+            if self.firings.len() == self.depth() || self.is_far() && !self.begin_anew()? {
                 return Ok(Posted::Full);
             }
             let alone = self.firings.iter().all(|firing| firing.bare);
@@ -523,6 +502,7 @@ impl Chain<FabricWire> for FabricChain {
                 queued: 0,
                 base: self.gates[gate].expected,
                 own: (plan.free + usize::from(plan.told)) as u64,
+                counting: 0,
                 next: self.gates[next].expected,
                 cost,
                 bare: plan.at_once,
@@ -547,6 +527,8 @@ impl Chain<FabricWire> for FabricChain {
                 Ok(id) => {
                     let firing = self.firings.back_mut().expect("it was begun");
                     firing.queued += 1;
+                    // The signal is the last, and counts at the next gate.
+                    firing.counting += u64::from(firing.queued < firing.works);
                     firing.ids.push(id);
                     firing.pieces.extend(context);
                 }
@@ -595,10 +577,13 @@ impl Chain<FabricWire> for FabricChain {
     }
 
     fn failed(&mut self, context: usize) -> bool {
-        // It will not count: so what the gate of the firing before it is to come to is less.
-        let of = |firing: &&mut Firing| firing.pieces.contains(&context);
-        if let Some(firing) = self.firings.iter_mut().find(of) {
-            firing.own -= 1;
+        // It will not count: so what the gate is to come to that proves the firing before it is less. Once, however often that is reported. What its own signal waits for stays more than there will be.
+        for firing in &mut self.firings {
+            if let Some(at) = firing.pieces.iter().position(|piece| *piece == context) {
+                firing.pieces.swap_remove(at);
+                firing.counting -= 1;
+                break;
+            }
         }
         self.works.failed(context)
     }

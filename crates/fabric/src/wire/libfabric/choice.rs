@@ -91,6 +91,7 @@ pub struct Choice {
     pub(super) engine: EngineChoice,
     pub(super) signals: Option<Signals>,
     pub(super) sharers: usize,
+    pub(super) far: Option<u64>,
 }
 
 impl Choice {
@@ -105,6 +106,7 @@ impl Choice {
             engine: EngineChoice::Auto,
             signals: None,
             sharers: 1,
+            far: None,
         }
     }
 
@@ -141,6 +143,13 @@ impl Choice {
         Ok(choice)
     }
 
+    /// Bound to this address of the host.
+    #[must_use]
+    pub fn address(mut self, address: impl Into<String>) -> Self {
+        self.address = address.into();
+        self
+    }
+
     /// This provider (`tcp;ofi_rxm`, `sockets`, `verbs;ofi_rxm`).
     #[must_use]
     pub fn provider(mut self, name: impl Into<String>) -> Self {
@@ -171,6 +180,18 @@ impl Choice {
     pub fn sharers(mut self, processes: usize) -> Self {
         assert_ne!(processes, 0, "this process is one");
         self.sharers = processes;
+        self
+    }
+
+    /// How far the triggered engine lets counters come that are not hardware's, instead of 2^30: to test in a short job what happens in a long one.
+    ///
+    /// # Panics
+    ///
+    /// If it is 0.
+    #[must_use]
+    pub fn counts(mut self, most: u64) -> Self {
+        assert_ne!(most, 0, "a counter counts something");
+        self.far = Some(most);
         self
     }
 }

@@ -1,0 +1,120 @@
+//! Peers that take nothing, and peers that nothing reaches.
+//!
+//! # Model
+//!
+//! What is refused towards a peer is tried again; when that has lasted too long, it has failed: a provider that cannot reach a peer may never say more. Others take everything, connect behind one's back, and never say that they cannot. So what is
+//! first sent to a peer must come back within a time, too. Once a peer has answered, its silence is no reason any more: it may be stopped, or far behind, and whether its rank lives is for the control plane to say.
+//!
+//! # Failure
+//!
+//! What is under way towards a peer that has never answered may still be read for as long as the endpoint is open, so its queue cannot end by itself: the endpoint is reported to be of no more use ([`tidegate_hal::nic::Connection::failed`]).
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// How much longer a first answer may take than anything else: somebody connects, perhaps with many others.
+const FIRST: u32 = 2;
+
+/// What is known of the peers.
+pub(super) struct Contact {
+    limit: Duration,
+    /// Towards whom the wire takes nothing, since when.
+    refusing: HashMap<usize, Instant>,
+    /// Who has answered, by rank.
+    met: Vec<bool>,
+    /// Since when something is under way towards those that have not.
+    asked: HashMap<usize, Instant>,
+}
+
+impl Contact {
+    pub(super) fn new(limit: Duration) -> Self {
+        Contact {
+            limit,
+            refusing: HashMap::new(),
+            met: Vec::new(),
+            asked: HashMap::new(),
+        }
+    }
+
+    /// The wire takes nothing towards a peer for now. Why that is a failure, if it has been so for too long.
+    pub(super) fn refuses(&mut self, peer: usize) -> Option<String> {
+        let since = self.refusing.entry(peer).or_insert_with(Instant::now);
+        (since.elapsed() > self.limit).then(|| format!("nothing was taken for {:?}", self.limit))
+    }
+
+    /// The wire has taken something towards a peer.
+    pub(super) fn takes(&mut self, peer: usize) {
+        if !self.refusing.is_empty() {
+            self.refusing.remove(&peer);
+        }
+        self.asks(peer);
+    }
+
+    /// Something is under way towards a peer.
+    pub(super) fn asks(&mut self, peer: usize) {
+        if !self.met.get(peer).is_some_and(|met| *met) {
+            self.asked.entry(peer).or_insert_with(Instant::now);
+        }
+    }
+
+    /// What was under way towards a peer has come to an end, well or not.
+    pub(super) fn answers(&mut self, peer: usize) {
+        if self.met.len() <= peer {
+            self.met.resize(peer + 1, false);
+        }
+        if !std::mem::replace(&mut self.met[peer], true) {
+            self.asked.remove(&peer);
+        }
+    }
+
+    /// Who has never answered, and why that is a failure by now. Once for each.
+    pub(super) fn unanswered(&mut self) -> Option<String> {
+        if self.asked.is_empty() {
+            return None;
+        }
+        let limit = FIRST * self.limit;
+        let mut asked = self.asked.iter();
+        let peer = *asked.find(|(_, since)| since.elapsed() > limit)?.0;
+        self.answers(peer);
+        Some(format!(
+            "the NIC of rank {peer} has not answered for {limit:?}"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_first_answer_has_a_time() {
+        let mut contact = Contact::new(Duration::from_millis(5));
+        contact.answers(1);
+        for peer in 0..4 {
+            contact.takes(peer);
+        }
+        contact.answers(2);
+        assert_eq!(contact.unanswered(), None);
+        std::thread::sleep(Duration::from_millis(20));
+        // Once for each, whatever is sent to it afterwards.
+        let mut said = [contact.unanswered(), contact.unanswered()].map(Option::unwrap);
+        said.sort();
+        assert!(
+            said[0].contains("rank 0") && said[1].contains("rank 3"),
+            "{said:?}"
+        );
+        contact.takes(0);
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(contact.unanswered(), None);
+    }
+
+    #[test]
+    fn who_takes_nothing_for_too_long_has_failed() {
+        let mut contact = Contact::new(Duration::from_millis(5));
+        assert_eq!(contact.refuses(3), None);
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(contact.refuses(3).is_some());
+        contact.takes(3);
+        assert_eq!(contact.refuses(3), None);
+    }
+}
