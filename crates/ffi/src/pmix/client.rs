@@ -17,7 +17,7 @@ unsafe extern "C" {
 
 /// A client of the launcher's server: this process, as the server knows it. Dropping it finalises it.
 ///
-/// All calls block. They can come from any thread, one at a time.
+/// All calls block. They can come from any thread.
 pub struct Client {
     library: Library,
     me: pmix_proc_t,
