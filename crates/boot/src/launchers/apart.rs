@@ -74,3 +74,77 @@ fn port_of(job: &str) -> u16 {
     let hash: [u8; 32] = Sha256::digest(job.as_bytes()).into();
     PORTS.start + u16::from_le_bytes([hash[0], hash[1]]) % (PORTS.end - PORTS.start)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::environment::{self, Started};
+    use super::*;
+
+    const SRUN: &[(&str, &str)] = &[
+        ("SLURM_JOB_ID", "12"),
+        ("SLURM_STEP_ID", "0"),
+        ("SLURM_PROCID", "1"),
+        ("SLURM_STEP_NUM_TASKS", "4"),
+        ("SLURM_STEP_NUM_NODES", "2"),
+        ("SLURM_STEP_NODELIST", "node[07-08]"),
+    ];
+
+    fn of(variables: &[(&str, &str)]) -> Result<Config, BootError> {
+        let text = |name: &'static str| {
+            let found = variables.iter().rev().find(|(own, _)| *own == name);
+            Ok(found.map(|(_, value)| (*value).to_owned()))
+        };
+        let started: Started = environment::started(&text)?.expect("a launcher");
+        config(&started, b"0123456789abcdef".to_vec(), &text)
+    }
+
+    #[test]
+    fn where_to_meet_is_made_up_if_it_is_known() {
+        let config = of(SRUN).unwrap();
+        assert_eq!((config.rank, config.size), (1, 4));
+        let (host, port) = config.address.split_once(':').unwrap();
+        assert_eq!(host, "node07");
+        let port: u16 = port.parse().unwrap();
+        assert!(PORTS.contains(&port));
+        // Another step is at another port, most likely; here it is.
+        let other = of(&[SRUN, &[("SLURM_STEP_ID", "1")]].concat()).unwrap();
+        assert_ne!(other.address, config.address);
+        let one = of(&[SRUN, &[("SLURM_STEP_NUM_NODES", "1")]].concat()).unwrap();
+        assert_eq!(one.address, format!("127.0.0.1:{port}"));
+        let said = of(&[SRUN, &[("MASTER_ADDR", "::1"), ("MASTER_PORT", "99")]].concat()).unwrap();
+        assert_eq!(said.address, "[::1]:99");
+        assert!(said.listener.is_none() && config.listener.is_none());
+    }
+
+    #[test]
+    fn rank_0_of_several_hosts_listens_whatever_its_host_is_called() {
+        let zero = [
+            SRUN,
+            &[("SLURM_PROCID", "0"), ("SLURM_JOB_ID", "unlike another")],
+        ]
+        .concat();
+        let config = of(&zero).unwrap();
+        let at = config.listener.unwrap().local_addr().unwrap();
+        assert!(at.ip().is_unspecified());
+        assert!(config.address.ends_with(&format!(":{}", at.port())));
+    }
+
+    #[test]
+    fn what_is_not_known_is_missing_by_name() {
+        let pmi = [("PMI_RANK", "0"), ("PMI_SIZE", "2")];
+        let address = ("MASTER_ADDR", "vm");
+        for (variables, named) in [
+            (&pmi[..], "MASTER_ADDR"),
+            (&[pmi[0], pmi[1], address], "MASTER_PORT"),
+            (&[("PMIX_NAMESPACE", "a"), ("PMIX_RANK", "0")], "WORLD_SIZE"),
+        ] {
+            let error = of(variables).unwrap_err();
+            assert!(
+                matches!(error, BootError::MissingVariable { name, .. } if name == named),
+                "{error}"
+            );
+        }
+        let error = of(&[SRUN, &[("MASTER_PORT", "x")]].concat()).unwrap_err();
+        assert!(matches!(error, BootError::BadVariable { .. }), "{error}");
+    }
+}

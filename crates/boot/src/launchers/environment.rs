@@ -224,3 +224,172 @@ fn slurm(text: &Text<'_>) -> Result<Option<Started>, BootError> {
         way: Way::Nothing,
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Option<Started>, BootError> {
+        started(&|name| {
+            let found = variables.iter().find(|(own, _)| *own == name);
+            Ok(found.map(|(_, value)| (*value).to_owned()))
+        })
+    }
+
+    const OPEN_MPI: &[(&str, &str)] = &[
+        ("OMPI_COMM_WORLD_RANK", "1"),
+        ("OMPI_COMM_WORLD_SIZE", "4"),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+        ("PMIX_NAMESPACE", "17"),
+        ("PMIX_RANK", "1"),
+    ];
+    const HYDRA: &[(&str, &str)] = &[
+        ("PMI_FD", "6"),
+        ("PMI_RANK", "2"),
+        ("PMI_SIZE", "3"),
+        ("MPI_LOCALNRANKS", "3"),
+    ];
+    const SRUN: &[(&str, &str)] = &[
+        ("SLURM_JOB_ID", "12"),
+        ("SLURM_STEP_ID", "0"),
+        ("SLURM_PROCID", "1"),
+        ("SLURM_NTASKS", "4"),
+        ("SLURM_STEP_NUM_TASKS", "4"),
+        ("SLURM_STEP_NUM_NODES", "2"),
+        ("SLURM_STEP_NODELIST", "node[07-08]"),
+    ];
+    /// Of a step whose tasks are daemons of a launcher.
+    const PMIX_OF_SRUN: &[(&str, &str)] = &[
+        ("SLURM_MPI_TYPE", "pmix_v4"),
+        ("PMIX_NAMESPACE", "slurm.pmix.12.0"),
+        ("PMIX_RANK", "1"),
+    ];
+
+    #[test]
+    fn launchers_are_known_by_their_variables() {
+        let found = read(OPEN_MPI).unwrap().unwrap();
+        assert_eq!((found.by, &found.way), ("Open MPI", &Way::Pmix));
+        assert_eq!(
+            (found.rank, found.size, found.local),
+            (Some(1), Some(4), Some(2))
+        );
+        assert_eq!(found.job.as_deref(), Some("17"));
+
+        let found = read(HYDRA).unwrap().unwrap();
+        assert_eq!(found.way, Way::Pmi(Server::Fd(6), None));
+        assert_eq!(
+            (found.rank, found.size, found.local),
+            (Some(2), Some(3), Some(3))
+        );
+
+        let port = [("PMI_PORT", "vm:4000"), ("PMI_ID", "2")];
+        let found = read(&port).unwrap().unwrap();
+        let (address, id) = ("vm:4000".to_owned(), "2".to_owned());
+        assert_eq!(found.way, Way::Pmi(Server::Port { address, id }, None));
+        assert_eq!((found.rank, found.size), (None, None));
+
+        let found = read(SRUN).unwrap().unwrap();
+        assert_eq!((found.by, &found.way), ("Slurm", &Way::Nothing));
+        assert_eq!(
+            (found.rank, found.size, found.local),
+            (Some(1), Some(4), None)
+        );
+        assert_eq!(found.host.as_deref(), Some("node07"));
+        assert_eq!(found.job.as_deref(), Some("12.0"));
+
+        let found = read(&[SRUN, PMIX_OF_SRUN].concat()).unwrap().unwrap();
+        assert_eq!(
+            (found.rank, found.size, &found.way),
+            (Some(1), Some(4), &Way::Pmix)
+        );
+        // Of a server that does not say how many there are.
+        let found = read(&OPEN_MPI[3..]).unwrap().unwrap();
+        assert_eq!(
+            (found.rank, found.size, &found.way),
+            (Some(1), None, &Way::Pmix)
+        );
+    }
+
+    #[test]
+    fn the_inner_launcher_counts() {
+        for (inner, outer) in [
+            (OPEN_MPI, SRUN),
+            (OPEN_MPI, HYDRA),
+            (HYDRA, SRUN),
+            (HYDRA, PMIX_OF_SRUN),
+        ] {
+            let alone = read(inner).unwrap();
+            assert_eq!(read(&[inner, outer].concat()).unwrap(), alone);
+        }
+    }
+
+    #[test]
+    fn what_is_no_task_of_a_step_is_alone() {
+        assert_eq!(read(&[]).unwrap(), None);
+        // As in a batch script.
+        let batch = [
+            ("SLURM_JOB_ID", "12"),
+            ("SLURM_PROCID", "0"),
+            ("SLURM_NTASKS", "4"),
+        ];
+        assert_eq!(read(&batch).unwrap(), None);
+        for all in [OPEN_MPI, HYDRA, SRUN] {
+            let none = [all, &[("TIDEGATE_LAUNCHER", "none")]].concat();
+            assert_eq!(read(&none).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn the_launcher_can_be_chosen() {
+        let all = [OPEN_MPI, HYDRA, SRUN].concat();
+        let chosen = |name| read(&[&all[..], &[("TIDEGATE_LAUNCHER", name)]].concat());
+        assert_eq!(chosen("pmix").unwrap(), read(OPEN_MPI).unwrap());
+        assert_eq!(chosen("pmi").unwrap(), read(HYDRA).unwrap());
+        assert_eq!(chosen("slurm").unwrap(), read(SRUN).unwrap());
+        let second = chosen("pmi2").unwrap().unwrap();
+        assert_eq!(second.way, Way::Pmi(Server::Fd(6), Some(2)));
+        for (name, variables) in [("mpi", &all[..]), ("pmi", OPEN_MPI), ("slurm", HYDRA)] {
+            let error = read(&[variables, &[("TIDEGATE_LAUNCHER", name)]].concat()).unwrap_err();
+            assert!(
+                matches!(error, BootError::BadVariable { name: LAUNCHER, .. }),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn contradictions_are_errors_by_name() {
+        for (bad, named) in [
+            (&[("OMPI_COMM_WORLD_RANK", "1")][..], "OMPI_COMM_WORLD_SIZE"),
+            (&[("OMPI_COMM_WORLD_SIZE", "1")], "OMPI_COMM_WORLD_RANK"),
+            (
+                &[("OMPI_COMM_WORLD_RANK", "4"), ("OMPI_COMM_WORLD_SIZE", "4")],
+                "OMPI_COMM_WORLD_RANK",
+            ),
+            (
+                &[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "0")],
+                "OMPI_COMM_WORLD_SIZE",
+            ),
+            (&[("PMI_RANK", "x"), ("PMI_SIZE", "2")], "PMI_RANK"),
+            (&[("PMI_RANK", "0")], "PMI_SIZE"),
+            (&[("PMI_FD", "1")], "PMI_FD"),
+            (&[("PMI_FD", "-1")], "PMI_FD"),
+            (&[("PMI_PORT", "vm:1")], "PMI_ID"),
+            (&[("PMI_PORT", "vm"), ("PMI_ID", "0")], "PMI_PORT"),
+            (&[("PMI_PORT", "vm:1"), ("PMI_ID", "0 cmd=x")], "PMI_ID"),
+            (&[("PMIX_NAMESPACE", "a"), ("PMIX_RANK", "-2")], "PMIX_RANK"),
+            (&[("SLURM_STEP_NUM_TASKS", "2")], "SLURM_PROCID"),
+            (
+                &[
+                    ("SLURM_STEP_NUM_TASKS", "2"),
+                    ("SLURM_PROCID", "0"),
+                    ("SLURM_STEP_NODELIST", "["),
+                ],
+                "SLURM_STEP_NODELIST",
+            ),
+        ] {
+            let error = read(bad).unwrap_err().to_string();
+            assert!(error.starts_with(named), "{bad:?}: {error}");
+        }
+    }
+}

@@ -135,13 +135,16 @@ impl Client {
     /// The library's; see [`PmixError::is_timeout`].
     pub fn fence(&self, seconds: u32) -> Result<()> {
         let info = [
-            info("pmix.collect", sys::PMIX_BOOL, pmix_value_data { flag: true }),
+            info(
+                "pmix.collect",
+                sys::PMIX_BOOL,
+                pmix_value_data { flag: true },
+            ),
             limit(seconds),
         ];
         // SAFETY: no processes are named, which means all; the attributes live until the call is over.
-        let status = unsafe {
-            (self.library.functions().fence)(ptr::null(), 0, info.as_ptr(), info.len())
-        };
+        let status =
+            unsafe { (self.library.functions().fence)(ptr::null(), 0, info.as_ptr(), info.len()) };
         self.library.check("PMIx_Fence", status)
     }
 

@@ -71,12 +71,8 @@ pub struct Functions {
     /// `PMIx_Commit`.
     pub commit: unsafe extern "C" fn() -> pmix_status_t,
     /// `PMIx_Fence`.
-    pub fence: unsafe extern "C" fn(
-        *const pmix_proc_t,
-        usize,
-        *const pmix_info_t,
-        usize,
-    ) -> pmix_status_t,
+    pub fence:
+        unsafe extern "C" fn(*const pmix_proc_t, usize, *const pmix_info_t, usize) -> pmix_status_t,
     /// `PMIx_Get`.
     pub get: unsafe extern "C" fn(
         *const pmix_proc_t,
@@ -248,10 +244,7 @@ unsafe fn text(chars: *const c_char) -> String {
 fn parse_version(said: &str) -> Option<(u32, u32)> {
     said.split_whitespace().find_map(|word| {
         let mut numbers = word.split(|c: char| !c.is_ascii_digit());
-        Some((
-            numbers.next()?.parse().ok()?,
-            numbers.next()?.parse().ok()?,
-        ))
+        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     })
 }
 
@@ -305,10 +298,7 @@ mod tests {
         let said = "OpenPMIx 4.2.2rc2 (PMIx Standard: 4.1, Stable ABI: 0.0, Provisional ABI: 0.0)";
         assert_eq!(parse_version(said), Some((4, 2)));
         assert_eq!(parse_version("OpenPMIx: 5.0.8rc1 "), Some((5, 0)));
-        assert_eq!(
-            parse_version("PMIx 3.2.3, repo rev: v3.2.3"),
-            Some((3, 2))
-        );
+        assert_eq!(parse_version("PMIx 3.2.3, repo rev: v3.2.3"), Some((3, 2)));
         assert_eq!(parse_version("no version"), None);
         assert_eq!(parse_version(""), None);
     }
