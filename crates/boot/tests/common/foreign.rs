@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tidegate_boot::TcpControl;
+use tidegate_hal::control::{Control, Packet};
 
 /// Longer than any run here takes on a loaded machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
@@ -59,7 +61,7 @@ impl Ended {
 }
 
 /// Where ranks leave their reports; also marks their processes.
-const REPORTS: &str = "TEST_REPORTS";
+pub(crate) const REPORTS: &str = "TEST_REPORTS";
 
 /// A rank leaves a report.
 pub(crate) fn report(text: &str) {
@@ -73,11 +75,37 @@ pub(crate) fn report(text: &str) {
 /// One launcher at a time: they are not made for a crowd.
 static ALONE: Mutex<()> = Mutex::new(());
 
+/// Joins; whoever cannot reports why, and fails.
+pub(crate) fn join() -> TcpControl {
+    TcpControl::from_env().unwrap_or_else(|error| {
+        report(&format!("error {error}"));
+        std::process::exit(3);
+    })
+}
+
+/// Every rank tells every other its number, and reports that, and on how many nodes they are.
+pub(crate) fn exchange(control: &TcpControl) {
+    let (rank, size) = (control.rank(), control.size());
+    let packet = Packet {
+        bytes: vec![rank as u8],
+        handles: Vec::new(),
+    };
+    let all = control.exchange("number", packet).expect("an exchange");
+    let numbers: Vec<_> = all
+        .iter()
+        .map(|packet| usize::from(packet.bytes[0]))
+        .collect();
+    assert_eq!(numbers, (0..size).collect::<Vec<_>>());
+    let mut nodes: Vec<_> = (0..size).map(|rank| control.node(rank)).collect();
+    nodes.dedup();
+    report(&format!("rank {rank} of {size} on {} nodes", nodes.len()));
+}
+
 /// Runs a launcher to its end; panics if it has none, or leaves a process behind.
 pub(crate) fn run(mut command: Command) -> Ended {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..3 {
-        let ended = run_once(&mut command);
+        let ended = run_once(&mut command, |_, _| {});
         // Hydra now and then dies so on a loaded machine, also with `/bin/true`.
         if ended.status.signal() != Some(rustix::process::Signal::PIPE.as_raw()) {
             return ended;
@@ -87,7 +115,8 @@ pub(crate) fn run(mut command: Command) -> Ended {
     panic!("the launcher itself died of SIGPIPE, three times");
 }
 
-fn run_once(command: &mut Command) -> Ended {
+/// As [`run`], once; `meanwhile` can do something for a launcher that has just been started. It is told where the launcher's output and the reports go.
+pub(crate) fn run_once(command: &mut Command, meanwhile: impl FnOnce(&Path, &Path)) -> Ended {
     let folder = tempfile::tempdir().expect("a folder");
     let printed = folder.path().join("printed");
     let file = std::fs::File::create(&printed).expect("a file");
@@ -102,6 +131,7 @@ fn run_once(command: &mut Command) -> Ended {
         .stderr(file);
     let began = Instant::now();
     let mut child = command.spawn().expect("the launcher starts");
+    meanwhile(&printed, &reports);
     let status = wait(&mut child, &printed);
     let took = began.elapsed();
     // The launcher's own processes may take a moment longer than it.
