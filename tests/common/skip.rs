@@ -1,22 +1,10 @@
 //! What to do without libfabric.
 
-use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
+#[path = "skipped.rs"]
+mod skipped;
 
-/// Skips a test where there is no libfabric; fails on CI.
-fn skipped(test: &str, why: &str) {
-    let ci = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false");
-    assert!(!ci, "{test}: {why}, and CI is set");
-    eprintln!("{test}: SKIPPED: {why}");
-    if let Some(path) = std::env::var_os("TIDEGATE_SKIPS") {
-        use std::io::Write as _;
-        let mut skips = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .expect("the list of skipped tests");
-        writeln!(skips, "{test}: {why}").expect("the list of skipped tests");
-    }
-}
+use skipped::skipped;
+use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 
 /// Whether there is such a provider; if not, the test is skipped.
 pub(crate) fn provided(test: &str, provider: &str) -> bool {
