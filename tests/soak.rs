@@ -140,6 +140,7 @@ fn messages_that_nobody_sent() {
         genuine += u64::from(fuzz::decode_message(&message));
         let found = fuzz::read_stream(&message, piece, good);
         let believed = fuzz::check_proof(&message) || fuzz::check_guest(&message);
+        fuzz::read_launcher(&message);
         Counting::end();
         assert_eq!(found, good, "a frame was believed: {message:?}");
         assert!(!believed, "a proof was believed: {message:?}");
@@ -157,7 +158,10 @@ fn message(dice: &mut Dice) -> Vec<u8> {
         let len = dice.below(LONGEST);
         return (0..len).map(|_| dice.roll() as u8).collect();
     }
-    let mut message = fuzz::sample_message(dice.below(fuzz::SAMPLES));
+    let mut message = match dice.below(4) {
+        0 => fuzz::sample_launcher(dice.below(2)),
+        _ => fuzz::sample_message(dice.below(fuzz::SAMPLES)),
+    };
     for _ in 0..dice.below(4) {
         let at = dice.below(message.len().max(1));
         match (dice.below(5), message.get_mut(at)) {

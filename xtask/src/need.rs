@@ -38,6 +38,13 @@ pub(crate) enum Need {
         /// The package that has it.
         package: &'static str,
     },
+    /// A file of a Debian or Ubuntu package that has no program.
+    AptFile {
+        /// Where it is; one folder of the way can be `*`.
+        pattern: &'static str,
+        /// The package that has it.
+        package: &'static str,
+    },
     /// A package from PyPI, in this very version. What it holds lies in [`pip_folder`].
     Pip {
         /// As PyPI calls it.
@@ -62,6 +69,7 @@ impl Need {
         match *self {
             Need::Component { toolchain, name } => has_component(toolchain, name),
             Need::Apt { program, .. } => find_program(program).is_some(),
+            Need::AptFile { pattern, .. } => has_file(pattern),
             // Whatever of it came is there once this is: pip moves it there last.
             Need::Pip { name, version } => root
                 .join(pip_folder(name, version))
@@ -94,7 +102,7 @@ impl Need {
                         .arg(name)
                 }]
             }
-            Need::Apt { package, .. } => apt_install(package),
+            Need::Apt { package, .. } | Need::AptFile { package, .. } => apt_install(package),
             Need::Pip { name, version } => {
                 let has_pip = output(Command::new("python3").args(["-m", "pip", "--version"]));
                 let mut commands = match has_pip {
@@ -145,6 +153,7 @@ impl fmt::Display for Need {
                 write!(f, "apt package {package}")
             }
             Need::Apt { program, package } => write!(f, "{program} (apt package {package})"),
+            Need::AptFile { pattern, package } => write!(f, "{pattern} (apt package {package})"),
             Need::Pip { name, version } => write!(f, "pip package {name}=={version}"),
         }
     }
@@ -178,6 +187,17 @@ fn find_program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path)
         .map(|folder| folder.join(name))
         .find(|file| file.is_file())
+}
+
+/// Whether there is a file of that name, whatever the folder is called that stands as `*`.
+fn has_file(pattern: &str) -> bool {
+    let Some((folder, rest)) = pattern.split_once("/*/") else {
+        return Path::new(pattern).is_file();
+    };
+    let folders = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    folders
+        .map(|folder| folder.path().join(rest))
+        .any(|file| file.is_file())
 }
 
 fn has_component(toolchain: Toolchain, name: &str) -> bool {
@@ -271,6 +291,15 @@ mod tests {
         );
         assert_eq!(minor_version("1.95"), Some(95));
         assert_eq!(minor_version("no version"), None);
+    }
+
+    #[test]
+    fn files_are_found_in_whichever_folder() {
+        let folder = env!("CARGO_MANIFEST_DIR");
+        assert!(has_file(&format!("{folder}/src/need.rs")));
+        assert!(has_file(&format!("{folder}/*/need.rs")));
+        assert!(!has_file(&format!("{folder}/*/no-such-file")));
+        assert!(!has_file("/no-such-folder/*/need.rs"));
     }
 
     #[test]

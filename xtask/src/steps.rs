@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use crate::command::{Cmd, cmd};
 use crate::kernels::NVRTC;
+use crate::mpi;
 use crate::need::{Need, Toolchain, nightly};
 
 /// One check.
@@ -87,7 +88,7 @@ const IPROUTE: Need = Need::Apt {
 
 /// The packages of a release build. All its steps name them alike: another choice would unify the dependencies' features
 /// in another way, and build them once more. This program is no part of the product.
-const PRODUCT: &str = "--workspace --exclude xtask";
+pub(crate) const PRODUCT: &str = "--workspace --exclude xtask";
 
 /// Small runs of the Faces benchmark, which verify every rank's result, and fail where it is wrong: rank grids, each with two sizes
 /// (elements, and points along a side of one).
@@ -204,6 +205,15 @@ pub(crate) static STEPS: &[Step] = &[
         },
     },
     Step {
+        name: "mpi",
+        what: "ranks that Open MPI's and MPICH's mpirun have started: they join, leave, die; the examples, and Faces",
+        when: When::Always,
+        needs: mpi::NEEDS,
+        minutes: 12,
+        // Before `unit`, too: it runs these tests once more, and does not install launchers.
+        commands: mpi::commands,
+    },
+    Step {
         name: "unit",
         what: "every test of every package: unit, documentation, compile-fail, jobs, schedules, alloc, faces, examples",
         when: When::Always,
@@ -317,6 +327,14 @@ pub(crate) static STEPS: &[Step] = &[
                     .env("ASAN_OPTIONS", "detect_leaks=0"),
             ]
         },
+    },
+    Step {
+        name: "slurm",
+        what: "ranks that Slurm's srun has started, with PMI, with PMIx, and with neither",
+        when: When::OnRequest,
+        needs: &[IPROUTE],
+        minutes: 10,
+        commands: mpi::slurm,
     },
     Step {
         name: "package",

@@ -3,7 +3,8 @@
 //! # Model
 //!
 //! Any starter that sets `RANK`, `WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT` and `TIDEGATE_SECRET` forms a job. With
-//! neither `RANK` nor `WORLD_SIZE` the process is a job of one rank.
+//! neither `RANK` nor `WORLD_SIZE`, launchers of others are looked for (`mpirun`, `srun`: `launchers/mod.rs` says how). With
+//! none of all that the process is a job of one rank.
 //!
 //! | variable | meaning | default |
 //! |---|---|---|
@@ -18,17 +19,23 @@
 //! | `TIDEGATE_SILENCE_MS` | silence after which a rank is given up | 10000 |
 //! | `TIDEGATE_ADDRESS` | address of this node that NICs are to use, as source and to listen at ([`own_address`]) | chosen by the NIC |
 //! | `TIDEGATE_LISTEN_FD` | set by the launcher: an inherited listening socket for rank 0 | |
+//! | `TIDEGATE_LAUNCHER` | which launcher of others started this rank: `pmix`, `pmi`, `pmi2`, `slurm`; `none`: this process is a job of its own. Not looked at where `RANK` is set | found out |
+//! | `TIDEGATE_LIBPMIX` | the PMIx library that goes with the launcher | `libpmix.so.2` |
+//!
+//! Of a rank that such a launcher started, `TIDEGATE_SECRET` says that the ranks are to meet without the launcher's store; then
+//! `MASTER_ADDR` and `MASTER_PORT` can be left out where they can be made up. `TIDEGATE_ADDRESS` is where rank 0 listens, too. All other `TIDEGATE_` variables mean the same.
 //!
 //! # Failure
 //!
 //! Every value is checked before anything is sent; the error names the variable.
 
 use crate::error::BootError;
+use crate::launchers::Session;
 use crate::wire::{MAX_RANKS, NodeId};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::net::{IpAddr, TcpListener};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Says which address of this node NICs are to use.
 pub(crate) const ADDRESS: &str = "TIDEGATE_ADDRESS";
@@ -64,6 +71,8 @@ pub struct Config {
     pub size: usize,
     /// `host:port` at which rank 0 listens.
     pub address: String,
+    /// Where else rank 0 may be: tried by turns with `address`. Who is rank 0, the handshake tells.
+    pub also: Vec<String>,
     /// The secret of the job.
     pub secret: Vec<u8>,
     /// Name of the job; part of what is proved.
@@ -78,6 +87,10 @@ pub struct Config {
     pub silence: Duration,
     /// For rank 0: the socket to listen on, instead of a new one at `address`.
     pub listener: Option<TcpListener>,
+    /// A launcher's store that has still to be left.
+    pub(crate) session: Option<Session>,
+    /// When joining has begun, if it has: the timeout counts from there.
+    pub(crate) began: Option<Instant>,
 }
 
 impl std::fmt::Debug for Config {
@@ -86,6 +99,7 @@ impl std::fmt::Debug for Config {
             .field("rank", &self.rank)
             .field("size", &self.size)
             .field("address", &self.address)
+            .field("also", &self.also)
             .field("job_id", &self.job_id)
             .field("node", &self.node)
             .finish_non_exhaustive()
@@ -104,6 +118,7 @@ impl Config {
             rank,
             size,
             address: address.into(),
+            also: Vec::new(),
             secret: secret.into(),
             job_id: String::new(),
             node: None,
@@ -111,35 +126,36 @@ impl Config {
             heartbeat: Duration::from_millis(1000),
             silence: Duration::from_millis(10_000),
             listener: None,
+            session: None,
+            began: None,
         }
     }
 
     /// What the environment says; `None` if it says nothing of a job: then this process is a job of its own.
     ///
+    /// For a rank that somebody else's launcher has started, this asks the launcher's store, and so waits for the other ranks, and the time counts. The answer is kept: another
+    /// call in this process gives the same address and secret again.
+    ///
+    /// # Errors
+    ///
+    /// [`BootError::MissingVariable`], [`BootError::BadVariable`] and [`BootError::NoSecret`] name the variable. [`BootError::NoStore`], [`BootError::Store`] and
+    /// [`BootError::StoreSilent`] are of launchers' stores.
+    pub fn from_env() -> Result<Option<Self>, BootError> {
+        match Self::from_lookup(std::env::var_os)? {
+            Some(config) => crate::inherit::take_listener(config).map(Some),
+            None => crate::launchers::config(std::env::var_os),
+        }
+    }
+
+    /// What `RANK`, `WORLD_SIZE` and the variables that go with them say, from any source; looks at neither `TIDEGATE_LISTEN_FD` nor for launchers of others.
+    ///
     /// # Errors
     ///
     /// [`BootError::MissingVariable`], [`BootError::BadVariable`] and [`BootError::NoSecret`] name the variable.
-    pub fn from_env() -> Result<Option<Self>, BootError> {
-        let config = Self::from_lookup(std::env::var_os)?;
-        config.map(crate::inherit::take_listener).transpose()
-    }
-
-    /// As [`Config::from_env`], from any source of variables; does not look at `TIDEGATE_LISTEN_FD`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Config::from_env`].
     pub fn from_lookup(
         lookup: impl Fn(&'static str) -> Option<OsString>,
     ) -> Result<Option<Self>, BootError> {
-        let text = |name: &'static str| -> Result<Option<String>, BootError> {
-            match lookup(name).map(OsString::into_string) {
-                None => Ok(None),
-                Some(Ok(text)) if text.is_empty() => Err(bad(name, "", "it is empty")),
-                Some(Ok(text)) => Ok(Some(text)),
-                Some(Err(raw)) => Err(bad(name, &raw.to_string_lossy(), "it is not UTF-8")),
-            }
-        };
+        let text = |name| text(&lookup, name);
         let (rank, size) = match (text("RANK")?, text("WORLD_SIZE")?) {
             (None, None) => return Ok(None),
             (Some(rank), Some(size)) => (rank, size),
@@ -164,20 +180,19 @@ impl Config {
         if size_number > 1 {
             let host = required("MASTER_ADDR")?;
             let port = number("MASTER_PORT", &required("MASTER_PORT")?, 1, 65535)?;
-            // An IPv6 address needs brackets beside a port.
-            config.address = match host.contains(':') && !host.starts_with('[') {
-                true => format!("[{host}]:{port}"),
-                false => format!("{host}:{port}"),
-            };
-            config.secret = text("TIDEGATE_SECRET")?
-                .ok_or(BootError::NoSecret)?
-                .into_bytes();
-            if config.secret.len() < MIN_SECRET {
-                let length = format!("({} bytes)", config.secret.len());
-                let expected = "it must have at least 16 bytes that nobody can guess, for instance from `openssl rand -hex 32`";
-                return Err(bad("TIDEGATE_SECRET", &length, expected));
-            }
+            config.address = address_of(&host, port as u16);
+            config.secret = secret(&text)?.ok_or(BootError::NoSecret)?;
         }
+        config.read_settings(&text)?;
+        Ok(Some(config))
+    }
+
+    /// What does not depend on who has started this process.
+    pub(crate) fn read_settings(
+        &mut self,
+        text: &dyn Fn(&'static str) -> Result<Option<String>, BootError>,
+    ) -> Result<(), BootError> {
+        let config = self;
         config.job_id = text("TIDEGATE_JOB_ID")?.unwrap_or_default();
         config.node = text("TIDEGATE_NODE")?;
         let duration = |name, unit: Duration, default: Duration, least| match text(name)? {
@@ -193,7 +208,43 @@ impl Config {
             let expected = "it must be at least three intervals of TIDEGATE_HEARTBEAT_MS";
             return Err(bad("TIDEGATE_SILENCE_MS", &value, expected));
         }
-        Ok(Some(config))
+        Ok(())
+    }
+}
+
+/// The value of a variable; an empty one is an error.
+pub(crate) fn text(
+    lookup: &impl Fn(&'static str) -> Option<OsString>,
+    name: &'static str,
+) -> Result<Option<String>, BootError> {
+    match lookup(name).map(OsString::into_string) {
+        None => Ok(None),
+        Some(Ok(text)) if text.is_empty() => Err(bad(name, "", "it is empty")),
+        Some(Ok(text)) => Ok(Some(text)),
+        Some(Err(raw)) => Err(bad(name, &raw.to_string_lossy(), "it is not UTF-8")),
+    }
+}
+
+/// The secret that the environment gives, if it does, and if it is one.
+pub(crate) fn secret(
+    text: &dyn Fn(&'static str) -> Result<Option<String>, BootError>,
+) -> Result<Option<Vec<u8>>, BootError> {
+    let secret = text("TIDEGATE_SECRET")?.map(String::into_bytes);
+    if let Some(secret) = &secret
+        && secret.len() < MIN_SECRET
+    {
+        let length = format!("({} bytes)", secret.len());
+        let expected = "it must have at least 16 bytes that nobody can guess, for instance from `openssl rand -hex 32`";
+        return Err(bad("TIDEGATE_SECRET", &length, expected));
+    }
+    Ok(secret)
+}
+
+/// `host:port`; an IPv6 address needs brackets beside a port.
+pub(crate) fn address_of(host: &str, port: u16) -> String {
+    match host.contains(':') && !host.starts_with('[') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
     }
 }
 
@@ -205,7 +256,12 @@ pub(crate) fn bad(name: &'static str, value: &str, expected: &str) -> BootError 
     }
 }
 
-fn number(name: &'static str, value: &str, least: u64, most: u64) -> Result<u64, BootError> {
+pub(crate) fn number(
+    name: &'static str,
+    value: &str,
+    least: u64,
+    most: u64,
+) -> Result<u64, BootError> {
     match value.trim().parse::<u64>() {
         Ok(number) if (least..=most).contains(&number) => Ok(number),
         _ => Err(bad(

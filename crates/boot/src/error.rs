@@ -34,6 +34,41 @@ pub enum BootError {
          start the job with `tidegate run`"
     )]
     NoSecret,
+    /// A launcher has started this rank, and there is no store by which the ranks could find each other.
+    #[error(
+        "{launcher} started this process, and its key-value store cannot be used: {reason}; instead, give all ranks the same \
+         TIDEGATE_SECRET, for instance $(openssl rand -hex 32) (and MASTER_ADDR and MASTER_PORT, where they are on several \
+         hosts); TIDEGATE_LAUNCHER=none makes this process a job of its own"
+    )]
+    NoStore {
+        /// Who has started this process.
+        launcher: &'static str,
+        /// Why the store cannot be used.
+        reason: String,
+    },
+    /// The store of the launcher that has started this rank failed.
+    #[error("{launcher} started this process, and its key-value store failed; {doing}: {reason}")]
+    Store {
+        /// Who has started this process.
+        launcher: &'static str,
+        /// What was being done.
+        doing: &'static str,
+        /// How it failed.
+        reason: String,
+    },
+    /// The store of the launcher that has started this rank did not answer in time: in the fence, some rank may not have come.
+    #[error(
+        "{launcher} started this process, and its key-value store did not answer for {waited:.1?}; {doing} (all processes that it \
+         started have to join; TIDEGATE_RENDEZVOUS_TIMEOUT sets how long to wait)"
+    )]
+    StoreSilent {
+        /// Who has started this process.
+        launcher: &'static str,
+        /// What was being done.
+        doing: &'static str,
+        /// How long was waited, from the beginning.
+        waited: Duration,
+    },
     /// Not all ranks came in time.
     #[error(
         "after {waited:.1?} these ranks had not joined: {missing:?} (TIDEGATE_RENDEZVOUS_TIMEOUT sets how long to wait)"

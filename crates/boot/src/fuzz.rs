@@ -4,6 +4,7 @@
 
 use crate::door;
 use crate::handshake;
+use crate::launchers;
 use crate::link::{Framer, Unframer};
 use crate::secret::Key;
 use crate::wire;
@@ -57,6 +58,47 @@ pub fn check_proof(bytes: &[u8]) -> bool {
 pub fn check_guest(bytes: &[u8]) -> bool {
     let key = Key::of_job(b"a key for tests", "", 2);
     door::check_proof(&key, &[3; 16], &[7; 32], bytes).is_some()
+}
+
+/// Reads what a launcher's server may say, in version 1 and 2 of its protocol, as answers and as what rank 0 has put into its store. Returns how many answers were found; asserts that no answer is longer
+/// than what was read.
+pub fn read_launcher(bytes: &[u8]) -> usize {
+    let mut found = 0;
+    let mut rest = bytes;
+    while let Ok(Some((used, answer))) = launchers::read::line(rest) {
+        assert!(used > 0 && used <= rest.len());
+        launchers::believe(answer.get("value").unwrap_or_default());
+        rest = &rest[used..];
+        found += 1;
+    }
+    rest = bytes;
+    while let Ok(Some((used, answer))) = launchers::read::message(rest) {
+        assert!(used > 0 && used <= rest.len());
+        launchers::believe(answer.get("value").unwrap_or_default());
+        rest = &rest[used..];
+        found += 1;
+    }
+    launchers::believe(&String::from_utf8_lossy(bytes));
+    found
+}
+
+/// Reads an environment whose every variable has this value, except for the choice of a launcher.
+pub fn read_environment(value: &str) {
+    launchers::read_environment(value);
+}
+
+/// What a launcher's server says, all of it genuine, to be damaged; `which` is even for version 1.
+pub fn sample_launcher(which: usize) -> Vec<u8> {
+    let secret = "5e".repeat(32);
+    let record = format!(".tidegate1,{secret},{secret},10.0.0.1:4000,[fd00::1]:4000");
+    if which.is_multiple_of(2) {
+        format!("cmd=barrier_out rc=0\ncmd=get_result rc=0 value={record}\n").into_bytes()
+    } else {
+        let mut bytes = launchers::read::frame("cmd=kvs-fence-response;rc=0;");
+        let get = format!("cmd=kvs-get-response;found=TRUE;value={record};rc=0;");
+        bytes.extend(launchers::read::frame(&get));
+        bytes
+    }
 }
 
 /// How many kinds of messages [`sample_message`] makes.
@@ -119,6 +161,22 @@ mod tests {
             prop_assert!(read_stream(&bytes, piece, good) == good);
             prop_assert!(!check_proof(&bytes));
             prop_assert!(!check_guest(&bytes));
+            read_launcher(&bytes);
+        }
+
+        #[test]
+        fn a_launcher_may_say_anything(which in 0usize..2, at in any::<u16>(), bit in 0u8..8, cut in any::<u16>()) {
+            let mut bytes = sample_launcher(which);
+            prop_assert_eq!(read_launcher(&bytes), 2);
+            let at = usize::from(at) % bytes.len();
+            bytes[at] ^= 1 << bit;
+            read_launcher(&bytes);
+            read_launcher(&bytes[usize::from(cut) % bytes.len()..]);
+        }
+
+        #[test]
+        fn a_launcher_may_have_any_environment(value in "[ -~]{0,40}") {
+            read_environment(&value);
         }
 
         #[test]

@@ -6,7 +6,8 @@
 //!
 //! - [`local`]: ranks are threads of one process. No sockets; for tests, and for programs that want no processes.
 //! - [`TcpControl`]: ranks are processes, on one host or many. [`TcpControl::from_env`] reads what a starter has
-//!   put into the environment ([`Config`] has the table); without one, the process is a job of its own.
+//!   put into the environment ([`Config`] has the table), and asks the store of a launcher (`mpirun`, `srun`) where it is that who
+//!   started this rank; without any, the process is a job of its own.
 //! - [`launch`]: the starter for one host: the library behind `tidegate run -n 8 PROGRAM`.
 //!
 //! ```
@@ -39,6 +40,7 @@ mod handshake;
 mod hub;
 mod inherit;
 pub mod launch;
+mod launchers;
 mod link;
 mod local;
 mod node;

@@ -29,6 +29,7 @@ use crate::config::{Config, node_id};
 use crate::error::BootError;
 use crate::handshake::{self, Attempt, PATIENCE};
 use crate::hub::Hub;
+use crate::launchers::Session;
 use crate::link::Link;
 use crate::local::{LocalControl, check_size, duplicate, local};
 use crate::lock;
@@ -50,7 +51,11 @@ use tidegate_hal::control::{Control, ControlError, Handle, Packet, Sink};
 ///
 /// Made by [`TcpControl::from_env`]; a job of one rank needs no sockets and has none.
 #[derive(Debug)]
-pub struct TcpControl(Inner);
+pub struct TcpControl {
+    inner: Inner,
+    /// A launcher's store, left when all else has ended.
+    _session: Option<Session>,
+}
 
 #[derive(Debug)]
 enum Inner {
@@ -79,7 +84,7 @@ impl std::fmt::Debug for Member {
 }
 
 impl TcpControl {
-    /// Joins the job that the environment describes (see [`Config`] for the variables); with none described,
+    /// Joins the job that the environment describes (see [`Config`] for the variables), also that of `mpirun` or `srun`; with none described,
     /// this process is a job of its own.
     ///
     /// # Errors
@@ -95,7 +100,10 @@ impl TcpControl {
     /// A job of one rank: no sockets, no threads.
     pub fn solo() -> Self {
         let mut ranks = local(1);
-        Self(Inner::Solo(ranks.remove(0)))
+        Self {
+            inner: Inner::Solo(ranks.remove(0)),
+            _session: None,
+        }
     }
 
     /// Joins a job; returns when all of its ranks have.
@@ -104,10 +112,14 @@ impl TcpControl {
     ///
     /// As [`TcpControl::from_env`].
     pub fn join(mut config: Config) -> Result<Self, BootError> {
+        let _session = config.session.take();
         if config.size == 1 {
-            return Ok(Self::solo());
+            return Ok(Self {
+                _session,
+                ..Self::solo()
+            });
         }
-        let started = Instant::now();
+        let started = config.began.unwrap_or_else(Instant::now);
         let key = Key::of_job(&config.secret, &config.job_id, config.size);
         let shared = Arc::new(Shared::new(config.rank, config.size));
         let node = Node::new(config.rank, key.derive(b"door", b""));
@@ -164,9 +176,15 @@ impl TcpControl {
             patience: config.silence + Duration::from_secs(5),
         };
         member.nodes = member.wait_for_start()?;
-        Ok(Self(Inner::Rank(member)))
+        Ok(Self {
+            inner: Inner::Rank(member),
+            _session,
+        })
     }
 }
+
+/// How long one of several addresses may take in the first attempt; each later one gives it as much more.
+const FIRST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Connects to the hub and proves who this is, again and again until the time is over.
 fn reach_hub(
@@ -180,7 +198,12 @@ fn reach_hub(
     loop {
         attempts += 1;
         let left = config.timeout.saturating_sub(started.elapsed());
-        let last = match attempt(config, key, left.clamp(Duration::from_millis(50), PATIENCE)) {
+        // One of several addresses that leads nowhere must not keep this rank from the others for long; at first.
+        let patience = match config.also.is_empty() {
+            true => PATIENCE,
+            false => PATIENCE.min(FIRST_PATIENCE * attempts),
+        };
+        let last = match attempt(config, key, left.clamp(Duration::from_millis(50), patience)) {
             Ok(reached) => return Ok(reached),
             Err(Attempt::Final(reason)) => return Err(BootError::Refused(reason)),
             Err(Attempt::Again(reason)) => reason,
@@ -192,8 +215,10 @@ fn reach_hub(
         }
         let waited = started.elapsed();
         if waited + pause >= config.timeout {
+            let all = std::iter::once(&config.address).chain(&config.also);
+            let all: Vec<_> = all.map(String::as_str).collect();
             return Err(BootError::Unreachable {
-                address: config.address.clone(),
+                address: all.join(", "),
                 waited,
                 attempts,
                 last,
@@ -210,7 +235,12 @@ fn attempt(
     limit: Duration,
 ) -> Result<(TcpStream, handshake::Session), Attempt> {
     let mut last = Attempt::Again("the name has no address".into());
-    for address in config.address.to_socket_addrs()? {
+    let all = std::iter::once(&config.address).chain(&config.also);
+    let mut addresses = Vec::new();
+    for address in all {
+        addresses.extend(address.to_socket_addrs()?);
+    }
+    for address in addresses {
         let tried = (|| {
             let stream = TcpStream::connect_timeout(&address, limit)?;
             stream.set_nodelay(true)?;
@@ -502,14 +532,14 @@ impl Drop for Member {
 
 impl Control for TcpControl {
     fn rank(&self) -> usize {
-        match &self.0 {
+        match &self.inner {
             Inner::Solo(solo) => solo.rank(),
             Inner::Rank(member) => member.shared.rank,
         }
     }
 
     fn size(&self) -> usize {
-        match &self.0 {
+        match &self.inner {
             Inner::Solo(solo) => solo.size(),
             Inner::Rank(member) => member.shared.size,
         }
@@ -519,28 +549,28 @@ impl Control for TcpControl {
     ///
     /// If there is no such rank.
     fn node(&self, rank: usize) -> usize {
-        match &self.0 {
+        match &self.inner {
             Inner::Solo(solo) => solo.node(rank),
             Inner::Rank(member) => member.nodes[rank],
         }
     }
 
     fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError> {
-        match &self.0 {
+        match &self.inner {
             Inner::Solo(solo) => solo.exchange(label, packet),
             Inner::Rank(member) => member.exchange(label, packet),
         }
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {
-        match &self.0 {
+        match &self.inner {
             Inner::Solo(solo) => solo.notify(to, bytes),
             Inner::Rank(member) => member.notify(to, bytes),
         }
     }
 
     fn subscribe(&self, sink: Sink) {
-        match &self.0 {
+        match &self.inner {
             Inner::Solo(solo) => solo.subscribe(sink),
             Inner::Rank(member) => member.shared.events.subscribe(sink),
         }
@@ -548,7 +578,7 @@ impl Control for TcpControl {
 
     /// Tells the others. On rank 0 it returns when all others have ended too: rank 0 carries the control plane.
     fn leave(&self) {
-        match &self.0 {
+        match &self.inner {
             Inner::Solo(solo) => solo.leave(),
             Inner::Rank(member) => member.end(Message::Leave),
         }

@@ -74,7 +74,7 @@ pub(crate) struct Inner<D: Device> {
 
 impl<D: Device> World<D> {
     /// Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as `tidegate run` sets
-    /// them); without any of these, a job of one rank.
+    /// them), or that of the `mpirun` or `srun` that has started this process, by its key-value store; without any of these, a job of one rank.
     ///
     /// # Errors
     ///

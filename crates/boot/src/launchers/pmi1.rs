@@ -1,0 +1,246 @@
+//! PMI-1: what `PMI_FD` or `PMI_PORT` leads to, as MPICH's launcher (Hydra), its kin, and Slurm speak it.
+//!
+//! # Model
+//!
+//! Requests and answers are lines: `cmd=put kvsname=… key=… value=…`. A barrier is the fence. Who this process is stands in the environment, or comes first over a `PMI_PORT`. Such servers speak
+//! [version 2](super::pmi2) as well, if they are greeted in it; one that does not speak version 1 is greeted so.
+//!
+//! # Failure
+//!
+//! An answer to something else, one that says no, or none, is a [`StoreError`].
+
+use super::environment::{Server, Started};
+use super::meeting::{self, Found};
+use super::pmi2::Pmi2;
+use super::read::{self, Answer};
+use super::store::{Store, StoreError};
+use super::talk::Talk;
+use crate::config::Config;
+use crate::error::BootError;
+use rustix::net::{SocketType, sockopt};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Instant;
+use tidegate_ffi::resident::{self, Mpi};
+
+/// Connects to the server, and meets the others there.
+pub(crate) fn found(
+    server: &Server,
+    version: Option<u32>,
+    started: &Started,
+    settings: &Config,
+    began: Instant,
+) -> Result<Found, BootError> {
+    let deadline = began + settings.timeout;
+    let store = open(server, deadline)
+        .and_then(|fd| greet(Talk::new(fd, deadline), server, version, started));
+    let store = store.map_err(|error| error.of(started.by, "greeting its server", began))?;
+    meeting::hold(store, started, began)
+}
+
+/// A descriptor of one's own for the connection.
+fn open(server: &Server, deadline: Instant) -> Result<OwnedFd, StoreError> {
+    let number = match server {
+        Server::Fd(number) => *number,
+        Server::Port { address, .. } => return connect(address, deadline),
+    };
+    let wrong = |why: &str| StoreError::Garbled(format!("PMI_FD={number} is {why}"));
+    if resident::mpi() == Mpi::Over {
+        return Err(wrong("closed: MPI has been finalised in this process"));
+    }
+    // SAFETY: the descriptor may be closed, which the calls below report as an error and are defined for; it is
+    // not -1 (it was read as a number from 3), and the borrow ends in this function.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    match sockopt::socket_type(borrowed) {
+        Ok(SocketType::STREAM) => {}
+        Ok(_) | Err(rustix::io::Errno::NOTSOCK) => return Err(wrong("no connection")),
+        Err(_) => return Err(wrong("not open")),
+    }
+    // The number itself stays as it is: it is the launcher's, and MPI may look for it.
+    Ok(rustix::io::fcntl_dupfd_cloexec(borrowed, 3)?)
+}
+
+fn connect(address: &str, deadline: Instant) -> Result<OwnedFd, StoreError> {
+    let mut last = StoreError::Garbled("PMI_PORT has no address".into());
+    for address in address.to_socket_addrs()? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(StoreError::Silent);
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => return Ok(stream.into()),
+            Err(error) => last = error.into(),
+        }
+    }
+    Err(last)
+}
+
+/// Agrees with the server on a version.
+fn greet(
+    mut talk: Talk,
+    server: &Server,
+    version: Option<u32>,
+    started: &Started,
+) -> Result<Box<dyn Store>, StoreError> {
+    let mut place = started.rank.zip(started.size);
+    if let Server::Port { id, .. } = server {
+        place = Some(introduce(&mut talk, id)?);
+    }
+    let place =
+        place.ok_or_else(|| StoreError::Garbled("PMI_RANK and PMI_SIZE are not set".into()))?;
+    if version != Some(2) && init(&mut talk, 1, 1)? {
+        return Ok(Box::new(Pmi1::start(talk, place)?));
+    }
+    if !init(&mut talk, 2, 0)? {
+        let why = "it speaks neither version of PMI that this program does";
+        return Err(StoreError::Garbled(why.into()));
+    }
+    Ok(Box::new(Pmi2::start(talk, place)?))
+}
+
+/// Says who this is, over a connection that the server does not know yet; it answers which rank that is, of how many.
+fn introduce(talk: &mut Talk, id: &str) -> Result<(usize, usize), StoreError> {
+    let answer = request(talk, &format!("cmd=initack pmiid={id}"), "initack")?;
+    refused(&answer)?;
+    let (mut rank, mut size) = (None, None);
+    // Size, rank, and whether to be verbose.
+    for _ in 0..3 {
+        let set = expected(talk.hear(read::line)?, "set")?;
+        let number = |name| set.get(name).and_then(|value| value.parse().ok());
+        size = size.or(number("size"));
+        rank = rank.or(number("rank"));
+    }
+    let why = "it does not say which rank this is";
+    rank.zip(size)
+        .ok_or_else(|| StoreError::Garbled(why.into()))
+}
+
+/// Whether the server takes this version.
+fn init(talk: &mut Talk, version: u32, subversion: u32) -> Result<bool, StoreError> {
+    let ask = format!("cmd=init pmi_version={version} pmi_subversion={subversion}");
+    let answer = request(talk, &ask, "response_to_init")?;
+    let same = answer
+        .get("pmi_version")
+        .is_none_or(|found| found == version.to_string());
+    Ok(same && refused(&answer).is_ok())
+}
+
+fn expected(answer: Answer, command: &str) -> Result<Answer, StoreError> {
+    match answer.command() == command {
+        true => Ok(answer),
+        false => {
+            let found = answer.command();
+            let why = format!("it says `{found}` where `{command}` should come");
+            Err(StoreError::Garbled(why))
+        }
+    }
+}
+
+fn request(talk: &mut Talk, ask: &str, command: &str) -> Result<Answer, StoreError> {
+    talk.say(format!("{ask}\n").as_bytes())?;
+    expected(talk.hear(read::line)?, command)
+}
+
+/// An answer without a code says yes.
+pub(crate) fn refused(answer: &Answer) -> Result<(), StoreError> {
+    match answer.get("rc") {
+        None | Some("0") => Ok(()),
+        Some(code) => {
+            let said = answer.get("msg").or(answer.get("errmsg"));
+            let short = |text: &str| text.chars().take(80).collect::<String>();
+            let said = said.map(short).unwrap_or_default();
+            Err(StoreError::Refused(format!("{} {said}", short(code))))
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Pmi1 {
+    talk: Talk,
+    place: (usize, usize),
+    kvs: String,
+    key_room: usize,
+    room: usize,
+}
+
+impl Pmi1 {
+    fn start(mut talk: Talk, place: (usize, usize)) -> Result<Self, StoreError> {
+        let maxes = request(&mut talk, "cmd=get_maxes", "maxes")?;
+        refused(&maxes)?;
+        let number = |name| {
+            let found = maxes
+                .get(name)
+                .and_then(|value| value.parse::<usize>().ok());
+            found.ok_or_else(|| StoreError::Garbled(format!("it does not say its {name}")))
+        };
+        // Some count the NUL at the end of a string.
+        let (key_room, room) = (number("keylen_max")?, number("vallen_max")?);
+        let (key_room, room) = (key_room.saturating_sub(1), room.saturating_sub(1));
+        let answer = request(&mut talk, "cmd=get_my_kvsname", "my_kvsname")?;
+        refused(&answer)?;
+        let kvs = answer.get("kvsname").unwrap_or_default().to_owned();
+        if kvs.is_empty() {
+            return Err(StoreError::Garbled("its store has no name".into()));
+        }
+        Ok(Self {
+            talk,
+            place,
+            kvs,
+            key_room,
+            room,
+        })
+    }
+
+    fn check_key(&self, key: &str) -> Result<(), StoreError> {
+        match key.len() <= self.key_room {
+            true => Ok(()),
+            false => {
+                let room = self.key_room;
+                let why = format!("it has room for {room} bytes a key, and `{key}` is longer");
+                Err(StoreError::Refused(why))
+            }
+        }
+    }
+}
+
+impl Store for Pmi1 {
+    fn place(&self) -> (usize, usize) {
+        self.place
+    }
+
+    fn room(&self) -> usize {
+        self.room
+    }
+
+    fn put(&mut self, key: &str, value: &str) -> Result<(), StoreError> {
+        self.check_key(key)?;
+        let ask = format!("cmd=put kvsname={} key={key} value={value}", self.kvs);
+        refused(&request(&mut self.talk, &ask, "put_result")?)
+    }
+
+    fn fence(&mut self) -> Result<(), StoreError> {
+        refused(&request(&mut self.talk, "cmd=barrier_in", "barrier_out")?)
+    }
+
+    fn get(&mut self, key: &str) -> Result<String, StoreError> {
+        self.check_key(key)?;
+        let ask = format!("cmd=get kvsname={} key={key}", self.kvs);
+        let answer = request(&mut self.talk, &ask, "get_result")?;
+        refused(&answer)?;
+        let value = answer.get("value").map(str::to_owned);
+        value.ok_or_else(|| StoreError::Garbled("its answer has no value".into()))
+    }
+
+    fn leave(&mut self, deadline: Instant) -> Result<(), StoreError> {
+        self.talk.set_deadline(deadline);
+        refused(&request(&mut self.talk, "cmd=finalize", "finalize_ack")?)
+    }
+
+    fn is_mpis_too(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+#[path = "pmi_tests.rs"]
+mod tests;

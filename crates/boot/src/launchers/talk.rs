@@ -1,0 +1,103 @@
+//! A connection to a PMI server: bytes out, answers in, nothing without a deadline.
+//!
+//! # Model
+//!
+//! The server answers each request once, and speaks only when it is asked. So what comes beyond an answer is an error, and nothing is ever read that belongs to somebody else's request: MPI in this process may
+//! use the same connection, before and after.
+//!
+//! The descriptor's own mode is left as it is, since it is shared; each call says by itself that it does not wait.
+//!
+//! # Failure
+//!
+//! A server that closes, or is silent until the deadline, is a [`StoreError`], as is one that says more than any answer can be.
+
+use super::store::StoreError;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// No answer is longer.
+const LONGEST: usize = 80 << 10;
+
+#[derive(Debug)]
+pub(crate) struct Talk {
+    fd: OwnedFd,
+    deadline: Instant,
+    got: Vec<u8>,
+}
+
+impl Talk {
+    pub(crate) fn new(fd: OwnedFd, deadline: Instant) -> Self {
+        Self {
+            fd,
+            deadline,
+            got: Vec::new(),
+        }
+    }
+
+    pub(crate) fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline = deadline;
+    }
+
+    fn wait(&self, flags: PollFlags) -> Result<(), StoreError> {
+        loop {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(StoreError::Silent);
+            }
+            let left = left + Duration::from_micros(500);
+            let timeout = Timespec {
+                tv_sec: left.as_secs() as _,
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            match poll(&mut [PollFd::new(&self.fd, flags)], Some(&timeout)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Sends all of it.
+    pub(crate) fn say(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
+        if !self.got.is_empty() {
+            return Err(StoreError::Garbled("it says more than it was asked".into()));
+        }
+        while !bytes.is_empty() {
+            match send(&self.fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(sent) => bytes = &bytes[sent..],
+                Err(Errno::AGAIN) => self.wait(PollFlags::OUT)?,
+                Err(Errno::INTR) => {}
+                Err(Errno::PIPE | Errno::CONNRESET) => return Err(StoreError::Closed),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for one answer: `take` says how many of the bytes are one, and what it is, or that it is not complete yet.
+    pub(crate) fn hear<T>(
+        &mut self,
+        take: impl Fn(&[u8]) -> Result<Option<(usize, T)>, String>,
+    ) -> Result<T, StoreError> {
+        loop {
+            if let Some((used, answer)) = take(&self.got).map_err(StoreError::Garbled)? {
+                self.got.drain(..used);
+                return Ok(answer);
+            }
+            if self.got.len() > LONGEST {
+                return Err(StoreError::Garbled("its answer has no end".into()));
+            }
+            let mut piece = [0; 4096];
+            match recv(&self.fd, &mut piece[..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) | Err(Errno::CONNRESET) => return Err(StoreError::Closed),
+                Ok((count, _)) => self.got.extend_from_slice(&piece[..count]),
+                Err(Errno::AGAIN) => self.wait(PollFlags::IN)?,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

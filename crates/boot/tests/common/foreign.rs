@@ -1,0 +1,184 @@
+//! Launchers of others, for tests: what there is on this machine, and a run of this program's ranks by one of them.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tidegate_boot::TcpControl;
+use tidegate_hal::control::{Control, Packet};
+
+/// Longer than any run here takes on a loaded machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(90);
+
+/// Says that a test cannot run; fails in continuous integration.
+pub(crate) fn skip(test: &str, why: &str) {
+    let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false");
+    assert!(!ci, "{test}: CI is set, and {why}");
+    println!("{test}: skipped, because {why}");
+    if let Some(path) = std::env::var_os("TIDEGATE_SKIPS") {
+        let skips = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(path);
+        let noted = skips.and_then(|mut skips| writeln!(skips, "{test}: {why}"));
+        noted.expect("the list of skipped tests");
+    }
+}
+
+/// The program's place on `PATH`.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
+
+/// What a run of ranks has left.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    /// What the launcher, and the ranks, have printed.
+    pub(crate) printed: String,
+    /// What each rank has reported, sorted.
+    pub(crate) reports: Vec<String>,
+    pub(crate) took: Duration,
+}
+
+impl Ended {
+    /// How many reports are this one.
+    pub(crate) fn count(&self, report: &str) -> usize {
+        self.reports.iter().filter(|own| *own == report).count()
+    }
+
+    /// The report that begins so.
+    pub(crate) fn report(&self, begin: &str) -> &str {
+        let found = self.reports.iter().find(|own| own.starts_with(begin));
+        found.unwrap_or_else(|| panic!("no report {begin:?}: {self:?}"))
+    }
+}
+
+/// Where ranks leave their reports; also marks their processes.
+pub(crate) const REPORTS: &str = "TEST_REPORTS";
+
+/// A rank leaves a report.
+pub(crate) fn report(text: &str) {
+    let folder = PathBuf::from(std::env::var_os(REPORTS).expect("started by `run`"));
+    let pid = std::process::id();
+    let free = (0..).map(|number| folder.join(format!("{pid}.{number}")));
+    let path = free.into_iter().find(|path| !path.exists());
+    std::fs::write(path.expect("a free name"), text).expect("a report");
+}
+
+/// One launcher at a time: they are not made for a crowd.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Joins; whoever cannot reports why, and fails.
+pub(crate) fn join() -> TcpControl {
+    TcpControl::from_env().unwrap_or_else(|error| {
+        report(&format!("error {error}"));
+        std::process::exit(3);
+    })
+}
+
+/// Every rank tells every other its number, and reports that, and on how many nodes they are.
+pub(crate) fn exchange(control: &TcpControl) {
+    let (rank, size) = (control.rank(), control.size());
+    let packet = Packet {
+        bytes: vec![rank as u8],
+        handles: Vec::new(),
+    };
+    let all = control.exchange("number", packet).expect("an exchange");
+    let numbers: Vec<_> = all
+        .iter()
+        .map(|packet| usize::from(packet.bytes[0]))
+        .collect();
+    assert_eq!(numbers, (0..size).collect::<Vec<_>>());
+    let mut nodes: Vec<_> = (0..size).map(|rank| control.node(rank)).collect();
+    nodes.dedup();
+    report(&format!("rank {rank} of {size} on {} nodes", nodes.len()));
+}
+
+/// Runs a launcher to its end; panics if it has none, or leaves a process behind.
+pub(crate) fn run(mut command: Command) -> Ended {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for _ in 0..3 {
+        let ended = run_once(&mut command, |_, _| {});
+        // Hydra now and then dies so on a loaded machine, also with `/bin/true`.
+        if ended.status.signal() != Some(rustix::process::Signal::PIPE.as_raw()) {
+            return ended;
+        }
+        println!("the launcher itself died of SIGPIPE");
+    }
+    panic!("the launcher itself died of SIGPIPE, three times");
+}
+
+/// As [`run`], once; `meanwhile` can do something for a launcher that has just been started. It is told where the launcher's output and the reports go.
+pub(crate) fn run_once(command: &mut Command, meanwhile: impl FnOnce(&Path, &Path)) -> Ended {
+    let folder = tempfile::tempdir().expect("a folder");
+    let printed = folder.path().join("printed");
+    let file = std::fs::File::create(&printed).expect("a file");
+    let reports = folder.path().join("reports");
+    std::fs::create_dir(&reports).expect("a folder");
+    command
+        .env(REPORTS, &reports)
+        // Where Open MPI's launcher keeps what it needs.
+        .env("TMPDIR", folder.path())
+        .stdin(Stdio::null())
+        .stdout(file.try_clone().expect("a file"))
+        .stderr(file);
+    let began = Instant::now();
+    let mut child = command.spawn().expect("the launcher starts");
+    meanwhile(&printed, &reports);
+    let status = wait(&mut child, &printed);
+    let took = began.elapsed();
+    // The launcher's own processes may take a moment longer than it.
+    let left = || left_behind(&reports);
+    while began.elapsed() < took + Duration::from_secs(10) && !left().is_empty() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let printed = String::from_utf8_lossy(&std::fs::read(&printed).expect("a file")).into_owned();
+    assert!(left().is_empty(), "left behind: {:?}\n{printed}", left());
+    let read = std::fs::read_dir(&reports).expect("a folder");
+    let texts = read.map(|entry| std::fs::read_to_string(entry.expect("an entry").path()));
+    let mut reports: Vec<_> = texts.map(|text| text.expect("a report")).collect();
+    reports.sort();
+    Ended {
+        status,
+        printed,
+        reports,
+        took,
+    }
+}
+
+fn wait(child: &mut Child, printed: &Path) -> ExitStatus {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("it can be waited for") {
+            return status;
+        }
+        if began.elapsed() > LIMIT {
+            let _ = child.kill();
+            let _ = child.wait();
+            let printed = std::fs::read_to_string(printed).unwrap_or_default();
+            panic!("the launcher does not end:\n{printed}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The processes, other than zombies, that were started with this folder in their environment, and still run.
+fn left_behind(reports: &Path) -> Vec<u32> {
+    let mark = format!("{REPORTS}={}", reports.display());
+    let processes = std::fs::read_dir("/proc").expect("a list of processes");
+    let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let marked = |pid: &u32| {
+        std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| {
+            all.split(|byte| *byte == 0)
+                .any(|one| one == mark.as_bytes())
+        })
+    };
+    numbers.filter(marked).collect()
+}

@@ -1,0 +1,135 @@
+//! Ranks of several hosts, which are network namespaces, under MPICH's launcher: its daemons are started there by hand, as it lets one do.
+
+#[path = "common/foreign.rs"]
+mod foreign;
+
+use foreign::{Ended, REPORTS, exchange, find, join, run_once, skip};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tidegate_hal::control::Control;
+use tidegate_testbed::Bed;
+
+/// Not a test: what a rank does.
+#[test]
+fn role_of_a_rank() {
+    if std::env::var_os("TEST_ROLE").is_none() {
+        return;
+    }
+    let control = join();
+    exchange(&control);
+    control.leave();
+    // Not by returning: the test harness would go on.
+    std::process::exit(0);
+}
+
+/// Runs `each` ranks on each node of a bed; `env` is for all of them.
+fn run(bed: &Bed, each: usize, env: &[(&str, &str)]) -> Ended {
+    let ranks = (each * bed.nodes()).to_string();
+    let hosts: Vec<_> = (0..bed.nodes())
+        .map(|node| format!("node{node}:{each}"))
+        .collect();
+    let mut mpirun = Command::new(find("mpirun.mpich").expect("it was there"));
+    mpirun.args(["-launcher", "manual", "-hosts", &hosts.join(",")]);
+    mpirun.args(["-localhost", &bed.address(0).to_string(), "-n", &ranks]);
+    mpirun.arg(std::env::current_exe().expect("this program"));
+    mpirun.args(["--exact", "role_of_a_rank", "--nocapture", "--quiet"]);
+    mpirun
+        .env("TEST_ROLE", "exchange")
+        .envs(env.iter().copied());
+    bed.enter(0, &mut mpirun);
+    let mut daemons = Vec::new();
+    let ended = run_once(&mut mpirun, |printed, reports| {
+        daemons = start(bed, &asked_for(printed), reports);
+    });
+    for mut daemon in daemons {
+        let _ = daemon.kill();
+        let _ = daemon.wait();
+    }
+    ended
+}
+
+/// The daemons that the launcher asks for, a command each, in order of nodes.
+fn asked_for(printed: &Path) -> Vec<String> {
+    let began = Instant::now();
+    loop {
+        let text = std::fs::read_to_string(printed).expect("a file");
+        if text.contains("HYDRA_LAUNCH_END") {
+            let lines = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("HYDRA_LAUNCH: "));
+            return lines.map(str::to_owned).collect();
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "{text}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn start(bed: &Bed, daemons: &[String], reports: &Path) -> Vec<Child> {
+    assert_eq!(daemons.len(), bed.nodes(), "{daemons:?}");
+    let start = |(node, line): (usize, &String)| {
+        let mut words = line.split_whitespace();
+        let mut daemon = Command::new(words.next().expect("a program"));
+        daemon
+            .args(words)
+            .env(REPORTS, reports)
+            .stdin(Stdio::null());
+        daemon.stdout(Stdio::null()).stderr(Stdio::null());
+        bed.enter(node, &mut daemon);
+        daemon.spawn().expect("the daemon starts")
+    };
+    daemons.iter().enumerate().map(start).collect()
+}
+
+#[test]
+fn ranks_of_several_hosts_find_rank_0_at_one_of_its_addresses() {
+    let test = "ranks_of_several_hosts_find_rank_0_at_one_of_its_addresses";
+    if find("mpirun.mpich").is_none() {
+        return skip(test, "there is no mpirun.mpich");
+    }
+    for (nodes, each) in [(2, 1), (2, 3), (3, 2)] {
+        let Some(bed) = Bed::builder(nodes).build_or_skip(test) else {
+            return;
+        };
+        let ended = run(&bed, each, &[]);
+        assert!(ended.status.success(), "{ended:#?}");
+        let size = nodes * each;
+        for rank in 0..size {
+            let report = format!("rank {rank} of {size} on {nodes} nodes");
+            assert_eq!(ended.count(&report), 1, "{ended:#?}");
+        }
+        println!("{nodes} hosts of {each} ranks: {:?}", ended.took);
+    }
+}
+
+#[test]
+fn an_address_that_others_cannot_reach_is_said_so() {
+    let test = "an_address_that_others_cannot_reach_is_said_so";
+    if find("mpirun.mpich").is_none() {
+        return skip(test, "there is no mpirun.mpich");
+    }
+    let Some(bed) = Bed::builder(2).build_or_skip(test) else {
+        return;
+    };
+    let ended = run(
+        &bed,
+        1,
+        &[
+            ("TIDEGATE_ADDRESS", "127.0.0.1"),
+            ("TIDEGATE_RENDEZVOUS_TIMEOUT", "3"),
+        ],
+    );
+    assert!(!ended.status.success(), "{ended:#?}");
+    // Before any attempt.
+    let about = |report: &&String| report.contains("and 0 attempts");
+    let error = ended.reports.iter().find(about);
+    let error = error.unwrap_or_else(|| panic!("{ended:#?}"));
+    assert!(
+        error.contains("loopback") && error.contains("TIDEGATE_ADDRESS"),
+        "{error}"
+    );
+    // The one that is right for rank 0.
+    let address = bed.address(0).to_string();
+    let ended = run(&bed, 1, &[("TIDEGATE_ADDRESS", &address)]);
+    assert!(ended.status.success(), "{ended:#?}");
+}

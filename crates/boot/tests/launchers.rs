@@ -1,0 +1,411 @@
+//! Ranks that `mpirun` has started, of Open MPI and of MPICH: they are this program again, which has no MPI in it.
+
+#[path = "common/foreign.rs"]
+mod foreign;
+
+use foreign::{Ended, exchange, find, join, report, run, skip};
+use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tidegate_boot::{BootError, TcpControl};
+use tidegate_hal::control::{Control, Event, Packet};
+
+/// Long enough for a loaded machine.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A launcher of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mpirun {
+    OpenMpi,
+    Mpich,
+}
+
+const BOTH: [Mpirun; 2] = [Mpirun::OpenMpi, Mpirun::Mpich];
+
+impl Mpirun {
+    fn program(self) -> &'static str {
+        match self {
+            Mpirun::OpenMpi => "mpirun.openmpi",
+            Mpirun::Mpich => "mpirun.mpich",
+        }
+    }
+
+    /// Its MPI, for programs that have one.
+    fn library(self) -> &'static str {
+        match self {
+            Mpirun::OpenMpi => "libmpi.so.40",
+            Mpirun::Mpich => "libmpich.so.12",
+        }
+    }
+
+    /// Starts this program `ranks` times; `None`: it is not there, and the test is skipped.
+    fn job(self, test: &str, role: &str, ranks: usize) -> Option<Command> {
+        self.job_with(test, role, ranks, &[])
+    }
+
+    fn job_with(self, test: &str, role: &str, ranks: usize, args: &[&str]) -> Option<Command> {
+        let Some(program) = find(self.program()) else {
+            skip(test, &format!("there is no {}", self.program()));
+            return None;
+        };
+        let mut command = Command::new(program);
+        if self == Mpirun::OpenMpi {
+            command.args(["--allow-run-as-root", "--oversubscribe"]);
+        }
+        command.args(args).arg("-n").arg(ranks.to_string());
+        command.arg(std::env::current_exe().expect("this program"));
+        command.args(["--exact", "role_of_a_rank", "--nocapture", "--quiet"]);
+        command.env("TEST_ROLE", role);
+        command.env("TEST_MPI", self.library());
+        Some(command)
+    }
+}
+
+/// Not a test: what a rank does.
+#[test]
+fn role_of_a_rank() {
+    let Ok(role) = std::env::var("TEST_ROLE") else {
+        return;
+    };
+    play(&role);
+    // Not by returning: the test harness would go on.
+    std::process::exit(0);
+}
+
+fn play(role: &str) {
+    match role {
+        "exchange" => {
+            let control = join();
+            exchange(&control);
+            control.leave();
+        }
+        "twice" => {
+            let control = join();
+            exchange(&control);
+            // Its port is taken, and so is this rank.
+            let error = TcpControl::from_env().expect_err("the first is still there");
+            let typed = match control.rank() {
+                0 => matches!(error, BootError::Io { .. }),
+                _ => matches!(error, BootError::Refused(_)),
+            };
+            assert!(typed, "{error}");
+            control
+                .exchange("tried", Packet::default())
+                .expect("all have tried");
+            drop(control);
+            // As long as rank 0 still sees the others off, it says that they were here already.
+            let began = Instant::now();
+            let again = loop {
+                match TcpControl::from_env() {
+                    Err(BootError::Refused(_)) if began.elapsed() < LONG => {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                    other => break other.expect("the first has ended"),
+                }
+            };
+            exchange(&again);
+        }
+        "die" => {
+            let control = join();
+            exchange(&control);
+            if control.rank() == 1 {
+                let own = rustix::process::getpid();
+                rustix::process::kill_process(own, rustix::process::Signal::KILL).expect("a kill");
+            }
+            // Ends by the launcher, or by the error that a lost rank is.
+            let error = control.exchange("never", Packet::default());
+            error.expect_err("rank 1 is dead");
+        }
+        "exit without leaving" => {
+            let control = join();
+            let events = events(&control);
+            exchange(&control);
+            if control.rank() == 1 {
+                std::process::exit(0);
+            }
+            let event = events.recv_timeout(LONG).expect("an event");
+            assert!(matches!(event, Event::Lost { rank: 1, .. }), "{event:?}");
+            report("lost 1");
+            control.leave();
+        }
+        "one does not come" => {
+            let rank = ["PMIX_RANK", "PMI_RANK"].map(std::env::var);
+            if rank.into_iter().flatten().any(|rank| rank == "1") {
+                std::thread::sleep(LONG);
+                return;
+            }
+            let began = Instant::now();
+            let error = TcpControl::from_env().expect_err("rank 1 does not come");
+            assert!(began.elapsed() < LONG / 2, "{error}");
+            report(&format!("{error}"));
+            std::process::exit(3);
+        }
+        "alone" => {
+            let control = join();
+            report(&format!("{} of {}", control.rank(), control.size()));
+        }
+        "mpi" => mpi(),
+        other => panic!("no such role: {other}"),
+    }
+}
+
+fn events(control: &TcpControl) -> Receiver<Event> {
+    let (sender, events) = channel();
+    let sender = Mutex::new(sender);
+    control.subscribe(Arc::new(move |event| {
+        let _ = sender.lock().expect("a lock").send(event);
+    }));
+    events
+}
+
+/// A program with an MPI of its own, which it initialises, finalises and forgets in the order of `TEST_ORDER`.
+fn mpi() {
+    type Init = unsafe extern "C" fn(usize, usize) -> i32;
+    type Finalize = unsafe extern "C" fn() -> i32;
+    let name = std::env::var("TEST_MPI").expect("a name");
+    use libloading::os::unix;
+    // SAFETY: it is MPI, which programs are linked to.
+    let library = unsafe { unix::Library::open(Some(name), unix::RTLD_NOW | unix::RTLD_GLOBAL) };
+    let library = library.expect("MPI is there, since its launcher is");
+    let mut control = None;
+    for step in std::env::var("TEST_ORDER").expect("an order").split(' ') {
+        match step {
+            "init" => {
+                // SAFETY: null pointers are allowed for both arguments, and have the size of a number.
+                let code = unsafe { library.get::<Init>(b"MPI_Init").expect("a function")(0, 0) };
+                assert_eq!(code, 0);
+            }
+            "finalize" => {
+                // SAFETY: it takes nothing.
+                let code = unsafe {
+                    library
+                        .get::<Finalize>(b"MPI_Finalize")
+                        .expect("a function")()
+                };
+                assert_eq!(code, 0);
+            }
+            "join" => {
+                let joined = join();
+                exchange(&joined);
+                control = Some(joined);
+            }
+            "leave" => drop(control.take()),
+            other => panic!("no such step: {other}"),
+        }
+    }
+    report("done");
+    // Its code is still needed when the process ends.
+    std::mem::forget(library);
+}
+
+fn all_are_there(ended: &Ended, ranks: usize, times: usize) {
+    assert!(ended.status.success(), "{ended:#?}");
+    for rank in 0..ranks {
+        let report = format!("rank {rank} of {ranks} on 1 nodes");
+        assert_eq!(ended.count(&report), times, "{report}: {ended:#?}");
+    }
+}
+
+#[test]
+fn ranks_of_mpirun_join_and_leave() {
+    for mpirun in BOTH {
+        for ranks in [1, 2, 3, 8] {
+            let Some(job) = mpirun.job("ranks_of_mpirun_join_and_leave", "exchange", ranks) else {
+                continue;
+            };
+            let ended = run(job);
+            all_are_there(&ended, ranks, 1);
+            println!("{mpirun:?}, {ranks} ranks: {:?}", ended.took);
+        }
+    }
+}
+
+#[test]
+fn hydra_may_be_met_at_a_port_or_in_version_2() {
+    let test = "hydra_may_be_met_at_a_port_or_in_version_2";
+    for (args, launcher) in [
+        (&["-pmi-port"][..], "pmi"),
+        (&[], "pmi2"),
+        (&["-pmi-port"], "pmi2"),
+    ] {
+        let Some(mut job) = Mpirun::Mpich.job_with(test, "exchange", 3, args) else {
+            return;
+        };
+        job.env("TIDEGATE_LAUNCHER", launcher);
+        all_are_there(&run(job), 3, 1);
+    }
+}
+
+#[test]
+fn who_joins_twice_gets_what_he_would_get_with_rank() {
+    for mpirun in BOTH {
+        let job = mpirun.job(
+            "who_joins_twice_gets_what_he_would_get_with_rank",
+            "twice",
+            3,
+        );
+        if let Some(job) = job {
+            all_are_there(&run(job), 3, 2);
+        }
+    }
+    // The same with `RANK`.
+    let job = tidegate_boot::launch::Job::this_program(3).unwrap();
+    let reports = tempfile::tempdir().unwrap();
+    let outcome = job
+        .args(["--exact", "role_of_a_rank", "--nocapture", "--quiet"])
+        .env("TEST_ROLE", "twice")
+        .env("TEST_REPORTS", reports.path())
+        .output(tidegate_boot::launch::Output::Captured)
+        .run()
+        .unwrap();
+    assert!(outcome.success(), "{outcome:?}");
+}
+
+#[test]
+fn a_dead_rank_ends_the_job() {
+    for mpirun in BOTH {
+        let Some(job) = mpirun.job("a_dead_rank_ends_the_job", "die", 4) else {
+            continue;
+        };
+        let ended = run(job);
+        assert!(!ended.status.success(), "{ended:#?}");
+        assert!(ended.took < LONG / 2, "{ended:#?}");
+        // The others may be ended before they can say that they were there.
+        assert_eq!(ended.count("rank 1 of 4 on 1 nodes"), 1, "{ended:#?}");
+        println!("{mpirun:?}: {:?} after {:?}", ended.status, ended.took);
+    }
+}
+
+#[test]
+fn a_rank_that_ends_by_itself_is_no_failure_to_the_launcher() {
+    for mpirun in BOTH {
+        let test = "a_rank_that_ends_by_itself_is_no_failure_to_the_launcher";
+        let Some(job) = mpirun.job(test, "exit without leaving", 3) else {
+            continue;
+        };
+        let ended = run(job);
+        all_are_there(&ended, 3, 1);
+        assert_eq!(ended.count("lost 1"), 2, "{ended:#?}");
+    }
+}
+
+#[test]
+fn a_rank_that_does_not_come_is_waited_for_no_longer_than_the_timeout() {
+    for mpirun in BOTH {
+        let test = "a_rank_that_does_not_come_is_waited_for_no_longer_than_the_timeout";
+        let Some(mut job) = mpirun.job(test, "one does not come", 3) else {
+            continue;
+        };
+        job.env("TIDEGATE_RENDEZVOUS_TIMEOUT", "2");
+        let ended = run(job);
+        assert!(!ended.status.success(), "{ended:#?}");
+        assert!(ended.took < LONG / 2, "{ended:#?}");
+        // The launcher ends the job when the first gives up.
+        let said = &ended.reports[0];
+        assert!(
+            said.contains("waiting for") && said.contains("did not answer"),
+            "{ended:#?}"
+        );
+    }
+}
+
+#[test]
+fn whoever_wants_no_job_is_alone() {
+    for mpirun in BOTH {
+        let Some(mut job) = mpirun.job("whoever_wants_no_job_is_alone", "alone", 2) else {
+            continue;
+        };
+        job.env("TIDEGATE_LAUNCHER", "none");
+        let ended = run(job);
+        assert!(
+            ended.status.success() && ended.count("0 of 1") == 2,
+            "{ended:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_secret_of_ones_own_needs_no_store() {
+    let test = "a_secret_of_ones_own_needs_no_store";
+    let secret = "a secret that only this test knows";
+    if let Some(mut job) = Mpirun::OpenMpi.job(test, "exchange", 3) {
+        // The library is not there either.
+        job.env("TIDEGATE_SECRET", secret);
+        job.env("TIDEGATE_LIBPMIX", "/nowhere/libpmix.so.2");
+        all_are_there(&run(job), 3, 1);
+    }
+    if let Some(mut job) = Mpirun::Mpich.job(test, "exchange", 3) {
+        job.env("TIDEGATE_SECRET", secret);
+        let ended = run(job);
+        assert!(ended.report("error").contains("MASTER_PORT"), "{ended:#?}");
+    }
+    if let Some(mut job) = Mpirun::Mpich.job(test, "exchange", 3) {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        job.env("TIDEGATE_SECRET", secret);
+        job.env("MASTER_PORT", port.to_string());
+        all_are_there(&run(job), 3, 1);
+    }
+}
+
+#[test]
+fn a_library_that_is_missing_is_named_with_what_to_do() {
+    for library in ["/nowhere/libpmix.so.2", "libc.so.6"] {
+        let test = "a_library_that_is_missing_is_named_with_what_to_do";
+        let Some(mut job) = Mpirun::OpenMpi.job(test, "exchange", 2) else {
+            return;
+        };
+        job.env("TIDEGATE_LIBPMIX", library);
+        let ended = run(job);
+        assert!(!ended.status.success(), "{ended:#?}");
+        let error = ended.report("error");
+        for part in [
+            library,
+            "Open MPI",
+            "TIDEGATE_SECRET",
+            "TIDEGATE_LAUNCHER=none",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
+
+#[test]
+fn an_mpi_of_the_programs_own_is_not_disturbed() {
+    for mpirun in BOTH {
+        for order in [
+            "init join leave finalize",
+            "init join finalize leave",
+            "join init leave finalize",
+            "join init finalize leave",
+            // It is linked, and not used.
+            "join leave",
+        ] {
+            let test = "an_mpi_of_the_programs_own_is_not_disturbed";
+            let Some(mut job) = mpirun.job(test, "mpi", 2) else {
+                continue;
+            };
+            job.env("TEST_ORDER", order);
+            let ended = run(job);
+            all_are_there(&ended, 2, 1);
+            assert_eq!(ended.count("done"), 2, "{mpirun:?}, {order}: {ended:#?}");
+        }
+    }
+}
+
+#[test]
+fn an_mpi_that_is_over_has_closed_its_descriptor_or_has_not() {
+    let test = "an_mpi_that_is_over_has_closed_its_descriptor_or_has_not";
+    if let Some(mut job) = Mpirun::OpenMpi.job(test, "mpi", 2) {
+        job.env("TEST_ORDER", "init finalize join leave");
+        all_are_there(&run(job), 2, 1);
+    }
+    if let Some(mut job) = Mpirun::Mpich.job(test, "mpi", 2) {
+        job.env("TEST_ORDER", "init finalize join leave");
+        let ended = run(job);
+        let error = ended.report("error");
+        assert!(error.contains("MPI has been finalised"), "{error}");
+    }
+}

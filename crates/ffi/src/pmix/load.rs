@@ -1,0 +1,305 @@
+//! Finding the library.
+
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::sync::{Arc, OnceLock};
+
+use libloading::os::unix;
+
+use super::error::{PmixError, Result};
+use super::sys::{self, pmix_info_t, pmix_proc_t, pmix_scope_t, pmix_status_t, pmix_value_t};
+
+/// The name under which the library is looked for, where [`LIBRARY_VARIABLE`] gives no other.
+pub const LIBRARIES: &[&str] = &["libpmix.so.2"];
+
+/// The environment variable that can name another library for [`Library::load`]: the one of the Open MPI that started the process, where that has its own.
+pub const LIBRARY_VARIABLE: &str = "TIDEGATE_LIBPMIX";
+
+/// The oldest major version that is taken: earlier ones have smaller values.
+pub const OLDEST: u32 = 3;
+
+/// Why there is no library to call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// No library could be opened.
+    #[error("no PMIx library could be opened; tried {} ({LIBRARY_VARIABLE} may name another)", list(.tried))]
+    Library {
+        /// The names tried, and what the loader said of each.
+        tried: Vec<(String, String)>,
+    },
+    /// A library was opened that is not PMIx.
+    #[error("{library} has no symbol {symbol}: it is not PMIx, or not what this crate knows of it")]
+    Symbol {
+        /// The library.
+        library: String,
+        /// The first of the functions that it lacks.
+        symbol: &'static str,
+    },
+    /// The library is older than what this crate can use, or does not say how old it is.
+    #[error("{library} says that it is {found:?}, but PMIx {OLDEST} or later is needed")]
+    TooOld {
+        /// The library.
+        library: String,
+        /// What `PMIx_Get_version` says.
+        found: String,
+    },
+}
+
+fn list(tried: &[(String, String)]) -> String {
+    if tried.is_empty() {
+        return "nothing: no names were given".to_owned();
+    }
+    let one = |(name, said): &(String, String)| format!("{name} ({said})");
+    tried.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The functions that are called.
+#[derive(Clone, Copy)]
+pub struct Functions {
+    /// `PMIx_Get_version`.
+    pub version: unsafe extern "C" fn() -> *const c_char,
+    /// `PMIx_Error_string`.
+    pub error_string: unsafe extern "C" fn(pmix_status_t) -> *const c_char,
+    /// `PMIx_Initialized`.
+    pub initialized: unsafe extern "C" fn() -> c_int,
+    /// `PMIx_Init`.
+    pub init: unsafe extern "C" fn(*mut pmix_proc_t, *mut pmix_info_t, usize) -> pmix_status_t,
+    /// `PMIx_Finalize`.
+    pub finalize: unsafe extern "C" fn(*const pmix_info_t, usize) -> pmix_status_t,
+    /// `PMIx_Put`.
+    pub put: unsafe extern "C" fn(pmix_scope_t, *const c_char, *mut pmix_value_t) -> pmix_status_t,
+    /// `PMIx_Commit`.
+    pub commit: unsafe extern "C" fn() -> pmix_status_t,
+    /// `PMIx_Fence`.
+    pub fence:
+        unsafe extern "C" fn(*const pmix_proc_t, usize, *const pmix_info_t, usize) -> pmix_status_t,
+    /// `PMIx_Get`.
+    pub get: unsafe extern "C" fn(
+        *const pmix_proc_t,
+        *const c_char,
+        *const pmix_info_t,
+        usize,
+        *mut *mut pmix_value_t,
+    ) -> pmix_status_t,
+    /// `PMIx_Value_free`, which is there from version 5 on; before, the header frees values by itself.
+    pub value_free: Option<unsafe extern "C" fn(*mut pmix_value_t, usize)>,
+}
+
+struct Loaded {
+    functions: Functions,
+    name: String,
+    said: String,
+    version: (u32, u32),
+}
+
+/// The loaded library. Copies share it, and it stays loaded for good, since it has a thread that would lose its code.
+#[derive(Clone)]
+pub struct Library(Arc<Loaded>);
+
+impl std::fmt::Debug for Library {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Library")
+            .field("name", &self.0.name)
+            .field("version", &self.0.said)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Library {
+    /// The library that [`LIBRARY_VARIABLE`] names, or else of [`LIBRARIES`]. It is looked for once: later calls return the same answer, an
+    /// error as well. One that the process has already, because MPI brought it, is the one that is found.
+    ///
+    /// # Errors
+    ///
+    /// Whatever [`LoadError`] says.
+    pub fn load() -> Result<Library, LoadError> {
+        static LIBRARY: OnceLock<Result<Library, LoadError>> = OnceLock::new();
+        LIBRARY
+            .get_or_init(|| {
+                let chosen = std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty());
+                let names: Vec<&OsStr> = match &chosen {
+                    Some(path) => vec![path.as_os_str()],
+                    None => LIBRARIES.iter().map(OsStr::new).collect(),
+                };
+                // SAFETY: these are the names of PMIx; that whoever installed something under them, or points at it, means PMIx
+                // is what every program that is linked to it relies on.
+                unsafe { Library::load_from(&names) }
+            })
+            .clone()
+    }
+
+    /// The library from the first of `names` that can be opened. A name without a slash is looked for where the dynamic loader
+    /// looks. If the first that opens is no usable PMIx, that is the error: the names after it are not tried.
+    ///
+    /// # Errors
+    ///
+    /// Whatever [`LoadError`] says.
+    ///
+    /// # Safety
+    ///
+    /// Opening a library runs its initialisers: they must be sound to run. What the library has under the names of [`Functions`]
+    /// must be those functions of PMIx.
+    pub unsafe fn load_from<S: AsRef<OsStr>>(names: &[S]) -> Result<Library, LoadError> {
+        let mut tried = Vec::new();
+        for name in names {
+            let name = name.as_ref();
+            let shown = name.to_string_lossy().into_owned();
+            // Global: the library's own plugins look for its symbols there.
+            // SAFETY: the caller vouches for the library's initialisers.
+            let opened =
+                unsafe { unix::Library::open(Some(name), unix::RTLD_NOW | unix::RTLD_GLOBAL) };
+            match opened {
+                Ok(library) => {
+                    // SAFETY: the caller vouches for the library's functions.
+                    let functions = unsafe { fill(&library) };
+                    // The pointers in the table, and the library's thread, need the code until the process ends: the handle is never closed.
+                    let _ = library.into_raw();
+                    let functions = functions.map_err(|symbol| LoadError::Symbol {
+                        library: shown.clone(),
+                        symbol,
+                    })?;
+                    // SAFETY: likewise.
+                    return unsafe { Library::from_functions(functions, shown) };
+                }
+                Err(error) => tried.push((shown, reason(&error))),
+            }
+        }
+        Err(LoadError::Library { tried })
+    }
+
+    /// A library whose functions were found in another way. `name` is for messages.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::TooOld`].
+    ///
+    /// # Safety
+    ///
+    /// The functions do what those of PMIx do, and can be called for as long as the process lives.
+    pub unsafe fn from_functions(functions: Functions, name: String) -> Result<Library, LoadError> {
+        // SAFETY: the function takes nothing, and needs no initialisation; it returns a constant.
+        let said = unsafe { text((functions.version)()) };
+        match parse_version(&said) {
+            Some(version) if version.0 >= OLDEST => Ok(Library(Arc::new(Loaded {
+                functions,
+                name,
+                said,
+                version,
+            }))),
+            _ => Err(LoadError::TooOld {
+                library: name,
+                found: said,
+            }),
+        }
+    }
+
+    /// The name under which the library was found.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The library's version (`PMIx_Get_version`): major, minor.
+    pub fn version(&self) -> (u32, u32) {
+        self.0.version
+    }
+
+    /// What the library says of itself: `OpenPMIx 4.2.2 …`.
+    pub fn version_text(&self) -> &str {
+        &self.0.said
+    }
+
+    pub(super) fn functions(&self) -> &Functions {
+        &self.0.functions
+    }
+
+    /// What a status means.
+    pub(super) fn check(&self, call: &'static str, status: pmix_status_t) -> Result<()> {
+        if status == sys::PMIX_SUCCESS {
+            return Ok(());
+        }
+        // SAFETY: the function takes any number, and returns a constant.
+        let text = unsafe { text((self.0.functions.error_string)(status)) };
+        Err(PmixError {
+            call,
+            code: status,
+            text,
+        })
+    }
+}
+
+/// # Safety
+///
+/// `chars` is null, or points to a string with its NUL.
+unsafe fn text(chars: *const c_char) -> String {
+    if chars.is_null() {
+        return String::new();
+    }
+    // SAFETY: it is not null; the caller vouches for the rest.
+    unsafe { CStr::from_ptr(chars) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The `(4, 2)` of `OpenPMIx 4.2.2rc2 (PMIx Standard: 4.1, …)`.
+fn parse_version(said: &str) -> Option<(u32, u32)> {
+    said.split_whitespace().find_map(|word| {
+        let mut numbers = word.split(|c: char| !c.is_ascii_digit());
+        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    })
+}
+
+/// Finds all functions, or says which is the first that is missing.
+///
+/// # Safety
+///
+/// What the library has under these names is of these types.
+unsafe fn fill(library: &unix::Library) -> Result<Functions, &'static str> {
+    macro_rules! find {
+        ($symbol:literal) => {{
+            // SAFETY: the caller vouches for the type, which the field has.
+            let found = unsafe { library.get($symbol.as_bytes()) };
+            *found.map_err(|_| $symbol)?
+        }};
+    }
+    Ok(Functions {
+        version: find!("PMIx_Get_version"),
+        error_string: find!("PMIx_Error_string"),
+        initialized: find!("PMIx_Initialized"),
+        init: find!("PMIx_Init"),
+        finalize: find!("PMIx_Finalize"),
+        put: find!("PMIx_Put"),
+        commit: find!("PMIx_Commit"),
+        fence: find!("PMIx_Fence"),
+        get: find!("PMIx_Get"),
+        // SAFETY: likewise.
+        value_free: unsafe { library.get(b"PMIx_Value_free") }
+            .ok()
+            .map(|found| *found),
+    })
+}
+
+/// What the dynamic loader said.
+fn reason(error: &libloading::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        text = format!("{text}: {inner}");
+        source = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_versions() {
+        let said = "OpenPMIx 4.2.2rc2 (PMIx Standard: 4.1, Stable ABI: 0.0, Provisional ABI: 0.0)";
+        assert_eq!(parse_version(said), Some((4, 2)));
+        assert_eq!(parse_version("OpenPMIx: 5.0.8rc1 "), Some((5, 0)));
+        assert_eq!(parse_version("PMIx 3.2.3, repo rev: v3.2.3"), Some((3, 2)));
+        assert_eq!(parse_version("no version"), None);
+        assert_eq!(parse_version(""), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! The examples under `mpirun`, of Open MPI and of MPICH, on 1, 2, 3 and 8 ranks: programs without MPI, which join their job all the same. (Each checks its own result.)
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+#[path = "common/skipped.rs"]
+mod skipped;
+
+const SIZES: [usize; 4] = [1, 2, 3, 8];
+
+fn program(name: &str) -> PathBuf {
+    // Cargo tells tests where the binaries are, but not the examples, which lie beside them.
+    let binary = PathBuf::from(env!("CARGO_BIN_EXE_tidegate"));
+    let path = binary.with_file_name("examples").join(name);
+    assert!(
+        path.exists(),
+        "{} is missing: `cargo build --examples` makes it",
+        path.display()
+    );
+    path
+}
+
+/// Whether there is such a program.
+fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// What the ranks print, sorted; `None`: there is no such launcher, and that was said.
+fn run(test: &str, mpirun: &str, name: &str, ranks: usize) -> Option<Vec<String>> {
+    if !is_there(mpirun) {
+        skipped::skipped(test, &format!("there is no {mpirun}"));
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(mpirun);
+    if mpirun == "mpirun.openmpi" {
+        command.args(["--allow-run-as-root", "--oversubscribe"]);
+    }
+    command.args(["-n", &ranks.to_string()]).arg(program(name));
+    // Open MPI's launcher keeps what it needs there; two of them can come into each other's way.
+    command.env("TMPDIR", folder.path()).stdin(Stdio::null());
+    let output = command.output().expect("the launcher starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let status = output.status;
+    assert!(
+        status.success(),
+        "{mpirun} -n {ranks} {name}: {status}\n{errors}"
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    Some(lines)
+}
+
+fn under(test: &str, mpirun: &str) {
+    for ranks in SIZES {
+        let Some(lines) = run(test, mpirun, "ring", ranks) else {
+            return;
+        };
+        let expected = |rank| format!("rank {rank} of {ranks}: 1001 steps, all equal");
+        let expected: Vec<_> = (0..ranks).map(expected).collect();
+        assert_eq!(lines, expected);
+        let lines = run(test, mpirun, "halo2d", ranks).expect("it was there");
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        let begin = format!("{ranks} ranks, 24x24 unknowns: ");
+        assert!(lines[0].starts_with(&begin), "{lines:?}");
+        let lines = run(test, mpirun, "pipeline", ranks).expect("it was there");
+        assert_eq!(lines.len(), ranks, "{lines:?}");
+        for (rank, line) in lines.iter().enumerate() {
+            let begin = format!("rank {rank} of {ranks}: 200 blocks, ");
+            assert!(line.starts_with(&begin), "{line}");
+        }
+    }
+}
+
+#[test]
+fn examples_under_open_mpis_launcher() {
+    under("examples_under_open_mpis_launcher", "mpirun.openmpi");
+}
+
+#[test]
+fn examples_under_mpichs_launcher() {
+    under("examples_under_mpichs_launcher", "mpirun.mpich");
+}
