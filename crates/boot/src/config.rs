@@ -62,7 +62,7 @@ pub struct Config {
     pub rank: usize,
     /// How many ranks the job has.
     pub size: usize,
-    /// `host:port` at which rank 0 listens.
+    /// `host:port` at which rank 0 listens; several with commas between are tried by turns.
     pub address: String,
     /// The secret of the job.
     pub secret: Vec<u8>,

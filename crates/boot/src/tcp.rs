@@ -210,7 +210,14 @@ fn attempt(
     limit: Duration,
 ) -> Result<(TcpStream, handshake::Session), Attempt> {
     let mut last = Attempt::Again("the name has no address".into());
-    for address in config.address.to_socket_addrs()? {
+    let mut addresses = Vec::new();
+    for name in config.address.split(',') {
+        match name.to_socket_addrs() {
+            Ok(found) => addresses.extend(found),
+            Err(error) => last = error.into(),
+        }
+    }
+    for address in addresses {
         let tried = (|| {
             let stream = TcpStream::connect_timeout(&address, limit)?;
             stream.set_nodelay(true)?;
