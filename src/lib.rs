@@ -58,6 +58,8 @@ pub mod prelude {
     pub use tidegate_mpi::FromMpi;
 }
 
+pub mod coming_from_mpi;
+
 /// The README's programs, compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

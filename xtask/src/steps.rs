@@ -274,6 +274,7 @@ pub(crate) static STEPS: &[Step] = &[
             .collect()
         },
     },
+    crate::mpi::STEP,
     Step {
         name: "asan",
         what: "the unsafe parts under AddressSanitizer, with real threads and real memory",

@@ -1,0 +1,130 @@
+//! The check of everything that is over MPI, with both MPIs that Debian has.
+//!
+//! Each MPI has a target folder of its own: its headers are compiled into the binding, and another `MPICC` does not build that anew. Everything is
+//! built once, unoptimised; clippy speaks of one of the two, since the sources are the same.
+
+use crate::command::{Cmd, cmd};
+use crate::need::Need;
+use crate::steps::{Place, Step, When};
+
+/// The row of the table.
+pub(crate) const STEP: Step = Step {
+    name: "mpi",
+    what: "worlds of communicators, and Faces beside its baselines, inside jobs of Open MPI and of MPICH",
+    when: When::Always,
+    needs: &[
+        Need::Apt {
+            program: "mpirun.openmpi",
+            package: "openmpi-bin",
+        },
+        Need::Apt {
+            program: "mpicc.openmpi",
+            package: "libopenmpi-dev",
+        },
+        Need::Apt {
+            program: "mpirun.mpich",
+            package: "mpich",
+        },
+        Need::Apt {
+            program: "mpicc.mpich",
+            package: "libmpich-dev",
+        },
+        // What reads an MPI's headers.
+        Need::Library {
+            name: "libclang",
+            package: "libclang-dev",
+        },
+    ],
+    minutes: 20,
+    commands,
+};
+
+struct Mpi {
+    folder: &'static str,
+    mpicc: &'static str,
+    mpirun: &'static str,
+}
+
+const BOTH: [Mpi; 2] = [
+    Mpi {
+        folder: "target/openmpi",
+        mpicc: "mpicc.openmpi",
+        mpirun: "mpirun.openmpi --oversubscribe",
+    },
+    Mpi {
+        folder: "target/mpich",
+        mpicc: "mpicc.mpich",
+        mpirun: "mpirun.mpich",
+    },
+];
+
+/// Small runs of Faces: rank grid and size.
+const FACES: [(&str, &str); 4] = [
+    ("1x1x1", "2x3x4x3"),
+    ("2x1x1", "4x5x2x3"),
+    ("3x1x1", "2x3x2x4 --compute"),
+    ("2x2x2", "2x3x2x3"),
+];
+
+const VARIANTS: &str = "--init global --counts 2,1,3 --rounds 1 \
+     --variants st,st-graph,rma,p2p,mpi-rma,mpi-p2p,mpi-rma-direct,mpi-p2p-direct";
+
+impl Mpi {
+    fn cmd(&self, line: &str) -> Cmd {
+        cmd(line)
+            .env("MPICC", self.mpicc)
+            // Open MPI asks for both, before it does what continuous integration wants.
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+    }
+
+    fn cargo(&self, line: &str) -> Cmd {
+        self.cmd("cargo")
+            .args(line)
+            .arg("--target-dir")
+            .arg(self.folder)
+    }
+
+    /// A benchmark, built as the tests are.
+    fn bench(&self, name: &str) -> Cmd {
+        self.cargo("bench --quiet --profile dev --features mpi --bench")
+            .arg(name)
+            .arg("--")
+            .arg("--mpirun")
+            .arg(self.mpirun)
+    }
+}
+
+fn commands(place: &Place) -> Vec<Cmd> {
+    let mut all = vec![
+        BOTH[0]
+            .cargo("clippy -p tidegate -p tidegate-mpi -p tidegate-bench --all-targets --features tidegate/mpi")
+            .args("-- -D warnings"),
+    ];
+    for mpi in &BOTH {
+        all.push(
+            mpi.cargo(
+                "build --features mpi --test mpi --bench faces --bench osu --example ring_mpi",
+            ),
+        );
+        all.push(
+            mpi.cargo("test -p tidegate -p tidegate-mpi --features tidegate/mpi --lib --test mpi"),
+        );
+        for ranks in ["1", "3", "8"] {
+            let program = format!("{}/debug/examples/ring_mpi", mpi.folder);
+            all.push(mpi.cmd(mpi.mpirun).args("-n").arg(ranks).arg(program));
+        }
+        all.extend(FACES.map(|(grid, size)| {
+            mpi.bench("faces")
+                .args(&format!("--grid {grid} --size {size}"))
+                .args(VARIANTS)
+                .arg("--report")
+                .arg(place.scratch.join("faces"))
+        }));
+        all.push(
+            mpi.bench("osu")
+                .args("--max 16384 --iterations 50 --rounds 1"),
+        );
+    }
+    all
+}
