@@ -150,7 +150,8 @@ fn over_mpi<D: FacesDevice>(_: &FacesArgs, variant: Variant) -> Result<u8, Box<d
 /// There are variants that go over MPI: the program as an MPI job, or as the one that starts it.
 #[cfg(feature = "mpi")]
 fn over_mpi<D: FacesDevice>(args: &FacesArgs, _: Variant) -> Result<u8, Box<dyn Error>> {
-    use crate::mpi::{calls::library, job};
+    use crate::mpi::calls::{How, library};
+    use crate::mpi::job;
     let rows_to = std::env::var_os(IS_RANK);
     if rows_to.is_none() && !job::is_rank() {
         D::available()?;
@@ -164,7 +165,11 @@ fn over_mpi<D: FacesDevice>(args: &FacesArgs, _: Variant) -> Result<u8, Box<dyn 
         present(args, &rows)?;
         return Ok(code.max(exit_code(&rows)));
     }
-    args.mpi_window.choose();
+    let how = How {
+        window: args.mpi_window,
+        polls: args.mpi_polls,
+    };
+    how.choose();
     let Way { options, label, .. } = args.over.world()?;
     let joined = job::join::<D>(!args.no_bind, options)?;
     let mut rows = measure(args, &joined.world, None)?;

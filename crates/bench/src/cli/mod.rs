@@ -207,6 +207,12 @@ pub struct FacesArgs {
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     pub mpi_window: crate::mpi::WindowBy,
 
+    /// Over MPI, wait by testing, and give the processor away between: for an MPI that keeps it, where there are more ranks
+    /// than processors
+    #[cfg(feature = "mpi")]
+    #[arg(long)]
+    pub mpi_polls: bool,
+
     /// Let the scheduler move the ranks about, instead of binding each to a processor
     #[arg(long)]
     pub no_bind: bool,

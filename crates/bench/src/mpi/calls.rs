@@ -24,18 +24,27 @@ pub enum WindowBy {
     Create,
 }
 
-/// What the command line says of windows; set once, by the program.
-static WINDOW_BY: std::sync::OnceLock<WindowBy> = std::sync::OnceLock::new();
+/// How the calls are made.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct How {
+    /// Of windows.
+    pub(crate) window: WindowBy,
+    /// Instead of waiting in MPI, test, and give the processor away between: for an MPI that does not, where there are more ranks than processors.
+    pub(crate) polls: bool,
+}
 
-impl WindowBy {
+/// What the command line says; set once, by the program.
+static HOW: std::sync::OnceLock<How> = std::sync::OnceLock::new();
+
+impl How {
     /// Makes it that of all runs of this process.
     pub(crate) fn choose(self) {
-        _ = WINDOW_BY.set(self);
+        _ = HOW.set(self);
     }
 
-    /// The one that was chosen.
-    pub(crate) fn chosen() -> WindowBy {
-        WINDOW_BY.get().copied().unwrap_or_default()
+    /// What was chosen.
+    pub(crate) fn chosen() -> How {
+        HOW.get().copied().unwrap_or_default()
     }
 }
 
@@ -158,7 +167,24 @@ impl Comm {
 }
 
 /// Waits for what has begun.
-pub(crate) fn wait_all(requests: &mut Vec<ffi::MPI_Request>) {
+pub(crate) fn wait_all(requests: &mut Vec<ffi::MPI_Request>, polls: bool) {
+    let mut done = i32::from(!polls);
+    while done == 0 {
+        // SAFETY: as below.
+        let code = unsafe {
+            ffi::MPI_Testall(
+                int(requests.len()),
+                requests.as_mut_ptr(),
+                &mut done,
+                ffi::RSMPI_STATUSES_IGNORE,
+            )
+        };
+        fatal("MPI_Testall", code);
+        if done != 0 {
+            return requests.clear();
+        }
+        std::thread::yield_now();
+    }
     // SAFETY: all are requests that were begun; as many as are said.
     let code = unsafe {
         ffi::MPI_Waitall(
@@ -330,7 +356,18 @@ impl Window {
         });
     }
 
-    pub(crate) fn wait(&self) {
+    pub(crate) fn wait(&self, polls: bool) {
+        let mut done = i32::from(!polls);
+        while done == 0 {
+            // SAFETY: as above.
+            fatal("MPI_Win_test", unsafe {
+                ffi::MPI_Win_test(self.raw, &mut done)
+            });
+            if done != 0 {
+                return;
+            }
+            std::thread::yield_now();
+        }
         // SAFETY: as above.
         fatal("MPI_Win_wait", unsafe { ffi::MPI_Win_wait(self.raw) });
     }

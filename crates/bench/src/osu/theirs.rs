@@ -27,7 +27,7 @@ pub(super) fn measure(by: By, case: &Case) -> Result<f64, String> {
     };
     let take = || {
         window.post(&group);
-        window.wait();
+        window.wait(false);
     };
     let epochs = |count: u64| {
         for _ in 0..count {

@@ -13,8 +13,9 @@ use crate::faces::device::{FacesDevice, Shape};
 use crate::faces::kernels::{self, Points, SlotsBy, Values};
 use crate::faces::layout::{Direction, Geometry};
 use crate::faces::schedule::Exchange;
-use crate::mpi::calls::{Comm, Group, Window, WindowBy, wait_all};
+use crate::mpi::calls::{Comm, Group, How, Window, wait_all};
 use std::any::Any;
+use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_core::{Cells, CellsMut, Error, Result, Stream, World, stream};
 use tidegate_host::Host;
@@ -45,7 +46,7 @@ struct Wire {
     requests: Vec<MPI_Request>,
     // The window goes before what it was made of.
     group: Group,
-    comm: Arc<Comm>,
+    comm: Rc<Comm>,
 }
 
 enum Received {
@@ -66,7 +67,7 @@ unsafe impl Send for Memory {}
 
 impl Wire {
     /// Collective.
-    fn new(comm: &Arc<Comm>, geometry: &Geometry, messages: Messages) -> Wire {
+    fn new(comm: &Rc<Comm>, geometry: &Geometry, messages: Messages) -> Wire {
         let neighbours: Vec<_> = geometry.neighbours().collect();
         let ranks: Vec<_> = neighbours.iter().map(|(_, rank)| *rank).collect();
         let len = geometry.packed_len();
@@ -76,7 +77,7 @@ impl Wire {
                 Messages::Rma => Received::Window(Window::new(
                     comm,
                     len * size_of::<f64>(),
-                    WindowBy::chosen(),
+                    How::chosen().window,
                 )),
                 Messages::P2p => Received::Memory(vec![0.0; len]),
             },
@@ -125,7 +126,7 @@ impl Wire {
                 }
                 meanwhile();
                 window.complete();
-                window.wait();
+                window.wait(How::chosen().polls);
             }
             Received::Memory(received) => {
                 let received = received.as_mut_ptr();
@@ -148,7 +149,7 @@ impl Wire {
                     self.requests.push(request);
                 }
                 meanwhile();
-                wait_all(&mut self.requests);
+                wait_all(&mut self.requests, How::chosen().polls);
             }
         }
     }
@@ -195,7 +196,7 @@ pub(super) fn run<D: FacesDevice>(
     if (comm.rank, comm.size) != (world.rank(), world.size()) {
         return Err(refuse("are for the world of MPI_COMM_WORLD"));
     }
-    let comm = Arc::new(comm);
+    let comm = Rc::new(comm);
     let setup = SetupOn {
         world,
         params: setup.params,
@@ -248,7 +249,7 @@ struct OnStream<'a, 's, 't> {
     lent: Option<(Block<'s, Host>, Inside<'t, Host>)>,
     wire: Option<Wire>,
     messages: Messages,
-    comm: Arc<Comm>,
+    comm: Rc<Comm>,
 }
 
 impl Drop for OnStream<'_, '_, '_> {
@@ -289,16 +290,17 @@ impl<'s, 't> OnStream<'_, 's, 't> {
         block::compute(kit, self.side, &mut inside)?;
         kit.launched(1);
         let shape = self.shape.clone();
-        // SAFETY (of both): the wire is there until the stream has been synchronised, and messages are under way only below, after that.
+        // Messages are under way only in the middle, when the stream has been synchronised; and the wire is there until it has been again.
         match &block {
             (Some(u), _) => {
-                s.launch(move |u: &[f64]| unsafe { memory.pack(&shape, u) }, u)?;
+                // SAFETY: as said.
+                let kernel = move |u: &[f64]| unsafe { memory.pack(&shape, u) };
+                s.launch(kernel, u)?;
             }
             (None, Some(surface)) => {
-                s.launch(
-                    move |u: Cells<'_, f64>| unsafe { memory.pack(&shape, &u) },
-                    surface,
-                )?;
+                // SAFETY: as said.
+                let kernel = move |u: Cells<'_, f64>| unsafe { memory.pack(&shape, &u) };
+                s.launch(kernel, surface)?;
             }
             (None, None) => unreachable!("a block has a surface"),
         }
@@ -306,16 +308,18 @@ impl<'s, 't> OnStream<'_, 's, 't> {
         wire.exchange(|| ());
         kit.launched(1);
         let shape = self.shape.clone();
-        // SAFETY (of both): as above; the messages have come.
         match &mut block {
             (Some(u), _) => {
-                s.launch(move |u: &mut [f64]| unsafe { memory.unpack(&shape, u) }, u)?;
+                // SAFETY: as said.
+                let kernel = move |u: &mut [f64]| unsafe { memory.unpack(&shape, u) };
+                s.launch(kernel, u)?;
             }
             (None, Some(surface)) => {
-                s.launch(
-                    move |mut u: CellsMut<'_, f64>| unsafe { memory.unpack(&shape, &mut u) },
-                    surface,
-                )?;
+                // SAFETY: as said.
+                let kernel = move |mut u: CellsMut<'_, f64>| unsafe {
+                    memory.unpack(&shape, &mut u);
+                };
+                s.launch(kernel, surface)?;
             }
             (None, None) => unreachable!("a block has a surface"),
         }
@@ -378,7 +382,7 @@ struct Direct<'a> {
     u: Vec<f64>,
     wire: Option<Wire>,
     messages: Messages,
-    comm: Arc<Comm>,
+    comm: Rc<Comm>,
 }
 
 impl Exchange for Direct<'_> {
