@@ -14,6 +14,9 @@ pub use tidegate_derive::{Carry, Element};
 pub use tidegate_fabric as fabric;
 pub use tidegate_hal as hal;
 pub use tidegate_host::Host;
+#[cfg(feature = "mpi")]
+#[doc(inline)]
+pub use tidegate_mpi as mpi;
 
 pub use window::{Atomic, Buffers, ByRange, BySlot, Group, Op, Slot, Slots, Window, exchange};
 
@@ -51,7 +54,11 @@ pub mod prelude {
         Access, Barrier, Carry, Element, Exposed, Graph, Group, Inbox, Layout, On, Op, Outbox,
         Part, Region, Result, Slot, Slots, Stream, Window, World, exchange, stream,
     };
+    #[cfg(feature = "mpi")]
+    pub use tidegate_mpi::FromMpi;
 }
+
+pub mod coming_from_mpi;
 
 /// The README's programs, compiled.
 #[cfg(doctest)]

@@ -7,6 +7,7 @@ mod args;
 mod charts;
 mod command;
 mod kernels;
+mod launchers;
 mod mpi;
 mod need;
 mod nvrtc;

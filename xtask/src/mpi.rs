@@ -1,72 +1,130 @@
-//! The step `mpi`: ranks that launchers of others start. And the step `slurm`, for those of Slurm.
+//! The check of everything that is over MPI, with both MPIs that Debian has.
+//!
+//! Each MPI has a target folder of its own: its headers are compiled into the binding, and another `MPICC` does not build that anew. Everything is
+//! built once, unoptimised; clippy speaks of one of the two, since the sources are the same.
 
 use crate::command::{Cmd, cmd};
 use crate::need::Need;
-use crate::steps::{PRODUCT, Place};
+use crate::steps::{Place, Step, When};
 
-/// Both launchers, with their MPIs and the PMIx library; and PMIx's header, with which a test compares.
-pub(crate) const NEEDS: &[Need] = &[
-    Need::Apt {
-        program: "mpirun.openmpi",
-        package: "openmpi-bin",
-    },
-    Need::Apt {
-        program: "mpirun.mpich",
-        package: "mpich",
-    },
-    Need::AptFile {
-        pattern: "/usr/lib/*/pmix2/include/pmix.h",
-        package: "libpmix-dev",
-    },
-];
+/// The row of the table.
+pub(crate) const STEP: Step = Step {
+    name: "mpi",
+    what: "worlds of communicators, and Faces beside its baselines, inside jobs of Open MPI and of MPICH",
+    when: When::Always,
+    needs: &[
+        Need::Apt {
+            program: "mpirun.openmpi",
+            package: "openmpi-bin",
+        },
+        Need::Apt {
+            program: "mpicc.openmpi",
+            package: "libopenmpi-dev",
+        },
+        Need::Apt {
+            program: "mpirun.mpich",
+            package: "mpich",
+        },
+        Need::Apt {
+            program: "mpicc.mpich",
+            package: "libmpich-dev",
+        },
+        // What reads an MPI's headers.
+        Need::Library {
+            name: "libclang",
+            package: "libclang-dev",
+        },
+    ],
+    minutes: 20,
+    commands,
+};
 
-/// How each launcher is called: by cargo, as what runs a program that it has built.
-const LAUNCHERS: &[&str] = &[
-    r#"["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "8"]"#,
-    r#"["mpirun.mpich", "-n", "8"]"#,
-];
-
-/// The launcher tests, the examples, and Faces, whose ranks verify their results.
-pub(crate) fn commands(place: &Place) -> Vec<Cmd> {
-    let mut commands = vec![
-        cmd("cargo build --workspace --bins --examples"),
-        cmd("cargo test -p tidegate-ffi --test pmix"),
-        cmd("cargo test -p tidegate-boot --test launchers --test hosts"),
-        cmd("cargo test -p tidegate --test mpirun"),
-    ];
-    commands.extend(LAUNCHERS.iter().enumerate().map(|(number, launcher)| {
-        // This variable makes a process a rank that has been started already.
-        let rows = place.scratch.join(format!("faces-under-mpirun-{number}"));
-        cmd("cargo bench --quiet --bench faces")
-            .args(PRODUCT)
-            .arg("--config")
-            .arg(format!("target.'cfg(all())'.runner = {launcher}"))
-            .args("-- --grid 2x2x2 --size 3x4x5x3 --init global --counts 2,1,3 --rounds 1")
-            .args("--variants st,st-graph,rma,p2p")
-            .env("TIDEGATE_FACES_ROWS", rows)
-    }));
-    commands
+struct Mpi {
+    folder: &'static str,
+    mpicc: &'static str,
+    mpirun: &'static str,
 }
 
-/// Slurm's packages, and the one library that they need beyond what every Debian has.
-const SLURM: &str = "slurmctld slurmd slurm-client slurm-wlm-basic-plugins libmunge2";
+const BOTH: [Mpi; 2] = [
+    Mpi {
+        folder: "target/openmpi",
+        mpicc: "mpicc.openmpi",
+        mpirun: "mpirun.openmpi --oversubscribe",
+    },
+    Mpi {
+        folder: "target/mpich",
+        mpicc: "mpicc.mpich",
+        mpirun: "mpirun.mpich",
+    },
+];
 
-/// Gets Slurm's packages, without installing them, and runs the test that starts a Slurm of one node.
-pub(crate) fn slurm(place: &Place) -> Vec<Cmd> {
-    let (packages, root) = (
-        place.scratch.join("slurm"),
-        place.scratch.join("slurm-root"),
-    );
-    vec![
-        cmd("mkdir").arg(&packages),
-        cmd("env --chdir")
-            .arg(&packages)
-            .args("apt-get download -q")
-            .args(SLURM),
-        cmd("sh -c")
-            .arg(r#"for package in "$0"/*.deb; do dpkg -x "$package" "$1"; done"#)
-            .arg(&packages)
-            .arg(&root),
-        cmd("cargo test -p tidegate-boot --test slurm -- --ignored").env("TIDEGATE_SLURM", root),
-    ]
+/// Small runs of Faces: rank grid and size.
+const FACES: [(&str, &str); 4] = [
+    ("1x1x1", "2x3x4x3"),
+    ("2x1x1", "4x5x2x3"),
+    ("3x1x1", "2x3x2x4 --compute"),
+    ("2x2x2", "2x3x2x3"),
+];
+
+const VARIANTS: &str = "--init global --counts 2,1,3 --rounds 1 \
+     --variants st,st-graph,rma,p2p,mpi-rma,mpi-p2p,mpi-rma-direct,mpi-p2p-direct";
+
+impl Mpi {
+    fn cmd(&self, line: &str) -> Cmd {
+        cmd(line)
+            .env("MPICC", self.mpicc)
+            // Open MPI asks for both, before it does what continuous integration wants.
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+    }
+
+    fn cargo(&self, line: &str) -> Cmd {
+        self.cmd("cargo")
+            .args(line)
+            .arg("--target-dir")
+            .arg(self.folder)
+    }
+
+    /// A benchmark, built as the tests are.
+    fn bench(&self, name: &str) -> Cmd {
+        self.cargo("bench --quiet --profile dev --features mpi --bench")
+            .arg(name)
+            .arg("--")
+            .arg("--mpirun")
+            .arg(self.mpirun)
+    }
+}
+
+fn commands(place: &Place) -> Vec<Cmd> {
+    let mut all = vec![
+        BOTH[0]
+            .cargo("clippy -p tidegate -p tidegate-mpi -p tidegate-bench --all-targets --features tidegate/mpi")
+            .args("-- -D warnings"),
+    ];
+    for mpi in &BOTH {
+        all.push(
+            mpi.cargo(
+                "build --features mpi --test mpi --bench faces --bench osu --example ring_mpi",
+            ),
+        );
+        all.push(
+            mpi.cargo("test -p tidegate -p tidegate-mpi --features tidegate/mpi --lib --test mpi"),
+        );
+        for ranks in ["1", "3", "8"] {
+            let program = format!("{}/debug/examples/ring_mpi", mpi.folder);
+            all.push(mpi.cmd(mpi.mpirun).args("-n").arg(ranks).arg(program));
+        }
+        all.extend(FACES.map(|(grid, size)| {
+            mpi.bench("faces")
+                .args(&format!("--grid {grid} --size {size}"))
+                .args(VARIANTS)
+                .arg("--report")
+                .arg(place.scratch.join("faces"))
+        }));
+        all.push(
+            mpi.bench("osu")
+                .args("--max 16384 --iterations 50 --rounds 1"),
+        );
+    }
+    all
 }

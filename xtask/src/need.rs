@@ -45,6 +45,13 @@ pub(crate) enum Need {
         /// The package that has it.
         package: &'static str,
     },
+    /// A shared library that is looked for by name when something is built, from a Debian or Ubuntu package.
+    Library {
+        /// Its name, up to its version.
+        name: &'static str,
+        /// The package that has it.
+        package: &'static str,
+    },
     /// A package from PyPI, in this very version. What it holds lies in [`pip_folder`].
     Pip {
         /// As PyPI calls it.
@@ -70,6 +77,7 @@ impl Need {
             Need::Component { toolchain, name } => has_component(toolchain, name),
             Need::Apt { program, .. } => find_program(program).is_some(),
             Need::AptFile { pattern, .. } => has_file(pattern),
+            Need::Library { name, .. } => has_library(name),
             // Whatever of it came is there once this is: pip moves it there last.
             Need::Pip { name, version } => root
                 .join(pip_folder(name, version))
@@ -102,7 +110,9 @@ impl Need {
                         .arg(name)
                 }]
             }
-            Need::Apt { package, .. } | Need::AptFile { package, .. } => apt_install(package),
+            Need::Apt { package, .. }
+            | Need::AptFile { package, .. }
+            | Need::Library { package, .. } => apt_install(package),
             Need::Pip { name, version } => {
                 let has_pip = output(Command::new("python3").args(["-m", "pip", "--version"]));
                 let mut commands = match has_pip {
@@ -154,6 +164,7 @@ impl fmt::Display for Need {
             }
             Need::Apt { program, package } => write!(f, "{program} (apt package {package})"),
             Need::AptFile { pattern, package } => write!(f, "{pattern} (apt package {package})"),
+            Need::Library { name, package } => write!(f, "{name} (apt package {package})"),
             Need::Pip { name, version } => write!(f, "pip package {name}=={version}"),
         }
     }
@@ -198,6 +209,34 @@ fn has_file(pattern: &str) -> bool {
     folders
         .map(|folder| folder.path().join(rest))
         .any(|file| file.is_file())
+}
+
+/// Whether there is such a library where Debian and LLVM have theirs: `libclang.so`, `libclang-14.so.1`, …
+fn has_library(name: &str) -> bool {
+    let children = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    let above = children(Path::new("/usr/lib"));
+    let folders = above
+        .iter()
+        .flat_map(|folder| [folder.clone(), folder.join("lib")]);
+    folders.flat_map(|folder| children(&folder)).any(|file| {
+        is_library(
+            &file.file_name().unwrap_or_default().to_string_lossy(),
+            name,
+        )
+    })
+}
+
+/// Whether a file's name is that of the library, with a version perhaps: `libclang-cpp.so` is not `libclang`.
+fn is_library(file: &str, name: &str) -> bool {
+    file.strip_prefix(name).is_some_and(|rest| {
+        let version = rest.strip_prefix('-').unwrap_or(rest);
+        let number = version.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        rest.starts_with(".so")
+            || (version.starts_with(|c: char| c.is_ascii_digit()) && number.starts_with("so"))
+    })
 }
 
 fn has_component(toolchain: Toolchain, name: &str) -> bool {
@@ -281,6 +320,26 @@ mod tests {
         assert!(is_named("miri-x86_64-unknown-linux-gnu", "miri"));
         assert!(!is_named("rustfmt-x86_64-unknown-linux-gnu", "rust"));
         assert!(!is_named("", "rust"));
+    }
+
+    #[test]
+    fn knows_libraries_by_name() {
+        for file in [
+            "libclang.so",
+            "libclang-14.so",
+            "libclang-14.so.14.0.6",
+            "libclang.so.1",
+        ] {
+            assert!(is_library(file, "libclang"), "{file}");
+        }
+        for file in [
+            "libclang-cpp.so.14",
+            "libclang_rt.so",
+            "libclang.a",
+            "libclangAST.so",
+        ] {
+            assert!(!is_library(file, "libclang"), "{file}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use crate::command::{Cmd, cmd};
 use crate::kernels::NVRTC;
-use crate::mpi;
+use crate::launchers;
 use crate::need::{Need, Toolchain, nightly};
 
 /// One check.
@@ -205,13 +205,13 @@ pub(crate) static STEPS: &[Step] = &[
         },
     },
     Step {
-        name: "mpi",
+        name: "launchers",
         what: "ranks that Open MPI's and MPICH's mpirun have started: they join, leave, die; the examples, and Faces",
         when: When::Always,
-        needs: mpi::NEEDS,
+        needs: launchers::NEEDS,
         minutes: 12,
         // Before `unit`, too: it runs these tests once more, and does not install launchers.
-        commands: mpi::commands,
+        commands: launchers::commands,
     },
     Step {
         name: "unit",
@@ -303,6 +303,7 @@ pub(crate) static STEPS: &[Step] = &[
             .collect()
         },
     },
+    crate::mpi::STEP,
     Step {
         name: "asan",
         what: "the unsafe parts under AddressSanitizer, with real threads and real memory",
@@ -334,7 +335,7 @@ pub(crate) static STEPS: &[Step] = &[
         when: When::OnRequest,
         needs: &[IPROUTE],
         minutes: 10,
-        commands: mpi::slurm,
+        commands: launchers::slurm,
     },
     Step {
         name: "package",

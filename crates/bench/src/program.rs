@@ -13,6 +13,8 @@
 //! turns. Otherwise the scheduler moves ranks, and what they exchange, about, and some runs take
 //! twice as long as others.
 //!
+//! Where a variant goes over [MPI](crate::mpi), an MPI's launcher starts the ranks instead.
+//!
 //! # Failures
 //!
 //! Where there is no such device, or where peers are neither found nor can be built, no rank is started. The exit code is 1 if any row is a
@@ -23,16 +25,19 @@ use crate::cli::{Device, FacesArgs, RanksAs};
 use crate::exchange;
 use crate::faces::device::FacesDevice;
 use crate::faces::driver;
+use crate::faces::params::Variant;
 use crate::faces::timeline;
 use crate::faces::variants::SetupOn;
 use crate::faces::verify::Verifier;
+#[cfg(not(feature = "mpi"))]
+use crate::mpi::NoMpi;
 use crate::peers::Peers;
 use crate::progress::Progress;
 use crate::report::{self, About};
 use crate::results::{Row, comparison, exit_code, json, table};
+use crate::rounds::bind_to;
 use crate::transport::Way;
 use crate::{charts, throttling};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::error::Error;
 use std::io::Write as _;
 use std::path::Path;
@@ -68,6 +73,9 @@ pub fn main() -> ExitCode {
 ///
 /// What is wrong with the device, before there is a rank; what a rank could not do.
 pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
+    if let Some(variant) = args.variants.iter().find(|variant| variant.is_mpi()) {
+        return over_mpi::<D>(args, *variant);
+    }
     if let Some(rows) = std::env::var_os(IS_RANK) {
         if !args.no_bind {
             bind(args.ranks());
@@ -128,6 +136,59 @@ pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
     Ok(code.max(exit_code(&rows)))
 }
 
+/// There are variants that go over MPI, and the program was built without.
+#[cfg(not(feature = "mpi"))]
+fn over_mpi<D: FacesDevice>(_: &FacesArgs, variant: Variant) -> Result<u8, Box<dyn Error>> {
+    Err(NoMpi {
+        what: format!("the variant `{variant}`"),
+        bench: "faces",
+        example: "--variants st,mpi-rma",
+    }
+    .into())
+}
+
+/// There are variants that go over MPI: the program as an MPI job, or as the one that starts it.
+#[cfg(feature = "mpi")]
+fn over_mpi<D: FacesDevice>(args: &FacesArgs, _: Variant) -> Result<u8, Box<dyn Error>> {
+    use crate::mpi::calls::{How, library};
+    use crate::mpi::job;
+    let rows_to = std::env::var_os(IS_RANK);
+    if rows_to.is_none() && !job::is_rank() {
+        D::available()?;
+        let file = tempfile::NamedTempFile::new()?;
+        let code = job::launch(&args.mpirun, args.ranks(), IS_RANK, file.path().as_os_str())?;
+        let text = std::fs::read_to_string(file.path())?;
+        if text.is_empty() {
+            return Ok(code.max(1));
+        }
+        let rows: Vec<Row> = serde_json::from_str(&text)?;
+        present(args, &rows)?;
+        return Ok(code.max(exit_code(&rows)));
+    }
+    let how = How {
+        window: args.mpi_window,
+        polls: args.mpi_polls,
+    };
+    how.choose();
+    let Way { options, label, .. } = args.over.world()?;
+    let joined = job::join::<D>(!args.no_bind, options)?;
+    let mut rows = measure(args, &joined.world, None)?;
+    if joined.world.rank() != 0 {
+        return Ok(0);
+    }
+    for (row, variant) in rows.iter_mut().zip(&args.variants) {
+        row.setting.transport = match variant.is_mpi() {
+            true => library(),
+            false => label.clone(),
+        };
+    }
+    match rows_to {
+        Some(file) => json::write(Path::new(&file), &rows)?,
+        None => present(args, &rows)?,
+    }
+    Ok(exit_code(&rows))
+}
+
 /// The ranks as threads: the rows of the first.
 fn threads<D: FacesDevice>(args: &FacesArgs) -> Result<Vec<Row>, Box<dyn Error>> {
     let ranks = World::<D>::local(args.ranks(), |world| {
@@ -137,24 +198,11 @@ fn threads<D: FacesDevice>(args: &FacesArgs) -> Result<Vec<Row>, Box<dyn Error>>
     Ok(rows?.into_iter().next().unwrap_or_default())
 }
 
-/// Binds this process to one of the processors that it may use, if there are fewer of them than
-/// ranks; all its threads to come are bound with it.
-///
-/// Best effort: without it, all is the same but the times.
+/// As [`bind_to`], where a launcher says which rank this is.
 fn bind(ranks: usize) {
-    let rank = std::env::var("RANK")
-        .ok()
-        .and_then(|rank| rank.parse::<usize>().ok());
-    let (Some(rank), Ok(usable)) = (rank, sched_getaffinity(None)) else {
-        return;
-    };
-    let usable: Vec<usize> = (0..CpuSet::MAX_CPU)
-        .filter(|cpu| usable.is_set(*cpu))
-        .collect();
-    if !usable.is_empty() && usable.len() < ranks {
-        let mut set = CpuSet::new();
-        set.set(usable[rank % usable.len()]);
-        _ = sched_setaffinity(None, &set);
+    let rank = std::env::var("RANK").ok();
+    if let Some(rank) = rank.and_then(|rank| rank.parse().ok()) {
+        bind_to(rank, ranks);
     }
 }
 
@@ -211,6 +259,7 @@ fn present(args: &FacesArgs, rows: &[Row]) -> Result<(), Box<dyn Error>> {
         }
         return Ok(());
     }
+    write!(out, "{}", table::against_mpi(rows))?;
     // Rows of sizes that differ by orders of magnitude are no bar chart.
     if !args.pair {
         let path = report::write(&args.report, rows, &about)?;

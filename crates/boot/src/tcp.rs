@@ -235,10 +235,19 @@ fn attempt(
     limit: Duration,
 ) -> Result<(TcpStream, handshake::Session), Attempt> {
     let mut last = Attempt::Again("the name has no address".into());
+<<<<<<< HEAD
     let all = std::iter::once(&config.address).chain(&config.also);
     let mut addresses = Vec::new();
     for address in all {
         addresses.extend(address.to_socket_addrs()?);
+=======
+    let mut addresses = Vec::new();
+    for name in config.address.split(',') {
+        match name.to_socket_addrs() {
+            Ok(found) => addresses.extend(found),
+            Err(error) => last = error.into(),
+        }
+>>>>>>> wip-m
     }
     for address in addresses {
         let tried = (|| {

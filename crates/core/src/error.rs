@@ -163,6 +163,9 @@ pub enum Error {
     /// The control plane failed.
     #[error(transparent)]
     Control(#[from] ControlError),
+    /// The job could not be joined by another bootstrap than the library's own: its error is inside.
+    #[error(transparent)]
+    Bootstrap(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl From<DeviceError> for Error {

@@ -106,7 +106,8 @@ pub struct FacesArgs {
     #[arg(long, value_name = "WHICH", default_value_t)]
     pub init: Init,
 
-    /// Which of st, st-graph, st-strided, st-separate, rma, p2p to run, in this order
+    /// Which of st, st-graph, st-strided, st-separate, rma, p2p to run, in this order; and of mpi-rma, mpi-p2p, mpi-rma-direct,
+    /// mpi-p2p-direct, where the program was built with the feature `mpi`
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = Variant::DEFAULT)]
     pub variants: Vec<Variant>,
 
@@ -197,6 +198,21 @@ pub struct FacesArgs {
     #[arg(long, value_enum, default_value_t, hide = true)]
     pub ranks_as: RanksAs,
 
+    /// What starts the ranks where a variant goes over MPI; `-n RANKS PROGRAM …` comes behind it
+    #[arg(long, value_name = "COMMAND", default_value = "mpirun")]
+    pub mpirun: String,
+
+    /// How the windows of mpi-rma get their memory
+    #[cfg(feature = "mpi")]
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    pub mpi_window: crate::mpi::WindowBy,
+
+    /// Over MPI, wait by testing, and give the processor away between: for an MPI that keeps it, where there are more ranks
+    /// than processors
+    #[cfg(feature = "mpi")]
+    #[arg(long)]
+    pub mpi_polls: bool,
+
     /// Let the scheduler move the ranks about, instead of binding each to a processor
     #[arg(long)]
     pub no_bind: bool,
@@ -233,7 +249,16 @@ impl FacesArgs {
             true => Err("--throttling goes with a NIC: --nodes, or --transport fabric".to_owned()),
             false => Ok(()),
         };
-        match checked.and(over).and(throttling) {
+        let alone = args.exchange || args.pair || args.throttling || args.timeline.is_some();
+        let alone = alone || !args.peers.is_empty() || args.over.nodes.is_some();
+        let elsewhere = alone || args.ranks_as == RanksAs::Threads || args.device != Device::Host;
+        let mpi = match args.variants.iter().find(|variant| variant.is_mpi()) {
+            Some(variant) if elsewhere => Err(format!(
+                "`{variant}` is for Faces alone, on the host, with an MPI's own ranks"
+            )),
+            _ => Ok(()),
+        };
+        match checked.and(over).and(throttling).and(mpi) {
             Ok(()) => Ok(args),
             Err(why) => refuse(why),
         }
@@ -337,6 +362,10 @@ impl FacesArgs {
         if !self.peers.is_empty() {
             let peers: Vec<_> = self.peers.iter().map(|peer| peer.name()).collect();
             say(format!("--peers {}", peers.join(",")));
+        }
+        if self.variants.iter().any(|variant| variant.is_mpi()) {
+            line = line.replacen("--bench faces", "--bench faces --features mpi", 1);
+            line += &format!(" --mpirun '{}'", self.mpirun);
         }
         line
     }
@@ -459,6 +488,8 @@ mod tests {
                 "one of `st`, `st-graph`, `st-strided`, `st-separate`, `rma`, `p2p`",
             ),
             ("--variants st,st", "asked for twice"),
+            ("--variants mpi-rma --device cuda", "on the host"),
+            ("--variants st,mpi-p2p --exchange", "for Faces alone"),
             ("--init other", "`same` or `global`"),
             ("--device gpu", "host, cuda"),
             ("--pair --exchange", "cannot be used with"),

@@ -102,6 +102,24 @@ pub fn table(rows: &[Row]) -> String {
     text
 }
 
+/// How many times as long as the stream-triggered rows those over MPI took; empty if there are none.
+pub fn against_mpi(rows: &[Row]) -> String {
+    let mut text = String::new();
+    let ours = ["st", "st-graph"];
+    for theirs in rows.iter().filter(|row| row.variant.starts_with("mpi-")) {
+        for ours in rows.iter().filter(|row| ours.contains(&&*row.variant)) {
+            if let Some(ratio) = theirs.ratio_to(ours) {
+                _ = writeln!(
+                    text,
+                    "{} / {}: {ratio:.2} ({})",
+                    theirs.variant, ours.variant, theirs.setting.transport
+                );
+            }
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

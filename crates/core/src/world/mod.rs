@@ -95,7 +95,25 @@ impl<D: Device> World<D> {
         if options.route.is_none() {
             options.route = Some(Route::from_env()?);
         }
-        let control: Arc<dyn Control> = Arc::new(TcpControl::from_env()?);
+        let control = Arc::new(TcpControl::from_env()?);
+        // SAFETY: the control plane of `tidegate-boot` carries what it is given.
+        unsafe { Self::join_with(control, options) }
+    }
+
+    /// As [`World::from_control_with`], on the device that [`World::init`] would take: the rank's number among those of its node, or what
+    /// [`World::DEVICE`] says. Where the options choose no route, `TIDEGATE_ROUTE` does.
+    ///
+    /// # Errors
+    ///
+    /// As [`World::from_control_with`]; [`Error::Invalid`] if one of the variables cannot be read.
+    ///
+    /// # Safety
+    ///
+    /// As [`World::from_control`].
+    pub unsafe fn join_with(control: Arc<dyn Control>, mut options: WorldOptions) -> Result<Self> {
+        if options.route.is_none() {
+            options.route = Some(Route::from_env()?);
+        }
         let node = control.node(control.rank());
         let local_rank = (0..control.rank())
             .filter(|rank| control.node(*rank) == node)
@@ -106,7 +124,7 @@ impl<D: Device> World<D> {
                 Error::Invalid(format!("{} is `{text}`: a number is wanted", Self::DEVICE))
             })?,
         };
-        // SAFETY: the control plane of `tidegate-boot` carries what it is given.
+        // SAFETY: the caller's promise.
         unsafe { Self::from_control_with(control, D::open(number)?, options) }
     }
 

@@ -35,7 +35,18 @@ impl Shape {
 
     /// The unpack kernel on the CPU, over any view of the block.
     pub(super) fn unpack<P: Points + ?Sized>(&self, received: Slots<'_, f64>, u: &mut P) {
-        let slots = SlotsBy(|d: Direction| received.slot(self.slot_of[d.index()]));
+        self.unpack_from(
+            SlotsBy(|d: Direction| received.slot(self.slot_of[d.index()])),
+            u,
+        );
+    }
+
+    /// The same from anywhere.
+    pub(in crate::faces) fn unpack_from<P: Points + ?Sized>(
+        &self,
+        slots: impl kernels::Slots,
+        u: &mut P,
+    ) {
         match self.omit {
             None => kernels::unpack(&self.geometry, u, &slots),
             Some(omit) => Direction::all()

@@ -126,10 +126,26 @@ pub enum Variant {
     Rma,
     /// Two-sided messages, the host synchronises with the stream in every share.
     P2p,
+    /// As `Rma`, by the calls of an MPI.
+    MpiRma,
+    /// As `P2p`, by the calls of an MPI.
+    MpiP2p,
+    /// As `MpiRma` without a stream: the calling thread does the kernels as well.
+    MpiRmaDirect,
+    /// As `MpiP2p` without a stream.
+    MpiP2pDirect,
 }
 
 impl Variant {
-    /// All variants.
+    /// Those that need an MPI.
+    pub const MPI: [Variant; 4] = [
+        Variant::MpiRma,
+        Variant::MpiP2p,
+        Variant::MpiRmaDirect,
+        Variant::MpiP2pDirect,
+    ];
+
+    /// All variants over this library.
     pub const ALL: [Variant; 6] = [
         Variant::St,
         Variant::StGraph,
@@ -152,7 +168,16 @@ impl Variant {
             Variant::StSeparate => "st-separate",
             Variant::Rma => "rma",
             Variant::P2p => "p2p",
+            Variant::MpiRma => "mpi-rma",
+            Variant::MpiP2p => "mpi-p2p",
+            Variant::MpiRmaDirect => "mpi-rma-direct",
+            Variant::MpiP2pDirect => "mpi-p2p-direct",
         }
+    }
+
+    /// Whether it needs an MPI.
+    pub fn is_mpi(self) -> bool {
+        Variant::MPI.contains(&self)
     }
 }
 
@@ -165,12 +190,12 @@ impl fmt::Display for Variant {
 impl FromStr for Variant {
     type Err = ParamsError;
     fn from_str(text: &str) -> Result<Self, ParamsError> {
-        Variant::ALL
-            .into_iter()
-            .find(|v| v.name() == text)
+        let mut all = Variant::ALL.into_iter().chain(Variant::MPI);
+        all.find(|v| v.name() == text)
             .ok_or_else(|| ParamsError::Syntax {
                 text: text.into(),
-                expected: "one of `st`, `st-graph`, `st-strided`, `st-separate`, `rma`, `p2p`",
+                expected: "one of `st`, `st-graph`, `st-strided`, `st-separate`, `rma`, `p2p`, or over MPI `mpi-rma`, `mpi-p2p`, `mpi-rma-direct`, \
+                           `mpi-p2p-direct`",
             })
     }
 }
@@ -259,7 +284,7 @@ mod tests {
     #[test]
     fn desk_is_valid_and_names_round_trip() {
         params().validate().unwrap();
-        for v in Variant::ALL {
+        for v in Variant::ALL.into_iter().chain(Variant::MPI) {
             assert_eq!(v.name().parse::<Variant>().unwrap(), v);
             assert_eq!(serde_json::to_string(&v).unwrap(), format!("\"{v}\""));
         }

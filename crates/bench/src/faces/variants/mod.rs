@@ -13,8 +13,10 @@
 //! | [`StGraph`](Variant::StGraph) | the share of `St`, recorded once | one after all shares |
 //! | [`Rma`](Variant::Rma) | kernels on a stream; the calling thread waits for it, then posts, puts, completes, and waits until all has come | before and after the messages |
 //! | [`P2p`](Variant::P2p) | as `Rma`, with an epoch of its own for each message | as `Rma` |
+//! | [`MpiRma`](Variant::MpiRma), [`MpiP2p`](Variant::MpiP2p) | as `Rma` and `P2p`, by the calls of an MPI: MPI_Win_post, start, put, complete, wait; MPI_Irecv, Isend, Waitall | as `Rma` |
+//! | [`MpiRmaDirect`](Variant::MpiRmaDirect), [`MpiP2pDirect`](Variant::MpiP2pDirect) | the same, with the kernels done by the calling thread | none: there is no stream |
 //!
-//! All use a window by slot: one slot for each neighbour, whose key is the direction in which *the
+//! Those of this library use a window by slot: one slot for each neighbour, whose key is the direction in which *the
 //! sender* sees the receiver. The unpack kernel reads straight from the slots.
 //!
 //! Nothing here depends on the [device](super::device), but for one choice: host-synchronised messages are
@@ -34,6 +36,8 @@
 mod block;
 mod host;
 mod kit;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod st;
 mod waiting;
 
@@ -137,5 +141,17 @@ fn reach<D: FacesDevice>(kit: &Kit<'_, D>, variant: Variant, goal: Goal<'_>) -> 
         Variant::StSeparate => st::run(kit, st::Form::SEPARATE, false, goal),
         Variant::Rma => synchronised(kit, host::Epochs::One, goal),
         Variant::P2p => synchronised(kit, host::Epochs::Each, goal),
+        #[cfg(feature = "mpi")]
+        Variant::MpiRma => mpi::run(kit, mpi::Messages::Rma, mpi::Kernels::OnStream, goal),
+        #[cfg(feature = "mpi")]
+        Variant::MpiP2p => mpi::run(kit, mpi::Messages::P2p, mpi::Kernels::OnStream, goal),
+        #[cfg(feature = "mpi")]
+        Variant::MpiRmaDirect => mpi::run(kit, mpi::Messages::Rma, mpi::Kernels::Direct, goal),
+        #[cfg(feature = "mpi")]
+        Variant::MpiP2pDirect => mpi::run(kit, mpi::Messages::P2p, mpi::Kernels::Direct, goal),
+        #[cfg(not(feature = "mpi"))]
+        other => Err(tidegate_core::Error::Invalid(format!(
+            "`{other}` goes over MPI, and this was built without the feature `mpi`"
+        ))),
     }
 }

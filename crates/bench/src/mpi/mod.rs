@@ -1,0 +1,41 @@
+//! The same benchmarks over MPI, in the same processes and the same run.
+//!
+//! # Model
+//!
+//! With the feature `mpi` the programs are MPI programs where MPI is asked for: variants `mpi-…` of [Faces](crate::faces), and the rows of
+//! MPI of [`osu`](crate::osu). An MPI's launcher starts them: the program calls it itself (`--mpirun` says how), or the user does, who then gets
+//! what rank 0 has to say. The ranks make a [`World`](tidegate_core::World) of MPI_COMM_WORLD, and so both libraries serve the same ranks in turn.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `calls` | the calls that are measured |
+//! | `job` | how the ranks are started, and meet |
+//!
+//! # Failures
+//!
+//! Without the feature, asking for MPI is [`NoMpi`], before any rank is started. An error of MPI ends the job, as MPI has it unless told
+//! otherwise.
+
+#[cfg(feature = "mpi")]
+pub(crate) mod calls;
+#[cfg(feature = "mpi")]
+pub(crate) mod job;
+
+#[cfg(feature = "mpi")]
+pub use calls::WindowBy;
+
+/// The program was built without MPI, and is asked for it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{what} goes over MPI, and this program was built without: build it with the feature `mpi`, and say how an MPI job of the same MPI is \
+     started, as in `MPICC=mpicc.openmpi cargo bench --bench {bench} --features mpi -- {example} --mpirun 'mpirun.openmpi --oversubscribe'` \
+     (Debian: libopenmpi-dev or libmpich-dev, and libclang-dev; one target folder for each MPI)"
+)]
+pub struct NoMpi {
+    /// What was asked for.
+    pub what: String,
+    /// The benchmark.
+    pub bench: &'static str,
+    /// Arguments of it.
+    pub example: &'static str,
+}

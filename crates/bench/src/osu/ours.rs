@@ -1,0 +1,99 @@
+//! The ways of this library.
+
+use super::{By, Case, Test};
+use std::error::Error;
+use std::time::Instant;
+use tidegate_core::window::{BySlot, Inbox, Outbox, Slot, Window, exchange};
+use tidegate_core::{On, Region, Result, Stream, World, stream};
+use tidegate_host::Host;
+
+type Source<'s> = Region<u8, On<'s, Host>>;
+type Lent<'s> = (
+    Source<'s>,
+    Inbox<'s, u8, BySlot, Host>,
+    Outbox<'s, u8, BySlot, Host>,
+);
+
+/// Seconds of all iterations, on this rank; collective.
+pub(super) fn measure(
+    world: &World<Host>,
+    by: By,
+    case: &Case,
+) -> std::result::Result<f64, Box<dyn Error>> {
+    let rank = world.rank();
+    let stream = match by {
+        By::Inline => world.inline_stream()?,
+        _ => world.named_stream("osu")?,
+    };
+    stream!(let s = stream);
+    let mut window = Window::by_slot("osu");
+    for key in 0..case.puts() as u64 {
+        window = window
+            .slot_from(1 - rank, key, case.bytes)
+            .slot_to(1 - rank, key);
+    }
+    let (inbox, outbox) = window.open(&s)?;
+    let source = Region::from_slice(world, &case.pattern(rank))?.on(&s)?;
+    let mut lent = (source, inbox, outbox);
+    let mut graph = None;
+    if by == By::StGraph {
+        let (recorded, back) = s.capture(lent, |s, lent| epoch(s, case, lent))?;
+        (graph, lent) = (Some(recorded), back);
+    }
+    let epochs = |mut lent, count| -> Result<Lent<'_>> {
+        match &graph {
+            Some(graph) => lent = graph.replay(&s, lent, count)?,
+            None => {
+                for _ in 0..count {
+                    lent = epoch(&s, case, lent)?;
+                }
+            }
+        }
+        s.synchronize()?;
+        Ok(lent)
+    };
+    lent = epochs(lent, case.ahead())?;
+    // Both begin together.
+    world.gather("osu", Vec::new())?;
+    let start = Instant::now();
+    lent = epochs(lent, case.iterations)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let (_, mut inbox, _) = lent;
+    if case.test == Test::Latency || rank == 1 {
+        for (number, slot) in inbox.read(&s)?.iter().enumerate() {
+            case.check(rank, number * case.bytes, slot)?;
+        }
+    }
+    // Nobody goes on while the other is at work.
+    world.gather("osu over", Vec::new())?;
+    Ok(seconds)
+}
+
+/// One iteration. Nothing here waits, but on an inline stream.
+fn epoch<'s>(s: &Stream<'s, Host>, case: &Case, lent: Lent<'s>) -> Result<Lent<'s>> {
+    let (source, inbox, outbox) = lent;
+    let first = s.world().rank() == 0;
+    let both = case.test == Test::Latency;
+    if !first && !both {
+        return Ok((source, inbox.post(s)?.wait(s)?, outbox));
+    }
+    let inbox = match first {
+        true => inbox,
+        false => inbox.post(s)?.wait(s)?,
+    };
+    let mut epoch = outbox.start();
+    for number in 0..case.puts() {
+        let message = source.slice(number * case.bytes..(number + 1) * case.bytes)?;
+        epoch.put(message, Slot(number as u32))?;
+    }
+    match first && both {
+        true => {
+            let (inbox, outbox) = exchange(s, inbox, epoch)?;
+            Ok((source, inbox, outbox))
+        }
+        false => {
+            let outbox = epoch.complete(s)?;
+            Ok((source, inbox, outbox))
+        }
+    }
+}

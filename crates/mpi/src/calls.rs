@@ -1,0 +1,331 @@
+//! The calls of MPI that making a world takes, with results.
+//!
+//! # Model
+//!
+//! [`Own`] is a duplicate of the user's communicator: what is sent over it never meets the user's messages. Its errors are returned, whatever the
+//! user's communicator does with errors. It is for one thread, since it is not known to be more than that MPI allows.
+//!
+//! # Failure
+//!
+//! [`MpiError::Call`], with MPI's own words. After that what a communicator can still do is not known: it is left as it is.
+
+use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+use mpi::Threading;
+use mpi::ffi;
+
+use crate::error::MpiError;
+
+/// How long to sleep between looks at ranks that have not come.
+const LOOK: Duration = Duration::from_micros(500);
+
+/// The longest text of an error that MPI gives: more than any MPI's MPI_MAX_ERROR_STRING.
+const LONGEST_TEXT: usize = 8192;
+
+/// A code of MPI as a result.
+fn check(call: &'static str, code: c_int) -> Result<(), MpiError> {
+    if code == ffi::MPI_SUCCESS as c_int {
+        return Ok(());
+    }
+    let mut text = vec![0u8; LONGEST_TEXT];
+    let mut length = 0;
+    // SAFETY: MPI is there (a call of it has just failed); the buffer is longer than MPI_MAX_ERROR_STRING.
+    let known = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &mut length) };
+    text.truncate(match known == ffi::MPI_SUCCESS as c_int {
+        true => usize::try_from(length).unwrap_or(0),
+        false => 0,
+    });
+    Err(MpiError::Call {
+        call,
+        code,
+        text: match text.is_empty() {
+            true => "an error that MPI has no words for".into(),
+            false => String::from_utf8_lossy(&text).into_owned(),
+        },
+    })
+}
+
+/// Whether this thread may call MPI now.
+pub(crate) fn usable() -> Result<(), MpiError> {
+    if mpi::environment::is_finalized() {
+        return Err(MpiError::Finalized);
+    }
+    if !mpi::environment::is_initialized() {
+        return Err(MpiError::NotInitialized);
+    }
+    let provided = mpi::environment::threading_support();
+    if matches!(provided, Threading::Single | Threading::Funneled) {
+        let mut is_main = 0;
+        // SAFETY: MPI is initialised, and not finalised.
+        check("MPI_Is_thread_main", unsafe {
+            ffi::MPI_Is_thread_main(&mut is_main)
+        })?;
+        if is_main == 0 {
+            return Err(MpiError::WrongThread { provided });
+        }
+    }
+    Ok(())
+}
+
+/// A duplicate of a communicator.
+pub(crate) struct Own {
+    raw: ffi::MPI_Comm,
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    one_thread: PhantomData<*const ()>,
+}
+
+/// What MPI writes to when a duplicate is ready. On the heap: if it never is, it stays.
+struct Pending {
+    raw: ffi::MPI_Comm,
+    request: ffi::MPI_Request,
+}
+
+impl Own {
+    /// Duplicates a communicator; collective. Waits until all its ranks have come, but no longer than `limit`.
+    ///
+    /// # Safety
+    ///
+    /// The handle is that of a communicator that is alive (or null), and [`usable`] was true.
+    pub(crate) unsafe fn duplicate(raw: ffi::MPI_Comm, limit: Duration) -> Result<Self, MpiError> {
+        // SAFETY: the constant is MPI's own, and never changes.
+        if raw == unsafe { ffi::RSMPI_COMM_NULL } {
+            return Err(MpiError::NoCommunicator);
+        }
+        let mut inter = 0;
+        // SAFETY: the communicator is alive, by the caller's promise; so for the calls below.
+        check("MPI_Comm_test_inter", unsafe {
+            ffi::MPI_Comm_test_inter(raw, &mut inter)
+        })?;
+        if inter != 0 {
+            return Err(MpiError::InterCommunicator);
+        }
+        // Until there is a duplicate, errors are those of the user's communicator, and most often end the process.
+        // SAFETY: the constant is MPI's own.
+        let mut users = unsafe { ffi::RSMPI_ERRORS_ARE_FATAL };
+        // SAFETY: as above.
+        check("MPI_Comm_get_errhandler", unsafe {
+            ffi::MPI_Comm_get_errhandler(raw, &mut users)
+        })?;
+        // SAFETY: as above; the handler is one of MPI's own.
+        check("MPI_Comm_set_errhandler", unsafe {
+            ffi::MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN)
+        })?;
+        // SAFETY: as above.
+        let duplicated = unsafe { Self::when_all_have_come(raw, limit) };
+        // SAFETY: as above; the handler was this communicator's, and the reference to it that we were given is given back.
+        let restored = unsafe {
+            let restored = check(
+                "MPI_Comm_set_errhandler",
+                ffi::MPI_Comm_set_errhandler(raw, users),
+            );
+            restored.and(check(
+                "MPI_Errhandler_free",
+                ffi::MPI_Errhandler_free(&mut users),
+            ))
+        };
+        let raw = duplicated?;
+        restored?;
+        // SAFETY: the duplicate is ours, and alive; so for the calls below.
+        check("MPI_Comm_set_errhandler", unsafe {
+            ffi::MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN)
+        })?;
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: as above.
+        check("MPI_Comm_rank", unsafe {
+            ffi::MPI_Comm_rank(raw, &mut rank)
+        })?;
+        // SAFETY: as above.
+        check("MPI_Comm_size", unsafe {
+            ffi::MPI_Comm_size(raw, &mut size)
+        })?;
+        Ok(Own {
+            raw,
+            rank: number(rank),
+            size: number(size),
+            one_thread: PhantomData,
+        })
+    }
+
+    /// # Safety
+    ///
+    /// The communicator is alive.
+    unsafe fn when_all_have_come(
+        raw: ffi::MPI_Comm,
+        limit: Duration,
+    ) -> Result<ffi::MPI_Comm, MpiError> {
+        let started = Instant::now();
+        let mut pending = Box::new(Pending {
+            // SAFETY: the constants are MPI's own.
+            raw: unsafe { ffi::RSMPI_COMM_NULL },
+            // SAFETY: as above.
+            request: unsafe { ffi::RSMPI_REQUEST_NULL },
+        });
+        // SAFETY: the communicator is alive; MPI may write to `pending` until the request is complete, and it stays that long.
+        check("MPI_Comm_idup", unsafe {
+            ffi::MPI_Comm_idup(raw, &mut pending.raw, &mut pending.request)
+        })?;
+        loop {
+            let mut done = 0;
+            // SAFETY: the request is that of the call above.
+            let tested = check("MPI_Test", unsafe {
+                ffi::MPI_Test(&mut pending.request, &mut done, ffi::RSMPI_STATUS_IGNORE)
+            });
+            if let Err(error) = tested {
+                Box::leak(pending);
+                return Err(error);
+            }
+            if done != 0 {
+                return Ok(pending.raw);
+            }
+            let waited = started.elapsed();
+            if waited >= limit {
+                // Somebody may come yet, and MPI would write to it.
+                Box::leak(pending);
+                return Err(MpiError::Absent { waited });
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Gives every rank every rank's numbers, in the order of ranks; collective.
+    pub(crate) fn all_gather<const N: usize>(
+        &self,
+        mine: [u64; N],
+    ) -> Result<Vec<[u64; N]>, MpiError> {
+        let mut all = vec![[0u64; N]; self.size];
+        let count = c_int::try_from(N).expect("a handful of numbers");
+        // SAFETY: `mine` has `count` numbers, and `all` as many for each rank; the communicator is ours, and alive.
+        check("MPI_Allgather", unsafe {
+            ffi::MPI_Allgather(
+                mine.as_ptr().cast::<c_void>(),
+                count,
+                ffi::RSMPI_UINT64_T,
+                all.as_mut_ptr().cast(),
+                count,
+                ffi::RSMPI_UINT64_T,
+                self.raw,
+            )
+        })?;
+        Ok(all)
+    }
+
+    /// Gives every rank the bytes of `root`; collective. Those of others are ignored.
+    pub(crate) fn broadcast(&self, root: usize, bytes: Vec<u8>) -> Result<Vec<u8>, MpiError> {
+        let from = c_int::try_from(root).unwrap_or(c_int::MAX);
+        let mut length = bytes.len() as u64;
+        // SAFETY: one number; the communicator is ours, and alive.
+        check("MPI_Bcast", unsafe {
+            ffi::MPI_Bcast(
+                (&raw mut length).cast(),
+                1,
+                ffi::RSMPI_UINT64_T,
+                from,
+                self.raw,
+            )
+        })?;
+        let mut bytes = bytes;
+        bytes.resize(usize::try_from(length).unwrap_or(usize::MAX), 0);
+        let count = c_int::try_from(length).expect("what is said here is short");
+        // SAFETY: `bytes` has `count` bytes on every rank.
+        check("MPI_Bcast", unsafe {
+            ffi::MPI_Bcast(
+                bytes.as_mut_ptr().cast(),
+                count,
+                ffi::RSMPI_UINT8_T,
+                from,
+                self.raw,
+            )
+        })?;
+        Ok(bytes)
+    }
+
+    /// The lowest of the ranks that can share memory with this one, says MPI; collective.
+    pub(crate) fn lowest_on_node(&self) -> Result<u64, MpiError> {
+        let key = c_int::try_from(self.rank).expect("it was one");
+        // SAFETY: the constant is MPI's own.
+        let mut here = unsafe { ffi::RSMPI_COMM_NULL };
+        // SAFETY: the communicator is ours, and alive.
+        check("MPI_Comm_split_type", unsafe {
+            ffi::MPI_Comm_split_type(
+                self.raw,
+                ffi::RSMPI_COMM_TYPE_SHARED,
+                key,
+                ffi::RSMPI_INFO_NULL,
+                &mut here,
+            )
+        })?;
+        let mut lowest = self.rank as u64;
+        // SAFETY: the new communicator is ours, and alive; its rank 0 is the lowest of ours, by the keys.
+        check("MPI_Bcast", unsafe {
+            ffi::MPI_Bcast((&raw mut lowest).cast(), 1, ffi::RSMPI_UINT64_T, 0, here)
+        })?;
+        // SAFETY: nothing else has it.
+        check("MPI_Comm_free", unsafe { ffi::MPI_Comm_free(&mut here) })?;
+        Ok(lowest)
+    }
+
+    /// Gives it back; collective.
+    pub(crate) fn free(mut self) -> Result<(), MpiError> {
+        // SAFETY: it is ours, and nothing is under way on it.
+        check("MPI_Comm_free", unsafe {
+            ffi::MPI_Comm_free(&mut self.raw)
+        })
+    }
+}
+
+fn number(of_mpi: c_int) -> usize {
+    usize::try_from(of_mpi).expect("MPI counts from 0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpi::traits::AsRaw as _;
+
+    /// One test, since MPI is initialised once in a process: first without it, then with, then after it.
+    #[test]
+    fn errors_are_returned() {
+        assert!(matches!(usable(), Err(MpiError::NotInitialized)));
+        let (universe, provided) =
+            mpi::initialize_with_threading(Threading::Funneled).expect("the first");
+        usable().unwrap();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(usable).join().unwrap();
+            match provided {
+                Threading::Single | Threading::Funneled => {
+                    assert!(
+                        matches!(other, Err(MpiError::WrongThread { .. })),
+                        "{other:?}"
+                    );
+                }
+                _ => other.unwrap(),
+            }
+        });
+        let limit = Duration::from_secs(10);
+        // SAFETY: null is allowed.
+        let none = unsafe { Own::duplicate(ffi::RSMPI_COMM_NULL, limit) };
+        assert!(matches!(none, Err(MpiError::NoCommunicator)));
+
+        let world = universe.world();
+        // SAFETY: the world is alive.
+        let own = unsafe { Own::duplicate(world.as_raw(), limit) }.unwrap();
+        assert_eq!((own.rank, own.size), (0, 1));
+        assert_eq!(own.broadcast(0, vec![1, 2, 3]).unwrap(), [1, 2, 3]);
+        assert_eq!(own.all_gather([7, 9]).unwrap(), [[7, 9]]);
+        assert_eq!(own.lowest_on_node().unwrap(), 0);
+        // There is no rank 7: with MPI's own handler the process would end here.
+        let error = own.broadcast(7, Vec::new()).unwrap_err();
+        let MpiError::Call { call, text, .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(*call, "MPI_Bcast");
+        assert!(text.to_lowercase().contains("root"), "{text}");
+        own.free().unwrap();
+
+        drop(universe);
+        assert!(matches!(usable(), Err(MpiError::Finalized)));
+    }
+}

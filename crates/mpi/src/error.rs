@@ -1,0 +1,73 @@
+//! Why a world could not be made of a communicator.
+
+use std::time::Duration;
+
+use tidegate_core::Error;
+
+/// Why a world could not be made of a communicator. `?` turns it into the library's [`Error`]: what is an error of the library already, as
+/// itself, and anything else into [`Error::Bootstrap`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MpiError {
+    /// Nobody has initialised MPI.
+    #[error("MPI is not initialised: `mpi::initialize()` comes first, and its result must be kept")]
+    NotInitialized,
+    /// MPI was finalised.
+    #[error("MPI is finalised: worlds are made of communicators before that")]
+    Finalized,
+    /// The MPI was initialised so that only one thread may call it, and this is another.
+    #[error(
+        "MPI was initialised for calls by its main thread alone ({provided:?}), and this is another thread"
+    )]
+    WrongThread {
+        /// What MPI provides.
+        provided: mpi::Threading,
+    },
+    /// The communicator has two groups, which a world has not.
+    #[error(
+        "an inter-communicator has no ranks of its own: merge it first (`InterCommunicator::merge`)"
+    )]
+    InterCommunicator,
+    /// The communicator is MPI_COMM_NULL.
+    #[error("there is no communicator: this rank is not part of it")]
+    NoCommunicator,
+    /// Not all ranks of the communicator came in time.
+    #[error(
+        "after {waited:.1?} not all ranks of the communicator had come to make a world of it \
+         (TIDEGATE_RENDEZVOUS_TIMEOUT sets how long to wait)"
+    )]
+    Absent {
+        /// How long was waited for them.
+        waited: Duration,
+    },
+    /// A call of MPI failed.
+    #[error("{call}: {text} (code {code})")]
+    Call {
+        /// Which.
+        call: &'static str,
+        /// MPI's error code.
+        code: i32,
+        /// What MPI says of it.
+        text: String,
+    },
+    /// Another rank could not take part, so nobody does.
+    #[error("rank {rank} of the communicator cannot take part: {reason}")]
+    Peer {
+        /// Which.
+        rank: usize,
+        /// Why.
+        reason: String,
+    },
+    /// The communicator was good, and the world failed.
+    #[error(transparent)]
+    World(#[from] Error),
+}
+
+impl From<MpiError> for Error {
+    fn from(error: MpiError) -> Self {
+        match error {
+            MpiError::World(error) => error,
+            other => Error::Bootstrap(Box::new(other)),
+        }
+    }
+}

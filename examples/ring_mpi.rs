@@ -1,0 +1,77 @@
+//! The ring inside an MPI job: MPI is initialised by the program and goes on being used; the epochs are enqueued on a stream.
+//!
+//! ```sh
+//! MPICC=mpicc.openmpi cargo build --release --features mpi --example ring_mpi
+//! mpirun.openmpi -n 2 target/release/examples/ring_mpi
+//! ```
+
+use tidegate::mpi::mpi;
+use tidegate::mpi::mpi::collective::SystemOperation;
+use tidegate::mpi::mpi::traits::*;
+use tidegate::prelude::*;
+
+const LEN: usize = 1000;
+const STEPS: u64 = 100;
+const LEFT: Slot = Slot(0);
+const RIGHT: Slot = Slot(1);
+
+/// What a step needs.
+#[derive(Carry)]
+struct Ring<'s> {
+    src: Region<f64, On<'s>>,
+    inbox: Inbox<'s, f64>,
+    outbox: Outbox<'s, f64>,
+}
+
+/// Adds what came from both sides to one's own numbers, and halves the sum: all numbers approach each other.
+fn average(inbox: Slots<'_, f64>, src: &mut [f64]) {
+    let (right, left) = (inbox.slot(0), inbox.slot(1));
+    for (at, x) in src.iter_mut().enumerate() {
+        *x = *x / 2.0 + (right[at] + left[at]) / 4.0;
+    }
+}
+
+/// Nothing here waits. MPI's host-synchronised form is MPI_Win_post, start, put, put, complete, wait.
+fn step<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
+    let mut epoch = r.outbox.start();
+    epoch.put(&r.src, LEFT)?;
+    epoch.put(&r.src, RIGHT)?;
+    let (inbox, outbox) = exchange(s, r.inbox, epoch)?;
+    s.launch(average, (inbox.view(), &mut r.src))?;
+    Ok(Ring {
+        inbox,
+        outbox,
+        src: r.src,
+    })
+}
+
+fn main() -> Result<()> {
+    let universe = mpi::initialize().expect("MPI was not initialised before");
+    let comm = universe.world();
+    let world: World = World::from_mpi(&comm)?; // from here on MPI and tidegate know nothing of each other
+    let (rank, size) = (world.rank(), world.size());
+    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+
+    stream!(let s = world.stream()?);
+    let window = Window::by_slot("ring")
+        .slot_from(right, 0, LEN)
+        .slot_from(left, 1, LEN);
+    let (inbox, outbox) = window.slot_to(left, 0).slot_to(right, 1).open(&s)?;
+    let src = Region::from_slice(&world, &[rank as f64; LEN])?.on(&s)?;
+    let ring = Ring { src, inbox, outbox };
+
+    let (graph, ring) = s.capture(ring, step)?;
+    let ring = graph.replay(&s, ring, STEPS)?;
+    let src = ring.src.into_host(&s)?; // the one synchronisation
+
+    // The mean stays what it was, and MPI can say so.
+    let mut sum = 0.0;
+    comm.all_reduce_into(&src[0], &mut sum, SystemOperation::sum());
+    let (mean, expected) = (sum / size as f64, (size - 1) as f64 / 2.0);
+    assert!((mean - expected).abs() < 1e-9, "{mean} is not {expected}");
+    println!(
+        "rank {rank} of {size}: {:.3}, and the mean is {mean:.3}",
+        src[0]
+    );
+    Ok(())
+}

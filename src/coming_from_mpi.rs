@@ -1,0 +1,170 @@
+//! For those who know MPI's one-sided calls: each beside what it is here, what the compiler now catches, and what remains your promise.
+//!
+//! # Model
+//!
+//! The epochs are MPI's active-target epochs, in general active-target synchronisation: `MPI_Win_post`, `start`, `complete`, `wait`. Two things differ.
+//!
+//! **A call enqueues; it does not wait.** Every call takes a stream, and is done when the stream comes to it: after the kernels that were enqueued before, and before
+//! those that come later. The host waits once, when it wants to see a result.
+//!
+//! **A window is two halves, and a half is a token.** What a rank exposes is an [`Inbox`](crate::Inbox), what it reaches others by is an [`Outbox`](crate::Outbox).
+//! A call that opens an epoch takes the token, and gives another one, which has the calls that are allowed *in* the epoch and no others:
+//!
+//! ```text
+//! Inbox  --post-->  Exposed  --wait-->      Inbox       (MPI_Win_post … MPI_Win_wait)
+//! Outbox --start->  Access   --complete-->  Outbox      (MPI_Win_start … MPI_Win_complete)
+//! ```
+//!
+//! # Side by side
+//!
+//! | MPI | here | what is different |
+//! |---|---|---|
+//! | `MPI_Init`, `MPI_Comm_rank`, `size` | [`World::init`](crate::World::init), [`rank`](crate::World::rank), [`size`](crate::World::size) | no MPI is needed; inside an MPI job, with the feature `mpi`, `World::from_mpi(&communicator)` |
+//! | `MPI_Alloc_mem`, a buffer | [`Region`](crate::Region) | it belongs to the host, to one stream, or to an open epoch, and its type says which |
+//! | `MPI_Win_allocate`, `MPI_Win_create` | [`Window::by_slot`](crate::window::Window::by_slot), [`by_range`](crate::window::Window::by_range), [`atomic`](crate::window::Window::atomic), then `open(&stream)` | says beforehand who may write what; all ranks check that their declarations fit together |
+//! | `MPI_Win_free` | drop both halves | not collective; memory stays until the stream is past it |
+//! | `MPI_Win_post(group)` | [`inbox.post(&s)`](crate::window::Inbox::post), [`post_to(&s, &group)`](crate::window::Inbox::post_to) | the group is all declared origins, unless said otherwise |
+//! | `MPI_Win_start(group)` | [`outbox.start()`](crate::window::Outbox::start), [`start_with(&group)`](crate::window::Outbox::start_with) | never waits |
+//! | `MPI_Put(origin, …, target_rank, target_disp, …)` | [`epoch.put(&src, Slot(0))`](crate::window::Access::put) | the target is a slot or a range, declared at creation: no address, no datatype |
+//! | `MPI_Put` with derived datatypes | `epoch.put(src.with(&layout)?, slot.with(&layout))`, [`Layout`](crate::Layout) | |
+//! | `MPI_Get` | [`epoch.get(&mut dst, Slot(0))`](crate::window::Access::get), by range | `dst` cannot be looked at before the epoch is complete |
+//! | `MPI_Accumulate` | [`epoch.accumulate(&src, …, Op::Sum)`](crate::window::Access::accumulate) | by range: one origin; atomic window: any number of origins |
+//! | `MPI_Fetch_and_op`, `MPI_Get_accumulate`, `MPI_Compare_and_swap` | [`fetch_and_op`](crate::window::Access::fetch_and_op), [`compare_and_swap`](crate::window::Access::compare_and_swap), atomic window | |
+//! | `MPI_Win_complete` | [`epoch.complete(&s)`](crate::window::Access::complete) | checks all puts together, then enqueues. The source may be written by what is enqueued next |
+//! | `MPI_Win_wait` | [`exposed.wait(&s)`](crate::window::Exposed::wait) | the *stream* waits |
+//! | `MPI_Win_test` | [`exposed.test(&s)`](crate::window::Exposed::test) | gives the inbox, or the exposure back |
+//! | post, start, puts, complete, wait in a row | [`exchange(&s, inbox, epoch)`](crate::exchange) | one work item; the fastest form |
+//! | `MPI_Win_fence` | a group of all neighbours, `exchange` | a fence would synchronise ranks that exchange nothing |
+//! | `MPI_Win_lock`, `MPI_Win_flush` | none | passive-target epochs are not served |
+//! | `MPI_Barrier` | [`Barrier`](crate::Barrier) | enqueued too |
+//! | a persistent request | [`Stream::capture`](crate::Stream), [`Graph::replay`](crate::Graph) | a whole step, kernels and epochs |
+//! | `MPI_Isend`, `MPI_Irecv`, `MPI_Waitall` | a slot for each message, `exchange` | no tags, no matching: a slot is a receive that was posted in advance |
+//! | `MPI_ERRORS_RETURN` | [`Result`](crate::Result) | always; tokens come back with the error |
+//! | `MPI_ERR_PROC_FAILED` (ULFM) | [`Error::Wait`](crate::Error), [`Error::Revoked`](crate::Error) | every wait ends if the one it waits for is dead, and names it |
+//!
+//! # The same exchange
+//!
+//! ```text
+//! MPI_Win_allocate(2 * N * sizeof(double), sizeof(double), info, comm, &in, &win);
+//! for (int step = 0; step < 100; step++) {
+//!     kernel(out);                                 /* on a GPU: launch, then synchronise */
+//!     MPI_Win_post(neighbours, 0, win);
+//!     MPI_Win_start(neighbours, 0, win);
+//!     MPI_Put(out, N, MPI_DOUBLE, left,  0, N, MPI_DOUBLE, win);
+//!     MPI_Put(out, N, MPI_DOUBLE, right, N, N, MPI_DOUBLE, win);
+//!     MPI_Win_complete(win);
+//!     MPI_Win_wait(win);
+//!     other_kernel(in, out);
+//! }
+//! ```
+//!
+//! ```
+//! use tidegate::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! const N: usize = 64;
+//! let world: World = World::init()?; // in an MPI job: World::from_mpi(&communicator)?
+//! let (rank, size) = (world.rank(), world.size());
+//! let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+//! stream!(let s = world.stream()?);
+//!
+//! // The slots that others put into, and the ways to theirs. A key tells two slots of one neighbour apart.
+//! let window = Window::<f64, _>::by_slot("halo").slot_from(right, 0, N).slot_from(left, 1, N);
+//! let (mut inbox, mut outbox) = window.slot_to(left, 0).slot_to(right, 1).open(&s)?;
+//! let mut out = Region::from_slice(&world, &[rank as f64; N])?.on(&s)?;
+//!
+//! for _ in 0..100 {
+//!     s.launch(|out: &mut [f64]| out[0] += 1.0, &mut out)?;
+//!     let exposed = inbox.post(&s)?;
+//!     let mut epoch = outbox.start();
+//!     epoch.put(&out, Slot(0))?;
+//!     epoch.put(&out, Slot(1))?;
+//!     outbox = epoch.complete(&s)?;
+//!     inbox = exposed.wait(&s)?;
+//!     let sum = |slots: Slots<'_, f64>, out: &mut [f64]| out[1] = slots.slot(0)[0] + slots.slot(1)[0];
+//!     s.launch(sum, (inbox.view(), &mut out))?;
+//! }
+//! let out = out.into_host(&s)?; // the only place where the host waits
+//! assert_eq!(out[0], rank as f64 + 100.0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What the compiler catches
+//!
+//! In MPI each of these compiles, is *erroneous*, and goes well for a while.
+//!
+//! Writing a source before the epoch is complete:
+//!
+//! ```compile_fail,E0502
+//! # use tidegate::prelude::*;
+//! # fn step<'s>(s: &Stream<'s>, outbox: Outbox<'s, f64>, mut src: Region<f64, On<'s>>) -> Result<()> {
+//! let mut epoch = outbox.start();
+//! epoch.put(&src, Slot(0))?;
+//! s.launch(|src: &mut [f64]| src.fill(0.0), &mut src)?; // error: `src` is borrowed by the epoch
+//! epoch.complete(s)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Looking at a window while it is exposed, or waiting twice (the token has moved):
+//!
+//! ```compile_fail,E0382
+//! # use tidegate::prelude::*;
+//! # fn step<'s>(s: &Stream<'s>, mut inbox: Inbox<'s, f64>) -> Result<()> {
+//! let exposed = inbox.post(s)?;
+//! println!("{}", inbox.read(s)?.slot(0)[0]); // error: `inbox` was moved by the post
+//! exposed.wait(s)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Putting without having started, or completing what was not:
+//!
+//! ```compile_fail,E0599
+//! # use tidegate::prelude::*;
+//! # fn step<'s>(s: &Stream<'s>, mut outbox: Outbox<'s, f64>, src: &Region<f64, On<'s>>) -> Result<()> {
+//! outbox.put(src, Slot(0))?; // error: an outbox has no `put`; its epoch has
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Reading on the host what is still a stream's (in a GPU-aware MPI: forgetting to synchronise):
+//!
+//! ```compile_fail,E0608
+//! # use tidegate::prelude::*;
+//! # fn step<'s>(s: &Stream<'s>, src: Region<f64, On<'s>>) {
+//! println!("{}", src[0]); // error: only a region that is with the host can be indexed
+//! # }
+//! ```
+//!
+//! The folder `tests/compile_fail` has all of them, each with the compiler's message.
+//!
+//! # What is checked when it runs
+//!
+//! - that declarations of all ranks fit together: at creation, and all ranks get the same error;
+//! - bounds, counts, slots, overlaps of operations of one epoch: by `put` and `complete`, before anything is enqueued;
+//! - that what is waited for can come: a wait that lasts is reported, with a graph of who waits for whom; a wait for a rank that is dead ends with an error;
+//! - a token that is dropped half-done revokes its window on all ranks, so that nobody waits for it.
+//!
+//! # What remains your promise
+//!
+//! - **That both sides take part.** No type on this rank says that another posts as often as this one starts. It is found at run time, as a wait that is reported, and
+//!   that [`fail_after`](crate::window::Window::fail_after) can end.
+//! - **Collective calls in the same order**: making and opening of worlds, windows and barriers, and the end of worlds that are alive at once.
+//! - **Kernels on GPUs**: what a function of a module accesses is said once, where it is bound (`kernel!`), and is not checked.
+//! - **Memory that MPI has, too.** What is a region here and a buffer of an MPI call there is in two hands; MPI's are unsafe.
+//!
+//! # In an MPI job
+//!
+//! With the feature `mpi` (it takes an MPI's `mpicc`, and libclang), ranks of a communicator are the ranks of a world: the trait `FromMpi` of the prelude. MPI is used
+//! to meet, and for nothing after that: the communicator may be freed, MPI finalised, and no call of this library ever is a call of MPI. `examples/ring_mpi.rs` is a whole program:
+//!
+//! ```text
+//! let universe = mpi::initialize().expect("MPI was not initialised before");
+//! let world: World = World::from_mpi(&universe.world())?;
+//! ```
+//!
+//! # Failure
+//!
+//! This module has nothing that could fail: it is a text.

@@ -1,0 +1,72 @@
+//! The step `launchers`: ranks that launchers of others start. And the step `slurm`, for those of Slurm.
+
+use crate::command::{Cmd, cmd};
+use crate::need::Need;
+use crate::steps::{PRODUCT, Place};
+
+/// Both launchers, with their MPIs and the PMIx library; and PMIx's header, with which a test compares.
+pub(crate) const NEEDS: &[Need] = &[
+    Need::Apt {
+        program: "mpirun.openmpi",
+        package: "openmpi-bin",
+    },
+    Need::Apt {
+        program: "mpirun.mpich",
+        package: "mpich",
+    },
+    Need::AptFile {
+        pattern: "/usr/lib/*/pmix2/include/pmix.h",
+        package: "libpmix-dev",
+    },
+];
+
+/// How each launcher is called: by cargo, as what runs a program that it has built.
+const LAUNCHERS: &[&str] = &[
+    r#"["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "8"]"#,
+    r#"["mpirun.mpich", "-n", "8"]"#,
+];
+
+/// The launcher tests, the examples, and Faces, whose ranks verify their results.
+pub(crate) fn commands(place: &Place) -> Vec<Cmd> {
+    let mut commands = vec![
+        cmd("cargo build --workspace --bins --examples"),
+        cmd("cargo test -p tidegate-ffi --test pmix"),
+        cmd("cargo test -p tidegate-boot --test launchers --test hosts"),
+        cmd("cargo test -p tidegate --test mpirun"),
+    ];
+    commands.extend(LAUNCHERS.iter().enumerate().map(|(number, launcher)| {
+        // This variable makes a process a rank that has been started already.
+        let rows = place.scratch.join(format!("faces-under-mpirun-{number}"));
+        cmd("cargo bench --quiet --bench faces")
+            .args(PRODUCT)
+            .arg("--config")
+            .arg(format!("target.'cfg(all())'.runner = {launcher}"))
+            .args("-- --grid 2x2x2 --size 3x4x5x3 --init global --counts 2,1,3 --rounds 1")
+            .args("--variants st,st-graph,rma,p2p")
+            .env("TIDEGATE_FACES_ROWS", rows)
+    }));
+    commands
+}
+
+/// Slurm's packages, and the one library that they need beyond what every Debian has.
+const SLURM: &str = "slurmctld slurmd slurm-client slurm-wlm-basic-plugins libmunge2";
+
+/// Gets Slurm's packages, without installing them, and runs the test that starts a Slurm of one node.
+pub(crate) fn slurm(place: &Place) -> Vec<Cmd> {
+    let (packages, root) = (
+        place.scratch.join("slurm"),
+        place.scratch.join("slurm-root"),
+    );
+    vec![
+        cmd("mkdir").arg(&packages),
+        cmd("env --chdir")
+            .arg(&packages)
+            .args("apt-get download -q")
+            .args(SLURM),
+        cmd("sh -c")
+            .arg(r#"for package in "$0"/*.deb; do dpkg -x "$package" "$1"; done"#)
+            .arg(&packages)
+            .arg(&root),
+        cmd("cargo test -p tidegate-boot --test slurm -- --ignored").env("TIDEGATE_SLURM", root),
+    ]
+}
