@@ -235,19 +235,13 @@ fn attempt(
     limit: Duration,
 ) -> Result<(TcpStream, handshake::Session), Attempt> {
     let mut last = Attempt::Again("the name has no address".into());
-<<<<<<< HEAD
+    let mut addresses = Vec::new();
     let all = std::iter::once(&config.address).chain(&config.also);
-    let mut addresses = Vec::new();
-    for address in all {
-        addresses.extend(address.to_socket_addrs()?);
-=======
-    let mut addresses = Vec::new();
-    for name in config.address.split(',') {
+    for name in all.flat_map(|names| names.split(',')) {
         match name.to_socket_addrs() {
             Ok(found) => addresses.extend(found),
             Err(error) => last = error.into(),
         }
->>>>>>> wip-m
     }
     for address in addresses {
         let tried = (|| {
