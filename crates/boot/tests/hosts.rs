@@ -39,7 +39,7 @@ fn run(bed: &Bed, each: usize, env: &[(&str, &str)]) -> Ended {
         .envs(env.iter().copied());
     bed.enter(0, &mut mpirun);
     let mut daemons = Vec::new();
-    let ended = run_once(&mut mpirun, |printed, reports| {
+    let ended = run_once(&mut mpirun, |_, printed, reports| {
         daemons = start(bed, &asked_for(printed), reports);
     });
     for mut daemon in daemons {

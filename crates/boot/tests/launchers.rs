@@ -3,7 +3,7 @@
 #[path = "common/foreign.rs"]
 mod foreign;
 
-use foreign::{Ended, exchange, find, join, report, run, skip};
+use foreign::{Ended, exchange, find, join, report, run, run_once, skip};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -140,6 +140,13 @@ fn play(role: &str) {
             assert!(began.elapsed() < LONG / 2, "{error}");
             report(&format!("{error}"));
             std::process::exit(3);
+        }
+        "the launcher hangs" => {
+            use rustix::process::{Signal, getppid, kill_process};
+            let launcher = getppid().expect("a parent");
+            kill_process(launcher, Signal::STOP).expect("a signal");
+            let error = TcpControl::from_env().expect_err("nobody answers");
+            report(&format!("error {error}"));
         }
         "alone" => {
             let control = join();
@@ -308,6 +315,29 @@ fn a_rank_that_does_not_come_is_waited_for_no_longer_than_the_timeout() {
             "{ended:#?}"
         );
     }
+}
+
+/// (That a PMI server is silent, the tests beside its client see.)
+#[test]
+fn a_launcher_that_hangs_is_waited_for_no_longer_than_the_timeout() {
+    let test = "a_launcher_that_hangs_is_waited_for_no_longer_than_the_timeout";
+    let Some(mut job) = Mpirun::OpenMpi.job(test, "the launcher hangs", 2) else {
+        return;
+    };
+    job.env("TIDEGATE_RENDEZVOUS_TIMEOUT", "1");
+    let ended = run_once(&mut job, |launcher, _, reports| {
+        let began = Instant::now();
+        let count = || std::fs::read_dir(reports).expect("a folder").count();
+        while count() < 2 {
+            assert!(began.elapsed() < LONG / 2, "the ranks wait for ever");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // It cannot end by itself.
+        launcher.kill().expect("a signal");
+    });
+    assert_eq!(ended.reports.len(), 2, "{ended:#?}");
+    let silent = |report: &String| report.contains("did not answer for");
+    assert!(ended.reports.iter().all(silent), "{ended:#?}");
 }
 
 #[test]

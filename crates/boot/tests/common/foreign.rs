@@ -105,7 +105,7 @@ pub(crate) fn exchange(control: &TcpControl) {
 pub(crate) fn run(mut command: Command) -> Ended {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..3 {
-        let ended = run_once(&mut command, |_, _| {});
+        let ended = launch(&mut command, |_, _, _| {});
         // Hydra now and then dies so on a loaded machine, also with `/bin/true`.
         if ended.status.signal() != Some(rustix::process::Signal::PIPE.as_raw()) {
             return ended;
@@ -115,8 +115,16 @@ pub(crate) fn run(mut command: Command) -> Ended {
     panic!("the launcher itself died of SIGPIPE, three times");
 }
 
-/// As [`run`], once; `meanwhile` can do something for a launcher that has just been started. It is told where the launcher's output and the reports go.
-pub(crate) fn run_once(command: &mut Command, meanwhile: impl FnOnce(&Path, &Path)) -> Ended {
+/// As [`run`], once; `meanwhile` can do something with a launcher that has just been started. It is told where the launcher's output and the reports go.
+pub(crate) fn run_once(
+    command: &mut Command,
+    meanwhile: impl FnOnce(&mut Child, &Path, &Path),
+) -> Ended {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    launch(command, meanwhile)
+}
+
+fn launch(command: &mut Command, meanwhile: impl FnOnce(&mut Child, &Path, &Path)) -> Ended {
     let folder = tempfile::tempdir().expect("a folder");
     let printed = folder.path().join("printed");
     let file = std::fs::File::create(&printed).expect("a file");
@@ -131,12 +139,12 @@ pub(crate) fn run_once(command: &mut Command, meanwhile: impl FnOnce(&Path, &Pat
         .stderr(file);
     let began = Instant::now();
     let mut child = command.spawn().expect("the launcher starts");
-    meanwhile(&printed, &reports);
+    meanwhile(&mut child, &printed, &reports);
     let status = wait(&mut child, &printed);
     let took = began.elapsed();
     // The launcher's own processes may take a moment longer than it.
     let left = || left_behind(&reports);
-    while began.elapsed() < took + Duration::from_secs(10) && !left().is_empty() {
+    while began.elapsed() < took + Duration::from_secs(30) && !left().is_empty() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let printed = String::from_utf8_lossy(&std::fs::read(&printed).expect("a file")).into_owned();
