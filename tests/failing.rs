@@ -80,35 +80,8 @@ unsafe impl Wire for Misled {
     }
 
     unsafe fn post(&mut self, peer: usize, op: Op<'_, Self>, cookie: u64) -> Outcome<Posted> {
-        let op = match op {
-            Op::Write {
-                from,
-                bytes,
-                to,
-                offset,
-                notice,
-            } => Op::Write {
-                from,
-                bytes,
-                to,
-                offset,
-                notice,
-            },
-            Op::Read {
-                to,
-                bytes,
-                from,
-                offset,
-            } => Op::Read {
-                to,
-                bytes,
-                from,
-                offset,
-            },
-            Op::Notify(notice) => Op::Notify(notice),
-        };
         // SAFETY: the caller's promise.
-        unsafe { self.wire.post(peer, op, cookie) }
+        unsafe { self.wire.post(peer, op.handed_on(), cookie) }
     }
 
     fn poll(&mut self, events: &mut Vec<Event>) -> Outcome<()> {

@@ -78,24 +78,9 @@ unsafe impl Wire for Fickle {
         if self.wish.full.load(Ordering::SeqCst) == peer {
             return Ok(Posted::Full);
         }
-        let (op, notice) = match op {
-            Op::Write {
-                from,
-                bytes,
-                to,
-                offset,
-                notice,
-            } => {
-                let write = Op::Write {
-                    from,
-                    bytes,
-                    to,
-                    offset,
-                    notice,
-                };
-                (write, notice)
-            }
-            Op::Notify(notice) => (Op::Notify(notice), Some(notice)),
+        let notice = match &op {
+            Op::Write { notice, .. } => *notice,
+            Op::Notify(notice) => Some(*notice),
             Op::Read { .. } => unreachable!("nothing is got here"),
         };
         // The highest bit of a notice poisons.
@@ -103,7 +88,7 @@ unsafe impl Wire for Fickle {
             self.wish.posts.fetch_add(1, Ordering::SeqCst);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.wire.post(peer, op, cookie) }
+        unsafe { self.wire.post(peer, op.handed_on(), cookie) }
     }
 
     fn poll(&mut self, events: &mut Vec<Event>) -> Outcome<()> {

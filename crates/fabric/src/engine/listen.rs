@@ -96,7 +96,8 @@ impl<W: Wire> Shared<W> {
         while !self.stop.load(Ordering::SeqCst) {
             let visits = self.visits.load(Ordering::Relaxed);
             if visits != seen {
-                (seen, quiet) = (visits, 0);
+                // What they have heard counts: one that has just gone to sleep depends on this thread.
+                (seen, quiet, last) = (visits, 0, Instant::now());
                 // Who found the engine taken by this thread has gone on, and nobody else may come.
                 if self.called() {
                     self.turn();

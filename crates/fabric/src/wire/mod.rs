@@ -94,6 +94,39 @@ pub enum Op<'a, W: Wire + ?Sized> {
     Notify(u64),
 }
 
+impl<'a, W: Wire + ?Sized> Op<'a, W> {
+    /// The same operation, of another wire whose peers' memory is the same: one that this one hands it on to.
+    pub fn handed_on<V: Wire<Remote = W::Remote> + ?Sized>(self) -> Op<'a, V> {
+        match self {
+            Op::Write {
+                from,
+                bytes,
+                to,
+                offset,
+                notice,
+            } => Op::Write {
+                from,
+                bytes,
+                to,
+                offset,
+                notice,
+            },
+            Op::Read {
+                to,
+                bytes,
+                from,
+                offset,
+            } => Op::Read {
+                to,
+                bytes,
+                from,
+                offset,
+            },
+            Op::Notify(notice) => Op::Notify(notice),
+        }
+    }
+}
+
 /// One rank's endpoint of a network. Only one thread calls it at a time.
 ///
 /// # Safety
