@@ -69,7 +69,7 @@ pub struct Config {
     pub rank: usize,
     /// How many ranks the job has.
     pub size: usize,
-    /// `host:port` at which rank 0 listens; several with commas between are tried by turns.
+    /// `host:port` at which rank 0 listens.
     pub address: String,
     /// Where else rank 0 may be: tried by turns with `address`. Who is rank 0, the handshake tells.
     pub also: Vec<String>,

@@ -53,6 +53,7 @@ mod wire;
 
 pub use config::{Config, own_address};
 pub use error::BootError;
+pub use launchers::Invitation;
 pub use local::{LocalControl, local};
 pub use tcp::TcpControl;
 

@@ -237,7 +237,7 @@ fn attempt(
     let mut last = Attempt::Again("the name has no address".into());
     let mut addresses = Vec::new();
     let all = std::iter::once(&config.address).chain(&config.also);
-    for name in all.flat_map(|names| names.split(',')) {
+    for name in all {
         match name.to_socket_addrs() {
             Ok(found) => addresses.extend(found),
             Err(error) => last = error.into(),

@@ -28,7 +28,6 @@
 //! them. A rank that dies later is noticed by the control plane, as in every job; and most launchers of MPI then end the job.
 #![cfg(feature = "mpi")]
 
-mod address;
 mod calls;
 mod error;
 mod world;

@@ -1,18 +1,14 @@
 //! A world of a communicator's ranks.
 
-use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
 use mpi::topology::Communicator;
-use serde::{Deserialize, Serialize};
-use tidegate_boot::{BootError, Config, TcpControl, own_address};
+use tidegate_boot::{BootError, Config, Invitation, TcpControl};
 use tidegate_core::{World, WorldOptions};
 use tidegate_hal::control::Control;
 use tidegate_hal::device::Device;
 
-use crate::address;
 use crate::calls::{Own, usable};
 use crate::error::MpiError;
 
@@ -54,19 +50,11 @@ impl<D: Device> FromMpi for World<D> {
     }
 }
 
-/// What rank 0 says.
-#[derive(Serialize, Deserialize)]
-struct Invitation {
-    /// As [`Config::address`].
-    addresses: String,
-    secret: [u8; 32],
-}
-
 /// Joins the ranks of a communicator; collective.
 fn join<C: Communicator + ?Sized>(communicator: &C) -> Result<TcpControl, MpiError> {
     usable()?;
     // What this rank can say of itself, before anybody depends on it.
-    let limits = config(0, 1);
+    let limits = Invitation::check_environment();
     let limit = limits
         .as_ref()
         .map_or(Duration::from_secs(60), |config| config.timeout);
@@ -88,9 +76,14 @@ fn join<C: Communicator + ?Sized>(communicator: &C) -> Result<TcpControl, MpiErr
 
 /// Agrees on where to meet; collective. What to join with, and for each rank the lowest that is on its node, says MPI.
 fn meet(own: &Own, mine: Result<(), BootError>) -> Result<(Config, Vec<u64>), MpiError> {
-    let address = own_address();
-    let mine = mine.and(address.map(|_| ()));
-    let network = address::network(own.rank);
+    let network = network();
+    let mine = mine.and(
+        network
+            .as_ref()
+            .map(|_| ())
+            .map_err(|e| BootError::Aborted(e.to_string())),
+    );
+    let network = network.unwrap_or(0);
     let all = own.all_gather([u64::from(mine.is_ok()), network, own.lowest_on_node()?])?;
     if let Some(rank) = all.iter().position(|each| each[0] == 0) {
         let reason = mine.as_ref().err().map(ToString::to_string);
@@ -105,25 +98,27 @@ fn meet(own: &Own, mine: Result<(), BootError>) -> Result<(Config, Vec<u64>), Mp
     }
     let by_mpi = all.iter().map(|each| each[2]).collect();
     let near = all.iter().all(|each| each[1] == network);
-    let mut listener = None;
-    let said: Result<Invitation, String> = match own.rank {
-        0 => listen(near)
-            .map(|(socket, invitation)| {
-                listener = Some(socket);
-                invitation
-            })
-            .map_err(|error| format!("it cannot listen for the others: {error}")),
-        _ => Err(String::new()),
+    // Rank 0's, if it can.
+    let offered = (own.rank == 0).then(|| Invitation::offer(near));
+    let line = match &offered {
+        Some(Ok((invitation, _))) => Ok(invitation.line()),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Err(String::new()),
     };
-    let said = postcard::to_stdvec(&said).expect("it is plain data");
-    let said = own.broadcast(0, said)?;
+    let line = postcard::to_stdvec(&line).expect("it is plain data");
+    let line = own.broadcast(0, line)?;
     let refused = |reason| MpiError::Peer { rank: 0, reason };
-    let said: Result<Invitation, String> =
-        postcard::from_bytes(&said).map_err(|error| refused(error.to_string()))?;
-    let invitation = said.map_err(refused)?;
-    let mut config = config(own.rank, own.size).map_err(|error| failed(error.into()))?;
-    config.address = invitation.addresses;
-    config.secret = invitation.secret.to_vec();
+    let line: Result<String, String> =
+        postcard::from_bytes(&line).map_err(|error| refused(error.to_string()))?;
+    let boot = |error: BootError| failed(error.into());
+    let (invitation, listener) = match offered.transpose().map_err(boot)? {
+        Some((invitation, socket)) => (invitation, Some(socket)),
+        None => {
+            let line = line.map_err(refused)?;
+            (Invitation::parse(&line).map_err(boot)?, None)
+        }
+    };
+    let mut config = invitation.config(own.rank, own.size).map_err(boot)?;
     config.listener = listener;
     Ok((config, by_mpi))
 }
@@ -132,53 +127,10 @@ fn failed(error: tidegate_core::Error) -> MpiError {
     MpiError::World(error)
 }
 
-/// Limits and nodes as the environment says; the rest as MPI does, or as rank 0 will.
-fn config(rank: usize, size: usize) -> Result<Config, BootError> {
-    let said = |text: &str| Some(OsString::from(text));
-    let config = Config::from_lookup(|name| match name {
-        "RANK" => said(&rank.to_string()),
-        "WORLD_SIZE" => said(&size.to_string()),
-        // In place of what is not known yet.
-        "MASTER_ADDR" => said("localhost"),
-        "MASTER_PORT" => said("1"),
-        "TIDEGATE_SECRET" => said("0000000000000000"),
-        "TIDEGATE_JOB_ID" => None,
-        other => std::env::var_os(other),
-    })?;
-    Ok(config.expect("rank and size were said"))
-}
-
-/// A socket that the others of this network can reach, and what they need for it. `near`: all of them reach the loopback address.
-fn listen(near: bool) -> Result<(TcpListener, Invitation), Box<dyn std::error::Error>> {
-    let chosen = match own_address()? {
-        None if near => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        other => other,
-    };
-    let listener = match chosen {
-        Some(address) => TcpListener::bind((address, 0))?,
-        // Both kinds of addresses; where there is no IPv6, the one.
-        None => TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
-            .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))?,
-    };
-    let port = listener.local_addr()?.port();
-    let addresses = match chosen {
-        Some(address) => vec![address],
-        None => address::own(),
-    };
-    if addresses.is_empty() {
-        return Err(
-            "this host has no address but the loopback one; TIDEGATE_ADDRESS may name one".into(),
-        );
-    }
-    let at = |address: IpAddr| std::net::SocketAddr::new(address, port).to_string();
-    let addresses: Vec<_> = addresses.into_iter().map(at).collect();
-    let mut secret = [0; 32];
-    getrandom::fill(&mut secret).map_err(|error| error.to_string())?;
-    let invitation = Invitation {
-        addresses: addresses.join(","),
-        secret,
-    };
-    Ok((listener, invitation))
+/// A number of a network: ranks with the same one reach each other by the loopback address.
+fn network() -> Result<u64, BootError> {
+    let digits = Invitation::loopback()?;
+    Ok(u64::from_str_radix(&digits[..16], 16).expect("they are hexadecimal digits"))
 }
 
 /// MPI knows by its own means who is on one node. The control plane's word counts: descriptors can be passed where it says so. But if

@@ -32,6 +32,20 @@ pub(crate) struct Met {
 }
 
 impl Met {
+    pub(crate) fn new(
+        rank: usize,
+        size: usize,
+        secret: String,
+        addresses: Vec<SocketAddr>,
+    ) -> Self {
+        Met {
+            rank,
+            size,
+            secret,
+            addresses,
+        }
+    }
+
     pub(crate) fn config(&self) -> Config {
         let mut addresses = self.addresses.iter().map(SocketAddr::to_string);
         let first = addresses.next().unwrap_or_default();
@@ -76,23 +90,29 @@ pub(crate) fn hold(
     }
     if rank > 0 {
         let record = get(&mut *store).map_err(fail("getting the address of rank 0"))?;
-        let own = record::loopback_id();
-        let own = own.map_err(|error| BootError::io("asking for the name of this host", error))?;
-        met.addresses = record.reachable(&own);
-        if met.addresses.is_empty() {
-            return Err(BootError::Unreachable {
-                address: format!("{:?}", record.addresses),
-                waited: began.elapsed(),
-                attempts: 0,
-                last: "these are loopback addresses of another host or network namespace; TIDEGATE_ADDRESS \
-                       tells rank 0 which of its addresses to use"
-                    .into(),
-            });
-        }
+        met.addresses = ways(&record, began)?;
         met.secret = record.secret;
     }
     let session = Session::conclude(store).map_err(fail("leaving it"))?;
     Ok((met, listener, session))
+}
+
+/// Where to look for rank 0.
+pub(crate) fn ways(record: &Record, began: Instant) -> Result<Vec<SocketAddr>, BootError> {
+    let own = record::loopback_id();
+    let own = own.map_err(|error| BootError::io("asking for the name of this host", error))?;
+    let ways = record.reachable(&own);
+    if ways.is_empty() {
+        return Err(BootError::Unreachable {
+            address: format!("{:?}", record.addresses),
+            waited: began.elapsed(),
+            attempts: 0,
+            last: "these are loopback addresses of another host or network namespace; TIDEGATE_ADDRESS \
+                   tells rank 0 which of its addresses to use"
+                .into(),
+        });
+    }
+    Ok(ways)
 }
 
 fn check_place(rank: usize, size: usize, started: &Started) -> Result<(), StoreError> {
@@ -113,7 +133,7 @@ fn check_place(rank: usize, size: usize, started: &Started) -> Result<(), StoreE
 }
 
 /// Listens, and makes up what the others have to know. `one_host`: all ranks are on this host.
-fn offer(one_host: bool) -> Result<(TcpListener, Record), BootError> {
+pub(crate) fn offer(one_host: bool) -> Result<(TcpListener, Record), BootError> {
     let listening = |error| BootError::io("listening for the other ranks", error);
     let chosen = own_address()?;
     let socket = match (chosen, one_host) {

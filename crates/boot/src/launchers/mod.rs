@@ -43,6 +43,7 @@
 mod addresses;
 mod apart;
 mod environment;
+mod invitation;
 mod meeting;
 mod pmi1;
 mod pmi2;
@@ -53,6 +54,8 @@ mod session;
 mod slurm;
 mod store;
 mod talk;
+
+pub use invitation::Invitation;
 
 pub(crate) use session::Session;
 

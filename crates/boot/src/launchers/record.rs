@@ -53,11 +53,7 @@ impl Record {
         if room < LEAST_ROOM {
             return Err(format!("it has room for {room} bytes a value"));
         }
-        let mut line = format!("{MARK},{},{}", self.secret, self.loopback);
-        for address in &self.addresses {
-            line.push(',');
-            line.push_str(&address.to_string());
-        }
+        let line = self.line();
         let count = line.len().div_ceil(room - 1);
         if count > MOST_PIECES {
             return Err(format!(
@@ -72,6 +68,16 @@ impl Record {
             format!("{mark}{}", &line[from..line.len().min(from + room - 1)])
         };
         Ok((0..count).map(piece).collect())
+    }
+
+    /// All of it.
+    pub(crate) fn line(&self) -> String {
+        let mut line = format!("{MARK},{},{}", self.secret, self.loopback);
+        for address in &self.addresses {
+            line.push(',');
+            line.push_str(&address.to_string());
+        }
+        line
     }
 
     /// What the pieces say together.
