@@ -126,7 +126,7 @@ fn commands(place: &Place) -> Vec<Cmd> {
         }));
         all.push(
             mpi.bench("osu")
-                .args("--max 16384 --iterations 50 --rounds 1"),
+                .args("--min 4096 --max 16384 --iterations 50 --rounds 1"),
         );
     }
     all
