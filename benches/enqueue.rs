@@ -8,6 +8,10 @@
 //! ```
 //!
 //! The number that it prints as `Collected`, divided by 500, is that of instructions an epoch.
+//!
+//! With `one` or `one-inline` before the number it is an epoch with one put of 8 B instead, of a rank to itself: nothing ever waits, so what is counted is the same
+//! each time. On an inline stream the calling thread also does what a stream's thread would do, in the same calls. `--toggle-collect='enqueue::one::epoch*'`, and
+//! `callgrind_annotate --inclusive=yes` tells the phases apart.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -73,7 +77,74 @@ fn run(world: &World, epochs: usize) -> Result<Duration> {
     Ok(spent)
 }
 
+/// One put of 8 B, phase by phase. Never inlined, so that callgrind finds them.
+mod one {
+    use super::*;
+
+    #[inline(never)]
+    fn post<'s>(s: &Stream<'s>, inbox: Inbox<'s, u64>) -> Result<Exposed<'s, u64>> {
+        Ok(inbox.post(s)?)
+    }
+
+    #[inline(never)]
+    fn put<'s, 'b>(outbox: Outbox<'s, u64>, src: &'b Memory<'s>) -> Result<Access<'s, 'b, u64>> {
+        let mut epoch = outbox.start();
+        epoch.put(src, Slot(0))?;
+        Ok(epoch)
+    }
+
+    #[inline(never)]
+    fn complete<'s>(s: &Stream<'s>, epoch: Access<'s, '_, u64>) -> Result<Outbox<'s, u64>> {
+        Ok(epoch.complete(s)?)
+    }
+
+    #[inline(never)]
+    fn wait<'s>(s: &Stream<'s>, exposed: Exposed<'s, u64>) -> Result<Inbox<'s, u64>> {
+        Ok(exposed.wait(s)?)
+    }
+
+    #[inline(never)]
+    fn epoch<'s>(s: &Stream<'s>, halves: Halves<'s>, src: &Memory<'s>) -> Result<Halves<'s>> {
+        let exposed = post(s, halves.0)?;
+        let epoch = put(halves.1, src)?;
+        let outbox = complete(s, epoch)?;
+        Ok((wait(s, exposed)?, outbox))
+    }
+
+    /// Does so many, and says what one took.
+    pub(super) fn run(world: &World, inline: bool, epochs: usize) -> Result<Duration> {
+        stream!(let s = if inline { world.inline_stream()? } else { world.stream()? });
+        let window = Window::by_slot("one").slot_from(0, 0, 1).slot_to(0, 0);
+        let mut halves = window.open(&s)?;
+        let src = Region::from_slice(world, &[7u64])?.on(&s)?;
+        let mut spent = Duration::ZERO;
+        for _ in 0..epochs.div_ceil(BURST) {
+            let begin = Instant::now();
+            for _ in 0..BURST {
+                halves = epoch(&s, black_box(halves), black_box(&src))?;
+            }
+            spent += begin.elapsed();
+            s.synchronize()?;
+        }
+        assert_eq!(halves.0.read(&s)?.slot(0), [7]);
+        Ok(spent)
+    }
+}
+
 fn main() -> Result<()> {
+    let says = |what: &str| std::env::args().any(|arg| arg == what);
+    if says("one") || says("one-inline") {
+        let epochs = std::env::args().find_map(|arg| arg.parse().ok());
+        let epochs: usize = epochs.unwrap_or(20_000);
+        let spent = World::local(1, |world| one::run(&world, says("one-inline"), epochs));
+        let spent = spent.into_iter().next().expect("there is a rank 0")?;
+        let all = epochs.div_ceil(BURST) * BURST;
+        println!(
+            "one put of 8 B, {all} epochs: {:.0} ns each",
+            spent.as_nanos() as f64 / all as f64
+        );
+        return Ok(());
+    }
     // Cargo passes flags of its own.
     let epochs = std::env::args().find_map(|arg| arg.parse().ok());
     let epochs: usize = epochs.unwrap_or(20_000);

@@ -25,7 +25,6 @@ use crate::cli::{Device, FacesArgs, RanksAs};
 use crate::exchange;
 use crate::faces::device::FacesDevice;
 use crate::faces::driver;
-use crate::faces::params::Variant;
 use crate::faces::timeline;
 use crate::faces::variants::SetupOn;
 use crate::faces::verify::Verifier;
@@ -73,8 +72,18 @@ pub fn main() -> ExitCode {
 ///
 /// What is wrong with the device, before there is a rank; what a rank could not do.
 pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
+    #[cfg(feature = "mpi")]
+    if args.variants.iter().any(|variant| variant.is_mpi()) {
+        return over_mpi::<D>(args);
+    }
+    #[cfg(not(feature = "mpi"))]
     if let Some(variant) = args.variants.iter().find(|variant| variant.is_mpi()) {
-        return over_mpi::<D>(args, *variant);
+        return Err(NoMpi {
+            what: format!("the variant `{variant}`"),
+            bench: "faces",
+            example: "--variants st,mpi-rma",
+        }
+        .into());
     }
     if let Some(rows) = std::env::var_os(IS_RANK) {
         if !args.no_bind {
@@ -136,20 +145,9 @@ pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
     Ok(code.max(exit_code(&rows)))
 }
 
-/// There are variants that go over MPI, and the program was built without.
-#[cfg(not(feature = "mpi"))]
-fn over_mpi<D: FacesDevice>(_: &FacesArgs, variant: Variant) -> Result<u8, Box<dyn Error>> {
-    Err(NoMpi {
-        what: format!("the variant `{variant}`"),
-        bench: "faces",
-        example: "--variants st,mpi-rma",
-    }
-    .into())
-}
-
 /// There are variants that go over MPI: the program as an MPI job, or as the one that starts it.
 #[cfg(feature = "mpi")]
-fn over_mpi<D: FacesDevice>(args: &FacesArgs, _: Variant) -> Result<u8, Box<dyn Error>> {
+fn over_mpi<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
     use crate::mpi::calls::{How, library};
     use crate::mpi::job;
     let rows_to = std::env::var_os(IS_RANK);
@@ -336,6 +334,15 @@ mod tests {
     use super::*;
     use crate::device::BenchDevice as _;
     use tidegate_hal::device::DeviceError;
+
+    /// Without the feature, MPI is missed before a rank starts.
+    #[cfg(not(feature = "mpi"))]
+    #[test]
+    fn mpi_is_missed() {
+        let args = FacesArgs::try_from_iter(["faces", "--variants", "st,mpi-rma"]).unwrap();
+        let error = run::<Host>(&args).unwrap_err().downcast::<NoMpi>().unwrap();
+        assert!(error.to_string().contains("--features mpi"), "{error}");
+    }
 
     /// Where there is a driver, this says nothing.
     #[test]

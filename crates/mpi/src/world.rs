@@ -21,6 +21,8 @@ pub trait FromMpi: Sized {
     /// `TIDEGATE_HEARTBEAT_MS`, `TIDEGATE_SILENCE_MS`, `TIDEGATE_NODE`, `TIDEGATE_ADDRESS`, `TIDEGATE_ROUTE`, `TIDEGATE_DEVICE`) counts as in every
     /// job; `RANK` and its like are not looked at.
     ///
+    /// Rank 0 of a world leaves it last, and waits for the others. So worlds that are alive at once are let go of in the same order by all their ranks.
+    ///
     /// # Errors
     ///
     /// [`MpiError`]: on all ranks, where one of them cannot take part.

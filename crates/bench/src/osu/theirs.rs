@@ -14,7 +14,6 @@ pub(super) fn measure(by: By, case: &Case) -> Result<f64, String> {
         _ => WindowBy::Allocate,
     };
     let window = Window::new(&comm, case.bytes * case.puts(), how);
-    comm.barrier();
     let source = case.pattern(rank);
     let give = || {
         window.start(&group);
@@ -45,8 +44,8 @@ pub(super) fn measure(by: By, case: &Case) -> Result<f64, String> {
             }
         }
     };
-    epochs(case.ahead());
     comm.barrier();
+    epochs(case.ahead());
     let start = Instant::now();
     epochs(case.iterations);
     let seconds = start.elapsed().as_secs_f64();
