@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use rtrb::{Producer, PushError, RingBuffer};
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{DeviceError, Fault, Reclaim, Stream, StreamConfig};
+use tidegate_hal::far::Bus;
 use tidegate_words::Patience;
 
 use crate::executor::{Executor, Item};
@@ -68,12 +69,26 @@ fn patience(ranks: usize) -> (Patience, Patience) {
     (patience(ranks), patience(2 * ranks))
 }
 
+/// How long a wait stays awake where nobody rings: longer, since each nap may be one in vain. Each look turns the bus, which takes as long as a pause or more.
+fn unrung(peers: Patience) -> Patience {
+    Patience {
+        yields: 4 * peers.yields,
+        ..peers
+    }
+}
+
 impl HostStream {
-    pub(crate) fn new(config: StreamConfig) -> Result<Self, DeviceError> {
-        let (peers, own) = patience(config.ranks_on_node);
+    pub(crate) fn new(
+        config: StreamConfig,
+        bus: Option<Arc<dyn Bus>>,
+    ) -> Result<Self, DeviceError> {
+        let (mut peers, own) = patience(config.ranks_on_node);
+        if bus.is_some() {
+            peers = unrung(peers);
+        }
         let (inline, name) = (config.inline, config.name.clone());
         let shared = Arc::new(Shared::new(config));
-        let mut executor = Executor::new(shared.clone(), peers, own);
+        let mut executor = Executor::new(shared.clone(), (peers, own), bus);
         let queue = if inline {
             Queue::Inline(RefCell::new(executor))
         } else {

@@ -1,0 +1,90 @@
+//! The end of MPI.
+//!
+//! `MPI_Finalize` begins by freeing `MPI_COMM_SELF`, and calls what is attached to it, while MPI still runs. So a bus hears of the end in time, whoever brings it about: it makes no call of MPI from then on. And since all ranks are there, what is freed by
+//! all together can be freed.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use mpi::ffi;
+use tidegate_hal::far::BusError;
+
+use super::bus::Inner;
+use super::call::check;
+use super::machine::Machine;
+
+/// Closes a bus when MPI ends. Until then it is kept: its windows can be freed by no rank alone.
+pub(super) fn watch(inner: &Arc<Inner>) -> Result<(), BusError> {
+    let mut key: c_int = 0;
+    // SAFETY: MPI runs, which `join` has checked. The attribute is the value of an `Arc`, which `ended` takes back, once.
+    unsafe {
+        let made = ffi::MPI_Comm_create_keyval(
+            Some(not_copied),
+            Some(ended),
+            &raw mut key,
+            std::ptr::null_mut(),
+        );
+        check("MPI_Comm_create_keyval", made)?;
+        let held = Arc::into_raw(inner.clone()).cast_mut();
+        let set = ffi::MPI_Comm_set_attr(ffi::RSMPI_COMM_SELF, key, held.cast());
+        check("MPI_Comm_set_attr", set)
+    }
+}
+
+/// A duplicate of `MPI_COMM_SELF` does not get it.
+unsafe extern "C" fn not_copied(
+    _: ffi::MPI_Comm,
+    _: c_int,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: *mut c_void,
+    copies: *mut c_int,
+) -> c_int {
+    // SAFETY: MPI asks here whether the attribute is to be copied.
+    unsafe { copies.write(0) };
+    0
+}
+
+/// MPI ends.
+unsafe extern "C" fn ended(_: ffi::MPI_Comm, _: c_int, held: *mut c_void, _: *mut c_void) -> c_int {
+    // SAFETY: the attribute's value is what `watch` has made of an `Arc`; MPI calls this once for it.
+    let inner = unsafe { Arc::from_raw(held.cast::<Inner>().cast_const()) };
+    let mut machine = inner.machine();
+    let in_use = machine.in_use.any();
+    if let Err(error) = free(&mut machine, in_use) {
+        tracing::debug!("at the end of MPI: {error}");
+    }
+    inner.close(&mut machine, "MPI_Finalize was called");
+    drop(machine);
+    0
+}
+
+/// Frees what all ranks free together, unless some rank uses some of it: then it is left to the end of the process.
+fn free(machine: &mut Machine, in_use: bool) -> Result<(), BusError> {
+    machine.messages.close()?;
+    let (mine, mut any): (c_int, c_int) = (c_int::from(in_use), 0);
+    // SAFETY: MPI still runs. All ranks come here, as they all call `MPI_Finalize`, and in the order in which they have made their buses; the windows are alive, and after that nobody uses them: no rank has a block.
+    unsafe {
+        let int = super::call::scalar(tidegate_hal::batch::Scalar::I32);
+        let code = ffi::MPI_Allreduce(
+            (&raw const mine).cast(),
+            (&raw mut any).cast(),
+            1,
+            int,
+            ffi::RSMPI_MAX,
+            machine.comm,
+        );
+        check("MPI_Allreduce", code)?;
+        if any != 0 {
+            return Ok(());
+        }
+        for mut segment in machine.segments.drain(..) {
+            check(
+                "MPI_Win_unlock_all",
+                ffi::MPI_Win_unlock_all(segment.window),
+            )?;
+            check("MPI_Win_free", ffi::MPI_Win_free(&raw mut segment.window))?;
+        }
+        check("MPI_Comm_free", ffi::MPI_Comm_free(&raw mut machine.comm))
+    }
+}

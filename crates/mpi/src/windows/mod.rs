@@ -1,0 +1,185 @@
+//! MPI as the transport of windows: typed epochs over `MPI_Put` and its like, on every machine that has an MPI.
+//!
+//! # Model
+//!
+//! [`join`] makes a *bus* of a communicator ([`tidegate_hal::far`]): a [`Host`] device whose streams reach peers by one-sided operations of MPI, and a control plane that carries the keys to their memory. Everything above is
+//! as with memory that is mapped: windows, epochs, graphs, barriers.
+//!
+//! - **Memory** comes from segments, which all ranks make together by `MPI_Win_allocate` when one of them has no room; no heap is sized by hand (`segment.rs`). Each is locked for good (`MPI_Win_lock_all`): all targets are passive.
+//! - **Data** goes by `MPI_Put`, `MPI_Get`, `MPI_Accumulate` and its like, and is complete at the target when `MPI_Win_flush` has returned. So a signal that is given after that comes after the data, on any MPI.
+//! - **Signals** have two forms. [`Form::Words`]: an `MPI_Accumulate` to a mailbox beside the word, which the waiter polls and adds to the word itself: all that is done to a word is done by processor atomics of its own process, all that is done to a mailbox by
+//!   MPI. [`Form::Messages`]: a message of 32 bytes, which whoever turns MPI adds to the word. [`Form::Measured`] takes the one that is faster between neighbours here.
+//! - **Memory model.** Windows must be *unified* (`MPI_WIN_UNIFIED`): what MPI writes becomes visible to loads of the owner without calls of MPI, and at the latest with `MPI_Win_sync`, which is called when a signal was found and before
+//!   the word is added to; and before a signal is given, so that peers' gets see what streams have stored.
+//! - **Progress.** Whoever waits turns MPI (tests a receive that is always posted), yields, and naps after a while, 1 ms at most. While nobody waits, an *agent* thread does: MPIs whose one-sided operations need the target's help get it within 1 ms.
+//! - **Threads.** Streams, agent and program call MPI, so it must have been initialised with `MPI_THREAD_MULTIPLE`. This library's own calls take turns under one lock; none waits for a peer's *program* under it.
+//! - **Atomics** of a window are all made by MPI, those of a rank on its own memory, too: nothing else is atomic with what MPI does. MPI compares no floats: a compare-and-swap of floats is one of integers as wide, and whether MPI makes that atomic with its arithmetic on floats is
+//!   its own affair (the known ones do).
+//!
+//! # Failure
+//!
+//! Every return code is looked at. What MPI refuses fails the bus for good: streams end with the error, and peers hear of it when windows are revoked. A rank that dies is noticed by the control plane, if MPI lets the others live (`mpirun` usually ends the job); waits end, since none waits inside of
+//! MPI. Only completing data (`MPI_Win_flush`) can: how long a dead target keeps it, is MPI's affair. When `MPI_Finalize` is called, or `MPI_COMM_SELF` is freed by it, the bus closes before MPI does: waits then end with an error that says so.
+
+mod agent;
+mod bus;
+mod call;
+mod control;
+mod finalize;
+mod machine;
+mod messages;
+mod names;
+mod pool;
+mod segment;
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use mpi::ffi;
+use mpi::topology::Communicator;
+use tidegate_hal::control::{Control, ControlError};
+use tidegate_hal::device::DeviceError;
+use tidegate_hal::far::BusError;
+use tidegate_host::Host;
+
+use bus::{Inner, Rma};
+use call::check;
+use control::Keyed;
+use machine::Machine;
+use messages::Messages;
+use names::Names;
+
+/// Blocks are aligned so.
+const ALIGN: usize = 64;
+
+/// The form of signals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// The one that is found to be faster when the ranks meet; the same on all ranks.
+    #[default]
+    Measured,
+    /// `MPI_Accumulate` to a mailbox, which waiters poll.
+    Words,
+    /// Messages.
+    Messages,
+}
+
+/// How windows of MPI are to be used. The same on all ranks.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    form: Form,
+}
+
+impl Options {
+    /// As is best here.
+    pub fn new() -> Self {
+        Options::default()
+    }
+
+    /// The form of signals.
+    #[must_use]
+    pub fn form(mut self, form: Form) -> Self {
+        self.form = form;
+        self
+    }
+}
+
+/// Why windows of MPI cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// MPI is not running.
+    #[error("MPI is not running: MPI_Init_thread has not been called, or MPI_Finalize has")]
+    NotRunning,
+    /// MPI was initialised for fewer threads.
+    #[error(
+        "streams call MPI from threads of their own: ask MPI_Init_thread for MPI_THREAD_MULTIPLE (level {provided} was provided)"
+    )]
+    Threads {
+        /// The level that MPI has provided.
+        provided: i32,
+    },
+    /// The control plane is that of another job.
+    #[error("the communicator has rank {} of {}, the control plane rank {} of {}", comm.0, comm.1, control.0, control.1)]
+    Mismatch {
+        /// Rank and size by the communicator.
+        comm: (usize, usize),
+        /// Rank and size by the control plane.
+        control: (usize, usize),
+    },
+    /// MPI refused something.
+    #[error(transparent)]
+    Mpi(#[from] BusError),
+    /// The control plane has failed.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The device has.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// Makes a device whose streams reach the ranks of a communicator by MPI, and the control plane to make a world with: `World::from_control`. Collective over the communicator, whose ranks the control plane must have
+/// numbered alike. The communicator is duplicated; it may be freed.
+///
+/// # Errors
+///
+/// [`JoinError`].
+pub fn join(
+    comm: &impl Communicator,
+    control: Arc<dyn Control>,
+    options: &Options,
+) -> Result<(Arc<dyn Control>, Host), JoinError> {
+    running()?;
+    let comm = comm.as_raw();
+    let (mut rank, mut size): (c_int, c_int) = (0, 0);
+    // SAFETY: the communicator is alive as long as it is borrowed; MPI runs.
+    unsafe {
+        check("MPI_Comm_rank", ffi::MPI_Comm_rank(comm, &raw mut rank))?;
+        check("MPI_Comm_size", ffi::MPI_Comm_size(comm, &raw mut size))?;
+    }
+    let (by_comm, by_control) = (
+        (rank as usize, size as usize),
+        (control.rank(), control.size()),
+    );
+    if by_comm != by_control {
+        return Err(JoinError::Mismatch {
+            comm: by_comm,
+            control: by_control,
+        });
+    }
+    // SAFETY: as above; a constant of the binding's.
+    let mut own = unsafe { ffi::RSMPI_COMM_NULL };
+    // SAFETY: as above. The duplicate is this library's alone, so that no message, and no error handler, is taken for another's.
+    unsafe {
+        check("MPI_Comm_dup", ffi::MPI_Comm_dup(comm, &raw mut own))?;
+        let handler = ffi::RSMPI_ERRORS_RETURN;
+        check(
+            "MPI_Comm_set_errhandler",
+            ffi::MPI_Comm_set_errhandler(own, handler),
+        )?;
+    }
+    // SAFETY: the duplicate stays until the bus is closed, which takes the receive back.
+    let messages = unsafe { Messages::open(own) }?;
+    let machine = Machine::new(own, Names::reserve()?, messages, options.form);
+    let inner = Arc::new(Inner::new(by_comm.0, machine));
+    finalize::watch(&inner)?;
+    let bus = Arc::new(Rma::start(inner, control.clone())?);
+    bus.choose_form()?;
+    Ok((Arc::new(Keyed(control)), Host::over(bus)))
+}
+
+/// Checks that MPI runs, and for which threads.
+fn running() -> Result<(), JoinError> {
+    if !mpi::is_initialized() || mpi::is_finalized() {
+        return Err(JoinError::NotRunning);
+    }
+    let mut provided: c_int = 0;
+    // SAFETY: MPI runs; both are constants of the binding's.
+    unsafe {
+        check("MPI_Query_thread", ffi::MPI_Query_thread(&raw mut provided))?;
+        if provided < ffi::RSMPI_THREAD_MULTIPLE {
+            return Err(JoinError::Threads { provided });
+        }
+    }
+    Ok(())
+}

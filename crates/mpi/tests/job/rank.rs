@@ -1,0 +1,72 @@
+//! One rank of a job.
+
+use std::net::TcpListener;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use mpi::environment::Universe;
+use mpi::topology::{Communicator, SimpleCommunicator};
+use mpi::traits::*;
+use tidegate::{Host, World};
+use tidegate_boot::{Config, TcpControl};
+use tidegate_hal::control::Control;
+use tidegate_mpi::windows::{Form, Options, join};
+
+use crate::cases;
+
+/// Where the driver says the secret of the job.
+pub(crate) const SECRET: &str = "TIDEGATE_TEST_SECRET";
+
+pub(crate) fn secret() -> String {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes).expect("there is randomness");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// MPI, and worlds over it.
+pub(crate) struct Job {
+    pub(crate) universe: Option<Universe>,
+    pub(crate) comm: SimpleCommunicator,
+}
+
+impl Job {
+    /// The control plane among the ranks of the communicator.
+    pub(crate) fn control(&self) -> Arc<dyn Control> {
+        let (rank, size) = (self.comm.rank() as usize, self.comm.size() as usize);
+        if size == 1 {
+            return Arc::new(TcpControl::solo());
+        }
+        let listener = (rank == 0).then(|| TcpListener::bind("127.0.0.1:0").unwrap());
+        let mut port = listener
+            .as_ref()
+            .map_or(0, |listener| listener.local_addr().unwrap().port());
+        self.comm.process_at_rank(0).broadcast_into(&mut port);
+        let secret = std::env::var(SECRET).unwrap().into_bytes();
+        let mut config = Config::new(rank, size, format!("127.0.0.1:{port}"), secret);
+        config.listener = listener;
+        Arc::new(TcpControl::join(config).unwrap())
+    }
+
+    /// A world whose ranks reach each other by windows of MPI.
+    pub(crate) fn world(&self, form: Form) -> World<Host> {
+        let options = Options::new().form(form);
+        let (control, device) = join(&self.comm, self.control(), &options).unwrap();
+        // SAFETY: the control plane carries what it is given.
+        unsafe { World::from_control(control, device) }.unwrap()
+    }
+}
+
+pub(crate) fn run(name: &str) -> ExitCode {
+    let case = cases::ALL
+        .iter()
+        .find(|case| case.name == name)
+        .expect("the driver knows the cases");
+    let (universe, _) = mpi::initialize_with_threading(mpi::Threading::Multiple).unwrap();
+    let comm = universe.world().duplicate();
+    let mut job = Job {
+        universe: Some(universe),
+        comm,
+    };
+    (case.run)(&mut job);
+    ExitCode::SUCCESS
+}
