@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_hal::batch::{Action, Add, Move, Shape, Side, Wait};
 use tidegate_hal::far::{Bus, BusError, Piece, Update};
 use tidegate_hal::memory::Ptr;
-use tidegate_words::{Blocked, Mover};
+use tidegate_words::{Blocked, Mover, State};
 
 use crate::moves::{HostMover, by_turns, for_each_run};
 
@@ -245,9 +245,19 @@ impl Mover for Far {
         }
     }
 
-    unsafe fn before_look(&mut self, wait: &Wait) {
-        // SAFETY: the caller promises that the word is live.
-        unsafe { self.bus.look(wait.word) };
+    unsafe fn look(&mut self, wait: &Wait) -> State {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.bus.look(wait.word);
+            match HostMover.look(wait) {
+                // Somebody who has left may have given its signal, and then been found gone, since the bus was asked.
+                State::Poisoned => {
+                    self.bus.look(wait.word);
+                    HostMover.look(wait)
+                }
+                state => state,
+            }
+        }
     }
 
     fn blocked(&mut self) -> Blocked {

@@ -63,14 +63,15 @@ pub trait Mover {
         bell.ring();
     }
 
-    /// A wait is about to look at its word. By default that is all.
+    /// Looks at the word of a wait, and advances the operand if the count has come. By default that is all.
     ///
     /// # Safety
     ///
     /// As [`Mover::carry`].
     #[inline]
-    unsafe fn before_look(&mut self, wait: &Wait) {
-        let _ = wait;
+    unsafe fn look(&mut self, wait: &Wait) -> State {
+        // SAFETY: the caller's promise.
+        unsafe { pass(wait) }
     }
 
     /// All lanes are blocked. By default there is nothing else to do.
@@ -126,10 +127,7 @@ impl Engine {
             while let Some(step) = steps.get(*next as usize) {
                 match step {
                     // SAFETY: `Batch::new` promises that word and operand point to live words.
-                    Step::Wait(wait) => match unsafe {
-                        mover.before_look(wait);
-                        pass(wait)
-                    } {
+                    Step::Wait(wait) => match unsafe { mover.look(wait) } {
                         State::Reached => {}
                         State::Pending => break,
                         // SAFETY: as above.

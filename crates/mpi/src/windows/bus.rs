@@ -4,6 +4,7 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tidegate_hal::batch::{POISON, Scalar};
@@ -17,6 +18,9 @@ use super::agent::Agent;
 use super::call::{NAME, failed};
 use super::machine::Machine;
 use super::segment::{Round, Segment};
+
+/// How long a rank that leaves waits for others to hear its last signals: each hears them within a millisecond while it lives.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// More segments than can ever be: each is twice as large as the one before.
 const SEGMENTS: usize = 64;
@@ -104,6 +108,25 @@ impl Inner {
             Err(std::sync::TryLockError::WouldBlock) => return false,
         };
         machine.closed.is_none() && self.note(machine.turn()).unwrap_or(false)
+    }
+
+    /// Waits until peers have heard all signals that were given, since who leaves is waited for no longer; but not for a peer that does not turn its MPI any more.
+    pub(super) fn settle(&self) {
+        let begun = Instant::now();
+        let said = self.machine().say_last(self.me);
+        let mut naps = 0;
+        while said.is_ok() && begun.elapsed() < LAST_WORDS {
+            let heard = self.machine().all_heard();
+            if self.note(heard).unwrap_or(true) {
+                break;
+            }
+            naps += 1;
+            if naps < 100 {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
     }
 
     pub(super) fn activity(&self) -> Activity {
@@ -278,7 +301,7 @@ impl Rma {
             let segment = inner.note(segment).map_err(system)?;
             let (base, len) = &inner.own[number];
             base.store(segment.base.addr(), Ordering::Relaxed);
-            len.store(segment.bytes[me], Ordering::Relaxed);
+            len.store(segment.bytes[me] - segment.skew, Ordering::Relaxed);
             inner.owns.store(number + 1, Ordering::Release);
             machine.segments.push(segment);
         }
@@ -298,6 +321,7 @@ impl Rma {
         // SAFETY: the stretch was free: it lies within this rank's part of the segment, and no rank holds what was there before.
         unsafe { base.write_bytes(0, bytes) };
         machine.segments[segment].sync().map_err(system)?;
+        let at = at + machine.segments[segment].skew;
         Ok((segment, at, round, Ptr(base)))
     }
 }
@@ -356,7 +380,10 @@ unsafe impl Bus for Rma {
         });
         let segment = segment.ok_or_else(|| bad("it names no memory of this job".into()))?;
         let (base, far) = if key.rank == self.inner.me {
-            (Ptr(segment.base.wrapping_add(key.at)), None)
+            (
+                Ptr(segment.base.wrapping_sub(segment.skew).wrapping_add(key.at)),
+                None,
+            )
         } else {
             let part = match segment.names[key.rank] {
                 Some(part) => part,
@@ -394,7 +421,7 @@ unsafe impl Bus for Rma {
                 *segment.names[me].insert(part)
             }
         };
-        Some(part.byte_add(at))
+        Some(part.byte_add(segment.skew + at))
     }
 
     fn failure(&self) -> Option<BusError> {

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use super::bus::Inner;
 use serde::{Deserialize, Serialize};
 use tidegate_hal::control::{Control, ControlError, Handle, Packet, Sink};
 
@@ -14,7 +15,9 @@ struct Head {
 }
 
 /// Any control plane, with keys among the handles: they go with the bytes, and so to all ranks, also to those of other nodes.
-pub(super) struct Keyed(pub(super) Arc<dyn Control>);
+///
+/// A rank leaves when its peers have heard its last signals.
+pub(super) struct Keyed(pub(super) Arc<dyn Control>, pub(super) Arc<Inner>);
 
 /// What a packet may carry less than others: room for the keys.
 const ROOM: usize = 4096;
@@ -57,6 +60,9 @@ impl Control for Keyed {
     }
 
     fn leave(&self) {
+        if !std::thread::panicking() {
+            self.1.settle();
+        }
         self.0.leave();
     }
 }

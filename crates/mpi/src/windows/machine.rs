@@ -11,12 +11,17 @@ use tidegate_words::Word;
 
 use super::Form;
 use super::call::{bits, byte, bytes_of, check, failed, op, scalar};
-use super::messages::Messages;
+use super::messages::{Messages, Signal};
 use super::names::{Names, Place};
 use super::segment::{InUse, Segment};
 
 /// MPI counts with an `int`.
 const MOST: usize = 1 << 30;
+
+/// What a message is for.
+const ADDS: u64 = 0;
+const POISONS: u64 = 1;
+const LAST: u64 = 2;
 
 /// This rank's end.
 pub(super) struct Machine {
@@ -30,6 +35,9 @@ pub(super) struct Machine {
     dirty: Vec<(usize, usize)>,
     /// Words that were poisoned: once is enough.
     poisoned: BTreeSet<usize>,
+    /// Ranks to which messages were sent, and ranks that have said that they send no more.
+    told: BTreeSet<usize>,
+    left: BTreeSet<usize>,
     /// Why no call of MPI is made any more.
     pub(super) closed: Option<BusError>,
 }
@@ -48,6 +56,8 @@ impl Machine {
             form,
             dirty: Vec::new(),
             poisoned: BTreeSet::new(),
+            told: BTreeSet::new(),
+            left: BTreeSet::new(),
             closed: None,
         }
     }
@@ -259,7 +269,9 @@ impl Machine {
                 .in_use
                 .block_of(word)
                 .ok_or_else(|| failed("a word in a block that is not held"))?;
-            let signal = [u64::from(round), at as u64, value, u64::from(poison)];
+            let kind = if poison { POISONS } else { ADDS };
+            let signal = [u64::from(round), at as u64, value, kind];
+            self.told.insert(place.rank);
             return self.messages.send(place.rank, signal);
         }
         let value = if poison { POISON } else { value };
@@ -310,22 +322,49 @@ impl Machine {
     #[inline]
     pub(super) fn turn(&mut self) -> Result<bool, BusError> {
         let mut came = false;
-        while let Some([round, at, value, poison]) = self.messages.receive()? {
+        while let Some(signal) = self.messages.receive()? {
             came = true;
-            // What is for a block that is no more came too late for anybody to wait for.
-            let Some((segment, at)) = self.in_use.word_at(round as u32, at as usize) else {
-                continue;
-            };
-            let held = &self.segments[segment];
-            held.sync()?;
-            // SAFETY: the place lies within a block of this rank in the segment, which is alive, and is aligned; what a signal names is a word, which is only ever accessed atomically.
-            let word = unsafe { &*held.base.add(at).cast::<Word>() };
-            if poison != 0 {
-                word.poison();
-            } else {
-                word.add(value);
-            }
+            self.take(signal)?;
+            self.messages.post()?;
         }
         Ok(came)
+    }
+
+    fn take(&mut self, [round, at, value, kind]: Signal) -> Result<(), BusError> {
+        if kind == LAST {
+            self.left.insert(value as usize);
+            return Ok(());
+        }
+        // What is for a block that is no more came too late for anybody to wait for.
+        let Some((segment, at)) = self.in_use.word_at(round as u32, at as usize) else {
+            return Ok(());
+        };
+        let held = &self.segments[segment];
+        held.sync()?;
+        // SAFETY: the place lies within a block of this rank in the segment, which is alive, and is aligned; what a signal names is a word, which is only ever accessed atomically.
+        let word = unsafe { &*held.base.add(at).cast::<Word>() };
+        match kind {
+            POISONS => word.poison(),
+            _ => word.add(value),
+        }
+        Ok(())
+    }
+
+    /// Tells all to whom messages were sent that there will be no more.
+    pub(super) fn say_last(&mut self, me: usize) -> Result<(), BusError> {
+        self.open()?;
+        for rank in std::mem::take(&mut self.told) {
+            if !self.left.contains(&rank) {
+                self.messages.send_last(rank, [0, 0, me as u64, LAST])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all of them have heard it, but for those who have said so themselves.
+    pub(super) fn all_heard(&mut self) -> Result<bool, BusError> {
+        self.open()?;
+        self.turn()?;
+        self.messages.all_sent_but(&self.left)
     }
 }

@@ -1,6 +1,7 @@
 //! Signals as small messages, and the receive that is always posted: testing it is what turns MPI.
 
-use std::ffi::c_int;
+use std::collections::BTreeSet;
+use std::ffi::{c_int, c_void};
 
 use mpi::ffi;
 use tidegate_hal::far::BusError;
@@ -14,6 +15,23 @@ pub(super) type Signal = [u64; 4];
 const TAG: c_int = 7;
 const WORDS: c_int = 4;
 
+/// `MPI_Isend`, or `MPI_Issend`.
+type Send = unsafe extern "C" fn(
+    *const c_void,
+    c_int,
+    ffi::MPI_Datatype,
+    c_int,
+    c_int,
+    ffi::MPI_Comm,
+    *mut ffi::MPI_Request,
+) -> c_int;
+
+struct Outbound {
+    request: ffi::MPI_Request,
+    place: *mut Signal,
+    rank: usize,
+}
+
 /// What is under way.
 pub(super) struct Messages {
     comm: ffi::MPI_Comm,
@@ -21,7 +39,7 @@ pub(super) struct Messages {
     inbound: *mut Signal,
     request: ffi::MPI_Request,
     /// Those that have not been sent yet, with what they read. Boxes of spent ones are kept.
-    outbound: Vec<(ffi::MPI_Request, *mut Signal)>,
+    outbound: Vec<Outbound>,
     spent: Vec<*mut Signal>,
 }
 
@@ -42,7 +60,8 @@ impl Messages {
         Ok(messages)
     }
 
-    fn post(&mut self) -> Result<(), BusError> {
+    /// Is ready for the next one. Call it when the one before has been taken care of: whoever hears that a message has been matched counts on all before it.
+    pub(super) fn post(&mut self) -> Result<(), BusError> {
         // SAFETY: the place is this struct's, and is read only when the request is over; the communicator is alive (`open`).
         let code = unsafe {
             ffi::MPI_Irecv(
@@ -58,7 +77,7 @@ impl Messages {
         check("MPI_Irecv", code)
     }
 
-    /// What has come, if anything has.
+    /// What has come, if anything has. Then [`Messages::post`] is to follow.
     #[inline]
     pub(super) fn receive(&mut self) -> Result<Option<Signal>, BusError> {
         if !self.outbound.is_empty() {
@@ -68,13 +87,27 @@ impl Messages {
             return Ok(None);
         }
         // SAFETY: the request is over, so MPI has written the message and is through with the place.
-        let signal = unsafe { self.inbound.read() };
-        self.post()?;
-        Ok(Some(signal))
+        Ok(Some(unsafe { self.inbound.read() }))
     }
 
     /// Sends one, and does not wait.
     pub(super) fn send(&mut self, rank: usize, signal: Signal) -> Result<(), BusError> {
+        self.start(rank, signal, ffi::MPI_Isend)
+    }
+
+    /// As [`Messages::send`]; it is under way until the receiver has taken care of all before it.
+    pub(super) fn send_last(&mut self, rank: usize, signal: Signal) -> Result<(), BusError> {
+        self.start(rank, signal, ffi::MPI_Issend)
+    }
+
+    /// Whether all that was sent to others than these is on its way.
+    pub(super) fn all_sent_but(&mut self, ranks: &BTreeSet<usize>) -> Result<bool, BusError> {
+        self.sent()?;
+        let mut left = self.outbound.iter();
+        Ok(left.all(|out| ranks.contains(&out.rank)))
+    }
+
+    fn start(&mut self, rank: usize, signal: Signal, how: Send) -> Result<(), BusError> {
         let place = self
             .spent
             .pop()
@@ -85,7 +118,7 @@ impl Messages {
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
         // SAFETY: the place stays until the request is over; the communicator is alive (`open`).
         let code = unsafe {
-            ffi::MPI_Isend(
+            how(
                 place.cast(),
                 WORDS,
                 scalar(Scalar::U64),
@@ -99,7 +132,11 @@ impl Messages {
         if done(&mut request)? {
             self.spent.push(place);
         } else {
-            self.outbound.push((request, place));
+            self.outbound.push(Outbound {
+                request,
+                place,
+                rank,
+            });
         }
         Ok(())
     }
@@ -107,9 +144,9 @@ impl Messages {
     #[cold]
     fn sent(&mut self) -> Result<(), BusError> {
         let mut index = 0;
-        while let Some((request, place)) = self.outbound.get_mut(index) {
-            if done(request)? {
-                self.spent.push(*place);
+        while let Some(out) = self.outbound.get_mut(index) {
+            if done(&mut out.request)? {
+                self.spent.push(out.place);
                 self.outbound.swap_remove(index);
             } else {
                 index += 1;

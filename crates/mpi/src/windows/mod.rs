@@ -49,8 +49,8 @@ use machine::Machine;
 use messages::Messages;
 use names::Names;
 
-/// Blocks are aligned so.
-const ALIGN: usize = 64;
+/// Segments begin at a page.
+const ALIGN: usize = 4096;
 
 /// The form of signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -163,9 +163,9 @@ pub fn join(
     let machine = Machine::new(own, Names::reserve()?, messages, options.form);
     let inner = Arc::new(Inner::new(by_comm.0, machine));
     finalize::watch(&inner)?;
-    let bus = Arc::new(Rma::start(inner, control.clone())?);
+    let bus = Arc::new(Rma::start(inner.clone(), control.clone())?);
     bus.choose_form()?;
-    Ok((Arc::new(Keyed(control)), Host::over(bus)))
+    Ok((Arc::new(Keyed(control, inner)), Host::over(bus)))
 }
 
 /// Checks that MPI runs, and for which threads.

@@ -23,7 +23,9 @@ const SMALL: usize = 1 << 16;
 /// One window of MPI, and its memory at this rank.
 pub(super) struct Segment {
     pub(super) window: ffi::MPI_Win,
+    /// The first byte of this rank's part that is aligned, and how far from the first of all it is: MPI aligns to 8 bytes, or to more.
     pub(super) base: *mut u8,
+    pub(super) skew: usize,
     /// Bytes of each rank's part.
     pub(super) bytes: Vec<usize>,
     /// The far address of each rank's part, once somebody has asked.
@@ -139,7 +141,7 @@ impl InUse {
         };
         Ok(Round {
             needs: !room,
-            bytes: part.next_multiple_of(1 << 16),
+            bytes: (part + super::ALIGN).next_multiple_of(1 << 16),
             held: self.held.keys().copied().collect(),
         })
     }
@@ -196,16 +198,15 @@ impl Segment {
             let nocheck = ffi::MPI_MODE_NOCHECK as c_int;
             check("MPI_Win_lock_all", ffi::MPI_Win_lock_all(nocheck, window))?;
         }
-        if base.is_null() || !base.addr().is_multiple_of(super::ALIGN) {
-            return Err(failed(format!(
-                "MPI_Win_allocate gave memory at {base:?}, which is not aligned to {} bytes",
-                super::ALIGN
-            )));
-        }
+        let skew = base.align_offset(super::ALIGN);
+        let usable = bytes[me].checked_sub(skew).filter(|_| !base.is_null());
+        let usable =
+            usable.ok_or_else(|| failed(format!("MPI_Win_allocate gave memory at {base:?}")))?;
         Ok(Segment {
             window,
-            base,
-            pool: Pool::new(bytes[me]),
+            base: base.wrapping_add(skew),
+            skew,
+            pool: Pool::new(usable),
             names: vec![None; bytes.len()],
             bytes,
         })

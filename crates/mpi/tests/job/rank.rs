@@ -25,8 +25,9 @@ pub(crate) fn secret() -> String {
 
 /// MPI, and worlds over it.
 pub(crate) struct Job {
-    pub(crate) universe: Option<Universe>,
     pub(crate) comm: SimpleCommunicator,
+    #[expect(dead_code, reason = "held to the end")]
+    pub(crate) universe: Option<Universe>,
 }
 
 impl Job {
