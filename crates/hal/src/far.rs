@@ -187,6 +187,11 @@ pub unsafe trait Bus: Send + Sync + 'static {
     /// The word is live.
     unsafe fn look(&self, word: Ptr);
 
+    /// How often a waiter looks before it turns the bus once; not 0.
+    fn looks(&self) -> u32 {
+        1
+    }
+
     /// Lets the transport do what it has to do; whoever waits calls it again and again. Returns whether something came.
     fn turn(&self) -> bool;
 }

@@ -25,6 +25,7 @@ pub(crate) struct Far {
     failed: Option<BusError>,
     pieces: Vec<Piece>,
     scratch: Scratch,
+    looks: u32,
 }
 
 impl Far {
@@ -35,6 +36,7 @@ impl Far {
             failed: None,
             pieces: Vec::new(),
             scratch: Scratch::default(),
+            looks: 0,
         }
     }
 
@@ -261,6 +263,11 @@ impl Mover for Far {
     }
 
     fn blocked(&mut self) -> Blocked {
+        // What comes by itself is found sooner by who only looks.
+        self.looks = self.looks.wrapping_add(1);
+        if !self.looks.is_multiple_of(self.bus.looks()) {
+            return Blocked::Waits;
+        }
         if self.bus.turn() {
             Blocked::Again
         } else {

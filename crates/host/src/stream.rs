@@ -60,13 +60,16 @@ enum EventKind {
 /// does. So all waits yield for a while, and sleep then. Spinning in between looks more often, which is of use where another processor
 /// is at work on what is waited for: on a peer's part if each rank has a processor, on another thread's if it has two.
 fn patience(ranks: usize) -> (Patience, Patience) {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let patience = |threads| Patience {
+    let mine = std::thread::available_parallelism().map_or(1, usize::from);
+    // A rank that was bound to some of the processors has not got to share them with all others.
+    let all = processors().filter(|all| *all > mine).unwrap_or(mine);
+    let patience = |threads, cores| Patience {
         spins: if threads <= cores { 16 } else { 0 },
         // Where ranks share processors, each turn of the others is longer than what a sleep costs.
-        yields: if ranks <= cores { 60 } else { 16 },
+        yields: if ranks <= all { 60 } else { 16 },
     };
-    (patience(ranks), patience(2 * ranks))
+    let own = if mine > 1 { all } else { mine };
+    (patience(ranks, all), patience(2 * ranks, own))
 }
 
 /// How long a wait stays awake where nobody rings: longer, since each nap may be one in vain. Each look turns the bus, which takes as long as a pause or more.
@@ -75,6 +78,17 @@ fn unrung(peers: Patience) -> Patience {
         yields: 4 * peers.yields,
         ..peers
     }
+}
+
+/// How many processors the machine has, whichever of them this process may use.
+fn processors() -> Option<usize> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    let counts = text.trim().split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        last.checked_sub(first).map(|more| more + 1)
+    });
+    counts.sum()
 }
 
 impl HostStream {

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,14 @@ use tidegate_hal::far::{Bus, BusError, MAILBOX, Piece, Reached, Span, Update};
 use tidegate_hal::memory::Ptr;
 use tidegate_words::Word;
 
+use super::Form;
 use super::agent::Agent;
 use super::call::{NAME, failed};
 use super::machine::Machine;
 use super::segment::{Round, Segment};
+
+/// How often a waiter looks at mailboxes before it turns MPI once.
+const WORD_LOOKS: u32 = 8;
 
 /// How long a rank that leaves waits for others to hear its last signals: each hears them within a millisecond while it lives.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -49,6 +53,8 @@ pub(super) struct Inner {
     /// Turns of waiters, and signals given, since the agent has asked.
     waits: AtomicU64,
     signals: AtomicU64,
+    /// How often a waiter looks before it turns MPI: mailboxes may be filled without that.
+    looks: AtomicU32,
 }
 
 /// What happened of late.
@@ -69,6 +75,7 @@ impl Inner {
             owns: AtomicUsize::new(0),
             waits: AtomicU64::new(0),
             signals: AtomicU64::new(0),
+            looks: AtomicU32::new(1),
         }
     }
 
@@ -248,12 +255,15 @@ impl Rma {
         })
     }
 
-    pub(super) fn choose_form(&self) -> Result<(), super::JoinError> {
-        let mut machine = self.inner.machine();
-        if machine.form == super::Form::Measured {
-            machine.form = super::Form::Words;
-        }
-        Ok(())
+    pub(super) fn control(&self) -> &dyn Control {
+        &*self.control
+    }
+
+    /// From now on signals have this form.
+    pub(super) fn set_form(&self, form: Form) {
+        let looks = if form == Form::Words { WORD_LOOKS } else { 1 };
+        self.inner.looks.store(looks, Ordering::Relaxed);
+        self.inner.machine().form = form;
     }
 
     /// One round: see `segment.rs`.
@@ -326,7 +336,7 @@ impl Rma {
     }
 }
 
-fn system(error: impl std::fmt::Display) -> DeviceError {
+pub(super) fn system(error: impl std::fmt::Display) -> DeviceError {
     DeviceError::System {
         what: "memory of MPI",
         detail: error.to_string(),
@@ -480,6 +490,10 @@ unsafe impl Bus for Rma {
             // SAFETY: as above.
             unsafe { self.inner.empty(segment, word) };
         }
+    }
+
+    fn looks(&self) -> u32 {
+        self.inner.looks.load(Ordering::Relaxed)
     }
 
     fn turn(&self) -> bool {

@@ -24,6 +24,7 @@
 mod agent;
 mod bus;
 mod call;
+mod choose;
 mod control;
 mod finalize;
 mod machine;
@@ -164,7 +165,11 @@ pub fn join(
     let inner = Arc::new(Inner::new(by_comm.0, machine));
     finalize::watch(&inner)?;
     let bus = Arc::new(Rma::start(inner.clone(), control.clone())?);
-    bus.choose_form()?;
+    let form = match options.form {
+        Form::Measured => choose::choose(&bus, by_comm.0, by_comm.1)?,
+        form => form,
+    };
+    bus.set_form(form);
     Ok((Arc::new(Keyed(control, inner)), Host::over(bus)))
 }
 

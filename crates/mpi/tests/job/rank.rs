@@ -26,7 +26,6 @@ pub(crate) fn secret() -> String {
 /// MPI, and worlds over it.
 pub(crate) struct Job {
     pub(crate) comm: SimpleCommunicator,
-    #[expect(dead_code, reason = "held to the end")]
     pub(crate) universe: Option<Universe>,
 }
 
@@ -56,6 +55,33 @@ impl Job {
         unsafe { World::from_control(control, device) }.unwrap()
     }
 }
+
+impl Job {
+    /// A program, with each form of signals.
+    pub(crate) fn in_both_forms(&self, program: fn(World<Host>)) {
+        for form in cases::FORMS {
+            program(self.world(form));
+        }
+    }
+
+    /// Ends MPI, with whatever uses it still there.
+    pub(crate) fn end(&mut self) {
+        // The duplicate is freed by nobody: it goes with MPI.
+        std::mem::forget(std::mem::replace(
+            &mut self.comm,
+            SimpleCommunicator::self_comm(),
+        ));
+        self.universe = None;
+    }
+
+    /// Says to the driver that something has come to pass.
+    pub(crate) fn say(&self, what: &str) {
+        println!("{SAID} {what}");
+    }
+}
+
+/// Before what ranks say to the driver.
+pub(crate) const SAID: &str = "rank says:";
 
 pub(crate) fn run(name: &str) -> ExitCode {
     let case = cases::ALL
