@@ -307,7 +307,7 @@ impl Rma {
             let sizes = said.iter().map(|rank| rank.bytes).collect();
             let me = inner.me;
             // SAFETY: the communicator is alive as long as the machine is not closed, and nobody else has it.
-            let segment = unsafe { Segment::make(machine.comm, me, sizes) };
+            let segment = unsafe { Segment::make(machine.comm, me, sizes, machine.shared) };
             let segment = inner.note(segment).map_err(system)?;
             let (base, len) = &inner.own[number];
             base.store(segment.base.addr(), Ordering::Relaxed);

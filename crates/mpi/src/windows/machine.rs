@@ -31,6 +31,8 @@ pub(super) struct Machine {
     pub(super) in_use: InUse,
     pub(super) messages: Messages,
     pub(super) form: Form,
+    /// Whether all ranks have memory in common.
+    pub(super) shared: bool,
     /// Where something was begun that has not been flushed: segment and rank.
     dirty: Vec<(usize, usize)>,
     /// Words that were poisoned: once is enough.
@@ -46,14 +48,15 @@ pub(super) struct Machine {
 unsafe impl Send for Machine {}
 
 impl Machine {
-    pub(super) fn new(comm: ffi::MPI_Comm, names: Names, messages: Messages, form: Form) -> Self {
+    pub(super) fn new(comm: ffi::MPI_Comm, shared: bool, names: Names, messages: Messages) -> Self {
         Machine {
             comm,
             segments: Vec::new(),
             names,
             in_use: InUse::default(),
             messages,
-            form,
+            form: Form::Measured,
+            shared,
             dirty: Vec::new(),
             poisoned: BTreeSet::new(),
             told: BTreeSet::new(),

@@ -66,15 +66,32 @@ pub enum Form {
 }
 
 /// How windows of MPI are to be used. The same on all ranks.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     form: Form,
+    shared: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            form: Form::default(),
+            shared: true,
+        }
+    }
 }
 
 impl Options {
     /// As is best here.
     pub fn new() -> Self {
         Options::default()
+    }
+
+    /// Makes windows by `MPI_Win_allocate` even where all ranks have memory in common.
+    #[must_use]
+    pub fn not_shared(mut self) -> Self {
+        self.shared = false;
+        self
     }
 
     /// The form of signals.
@@ -159,9 +176,10 @@ pub fn join(
             ffi::MPI_Comm_set_errhandler(own, handler),
         )?;
     }
+    let shared = options.shared && have_memory_in_common(own, size)?;
     // SAFETY: the duplicate stays until the bus is closed, which takes the receive back.
     let messages = unsafe { Messages::open(own) }?;
-    let machine = Machine::new(own, Names::reserve()?, messages, options.form);
+    let machine = Machine::new(own, shared, Names::reserve()?, messages);
     let inner = Arc::new(Inner::new(by_comm.0, machine));
     finalize::watch(&inner)?;
     let bus = Arc::new(Rma::start(inner.clone(), control.clone())?);
@@ -171,6 +189,23 @@ pub fn join(
     };
     bus.set_form(form);
     Ok((Arc::new(Keyed(control, inner)), Host::over(bus)))
+}
+
+/// Whether all ranks of a communicator of so many can have memory in common.
+fn have_memory_in_common(comm: ffi::MPI_Comm, size: c_int) -> Result<bool, BusError> {
+    // SAFETY: constants of the binding's.
+    let (mut near, kind) = unsafe { (ffi::RSMPI_COMM_NULL, ffi::RSMPI_COMM_TYPE_SHARED) };
+    let mut count: c_int = 0;
+    // SAFETY: the communicator is alive, and all its ranks come here; the other is freed at once.
+    unsafe {
+        let info = ffi::RSMPI_INFO_NULL;
+        let split = ffi::MPI_Comm_split_type(comm, kind, 0, info, &raw mut near);
+        check("MPI_Comm_split_type", split)?;
+        check("MPI_Comm_size", ffi::MPI_Comm_size(near, &raw mut count))?;
+        check("MPI_Comm_free", ffi::MPI_Comm_free(&raw mut near))?;
+    }
+    // The parts are as large as their ranks see them, so all see the same where there is one part.
+    Ok(count == size)
 }
 
 /// Checks that MPI runs, and for which threads.

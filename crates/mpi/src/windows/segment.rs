@@ -1,6 +1,6 @@
 //! Memory that all ranks reach: windows of MPI, and what of them is in use.
 //!
-//! A segment is made by all ranks together (`MPI_Win_allocate`) and stays until `MPI_Finalize`, since to free one is collective, too, and dropping a block is not. Blocks are parts of it. Each time
+//! A segment is made by all ranks together (`MPI_Win_allocate`, or `MPI_Win_allocate_shared` where they have memory in common) and stays until `MPI_Finalize`, since to free one is collective, too, and dropping a block is not. Blocks are parts of it. Each time
 //! the ranks make blocks is a *round*; in each each rank says of which earlier rounds it still holds peers' memory. What its owner has let go is used again when nobody holds anything of its round: so
 //! a put that comes late finds the memory that it was meant for.
 
@@ -159,7 +159,7 @@ impl InUse {
 }
 
 impl Segment {
-    /// Makes one. Collective: each rank comes with the size that it has told the others.
+    /// Makes one. Collective: each rank comes with the size that it has told the others. `shared`: all ranks have memory in common, which MPIs serve better when they are told.
     ///
     /// # Safety
     ///
@@ -168,22 +168,36 @@ impl Segment {
         comm: ffi::MPI_Comm,
         me: usize,
         bytes: Vec<usize>,
+        shared: bool,
     ) -> Result<Self, BusError> {
         let mut base: *mut u8 = std::ptr::null_mut();
         // SAFETY: a constant of the binding's.
         let mut window = unsafe { ffi::RSMPI_WIN_NULL };
         // SAFETY: the caller's promise; MPI stores where the memory is, and the window.
         let code = unsafe {
-            ffi::MPI_Win_allocate(
-                bytes[me] as ffi::MPI_Aint,
-                1,
-                ffi::RSMPI_INFO_NULL,
-                comm,
-                (&raw mut base).cast(),
-                &raw mut window,
-            )
+            let (size, at) = (bytes[me] as ffi::MPI_Aint, (&raw mut base).cast());
+            if shared {
+                let mut info = ffi::RSMPI_INFO_NULL;
+                check("MPI_Info_create", ffi::MPI_Info_create(&raw mut info))?;
+                let (key, value) = (c"alloc_shared_noncontig", c"true");
+                let set = ffi::MPI_Info_set(info, key.as_ptr(), value.as_ptr());
+                check("MPI_Info_set", set)?;
+                let code = ffi::MPI_Win_allocate_shared(size, 1, info, comm, at, &raw mut window);
+                check("MPI_Info_free", ffi::MPI_Info_free(&raw mut info))?;
+                code
+            } else {
+                let info = ffi::RSMPI_INFO_NULL;
+                ffi::MPI_Win_allocate(size, 1, info, comm, at, &raw mut window)
+            }
         };
-        check("MPI_Win_allocate", code)?;
+        check(
+            if shared {
+                "MPI_Win_allocate_shared"
+            } else {
+                "MPI_Win_allocate"
+            },
+            code,
+        )?;
         // SAFETY: the window was made just now.
         unsafe {
             check(

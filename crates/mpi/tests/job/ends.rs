@@ -25,7 +25,7 @@ pub(crate) fn late_put(world: World<Host>) {
             held = Some(window.slot_to(1, 0).open(&s).unwrap());
         }
         // Rank 1's old memory is free by its own account.
-        let window = Window::<u64, _>::by_range("new", LEN).range_to(1, 0..LEN);
+        let window = Window::<u64, _>::by_range("new", LEN).range_to(1 - world.rank(), 0..LEN);
         let (mut inbox, _outbox) = window.open(&s).unwrap();
         if let Some((_inbox, outbox)) = held.take() {
             let src = Region::from_slice(&world, &[7; LEN]).unwrap().on(&s);
