@@ -259,11 +259,27 @@ impl Rma {
         &*self.control
     }
 
-    /// From now on signals have this form.
-    pub(super) fn set_form(&self, form: Form) {
+    /// From now on signals have this form, and windows are made shared or not.
+    pub(super) fn set(&self, form: Form, shared: bool) {
         let looks = if form == Form::Words { WORD_LOOKS } else { 1 };
         self.inner.looks.store(looks, Ordering::Relaxed);
-        self.inner.machine().form = form;
+        let mut machine = self.inner.machine();
+        (machine.form, machine.shared) = (form, shared);
+    }
+
+    /// As `alloc`, in a segment of its own, so that it is of the kind that was set last. What was free before is not used any more.
+    pub(super) fn alloc_anew(&self, bytes: usize) -> Result<Span, DeviceError> {
+        for segment in &mut self.inner.machine().segments {
+            segment.retired = true;
+        }
+        self.alloc(bytes)
+    }
+
+    /// Segments of the other kind are not used any more.
+    pub(super) fn keep_kind(&self, shared: bool) {
+        for segment in &mut self.inner.machine().segments {
+            segment.retired = segment.shared != shared;
+        }
     }
 
     /// One round: see `segment.rs`.
@@ -320,7 +336,7 @@ impl Rma {
         machine.in_use.rounds += 1;
         let mut segments = machine.segments.iter_mut().enumerate();
         let found = segments.find_map(|(number, segment)| {
-            let at = segment.pool.take(bytes)?;
+            let at = segment.take(bytes)?;
             Some((number, at, segment.base.wrapping_add(at)))
         });
         let (segment, at, base) = found.ok_or_else(|| DeviceError::Exhausted {

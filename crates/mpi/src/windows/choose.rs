@@ -1,13 +1,14 @@
 //! Which form signals have: the one that is faster here.
 //!
-//! Which that is depends on how an MPI does its accumulates, and nothing that it tells says that. So neighbours play a few rounds of 8 bytes and a signal in each form when the ranks meet, and all ranks take the form with the lesser sum of best times.
+//! Which that is depends on how an MPI does its accumulates, and nothing that it tells says that; and where all ranks have memory in common, windows that are made shared are faster with one MPI and slower with another. So neighbours play a few rounds in each way when the ranks meet, with puts of 8 bytes and of
+//! 64 KiB, and all ranks take the way with the least sum of best times.
 
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tidegate_hal::batch::QUANTUM;
 use tidegate_hal::control::Packet;
-use tidegate_hal::far::{Bus, CELL, Piece};
+use tidegate_hal::far::{Bus, CELL, Piece, Reached, Span};
 use tidegate_hal::memory::Ptr;
 use tidegate_words::{State, Word};
 
@@ -15,15 +16,24 @@ use super::bus::{Rma, system};
 use super::{Form, JoinError};
 
 /// Rounds of a trial, and trials of a form, of which the best counts.
-const ROUNDS: u32 = 30;
-const TRIALS: u32 = 6;
+const ROUNDS: u32 = 10;
+const TRIALS: u32 = 4;
 /// Whoever waits longer than this for a neighbour waits no more: it is of no use here, and all else has its own end.
-const LIMIT: Duration = Duration::from_secs(2);
-const FORMS: [Form; 2] = [Form::Words, Form::Messages];
+const LIMIT: Duration = Duration::from_millis(300);
+/// What is tried: forms, and whether windows are made shared.
+const WAYS: [(Form, bool); 4] = [
+    (Form::Words, true),
+    (Form::Messages, true),
+    (Form::Words, false),
+    (Form::Messages, false),
+];
+/// Bytes of a large put. A small one counts as much as this many times as long a large one.
+const LARGE: usize = 1 << 16;
+const WEIGHT: u64 = 4;
 
 /// What each rank says: how long its best trial took, in ns.
 #[derive(Serialize, Deserialize)]
-struct Times([u64; FORMS.len()]);
+struct Times([u64; WAYS.len()]);
 
 /// Two ranks that take turns.
 struct Pair<'a> {
@@ -32,77 +42,118 @@ struct Pair<'a> {
     own: Ptr,
     there: Ptr,
     operand: u64,
+    data: Vec<u8>,
 }
 
-/// The form for all ranks. Collective.
-pub(super) fn choose(bus: &Rma, rank: usize, size: usize) -> Result<Form, JoinError> {
-    let own = bus.alloc(2 * CELL)?;
-    let keys = Packet {
-        bytes: own.key.clone(),
-        handles: Vec::new(),
+/// The form for all ranks, and whether windows are made shared. Collective; what is given is not tried otherwise.
+pub(super) fn choose(
+    bus: &Rma,
+    rank: usize,
+    given: Form,
+    shared: bool,
+) -> Result<(Form, bool), JoinError> {
+    // Open MPI 4.1 (`osc/rdma` over `btl/vader`) crashes in a compare-and-swap of windows that are not.
+    let always =
+        shared && mpi::environment::library_version().is_ok_and(|name| name.contains("Open MPI"));
+    let fits = |(form, in_common): (Form, bool)| {
+        (given == Form::Measured || given == form)
+            && (shared || !in_common)
+            && (in_common || !always)
     };
-    let keys = bus.control().exchange("form of signals", keys)?;
-    let mut times = Times([0; FORMS.len()]);
-    if let Some(key) = keys.get(rank ^ 1).filter(|_| size > 1) {
-        let there = bus.reach(&key.bytes, 2 * CELL)?;
+    // Whoever cannot choose, or plays alone, needs no trial.
+    let first = WAYS
+        .into_iter()
+        .find(|way| fits(*way))
+        .expect("each form has a way");
+    if WAYS.into_iter().filter(|way| fits(*way)).count() == 1 || bus.control().size() == 1 {
+        return Ok(first);
+    }
+    let mut times = Times([0; WAYS.len()]);
+    let mut last = None;
+    let mut blocks: Option<(Span, Option<Reached>, u64)> = None;
+    for (index, (form, in_common)) in WAYS.into_iter().enumerate() {
+        if !fits((form, in_common)) {
+            continue;
+        }
+        bus.set(form, in_common);
+        if last != Some(in_common) {
+            last = Some(in_common);
+            let own = bus.alloc_anew(CELL + LARGE)?;
+            let keys = Packet {
+                bytes: own.key.clone(),
+                handles: Vec::new(),
+            };
+            let keys = bus.control().exchange("trial of MPI", keys)?;
+            let key = keys.get(rank ^ 1);
+            let there = key.map(|key| bus.reach(&key.bytes, CELL + LARGE));
+            blocks = Some((own, there.transpose()?, 0));
+        }
+        let Some((own, Some(there), operand)) = &mut blocks else {
+            continue;
+        };
         let mut pair = Pair {
             bus,
             first: rank & 1 == 0,
             own: own.base,
             there: there.base,
-            operand: 0,
+            operand: *operand,
+            data: vec![1; LARGE],
         };
-        for (form, best) in FORMS.into_iter().zip(&mut times.0) {
-            bus.set_form(form);
-            *best = u64::MAX >> 32;
+        for (bytes, weight) in [(8, WEIGHT), (LARGE, 1)] {
+            let mut best = u64::MAX >> 40;
             for _ in 0..TRIALS {
-                let took = pair.play()?;
-                *best = took.map_or(*best, |took| took.min(*best));
+                best = pair.play(bytes)?.map_or(best, |took| took.min(best));
             }
+            times.0[index] += weight * best;
         }
+        *operand = pair.operand;
     }
+    drop(blocks);
     let packet = Packet {
         bytes: postcard::to_stdvec(&times).expect("plain data can be encoded"),
         handles: Vec::new(),
     };
-    let mut sums = [0; FORMS.len()];
-    for packet in bus.control().exchange("times of signals", packet)? {
+    let mut sums = [0; WAYS.len()];
+    for packet in bus.control().exchange("times of MPI", packet)? {
         let times: Times = postcard::from_bytes(&packet.bytes).map_err(system)?;
         sums.iter_mut()
             .zip(times.0)
             .for_each(|(sum, time)| *sum += time);
     }
-    let form = FORMS[usize::from(sums[1] < sums[0])];
-    tracing::debug!(?form, words = sums[0], messages = sums[1], "signals of MPI");
-    Ok(form)
+    let tried = WAYS.into_iter().zip(sums).filter(|(way, _)| fits(*way));
+    let (form, in_common) = tried
+        .min_by_key(|(_, sum)| *sum)
+        .expect("some were tried")
+        .0;
+    tracing::debug!(?form, in_common, ?sums, "signals of MPI");
+    Ok((form, in_common))
 }
 
 impl Pair<'_> {
     /// A trial: ns, unless the neighbour does not answer.
-    fn play(&mut self) -> Result<Option<u64>, JoinError> {
+    fn play(&mut self, bytes: usize) -> Result<Option<u64>, JoinError> {
         let begun = Instant::now();
         for _ in 0..ROUNDS {
             if self.first {
-                self.send()?;
+                self.send(bytes)?;
             }
             if !self.wait(begun) {
                 return Ok(None);
             }
             if !self.first {
-                self.send()?;
+                self.send(bytes)?;
             }
         }
         Ok(Some(begun.elapsed().as_nanos() as u64))
     }
 
-    fn send(&self) -> Result<(), JoinError> {
-        let data = 1u64;
+    fn send(&self, bytes: usize) -> Result<(), JoinError> {
         let piece = Piece {
             far: self.there.byte_add(CELL),
-            local: Ptr((&raw const data).cast_mut().cast()),
-            bytes: size_of_val(&data),
+            local: Ptr(self.data.as_ptr().cast_mut()),
+            bytes,
         };
-        // SAFETY: the neighbour's block has two cells, of which the second is for this; both blocks are held; the value lives until the signal has completed the put.
+        // SAFETY: behind the first cell the neighbour's block is for this; both blocks are held; the data lives until the signal has completed the put.
         unsafe {
             self.bus.put(&[piece])?;
             self.bus.signal(self.there, QUANTUM)?;

@@ -11,7 +11,7 @@ use tidegate_words::Word;
 
 use super::Form;
 use super::call::{bits, byte, bytes_of, check, failed, op, scalar};
-use super::messages::{Messages, Signal};
+use super::messages::{HEAD, LONGEST, Messages, PIECE_HEAD};
 use super::names::{Names, Place};
 use super::segment::{InUse, Segment};
 
@@ -22,6 +22,8 @@ const MOST: usize = 1 << 30;
 const ADDS: u64 = 0;
 const POISONS: u64 = 1;
 const LAST: u64 = 2;
+/// How many words it has, from this bit on.
+const WORDS: u32 = 8;
 
 /// This rank's end.
 pub(super) struct Machine {
@@ -35,6 +37,8 @@ pub(super) struct Machine {
     pub(super) shared: bool,
     /// Where something was begun that has not been flushed: segment and rank.
     dirty: Vec<(usize, usize)>,
+    /// Small data that goes along with the next signal to a rank.
+    along: Vec<(usize, Vec<u64>)>,
     /// Words that were poisoned: once is enough.
     poisoned: BTreeSet<usize>,
     /// Ranks to which messages were sent, and ranks that have said that they send no more.
@@ -48,7 +52,7 @@ pub(super) struct Machine {
 unsafe impl Send for Machine {}
 
 impl Machine {
-    pub(super) fn new(comm: ffi::MPI_Comm, shared: bool, names: Names, messages: Messages) -> Self {
+    pub(super) fn new(comm: ffi::MPI_Comm, names: Names, messages: Messages) -> Self {
         Machine {
             comm,
             segments: Vec::new(),
@@ -56,8 +60,9 @@ impl Machine {
             in_use: InUse::default(),
             messages,
             form: Form::Measured,
-            shared,
+            shared: false,
             dirty: Vec::new(),
+            along: Vec::new(),
             poisoned: BTreeSet::new(),
             told: BTreeSet::new(),
             left: BTreeSet::new(),
@@ -90,6 +95,12 @@ impl Machine {
     /// As `Bus::put` and `Bus::get`.
     pub(super) unsafe fn copy(&mut self, pieces: &[Piece], put: bool) -> Result<(), BusError> {
         self.open()?;
+        if put && self.form == Form::Messages {
+            // SAFETY: the caller's promise.
+            if unsafe { self.take_along(pieces) } {
+                return Ok(());
+            }
+        }
         for piece in pieces {
             let mut at = 0;
             while at < piece.bytes {
@@ -114,6 +125,46 @@ impl Machine {
             Some(piece) if !put => self.flush(self.names.resolve(piece.far).rank),
             _ => Ok(()),
         }
+    }
+
+    /// Packs small data for the message that will bring its signal. Returns whether there was room for all of it.
+    ///
+    /// # Safety
+    ///
+    /// As `Bus::put`.
+    unsafe fn take_along(&mut self, pieces: &[Piece]) -> bool {
+        let words = |piece: &Piece| PIECE_HEAD + piece.bytes.div_ceil(8);
+        let more = pieces.iter().map(words).fold(0, usize::saturating_add);
+        let Some(first) = pieces.first() else {
+            return true;
+        };
+        let rank = self.names.resolve(first.far).rank;
+        let index = self.along.iter().position(|(other, _)| *other == rank);
+        let used = index.map_or(HEAD, |index| self.along[index].1.len());
+        if more > LONGEST - used {
+            return false;
+        }
+        let index = index.unwrap_or_else(|| {
+            let mut message = self.messages.buffer();
+            message.resize(HEAD, 0);
+            self.along.push((rank, message));
+            self.along.len() - 1
+        });
+        let message = &mut self.along[index].1;
+        for piece in pieces {
+            let Some((round, at)) = self.in_use.block_of(piece.far) else {
+                return false;
+            };
+            message.extend([u64::from(round), at as u64, piece.bytes as u64]);
+            let from = message.len();
+            message.resize(from + piece.bytes.div_ceil(8), 0);
+            // SAFETY: the source is live for so many bytes (the caller's promise), for which there is room now.
+            unsafe {
+                let to = message[from..].as_mut_ptr().cast::<u8>();
+                to.copy_from_nonoverlapping(piece.local.0, piece.bytes);
+            }
+        }
+        true
     }
 
     /// # Safety
@@ -272,10 +323,25 @@ impl Machine {
                 .in_use
                 .block_of(word)
                 .ok_or_else(|| failed("a word in a block that is not held"))?;
+            let index = self.along.iter().position(|(rank, _)| *rank == place.rank);
+            let mut message = match index {
+                Some(index) => self.along.swap_remove(index).1,
+                None => self.messages.buffer(),
+            };
+            if poison {
+                message.clear();
+            }
+            message.resize(message.len().max(HEAD), 0);
             let kind = if poison { POISONS } else { ADDS };
-            let signal = [u64::from(round), at as u64, value, kind];
+            let words = message.len() as u64;
+            message[..HEAD].copy_from_slice(&[
+                u64::from(round),
+                at as u64,
+                value,
+                kind | words << WORDS,
+            ]);
             self.told.insert(place.rank);
-            return self.messages.send(place.rank, signal);
+            return self.messages.send(place.rank, message);
         }
         let value = if poison { POISON } else { value };
         let (rank, window) = (place.rank as c_int, self.window(place));
@@ -325,21 +391,48 @@ impl Machine {
     #[inline]
     pub(super) fn turn(&mut self) -> Result<bool, BusError> {
         let mut came = false;
-        while let Some(signal) = self.messages.receive()? {
+        while self.messages.received()? {
             came = true;
-            self.take(signal)?;
+            // SAFETY: it has come, and the next one is asked for when it has been taken.
+            let message = unsafe { self.messages.inbound() };
+            self.take(message)?;
             self.messages.post()?;
         }
         Ok(came)
     }
 
-    fn take(&mut self, [round, at, value, kind]: Signal) -> Result<(), BusError> {
+    fn take(&mut self, message: &[u64; LONGEST]) -> Result<(), BusError> {
+        let (head, rest) = message.split_at(HEAD);
+        let (value, kind) = (head[2], head[3] & ((1 << WORDS) - 1));
         if kind == LAST {
             self.left.insert(value as usize);
             return Ok(());
         }
-        // What is for a block that is no more came too late for anybody to wait for.
-        let Some((segment, at)) = self.in_use.word_at(round as u32, at as usize) else {
+        let words = (head[3] >> WORDS) as usize;
+        let mut data = rest
+            .get(..words.saturating_sub(HEAD))
+            .ok_or_else(|| failed("a message that is longer than any"))?;
+        while let Some((head, more)) = data.split_at_checked(PIECE_HEAD) {
+            let bytes = head[2] as usize;
+            let (piece, more) = more
+                .split_at_checked(bytes.div_ceil(8))
+                .ok_or_else(|| failed("a message that is cut off"))?;
+            data = more;
+            // What is for a block that is no more came too late for anybody to wait for.
+            let place = self
+                .in_use
+                .place_of(head[0] as u32, head[1] as usize, bytes);
+            if let Some((segment, at)) = place {
+                // SAFETY: the bytes lie within a block of this rank, which is alive; this rank has exposed them to the sender, as for what `MPI_Put` brings, until the signal that comes with them.
+                unsafe {
+                    let to = self.segments[segment].base.add(at);
+                    to.copy_from_nonoverlapping(piece.as_ptr().cast(), bytes);
+                }
+            }
+        }
+        let (round, at) = (head[0] as u32, head[1] as usize);
+        let place = self.in_use.place_of(round, at, 8);
+        let Some((segment, at)) = place.filter(|(_, at)| at.is_multiple_of(8)) else {
             return Ok(());
         };
         let held = &self.segments[segment];
@@ -358,7 +451,9 @@ impl Machine {
         self.open()?;
         for rank in std::mem::take(&mut self.told) {
             if !self.left.contains(&rank) {
-                self.messages.send_last(rank, [0, 0, me as u64, LAST])?;
+                let mut message = self.messages.buffer();
+                message.extend([0, 0, me as u64, LAST]);
+                self.messages.send_last(rank, message)?;
             }
         }
         Ok(())

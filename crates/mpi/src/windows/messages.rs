@@ -1,22 +1,28 @@
-//! Signals as small messages, and the receive that is always posted: testing it is what turns MPI.
+//! Signals as messages, and the receive that is always posted: testing it is what turns MPI.
+//!
+//! A message is the round of the block that the word is in, where in it the word is, what to add, and what the message is for; and before the word is added to, small data that was put before goes along: for each piece the round of its block, where in it, how many bytes, and these.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 
 use mpi::ffi;
+use tidegate_hal::batch::Scalar;
 use tidegate_hal::far::BusError;
 
 use super::call::{check, scalar};
-use tidegate_hal::batch::Scalar;
 
-/// A signal: the round of the block that the word is in, where in it, what to add, whether to poison.
-pub(super) type Signal = [u64; 4];
+/// The words in front.
+pub(super) const HEAD: usize = 4;
+/// Words of the longest message.
+pub(super) const LONGEST: usize = 1024;
+
+/// What goes before the data of a piece: round, place, bytes.
+pub(super) const PIECE_HEAD: usize = 3;
 
 const TAG: c_int = 7;
-const WORDS: c_int = 4;
 
 /// `MPI_Isend`, or `MPI_Issend`.
-type Send = unsafe extern "C" fn(
+type Start = unsafe extern "C" fn(
     *const c_void,
     c_int,
     ffi::MPI_Datatype,
@@ -28,7 +34,8 @@ type Send = unsafe extern "C" fn(
 
 struct Outbound {
     request: ffi::MPI_Request,
-    place: *mut Signal,
+    /// MPI reads it while the request is under way.
+    message: Vec<u64>,
     rank: usize,
 }
 
@@ -36,11 +43,11 @@ struct Outbound {
 pub(super) struct Messages {
     comm: ffi::MPI_Comm,
     /// Where the next one comes to. MPI writes there while `request` is under way.
-    inbound: *mut Signal,
+    inbound: *mut [u64; LONGEST],
     request: ffi::MPI_Request,
-    /// Those that have not been sent yet, with what they read. Boxes of spent ones are kept.
     outbound: Vec<Outbound>,
-    spent: Vec<*mut Signal>,
+    /// Buffers to be used again.
+    spent: Vec<Vec<u64>>,
 }
 
 impl Messages {
@@ -50,7 +57,7 @@ impl Messages {
     pub(super) unsafe fn open(comm: ffi::MPI_Comm) -> Result<Self, BusError> {
         let mut messages = Messages {
             comm,
-            inbound: Box::into_raw(Box::default()),
+            inbound: Box::into_raw(Box::new([0; LONGEST])),
             // SAFETY: a constant of the binding's.
             request: unsafe { ffi::RSMPI_REQUEST_NULL },
             outbound: Vec::new(),
@@ -66,7 +73,7 @@ impl Messages {
         let code = unsafe {
             ffi::MPI_Irecv(
                 self.inbound.cast(),
-                WORDS,
+                LONGEST as c_int,
                 scalar(Scalar::U64),
                 ffi::RSMPI_ANY_SOURCE,
                 TAG,
@@ -77,27 +84,40 @@ impl Messages {
         check("MPI_Irecv", code)
     }
 
-    /// What has come, if anything has. Then [`Messages::post`] is to follow.
+    /// Whether one has come; then it is to be [read](Messages::inbound), and [`Messages::post`] is to follow.
     #[inline]
-    pub(super) fn receive(&mut self) -> Result<Option<Signal>, BusError> {
+    pub(super) fn received(&mut self) -> Result<bool, BusError> {
         if !self.outbound.is_empty() {
             self.sent()?;
         }
-        if !done(&mut self.request)? {
-            return Ok(None);
-        }
-        // SAFETY: the request is over, so MPI has written the message and is through with the place.
-        Ok(Some(unsafe { self.inbound.read() }))
+        done(&mut self.request)
+    }
+
+    /// The message that has come.
+    ///
+    /// # Safety
+    ///
+    /// [`Messages::received`] said so, [`Messages::post`] has not been called since, and is not while the result lives.
+    pub(super) unsafe fn inbound<'a>(&self) -> &'a [u64; LONGEST] {
+        // SAFETY: the request is over, so MPI is through with the place, which lives as long as this process.
+        unsafe { &*self.inbound }
+    }
+
+    /// An empty buffer for a message.
+    pub(super) fn buffer(&mut self) -> Vec<u64> {
+        let mut buffer = self.spent.pop().unwrap_or_default();
+        buffer.clear();
+        buffer
     }
 
     /// Sends one, and does not wait.
-    pub(super) fn send(&mut self, rank: usize, signal: Signal) -> Result<(), BusError> {
-        self.start(rank, signal, ffi::MPI_Isend)
+    pub(super) fn send(&mut self, rank: usize, message: Vec<u64>) -> Result<(), BusError> {
+        self.start(rank, message, ffi::MPI_Isend)
     }
 
     /// As [`Messages::send`]; it is under way until the receiver has taken care of all before it.
-    pub(super) fn send_last(&mut self, rank: usize, signal: Signal) -> Result<(), BusError> {
-        self.start(rank, signal, ffi::MPI_Issend)
+    pub(super) fn send_last(&mut self, rank: usize, message: Vec<u64>) -> Result<(), BusError> {
+        self.start(rank, message, ffi::MPI_Issend)
     }
 
     /// Whether all that was sent to others than these is on its way.
@@ -107,20 +127,14 @@ impl Messages {
         Ok(left.all(|out| ranks.contains(&out.rank)))
     }
 
-    fn start(&mut self, rank: usize, signal: Signal, how: Send) -> Result<(), BusError> {
-        let place = self
-            .spent
-            .pop()
-            .unwrap_or_else(|| Box::into_raw(Box::default()));
-        // SAFETY: a place that is spent, or new: nobody else has it.
-        unsafe { place.write(signal) };
+    fn start(&mut self, rank: usize, message: Vec<u64>, how: Start) -> Result<(), BusError> {
         // SAFETY: a constant of the binding's.
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
-        // SAFETY: the place stays until the request is over; the communicator is alive (`open`).
+        // SAFETY: the buffer stays where it is until the request is over (`Outbound`, or it is over here); the communicator is alive (`open`).
         let code = unsafe {
             how(
-                place.cast(),
-                WORDS,
+                message.as_ptr().cast(),
+                message.len() as c_int,
                 scalar(Scalar::U64),
                 rank as c_int,
                 TAG,
@@ -128,15 +142,19 @@ impl Messages {
                 &raw mut request,
             )
         };
-        check("MPI_Isend", code)?;
-        if done(&mut request)? {
-            self.spent.push(place);
-        } else {
-            self.outbound.push(Outbound {
+        let over = check("MPI_Isend", code).and_then(|()| done(&mut request));
+        match over {
+            Ok(true) => self.spent.push(message),
+            Ok(false) => self.outbound.push(Outbound {
                 request,
-                place,
+                message,
                 rank,
-            });
+            }),
+            Err(error) => {
+                // MPI may still read it.
+                std::mem::forget(message);
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -146,8 +164,8 @@ impl Messages {
         let mut index = 0;
         while let Some(out) = self.outbound.get_mut(index) {
             if done(&mut out.request)? {
-                self.spent.push(out.place);
-                self.outbound.swap_remove(index);
+                let out = self.outbound.swap_remove(index);
+                self.spent.push(out.message);
             } else {
                 index += 1;
             }
@@ -155,8 +173,9 @@ impl Messages {
         Ok(())
     }
 
-    /// Takes the receive back. Messages on their way are left to MPI, with their places.
+    /// Takes the receive back. Messages on their way are left to MPI, with their buffers.
     pub(super) fn close(&mut self) -> Result<(), BusError> {
+        self.outbound.drain(..).for_each(std::mem::forget);
         // SAFETY: the request is this struct's; once it is over, nobody writes to the place.
         unsafe {
             check("MPI_Cancel", ffi::MPI_Cancel(&raw mut self.request))?;

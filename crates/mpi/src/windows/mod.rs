@@ -179,15 +179,13 @@ pub fn join(
     let shared = options.shared && have_memory_in_common(own, size)?;
     // SAFETY: the duplicate stays until the bus is closed, which takes the receive back.
     let messages = unsafe { Messages::open(own) }?;
-    let machine = Machine::new(own, shared, Names::reserve()?, messages);
+    let machine = Machine::new(own, Names::reserve()?, messages);
     let inner = Arc::new(Inner::new(by_comm.0, machine));
     finalize::watch(&inner)?;
     let bus = Arc::new(Rma::start(inner.clone(), control.clone())?);
-    let form = match options.form {
-        Form::Measured => choose::choose(&bus, by_comm.0, by_comm.1)?,
-        form => form,
-    };
-    bus.set_form(form);
+    let (form, shared) = choose::choose(&bus, by_comm.0, options.form, shared)?;
+    bus.set(form, shared);
+    bus.keep_kind(shared);
     Ok((Arc::new(Keyed(control, inner)), Host::over(bus)))
 }
 

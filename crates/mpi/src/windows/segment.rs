@@ -31,6 +31,9 @@ pub(super) struct Segment {
     /// The far address of each rank's part, once somebody has asked.
     pub(super) names: Vec<Option<Ptr>>,
     pub(super) pool: Pool,
+    pub(super) shared: bool,
+    /// Nothing new is to lie in it.
+    pub(super) retired: bool,
 }
 
 /// What a rank says when blocks are made.
@@ -84,10 +87,10 @@ impl InUse {
         }
     }
 
-    /// The segment of an own block and a place in it, if the block is still there and has room for a word at that place.
-    pub(super) fn word_at(&self, round: u32, at: usize) -> Option<(usize, usize)> {
+    /// The segment of an own block and a place in it, if the block is still there and has so many bytes at that place.
+    pub(super) fn place_of(&self, round: u32, at: usize, bytes: usize) -> Option<(usize, usize)> {
         let own = self.own.get(&round)?;
-        let inside = at.is_multiple_of(8) && at.checked_add(8)? <= own.bytes;
+        let inside = at.checked_add(bytes)? <= own.bytes;
         inside.then_some((own.segment, own.at + at))
     }
 
@@ -127,7 +130,7 @@ impl InUse {
     /// What this rank says in a round.
     pub(super) fn round(&self, segments: &mut [Segment], bytes: usize) -> Result<Round, BusError> {
         let room = segments.iter_mut().any(|segment| {
-            let found = segment.pool.take(bytes);
+            let found = segment.take(bytes);
             found.inspect(|at| segment.pool.give(*at, bytes)).is_some()
         });
         let wanted = Pool::wanted(bytes).filter(|bytes| *bytes < isize::MAX as usize / 4);
@@ -220,10 +223,20 @@ impl Segment {
             window,
             base: base.wrapping_add(skew),
             skew,
+            shared,
+            retired: false,
             pool: Pool::new(usable),
             names: vec![None; bytes.len()],
             bytes,
         })
+    }
+
+    /// A place for a block, if there is one.
+    pub(super) fn take(&mut self, bytes: usize) -> Option<usize> {
+        if self.retired {
+            return None;
+        }
+        self.pool.take(bytes)
     }
 
     /// Orders what this process stores and loads with what comes through the window (`MPI_Win_sync`).

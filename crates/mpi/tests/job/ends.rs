@@ -45,7 +45,6 @@ pub(crate) fn late_put(world: World<Host>) {
 /// A target that computes and does not wait is put to meanwhile: the agent turns MPI where MPI needs that.
 pub(crate) fn target_computes(world: World<Host>) {
     const BUSY: Duration = Duration::from_millis(400);
-    const PUTS: usize = 5;
     stream!(let s = world.inline_stream().unwrap());
     let window = Window::<u64, _>::by_slot("busy").buffers(Buffers::Double);
     let peer = 1 - world.rank();
@@ -80,7 +79,6 @@ pub(crate) fn target_computes(world: World<Host>) {
         inbox = exposed.wait(&s).unwrap();
         assert_eq!(inbox.read(&s).unwrap().slot(0)[999], 3);
     }
-    let _ = PUTS;
     world.gather("end", Vec::new()).unwrap();
     drop((inbox, outbox));
 }
@@ -97,14 +95,7 @@ pub(crate) fn dropped(world: World<Host>) {
         world.gather("over", Vec::new()).unwrap();
         return;
     }
-    let exposed = inbox.post(&s).unwrap();
-    let waited = match exposed.wait(&s) {
-        Ok(inbox) => {
-            drop(inbox);
-            s.synchronize().unwrap_err()
-        }
-        Err(rejected) => rejected.into(),
-    };
+    let waited = failing_wait(inbox, &s);
     let cause = match &waited {
         Error::Wait(wait) => &wait.cause,
         Error::Revoked { cause, .. } => cause,
@@ -113,6 +104,18 @@ pub(crate) fn dropped(world: World<Host>) {
     assert!(matches!(cause, Cause::Dropped { rank: 0, .. }), "{waited}");
     drop(outbox);
     world.gather("over", Vec::new()).unwrap();
+}
+
+/// Posts and waits in vain: the error, wherever it is met with.
+fn failing_wait<'s>(inbox: Inbox<'s, u64>, s: &Stream<'s>) -> Error {
+    let exposed = match inbox.post(s) {
+        Ok(exposed) => exposed,
+        Err(rejected) => return rejected.into(),
+    };
+    match exposed.wait(s) {
+        Ok(_inbox) => s.synchronize().unwrap_err(),
+        Err(rejected) => rejected.into(),
+    }
 }
 
 /// `MPI_Finalize` while windows are there, and a stream waits: it comes to an end, and later work is refused.
@@ -182,14 +185,7 @@ pub(crate) fn killed(job: &mut Job) {
         unsafe { exit_now() };
     }
     let begun = Instant::now();
-    let exposed = inbox.post(&s).unwrap();
-    let error = match exposed.wait(&s) {
-        Ok(inbox) => {
-            drop(inbox);
-            s.synchronize().unwrap_err()
-        }
-        Err(rejected) => rejected.into(),
-    };
+    let error = failing_wait(inbox, &s);
     let (text, took) = (error.to_string(), begun.elapsed());
     assert!(text.contains(&format!("rank {}", size - 1)), "{text}");
     assert!(took < Duration::from_secs(20), "it took {took:?}");
