@@ -105,6 +105,10 @@ impl Inner {
         let error = failed(why);
         machine.closed.get_or_insert(error.clone());
         let _ = self.failure.set(error);
+        if machine.segments.is_empty() && !machine.in_use.any() {
+            // They were freed: what lies there now may be somebody else's.
+            self.owns.store(0, Ordering::Release);
+        }
     }
 
     /// Turns MPI, unless somebody else is at it.
@@ -259,27 +263,11 @@ impl Rma {
         &*self.control
     }
 
-    /// From now on signals have this form, and windows are made shared or not.
-    pub(super) fn set(&self, form: Form, shared: bool) {
+    /// From now on signals have this form.
+    pub(super) fn set(&self, form: Form) {
         let looks = if form == Form::Words { WORD_LOOKS } else { 1 };
         self.inner.looks.store(looks, Ordering::Relaxed);
-        let mut machine = self.inner.machine();
-        (machine.form, machine.shared) = (form, shared);
-    }
-
-    /// As `alloc`, in a segment of its own, so that it is of the kind that was set last. What was free before is not used any more.
-    pub(super) fn alloc_anew(&self, bytes: usize) -> Result<Span, DeviceError> {
-        for segment in &mut self.inner.machine().segments {
-            segment.retired = true;
-        }
-        self.alloc(bytes)
-    }
-
-    /// Segments of the other kind are not used any more.
-    pub(super) fn keep_kind(&self, shared: bool) {
-        for segment in &mut self.inner.machine().segments {
-            segment.retired = segment.shared != shared;
-        }
+        self.inner.machine().form = form;
     }
 
     /// One round: see `segment.rs`.
@@ -323,7 +311,7 @@ impl Rma {
             let sizes = said.iter().map(|rank| rank.bytes).collect();
             let me = inner.me;
             // SAFETY: the communicator is alive as long as the machine is not closed, and nobody else has it.
-            let segment = unsafe { Segment::make(machine.comm, me, sizes, machine.shared) };
+            let segment = unsafe { Segment::make(machine.comm, me, sizes, machine.kind) };
             let segment = inner.note(segment).map_err(system)?;
             let (base, len) = &inner.own[number];
             base.store(segment.base.addr(), Ordering::Relaxed);
@@ -336,7 +324,7 @@ impl Rma {
         machine.in_use.rounds += 1;
         let mut segments = machine.segments.iter_mut().enumerate();
         let found = segments.find_map(|(number, segment)| {
-            let at = segment.take(bytes)?;
+            let at = segment.pool.take(bytes)?;
             Some((number, at, segment.base.wrapping_add(at)))
         });
         let (segment, at, base) = found.ok_or_else(|| DeviceError::Exhausted {

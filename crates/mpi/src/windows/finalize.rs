@@ -12,6 +12,7 @@ use tidegate_hal::far::BusError;
 use super::bus::Inner;
 use super::call::check;
 use super::machine::Machine;
+use super::segment::Kind;
 
 /// Closes a bus when MPI ends. Until then it is kept: its windows can be freed by no rank alone.
 pub(super) fn watch(inner: &Arc<Inner>) -> Result<(), BusError> {
@@ -59,11 +60,12 @@ unsafe extern "C" fn ended(_: ffi::MPI_Comm, _: c_int, held: *mut c_void, _: *mu
     0
 }
 
-/// Frees what all ranks free together, unless some rank uses some of it: then it is left to the end of the process.
+/// Frees what all ranks free together. Memory of MPI that some rank still uses is left to the end of the process, with its windows.
 fn free(machine: &mut Machine, in_use: bool) -> Result<(), BusError> {
     machine.messages.close()?;
-    let (mine, mut any): (c_int, c_int) = (c_int::from(in_use), 0);
-    // SAFETY: MPI still runs. All ranks come here, as they all call `MPI_Finalize`, and in the order in which they have made their buses; the windows are alive, and after that nobody uses them: no rank has a block.
+    let lent = machine.kind != Kind::Own && in_use;
+    let (mine, mut any): (c_int, c_int) = (c_int::from(lent), 0);
+    // SAFETY: MPI still runs. All ranks come here, as they all call `MPI_Finalize`, and in the order in which they have made their buses; the windows are alive, and after that nobody uses them: no call of MPI is made any more.
     unsafe {
         let int = super::call::scalar(tidegate_hal::batch::Scalar::I32);
         let code = ffi::MPI_Allreduce(

@@ -13,7 +13,7 @@ use super::Form;
 use super::call::{bits, byte, bytes_of, check, failed, op, scalar};
 use super::messages::{HEAD, LONGEST, Messages, PIECE_HEAD};
 use super::names::{Names, Place};
-use super::segment::{InUse, Segment};
+use super::segment::{InUse, Kind, Segment};
 
 /// MPI counts with an `int`.
 const MOST: usize = 1 << 30;
@@ -33,8 +33,7 @@ pub(super) struct Machine {
     pub(super) in_use: InUse,
     pub(super) messages: Messages,
     pub(super) form: Form,
-    /// Whether all ranks have memory in common.
-    pub(super) shared: bool,
+    pub(super) kind: Kind,
     /// Where something was begun that has not been flushed: segment and rank.
     dirty: Vec<(usize, usize)>,
     /// Small data that goes along with the next signal to a rank.
@@ -52,7 +51,7 @@ pub(super) struct Machine {
 unsafe impl Send for Machine {}
 
 impl Machine {
-    pub(super) fn new(comm: ffi::MPI_Comm, names: Names, messages: Messages) -> Self {
+    pub(super) fn new(comm: ffi::MPI_Comm, kind: Kind, names: Names, messages: Messages) -> Self {
         Machine {
             comm,
             segments: Vec::new(),
@@ -60,7 +59,7 @@ impl Machine {
             in_use: InUse::default(),
             messages,
             form: Form::Measured,
-            shared: false,
+            kind,
             dirty: Vec::new(),
             along: Vec::new(),
             poisoned: BTreeSet::new(),

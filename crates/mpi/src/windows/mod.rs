@@ -5,7 +5,7 @@
 //! [`join`] makes a *bus* of a communicator ([`tidegate_hal::far`]): a [`Host`] device whose streams reach peers by one-sided operations of MPI, and a control plane that carries the keys to their memory. Everything above is
 //! as with memory that is mapped: windows, epochs, graphs, barriers.
 //!
-//! - **Memory** comes from segments, which all ranks make together by `MPI_Win_allocate` when one of them has no room; no heap is sized by hand (`segment.rs`). Each is locked for good (`MPI_Win_lock_all`): all targets are passive.
+//! - **Memory** comes from segments, windows of MPI that all ranks make together when one of them has no room; no heap is sized by hand (`segment.rs`). Each is locked for good (`MPI_Win_lock_all`): all targets are passive.
 //! - **Data** goes by `MPI_Put`, `MPI_Get`, `MPI_Accumulate` and its like, and is complete at the target when `MPI_Win_flush` has returned. So a signal that is given after that comes after the data, on any MPI.
 //! - **Signals** have two forms. [`Form::Words`]: an `MPI_Accumulate` to a mailbox beside the word, which the waiter polls and adds to the word itself: all that is done to a word is done by processor atomics of its own process, all that is done to a mailbox by
 //!   MPI. [`Form::Messages`]: a message of 32 bytes, which whoever turns MPI adds to the word. [`Form::Measured`] takes the one that is faster between neighbours here.
@@ -49,6 +49,7 @@ use control::Keyed;
 use machine::Machine;
 use messages::Messages;
 use names::Names;
+use segment::Kind;
 
 /// Segments begin at a page.
 const ALIGN: usize = 4096;
@@ -87,7 +88,7 @@ impl Options {
         Options::default()
     }
 
-    /// Makes windows by `MPI_Win_allocate` even where all ranks have memory in common.
+    /// Makes windows as between nodes, even where all ranks have memory in common.
     #[must_use]
     pub fn not_shared(mut self) -> Self {
         self.shared = false;
@@ -176,17 +177,32 @@ pub fn join(
             ffi::MPI_Comm_set_errhandler(own, handler),
         )?;
     }
-    let shared = options.shared && have_memory_in_common(own, size)?;
+    // Open MPI serves memory that it has allocated several times faster. It takes no harm if windows are left to it; others may (MPICH over UCX aborts), so theirs
+    // are freed when MPI ends, whoever still uses the memory: it must be this library's. And Open MPI 4.1 crashes in a compare-and-swap of windows of one node that are not shared.
+    let kind = if !library().contains("Open MPI") {
+        Kind::Own
+    } else if options.shared && have_memory_in_common(own, size)? {
+        Kind::Shared
+    } else {
+        Kind::Allocated
+    };
     // SAFETY: the duplicate stays until the bus is closed, which takes the receive back.
     let messages = unsafe { Messages::open(own) }?;
-    let machine = Machine::new(own, Names::reserve()?, messages);
+    let machine = Machine::new(own, kind, Names::reserve()?, messages);
     let inner = Arc::new(Inner::new(by_comm.0, machine));
     finalize::watch(&inner)?;
     let bus = Arc::new(Rma::start(inner.clone(), control.clone())?);
-    let (form, shared) = choose::choose(&bus, by_comm.0, options.form, shared)?;
-    bus.set(form, shared);
-    bus.keep_kind(shared);
+    let form = match options.form {
+        Form::Measured => choose::choose(&bus, by_comm.0)?,
+        form => form,
+    };
+    bus.set(form);
     Ok((Arc::new(Keyed(control, inner)), Host::over(bus)))
+}
+
+/// The name of the MPI.
+fn library() -> String {
+    mpi::environment::library_version().unwrap_or_default()
 }
 
 /// Whether all ranks of a communicator of so many can have memory in common.

@@ -1,6 +1,6 @@
 //! Memory that all ranks reach: windows of MPI, and what of them is in use.
 //!
-//! A segment is made by all ranks together (`MPI_Win_allocate`, or `MPI_Win_allocate_shared` where they have memory in common) and stays until `MPI_Finalize`, since to free one is collective, too, and dropping a block is not. Blocks are parts of it. Each time
+//! A segment is made by all ranks together (`MPI_Win_allocate` and its like) and stays until `MPI_Finalize`, since to free one is collective, too, and dropping a block is not. Blocks are parts of it. Each time
 //! the ranks make blocks is a *round*; in each each rank says of which earlier rounds it still holds peers' memory. What its owner has let go is used again when nobody holds anything of its round: so
 //! a put that comes late finds the memory that it was meant for.
 
@@ -20,6 +20,17 @@ const LEAST: usize = 1 << 20;
 /// And where a rank needs none.
 const SMALL: usize = 1 << 16;
 
+/// Where the memory of windows comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// From this library (`MPI_Win_create`): windows can be freed while it is in use.
+    Own,
+    /// From MPI, which serves that better where it can choose.
+    Allocated,
+    /// From MPI, in common with all other ranks.
+    Shared,
+}
+
 /// One window of MPI, and its memory at this rank.
 pub(super) struct Segment {
     pub(super) window: ffi::MPI_Win,
@@ -31,9 +42,6 @@ pub(super) struct Segment {
     /// The far address of each rank's part, once somebody has asked.
     pub(super) names: Vec<Option<Ptr>>,
     pub(super) pool: Pool,
-    pub(super) shared: bool,
-    /// Nothing new is to lie in it.
-    pub(super) retired: bool,
 }
 
 /// What a rank says when blocks are made.
@@ -55,8 +63,8 @@ pub(super) struct InUse {
     held: BTreeMap<u32, usize>,
     /// Own blocks, one a round, until they are used again.
     own: BTreeMap<u32, Own>,
-    /// Peers' blocks that are held, by their far addresses: bytes and round.
-    reached: BTreeMap<usize, (usize, u32)>,
+    /// Peers' blocks that are held, by their far addresses: bytes, round, and how often.
+    reached: BTreeMap<usize, (usize, u32, usize)>,
 }
 
 /// A block of this rank.
@@ -98,7 +106,8 @@ impl InUse {
     pub(super) fn hold(&mut self, round: u32, far: Option<Ptr>, bytes: usize) {
         *self.held.entry(round).or_default() += 1;
         if let Some(far) = far {
-            self.reached.insert(far.0.addr(), (bytes, round));
+            let reached = self.reached.entry(far.0.addr());
+            reached.or_insert((bytes, round, 0)).2 += 1;
         }
     }
 
@@ -108,9 +117,15 @@ impl InUse {
             *count -= 1;
             if *count == 0 {
                 self.held.remove(&round);
-                if let Some(far) = far {
-                    self.reached.remove(&far.0.addr());
-                }
+            }
+        }
+        let far = far.map(|far| far.0.addr());
+        if let Some(far) = far
+            && let Some((_, _, count)) = self.reached.get_mut(&far)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.reached.remove(&far);
             }
         }
     }
@@ -118,7 +133,7 @@ impl InUse {
     /// The round of a peer's block that is held, and where in it a far address is.
     pub(super) fn block_of(&self, far: Ptr) -> Option<(u32, usize)> {
         let far = far.0.addr();
-        let (base, (bytes, round)) = self.reached.range(..=far).next_back()?;
+        let (base, (bytes, round, _)) = self.reached.range(..=far).next_back()?;
         (far - base < *bytes).then_some((*round, far - base))
     }
 
@@ -130,7 +145,7 @@ impl InUse {
     /// What this rank says in a round.
     pub(super) fn round(&self, segments: &mut [Segment], bytes: usize) -> Result<Round, BusError> {
         let room = segments.iter_mut().any(|segment| {
-            let found = segment.take(bytes);
+            let found = segment.pool.take(bytes);
             found.inspect(|at| segment.pool.give(*at, bytes)).is_some()
         });
         let wanted = Pool::wanted(bytes).filter(|bytes| *bytes < isize::MAX as usize / 4);
@@ -162,7 +177,7 @@ impl InUse {
 }
 
 impl Segment {
-    /// Makes one. Collective: each rank comes with the size that it has told the others. `shared`: all ranks have memory in common, which MPIs serve better when they are told.
+    /// Makes one. Collective: each rank comes with the size that it has told the others.
     ///
     /// # Safety
     ///
@@ -171,36 +186,40 @@ impl Segment {
         comm: ffi::MPI_Comm,
         me: usize,
         bytes: Vec<usize>,
-        shared: bool,
+        kind: Kind,
     ) -> Result<Self, BusError> {
+        let size = bytes[me] as ffi::MPI_Aint;
         let mut base: *mut u8 = std::ptr::null_mut();
-        // SAFETY: a constant of the binding's.
-        let mut window = unsafe { ffi::RSMPI_WIN_NULL };
-        // SAFETY: the caller's promise; MPI stores where the memory is, and the window.
-        let code = unsafe {
-            let (size, at) = (bytes[me] as ffi::MPI_Aint, (&raw mut base).cast());
-            if shared {
-                let mut info = ffi::RSMPI_INFO_NULL;
-                check("MPI_Info_create", ffi::MPI_Info_create(&raw mut info))?;
-                let (key, value) = (c"alloc_shared_noncontig", c"true");
-                let set = ffi::MPI_Info_set(info, key.as_ptr(), value.as_ptr());
-                check("MPI_Info_set", set)?;
-                let code = ffi::MPI_Win_allocate_shared(size, 1, info, comm, at, &raw mut window);
-                check("MPI_Info_free", ffi::MPI_Info_free(&raw mut info))?;
-                code
-            } else {
-                let info = ffi::RSMPI_INFO_NULL;
-                ffi::MPI_Win_allocate(size, 1, info, comm, at, &raw mut window)
+        let at = (&raw mut base).cast();
+        // SAFETY: constants of the binding's.
+        let (mut window, mut info) = unsafe { (ffi::RSMPI_WIN_NULL, ffi::RSMPI_INFO_NULL) };
+        // SAFETY: the caller's promise; MPI stores where the memory is, and the window. Memory that is given to it is never freed.
+        unsafe {
+            match kind {
+                Kind::Own => {
+                    base = Box::leak(vec![0u64; bytes[me] / 8].into_boxed_slice())
+                        .as_mut_ptr()
+                        .cast();
+                    let made =
+                        ffi::MPI_Win_create(base.cast(), size, 1, info, comm, &raw mut window);
+                    check("MPI_Win_create", made)?;
+                }
+                Kind::Allocated => {
+                    let made = ffi::MPI_Win_allocate(size, 1, info, comm, at, &raw mut window);
+                    check("MPI_Win_allocate", made)?;
+                }
+                Kind::Shared => {
+                    check("MPI_Info_create", ffi::MPI_Info_create(&raw mut info))?;
+                    let (key, value) = (c"alloc_shared_noncontig", c"true");
+                    let set = ffi::MPI_Info_set(info, key.as_ptr(), value.as_ptr());
+                    check("MPI_Info_set", set)?;
+                    let made =
+                        ffi::MPI_Win_allocate_shared(size, 1, info, comm, at, &raw mut window);
+                    check("MPI_Win_allocate_shared", made)?;
+                    check("MPI_Info_free", ffi::MPI_Info_free(&raw mut info))?;
+                }
             }
-        };
-        check(
-            if shared {
-                "MPI_Win_allocate_shared"
-            } else {
-                "MPI_Win_allocate"
-            },
-            code,
-        )?;
+        }
         // SAFETY: the window was made just now.
         unsafe {
             check(
@@ -218,25 +237,15 @@ impl Segment {
         let skew = base.align_offset(super::ALIGN);
         let usable = bytes[me].checked_sub(skew).filter(|_| !base.is_null());
         let usable =
-            usable.ok_or_else(|| failed(format!("MPI_Win_allocate gave memory at {base:?}")))?;
+            usable.ok_or_else(|| failed(format!("a window of MPI with memory at {base:?}")))?;
         Ok(Segment {
             window,
             base: base.wrapping_add(skew),
             skew,
-            shared,
-            retired: false,
             pool: Pool::new(usable),
             names: vec![None; bytes.len()],
             bytes,
         })
-    }
-
-    /// A place for a block, if there is one.
-    pub(super) fn take(&mut self, bytes: usize) -> Option<usize> {
-        if self.retired {
-            return None;
-        }
-        self.pool.take(bytes)
     }
 
     /// Orders what this process stores and loads with what comes through the window (`MPI_Win_sync`).
@@ -244,5 +253,67 @@ impl Segment {
     pub(super) fn sync(&self) -> Result<(), BusError> {
         // SAFETY: the window is alive, and locked by this rank, as long as the segment.
         check("MPI_Win_sync", unsafe { ffi::MPI_Win_sync(self.window) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_one_round_are_let_go_one_by_one() {
+        let far = |at: usize| Ptr(std::ptr::without_provenance_mut(at));
+        let mut in_use = InUse::default();
+        in_use.hold(4, Some(far(4096)), 128);
+        in_use.hold(4, Some(far(8192)), 128);
+        in_use.hold(4, None, 128);
+        assert_eq!(in_use.block_of(far(4096 + 127)), Some((4, 127)));
+        assert_eq!(in_use.block_of(far(4096 + 128)), None);
+        in_use.let_go(4, Some(far(4096)));
+        assert_eq!(in_use.block_of(far(4096)), None);
+        assert_eq!(in_use.block_of(far(8192)), Some((4, 0)));
+        in_use.let_go(4, Some(far(8192)));
+        assert!(in_use.any());
+        in_use.let_go(4, None);
+        assert!(!in_use.any());
+    }
+
+    #[test]
+    fn a_block_that_was_used_again_takes_no_late_signal() {
+        let mut in_use = InUse::default();
+        in_use.has(1, 0, 64, 256);
+        in_use.drops(1);
+        assert_eq!(in_use.place_of(1, 192, 64), Some((0, 256)));
+        assert_eq!(in_use.place_of(1, 193, 64), None);
+        let said = |held: &[u32]| Round {
+            needs: false,
+            bytes: 0,
+            held: held.to_vec(),
+        };
+        let pool = || {
+            let mut pool = Pool::new(1 << 12);
+            assert_eq!((pool.take(1), pool.take(256)), (Some(0), Some(64)));
+            pool
+        };
+        let mut segments = [Segment {
+            window: unsafe_null(),
+            base: std::ptr::null_mut(),
+            skew: 0,
+            bytes: Vec::new(),
+            names: Vec::new(),
+            pool: pool(),
+        }];
+        // Somebody holds something of that round.
+        in_use.reuse(&mut segments, &[said(&[]), said(&[0, 1])]);
+        assert_eq!(segments[0].pool.take(256), Some(320));
+        assert!(in_use.place_of(1, 0, 8).is_some());
+        in_use.reuse(&mut segments, &[said(&[0]), said(&[])]);
+        assert_eq!(segments[0].pool.take(256), Some(64));
+        assert_eq!(in_use.place_of(1, 0, 8), None);
+    }
+
+    fn unsafe_null() -> ffi::MPI_Win {
+        // SAFETY: a constant of the binding's.
+        unsafe { ffi::RSMPI_WIN_NULL }
     }
 }

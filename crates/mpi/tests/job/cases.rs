@@ -56,6 +56,7 @@ pub(crate) const ALL: &[Case] = &[
     }),
     case("dropped", &[2, 3], |job| job.in_both_forms(ends::dropped)),
     case("finalized", &[1, 2, 3], ends::finalized),
+    case("threads", &[1, 2], ends::too_few_threads),
     case("refused", &[2], ends::refused),
     case("faces", &[1, 2, 8], |job| job.in_both_forms(faces::all)),
     Case {

@@ -150,6 +150,15 @@ pub(crate) fn finalized(job: &mut Job) {
     assert!(made.is_err());
 }
 
+/// MPI was initialised for fewer threads than call it.
+pub(crate) fn too_few_threads(job: &mut Job) {
+    let error = join(&job.comm, job.control(), &Options::new())
+        .err()
+        .expect("it is refused");
+    assert!(matches!(error, JoinError::Threads { .. }), "{error}");
+    assert!(error.to_string().contains("MPI_THREAD_MULTIPLE"));
+}
+
 /// What does not fit is told when the ranks meet.
 pub(crate) fn refused(job: &mut Job) {
     let error = join(

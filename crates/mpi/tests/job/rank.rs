@@ -88,7 +88,11 @@ pub(crate) fn run(name: &str) -> ExitCode {
         .iter()
         .find(|case| case.name == name)
         .expect("the driver knows the cases");
-    let (universe, _) = mpi::initialize_with_threading(mpi::Threading::Multiple).unwrap();
+    let level = match name {
+        "threads" => mpi::Threading::Serialized,
+        _ => mpi::Threading::Multiple,
+    };
+    let (universe, _) = mpi::initialize_with_threading(level).unwrap();
     let comm = universe.world().duplicate();
     let mut job = Job {
         universe: Some(universe),
