@@ -116,7 +116,7 @@ pub unsafe trait Bus: Send + Sync + 'static {
     /// The range of far addresses. It does not change.
     fn far(&self) -> Range<usize>;
 
-    /// The far address of a place in this rank's own memory, if it came from [`Bus::alloc`].
+    /// The far address of a place in this rank's own memory, if it came from [`Bus::alloc`] and others can reach it.
     fn name_of(&self, own: Ptr) -> Option<Ptr>;
 
     /// Why the bus has failed, if it has. Cheap: no more than a load while it has not.

@@ -106,21 +106,31 @@ impl Executor {
     ///
     /// The promises of [`Batch::new`] hold.
     unsafe fn batch(&mut self, batch: &Batch, soon: bool) {
-        match self.far.take() {
+        if self.far.is_none() {
             // SAFETY: the caller's promise.
-            None => unsafe { self.batch_by(batch, soon, &mut HostMover) },
-            Some(mut far) => {
-                // SAFETY: the caller's promise.
-                unsafe { self.batch_by(batch, soon, &mut *far) };
-                self.far = Some(far);
-            }
+            unsafe { self.batch_by(batch, soon, &mut HostMover) };
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { self.batch_with_far(batch, soon) };
         }
     }
 
     /// # Safety
     ///
     /// As [`Executor::batch`].
-    #[inline]
+    #[inline(never)]
+    unsafe fn batch_with_far(&mut self, batch: &Batch, soon: bool) {
+        if let Some(mut far) = self.far.take() {
+            // SAFETY: the caller's promise.
+            unsafe { self.batch_by(batch, soon, &mut *far) };
+            self.far = Some(far);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Executor::batch`].
+    #[inline(always)]
     unsafe fn batch_by(&mut self, batch: &Batch, soon: bool, mover: &mut impl Way) {
         let helper = self.shared.config.helper.as_ref();
         let helper = helper.filter(|_| batch.is_helped());

@@ -18,7 +18,7 @@ use super::Form;
 use super::agent::Agent;
 use super::call::{NAME, failed};
 use super::machine::Machine;
-use super::segment::{Round, Segment};
+use super::segment::{Kind, Round, Segment};
 
 /// How often a waiter looks at mailboxes before it turns MPI once.
 const WORD_LOOKS: u32 = 8;
@@ -105,10 +105,6 @@ impl Inner {
         let error = failed(why);
         machine.closed.get_or_insert(error.clone());
         let _ = self.failure.set(error);
-        if machine.segments.is_empty() && !machine.in_use.any() {
-            // They were freed: what lies there now may be somebody else's.
-            self.owns.store(0, Ordering::Release);
-        }
     }
 
     /// Turns MPI, unless somebody else is at it.
@@ -427,6 +423,9 @@ unsafe impl Bus for Rma {
     fn name_of(&self, own: Ptr) -> Option<Ptr> {
         let (number, at) = self.inner.own(own)?;
         let machine = &mut *self.inner.machine();
+        if machine.kind == Kind::Alone {
+            return None;
+        }
         let (me, segment) = (self.inner.me, &mut machine.segments[number]);
         let part = match segment.names[me] {
             Some(part) => part,

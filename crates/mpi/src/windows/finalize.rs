@@ -51,8 +51,7 @@ unsafe extern "C" fn ended(_: ffi::MPI_Comm, _: c_int, held: *mut c_void, _: *mu
     // SAFETY: the attribute's value is what `watch` has made of an `Arc`; MPI calls this once for it.
     let inner = unsafe { Arc::from_raw(held.cast::<Inner>().cast_const()) };
     let mut machine = inner.machine();
-    let in_use = machine.in_use.any();
-    if let Err(error) = free(&mut machine, in_use) {
+    if let Err(error) = free(&mut machine) {
         tracing::debug!("at the end of MPI: {error}");
     }
     inner.close(&mut machine, "MPI_Finalize was called");
@@ -60,27 +59,14 @@ unsafe extern "C" fn ended(_: ffi::MPI_Comm, _: c_int, held: *mut c_void, _: *mu
     0
 }
 
-/// Frees what all ranks free together. Memory of MPI that some rank still uses is left to the end of the process, with its windows.
-fn free(machine: &mut Machine, in_use: bool) -> Result<(), BusError> {
+/// Frees what all ranks free together. Memory stays: blocks of it may be in use, and streams come to know of the end in their own time.
+fn free(machine: &mut Machine) -> Result<(), BusError> {
     machine.messages.close()?;
-    let lent = machine.kind != Kind::Own && in_use;
-    let (mine, mut any): (c_int, c_int) = (c_int::from(lent), 0);
-    // SAFETY: MPI still runs. All ranks come here, as they all call `MPI_Finalize`, and in the order in which they have made their buses; the windows are alive, and after that nobody uses them: no call of MPI is made any more.
+    // SAFETY: MPI still runs. All ranks come here, as they all call `MPI_Finalize`, and in the order in which they have made their buses; the windows are alive, and no call of MPI is made with them any more. What
+    // this library uses of their memory is its own, or mapped a second time.
     unsafe {
-        let int = super::call::scalar(tidegate_hal::batch::Scalar::I32);
-        let code = ffi::MPI_Allreduce(
-            (&raw const mine).cast(),
-            (&raw mut any).cast(),
-            1,
-            int,
-            ffi::RSMPI_MAX,
-            machine.comm,
-        );
-        check("MPI_Allreduce", code)?;
-        if any != 0 {
-            return Ok(());
-        }
-        for mut segment in machine.segments.drain(..) {
+        let segments = machine.segments.iter_mut();
+        for segment in segments.filter(|segment| segment.kind != Kind::Alone) {
             check(
                 "MPI_Win_unlock_all",
                 ffi::MPI_Win_unlock_all(segment.window),

@@ -177,14 +177,14 @@ pub fn join(
             ffi::MPI_Comm_set_errhandler(own, handler),
         )?;
     }
-    // Open MPI serves memory that it has allocated several times faster. It takes no harm if windows are left to it; others may (MPICH over UCX aborts), so theirs
-    // are freed when MPI ends, whoever still uses the memory: it must be this library's. And Open MPI 4.1 crashes in a compare-and-swap of windows of one node that are not shared.
-    let kind = if !library().contains("Open MPI") {
-        Kind::Own
-    } else if options.shared && have_memory_in_common(own, size)? {
+    // Open MPI serves shared windows several times faster (and 4.1 crashes in a compare-and-swap of others within a node); MPICH serves them slower.
+    let in_common = || have_memory_in_common(own, size);
+    let kind = if size == 1 {
+        Kind::Alone
+    } else if options.shared && library().contains("Open MPI") && in_common()? {
         Kind::Shared
     } else {
-        Kind::Allocated
+        Kind::Own
     };
     // SAFETY: the duplicate stays until the bus is closed, which takes the receive back.
     let messages = unsafe { Messages::open(own) }?;

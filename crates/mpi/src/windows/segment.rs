@@ -23,17 +23,18 @@ const SMALL: usize = 1 << 16;
 /// Where the memory of windows comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
+    /// From this library, without a window: nobody else is there to reach it. (Open MPI makes none over memory of a single rank's.)
+    Alone,
     /// From this library (`MPI_Win_create`): windows can be freed while it is in use.
     Own,
-    /// From MPI, which serves that better where it can choose.
-    Allocated,
-    /// From MPI, in common with all other ranks.
+    /// From MPI, in common with all other ranks (`MPI_Win_allocate_shared`). This library uses it at another address, which stays when MPI takes its own away.
     Shared,
 }
 
 /// One window of MPI, and its memory at this rank.
 pub(super) struct Segment {
     pub(super) window: ffi::MPI_Win,
+    pub(super) kind: Kind,
     /// The first byte of this rank's part that is aligned, and how far from the first of all it is: MPI aligns to 8 bytes, or to more.
     pub(super) base: *mut u8,
     pub(super) skew: usize,
@@ -137,11 +138,6 @@ impl InUse {
         (far - base < *bytes).then_some((*round, far - base))
     }
 
-    /// Whether anything is in use, of this rank's memory or of others'.
-    pub(super) fn any(&self) -> bool {
-        !self.held.is_empty() || self.own.values().any(|own| !own.dropped)
-    }
-
     /// What this rank says in a round.
     pub(super) fn round(&self, segments: &mut [Segment], bytes: usize) -> Result<Round, BusError> {
         let room = segments.iter_mut().any(|segment| {
@@ -176,6 +172,43 @@ impl InUse {
     }
 }
 
+/// Zeroed memory that stays to the end of the process.
+fn lasting(bytes: usize) -> *mut u8 {
+    Box::leak(vec![0u64; bytes / 8].into_boxed_slice())
+        .as_mut_ptr()
+        .cast()
+}
+
+/// Shared memory once more, at an address of its own: what is used there is still there when it has been unmapped where it was.
+///
+/// # Safety
+///
+/// The memory is mapped, and nobody uses it yet.
+unsafe fn alias(base: *mut u8, bytes: usize) -> Result<*mut u8, BusError> {
+    const PAGE: usize = super::ALIGN;
+    let before = base.addr() % PAGE;
+    let len = (before + bytes).next_multiple_of(PAGE);
+    let flags = rustix::mm::MremapFlags::MAYMOVE;
+    // SAFETY: an old length of 0 asks for a second mapping of what is shared, and leaves the first alone.
+    let other = unsafe { rustix::mm::mremap(base.wrapping_sub(before).cast(), 0, len, flags) };
+    let other = other.map_err(|e| failed(format!("mremap: {e}")))?;
+    let other = other.cast::<u8>().wrapping_add(before);
+    // SAFETY: both are mapped, for so many bytes, and nobody else uses the memory yet (the caller's promise).
+    let same = unsafe {
+        base.write_volatile(0x5a);
+        other.read_volatile() == 0x5a && {
+            other.write_volatile(0);
+            base.read_volatile() == 0
+        }
+    };
+    if !same {
+        return Err(failed(
+            "memory of MPI_Win_allocate_shared cannot be mapped twice",
+        ));
+    }
+    Ok(other)
+}
+
 impl Segment {
     /// Makes one. Collective: each rank comes with the size that it has told the others.
     ///
@@ -196,17 +229,12 @@ impl Segment {
         // SAFETY: the caller's promise; MPI stores where the memory is, and the window. Memory that is given to it is never freed.
         unsafe {
             match kind {
+                Kind::Alone => base = lasting(bytes[me]),
                 Kind::Own => {
-                    base = Box::leak(vec![0u64; bytes[me] / 8].into_boxed_slice())
-                        .as_mut_ptr()
-                        .cast();
+                    base = lasting(bytes[me]);
                     let made =
                         ffi::MPI_Win_create(base.cast(), size, 1, info, comm, &raw mut window);
                     check("MPI_Win_create", made)?;
-                }
-                Kind::Allocated => {
-                    let made = ffi::MPI_Win_allocate(size, 1, info, comm, at, &raw mut window);
-                    check("MPI_Win_allocate", made)?;
                 }
                 Kind::Shared => {
                     check("MPI_Info_create", ffi::MPI_Info_create(&raw mut info))?;
@@ -217,11 +245,15 @@ impl Segment {
                         ffi::MPI_Win_allocate_shared(size, 1, info, comm, at, &raw mut window);
                     check("MPI_Win_allocate_shared", made)?;
                     check("MPI_Info_free", ffi::MPI_Info_free(&raw mut info))?;
+                    base = alias(base, bytes[me])?;
                 }
             }
         }
         // SAFETY: the window was made just now.
         unsafe {
+            if kind == Kind::Alone {
+                return Self::of(kind, window, base, bytes, me);
+            }
             check(
                 "MPI_Win_set_errhandler",
                 ffi::MPI_Win_set_errhandler(window, ffi::RSMPI_ERRORS_RETURN),
@@ -234,12 +266,23 @@ impl Segment {
             let nocheck = ffi::MPI_MODE_NOCHECK as c_int;
             check("MPI_Win_lock_all", ffi::MPI_Win_lock_all(nocheck, window))?;
         }
+        Self::of(kind, window, base, bytes, me)
+    }
+
+    fn of(
+        kind: Kind,
+        window: ffi::MPI_Win,
+        base: *mut u8,
+        bytes: Vec<usize>,
+        me: usize,
+    ) -> Result<Self, BusError> {
         let skew = base.align_offset(super::ALIGN);
         let usable = bytes[me].checked_sub(skew).filter(|_| !base.is_null());
         let usable =
             usable.ok_or_else(|| failed(format!("a window of MPI with memory at {base:?}")))?;
         Ok(Segment {
             window,
+            kind,
             base: base.wrapping_add(skew),
             skew,
             pool: Pool::new(usable),
@@ -251,6 +294,9 @@ impl Segment {
     /// Orders what this process stores and loads with what comes through the window (`MPI_Win_sync`).
     #[inline]
     pub(super) fn sync(&self) -> Result<(), BusError> {
+        if self.kind == Kind::Alone {
+            return Ok(());
+        }
         // SAFETY: the window is alive, and locked by this rank, as long as the segment.
         check("MPI_Win_sync", unsafe { ffi::MPI_Win_sync(self.window) })
     }
@@ -273,9 +319,9 @@ mod tests {
         assert_eq!(in_use.block_of(far(4096)), None);
         assert_eq!(in_use.block_of(far(8192)), Some((4, 0)));
         in_use.let_go(4, Some(far(8192)));
-        assert!(in_use.any());
+        assert!(in_use.held.contains_key(&4));
         in_use.let_go(4, None);
-        assert!(!in_use.any());
+        assert!(in_use.held.is_empty());
     }
 
     #[test]
@@ -297,6 +343,7 @@ mod tests {
         };
         let mut segments = [Segment {
             window: unsafe_null(),
+            kind: Kind::Alone,
             base: std::ptr::null_mut(),
             skew: 0,
             bytes: Vec::new(),
