@@ -14,6 +14,7 @@
 use crate::events::Events;
 use crate::lock;
 use crate::rounds::{Rounds, Verdict};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex};
 use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet, Sink};
 
@@ -132,14 +133,19 @@ pub(crate) fn check_size(bytes: usize, handles: usize) -> Result<(), ControlErro
 pub(crate) fn duplicate(handle: &Handle) -> Result<Handle, ControlError> {
     match handle {
         Handle::Local(shared) => Ok(Handle::Local(Arc::clone(shared))),
-        Handle::Fd(fd) => fd
-            .try_clone()
-            .map(Handle::Fd)
-            .map_err(|source| ControlError::Io {
-                what: "duplicating a file descriptor for a peer".into(),
-                source,
-            }),
+        Handle::Key { bytes, near } => Ok(Handle::Key {
+            bytes: bytes.clone(),
+            near: near.as_ref().map(duplicate_fd).transpose()?,
+        }),
+        Handle::Fd(fd) => duplicate_fd(fd).map(Handle::Fd),
     }
+}
+
+fn duplicate_fd(fd: &OwnedFd) -> Result<OwnedFd, ControlError> {
+    fd.try_clone().map_err(|source| ControlError::Io {
+        what: "duplicating a file descriptor for a peer".into(),
+        source,
+    })
 }
 
 fn duplicate_packet(packet: &Packet) -> Result<Packet, ControlError> {

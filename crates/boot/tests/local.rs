@@ -59,7 +59,7 @@ fn passes_handles_by_reference() {
             .flat_map(|p| &p.handles)
             .map(|handle| match handle {
                 Handle::Local(shared) => *shared.downcast_ref::<u64>().unwrap(),
-                Handle::Fd(_) => panic!("nobody gave a descriptor"),
+                _ => panic!("nobody gave anything else"),
             })
             .sum::<u64>()
     });

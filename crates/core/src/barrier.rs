@@ -18,6 +18,7 @@ use std::sync::Arc;
 use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Tag, Wait};
 use tidegate_hal::control::Packet;
 use tidegate_hal::device::{Device, Reclaim, Stream as _};
+use tidegate_hal::far;
 use tidegate_hal::memory::{Block as _, Sharing};
 
 use crate::capture::{Carry, Visitor};
@@ -29,6 +30,7 @@ use crate::world::Watched;
 
 /// Bytes of a round's word and operand: a cache line.
 const CELL: usize = 64;
+const _: () = assert!(CELL == far::CELL && 2 * size_of::<u64>() <= far::MAILBOX);
 
 /// A barrier of all ranks, at home on stream `'s`.
 pub struct Barrier<'s, D: Device> {

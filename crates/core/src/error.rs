@@ -36,6 +36,14 @@ pub enum Error {
         /// The panic's message.
         message: String,
     },
+    /// What carries messages to peers has failed; everything behind it on the stream was passed over.
+    #[error("stream `{stream}` cannot reach its peers any more: {detail}")]
+    Transport {
+        /// The stream.
+        stream: String,
+        /// What was being done, and what was said.
+        detail: String,
+    },
     /// The stream was told to stop, or another stream that it waited for had failed.
     #[error("stream `{0}` was aborted")]
     Aborted(String),

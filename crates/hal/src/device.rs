@@ -34,6 +34,8 @@ pub enum Fault {
         /// The number of the epoch (from 0) whose count was not reached.
         epoch: u64,
     },
+    /// What carries messages to peers has failed; the text says how.
+    Transport(String),
     /// A kernel panicked; the text is its message.
     Kernel(String),
     /// The stream was dropped while its thread was unwinding, or told to stop.

@@ -1,6 +1,7 @@
 //! Memory: on the heap, or in a memfd that peers can map.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::any::Any;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -10,6 +11,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags};
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::DeviceError;
+use tidegate_hal::far::{Bus, Reached, Span};
 use tidegate_hal::memory::{Block, Ptr, Sharing};
 
 /// Blocks are aligned to pages, so that rows of a field and vector units are content.
@@ -28,6 +30,21 @@ enum Backing {
     Heap(Arc<Heap>),
     /// Of a memfd, with the descriptor so that it can be handed on.
     Mapped { map: MmapRaw, fd: Option<File> },
+    /// Of a bus: this rank's own, with the key by which peers reach it, or a peer's, whose address may be far.
+    Bus {
+        base: Ptr,
+        key: Option<(Vec<u8>, Option<OwnedFd>)>,
+        _keep: Keep,
+    },
+}
+
+/// Keeps memory of a bus.
+struct Keep(#[expect(dead_code, reason = "held to keep")] Arc<dyn Any + Send + Sync>);
+
+impl std::fmt::Debug for Keep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keep")
+    }
 }
 
 /// Zeroed heap memory.
@@ -81,6 +98,31 @@ impl HostBlock {
         Ok(HostBlock { backing, bytes })
     }
 
+    pub(crate) fn by_bus(bus: &dyn Bus, bytes: usize) -> Result<Self, DeviceError> {
+        let Span {
+            base,
+            key,
+            near,
+            keep,
+        } = bus.alloc(bytes)?;
+        let backing = Backing::Bus {
+            base,
+            key: Some((key, near)),
+            _keep: Keep(keep),
+        };
+        Ok(HostBlock { backing, bytes })
+    }
+
+    pub(crate) fn reach(bus: &dyn Bus, key: &[u8], bytes: usize) -> Result<Self, DeviceError> {
+        let Reached { base, keep } = bus.reach(key, bytes)?;
+        let backing = Backing::Bus {
+            base,
+            key: None,
+            _keep: Keep(keep),
+        };
+        Ok(HostBlock { backing, bytes })
+    }
+
     fn memfd(bytes: usize) -> Result<Backing, DeviceError> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd =
@@ -128,6 +170,7 @@ impl HostBlock {
                 }
                 Self::mapped(fd, bytes)?
             }
+            Handle::Key { .. } => return Err(bad("it is for a bus".into())),
             Handle::Local(any) => {
                 let heap = any
                     .downcast::<Heap>()
@@ -153,13 +196,15 @@ fn system(what: &'static str, error: &dyn std::fmt::Display) -> DeviceError {
 }
 
 // SAFETY: heap memory and mappings live until the block is dropped (the heap perhaps longer, if a peer shares it), are
-// aligned to `ALIGN` or a page, and are zero at first.
+// aligned to `ALIGN` or a page, and are zero at first. So is a bus's, which it promises; far addresses are names, which streams
+// recognise.
 unsafe impl Block for HostBlock {
     #[inline]
     fn base(&self) -> Ptr {
         Ptr(match &self.backing {
             Backing::Heap(heap) => heap.base.as_ptr(),
             Backing::Mapped { map, .. } => map.as_mut_ptr(),
+            Backing::Bus { base, .. } => base.0,
         })
     }
 
@@ -174,6 +219,17 @@ unsafe impl Block for HostBlock {
                 .try_clone()
                 .map(|fd| Handle::Fd(fd.into()))
                 .map_err(|e| system("dup", &e)),
+            Backing::Bus {
+                key: Some((bytes, near)),
+                ..
+            } => {
+                let near = near.as_ref().map(OwnedFd::try_clone).transpose();
+                Ok(Handle::Key {
+                    bytes: bytes.clone(),
+                    near: near.map_err(|e| system("dup", &e))?,
+                })
+            }
+            Backing::Bus { key: None, .. } => Err(DeviceError::BadHandle("a peer's memory".into())),
             Backing::Mapped { fd: None, .. } => Err(DeviceError::BadHandle(
                 "a mapping of a peer's memory".into(),
             )),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::{ClosureDevice, Device, DeviceError, HostAccess, StreamConfig};
+use tidegate_hal::far::Bus;
 use tidegate_hal::memory::{Ptr, Sharing};
 use tidegate_words::{Bell, Word};
 
@@ -11,29 +12,56 @@ use crate::block::HostBlock;
 use crate::stream::HostStream;
 
 /// The host as a device.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Host {
     options: Arc<Options>,
 }
 
-#[derive(Debug)]
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Options { by_fd, bus } = &*self.options;
+        f.debug_struct("Host")
+            .field("by_fd", by_fd)
+            .field("bus", &bus.as_ref().map(|bus| bus.name()))
+            .finish()
+    }
+}
+
 struct Options {
     /// Whether memory for peers is a memfd. Ranks that are threads share the heap instead.
     by_fd: bool,
+    /// What reaches peers that are not mapped.
+    bus: Option<Arc<dyn Bus>>,
 }
 
 impl Host {
     /// The device for ranks that are processes: memory for peers can be mapped by file descriptor.
     pub fn for_processes() -> Self {
         Host {
-            options: Arc::new(Options { by_fd: true }),
+            options: Arc::new(Options {
+                by_fd: true,
+                bus: None,
+            }),
+        }
+    }
+
+    /// The device for ranks that are processes and reach each other by a bus, where they do not map each other.
+    pub fn over(bus: Arc<dyn Bus>) -> Self {
+        Host {
+            options: Arc::new(Options {
+                by_fd: true,
+                bus: Some(bus),
+            }),
         }
     }
 
     /// The device for ranks that are threads of this process.
     pub fn for_threads() -> Self {
         Host {
-            options: Arc::new(Options { by_fd: false }),
+            options: Arc::new(Options {
+                by_fd: false,
+                bus: None,
+            }),
         }
     }
 }
@@ -57,11 +85,17 @@ unsafe impl Device for Host {
     }
 
     fn alloc(&self, bytes: usize, sharing: Sharing) -> Result<HostBlock, DeviceError> {
-        HostBlock::alloc(bytes, sharing, self.options.by_fd)
+        match &self.options.bus {
+            Some(bus) if sharing == Sharing::Peers => HostBlock::by_bus(&**bus, bytes),
+            _ => HostBlock::alloc(bytes, sharing, self.options.by_fd),
+        }
     }
 
     fn map(&self, handle: Handle, bytes: usize) -> Result<HostBlock, DeviceError> {
-        HostBlock::map(handle, bytes)
+        match (&self.options.bus, handle) {
+            (Some(bus), Handle::Key { bytes: key, .. }) => HostBlock::reach(&**bus, &key, bytes),
+            (_, handle) => HostBlock::map(handle, bytes),
+        }
     }
 
     fn helps(&self) -> bool {
@@ -73,7 +107,7 @@ unsafe impl Device for Host {
     }
 
     unsafe fn stream(&self, config: StreamConfig) -> Result<HostStream, DeviceError> {
-        HostStream::new(config)
+        HostStream::new(config, self.options.bus.clone())
     }
 
     unsafe fn poison(&self, word: Ptr, bell: Ptr) {
@@ -85,6 +119,10 @@ unsafe impl Device for Host {
     }
 
     unsafe fn peek(&self, word: Ptr) -> u64 {
+        if let Some(bus) = &self.options.bus {
+            // SAFETY: the caller promises that it is live.
+            unsafe { bus.look(word) };
+        }
         // SAFETY: the caller promises that it is live.
         unsafe { &*word.0.cast::<Word>() }.load()
     }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{Fault, Reclaim};
-use tidegate_words::{Blocked, Engine, Patience};
+use tidegate_hal::far::Bus;
+use tidegate_words::{Blocked, Engine, Mover, Patience};
 
+use crate::far::Far;
 use crate::graph::{List, Recorded};
 use crate::job::Job;
 use crate::moves::HostMover;
@@ -34,12 +36,35 @@ pub(crate) struct Executor {
     peers: Patience,
     /// For waits for other streams.
     own: Patience,
+    /// What reaches peers that are not mapped.
+    far: Option<Box<Far>>,
+}
+
+/// A mover that can say why it did not go on.
+trait Way: Mover {
+    fn fault(&self) -> Fault {
+        Fault::Aborted
+    }
+}
+
+impl Way for HostMover {}
+
+impl Way for Far {
+    fn fault(&self) -> Fault {
+        let failure = self.failure();
+        failure.map_or(Fault::Aborted, |error| Fault::Transport(error.to_string()))
+    }
 }
 
 impl Executor {
-    pub(crate) fn new(shared: Arc<Shared>, peers: Patience, own: Patience) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        (peers, own): (Patience, Patience),
+        bus: Option<Arc<dyn Bus>>,
+    ) -> Self {
         Executor {
             shared,
+            far: bus.map(|bus| Box::new(Far::new(bus))),
             engine: Engine::default(),
             failed: false,
             owed: Cell::new(false),
@@ -81,6 +106,32 @@ impl Executor {
     ///
     /// The promises of [`Batch::new`] hold.
     unsafe fn batch(&mut self, batch: &Batch, soon: bool) {
+        if self.far.is_none() {
+            // SAFETY: the caller's promise.
+            unsafe { self.batch_by(batch, soon, &mut HostMover) };
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { self.batch_with_far(batch, soon) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Executor::batch`].
+    #[inline(never)]
+    unsafe fn batch_with_far(&mut self, batch: &Batch, soon: bool) {
+        if let Some(mut far) = self.far.take() {
+            // SAFETY: the caller's promise.
+            unsafe { self.batch_by(batch, soon, &mut *far) };
+            self.far = Some(far);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Executor::batch`].
+    #[inline(always)]
+    unsafe fn batch_by(&mut self, batch: &Batch, soon: bool, mover: &mut impl Way) {
         let helper = self.shared.config.helper.as_ref();
         let helper = helper.filter(|_| batch.is_helped());
         if helper.is_none() {
@@ -91,7 +142,7 @@ impl Executor {
             self.fail(Fault::Aborted);
             self.engine.begin(batch);
             // SAFETY: the caller's promise.
-            unsafe { self.engine.give_up(batch) };
+            unsafe { self.engine.give_up(batch, mover) };
             // A doorbell that is not rung is poisoned, and that must be heard, too.
             if batch.is_helped() {
                 self.owed.set(true);
@@ -116,7 +167,7 @@ impl Executor {
             tidegate_words::run(
                 &mut self.engine,
                 batch,
-                &mut HostMover,
+                mover,
                 shared.bell(),
                 patience,
                 // Called when all lanes are blocked.
@@ -161,7 +212,7 @@ impl Executor {
                 tag: halt.tag,
                 epoch: halt.epoch,
             }),
-            Err(None) => self.fail(Fault::Aborted),
+            Err(None) => self.fail(mover.fault()),
         }
     }
 

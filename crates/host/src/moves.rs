@@ -13,22 +13,33 @@ use tidegate_words::{Mover, Word};
 /// The host's way to carry out moves. Agents of NICs that work with the processor use it too.
 pub struct HostMover;
 
+/// Where the two sides of a move lie in this epoch.
+///
+/// # Safety
+///
+/// A parity that is not null points to a live word.
+#[inline]
+pub(crate) unsafe fn by_turns(step: &Move) -> (*mut u8, *mut u8) {
+    let odd = if step.parity.is_null() {
+        false
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { &*step.parity.0.cast::<Word>() }.epoch() & 1 == 1
+    };
+    let base = |side: &Side| {
+        if odd {
+            side.base.0.wrapping_add(side.flip)
+        } else {
+            side.base.0
+        }
+    };
+    (base(&step.src), base(&step.dst))
+}
+
 impl Mover for HostMover {
     unsafe fn carry(&mut self, step: &Move) {
-        let odd = if step.parity.is_null() {
-            false
-        } else {
-            // SAFETY: `Batch::new` promises that a parity that is not null points to a live word.
-            unsafe { &*step.parity.0.cast::<Word>() }.epoch() & 1 == 1
-        };
-        let base = |side: &Side| {
-            if odd {
-                side.base.0.wrapping_add(side.flip)
-            } else {
-                side.base.0
-            }
-        };
-        let (src, dst) = (base(&step.src), base(&step.dst));
+        // SAFETY: `Batch::new` promises that a parity that is not null points to a live word.
+        let (src, dst) = unsafe { by_turns(step) };
         let size = step.size as usize;
         match step.action {
             Action::Copy => match (step.src.shape, step.dst.shape) {

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use rtrb::{Producer, PushError, RingBuffer};
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{DeviceError, Fault, Reclaim, Stream, StreamConfig};
+use tidegate_hal::far::Bus;
 use tidegate_words::Patience;
 
 use crate::executor::{Executor, Item};
@@ -59,21 +60,49 @@ enum EventKind {
 /// does. So all waits yield for a while, and sleep then. Spinning in between looks more often, which is of use where another processor
 /// is at work on what is waited for: on a peer's part if each rank has a processor, on another thread's if it has two.
 fn patience(ranks: usize) -> (Patience, Patience) {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let patience = |threads| Patience {
+    let mine = std::thread::available_parallelism().map_or(1, usize::from);
+    // A rank that was bound to some of the processors has not got to share them with all others.
+    let all = processors().filter(|all| *all > mine).unwrap_or(mine);
+    let patience = |threads, cores| Patience {
         spins: if threads <= cores { 16 } else { 0 },
         // Where ranks share processors, each turn of the others is longer than what a sleep costs.
-        yields: if ranks <= cores { 60 } else { 16 },
+        yields: if ranks <= all { 60 } else { 16 },
     };
-    (patience(ranks), patience(2 * ranks))
+    let own = if mine > 1 { all } else { mine };
+    (patience(ranks, all), patience(2 * ranks, own))
+}
+
+/// How long a wait stays awake where nobody rings: longer, since each nap may be one in vain. Each look turns the bus, which takes as long as a pause or more.
+fn unrung(peers: Patience) -> Patience {
+    Patience {
+        yields: 4 * peers.yields,
+        ..peers
+    }
+}
+
+/// How many processors the machine has, whichever of them this process may use.
+fn processors() -> Option<usize> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    let counts = text.trim().split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        last.checked_sub(first).map(|more| more + 1)
+    });
+    counts.sum()
 }
 
 impl HostStream {
-    pub(crate) fn new(config: StreamConfig) -> Result<Self, DeviceError> {
-        let (peers, own) = patience(config.ranks_on_node);
+    pub(crate) fn new(
+        config: StreamConfig,
+        bus: Option<Arc<dyn Bus>>,
+    ) -> Result<Self, DeviceError> {
+        let (mut peers, own) = patience(config.ranks_on_node);
+        if bus.is_some() {
+            peers = unrung(peers);
+        }
         let (inline, name) = (config.inline, config.name.clone());
         let shared = Arc::new(Shared::new(config));
-        let mut executor = Executor::new(shared.clone(), peers, own);
+        let mut executor = Executor::new(shared.clone(), (peers, own), bus);
         let queue = if inline {
             Queue::Inline(RefCell::new(executor))
         } else {

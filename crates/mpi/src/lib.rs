@@ -22,6 +22,8 @@
 //! # Ok::<(), tidegate_core::Error>(())
 //! ```
 //!
+//! [`windows`] go further: there MPI is what carries epochs, for ranks that can reach each other by nothing else.
+//!
 //! # Failure
 //!
 //! [`MpiError`] says what MPI refused, or which rank could not take part; all ranks come to the same verdict, if MPI lets
@@ -30,6 +32,7 @@
 
 mod calls;
 mod error;
+pub mod windows;
 mod world;
 
 pub use error::MpiError;

@@ -1,6 +1,11 @@
 //! Something to sleep on until a word may have changed.
 
+use std::time::Duration;
+
 use crate::sync::{AtomicU32, Futex, Ordering, fence, pause, yield_now};
+
+/// The first nap is this part of the longest.
+const FIRST_NAP: u32 = 64;
 
 /// How long a waiter stays awake before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +76,18 @@ impl Bell {
     pub fn wait<T>(
         &self,
         patience: Patience,
+        ready: impl FnMut() -> Option<T>,
+        before_sleep: impl FnMut(),
+    ) -> T {
+        self.wait_with_naps(patience, None, ready, before_sleep)
+    }
+
+    /// As [`Bell::wait`], but no sleep is longer than `nap`, if there is one: the first are shorter, each twice as long as the one before.
+    #[inline]
+    pub fn wait_with_naps<T>(
+        &self,
+        patience: Patience,
+        nap: Option<Duration>,
         mut ready: impl FnMut() -> Option<T>,
         mut before_sleep: impl FnMut(),
     ) -> T {
@@ -90,6 +107,7 @@ impl Bell {
                 return value;
             }
         }
+        let mut next = nap.map(|nap| nap / FIRST_NAP);
         loop {
             // Acquire: the flag must not be set before the count is read. Else somebody could take the flag and count up in
             // between, and the next who rings would find neither a flag nor, counting on the first, a reason to wake us.
@@ -102,7 +120,8 @@ impl Bell {
                 return value;
             }
             before_sleep();
-            self.rings.sleep_while(key);
+            self.rings.sleep_while(key, next);
+            next = next.zip(nap).map(|(next, nap)| (next * 2).min(nap));
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Runs the lanes of a batch.
 
+use std::time::Duration;
+
 use tidegate_hal::batch::{Add, Batch, Move, Step, Store, Tag, Wait};
 use tidegate_hal::memory::Ptr;
 
@@ -15,6 +17,8 @@ pub enum Poll {
     Blocked,
     /// A wait was poisoned.
     Failed(Halt),
+    /// The mover cannot go on.
+    Broken,
 }
 
 /// The wait that failed.
@@ -34,6 +38,53 @@ pub trait Mover {
     ///
     /// The promises of [`Batch::new`] hold for the batch that the move belongs to, and its lane has come to it.
     unsafe fn carry(&mut self, step: &Move);
+
+    /// Adds to a word, after all that was carried before, and rings its bell. Returns whether it could: if not, the batch has failed. By default the word is mapped, and it can.
+    ///
+    /// # Safety
+    ///
+    /// As [`Mover::carry`].
+    #[inline]
+    unsafe fn add(&mut self, add: &Add) -> bool {
+        // SAFETY: the caller's promise; the word is mapped, and the bell.
+        unsafe { signal(add) };
+        true
+    }
+
+    /// Poisons a word in place of adding to it, and rings its bell, which is not null.
+    ///
+    /// # Safety
+    ///
+    /// As [`Mover::carry`].
+    unsafe fn poison(&mut self, add: &Add) {
+        // SAFETY: the caller's promise; the word is mapped, and the bell.
+        let (word, bell) = unsafe { (word(add.word), bell(add.bell)) };
+        word.poison();
+        bell.ring();
+    }
+
+    /// Looks at the word of a wait, and advances the operand if the count has come. By default that is all.
+    ///
+    /// # Safety
+    ///
+    /// As [`Mover::carry`].
+    #[inline]
+    unsafe fn look(&mut self, wait: &Wait) -> State {
+        // SAFETY: the caller's promise.
+        unsafe { pass(wait) }
+    }
+
+    /// All lanes are blocked. By default there is nothing else to do.
+    #[inline]
+    fn blocked(&mut self) -> Blocked {
+        Blocked::Waits
+    }
+
+    /// The longest sleep of a waiter, where what it waits for may come without its bell being rung. By default it sleeps until the bell is rung.
+    #[inline]
+    fn nap(&self) -> Option<Duration> {
+        None
+    }
 }
 
 impl<F: FnMut(&Move)> Mover for F {
@@ -76,7 +127,7 @@ impl Engine {
             while let Some(step) = steps.get(*next as usize) {
                 match step {
                     // SAFETY: `Batch::new` promises that word and operand point to live words.
-                    Step::Wait(wait) => match unsafe { pass(wait) } {
+                    Step::Wait(wait) => match unsafe { mover.look(wait) } {
                         State::Reached => {}
                         State::Pending => break,
                         // SAFETY: as above.
@@ -88,7 +139,9 @@ impl Engine {
                     Step::Flush => {}
                     Step::Add(add) => {
                         // SAFETY: `Batch::new` promises that word and bell are live.
-                        unsafe { signal(add) };
+                        if !unsafe { mover.add(add) } {
+                            return Poll::Broken;
+                        }
                         self.added = true;
                     }
                     // SAFETY: `Batch::new` promises that the place may be written now.
@@ -118,16 +171,14 @@ impl Engine {
     /// # Safety
     ///
     /// As [`Engine::poll`].
-    pub unsafe fn give_up(&mut self, batch: &Batch) {
+    pub unsafe fn give_up(&mut self, batch: &Batch, mover: &mut impl Mover) {
         for (next, lane) in self.next.iter().zip(batch.lanes()) {
             for step in &batch.steps(*lane)[*next as usize..] {
                 if let Step::Add(add) = step
                     && !add.bell.is_null()
                 {
                     // SAFETY: `Batch::new` promises that word and bell are live.
-                    let (word, bell) = unsafe { (word(add.word), bell(add.bell)) };
-                    word.poison();
-                    bell.ring();
+                    unsafe { mover.poison(add) };
                 }
             }
         }
@@ -183,7 +234,7 @@ impl Blocked {
 ///
 /// # Errors
 ///
-/// The wait that failed (or, when aborted, the first that was pending). The batch has then been given up.
+/// The wait that failed; none if it was aborted, or if the mover could not go on. The batch has then been given up.
 ///
 /// # Safety
 ///
@@ -199,8 +250,9 @@ pub unsafe fn run(
 ) -> Result<(), Option<Halt>> {
     engine.begin(batch);
     let cell = std::cell::RefCell::new(engine);
-    let outcome = bell.wait(
+    let outcome = bell.wait_with_naps(
         patience,
+        mover.nap(),
         || {
             let engine = &mut *cell.borrow_mut();
             loop {
@@ -208,8 +260,13 @@ pub unsafe fn run(
                 match unsafe { engine.poll(batch, mover) } {
                     Poll::Done => return Some(Ok(())),
                     Poll::Failed(halt) => return Some(Err(Some(halt))),
-                    Poll::Blocked => match blocked(engine) {
-                        Blocked::Waits => return None,
+                    Poll::Broken => return Some(Err(None)),
+                    Poll::Blocked => match mover.blocked() {
+                        Blocked::Waits => match blocked(engine) {
+                            Blocked::Waits => return None,
+                            Blocked::Again => {}
+                            Blocked::Aborts => return Some(Err(None)),
+                        },
                         Blocked::Again => {}
                         Blocked::Aborts => return Some(Err(None)),
                     },
@@ -221,7 +278,7 @@ pub unsafe fn run(
     let engine = cell.into_inner();
     if outcome.is_err() {
         // SAFETY: the caller's promise.
-        unsafe { engine.give_up(batch) };
+        unsafe { engine.give_up(batch, mover) };
     }
     outcome
 }

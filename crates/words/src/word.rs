@@ -71,6 +71,13 @@ impl Word {
         self.0.store(to, Ordering::Relaxed);
     }
 
+    /// Puts `new` in place of `old`, unless the value is another; returns whether it did.
+    pub fn replace(&self, old: u64, new: u64) -> bool {
+        self.0
+            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
     /// Which epoch an operand that a wait has just advanced stands for, from 0.
     pub fn epoch(&self) -> u64 {
         (self.operand() / QUANTUM).wrapping_sub(1)

@@ -184,7 +184,7 @@ fn a_batch_that_fails_stores_nothing() {
     engine.begin(&batch);
     assert!(matches!(poll(&mut engine), Poll::Failed(_)));
     // SAFETY: as `batch` says.
-    unsafe { engine.give_up(&batch) };
+    unsafe { engine.give_up(&batch, &mut |_: &Move| ()) };
     assert_eq!((doorbell.load(), register.load()), (POISON | QUANTUM, 0));
 }
 

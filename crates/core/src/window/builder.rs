@@ -9,6 +9,7 @@ use std::time::Duration;
 use tidegate_hal::batch::{Awaited, QUANTUM, Tag};
 use tidegate_hal::control::Packet;
 use tidegate_hal::device::{Device, Stream as _};
+use tidegate_hal::far;
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::Keep;
 
@@ -28,6 +29,10 @@ use crate::nic::{Line, LineParts, Throttle};
 use crate::region::fresh_id;
 use crate::stream::Stream;
 use crate::world::{Watched, World};
+
+// What a bus keeps beside a word must not meet the operands.
+const _: () =
+    assert!(Shape::CELL == far::CELL && Shape::BUFFERS + size_of::<u64>() <= far::MAILBOX);
 
 /// How many buffers a window by slot has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

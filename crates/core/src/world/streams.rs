@@ -182,6 +182,12 @@ impl<D: Device> World<D> {
                     message,
                 };
             }
+            Fault::Transport(detail) => {
+                return Error::Transport {
+                    stream: stream.to_owned(),
+                    detail,
+                };
+            }
             Fault::Aborted => return Error::Aborted(stream.to_owned()),
             Fault::Wait { tag, epoch } => (tag, epoch),
         };

@@ -1,5 +1,7 @@
 //! The real ones.
 
+use std::time::Duration;
+
 use rustix::thread::futex;
 
 pub(crate) use std::hint::spin_loop as pause;
@@ -25,10 +27,11 @@ impl Futex {
         self.0.fetch_add(value, order)
     }
 
-    /// Sleeps while the count is `expected`, until woken; may return early.
-    pub(crate) fn sleep_while(&self, expected: u32) {
-        // An error says that the value has changed or that a signal came: the caller looks again in any case.
-        let _ = futex::wait(&self.0, futex::Flags::empty(), expected, None);
+    /// Sleeps while the count is `expected`, until woken, and no longer than `limit`; may return early.
+    pub(crate) fn sleep_while(&self, expected: u32, limit: Option<Duration>) {
+        let limit = limit.and_then(|limit| rustix::time::Timespec::try_from(limit).ok());
+        // An error says that the value has changed, the time is over, or that a signal came: the caller looks again in any case.
+        let _ = futex::wait(&self.0, futex::Flags::empty(), expected, limit.as_ref());
     }
 
     /// Wakes everybody who sleeps.

@@ -9,6 +9,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::panic::resume_unwind;
+use std::time::Duration;
 
 use loom::sync::atomic as base;
 use loom::thread::{self, Thread};
@@ -177,6 +178,23 @@ impl AtomicU64 {
     }
 
     /// As the standard library's.
+    ///
+    /// # Errors
+    ///
+    /// The value, if it is another.
+    #[track_caller]
+    pub fn compare_exchange(
+        &self,
+        old: u64,
+        new: u64,
+        done: Ordering,
+        not: Ordering,
+    ) -> Result<u64, u64> {
+        tick();
+        self.0.compare_exchange(old, new, done, not)
+    }
+
+    /// As the standard library's.
     #[track_caller]
     pub fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
         tick();
@@ -296,7 +314,8 @@ impl Futex {
     }
 
     #[track_caller]
-    pub(crate) fn sleep_while(&self, expected: u32) {
+    pub(crate) fn sleep_while(&self, expected: u32, limit: Option<Duration>) {
+        debug_assert!(limit.is_none(), "what is modelled does not nap");
         if let Some((flag, value)) = FLAWS.with(|flaws| flaws.late.take()) {
             // SAFETY: the flag lies beside this count in the bell on which the thread has been ever since.
             unsafe { &*flag }.0.swap(value, Ordering::Relaxed);

@@ -347,7 +347,7 @@ impl<'a> Stream<'a> {
         if let Some(halt) = self.failed {
             self.engine.begin(&batch);
             // SAFETY: as above.
-            unsafe { self.engine.give_up(&batch) };
+            unsafe { self.engine.give_up(&batch, &mut DataMover) };
             return Err(halt);
         }
         // SAFETY: as above; models ring the bell of whoever waits.

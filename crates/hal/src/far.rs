@@ -1,0 +1,197 @@
+//! Memory of peers that is reached by operations of a transport, and looks like memory that is mapped.
+//!
+//! # Model
+//!
+//! A [`Bus`] is what a device whose streams are threads reaches peers by when it cannot map their memory: windows of MPI, say. A peer's block has a *far* address then: a name for it, within a range of addresses where
+//! nothing is. Arithmetic on far addresses is that on any other; whoever dereferences one is stopped by the hardware. So what is above the hal sees each rank as one that is mapped, and a stream
+//! that comes to a step with a far address leaves it to the bus.
+//!
+//! **Signals.** A far word is added to by [`Bus::signal`], after all that the caller has moved to or from that rank before. How the addition comes to the word is the bus's affair, but it is made by processor atomics of the process
+//! whose word it is, so that it is atomic with what that process does itself (it poisons words). For that the word has room: a word in memory that came from [`Bus::alloc`], and that a peer adds to, lies at the beginning of a cell of
+//! [`CELL`] bytes, of which [`MAILBOX`]`..`[`CELL`] is the bus's own; it was zero when the block was made. Only one peer adds to a word.
+//!
+//! **Progress.** Nobody rings a bell for what a bus brings. Whoever waits for a far peer calls [`Bus::turn`] and looks again; the bus sees to it that what peers do to this rank's memory comes to an end while nobody waits.
+//!
+//! **Atomics.** Atomic moves to memory that came from a bus are all made by the bus ([`Bus::name`] tells the far address of a rank's own memory), since what it does need not be atomic with what processors do.
+//!
+//! # Failure
+//!
+//! A bus that fails says so ([`BusError`]) from each call, for good. What was moved then may have come or not; no signal that stood behind it is given.
+
+use std::any::Any;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::batch::{Op, Scalar};
+use crate::device::DeviceError;
+use crate::memory::Ptr;
+
+/// Bytes of the cell that a word lies in, with its operands and with what the bus keeps beside them: a cache line.
+pub const CELL: usize = 64;
+
+/// Where, in a cell, what is the bus's own begins.
+pub const MAILBOX: usize = 32;
+
+/// Why a bus carries nothing more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{bus}: {detail}")]
+pub struct BusError {
+    /// Which bus.
+    pub bus: &'static str,
+    /// What was being done, and what was said.
+    pub detail: String,
+}
+
+/// Memory of this rank that peers reach by the bus.
+pub struct Span {
+    /// Its first byte; ordinary memory of this process, zero, aligned to [`CELL`] at least.
+    pub base: Ptr,
+    /// Names it to peers' buses.
+    pub key: Vec<u8>,
+    /// By which peers of the node can map it too, if they can.
+    pub near: Option<OwnedFd>,
+    /// Keeps it; what is let go may be used again when no peer holds it any more.
+    pub keep: Arc<dyn Any + Send + Sync>,
+}
+
+/// Memory of a peer.
+pub struct Reached {
+    /// Its first byte: a far address, or an ordinary one where it is memory of this very rank.
+    pub base: Ptr,
+    /// Keeps it.
+    pub keep: Arc<dyn Any + Send + Sync>,
+}
+
+/// What one call of [`Bus::update`] does to each element.
+#[derive(Clone, Copy, Debug)]
+pub enum Update {
+    /// `far = op(far, local)`.
+    Accumulate(Op),
+    /// `result = far; far = op(far, local)`.
+    Fetch(Op, Ptr),
+    /// `result = far; if far == compare { far = local }`, comparing bits.
+    Swap {
+        /// What the old values are compared with.
+        compare: Ptr,
+        /// Where the old values go.
+        result: Ptr,
+    },
+}
+
+/// One piece of a move: as many bytes, contiguous on both sides.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    /// Its far address.
+    pub far: Ptr,
+    /// Its address in this process.
+    pub local: Ptr,
+    /// How many bytes; not 0.
+    pub bytes: usize,
+}
+
+/// What reaches peers' memory that is not mapped.
+///
+/// # Safety
+///
+/// Implementations keep what their methods promise; above all, a block's memory is not used again while a peer could still write to it.
+pub unsafe trait Bus: Send + Sync + 'static {
+    /// Its name, for errors.
+    fn name(&self) -> &'static str;
+
+    /// Memory that peers reach. Collective over the ranks of the job, each with a size of its own, not 0.
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory, or a rank has ended.
+    fn alloc(&self, bytes: usize) -> Result<Span, DeviceError>;
+
+    /// Reaches a peer's memory of `bytes` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::BadHandle`] if the key names no such memory.
+    fn reach(&self, key: &[u8], bytes: usize) -> Result<Reached, DeviceError>;
+
+    /// The range of far addresses. It does not change.
+    fn far(&self) -> Range<usize>;
+
+    /// The far address of a place in this rank's own memory, if it came from [`Bus::alloc`] and others can reach it.
+    fn name_of(&self, own: Ptr) -> Option<Ptr>;
+
+    /// Why the bus has failed, if it has. Cheap: no more than a load while it has not.
+    fn failure(&self) -> Option<BusError>;
+
+    /// Writes pieces to one rank's memory. Sources may be written again when this has returned; the pieces have come when a signal that follows has.
+    ///
+    /// # Errors
+    ///
+    /// The bus has failed.
+    ///
+    /// # Safety
+    ///
+    /// Far addresses lie in blocks that are held; sources are live and initialised, and nobody writes them meanwhile; nobody else accesses what is written until a signal says so.
+    unsafe fn put(&self, pieces: &[Piece]) -> Result<(), BusError>;
+
+    /// Reads pieces of one rank's memory. They are there when this has returned.
+    ///
+    /// # Errors
+    ///
+    /// The bus has failed.
+    ///
+    /// # Safety
+    ///
+    /// As [`Bus::put`], the sides exchanged.
+    unsafe fn get(&self, pieces: &[Piece]) -> Result<(), BusError>;
+
+    /// Updates `count` elements that lie one after the other on all sides, each atomically with what others update through the bus. Results are there when this has returned.
+    ///
+    /// # Errors
+    ///
+    /// The bus has failed, or cannot do this with such elements.
+    ///
+    /// # Safety
+    ///
+    /// As [`Bus::put`]; the elements are aligned, and are accessed by others through buses only.
+    unsafe fn update(
+        &self,
+        update: Update,
+        scalar: Scalar,
+        far: Ptr,
+        local: Ptr,
+        count: usize,
+    ) -> Result<(), BusError>;
+
+    /// Adds to a word of a peer (or of this rank, by a far address), after all that this caller has moved to that rank or from it before has been completed. What this rank's streams have stored to its own memory before is seen by peers that act upon the signal.
+    ///
+    /// # Errors
+    ///
+    /// The bus has failed.
+    ///
+    /// # Safety
+    ///
+    /// The word lies in a block that is held, at the beginning of a cell, and no other rank adds to it.
+    unsafe fn signal(&self, word: Ptr, value: u64) -> Result<(), BusError>;
+
+    /// Poisons a word of a peer, once what was moved has been completed or has failed. If the bus has failed, nothing happens: the peer hears of it in another way.
+    ///
+    /// # Safety
+    ///
+    /// As [`Bus::signal`].
+    unsafe fn poison(&self, word: Ptr);
+
+    /// Brings a word of this rank up to date with what has come for it.
+    ///
+    /// # Safety
+    ///
+    /// The word is live.
+    unsafe fn look(&self, word: Ptr);
+
+    /// How often a waiter looks before it turns the bus once; not 0.
+    fn looks(&self) -> u32 {
+        1
+    }
+
+    /// Lets the transport do what it has to do; whoever waits calls it again and again. Returns whether something came.
+    fn turn(&self) -> bool;
+}

@@ -1,0 +1,316 @@
+//! Steps towards peers that are reached by a bus.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_hal::batch::{Action, Add, Move, Shape, Side, Wait};
+use tidegate_hal::far::{Bus, BusError, Piece, Update};
+use tidegate_hal::memory::Ptr;
+use tidegate_words::{Blocked, Mover, State};
+
+use crate::moves::{HostMover, by_turns, for_each_run};
+
+/// The longest a stream sleeps that waits for peers of whom no bell tells.
+const NAP: Duration = Duration::from_millis(1);
+
+/// From this many bytes a run on, on average, runs are sent from where they lie; shorter ones are packed first.
+const RUN: usize = 1024;
+
+/// Carries out what is near as [`HostMover`] does, and leaves to the bus what is far.
+pub(crate) struct Far {
+    bus: Arc<dyn Bus>,
+    far: Range<usize>,
+    failed: Option<BusError>,
+    pieces: Vec<Piece>,
+    scratch: Scratch,
+    looks: u32,
+}
+
+impl Far {
+    pub(crate) fn new(bus: Arc<dyn Bus>) -> Self {
+        Far {
+            far: bus.far(),
+            bus,
+            failed: None,
+            pieces: Vec::new(),
+            scratch: Scratch::default(),
+            looks: 0,
+        }
+    }
+
+    /// Why nothing can be carried, if that is so.
+    pub(crate) fn failure(&self) -> Option<BusError> {
+        self.failed.clone().or_else(|| self.bus.failure())
+    }
+
+    #[inline]
+    fn is_far(&self, at: *mut u8) -> bool {
+        self.far.contains(&at.addr())
+    }
+
+    fn note(&mut self, outcome: Result<(), BusError>) {
+        if let Err(error) = outcome {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Mover::carry`]; `far` is the far side, `local` the other.
+    unsafe fn copy(
+        &mut self,
+        step: &Move,
+        far: (*mut u8, Shape),
+        local: (*mut u8, Shape),
+        put: bool,
+    ) {
+        let size = step.size as usize;
+        let place =
+            |(base, _): (*mut u8, Shape), at: isize| Ptr(base.wrapping_offset(at * size as isize));
+        self.pieces.clear();
+        let mut from = local;
+        let plain = local.1 == Shape::Linear || {
+            let mut runs = 0;
+            // SAFETY: the caller's promise: tables are live for all elements.
+            unsafe { for_each_run(&far.1, &local.1, step.count, |_, _, _| runs += 1) };
+            step.count * size / runs.max(1) >= RUN
+        };
+        if !plain {
+            from = (self.scratch.take(step.count * size), Shape::Linear);
+            if put {
+                // SAFETY: the scratch has room for all elements, and nobody else has it; the source is as promised.
+                unsafe { HostMover.carry(&linear(step, local, from)) };
+            }
+        }
+        let pieces = &mut self.pieces;
+        // SAFETY: as above.
+        unsafe {
+            for_each_run(&far.1, &from.1, step.count, |there, here, run| {
+                pieces.push(Piece {
+                    far: place(far, there),
+                    local: place(from, here),
+                    bytes: run * size,
+                });
+            });
+        }
+        if put {
+            // SAFETY: the batch's promises: both sides are live, and the target's is this origin's alone until the add of the lane; what was packed lies in
+            // the scratch until then.
+            let outcome = unsafe { self.bus.put(&self.pieces) };
+            self.note(outcome);
+        } else {
+            // SAFETY: as above.
+            let outcome = unsafe { self.bus.get(&self.pieces) };
+            if outcome.is_ok() && !plain {
+                // SAFETY: the scratch holds all elements now; the destination is as promised.
+                unsafe { HostMover.carry(&linear(step, from, local)) };
+            }
+            self.note(outcome);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Mover::carry`]; `dst` is a far address.
+    unsafe fn update(&mut self, step: &Move, src: *mut u8, dst: *mut u8) {
+        let size = step.size as usize;
+        let nothing = Update::Accumulate(tidegate_hal::batch::Op::Keep);
+        let (scalar, whole) = match step.action {
+            Action::Copy => return,
+            Action::Accumulate { op, scalar, .. } => (scalar, Update::Accumulate(op)),
+            Action::FetchOp {
+                op, scalar, result, ..
+            } => (scalar, Update::Fetch(op, result)),
+            Action::CompareSwap {
+                scalar,
+                compare,
+                result,
+            } => (scalar, Update::Swap { compare, result }),
+        };
+        debug_assert!(
+            !matches!((whole, nothing), (Update::Accumulate(a), Update::Accumulate(b)) if a == b),
+            "an accumulate that keeps does nothing"
+        );
+        let mut from = src;
+        if step.src.shape != Shape::Linear {
+            from = self.scratch.take(step.count * size);
+            // SAFETY: the scratch has room for all elements; the source is as promised.
+            unsafe {
+                HostMover.carry(&linear(step, (src, step.src.shape), (from, Shape::Linear)));
+            }
+        }
+        let mut outcome = Ok(());
+        let bus = &self.bus;
+        // SAFETY: tables are live for all elements; each run lies within all sides, which are as the batch promises.
+        unsafe {
+            for_each_run(
+                &step.dst.shape,
+                &Shape::Linear,
+                step.count,
+                |there, here, run| {
+                    let at = here as usize * size;
+                    let part = match whole {
+                        Update::Accumulate(op) => Update::Accumulate(op),
+                        Update::Fetch(op, result) => Update::Fetch(op, result.byte_add(at)),
+                        Update::Swap { compare, result } => Update::Swap {
+                            compare: compare.byte_add(at),
+                            result: result.byte_add(at),
+                        },
+                    };
+                    let far = Ptr(dst.wrapping_offset(there * size as isize));
+                    if outcome.is_ok() {
+                        outcome = bus.update(part, scalar, far, Ptr(from.wrapping_add(at)), run);
+                    }
+                },
+            );
+        }
+        self.note(outcome);
+    }
+}
+
+/// A copy of all elements of a move from one place to another.
+fn linear(step: &Move, from: (*mut u8, Shape), to: (*mut u8, Shape)) -> Move {
+    let side = |(base, shape): (*mut u8, Shape)| Side {
+        base: Ptr(base),
+        flip: 0,
+        shape,
+    };
+    Move {
+        action: Action::Copy,
+        size: step.size,
+        count: step.count,
+        src: side(from),
+        dst: side(to),
+        parity: Ptr::NULL,
+        early: false,
+    }
+}
+
+impl Mover for Far {
+    unsafe fn carry(&mut self, step: &Move) {
+        if self.failed.is_some() || step.count == 0 {
+            return;
+        }
+        // SAFETY: the caller's promise.
+        let (src, dst) = unsafe { by_turns(step) };
+        let atomic = match step.action {
+            Action::Copy => false,
+            Action::Accumulate { atomic, .. } | Action::FetchOp { atomic, .. } => atomic,
+            Action::CompareSwap { .. } => true,
+        };
+        let named = (atomic && !self.is_far(dst))
+            .then(|| self.bus.name_of(Ptr(dst)))
+            .flatten();
+        let (there, here) = (self.is_far(dst), self.is_far(src));
+        // SAFETY: the caller's promise, for the sides as they are in this epoch.
+        unsafe {
+            match (step.action, named) {
+                (Action::Copy, _) if there => {
+                    self.copy(step, (dst, step.dst.shape), (src, step.src.shape), true);
+                }
+                (Action::Copy, _) if here => {
+                    self.copy(step, (src, step.src.shape), (dst, step.dst.shape), false);
+                }
+                (_, Some(name)) => self.update(step, src, name.0),
+                _ if there => self.update(step, src, dst),
+                _ => HostMover.carry(step),
+            }
+        }
+    }
+
+    unsafe fn add(&mut self, add: &Add) -> bool {
+        if self.failed.is_some() {
+            return false;
+        }
+        if !self.is_far(add.word.0) {
+            // SAFETY: the caller's promise; neither is far.
+            return unsafe { HostMover.add(add) };
+        }
+        // SAFETY: the word is a peer's, in a block that the batch's submitter holds, at the beginning of a cell: so core lays them out.
+        let outcome = unsafe { self.bus.signal(add.word, add.value) };
+        self.scratch.clear();
+        self.note(outcome);
+        self.failed.is_none()
+    }
+
+    unsafe fn poison(&mut self, add: &Add) {
+        // SAFETY: as for `add`.
+        unsafe {
+            if self.is_far(add.word.0) {
+                self.bus.poison(add.word);
+                self.scratch.clear();
+            } else {
+                HostMover.poison(add);
+            }
+        }
+    }
+
+    unsafe fn look(&mut self, wait: &Wait) -> State {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.bus.look(wait.word);
+            match HostMover.look(wait) {
+                // Somebody who has left may have given its signal, and then been found gone, since the bus was asked.
+                State::Poisoned => {
+                    self.bus.look(wait.word);
+                    HostMover.look(wait)
+                }
+                state => state,
+            }
+        }
+    }
+
+    fn blocked(&mut self) -> Blocked {
+        // What comes by itself is found sooner by who only looks.
+        self.looks = self.looks.wrapping_add(1);
+        if !self.looks.is_multiple_of(self.bus.looks()) {
+            return Blocked::Waits;
+        }
+        if self.bus.turn() {
+            Blocked::Again
+        } else {
+            Blocked::unless(self.failure().is_some())
+        }
+    }
+
+    fn nap(&self) -> Option<Duration> {
+        Some(NAP)
+    }
+}
+
+/// Where elements are packed: it stays where it is until the bus has sent it.
+#[derive(Default)]
+struct Scratch {
+    /// Of 8-byte words, so that all elements are aligned. Those in front are full.
+    chunks: VecDeque<Vec<u64>>,
+    used: usize,
+}
+
+impl Scratch {
+    /// So many bytes.
+    fn take(&mut self, bytes: usize) -> *mut u8 {
+        let words = bytes.div_ceil(8);
+        let fits = |chunk: &Vec<u64>| chunk.len() - self.used >= words;
+        if !self.chunks.back().is_some_and(fits) {
+            let largest = self.chunks.back().map_or(0, Vec::len);
+            self.chunks
+                .push_back(vec![0; words.max(2 * largest).max(512)]);
+            self.used = 0;
+        }
+        let chunk = self.chunks.back_mut().expect("there is one");
+        let at = chunk[self.used..][..words].as_mut_ptr();
+        self.used += words;
+        at.cast()
+    }
+
+    /// What was taken is free again.
+    fn clear(&mut self) {
+        self.used = 0;
+        if self.chunks.len() > 1 {
+            let last = self.chunks.len() - 1;
+            self.chunks.drain(..last);
+        }
+    }
+}

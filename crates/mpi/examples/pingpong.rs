@@ -1,0 +1,251 @@
+//! A put and its epochs, one way: raw MPI (post, start, complete, wait on `MPI_Win_allocate`), and windows over MPI, in one process and by turns.
+//!
+//! `mpirun -n 2 pingpong [rounds]`. Reports medians over runs of half a round trip, in us, and the ratio to raw MPI.
+
+use std::error::Error;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mpi::ffi;
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::*;
+use tidegate_boot::{Config, TcpControl};
+use tidegate_core::window::{Buffers, BySlot, Slot, Window};
+use tidegate_core::{stream, window};
+use tidegate_hal::control::Control;
+use tidegate_host::Host;
+use tidegate_mpi::windows::{Form, Options, join};
+
+type World = tidegate_core::World<Host>;
+type Stream<'s> = tidegate_core::Stream<'s, Host>;
+type Source<'s> = tidegate_core::Region<u8, tidegate_core::On<'s, Host>>;
+type Inbox<'s> = window::Inbox<'s, u8, BySlot, Host>;
+type Outbox<'s> = window::Outbox<'s, u8, BySlot, Host>;
+
+const RUNS: usize = 101;
+
+fn control(comm: &SimpleCommunicator) -> Result<Arc<dyn Control>, Box<dyn Error>> {
+    let rank = comm.rank() as usize;
+    let listener = (rank == 0)
+        .then(|| TcpListener::bind("127.0.0.1:0"))
+        .transpose()?;
+    let mut port = 0;
+    if let Some(listener) = &listener {
+        port = listener.local_addr()?.port();
+    }
+    let mut secret = [0u8; 16];
+    getrandom::fill(&mut secret)?;
+    comm.process_at_rank(0).broadcast_into(&mut port);
+    comm.process_at_rank(0).broadcast_into(&mut secret);
+    let address = format!("127.0.0.1:{port}");
+    let mut config = Config::new(rank, comm.size() as usize, address, secret);
+    config.listener = listener;
+    Ok(Arc::new(TcpControl::join(config)?))
+}
+
+/// Raw MPI.
+struct Raw {
+    window: ffi::MPI_Win,
+    peer: ffi::MPI_Group,
+    to: i32,
+    src: Vec<u8>,
+}
+
+impl Raw {
+    fn new(comm: &SimpleCommunicator, bytes: usize) -> Self {
+        let to = 1 - comm.rank();
+        let mut base: *mut u8 = std::ptr::null_mut();
+        // SAFETY: constants of the binding's.
+        let (mut window, mut all, mut peer) = unsafe {
+            (
+                ffi::RSMPI_WIN_NULL,
+                ffi::RSMPI_GROUP_NULL,
+                ffi::RSMPI_GROUP_NULL,
+            )
+        };
+        // SAFETY: MPI runs, both ranks come here, and what is passed lives meanwhile.
+        unsafe {
+            ffi::MPI_Win_allocate(
+                bytes as ffi::MPI_Aint,
+                1,
+                ffi::RSMPI_INFO_NULL,
+                comm.as_raw(),
+                (&raw mut base).cast(),
+                &raw mut window,
+            );
+            ffi::MPI_Win_get_group(window, &raw mut all);
+            ffi::MPI_Group_incl(all, 1, &raw const to, &raw mut peer);
+        }
+        Raw {
+            window,
+            peer,
+            to,
+            src: vec![1; bytes],
+        }
+    }
+
+    fn put(&self) {
+        let n = self.src.len() as i32;
+        // SAFETY: the window is alive, the peer exposes as many bytes, and the source lives until the epoch is complete.
+        unsafe {
+            ffi::MPI_Win_start(self.peer, 0, self.window);
+            ffi::MPI_Put(
+                self.src.as_ptr().cast(),
+                n,
+                ffi::RSMPI_UINT8_T,
+                self.to,
+                0,
+                n,
+                ffi::RSMPI_UINT8_T,
+                self.window,
+            );
+            ffi::MPI_Win_complete(self.window);
+        }
+    }
+
+    fn get(&self) {
+        // SAFETY: the window is alive.
+        unsafe {
+            ffi::MPI_Win_post(self.peer, 0, self.window);
+            ffi::MPI_Win_wait(self.window);
+        }
+    }
+
+    fn run(&self, rounds: usize) {
+        for _ in 0..rounds {
+            if self.to == 1 {
+                self.put();
+                self.get();
+            } else {
+                self.get();
+                self.put();
+            }
+        }
+    }
+}
+
+/// A window over MPI.
+struct Ours<'s> {
+    src: Source<'s>,
+    inbox: Option<Inbox<'s>>,
+    outbox: Option<Outbox<'s>>,
+}
+
+impl<'s> Ours<'s> {
+    fn new(s: &Stream<'s>, world: &World, bytes: usize) -> tidegate_core::Result<Self> {
+        let peer = 1 - world.rank();
+        let window = Window::by_slot("pingpong").buffers(Buffers::Single);
+        let (inbox, outbox) = window.slot_from(peer, 0, bytes).slot_to(peer, 0).open(s)?;
+        Ok(Ours {
+            src: tidegate_core::Region::from_slice(world, &vec![1u8; bytes])?.on(s)?,
+            inbox: Some(inbox),
+            outbox: Some(outbox),
+        })
+    }
+
+    fn put(&mut self, s: &Stream<'s>) -> tidegate_core::Result<()> {
+        let mut epoch = self.outbox.take().expect("between epochs").start();
+        epoch.put(&self.src, Slot(0))?;
+        self.outbox = Some(epoch.complete(s)?);
+        Ok(())
+    }
+
+    fn get(&mut self, s: &Stream<'s>) -> tidegate_core::Result<()> {
+        let exposed = self.inbox.take().expect("between epochs").post(s)?;
+        self.inbox = Some(exposed.wait(s)?);
+        Ok(())
+    }
+
+    fn run(&mut self, s: &Stream<'s>, first: bool, rounds: usize) -> tidegate_core::Result<()> {
+        for _ in 0..rounds {
+            if first {
+                self.put(s)?;
+                self.get(s)?;
+            } else {
+                self.get(s)?;
+                self.put(s)?;
+            }
+        }
+        s.synchronize()
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let rounds: usize = std::env::args().nth(1).map_or(Ok(300), |n| n.parse())?;
+    let (universe, _) =
+        mpi::initialize_with_threading(mpi::Threading::Multiple).ok_or("MPI does not start")?;
+    let comm = universe.world().duplicate();
+    let first = comm.rank() == 0;
+    let world = |options: &Options| -> Result<World, Box<dyn Error>> {
+        let (control, device) = join(&comm, control(&comm)?, options)?;
+        // SAFETY: the control plane carries what it is given.
+        Ok(unsafe { World::from_control(control, device) }?)
+    };
+    let words = world(&Options::new().form(Form::Words))?;
+    let messages = world(&Options::new().form(Form::Messages))?;
+    let unshared = world(&Options::new().not_shared())?;
+    stream!(let a = words.inline_stream()?);
+    stream!(let b = messages.inline_stream()?);
+    stream!(let c = unshared.inline_stream()?);
+    stream!(let d = words.stream()?);
+    if first {
+        println!(
+            "{}",
+            mpi::environment::library_version()?
+                .lines()
+                .next()
+                .unwrap_or("")
+        );
+        println!(
+            "one way, us: raw PSCW | inline: words | messages | measured, windows not shared | words, a thread"
+        );
+    }
+    for bytes in [8, 1024, 65536, 1 << 20] {
+        let raw = Raw::new(&comm, bytes);
+        let mut by_words = Ours::new(&a, &words, bytes)?;
+        let mut by_messages = Ours::new(&b, &messages, bytes)?;
+        let mut by_unshared = Ours::new(&c, &unshared, bytes)?;
+        let mut by_thread = Ours::new(&d, &words, bytes)?;
+        let rounds = (rounds * 65536 / (65536 + 8 * bytes)).max(5);
+        let mut times = vec![Vec::new(); 5];
+        for run in 0..=RUNS {
+            for (way, times) in times.iter_mut().enumerate() {
+                comm.barrier();
+                let begun = Instant::now();
+                match way {
+                    0 => raw.run(rounds),
+                    1 => by_words.run(&a, first, rounds)?,
+                    2 => by_messages.run(&b, first, rounds)?,
+                    3 => by_unshared.run(&c, first, rounds)?,
+                    _ => by_thread.run(&d, first, rounds)?,
+                }
+                let took = begun.elapsed().as_secs_f64() * 1e6 / rounds as f64 / 2.0;
+                // The first is for warming up.
+                if run > 0 {
+                    times.push(took);
+                }
+            }
+        }
+        if first {
+            let median = |times: &mut Vec<f64>| {
+                times.sort_by(f64::total_cmp);
+                times[times.len() / 2]
+            };
+            let medians: Vec<_> = times.iter_mut().map(median).collect();
+            let tenths: Vec<_> = times.iter().map(|times| times[times.len() / 10]).collect();
+            for (what, all) in [("median", medians), ("lowest tenth", tenths)] {
+                let raw = all[0];
+                print!("{bytes:>8} B  {what:>12}  {raw:8.3}");
+                for ours in &all[1..] {
+                    print!("  {ours:8.3} ({:.2})", ours / raw);
+                }
+                println!();
+            }
+        }
+        let mut window = raw.window;
+        // SAFETY: both ranks come here; nobody uses the window any more.
+        unsafe { ffi::MPI_Win_free(&raw mut window) };
+    }
+    Ok(())
+}

@@ -1,0 +1,506 @@
+//! The bus: what streams call.
+
+use std::any::Any;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tidegate_hal::batch::{POISON, Scalar};
+use tidegate_hal::control::{Control, Packet};
+use tidegate_hal::device::DeviceError;
+use tidegate_hal::far::{Bus, BusError, MAILBOX, Piece, Reached, Span, Update};
+use tidegate_hal::memory::Ptr;
+use tidegate_words::Word;
+
+use super::Form;
+use super::agent::Agent;
+use super::call::{NAME, failed};
+use super::machine::Machine;
+use super::segment::{Kind, Round, Segment};
+
+/// How often a waiter looks at mailboxes before it turns MPI once.
+const WORD_LOOKS: u32 = 8;
+
+/// How long a rank that leaves waits for others to hear its last signals: each hears them within a millisecond while it lives.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// More segments than can ever be: each is twice as large as the one before.
+const SEGMENTS: usize = 64;
+
+/// What a key says.
+#[derive(Serialize, Deserialize)]
+struct Key {
+    rank: usize,
+    segment: usize,
+    at: usize,
+    bytes: usize,
+    round: u32,
+}
+
+/// This rank's end, as threads share it.
+pub(super) struct Inner {
+    me: usize,
+    machine: Mutex<Machine>,
+    /// Blocks are made one after the other: each takes an exchange, and perhaps a collective call of MPI.
+    rounds: Mutex<()>,
+    failure: OnceLock<BusError>,
+    /// This rank's parts of the segments, first byte and length, for looks without the lock.
+    own: [(AtomicUsize, AtomicUsize); SEGMENTS],
+    owns: AtomicUsize,
+    far: Range<usize>,
+    /// Turns of waiters, and signals given, since the agent has asked.
+    waits: AtomicU64,
+    signals: AtomicU64,
+    /// How often a waiter looks before it turns MPI: mailboxes may be filled without that.
+    looks: AtomicU32,
+}
+
+/// What happened of late.
+pub(super) struct Activity {
+    pub(super) waits: u64,
+    pub(super) signals: u64,
+}
+
+impl Inner {
+    pub(super) fn new(me: usize, machine: Machine) -> Self {
+        Inner {
+            me,
+            far: machine.names.range(),
+            machine: Mutex::new(machine),
+            rounds: Mutex::default(),
+            failure: OnceLock::new(),
+            own: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; SEGMENTS],
+            owns: AtomicUsize::new(0),
+            waits: AtomicU64::new(0),
+            signals: AtomicU64::new(0),
+            looks: AtomicU32::new(1),
+        }
+    }
+
+    /// A panic under the lock would be one of this library's: nothing is left half done then but calls of MPI.
+    #[inline]
+    pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
+        self.machine
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Remembers why the bus is of no more use.
+    #[inline]
+    pub(super) fn note<T>(&self, outcome: Result<T, BusError>) -> Result<T, BusError> {
+        outcome.inspect_err(|error| self.fail(error))
+    }
+
+    #[cold]
+    pub(super) fn fail(&self, error: &BusError) {
+        if self.failure.set(error.clone()).is_ok() {
+            tracing::error!("{error}");
+        }
+    }
+
+    /// Closes it: no call of MPI is made any more.
+    pub(super) fn close(&self, machine: &mut Machine, why: &str) {
+        let error = failed(why);
+        machine.closed.get_or_insert(error.clone());
+        let _ = self.failure.set(error);
+    }
+
+    /// Turns MPI, unless somebody else is at it.
+    pub(super) fn turn(&self) -> bool {
+        let mut machine = match self.machine.try_lock() {
+            Ok(machine) => machine,
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => return false,
+        };
+        machine.closed.is_none() && self.note(machine.turn()).unwrap_or(false)
+    }
+
+    /// Waits until peers have heard all signals that were given, since who leaves is waited for no longer; but not for a peer that does not turn its MPI any more.
+    pub(super) fn settle(&self) {
+        let begun = Instant::now();
+        let said = self.machine().say_last(self.me);
+        let mut naps = 0;
+        while said.is_ok() && begun.elapsed() < LAST_WORDS {
+            let heard = self.machine().all_heard();
+            if self.note(heard).unwrap_or(true) {
+                break;
+            }
+            naps += 1;
+            if naps < 100 {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    }
+
+    pub(super) fn activity(&self) -> Activity {
+        Activity {
+            waits: self.waits.swap(0, Ordering::Relaxed),
+            signals: self.signals.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The segment of a place in this rank's memory, and where in its part.
+    #[inline]
+    fn own(&self, at: Ptr) -> Option<(usize, usize)> {
+        let at = at.0.addr();
+        let owns = self.owns.load(Ordering::Acquire);
+        self.own[..owns]
+            .iter()
+            .position(|(base, bytes)| {
+                at.wrapping_sub(base.load(Ordering::Relaxed)) < bytes.load(Ordering::Relaxed)
+            })
+            .map(|segment| (segment, at - self.own[segment].0.load(Ordering::Relaxed)))
+    }
+
+    /// Adds to a word what its mailbox holds that has not been added yet.
+    ///
+    /// # Safety
+    ///
+    /// The word lies at the beginning of a cell, in a block of this rank.
+    #[cold]
+    unsafe fn empty(&self, segment: usize, word: Ptr) {
+        // SAFETY: the cell is the word's (the caller's promise), and these three places are only ever accessed atomically here.
+        let (word, mailbox, seen) = unsafe { cell(word) };
+        loop {
+            let (came, before) = (mailbox.load(), seen.load());
+            if came == before {
+                return;
+            }
+            // What came before the signal is seen by whoever sees the word now.
+            let synced = {
+                let machine = self.machine();
+                let segment = &machine.segments[segment];
+                machine.open().and_then(|()| segment.sync())
+            };
+            if self.note(synced).is_err() {
+                return;
+            }
+            // Two may look at a time: the one who moves the mark adds.
+            if !seen.replace(before, came) {
+                continue;
+            }
+            let count = |value: u64| value & !POISON;
+            let more = count(came).wrapping_sub(count(before));
+            if more != 0 {
+                word.add(more);
+            }
+            if came & POISON != 0 {
+                word.poison();
+            }
+        }
+    }
+}
+
+/// A word, its mailbox, and how much of that has been added.
+///
+/// # Safety
+///
+/// The word lies at the beginning of a cell.
+#[inline]
+unsafe fn cell<'a>(word: Ptr) -> (&'a Word, &'a Word, &'a Word) {
+    let at = |ptr: Ptr| ptr.0.cast::<Word>();
+    // SAFETY: the caller's promise: the cell has room for all three, aligned, and they are words.
+    unsafe {
+        (
+            &*at(word),
+            &*at(word.byte_add(MAILBOX)),
+            &*at(word.byte_add(MAILBOX + 8)),
+        )
+    }
+}
+
+/// MPI as a bus.
+pub(super) struct Rma {
+    inner: Arc<Inner>,
+    control: Arc<dyn Control>,
+    _agent: Agent,
+}
+
+/// Holds a block of this rank, or a peer's.
+struct Hold {
+    inner: Arc<Inner>,
+    round: u32,
+    whose: Whose,
+}
+
+enum Whose {
+    Own,
+    Peers(Option<Ptr>),
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let in_use = &mut self.inner.machine().in_use;
+        match self.whose {
+            Whose::Own => in_use.drops(self.round),
+            Whose::Peers(far) => in_use.let_go(self.round, far),
+        }
+    }
+}
+
+impl Rma {
+    pub(super) fn start(inner: Arc<Inner>, control: Arc<dyn Control>) -> Result<Self, DeviceError> {
+        let agent = Agent::start(&inner).map_err(|e| DeviceError::Exhausted {
+            what: "threads",
+            detail: e.to_string(),
+        })?;
+        Ok(Rma {
+            inner,
+            control,
+            _agent: agent,
+        })
+    }
+
+    pub(super) fn control(&self) -> &dyn Control {
+        &*self.control
+    }
+
+    /// From now on signals have this form.
+    pub(super) fn set(&self, form: Form) {
+        let looks = if form == Form::Words { WORD_LOOKS } else { 1 };
+        self.inner.looks.store(looks, Ordering::Relaxed);
+        self.inner.machine().form = form;
+    }
+
+    /// One round: see `segment.rs`.
+    fn make(&self, bytes: usize) -> Result<(usize, usize, u32, Ptr), DeviceError> {
+        let inner = &self.inner;
+        let _one = inner
+            .rounds
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mine = {
+            let machine = &mut *inner.machine();
+            machine.open().map_err(system)?;
+            machine.in_use.round(&mut machine.segments, bytes)
+        };
+        // A rank that cannot go on says so, and does not leave the others waiting.
+        let said = postcard::to_stdvec(&mine.as_ref().map_err(ToString::to_string));
+        let packet = Packet {
+            bytes: said.expect("plain data can be encoded"),
+            handles: Vec::new(),
+        };
+        let packets = self.control.exchange("memory of MPI", packet);
+        let mut said = Vec::new();
+        for (rank, packet) in packets.map_err(system)?.into_iter().enumerate() {
+            let round: Result<Round, String> =
+                postcard::from_bytes(&packet.bytes).map_err(system)?;
+            said.push(round.map_err(|text| DeviceError::Exhausted {
+                what: "memory of MPI",
+                detail: format!("rank {rank}: {text}"),
+            })?);
+        }
+        let machine = &mut *inner.machine();
+        machine.open().map_err(system)?;
+        if said.iter().any(|rank| rank.needs) {
+            let number = machine.segments.len();
+            if number == SEGMENTS {
+                return Err(DeviceError::Exhausted {
+                    what: "segments of MPI",
+                    detail: format!("{bytes} bytes more"),
+                });
+            }
+            let sizes = said.iter().map(|rank| rank.bytes).collect();
+            let me = inner.me;
+            // SAFETY: the communicator is alive as long as the machine is not closed, and nobody else has it.
+            let segment = unsafe { Segment::make(machine.comm, me, sizes, machine.kind) };
+            let segment = inner.note(segment).map_err(system)?;
+            let (base, len) = &inner.own[number];
+            base.store(segment.base.addr(), Ordering::Relaxed);
+            len.store(segment.bytes[me] - segment.skew, Ordering::Relaxed);
+            inner.owns.store(number + 1, Ordering::Release);
+            machine.segments.push(segment);
+        }
+        machine.in_use.reuse(&mut machine.segments, &said);
+        let round = machine.in_use.rounds;
+        machine.in_use.rounds += 1;
+        let mut segments = machine.segments.iter_mut().enumerate();
+        let found = segments.find_map(|(number, segment)| {
+            let at = segment.pool.take(bytes)?;
+            Some((number, at, segment.base.wrapping_add(at)))
+        });
+        let (segment, at, base) = found.ok_or_else(|| DeviceError::Exhausted {
+            what: "memory of MPI",
+            detail: format!("{bytes} bytes"),
+        })?;
+        machine.in_use.has(round, segment, at, bytes);
+        // SAFETY: the stretch was free: it lies within this rank's part of the segment, and no rank holds what was there before.
+        unsafe { base.write_bytes(0, bytes) };
+        machine.segments[segment].sync().map_err(system)?;
+        let at = at + machine.segments[segment].skew;
+        Ok((segment, at, round, Ptr(base)))
+    }
+}
+
+pub(super) fn system(error: impl std::fmt::Display) -> DeviceError {
+    DeviceError::System {
+        what: "memory of MPI",
+        detail: error.to_string(),
+    }
+}
+
+// SAFETY: data is complete at the target (`MPI_Win_flush`) before a signal is given, and before a get or a fetch returns; words are added to by processor
+// atomics of their own process; blocks are used again only when all ranks have said that they hold nothing of their round.
+unsafe impl Bus for Rma {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Span, DeviceError> {
+        let (segment, at, round, base) = self.make(bytes)?;
+        let key = Key {
+            rank: self.inner.me,
+            segment,
+            at,
+            bytes,
+            round,
+        };
+        let keep: Arc<dyn Any + Send + Sync> = Arc::new(Hold {
+            inner: self.inner.clone(),
+            round,
+            whose: Whose::Own,
+        });
+        Ok(Span {
+            base,
+            key: postcard::to_stdvec(&key).expect("plain data can be encoded"),
+            near: None,
+            keep,
+        })
+    }
+
+    fn reach(&self, key: &[u8], bytes: usize) -> Result<Reached, DeviceError> {
+        let bad = |what: String| DeviceError::BadHandle(what);
+        let key: Key = postcard::from_bytes(key).map_err(|e| bad(e.to_string()))?;
+        if key.bytes != bytes {
+            return Err(bad(format!(
+                "it names {} bytes where {bytes} were announced",
+                key.bytes
+            )));
+        }
+        let machine = &mut *self.inner.machine();
+        let segment = machine.segments.get_mut(key.segment);
+        let segment = segment.filter(|segment| {
+            let end = key.at.checked_add(bytes);
+            let part = segment.bytes.get(key.rank);
+            part.zip(end).is_some_and(|(part, end)| end <= *part)
+        });
+        let segment = segment.ok_or_else(|| bad("it names no memory of this job".into()))?;
+        let (base, far) = if key.rank == self.inner.me {
+            (
+                Ptr(segment.base.wrapping_sub(segment.skew).wrapping_add(key.at)),
+                None,
+            )
+        } else {
+            let part = match segment.names[key.rank] {
+                Some(part) => part,
+                None => {
+                    let len = segment.bytes[key.rank];
+                    let part = machine.names.deal(key.segment, key.rank, len)?;
+                    *segment.names[key.rank].insert(part)
+                }
+            };
+            let far = part.byte_add(key.at);
+            machine.is_new(far, bytes);
+            (far, Some(far))
+        };
+        machine.in_use.hold(key.round, far, bytes);
+        let keep: Arc<dyn Any + Send + Sync> = Arc::new(Hold {
+            inner: self.inner.clone(),
+            round: key.round,
+            whose: Whose::Peers(far),
+        });
+        Ok(Reached { base, keep })
+    }
+
+    fn far(&self) -> Range<usize> {
+        self.inner.far.clone()
+    }
+
+    fn name_of(&self, own: Ptr) -> Option<Ptr> {
+        let (number, at) = self.inner.own(own)?;
+        let machine = &mut *self.inner.machine();
+        if machine.kind == Kind::Alone {
+            return None;
+        }
+        let (me, segment) = (self.inner.me, &mut machine.segments[number]);
+        let part = match segment.names[me] {
+            Some(part) => part,
+            None => {
+                let part = machine.names.deal(number, me, segment.bytes[me]).ok()?;
+                *segment.names[me].insert(part)
+            }
+        };
+        Some(part.byte_add(segment.skew + at))
+    }
+
+    fn failure(&self) -> Option<BusError> {
+        self.inner.failure.get().cloned()
+    }
+
+    unsafe fn put(&self, pieces: &[Piece]) -> Result<(), BusError> {
+        // SAFETY: the caller's promise.
+        self.inner
+            .note(unsafe { self.inner.machine().copy(pieces, true) })
+    }
+
+    unsafe fn get(&self, pieces: &[Piece]) -> Result<(), BusError> {
+        // SAFETY: the caller's promise.
+        self.inner
+            .note(unsafe { self.inner.machine().copy(pieces, false) })
+    }
+
+    unsafe fn update(
+        &self,
+        update: Update,
+        scalar: Scalar,
+        far: Ptr,
+        local: Ptr,
+        count: usize,
+    ) -> Result<(), BusError> {
+        let mut machine = self.inner.machine();
+        // SAFETY: the caller's promise.
+        self.inner
+            .note(unsafe { machine.update(update, scalar, far, local, count) })
+    }
+
+    unsafe fn signal(&self, word: Ptr, value: u64) -> Result<(), BusError> {
+        self.inner.signals.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        self.inner
+            .note(unsafe { self.inner.machine().signal(word, value) })
+    }
+
+    unsafe fn poison(&self, word: Ptr) {
+        let mut machine = self.inner.machine();
+        if machine.closed.is_none() {
+            // SAFETY: the caller's promise.
+            let _ = self.inner.note(unsafe { machine.poison(word) });
+        }
+    }
+
+    #[inline]
+    unsafe fn look(&self, word: Ptr) {
+        let Some((segment, _)) = self.inner.own(word) else {
+            return;
+        };
+        // SAFETY: words in blocks of a bus lie at the beginning of cells; that is what core makes them for.
+        let (_, mailbox, seen) = unsafe { cell(word) };
+        if mailbox.load() != seen.load() {
+            // SAFETY: as above.
+            unsafe { self.inner.empty(segment, word) };
+        }
+    }
+
+    fn looks(&self) -> u32 {
+        self.inner.looks.load(Ordering::Relaxed)
+    }
+
+    fn turn(&self) -> bool {
+        self.inner.waits.fetch_add(1, Ordering::Relaxed);
+        self.inner.turn()
+    }
+}

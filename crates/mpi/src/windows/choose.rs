@@ -1,0 +1,145 @@
+//! Which form signals have: the one that is faster here.
+//!
+//! Which that is depends on how an MPI does its accumulates, and nothing that it tells says that. So neighbours play a few rounds in each form when the ranks meet, with puts of 8 bytes and of 64 KiB, and all ranks take the form with the lesser sum of best times.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tidegate_hal::batch::QUANTUM;
+use tidegate_hal::control::Packet;
+use tidegate_hal::far::{Bus, CELL, Piece};
+use tidegate_hal::memory::Ptr;
+use tidegate_words::{State, Word};
+
+use super::bus::{Rma, system};
+use super::{Form, JoinError};
+
+/// Rounds of a trial, and trials of a form, of which the best counts.
+const ROUNDS: u32 = 10;
+const TRIALS: u32 = 4;
+/// Whoever waits longer than this for a neighbour waits no more: it is of no use here, and all else has its own end.
+const LIMIT: Duration = Duration::from_millis(300);
+const FORMS: [Form; 2] = [Form::Words, Form::Messages];
+/// Bytes of a large put. A small one counts as much as this many times as long a large one.
+const LARGE: usize = 1 << 16;
+const WEIGHT: u64 = 4;
+
+/// What each rank says: how long its best trial took, in ns.
+#[derive(Serialize, Deserialize)]
+struct Times([u64; FORMS.len()]);
+
+/// Two ranks that take turns.
+struct Pair<'a> {
+    bus: &'a Rma,
+    first: bool,
+    own: Ptr,
+    there: Ptr,
+    operand: u64,
+    data: Vec<u8>,
+}
+
+/// The form for all ranks. Collective.
+pub(super) fn choose(bus: &Rma, rank: usize) -> Result<Form, JoinError> {
+    if bus.control().size() == 1 {
+        return Ok(Form::Words);
+    }
+    let own = bus.alloc(CELL + LARGE)?;
+    let keys = Packet {
+        bytes: own.key.clone(),
+        handles: Vec::new(),
+    };
+    let keys = bus.control().exchange("trial of MPI", keys)?;
+    let mut times = Times([0; FORMS.len()]);
+    if let Some(key) = keys.get(rank ^ 1) {
+        let there = bus.reach(&key.bytes, CELL + LARGE)?;
+        let mut pair = Pair {
+            bus,
+            first: rank & 1 == 0,
+            own: own.base,
+            there: there.base,
+            operand: 0,
+            data: vec![1; LARGE],
+        };
+        for (form, time) in FORMS.into_iter().zip(&mut times.0) {
+            bus.set(form);
+            for (bytes, weight) in [(8, WEIGHT), (LARGE, 1)] {
+                let mut best = LIMIT.as_nanos() as u64;
+                for _ in 0..TRIALS {
+                    best = pair.play(bytes)?.map_or(best, |took| took.min(best));
+                }
+                *time += weight * best;
+            }
+        }
+    }
+    let packet = Packet {
+        bytes: postcard::to_stdvec(&times).expect("plain data can be encoded"),
+        handles: Vec::new(),
+    };
+    let mut sums = [0; FORMS.len()];
+    for packet in bus.control().exchange("times of MPI", packet)? {
+        let times: Times = postcard::from_bytes(&packet.bytes).map_err(system)?;
+        sums.iter_mut()
+            .zip(times.0)
+            .for_each(|(sum, time)| *sum += time);
+    }
+    let form = FORMS[usize::from(sums[1] < sums[0])];
+    tracing::debug!(?form, ?sums, "signals of MPI");
+    Ok(form)
+}
+
+impl Pair<'_> {
+    /// A trial: ns, unless the neighbour does not answer.
+    fn play(&mut self, bytes: usize) -> Result<Option<u64>, JoinError> {
+        let begun = Instant::now();
+        for _ in 0..ROUNDS {
+            if self.first {
+                self.send(bytes)?;
+            }
+            if !self.wait(begun) {
+                return Ok(None);
+            }
+            if !self.first {
+                self.send(bytes)?;
+            }
+        }
+        Ok(Some(begun.elapsed().as_nanos() as u64))
+    }
+
+    fn send(&self, bytes: usize) -> Result<(), JoinError> {
+        let piece = Piece {
+            far: self.there.byte_add(CELL),
+            local: Ptr(self.data.as_ptr().cast_mut()),
+            bytes,
+        };
+        // SAFETY: behind the first cell the neighbour's block is for this; both blocks are held; the data lives until the signal has completed the put.
+        unsafe {
+            self.bus.put(&[piece])?;
+            self.bus.signal(self.there, QUANTUM)?;
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, begun: Instant) -> bool {
+        // SAFETY: the first cell of the block, which is alive, begins with a word.
+        let word = unsafe { &*self.own.0.cast::<Word>() };
+        let mut looks = 0u32;
+        loop {
+            // SAFETY: as above.
+            unsafe { self.bus.look(self.own) };
+            if word.look(self.operand, QUANTUM) == State::Reached {
+                self.operand += QUANTUM;
+                return true;
+            }
+            looks += 1;
+            if looks.is_multiple_of(self.bus.looks()) {
+                self.bus.turn();
+            }
+            if looks.is_multiple_of(64) {
+                if self.bus.failure().is_some() || begun.elapsed() > LIMIT {
+                    return false;
+                }
+                std::thread::yield_now();
+            }
+        }
+    }
+}

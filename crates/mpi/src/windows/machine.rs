@@ -1,0 +1,467 @@
+//! What the lock is around: every call of MPI, and what they are made with.
+
+use std::collections::BTreeSet;
+use std::ffi::c_int;
+
+use mpi::ffi;
+use tidegate_hal::batch::{POISON, Scalar};
+use tidegate_hal::far::{BusError, MAILBOX, Piece, Update};
+use tidegate_hal::memory::Ptr;
+use tidegate_words::Word;
+
+use super::Form;
+use super::call::{bits, byte, bytes_of, check, failed, op, scalar};
+use super::messages::{HEAD, LONGEST, Messages, PIECE_HEAD};
+use super::names::{Names, Place};
+use super::segment::{InUse, Kind, Segment};
+
+/// MPI counts with an `int`.
+const MOST: usize = 1 << 30;
+
+/// What a message is for.
+const ADDS: u64 = 0;
+const POISONS: u64 = 1;
+const LAST: u64 = 2;
+/// How many words it has, from this bit on.
+const WORDS: u32 = 8;
+
+/// This rank's end.
+pub(super) struct Machine {
+    pub(super) comm: ffi::MPI_Comm,
+    pub(super) segments: Vec<Segment>,
+    pub(super) names: Names,
+    pub(super) in_use: InUse,
+    pub(super) messages: Messages,
+    pub(super) form: Form,
+    pub(super) kind: Kind,
+    /// Where something was begun that has not been flushed: segment and rank.
+    dirty: Vec<(usize, usize)>,
+    /// Small data that goes along with the next signal to a rank.
+    along: Vec<(usize, Vec<u64>)>,
+    /// Words that were poisoned: once is enough.
+    poisoned: BTreeSet<usize>,
+    /// Ranks to which messages were sent, and ranks that have said that they send no more.
+    told: BTreeSet<usize>,
+    left: BTreeSet<usize>,
+    /// Why no call of MPI is made any more.
+    pub(super) closed: Option<BusError>,
+}
+
+// SAFETY: handles of MPI are good on all threads (`MPI_THREAD_MULTIPLE`, which `open` asks for); the pointers are to memory of this process that they are used with.
+unsafe impl Send for Machine {}
+
+impl Machine {
+    pub(super) fn new(comm: ffi::MPI_Comm, kind: Kind, names: Names, messages: Messages) -> Self {
+        Machine {
+            comm,
+            segments: Vec::new(),
+            names,
+            in_use: InUse::default(),
+            messages,
+            form: Form::Measured,
+            kind,
+            dirty: Vec::new(),
+            along: Vec::new(),
+            poisoned: BTreeSet::new(),
+            told: BTreeSet::new(),
+            left: BTreeSet::new(),
+            closed: None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn open(&self) -> Result<(), BusError> {
+        match &self.closed {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    #[inline]
+    fn begun(&mut self, place: Place) {
+        let at = (place.segment, place.rank);
+        if !self.dirty.contains(&at) {
+            self.dirty.push(at);
+        }
+    }
+
+    fn window(&self, place: Place) -> ffi::MPI_Win {
+        self.segments[place.segment].window
+    }
+
+    /// # Safety
+    ///
+    /// As `Bus::put` and `Bus::get`.
+    pub(super) unsafe fn copy(&mut self, pieces: &[Piece], put: bool) -> Result<(), BusError> {
+        self.open()?;
+        if put && self.form == Form::Messages {
+            // SAFETY: the caller's promise.
+            if unsafe { self.take_along(pieces) } {
+                return Ok(());
+            }
+        }
+        for piece in pieces {
+            let mut at = 0;
+            while at < piece.bytes {
+                let place = self.names.resolve(piece.far.byte_add(at));
+                let (local, count) = (piece.local.byte_add(at).0, (piece.bytes - at).min(MOST));
+                let (rank, there) = (place.rank as c_int, place.at as ffi::MPI_Aint);
+                let (n, window, byte) = (count as c_int, self.window(place), byte());
+                // SAFETY: both sides are live for so many bytes, and nobody else's (the caller's promise); the window is alive, and locked by this rank.
+                let code = unsafe {
+                    if put {
+                        ffi::MPI_Put(local.cast(), n, byte, rank, there, n, byte, window)
+                    } else {
+                        ffi::MPI_Get(local.cast(), n, byte, rank, there, n, byte, window)
+                    }
+                };
+                check(if put { "MPI_Put" } else { "MPI_Get" }, code)?;
+                self.begun(place);
+                at += count;
+            }
+        }
+        match pieces.first() {
+            Some(piece) if !put => self.flush(self.names.resolve(piece.far).rank),
+            _ => Ok(()),
+        }
+    }
+
+    /// Packs small data for the message that will bring its signal. Returns whether there was room for all of it.
+    ///
+    /// # Safety
+    ///
+    /// As `Bus::put`.
+    unsafe fn take_along(&mut self, pieces: &[Piece]) -> bool {
+        let words = |piece: &Piece| PIECE_HEAD + piece.bytes.div_ceil(8);
+        let more = pieces.iter().map(words).fold(0, usize::saturating_add);
+        let Some(first) = pieces.first() else {
+            return true;
+        };
+        let rank = self.names.resolve(first.far).rank;
+        let index = self.along.iter().position(|(other, _)| *other == rank);
+        let used = index.map_or(HEAD, |index| self.along[index].1.len());
+        if more > LONGEST - used {
+            return false;
+        }
+        let index = index.unwrap_or_else(|| {
+            let mut message = self.messages.buffer();
+            message.resize(HEAD, 0);
+            self.along.push((rank, message));
+            self.along.len() - 1
+        });
+        let message = &mut self.along[index].1;
+        for piece in pieces {
+            let Some((round, at)) = self.in_use.block_of(piece.far) else {
+                return false;
+            };
+            message.extend([u64::from(round), at as u64, piece.bytes as u64]);
+            let from = message.len();
+            message.resize(from + piece.bytes.div_ceil(8), 0);
+            // SAFETY: the source is live for so many bytes (the caller's promise), for which there is room now.
+            unsafe {
+                let to = message[from..].as_mut_ptr().cast::<u8>();
+                to.copy_from_nonoverlapping(piece.local.0, piece.bytes);
+            }
+        }
+        true
+    }
+
+    /// # Safety
+    ///
+    /// As `Bus::update`.
+    pub(super) unsafe fn update(
+        &mut self,
+        update: Update,
+        of: Scalar,
+        far: Ptr,
+        local: Ptr,
+        count: usize,
+    ) -> Result<(), BusError> {
+        self.open()?;
+        let size = bytes_of(of);
+        let most = MOST / size;
+        for first in (0..count).step_by(most) {
+            let n = (count - first).min(most);
+            let at = |ptr: Ptr| ptr.byte_add(first * size).0;
+            let place = self.names.resolve(Ptr(at(far)));
+            // SAFETY: the caller's promise, for a part of the elements.
+            unsafe { self.update_some(update, of, place, at, local, n) }?;
+            self.begun(place);
+        }
+        match update {
+            Update::Accumulate(_) => Ok(()),
+            _ => self.flush(self.names.resolve(far).rank),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As `Bus::update`, for `n` elements at `place` and at `at` of what lies here.
+    unsafe fn update_some(
+        &self,
+        update: Update,
+        of: Scalar,
+        place: Place,
+        at: impl Fn(Ptr) -> *mut u8,
+        local: Ptr,
+        n: usize,
+    ) -> Result<(), BusError> {
+        let (rank, there) = (place.rank as c_int, place.at as ffi::MPI_Aint);
+        let (window, kind, c) = (self.window(place), scalar(of), n as c_int);
+        let local = at(local);
+        // SAFETY: all sides are live for so many elements of the type (the caller's promise); the window is alive, and locked by this rank.
+        unsafe {
+            match update {
+                Update::Accumulate(with) => check(
+                    "MPI_Accumulate",
+                    ffi::MPI_Accumulate(
+                        local.cast(),
+                        c,
+                        kind,
+                        rank,
+                        there,
+                        c,
+                        kind,
+                        op(with),
+                        window,
+                    ),
+                ),
+                Update::Fetch(with, result) if n == 1 => check(
+                    "MPI_Fetch_and_op",
+                    ffi::MPI_Fetch_and_op(
+                        local.cast(),
+                        at(result).cast(),
+                        kind,
+                        rank,
+                        there,
+                        op(with),
+                        window,
+                    ),
+                ),
+                Update::Fetch(with, result) => check(
+                    "MPI_Get_accumulate",
+                    ffi::MPI_Get_accumulate(
+                        local.cast(),
+                        c,
+                        kind,
+                        at(result).cast(),
+                        c,
+                        kind,
+                        rank,
+                        there,
+                        c,
+                        kind,
+                        op(with),
+                        window,
+                    ),
+                ),
+                Update::Swap { compare, result } => {
+                    let (kind, size) = (scalar(bits(of)), bytes_of(of));
+                    (0..n).try_for_each(|index| {
+                        let by = |ptr: *mut u8| ptr.wrapping_add(index * size).cast();
+                        let code = ffi::MPI_Compare_and_swap(
+                            by(local),
+                            by(at(compare)),
+                            by(at(result)),
+                            kind,
+                            rank,
+                            there + (index * size) as ffi::MPI_Aint,
+                            window,
+                        );
+                        check("MPI_Compare_and_swap", code)
+                    })
+                }
+            }
+        }
+    }
+
+    /// Completes all that was begun towards a rank.
+    #[inline]
+    fn flush(&mut self, rank: usize) -> Result<(), BusError> {
+        let mut index = 0;
+        while let Some((segment, other)) = self.dirty.get(index).copied() {
+            if other != rank {
+                index += 1;
+                continue;
+            }
+            // SAFETY: the window is alive, and locked by this rank.
+            let code = unsafe { ffi::MPI_Win_flush(rank as c_int, self.segments[segment].window) };
+            check("MPI_Win_flush", code)?;
+            self.dirty.swap_remove(index);
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// As `Bus::signal`.
+    #[inline]
+    pub(super) unsafe fn signal(&mut self, word: Ptr, value: u64) -> Result<(), BusError> {
+        self.open()?;
+        let place = self.names.resolve(word);
+        self.flush(place.rank)?;
+        for segment in &self.segments {
+            segment.sync()?;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.tell(word, place, value, false) }
+    }
+
+    /// # Safety
+    ///
+    /// As `Bus::signal`.
+    unsafe fn tell(
+        &mut self,
+        word: Ptr,
+        place: Place,
+        value: u64,
+        poison: bool,
+    ) -> Result<(), BusError> {
+        if self.form == Form::Messages {
+            let (round, at) = self
+                .in_use
+                .block_of(word)
+                .ok_or_else(|| failed("a word in a block that is not held"))?;
+            let index = self.along.iter().position(|(rank, _)| *rank == place.rank);
+            let mut message = match index {
+                Some(index) => self.along.swap_remove(index).1,
+                None => self.messages.buffer(),
+            };
+            if poison {
+                message.clear();
+            }
+            message.resize(message.len().max(HEAD), 0);
+            let kind = if poison { POISONS } else { ADDS };
+            let words = message.len() as u64;
+            message[..HEAD].copy_from_slice(&[
+                u64::from(round),
+                at as u64,
+                value,
+                kind | words << WORDS,
+            ]);
+            self.told.insert(place.rank);
+            return self.messages.send(place.rank, message);
+        }
+        let value = if poison { POISON } else { value };
+        let (rank, window) = (place.rank as c_int, self.window(place));
+        let (there, kind) = (place.at + MAILBOX, scalar(Scalar::U64));
+        // SAFETY: the word has a mailbox of 8 bytes there (the caller's promise), which MPI alone writes; the window is alive, and locked by this rank.
+        unsafe {
+            let code = ffi::MPI_Accumulate(
+                (&raw const value).cast(),
+                1,
+                kind,
+                rank,
+                there as ffi::MPI_Aint,
+                1,
+                kind,
+                ffi::RSMPI_SUM,
+                window,
+            );
+            check("MPI_Accumulate", code)?;
+            check("MPI_Win_flush", ffi::MPI_Win_flush(rank, window))
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As `Bus::poison`.
+    pub(super) unsafe fn poison(&mut self, word: Ptr) -> Result<(), BusError> {
+        self.open()?;
+        let place = self.names.resolve(word);
+        self.flush(place.rank)?;
+        if self.poisoned.insert(word.0.addr()) {
+            // SAFETY: the caller's promise.
+            unsafe { self.tell(word, place, 0, true) }?;
+        }
+        Ok(())
+    }
+
+    /// Far addresses of a block that is new: what was poisoned there was another.
+    pub(super) fn is_new(&mut self, far: Ptr, bytes: usize) {
+        let from = far.0.addr();
+        let old: Vec<_> = self.poisoned.range(from..from + bytes).copied().collect();
+        for each in old {
+            self.poisoned.remove(&each);
+        }
+    }
+
+    /// Turns MPI, and takes what has come. Returns whether something has.
+    #[inline]
+    pub(super) fn turn(&mut self) -> Result<bool, BusError> {
+        let mut came = false;
+        while self.messages.received()? {
+            came = true;
+            // SAFETY: it has come, and the next one is asked for when it has been taken.
+            let message = unsafe { self.messages.inbound() };
+            self.take(message)?;
+            self.messages.post()?;
+        }
+        Ok(came)
+    }
+
+    fn take(&mut self, message: &[u64; LONGEST]) -> Result<(), BusError> {
+        let (head, rest) = message.split_at(HEAD);
+        let (value, kind) = (head[2], head[3] & ((1 << WORDS) - 1));
+        if kind == LAST {
+            self.left.insert(value as usize);
+            return Ok(());
+        }
+        let words = (head[3] >> WORDS) as usize;
+        let mut data = rest
+            .get(..words.saturating_sub(HEAD))
+            .ok_or_else(|| failed("a message that is longer than any"))?;
+        while let Some((head, more)) = data.split_at_checked(PIECE_HEAD) {
+            let bytes = head[2] as usize;
+            let (piece, more) = more
+                .split_at_checked(bytes.div_ceil(8))
+                .ok_or_else(|| failed("a message that is cut off"))?;
+            data = more;
+            // What is for a block that is no more came too late for anybody to wait for.
+            let place = self
+                .in_use
+                .place_of(head[0] as u32, head[1] as usize, bytes);
+            if let Some((segment, at)) = place {
+                // SAFETY: the bytes lie within a block of this rank, which is alive; this rank has exposed them to the sender, as for what `MPI_Put` brings, until the signal that comes with them.
+                unsafe {
+                    let to = self.segments[segment].base.add(at);
+                    to.copy_from_nonoverlapping(piece.as_ptr().cast(), bytes);
+                }
+            }
+        }
+        let (round, at) = (head[0] as u32, head[1] as usize);
+        let place = self.in_use.place_of(round, at, 8);
+        let Some((segment, at)) = place.filter(|(_, at)| at.is_multiple_of(8)) else {
+            return Ok(());
+        };
+        let held = &self.segments[segment];
+        held.sync()?;
+        // SAFETY: the place lies within a block of this rank in the segment, which is alive, and is aligned; what a signal names is a word, which is only ever accessed atomically.
+        let word = unsafe { &*held.base.add(at).cast::<Word>() };
+        match kind {
+            POISONS => word.poison(),
+            _ => word.add(value),
+        }
+        Ok(())
+    }
+
+    /// Tells all to whom messages were sent that there will be no more.
+    pub(super) fn say_last(&mut self, me: usize) -> Result<(), BusError> {
+        self.open()?;
+        for rank in std::mem::take(&mut self.told) {
+            if !self.left.contains(&rank) {
+                let mut message = self.messages.buffer();
+                message.extend([0, 0, me as u64, LAST]);
+                self.messages.send_last(rank, message)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all of them have heard it, but for those who have said so themselves.
+    pub(super) fn all_heard(&mut self) -> Result<bool, BusError> {
+        self.open()?;
+        self.turn()?;
+        self.messages.all_sent_but(&self.left)
+    }
+}

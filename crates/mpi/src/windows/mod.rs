@@ -1,0 +1,242 @@
+//! MPI as the transport of windows: typed epochs over `MPI_Put` and its like, on every machine that has an MPI.
+//!
+//! # Model
+//!
+//! [`join`] makes a *bus* of a communicator ([`tidegate_hal::far`]): a [`Host`] device whose streams reach peers by one-sided operations of MPI, and a control plane that carries the keys to their memory. Everything above is
+//! as with memory that is mapped: windows, epochs, graphs, barriers. All ranks are reached so, those of the same node, too.
+//!
+//! - **Memory** comes from segments, windows of MPI that all ranks make together when one of them has no room; no heap is sized by hand (`segment.rs`). Each is locked for good (`MPI_Win_lock_all`): all targets are passive.
+//! - **Data** goes by `MPI_Put`, `MPI_Get`, `MPI_Accumulate` and its like. "`MPI_WIN_FLUSH` completes all outstanding RMA operations initiated by the calling process to the target rank on the specified window. The operations are completed both at the origin and at the target" (MPI-3.1, 11.5.4): so a
+//!   signal that is given after it comes after the data, with any MPI.
+//! - **Signals** have two forms. [`Form::Words`]: an `MPI_Accumulate` to a mailbox beside the word, which the waiter polls and adds to the word itself: all that is done to a word is done by processor atomics of its own process, all that is done to a mailbox by
+//!   MPI. [`Form::Messages`]: a message, which whoever turns MPI adds to the word; small data goes along with it, and needs no put. [`Form::Measured`] takes the one that is faster between neighbours here.
+//! - **Memory model.** Windows must be *unified* (`MPI_WIN_UNIFIED`): "public and private copies are identical", and an update by MPI becomes visible to loads of the owner without further calls (11.4), at the latest with `MPI_WIN_SYNC` (11.7). That is called when a signal was found and before
+//!   the word is added to; and before a signal is given, so that peers' gets see what streams have stored.
+//! - **Progress** is the host's. Whoever waits turns MPI (tests a receive that is always posted), yields, and naps after a while, 1 ms at most. While nobody waits, an *agent* thread does: MPIs whose one-sided operations need the target's help get it within 1 ms.
+//! - **Threads.** Streams, agent and program call MPI, so it must have been initialised with `MPI_THREAD_MULTIPLE`. This library's own calls take turns under one lock; none waits for a peer's *program* under it.
+//! - **Atomics** of a window are all made by MPI, those of a rank on its own memory, too: nothing else is atomic with what MPI does. MPI compares no floats: a compare-and-swap of floats is one of integers as wide, and whether MPI makes that atomic with its arithmetic on floats is
+//!   its own affair (the known ones do). What the least and greatest of a NaN is, is MPI's affair, too.
+//!
+//! # Failure
+//!
+//! Every return code is looked at. What MPI refuses fails the bus for good: streams end with the error, and peers hear of it when windows are revoked. A rank that dies is noticed by the control plane, if MPI lets the others live (`mpirun` usually ends the job); waits end, since none waits inside of
+//! MPI. Only completing data (`MPI_Win_flush`) can: how long a dead target, or one whose processor is taken, keeps it, is MPI's affair. When `MPI_Finalize` is called, the bus closes before MPI does: waits then end with an error that says so, and memory stays where it is.
+//!
+//! An MPI that makes no windows here for `MPI_THREAD_MULTIPLE` says so when the ranks meet: a typed error. Open MPI 4.1.4 crashes in `MPI_Compare_and_swap` where its `osc/rdma` works over shared memory, so windows of one node are shared there (`osc/sm`), unless asked otherwise.
+
+mod agent;
+mod bus;
+mod call;
+mod choose;
+mod control;
+mod finalize;
+mod machine;
+mod messages;
+mod names;
+mod pool;
+mod segment;
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use mpi::ffi;
+use mpi::topology::Communicator;
+use tidegate_hal::control::{Control, ControlError};
+use tidegate_hal::device::DeviceError;
+use tidegate_hal::far::BusError;
+use tidegate_host::Host;
+
+use bus::{Inner, Rma};
+use call::check;
+use control::Keyed;
+use machine::Machine;
+use messages::Messages;
+use names::Names;
+use segment::Kind;
+
+/// Segments begin at a page.
+const ALIGN: usize = 4096;
+
+/// The form of signals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// The one that is found to be faster when the ranks meet; the same on all ranks.
+    #[default]
+    Measured,
+    /// `MPI_Accumulate` to a mailbox, which waiters poll.
+    Words,
+    /// Messages.
+    Messages,
+}
+
+/// How windows of MPI are to be used. The same on all ranks.
+#[derive(Clone, Debug)]
+pub struct Options {
+    form: Form,
+    shared: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            form: Form::default(),
+            shared: true,
+        }
+    }
+}
+
+impl Options {
+    /// As is best here.
+    pub fn new() -> Self {
+        Options::default()
+    }
+
+    /// Makes windows as between nodes, even where all ranks have memory in common.
+    #[must_use]
+    pub fn not_shared(mut self) -> Self {
+        self.shared = false;
+        self
+    }
+
+    /// The form of signals.
+    #[must_use]
+    pub fn form(mut self, form: Form) -> Self {
+        self.form = form;
+        self
+    }
+}
+
+/// Why windows of MPI cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// MPI is not running.
+    #[error("MPI is not running: MPI_Init_thread has not been called, or MPI_Finalize has")]
+    NotRunning,
+    /// MPI was initialised for fewer threads.
+    #[error(
+        "streams call MPI from threads of their own: ask MPI_Init_thread for MPI_THREAD_MULTIPLE (level {provided} was provided)"
+    )]
+    Threads {
+        /// The level that MPI has provided.
+        provided: i32,
+    },
+    /// The control plane is that of another job.
+    #[error("the communicator has rank {} of {}, the control plane rank {} of {}", comm.0, comm.1, control.0, control.1)]
+    Mismatch {
+        /// Rank and size by the communicator.
+        comm: (usize, usize),
+        /// Rank and size by the control plane.
+        control: (usize, usize),
+    },
+    /// MPI refused something.
+    #[error(transparent)]
+    Mpi(#[from] BusError),
+    /// The control plane has failed.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The device has.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// Makes a device whose streams reach the ranks of a communicator by MPI, and the control plane to make a world with: `World::from_control`. Collective over the communicator, whose ranks the control plane must have
+/// numbered alike. The communicator is duplicated; it may be freed.
+///
+/// # Errors
+///
+/// [`JoinError`].
+pub fn join(
+    comm: &impl Communicator,
+    control: Arc<dyn Control>,
+    options: &Options,
+) -> Result<(Arc<dyn Control>, Host), JoinError> {
+    running()?;
+    let comm = comm.as_raw();
+    let (mut rank, mut size): (c_int, c_int) = (0, 0);
+    // SAFETY: the communicator is alive as long as it is borrowed; MPI runs.
+    unsafe {
+        check("MPI_Comm_rank", ffi::MPI_Comm_rank(comm, &raw mut rank))?;
+        check("MPI_Comm_size", ffi::MPI_Comm_size(comm, &raw mut size))?;
+    }
+    let (by_comm, by_control) = (
+        (rank as usize, size as usize),
+        (control.rank(), control.size()),
+    );
+    if by_comm != by_control {
+        return Err(JoinError::Mismatch {
+            comm: by_comm,
+            control: by_control,
+        });
+    }
+    // SAFETY: as above; a constant of the binding's.
+    let mut own = unsafe { ffi::RSMPI_COMM_NULL };
+    // SAFETY: as above. The duplicate is this library's alone, so that no message, and no error handler, is taken for another's.
+    unsafe {
+        check("MPI_Comm_dup", ffi::MPI_Comm_dup(comm, &raw mut own))?;
+        let handler = ffi::RSMPI_ERRORS_RETURN;
+        check(
+            "MPI_Comm_set_errhandler",
+            ffi::MPI_Comm_set_errhandler(own, handler),
+        )?;
+    }
+    // Open MPI serves shared windows several times faster (and 4.1 crashes in a compare-and-swap of others within a node); MPICH serves them slower.
+    let in_common = || have_memory_in_common(own, size);
+    let kind = if size == 1 {
+        Kind::Alone
+    } else if options.shared && library().contains("Open MPI") && in_common()? {
+        Kind::Shared
+    } else {
+        Kind::Own
+    };
+    // SAFETY: the duplicate stays until the bus is closed, which takes the receive back.
+    let messages = unsafe { Messages::open(own) }?;
+    let machine = Machine::new(own, kind, Names::reserve()?, messages);
+    let inner = Arc::new(Inner::new(by_comm.0, machine));
+    finalize::watch(&inner)?;
+    let bus = Arc::new(Rma::start(inner.clone(), control.clone())?);
+    let form = match options.form {
+        Form::Measured => choose::choose(&bus, by_comm.0)?,
+        form => form,
+    };
+    bus.set(form);
+    Ok((Arc::new(Keyed(control, inner)), Host::over(bus)))
+}
+
+/// The name of the MPI.
+fn library() -> String {
+    mpi::environment::library_version().unwrap_or_default()
+}
+
+/// Whether all ranks of a communicator of so many can have memory in common.
+fn have_memory_in_common(comm: ffi::MPI_Comm, size: c_int) -> Result<bool, BusError> {
+    // SAFETY: constants of the binding's.
+    let (mut near, kind) = unsafe { (ffi::RSMPI_COMM_NULL, ffi::RSMPI_COMM_TYPE_SHARED) };
+    let mut count: c_int = 0;
+    // SAFETY: the communicator is alive, and all its ranks come here; the other is freed at once.
+    unsafe {
+        let info = ffi::RSMPI_INFO_NULL;
+        let split = ffi::MPI_Comm_split_type(comm, kind, 0, info, &raw mut near);
+        check("MPI_Comm_split_type", split)?;
+        check("MPI_Comm_size", ffi::MPI_Comm_size(near, &raw mut count))?;
+        check("MPI_Comm_free", ffi::MPI_Comm_free(&raw mut near))?;
+    }
+    // The parts are as large as their ranks see them, so all see the same where there is one part.
+    Ok(count == size)
+}
+
+/// Checks that MPI runs, and for which threads.
+fn running() -> Result<(), JoinError> {
+    if !mpi::is_initialized() || mpi::is_finalized() {
+        return Err(JoinError::NotRunning);
+    }
+    let mut provided: c_int = 0;
+    // SAFETY: MPI runs; both are constants of the binding's.
+    unsafe {
+        check("MPI_Query_thread", ffi::MPI_Query_thread(&raw mut provided))?;
+        if provided < ffi::RSMPI_THREAD_MULTIPLE {
+            return Err(JoinError::Threads { provided });
+        }
+    }
+    Ok(())
+}

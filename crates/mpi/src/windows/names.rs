@@ -1,0 +1,140 @@
+//! Far addresses: names for places in peers' memory, where nothing is.
+//!
+//! One range of addresses is reserved without any access. It is dealt out in granules; each belongs to one rank's part of one segment.
+
+use std::ops::Range;
+
+use tidegate_hal::device::DeviceError;
+use tidegate_hal::memory::Ptr;
+
+const GRANULE: usize = 1 << 24;
+/// What is reserved: the most, and the least that will do (where address space is limited).
+const RESERVED: Range<usize> = 1 << 36..1 << 44;
+
+/// A place in a window of MPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) segment: usize,
+    pub(super) rank: usize,
+    /// Bytes from the beginning of the rank's part.
+    pub(super) at: usize,
+}
+
+#[derive(Debug)]
+struct Granule {
+    segment: u32,
+    rank: u32,
+    /// The far address of the beginning of the rank's part.
+    origin: usize,
+}
+
+/// The names.
+#[derive(Debug)]
+pub(super) struct Names {
+    base: *mut u8,
+    bytes: usize,
+    granules: Vec<Granule>,
+}
+
+// SAFETY: the pointer is the beginning of addresses that nobody accesses.
+unsafe impl Send for Names {}
+
+impl Names {
+    pub(super) fn reserve() -> Result<Self, DeviceError> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+        let mut bytes = RESERVED.end;
+        loop {
+            let (protection, flags) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
+            // SAFETY: a mapping at an address of the system's choice touches no other.
+            match unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) } {
+                Ok(base) => {
+                    return Ok(Names {
+                        base: base.cast(),
+                        bytes,
+                        granules: Vec::new(),
+                    });
+                }
+                Err(_) if bytes > RESERVED.start => bytes /= 4,
+                Err(error) => {
+                    return Err(DeviceError::Exhausted {
+                        what: "address space",
+                        detail: format!("{bytes} bytes for names of peers' memory: {error}"),
+                    });
+                }
+            }
+        }
+    }
+
+    /// All addresses that are names.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.base.addr()..self.base.addr() + self.bytes
+    }
+
+    /// Names for a rank's part of a segment.
+    pub(super) fn deal(
+        &mut self,
+        segment: usize,
+        rank: usize,
+        bytes: usize,
+    ) -> Result<Ptr, DeviceError> {
+        let (first, count) = (self.granules.len(), bytes.div_ceil(GRANULE).max(1));
+        if (first + count) * GRANULE > self.bytes {
+            return Err(DeviceError::Exhausted {
+                what: "address space",
+                detail: format!("names for {bytes} bytes of rank {rank}"),
+            });
+        }
+        let base = self.base.wrapping_add(first * GRANULE);
+        let granule = || Granule {
+            segment: segment as u32,
+            rank: rank as u32,
+            origin: base.addr(),
+        };
+        self.granules.extend((0..count).map(|_| granule()));
+        Ok(Ptr(base))
+    }
+
+    /// What a far address names.
+    ///
+    /// # Panics
+    ///
+    /// If it names nothing.
+    #[inline]
+    pub(super) fn resolve(&self, far: Ptr) -> Place {
+        let far = far.0.addr();
+        let granule = &self.granules[far.wrapping_sub(self.base.addr()) / GRANULE];
+        Place {
+            segment: granule.segment as usize,
+            rank: granule.rank as usize,
+            at: far - granule.origin,
+        }
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `reserve`, and nothing is there. Whoever still had a far address would be an owner of the bus.
+        let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_they_were_dealt_for() {
+        let mut names = Names::reserve().unwrap();
+        let a = names.deal(0, 3, 1000).unwrap();
+        let b = names.deal(1, 2, GRANULE * 2 + 1).unwrap();
+        let c = names.deal(1, 4, 8).unwrap();
+        let is = |far: Ptr, segment, rank, at| {
+            assert_eq!(names.resolve(far), Place { segment, rank, at });
+            assert!(names.range().contains(&far.0.addr()));
+        };
+        is(a.byte_add(999), 0, 3, 999);
+        is(b, 1, 2, 0);
+        is(b.byte_add(2 * GRANULE), 1, 2, 2 * GRANULE);
+        is(c.byte_add(8), 1, 4, 8);
+    }
+}

@@ -1,0 +1,217 @@
+//! Ends, in good order and not.
+
+use std::time::{Duration, Instant};
+
+use mpi::traits::*;
+use tidegate::error::Cause;
+use tidegate::prelude::*;
+use tidegate::{Buffers, Error, Host, Region, World};
+use tidegate_boot::TcpControl;
+use tidegate_mpi::windows::{Form, JoinError, Options, join};
+
+use crate::rank::Job;
+
+/// A put under an exposure that was given in advance, to a window that the target has dropped, and its signal, touch nothing of a window that was made later.
+pub(crate) fn late_put(world: World<Host>) {
+    const LEN: usize = 1000;
+    stream!(let s = world.stream().unwrap());
+    for round in 0..10 {
+        let window = Window::<u64, _>::by_slot("old");
+        let mut held = None;
+        if world.rank() == 1 {
+            drop(window.slot_from(0, 0, LEN).open(&s).unwrap());
+            s.synchronize().unwrap();
+        } else {
+            held = Some(window.slot_to(1, 0).open(&s).unwrap());
+        }
+        // Rank 1's old memory is free by its own account.
+        let window = Window::<u64, _>::by_range("new", LEN).range_to(1 - world.rank(), 0..LEN);
+        let (mut inbox, _outbox) = window.open(&s).unwrap();
+        if let Some((_inbox, outbox)) = held.take() {
+            let src = Region::from_slice(&world, &[7; LEN]).unwrap().on(&s);
+            let src = src.unwrap();
+            let mut epoch = outbox.start();
+            epoch.put(&src, Slot(0)).unwrap();
+            drop(epoch.complete(&s).unwrap());
+            s.synchronize().unwrap();
+        }
+        world.gather("put", Vec::new()).unwrap();
+        let memory = inbox.host_mut(&s).unwrap();
+        assert!(memory.iter().all(|x| *x == 0), "round {round}: {memory:?}");
+        world.gather("looked", Vec::new()).unwrap();
+    }
+}
+
+/// A target that computes and does not wait is put to meanwhile: the agent turns MPI where MPI needs that.
+pub(crate) fn target_computes(world: World<Host>) {
+    const BUSY: Duration = Duration::from_millis(400);
+    stream!(let s = world.inline_stream().unwrap());
+    let window = Window::<u64, _>::by_slot("busy").buffers(Buffers::Double);
+    let peer = 1 - world.rank();
+    let (inbox, mut outbox) = (window.slot_from(peer, 0, 1000).slot_to(peer, 0))
+        .open(&s)
+        .unwrap();
+    let src = Region::from_slice(&world, &[3u64; 1000])
+        .unwrap()
+        .on(&s)
+        .unwrap();
+    world.gather("begin", Vec::new()).unwrap();
+    let begun = Instant::now();
+    if world.rank() == 0 {
+        // The first exposure was given when the window was made.
+        let mut epoch = outbox.start();
+        epoch.put(&src, Slot(0)).unwrap();
+        outbox = epoch.complete(&s).unwrap();
+        s.synchronize().unwrap();
+        let took = begun.elapsed();
+        assert!(
+            took < BUSY / 2,
+            "a put to a rank that computes took {took:?}"
+        );
+    } else {
+        while begun.elapsed() < BUSY {
+            std::hint::spin_loop();
+        }
+    }
+    let mut inbox = inbox;
+    if world.rank() == 1 {
+        let exposed = inbox.post(&s).unwrap();
+        inbox = exposed.wait(&s).unwrap();
+        assert_eq!(inbox.read(&s).unwrap().slot(0)[999], 3);
+    }
+    world.gather("end", Vec::new()).unwrap();
+    drop((inbox, outbox));
+}
+
+/// An epoch that is dropped half-done ends the waits of all others, with its cause.
+pub(crate) fn dropped(world: World<Host>) {
+    let (rank, size) = (world.rank(), world.size());
+    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    stream!(let s = world.stream().unwrap());
+    let window = Window::<u64, _>::by_slot("dropped").slot_from(left, 0, 4);
+    let (inbox, outbox) = window.slot_to(right, 0).open(&s).unwrap();
+    if rank == 0 {
+        drop(inbox.post(&s).unwrap());
+        world.gather("over", Vec::new()).unwrap();
+        return;
+    }
+    let waited = failing_wait(inbox, &s);
+    let cause = match &waited {
+        Error::Wait(wait) => &wait.cause,
+        Error::Revoked { cause, .. } => cause,
+        other => panic!("{other}"),
+    };
+    assert!(matches!(cause, Cause::Dropped { rank: 0, .. }), "{waited}");
+    drop(outbox);
+    world.gather("over", Vec::new()).unwrap();
+}
+
+/// Posts and waits in vain: the error, wherever it is met with.
+fn failing_wait<'s>(inbox: Inbox<'s, u64>, s: &Stream<'s>) -> Error {
+    let exposed = match inbox.post(s) {
+        Ok(exposed) => exposed,
+        Err(rejected) => return rejected.into(),
+    };
+    match exposed.wait(s) {
+        Ok(_inbox) => s.synchronize().unwrap_err(),
+        Err(rejected) => rejected.into(),
+    }
+}
+
+/// `MPI_Finalize` while windows are there, and a stream waits: it comes to an end, and later work is refused.
+pub(crate) fn finalized(job: &mut Job) {
+    let size = job.comm.size() as usize;
+    for form in crate::cases::FORMS {
+        // Closed in good order; its windows of MPI are freed at the end.
+        let world = job.world(form);
+        stream!(let s = world.stream().unwrap());
+        drop(Window::<u64, _>::by_slot("before").open(&s).unwrap());
+    }
+    let world = job.world(Form::Measured);
+    let rank = world.rank();
+    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    stream!(let s = world.stream().unwrap());
+    let window = Window::<u64, _>::by_slot("open")
+        .buffers(Buffers::Single)
+        .slot_from(left, 0, 4);
+    let (inbox, outbox) = window.slot_to(right, 0).open(&s).unwrap();
+    let exposed = inbox.post(&s).unwrap();
+    // Nobody completes.
+    let inbox = exposed.wait(&s).unwrap();
+    world.gather("finalize", Vec::new()).unwrap();
+    job.end();
+    let error = s.synchronize().unwrap_err();
+    assert!(
+        error.to_string().contains("MPI_Finalize was called"),
+        "{error}"
+    );
+    drop((inbox, outbox));
+    let made = Window::<u64, _>::by_slot("later").open(&s);
+    assert!(made.is_err());
+}
+
+/// MPI was initialised for fewer threads than call it.
+pub(crate) fn too_few_threads(job: &mut Job) {
+    let error = join(&job.comm, job.control(), &Options::new())
+        .err()
+        .expect("it is refused");
+    assert!(matches!(error, JoinError::Threads { .. }), "{error}");
+    assert!(error.to_string().contains("MPI_THREAD_MULTIPLE"));
+}
+
+/// What does not fit is told when the ranks meet.
+pub(crate) fn refused(job: &mut Job) {
+    let error = join(
+        &job.comm,
+        std::sync::Arc::new(TcpControl::solo()),
+        &Options::new(),
+    );
+    let rank = job.comm.rank() as usize;
+    match error.err().expect("it is refused") {
+        JoinError::Mismatch { comm, control } => {
+            assert_eq!((comm, control), ((rank, 2), (0, 1)));
+        }
+        other => panic!("{other}"),
+    }
+    // A packet as large as others may be leaves room for keys.
+    let world = job.world(Form::Words);
+    world.gather("large", vec![1; (1 << 20) - 4096]).unwrap();
+    assert!(world.gather("too large", vec![1; 1 << 20]).is_err());
+}
+
+/// A rank that is killed is named by all others, whose waits end.
+pub(crate) fn killed(job: &mut Job) {
+    let world = job.world(Form::Measured);
+    let (rank, size) = (world.rank(), world.size());
+    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    stream!(let s = world.stream().unwrap());
+    let window = Window::<u64, _>::by_slot("killed").slot_from(left, 0, 4);
+    let (inbox, outbox) = window.slot_to(right, 0).open(&s).unwrap();
+    world.gather("begin", Vec::new()).unwrap();
+    if rank == size - 1 {
+        // Not by a signal, which ends the whole job with some MPIs, nor in a way that MPI hears of.
+        // SAFETY: the process ends here; that nothing is cleaned up is what is wanted.
+        unsafe { exit_now() };
+    }
+    let begun = Instant::now();
+    let error = failing_wait(inbox, &s);
+    let (text, took) = (error.to_string(), begun.elapsed());
+    assert!(text.contains(&format!("rank {}", size - 1)), "{text}");
+    assert!(took < Duration::from_secs(20), "it took {took:?}");
+    job.say("named");
+    drop(outbox);
+    // What is left of MPI would wait for the dead one.
+    // SAFETY: as above.
+    unsafe { exit_now() };
+}
+
+/// # Safety
+///
+/// The caller knows that nothing runs any more at the end.
+unsafe fn exit_now() -> ! {
+    unsafe extern "C" {
+        fn _exit(code: std::ffi::c_int) -> !;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { _exit(0) }
+}

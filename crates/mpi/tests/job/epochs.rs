@@ -1,0 +1,335 @@
+//! Epochs of all disciplines, all operations, all shapes, checked.
+
+use tidegate::prelude::*;
+use tidegate::window::At;
+use tidegate::{Buffers, Host, Region, World};
+
+/// Puts, gets and accumulates to ranges, from and to all shapes of memory.
+pub(crate) fn ranges(world: World<Host>) {
+    const LEN: usize = 6000;
+    let (rank, size) = (world.rank(), world.size());
+    let to = (rank + 1) % size;
+    stream!(let s = world.stream().unwrap());
+    let window = Window::<u32, _>::by_range("ranges", LEN).range_to(to, 0..LEN);
+    let (mut inbox, mut outbox) = window.open(&s).unwrap();
+    let strided = Layout::<Host>::strided(3, &[(10, 7), (20, 100)]).unwrap();
+    let rows = Layout::<Host>::strided(0, &[(500, 1), (3, 1000)]).unwrap();
+    let mixed: Vec<u32> = (0..97).map(|index| (index * 61) % 97 * 11).collect();
+    let indexed = Layout::indexed(&world, &mixed).unwrap();
+    let layouts = [&strided, &rows, &indexed];
+    let source: Vec<u32> = (0..LEN as u32).map(|x| x * 3 + 7 * rank as u32).collect();
+    let src = Region::from_slice(&world, &source).unwrap().on(&s).unwrap();
+    let elements = |layout: usize| -> Vec<usize> {
+        match layout {
+            0 => (0..20)
+                .flat_map(|b| (0..10).map(move |a| 3 + 7 * a + 100 * b))
+                .collect(),
+            1 => (0..3)
+                .flat_map(|b| (0..500).map(move |a| a + 1000 * b))
+                .collect(),
+            _ => mixed.iter().map(|x| *x as usize).collect(),
+        }
+    };
+    let from = (rank + size - 1) % size;
+    let theirs = |x: usize| x as u32 * 3 + 7 * from as u32;
+    for (number, layout) in layouts.into_iter().enumerate() {
+        let count = layout.count();
+        let part = Layout::<Host>::strided(0, &[(count as u32, 1)]).unwrap();
+        // Nothing chosen, chosen here, chosen there, chosen on both sides.
+        for sides in 0..4 {
+            inbox.host_mut(&s).unwrap().fill(5);
+            let mut back = Region::<u32, _>::zeroed(&world, LEN)
+                .unwrap()
+                .on(&s)
+                .unwrap();
+            let exposed = inbox.post(&s).unwrap();
+            let mut epoch = outbox.start();
+            match sides {
+                0 => epoch.put(&src, Slot(0)).unwrap(),
+                1 => epoch
+                    .put(src.with(layout).unwrap(), Slot(0).at(17))
+                    .unwrap(),
+                2 => {
+                    epoch
+                        .put(src.with(&part).unwrap(), Slot(0).with(layout))
+                        .unwrap();
+                    outbox = epoch.complete(&s).unwrap();
+                    inbox = exposed.wait(&s).unwrap();
+                    let memory = inbox.host_mut(&s).unwrap();
+                    for (index, at) in elements(number).into_iter().enumerate() {
+                        assert_eq!(memory[at], theirs(index), "layout {number}");
+                    }
+                    continue;
+                }
+                _ => epoch
+                    .put(src.with(layout).unwrap(), Slot(0).with(layout))
+                    .unwrap(),
+            }
+            outbox = epoch.complete(&s).unwrap();
+            inbox = exposed.wait(&s).unwrap();
+            let chosen = elements(number);
+            let mut must = vec![5; LEN];
+            match sides {
+                0 => (0..LEN).for_each(|at| must[at] = theirs(at)),
+                1 => (0..count).for_each(|at| must[17 + at] = theirs(chosen[at])),
+                _ => chosen.iter().for_each(|at| must[*at] = theirs(*at)),
+            }
+            assert!(
+                inbox.host_mut(&s).unwrap() == &must[..],
+                "{number}, {sides}"
+            );
+            // And back, by a get; then an accumulate on top.
+            let exposed = inbox.post(&s).unwrap();
+            let mut epoch = outbox.start();
+            epoch
+                .get(back.with_mut(layout).unwrap(), Slot(0).with(layout))
+                .unwrap();
+            outbox = epoch.complete(&s).unwrap();
+            inbox = exposed.wait(&s).unwrap();
+            let back = back.into_host(&s).unwrap();
+            // What I see is what my target has, and all put the same pattern with their rank.
+            let mine = |x: usize| x as u32 * 3 + 7 * rank as u32;
+            let mut there = vec![5; LEN];
+            match sides {
+                0 => (0..LEN).for_each(|at| there[at] = mine(at)),
+                1 => (0..count).for_each(|at| there[17 + at] = mine(chosen[at])),
+                _ => chosen.iter().for_each(|at| there[*at] = mine(*at)),
+            }
+            for at in &chosen {
+                assert_eq!(
+                    back[*at], there[*at],
+                    "get: {number}, {sides}, element {at}"
+                );
+            }
+            let exposed = inbox.post(&s).unwrap();
+            let mut epoch = outbox.start();
+            epoch
+                .accumulate(src.with(layout).unwrap(), Slot(0).with(layout), Op::Sum)
+                .unwrap();
+            outbox = epoch.complete(&s).unwrap();
+            inbox = exposed.wait(&s).unwrap();
+            chosen.iter().for_each(|at| must[*at] += theirs(*at));
+            assert!(
+                inbox.host_mut(&s).unwrap() == &must[..],
+                "sum: {number}, {sides}"
+            );
+        }
+    }
+}
+
+/// Slots, all to all, in groups of epochs that are eager and fused, with large and small data, on a stream that is inline and one that is a thread.
+pub(crate) fn slots(world: World<Host>) {
+    let (rank, size) = (world.rank(), world.size());
+    stream!(let a = world.inline_stream().unwrap());
+    stream!(let b = world.stream().unwrap());
+    exchange_all(&world, &a, rank, size, 3);
+    exchange_all(&world, &b, rank, size, 40_000);
+}
+
+fn exchange_all<'s>(world: &World, s: &Stream<'s>, rank: usize, size: usize, len: usize) {
+    let others = || (0..size).filter(move |other| *other != rank);
+    let mut window = Window::by_slot("all").buffers(Buffers::Double);
+    for other in others() {
+        window = window.slot_from(other, 0, len).slot_to(other, 0);
+    }
+    let (mut inbox, mut outbox) = window.open(s).unwrap();
+    let mut src = Region::from_slice(world, &vec![rank as u64; len])
+        .unwrap()
+        .on(s)
+        .unwrap();
+    let mut wrong = Region::<u64, _>::zeroed(world, 1).unwrap().on(s).unwrap();
+    for round in 0..20u64 {
+        s.launch(
+            |src: &mut [u64]| src.iter_mut().for_each(|x| *x += 100),
+            &mut src,
+        )
+        .unwrap();
+        let mut epoch = outbox.start();
+        for slot in 0..size - 1 {
+            epoch.put(&src, Slot(slot as u32)).unwrap();
+        }
+        if round % 2 == 0 {
+            (inbox, outbox) = exchange(s, inbox, epoch).unwrap();
+        } else {
+            // A post that comes first, since an inline stream waits at once.
+            let exposed = inbox.post(s).unwrap();
+            outbox = epoch.complete(s).unwrap();
+            inbox = exposed.wait(s).unwrap();
+        }
+        let check = move |slots: Slots<'_, u64>, wrong: &mut [u64]| {
+            for (index, other) in (0..size).filter(|other| *other != rank).enumerate() {
+                let must = other as u64 + 100 * (round + 1);
+                wrong[0] += slots.slot(index).iter().filter(|x| **x != must).count() as u64;
+            }
+        };
+        s.launch(check, (inbox.view(), &mut wrong)).unwrap();
+    }
+    assert_eq!(wrong.into_host(s).unwrap()[0], 0);
+}
+
+/// A counter, a sum of floats and a lock, to which all ranks go at once, the owner too.
+pub(crate) fn atomics(world: World<Host>) {
+    let (rank, size) = (world.rank(), world.size());
+    const ROUNDS: u64 = 25;
+    stream!(let s = world.stream().unwrap());
+    let mut integers = Window::<i64, _>::atomic("integers", 100);
+    let mut floats = Window::<f64, _>::atomic("floats", 10);
+    for target in 0..size {
+        integers = integers.target(target);
+        floats = floats.target(target);
+    }
+    let (mut inbox, mut outbox) = integers.open(&s).unwrap();
+    let (mut sums, mut adds) = floats.open(&s).unwrap();
+    let region = |values: &[i64]| Region::from_slice(&world, values).unwrap().on(&s).unwrap();
+    let (ones, many) = (region(&[1; 1]), region(&[2; 50]));
+    let half = Region::from_slice(&world, &[0.5f64; 10])
+        .unwrap()
+        .on(&s)
+        .unwrap();
+    let mut tickets = Vec::new();
+    let mut won = 0;
+    for round in 0..ROUNDS as i64 {
+        let (mut before, mut whole, mut was) = (region(&[0]), region(&[0; 100]), region(&[9]));
+        let (compare, desired) = (region(&[round]), region(&[round + 1]));
+        let exposed = inbox.post(&s).unwrap();
+        let other = sums.post(&s).unwrap();
+        let mut epoch = outbox.start();
+        // A ticket of rank 0, a swap there, and 50 elements of everybody.
+        epoch
+            .fetch_and_op(&ones, &mut before, At { rank: 0, first: 7 }, Op::Sum)
+            .unwrap();
+        epoch
+            .compare_and_swap(&compare, &desired, &mut was, At { rank: 0, first: 8 })
+            .unwrap();
+        for target in 0..size {
+            epoch
+                .accumulate(
+                    &many,
+                    At {
+                        rank: target,
+                        first: 20,
+                    },
+                    Op::Sum,
+                )
+                .unwrap();
+        }
+        epoch.get(&mut whole, At { rank: 0, first: 0 }).unwrap();
+        outbox = epoch.complete(&s).unwrap();
+        let mut epoch = adds.start();
+        for target in 0..size {
+            epoch
+                .accumulate(
+                    &half,
+                    At {
+                        rank: target,
+                        first: 0,
+                    },
+                    Op::Sum,
+                )
+                .unwrap();
+        }
+        adds = epoch.complete(&s).unwrap();
+        inbox = exposed.wait(&s).unwrap();
+        sums = other.wait(&s).unwrap();
+        tickets.push(before.into_host(&s).unwrap()[0]);
+        won += i64::from(was.into_host(&s).unwrap()[0] == round);
+        let ticket = whole.into_host(&s).unwrap()[7];
+        assert!(ticket > *tickets.last().unwrap());
+        // All are through with this round before the next lock value is asked for.
+        world.gather("round", Vec::new()).unwrap();
+    }
+    let mine = inbox.host_mut(&s).unwrap();
+    assert!(
+        mine[20..70]
+            .iter()
+            .all(|x| *x == 2 * (ROUNDS as i64) * size as i64),
+        "{mine:?}"
+    );
+    assert!(mine[70..].iter().all(|x| *x == 0));
+    let floats = sums.host_mut(&s).unwrap();
+    assert_eq!(floats, [0.5 * (ROUNDS as f64) * size as f64; 10]);
+    // Every ticket was given once, and every lock was taken once.
+    let bytes = tickets.iter().chain([&won]).flat_map(|x| x.to_ne_bytes());
+    let all = world.gather("tickets", bytes.collect()).unwrap();
+    let number = |bytes: &[u8]| i64::from_ne_bytes(bytes.try_into().unwrap());
+    let (mut given, mut taken) = (Vec::new(), 0);
+    for each in all {
+        let (of_rank, won) = each.split_at(each.len() - 8);
+        given.extend(of_rank.chunks(8).map(number));
+        taken += number(won);
+    }
+    given.sort_unstable();
+    let must: Vec<_> = (0..(ROUNDS * size as u64) as i64).collect();
+    assert_eq!((given, taken), (must, ROUNDS as i64));
+    assert!(rank != 0 || mine_is(&mut inbox, &s, 8) == ROUNDS as i64);
+}
+
+fn mine_is<'s>(inbox: &mut Inbox<'s, i64, tidegate::Atomic>, s: &Stream<'s>, at: usize) -> i64 {
+    inbox.host_mut(s).unwrap()[at]
+}
+
+/// Nobody passes a barrier before everybody has come: each puts a mark into its own file of marks, that is, a shared counter of the job's atomics.
+pub(crate) fn barrier(world: World<Host>) {
+    let size = world.size() as i64;
+    stream!(let s = world.stream().unwrap());
+    let (mut inbox, mut outbox) = Window::<i64, _>::atomic("marks", 1)
+        .target(0)
+        .open(&s)
+        .unwrap();
+    let mut barrier = Barrier::open(&s, "barrier").unwrap();
+    let region = |value| {
+        Region::from_slice(&world, &[value])
+            .unwrap()
+            .on(&s)
+            .unwrap()
+    };
+    let one = region(1);
+    for round in 1..=20 {
+        let mut seen = region(0);
+        let exposed = inbox.post(&s).unwrap();
+        let mut epoch = outbox.start();
+        epoch
+            .accumulate(&one, At { rank: 0, first: 0 }, Op::Sum)
+            .unwrap();
+        outbox = epoch.complete(&s).unwrap();
+        inbox = exposed.wait(&s).unwrap();
+        barrier.enqueue(&s).unwrap();
+        let exposed = inbox.post(&s).unwrap();
+        let mut epoch = outbox.start();
+        epoch.get(&mut seen, At { rank: 0, first: 0 }).unwrap();
+        outbox = epoch.complete(&s).unwrap();
+        inbox = exposed.wait(&s).unwrap();
+        barrier.enqueue(&s).unwrap();
+        assert_eq!(seen.into_host(&s).unwrap()[0], round * size);
+    }
+}
+
+/// Windows that come and go use the same memory again, and larger ones find some.
+pub(crate) fn memory(world: World<Host>) {
+    let (rank, size) = (world.rank(), world.size());
+    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    stream!(let s = world.stream().unwrap());
+    // 400 windows of 100 KB would need 40 MB if nothing were used again.
+    for round in 0..400u64 {
+        let len = if round % 100 == 99 { 400_000 } else { 12_500 };
+        let window = Window::<u64, _>::by_slot("again").slot_from(left, 0, len);
+        let (mut inbox, outbox) = window.slot_to(right, 0).open(&s).unwrap();
+        assert!(inbox.read(&s).unwrap().slot(0).iter().all(|x| *x == 0));
+        let src = Region::from_slice(&world, &vec![round + 1; len])
+            .unwrap()
+            .on(&s)
+            .unwrap();
+        let mut epoch = outbox.start();
+        epoch.put(&src, Slot(0)).unwrap();
+        let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
+        let seen = inbox.read(&s).unwrap();
+        assert!(seen.slot(0).iter().all(|x| *x == round + 1));
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM"))
+        .unwrap();
+    let kb: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(kb < 200_000, "{peak}");
+}

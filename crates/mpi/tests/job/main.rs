@@ -1,0 +1,150 @@
+//! Jobs of MPI: this program starts itself under `mpirun`, once a case and number of ranks.
+//!
+//! Without arguments (or with a part of a case's name) it is the driver. The `mpirun` of the MPI that it was built with must be there: `MPIRUN` says which, else `mpirun.openmpi` or `mpirun.mpich`. A machine without one fails under `CI=true`.
+
+mod cases;
+mod ends;
+mod epochs;
+mod faces;
+mod rank;
+
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// A job that takes longer is stuck.
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    if let [role, case] = &arguments[..]
+        && role == "rank"
+    {
+        return rank::run(case);
+    }
+    let mpirun = Mpirun::find();
+    if !mpirun.works() {
+        let what = format!("`{}` does not run", mpirun.program);
+        if std::env::var("CI").is_ok_and(|ci| ci == "true") {
+            eprintln!("jobs of MPI: {what}");
+            return ExitCode::FAILURE;
+        }
+        eprintln!("skipped, because {what}");
+        return ExitCode::SUCCESS;
+    }
+    let wanted = |name: &str| {
+        let mut parts = arguments.iter().filter(|each| !each.starts_with('-'));
+        let mut none = parts.clone();
+        none.next().is_none() || parts.any(|part| name.contains(part.as_str()))
+    };
+    let mut failed = 0;
+    for case in cases::ALL.iter().filter(|case| wanted(case.name)) {
+        for ranks in case.ranks {
+            let began = Instant::now();
+            let outcome = mpirun.run(case, *ranks);
+            let took = began.elapsed().as_secs_f64();
+            match outcome {
+                Ok(()) => println!("{} on {ranks} ranks ... ok ({took:.1} s)", case.name),
+                Err(text) => {
+                    println!("{} on {ranks} ranks ... FAILED: {text}", case.name);
+                    failed += 1;
+                }
+            }
+        }
+    }
+    if failed > 0 {
+        println!("{failed} jobs failed");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+struct Mpirun {
+    program: String,
+    open_mpi: bool,
+}
+
+impl Mpirun {
+    fn find() -> Self {
+        let version = mpi::environment::library_version().unwrap_or_default();
+        let open_mpi = version.contains("Open MPI");
+        let usual = if open_mpi {
+            "mpirun.openmpi"
+        } else {
+            "mpirun.mpich"
+        };
+        let program = std::env::var("MPIRUN").unwrap_or_else(|_| usual.to_owned());
+        println!("{}, {program}", version.lines().next().unwrap_or_default());
+        Mpirun { program, open_mpi }
+    }
+
+    fn works(&self) -> bool {
+        let mut command = Command::new(&self.program);
+        command.arg("--version").stdout(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    }
+
+    /// Runs a case; `Err` says what went wrong.
+    fn run(&self, case: &cases::Case, ranks: usize) -> Result<(), String> {
+        let mut command = Command::new(&self.program);
+        if self.open_mpi {
+            command
+                .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+                .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+            command.args(["--oversubscribe", "--bind-to", "none"]);
+            if case.dies {
+                command.args([
+                    "--enable-recovery",
+                    "--mca",
+                    "orte_abort_on_non_zero_status",
+                    "0",
+                ]);
+            }
+        } else if case.dies {
+            command.arg("-disable-auto-cleanup");
+        }
+        let secret = rank::secret();
+        let own = std::env::current_exe().map_err(|e| e.to_string())?;
+        command
+            .arg("-n")
+            .arg(ranks.to_string())
+            .arg(own)
+            .args(["rank", case.name])
+            .env(rank::SECRET, secret)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|e| e.to_string())?;
+        let mut out = child.stdout.take().expect("it is piped");
+        let said = std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = std::io::Read::read_to_string(&mut out, &mut text);
+            text
+        });
+        let began = Instant::now();
+        let status = loop {
+            match child.try_wait().map_err(|e| e.to_string())? {
+                Some(status) => break status,
+                None if began.elapsed() > LIMIT => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    return Err(format!("it was stuck for {LIMIT:?}"));
+                }
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        let said = said.join().unwrap_or_default();
+        if !case.dies {
+            return if status.success() {
+                Ok(())
+            } else {
+                Err(format!("{status}\n{said}"))
+            };
+        }
+        // `mpirun` may have anything to say of a rank that died: the others say themselves what they saw.
+        let saw = said.matches(rank::SAID).count();
+        if saw == ranks - 1 {
+            Ok(())
+        } else {
+            Err(format!("{saw} of {} ranks saw it\n{said}", ranks - 1))
+        }
+    }
+}
