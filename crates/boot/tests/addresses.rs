@@ -1,0 +1,37 @@
+//! Rank 0 may have several addresses: the others try them by turns, and the proof of the secret says which was the right one.
+
+use std::net::TcpListener;
+use tidegate_boot::{Config, TcpControl};
+use tidegate_hal::control::{Control, Packet};
+
+#[test]
+fn addresses_are_tried_by_turns() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // Nobody listens at the first; the second is not a name.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = silent.local_addr().unwrap();
+    drop(silent);
+    let address = format!("{nobody},no such name:1,127.0.0.1:{port}");
+    let config = |rank| Config::new(rank, 2, address.clone(), *b"0123456789abcdef");
+    std::thread::scope(|scope| {
+        let mut first = config(0);
+        first.listener = Some(listener);
+        let first = scope.spawn(|| meet(TcpControl::join(first).unwrap()));
+        meet(TcpControl::join(config(1)).unwrap());
+        first.join().unwrap();
+    });
+}
+
+fn meet(control: TcpControl) {
+    let packet = Packet {
+        bytes: vec![control.rank() as u8],
+        handles: vec![],
+    };
+    let all = control.exchange("addresses", packet).unwrap();
+    assert_eq!(
+        all.iter().map(|each| each.bytes[0]).collect::<Vec<_>>(),
+        [0, 1]
+    );
+    control.leave();
+}
