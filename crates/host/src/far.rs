@@ -116,7 +116,6 @@ impl Far {
     /// As [`Mover::carry`]; `dst` is a far address.
     unsafe fn update(&mut self, step: &Move, src: *mut u8, dst: *mut u8) {
         let size = step.size as usize;
-        let nothing = Update::Accumulate(tidegate_hal::batch::Op::Keep);
         let (scalar, whole) = match step.action {
             Action::Copy => return,
             Action::Accumulate { op, scalar, .. } => (scalar, Update::Accumulate(op)),
@@ -129,10 +128,6 @@ impl Far {
                 result,
             } => (scalar, Update::Swap { compare, result }),
         };
-        debug_assert!(
-            !matches!((whole, nothing), (Update::Accumulate(a), Update::Accumulate(b)) if a == b),
-            "an accumulate that keeps does nothing"
-        );
         let mut from = src;
         if step.src.shape != Shape::Linear {
             from = self.scratch.take(step.count * size);
