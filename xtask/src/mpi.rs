@@ -10,7 +10,7 @@ use crate::steps::{Place, Step, When};
 /// The row of the table.
 pub(crate) const STEP: Step = Step {
     name: "mpi",
-    what: "worlds of communicators, and Faces beside its baselines, inside jobs of Open MPI and of MPICH",
+    what: "worlds of communicators, epochs over windows of MPI, and Faces beside its baselines, inside jobs of Open MPI and of MPICH",
     when: When::Always,
     needs: &[
         Need::Apt {
@@ -111,6 +111,8 @@ fn commands(place: &Place) -> Vec<Cmd> {
         all.push(
             mpi.cargo("test -p tidegate -p tidegate-mpi --features tidegate/mpi --lib --test mpi"),
         );
+        // The typed epochs over windows of MPI; it starts itself under the launcher.
+        all.push(mpi.cargo("test -p tidegate-mpi --features mpi --test job"));
         for ranks in ["1", "3", "8"] {
             let program = format!("{}/debug/examples/ring_mpi", mpi.folder);
             all.push(mpi.cmd(mpi.mpirun).args("-n").arg(ranks).arg(program));

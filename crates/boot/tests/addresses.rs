@@ -12,8 +12,11 @@ fn addresses_are_tried_by_turns() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = silent.local_addr().unwrap();
     drop(silent);
-    let address = format!("{nobody},no such name:1,127.0.0.1:{port}");
-    let config = |rank| Config::new(rank, 2, address.clone(), *b"0123456789abcdef");
+    let config = |rank| {
+        let mut config = Config::new(rank, 2, nobody.to_string(), *b"0123456789abcdef");
+        config.also = vec!["no such name:1".into(), format!("127.0.0.1:{port}")];
+        config
+    };
     std::thread::scope(|scope| {
         let mut first = config(0);
         first.listener = Some(listener);
