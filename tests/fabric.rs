@@ -356,15 +356,21 @@ fn memory_of_windows_that_are_gone_goes() {
                 // It is never written, so nobody asks when the NIC has read it.
                 let src = Region::<u64, _>::zeroed(&world, 9).unwrap();
                 let src = src.on(&s).unwrap();
+                // Two regions by one queue: neither keeps what the other waits for.
+                let other = Region::<u64, _>::zeroed(&world, 9).unwrap();
+                let other = other.on(&s).unwrap();
                 for buffers in BUFFERS.into_iter().cycle().take(WINDOWS) {
                     let mut window = Window::<u64, _>::by_slot("w").buffers(buffers);
                     for rank in 0..3 {
-                        window = window.slot_from(rank, 0, 9).slot_to(rank, 0);
+                        for key in 0..2 {
+                            window = window.slot_from(rank, key, 9).slot_to(rank, key);
+                        }
                     }
                     let (inbox, outbox) = window.open(&s).unwrap();
                     let mut epoch = outbox.start();
                     for slot in 0..3 {
-                        epoch.put(&src, Slot(slot)).unwrap();
+                        epoch.put(&src, Slot(2 * slot)).unwrap();
+                        epoch.put(&other, Slot(2 * slot + 1)).unwrap();
                     }
                     drop(exchange(&s, inbox, epoch).unwrap());
                     s.synchronize().unwrap();

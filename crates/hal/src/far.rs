@@ -122,7 +122,7 @@ pub unsafe trait Bus: Send + Sync + 'static {
     /// Why the bus has failed, if it has. Cheap: no more than a load while it has not.
     fn failure(&self) -> Option<BusError>;
 
-    /// Writes pieces to one rank's memory. Sources may be written again when this has returned; the pieces have come when a signal that follows has.
+    /// Writes pieces to one rank's memory. They have come when a signal that follows has; until that has been [given](Bus::signal), sources are not written.
     ///
     /// # Errors
     ///
@@ -180,7 +180,7 @@ pub unsafe trait Bus: Send + Sync + 'static {
     /// As [`Bus::signal`].
     unsafe fn poison(&self, word: Ptr);
 
-    /// Brings a word of this rank up to date with what has come for it.
+    /// Brings a word of this rank up to date with what has come for it. Does nothing with one that does not lie at the beginning of a cell: an operand, which no peer adds to.
     ///
     /// # Safety
     ///

@@ -220,6 +220,8 @@ impl Mover for Far {
             return false;
         }
         if !self.is_far(add.word.0) {
+            // What was packed for updates of this rank's own memory, the bus has completed; what is packed for others is sent before another lane goes on.
+            self.scratch.clear();
             // SAFETY: the caller's promise; neither is far.
             return unsafe { HostMover.add(add) };
         }

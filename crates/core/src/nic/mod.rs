@@ -42,6 +42,7 @@ mod throttle;
 mod ticket;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_hal::batch::{Add, Awaited, Batch, POISON, QUANTUM, Step, Store, Tag, Wait};
 use tidegate_hal::device::{Device, Stream as _};
@@ -70,6 +71,8 @@ pub(crate) struct Line {
     signal: Signal,
     /// The wait for its tickets.
     wait: Arc<Batch>,
+    /// The window half is gone: no more will be armed.
+    ended: AtomicBool,
 }
 
 /// What a line is made of.
@@ -143,6 +146,7 @@ impl Line {
             },
             remote: parts.remote,
             wait: Arc::new(wait),
+            ended: AtomicBool::new(false),
         })
     }
 
@@ -194,9 +198,14 @@ impl Line {
         &self.signal
     }
 
-    /// Whether nobody else has it, so that no more will be armed, and all that was is through. Not if it was given up.
-    fn is_over(self: &Arc<Self>) -> bool {
-        if Arc::strong_count(self) > 1 {
+    /// Hears that its window half is gone.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether no more will be armed, and all that was is through: a ticket for it stands for nothing then. Not if it was given up. (While the half is there, a ticket may stand for what a recording will arm.)
+    fn is_over(&self) -> bool {
+        if !self.ended.load(Ordering::Relaxed) {
             return false;
         }
         let (armed, through) = self.queue.counts();

@@ -152,6 +152,15 @@ enum Way {
     Nic(Arc<Line>),
 }
 
+impl Drop for Way {
+    fn drop(&mut self) {
+        // Regions may hold the line still, for what is under way.
+        if let Way::Nic(line) = self {
+            line.end();
+        }
+    }
+}
+
 impl Peer {
     /// The way by the NIC, if that is it.
     fn line(&self) -> Option<&Arc<Line>> {

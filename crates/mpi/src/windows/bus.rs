@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_hal::batch::{POISON, Scalar};
 use tidegate_hal::control::{Control, Packet};
 use tidegate_hal::device::DeviceError;
-use tidegate_hal::far::{Bus, BusError, MAILBOX, Piece, Reached, Span, Update};
+use tidegate_hal::far::{Bus, BusError, CELL, MAILBOX, Piece, Reached, Span, Update};
 use tidegate_hal::memory::Ptr;
 use tidegate_words::Word;
 
@@ -165,21 +165,20 @@ impl Inner {
     unsafe fn empty(&self, segment: usize, word: Ptr) {
         // SAFETY: the cell is the word's (the caller's promise), and these three places are only ever accessed atomically here.
         let (word, mailbox, seen) = unsafe { cell(word) };
+        // Two may look at a time: nobody is to find the mark moved, and the word as it was.
+        let machine = self.machine();
         loop {
             let (came, before) = (mailbox.load(), seen.load());
             if came == before {
                 return;
             }
             // What came before the signal is seen by whoever sees the word now.
-            let synced = {
-                let machine = self.machine();
-                let segment = &machine.segments[segment];
-                machine.open().and_then(|()| segment.sync())
-            };
+            let synced = machine
+                .open()
+                .and_then(|()| machine.segments[segment].sync());
             if self.note(synced).is_err() {
                 return;
             }
-            // Two may look at a time: the one who moves the mark adds.
             if !seen.replace(before, came) {
                 continue;
             }
@@ -484,10 +483,14 @@ unsafe impl Bus for Rma {
 
     #[inline]
     unsafe fn look(&self, word: Ptr) {
-        let Some((segment, _)) = self.inner.own(word) else {
+        let Some((segment, at)) = self.inner.own(word) else {
             return;
         };
-        // SAFETY: words in blocks of a bus lie at the beginning of cells; that is what core makes them for.
+        // What lies elsewhere in a cell, an operand, peers do not add to.
+        if !at.is_multiple_of(CELL) {
+            return;
+        }
+        // SAFETY: it lies at the beginning of a cell, which is as long.
         let (_, mailbox, seen) = unsafe { cell(word) };
         if mailbox.load() != seen.load() {
             // SAFETY: as above.

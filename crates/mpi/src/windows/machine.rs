@@ -36,6 +36,7 @@ pub(super) struct Machine {
     pub(super) kind: Kind,
     /// Where something was begun that has not been flushed: segment and rank.
     dirty: Vec<(usize, usize)>,
+    me: usize,
     /// Small data that goes along with the next signal to a rank.
     along: Vec<(usize, Vec<u64>)>,
     /// Words that were poisoned: once is enough.
@@ -51,8 +52,15 @@ pub(super) struct Machine {
 unsafe impl Send for Machine {}
 
 impl Machine {
-    pub(super) fn new(comm: ffi::MPI_Comm, kind: Kind, names: Names, messages: Messages) -> Self {
+    pub(super) fn new(
+        me: usize,
+        comm: ffi::MPI_Comm,
+        kind: Kind,
+        names: Names,
+        messages: Messages,
+    ) -> Self {
         Machine {
+            me,
             comm,
             segments: Vec::new(),
             names,
@@ -77,6 +85,20 @@ impl Machine {
         }
     }
 
+    /// What fails once is not tried again: of an operation that has failed nobody knows what of it was done, and MPI need not say so twice.
+    #[inline]
+    fn once<T>(
+        &mut self,
+        call: impl FnOnce(&mut Self) -> Result<T, BusError>,
+    ) -> Result<T, BusError> {
+        self.open()?;
+        let outcome = call(self);
+        if let Err(error) = &outcome {
+            self.closed.get_or_insert_with(|| error.clone());
+        }
+        outcome
+    }
+
     #[inline]
     fn begun(&mut self, place: Place) {
         let at = (place.segment, place.rank);
@@ -93,7 +115,14 @@ impl Machine {
     ///
     /// As `Bus::put` and `Bus::get`.
     pub(super) unsafe fn copy(&mut self, pieces: &[Piece], put: bool) -> Result<(), BusError> {
-        self.open()?;
+        // SAFETY: the caller's promise.
+        self.once(|machine| unsafe { machine.copy_all(pieces, put) })
+    }
+
+    /// # Safety
+    ///
+    /// As [`Machine::copy`].
+    unsafe fn copy_all(&mut self, pieces: &[Piece], put: bool) -> Result<(), BusError> {
         if put && self.form == Form::Messages {
             // SAFETY: the caller's promise.
             if unsafe { self.take_along(pieces) } {
@@ -177,7 +206,21 @@ impl Machine {
         local: Ptr,
         count: usize,
     ) -> Result<(), BusError> {
-        self.open()?;
+        // SAFETY: the caller's promise.
+        self.once(|machine| unsafe { machine.update_all(update, of, far, local, count) })
+    }
+
+    /// # Safety
+    ///
+    /// As [`Machine::update`].
+    unsafe fn update_all(
+        &mut self,
+        update: Update,
+        of: Scalar,
+        far: Ptr,
+        local: Ptr,
+        count: usize,
+    ) -> Result<(), BusError> {
         let size = bytes_of(of);
         let most = MOST / size;
         for first in (0..count).step_by(most) {
@@ -188,9 +231,15 @@ impl Machine {
             unsafe { self.update_some(update, of, place, at, local, n) }?;
             self.begun(place);
         }
+        let rank = self.names.resolve(far).rank;
         match update {
-            Update::Accumulate(_) => Ok(()),
-            _ => self.flush(self.names.resolve(far).rank),
+            Update::Accumulate(_) if rank != self.me => Ok(()),
+            // To oneself no far signal follows that would complete it.
+            Update::Accumulate(_) => {
+                self.flush(rank)?;
+                self.segments.iter().try_for_each(Segment::sync)
+            }
+            _ => self.flush(rank),
         }
     }
 
@@ -297,14 +346,13 @@ impl Machine {
     /// As `Bus::signal`.
     #[inline]
     pub(super) unsafe fn signal(&mut self, word: Ptr, value: u64) -> Result<(), BusError> {
-        self.open()?;
-        let place = self.names.resolve(word);
-        self.flush(place.rank)?;
-        for segment in &self.segments {
-            segment.sync()?;
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.tell(word, place, value, false) }
+        self.once(|machine| {
+            let place = machine.names.resolve(word);
+            machine.flush(place.rank)?;
+            machine.segments.iter().try_for_each(Segment::sync)?;
+            // SAFETY: the caller's promise.
+            unsafe { machine.tell(word, place, value, false) }
+        })
     }
 
     /// # Safety
@@ -327,9 +375,7 @@ impl Machine {
                 Some(index) => self.along.swap_remove(index).1,
                 None => self.messages.buffer(),
             };
-            if poison {
-                message.clear();
-            }
+            // Poisoned or not, what was put by whichever stream goes along: this rank was entitled to put it.
             message.resize(message.len().max(HEAD), 0);
             let kind = if poison { POISONS } else { ADDS };
             let words = message.len() as u64;
@@ -367,14 +413,15 @@ impl Machine {
     ///
     /// As `Bus::poison`.
     pub(super) unsafe fn poison(&mut self, word: Ptr) -> Result<(), BusError> {
-        self.open()?;
-        let place = self.names.resolve(word);
-        self.flush(place.rank)?;
-        if self.poisoned.insert(word.0.addr()) {
-            // SAFETY: the caller's promise.
-            unsafe { self.tell(word, place, 0, true) }?;
-        }
-        Ok(())
+        self.once(|machine| {
+            let place = machine.names.resolve(word);
+            machine.flush(place.rank)?;
+            if machine.poisoned.insert(word.0.addr()) {
+                // SAFETY: the caller's promise.
+                unsafe { machine.tell(word, place, 0, true) }?;
+            }
+            Ok(())
+        })
     }
 
     /// Far addresses of a block that is new: what was poisoned there was another.
@@ -389,15 +436,17 @@ impl Machine {
     /// Turns MPI, and takes what has come. Returns whether something has.
     #[inline]
     pub(super) fn turn(&mut self) -> Result<bool, BusError> {
-        let mut came = false;
-        while self.messages.received()? {
-            came = true;
-            // SAFETY: it has come, and the next one is asked for when it has been taken.
-            let message = unsafe { self.messages.inbound() };
-            self.take(message)?;
-            self.messages.post()?;
-        }
-        Ok(came)
+        self.once(|machine| {
+            let mut came = false;
+            while machine.messages.received()? {
+                came = true;
+                // SAFETY: it has come, and the next one is asked for when it has been taken.
+                let message = unsafe { machine.messages.inbound() };
+                machine.take(message)?;
+                machine.messages.post()?;
+            }
+            Ok(came)
+        })
     }
 
     fn take(&mut self, message: &[u64; LONGEST]) -> Result<(), BusError> {

@@ -176,6 +176,10 @@ impl Messages {
     /// Takes the receive back. Messages on their way are left to MPI, with their buffers.
     pub(super) fn close(&mut self) -> Result<(), BusError> {
         self.outbound.drain(..).for_each(std::mem::forget);
+        // SAFETY: a constant of the binding's. (There is none asked for, if that has failed.)
+        if self.request == unsafe { ffi::RSMPI_REQUEST_NULL } {
+            return Ok(());
+        }
         // SAFETY: the request is this struct's; once it is over, nobody writes to the place.
         unsafe {
             check("MPI_Cancel", ffi::MPI_Cancel(&raw mut self.request))?;

@@ -191,7 +191,7 @@ pub fn join(
     };
     // SAFETY: the duplicate stays until the bus is closed, which takes the receive back.
     let messages = unsafe { Messages::open(own) }?;
-    let machine = Machine::new(own, kind, Names::reserve()?, messages);
+    let machine = Machine::new(by_comm.0, own, kind, Names::reserve()?, messages);
     let inner = Arc::new(Inner::new(by_comm.0, machine));
     finalize::watch(&inner)?;
     let bus = Arc::new(Rma::start(inner.clone(), control.clone())?);

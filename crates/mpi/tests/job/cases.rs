@@ -50,6 +50,7 @@ pub(crate) const ALL: &[Case] = &[
         job.in_both_forms(epochs::barrier)
     }),
     case("memory", &[1, 3], |job| job.in_both_forms(epochs::memory)),
+    case("polled", &[2, 3], |job| job.in_both_forms(epochs::polled)),
     case("late", &[2], |job| job.in_both_forms(ends::late_put)),
     case("computes", &[2], |job| {
         job.in_both_forms(ends::target_computes)

@@ -333,3 +333,32 @@ pub(crate) fn memory(world: World<Host>) {
     let kb: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
     assert!(kb < 200_000, "{peak}");
 }
+
+/// Who looks now and then whether an epoch is over hears of it, and the operands stay what they are.
+pub(crate) fn polled(world: World<Host>) {
+    use tidegate::window::Tested;
+    stream!(let s = world.stream().unwrap());
+    let (rank, size) = (world.rank(), world.size());
+    let (to, from) = ((rank + 1) % size, (rank + size - 1) % size);
+    let window = Window::<u64, _>::by_slot("polled");
+    let window = window.slot_from(from, 0, 10).slot_to(to, 0);
+    let (mut inbox, mut outbox) = window.open(&s).unwrap();
+    for round in 0..5u64 {
+        let src = Region::from_slice(&world, &[round + 1; 10]).unwrap();
+        let src = src.on(&s).unwrap();
+        let mut exposed = inbox.post(&s).unwrap();
+        let mut epoch = outbox.start();
+        epoch.put(&src, Slot(0)).unwrap();
+        outbox = epoch.complete(&s).unwrap();
+        let began = std::time::Instant::now();
+        inbox = loop {
+            match exposed.test(&s).unwrap() {
+                Tested::Done(inbox) => break inbox,
+                Tested::Pending(back) => exposed = back,
+            }
+            assert!(began.elapsed().as_secs() < 20, "round {round} is not over");
+            std::thread::yield_now();
+        };
+        assert_eq!(inbox.read(&s).unwrap().slot(0), [round + 1; 10]);
+    }
+}

@@ -192,6 +192,8 @@ pub(super) struct Job {
 
 impl Job {
     pub(super) fn new(machine: &Machine, rng: &mut Rng, form: Form) -> Self {
+        // Of its own: what else is chosen does not depend on it.
+        let mut rings = rng.clone();
         let mut arena = Arena::new(8 << 20, rng);
         let bell = Box::new(0u64);
         let bell_ptr = Ptr(std::ptr::from_ref(&*bell).cast_mut().cast());
@@ -226,7 +228,7 @@ impl Job {
                 } else {
                     0
                 };
-                let rung = rng.once_in(4);
+                let rung = rings.once_in(4);
                 let mut any = || if plain { beyond } else { 8 * rng.below(4) };
                 let posted = if ahead { QUANTUM } else { 0 };
                 edges.push(Edge {

@@ -109,8 +109,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         POISON,
-        "or_fetch(add->count, POISON) | POISON);",
-        "or_fetch(add->count, POISON));",
+        "if (add->count) store_release(add->word, or_fetch(add->count, POISON) | POISON);",
+        "if (add->count) (void)0;",
     ),
     (
         FOLLOW,
