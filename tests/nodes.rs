@@ -152,7 +152,8 @@ fn kill_one(running: Running, provider: &str) {
     let texts = texts(&outcome);
     for (rank, text) in texts.iter().enumerate().take(3) {
         // The connection's end may be heard of before the control plane says whose it is.
-        let named = text.contains("rank 3") || text.contains("given up");
+        let early = ["given up", "could not enqueue"];
+        let named = text.contains("rank 3") || early.iter().any(|early| text.contains(early));
         assert!(
             text.contains("ended with: ") && named,
             "rank {rank}: {provider}: {texts:#?}"

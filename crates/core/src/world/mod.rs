@@ -286,11 +286,12 @@ impl<D: Device> World<D> {
         Ok(packets.into_iter().map(|packet| packet.bytes).collect())
     }
 
-    /// The control plane. Not for users: what windows are made of goes through it, and is trusted.
+    /// For who must not keep the rank in the job.
     pub(crate) fn downgrade(&self) -> Weak<Inner<D>> {
         Arc::downgrade(&self.inner.0)
     }
 
+    /// The control plane. Not for users: what windows are made of goes through it, and is trusted.
     pub(crate) fn control(&self) -> &Arc<dyn Control> {
         &self.inner.control
     }
