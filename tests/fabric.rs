@@ -386,7 +386,7 @@ fn memory_of_windows_that_are_gone_goes() {
                 };
                 // The source knows what may still read it: the last windows, at most.
                 comes_to(3 * WINDOWS / 4);
-                drop(src);
+                drop((src, other));
                 comes_to(0);
             },
         );
