@@ -9,10 +9,13 @@ mod faces;
 mod rank;
 
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A job that takes longer is stuck.
 const LIMIT: Duration = Duration::from_secs(120);
+/// How long the launcher of a job of which a rank has died may take to end after the others.
+const LAUNCHER: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
@@ -114,37 +117,56 @@ impl Mpirun {
             .stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|e| e.to_string())?;
         let mut out = child.stdout.take().expect("it is piped");
-        let said = std::thread::spawn(move || {
-            let mut text = String::new();
-            let _ = std::io::Read::read_to_string(&mut out, &mut text);
-            text
+        let said = Arc::new(Mutex::new(String::new()));
+        let hears = said.clone();
+        let heard = std::thread::spawn(move || {
+            let mut part = [0; 4096];
+            while let Ok(bytes @ 1..) = std::io::Read::read(&mut out, &mut part) {
+                let text = String::from_utf8_lossy(&part[..bytes]);
+                hears.lock().expect("nobody panics").push_str(&text);
+            }
         });
+        let saw = || {
+            let said = said.lock().expect("nobody panics");
+            said.matches(rank::SAID).count()
+        };
         let began = Instant::now();
+        let mut all_said = None;
         let status = loop {
-            match child.try_wait().map_err(|e| e.to_string())? {
-                Some(status) => break status,
-                None if began.elapsed() > LIMIT => {
+            if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
+                break status;
+            }
+            // A launcher that has lost a rank may forget to end when the others have: they have said what matters.
+            if case.dies && saw() == ranks - 1 {
+                let since: Instant = *all_said.get_or_insert_with(Instant::now);
+                if since.elapsed() > LAUNCHER {
                     let _ = child.kill();
                     let _ = child.wait();
-                    return Err(format!("it was stuck for {LIMIT:?}"));
+                    return Ok(());
                 }
-                None => std::thread::sleep(Duration::from_millis(10)),
             }
+            if began.elapsed() > LIMIT {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("it was stuck for {LIMIT:?}"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
         };
-        let said = said.join().unwrap_or_default();
+        let _ = heard.join();
         if !case.dies {
             return if status.success() {
                 Ok(())
             } else {
-                Err(format!("{status}\n{said}"))
+                Err(format!("{status}\n{}", said.lock().expect("nobody panics")))
             };
         }
         // `mpirun` may have anything to say of a rank that died: the others say themselves what they saw.
-        let saw = said.matches(rank::SAID).count();
-        if saw == ranks - 1 {
-            Ok(())
-        } else {
-            Err(format!("{saw} of {} ranks saw it\n{said}", ranks - 1))
+        match saw() {
+            all if all == ranks - 1 => Ok(()),
+            some => {
+                let said = said.lock().expect("nobody panics");
+                Err(format!("{some} of {} ranks saw it\n{said}", ranks - 1))
+            }
         }
     }
 }
