@@ -200,6 +200,8 @@ pub(crate) fn killed(job: &mut Job) {
     assert!(took < Duration::from_secs(20), "it took {took:?}");
     job.say("named");
     drop(outbox);
+    // The others are to hear of the dead one before this one goes.
+    std::thread::sleep(std::time::Duration::from_secs(1));
     // What is left of MPI would wait for the dead one.
     // SAFETY: as above.
     unsafe { exit_now() };
