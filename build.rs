@@ -1,11 +1,13 @@
-//! The build script of `crates/kernels` (no other package of the workspace has one): it makes the constants that hold the PTX of `kernels/*.cu`.
+//! The build script of `crates/kernels` (no other package of the workspace has one): it makes the constants that hold
+//! the PTX of `kernels/*.cu`.
 //!
-//! The committed PTX is what a build embeds, so that none needs CUDA. Where an nvcc of CUDA 13.0 is found, it compiles the sources anew:
-//! whoever edits a `.cu` runs what he wrote, without a step between. Exactly 13.0, because newer ones write PTX that a 580 driver does not load.
-//! No failure in here fails the build: it warns, and the committed PTX is embedded.
+//! The committed PTX is what a build embeds, so that none needs CUDA. Where an nvcc of CUDA 13.0 is found, it compiles
+//! the sources anew: whoever edits a `.cu` runs what he wrote, without a step between. Exactly 13.0, because newer ones
+//! write PTX that a 580 driver does not load. No failure in here fails the build: it warns, and the committed PTX is
+//! embedded.
 //!
-//! nvcc is looked for in `NVCC` (its path; empty: do not look), `CUDA_HOME/bin`, `CUDA_PATH/bin`, and on `PATH`. An nvcc that comes onto `PATH`
-//! later is noticed when something in `kernels/` changes.
+//! nvcc is looked for in `NVCC` (its path; empty: do not look), `CUDA_HOME/bin`, `CUDA_PATH/bin`, and on `PATH`. An
+//! nvcc that comes onto `PATH` later is noticed when something in `kernels/` changes.
 
 use std::env;
 use std::error::Error;

@@ -9,8 +9,9 @@
 //!
 //! The number that it prints as `Collected`, divided by 500, is that of instructions an epoch.
 //!
-//! With `one` or `one-inline` before the number it is an epoch with one put of 8 B instead, of a rank to itself: nothing ever waits, so what is counted is the same
-//! each time. On an inline stream the calling thread also does what a stream's thread would do, in the same calls. `--toggle-collect='enqueue::one::epoch*'`, and
+//! With `one` or `one-inline` before the number it is an epoch with one put of 8 B instead, of a rank to itself:
+//! nothing ever waits, so what is counted is the same each time. On an inline stream the calling thread also does what
+//! a stream's thread would do, in the same calls. `--toggle-collect='enqueue::one::epoch*'`, and
 //! `callgrind_annotate --inclusive=yes` tells the phases apart.
 
 use std::hint::black_box;

@@ -1,8 +1,8 @@
 //! What epochs cost: `cargo bench --bench epochs`. Ranks are threads.
 //!
 //! - `enqueue`: what the host pays for an epoch (post, one put, complete, wait), in three forms. The stream works meanwhile.
-//! - `latency`: one way, from a put to the other rank's next one, with all of it enqueued (`stream`) or done by the calling threads
-//!   themselves (`inline`).
+//! - `latency`: one way, from a put to the other rank's next one, with all of it enqueued (`stream`) or done by the
+//!   calling threads themselves (`inline`).
 //! - `put`: bytes a second, by the size of the put.
 //! - `barrier`: on the stream, for some numbers of ranks.
 

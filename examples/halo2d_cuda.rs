@@ -1,8 +1,10 @@
 //! `halo2d` on GPUs: a Jacobi solver on a two-dimensional grid that is spread over all ranks.
 //!
-//! It comes to the same numbers as on the host, bit for bit, and checks them against the known answer. See `ring_cuda` for how kernels are declared.
+//! It comes to the same numbers as on the host, bit for bit, and checks them against the known answer. See `ring_cuda`
+//! for how kernels are declared.
 //!
-//! Run it with `cargo run --example halo2d_cuda`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/halo2d_cuda`.
+//! Run it with `cargo run --example halo2d_cuda`, or on 8 ranks:
+//! `cargo run --bin tidegate -- run -n 8 target/debug/examples/halo2d_cuda`.
 
 #[path = "halo2d/block.rs"]
 mod block;

@@ -1,12 +1,12 @@
-//! Two streams that work at the same time: one makes blocks of numbers and puts them to the right neighbour, the other digests what
-//! the left neighbour has put, together with the block that was made here.
+//! Two streams that work at the same time: one makes blocks of numbers and puts them to the right neighbour, the other
+//! digests what the left neighbour has put, together with the block that was made here.
 //!
-//! A region belongs to one stream at a time, and its type says to which. So a block is *handed off* from the stream that made it to the stream
-//! that digests it, and back; the host waits for neither. The two halves of a window may be at home on different streams as well: here
-//! blocks leave from one and arrive on the other.
+//! A region belongs to one stream at a time, and its type says to which. So a block is *handed off* from the stream
+//! that made it to the stream that digests it, and back; the host waits for neither. The two halves of a window may be
+//! at home on different streams as well: here blocks leave from one and arrive on the other.
 //!
-//! Run it with `cargo run --example pipeline`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/pipeline`.
-//! `pipeline_cuda` is the same on GPUs.
+//! Run it with `cargo run --example pipeline`, or on 8 ranks:
+//! `cargo run --bin tidegate -- run -n 8 target/debug/examples/pipeline`. `pipeline_cuda` is the same on GPUs.
 
 use tidegate::prelude::*;
 

@@ -1,10 +1,11 @@
-//! `pipeline` on GPUs: two streams that work at the same time. One makes blocks of numbers and puts them to the right neighbour, the other digests what
-//! the left neighbour has put, together with the block that was made here.
+//! `pipeline` on GPUs: two streams that work at the same time. One makes blocks of numbers and puts them to the right
+//! neighbour, the other digests what the left neighbour has put, together with the block that was made here.
 //!
-//! A block is *handed off* from the stream that made it to the stream that digests it, and back: an event between two CUDA streams, and the host waits for
-//! neither. See `ring_cuda` for how kernels are declared.
+//! A block is *handed off* from the stream that made it to the stream that digests it, and back: an event between two
+//! CUDA streams, and the host waits for neither. See `ring_cuda` for how kernels are declared.
 //!
-//! Run it with `cargo run --example pipeline_cuda`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/pipeline_cuda`.
+//! Run it with `cargo run --example pipeline_cuda`, or on 8 ranks:
+//! `cargo run --bin tidegate -- run -n 8 target/debug/examples/pipeline_cuda`.
 
 use tidegate::Cuda;
 use tidegate::kernel::Module;

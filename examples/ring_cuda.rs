@@ -1,9 +1,11 @@
 //! `ring` on GPUs: every rank adds one to its numbers, puts them to its left and right neighbours, and compares what came.
 //!
-//! The step is the same. What differs: types name the device; a kernel is a function of device code (`kernels/examples.cu`), declared once, with the contract
-//! that lets safe code launch it; and the host reads a region by copying it. Ranks take the GPUs by turns.
+//! The step is the same. What differs: types name the device; a kernel is a function of device code
+//! (`kernels/examples.cu`), declared once, with the contract that lets safe code launch it; and the host reads a region
+//! by copying it. Ranks take the GPUs by turns.
 //!
-//! Run it with `cargo run --example ring_cuda`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/ring_cuda`.
+//! Run it with `cargo run --example ring_cuda`, or on 8 ranks:
+//! `cargo run --bin tidegate -- run -n 8 target/debug/examples/ring_cuda`.
 
 use tidegate::kernel::{Function, Module};
 use tidegate::prelude::*;

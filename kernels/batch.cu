@@ -4,35 +4,42 @@
 //
 // # Model
 //
-// A batch is a set of independent lanes; a lane is a list of steps: wait for a word, move data, add to a word. The host lowers it to a *program* in device
-// memory (`crates/cuda/src/lower`), the same for every launch: what a wait compares with (its operand) lies beside the word, and the wait advances it. So a launch can
-// be recorded once and replayed.
+// A batch is a set of independent lanes; a lane is a list of steps: wait for a word, move data, add to a word. The host
+// lowers it to a *program* in device memory (`crates/cuda/src/lower`), the same for every launch: what a wait compares
+// with (its operand) lies beside the word, and the wait advances it. So a launch can be recorded once and replayed.
 //
 // A lane is carried out by a *team*:
 //
-//   a warp              lanes that move little, or nothing; a block carries out up to WARPS of them. (Not a thread: the threads of a warp would poll one after the other.)
-//   `count` blocks      lanes that move much; each block does its share of every move, and adds its share of every add
+//   a warp lanes that move little, or nothing; a block carries out up to WARPS of them. (Not a thread: the threads of a
+//   warp would poll one after the other.) `count` blocks lanes that move much; each block does its share of every move,
+//   and adds its share of every add
 //
 // All blocks of a batch can be resident at a time (the host sees to it), so that no team waits for one that has not begun.
 //
 // # Memory order
 //
-// The accesses of a team are ordered by its barrier (bar.sync, bar.warp.sync) before the one thread's `red.release.sys` that adds; release is cumulative, so whoever
-// acquires the word sees what all threads of the team wrote. A wait is one thread's `ld.acquire.sys`, followed by the barrier, if the team has anything to do behind it. Where a lane has several blocks, each releases its own
-// accesses and adds its part of the quantum: the word has come far enough only when all parts have been added, and no block waits for another.
-// What a peer wrote is never read through the non-coherent path.
+// The accesses of a team are ordered by its barrier (bar.sync, bar.warp.sync) before the one thread's `red.release.sys`
+// that adds; release is cumulative, so whoever acquires the word sees what all threads of the team wrote. A wait is one
+// thread's `ld.acquire.sys`, followed by the barrier, if the team has anything to do behind it. Where a lane has
+// several blocks, each releases its own accesses and adds its part of the quantum: the word has come far enough only
+// when all parts have been added, and no block waits for another. What a peer wrote is never read through the
+// non-coherent path.
 //
-// Not every bus carries atomic operations to memory of the host, where doorbells of NICs may lie. To a word there nobody else adds; so it is counted in device memory (`ring`), and the count is stored, by
-// `st.release.sys`. Of several blocks each counts its part, acquiring what was counted before, and the last one stores; its release covers what all have written.
+// Not every bus carries atomic operations to memory of the host, where doorbells of NICs may lie. To a word there
+// nobody else adds; so it is counted in device memory (`ring`), and the count is stored, by `st.release.sys`. Of
+// several blocks each counts its part, acquiring what was counted before, and the last one stores; its release covers
+// what all have written.
 //
 // # Failure
 //
-// A word with POISON set ends a wait whose count has not come. The first team that fails records what it waited for and sets `stop`; the others see that while they wait. Teams of a failed stream
-// move nothing and poison what they should have added to. `stop` can also be set by the host.
+// A word with POISON set ends a wait whose count has not come. The first team that fails records what it waited for and
+// sets `stop`; the others see that while they wait. Teams of a failed stream move nothing and poison what they should
+// have added to. `stop` can also be set by the host.
 //
 // # Files
 //
-// The parts are one text, in this order: each uses what stands before it. Here is what nearly every lane is, the lane in short, and the kernels.
+// The parts are one text, in this order: each uses what stands before it. Here is what nearly every lane is, the lane
+// in short, and the kernels.
 
 #include "batch_layout.cuh"
 #include "batch_machine.cuh"
@@ -57,7 +64,8 @@ DEV void end_short(Team team, const Lane &lane, u64 from, u32 before, u32 index,
     if (team.rank() == 0 && (lane.kind & LANE_WAITS) && lane.quantum && (before == count - 1 || !lane.arrivals)) store_relaxed(lane.operand, from + lane.quantum);
 }
 
-// Goes on with a short lane whose wait takes long. What has been fetched is fetched again: to keep it would cost those that do not wait.
+// Goes on with a short lane whose wait takes long. What has been fetched is fetched again: to keep it would cost those
+// that do not wait.
 template <typename Team, typename Unit>
 APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, u32 index, u32 count) {
     const Lane lane = *at;
@@ -83,7 +91,8 @@ APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *a
     end_short(team, lane, from, before, index, count);
 }
 
-// Straight on: where the next instruction is costs as much as where the next word is, so nothing is called that is not needed, and nothing is kept over a call.
+// Straight on: where the next instruction is costs as much as where the next word is, so nothing is called that is not
+// needed, and nothing is kept over a call.
 template <typename Team, typename Unit>
 DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at, u32 index, u32 count) {
     const Lane lane = *at;
@@ -95,7 +104,8 @@ DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
         if (first + k * stride < lane.count) fetch(early[k], lane.src + (first + k * stride) * sizeof(Unit));
-    // What is no whole unit goes by bytes: a store of 8 bytes to a peer takes much longer than 8 of one byte, which become one on their way (measured).
+    // What is no whole unit goes by bytes: a store of 8 bytes to a peer takes much longer than 8 of one byte, which
+    // become one on their way (measured).
     u8 tail;
     u64 end = lane.count * sizeof(Unit) + first;
     if (first < lane.tail) fetch(tail, lane.src + end);
@@ -133,8 +143,8 @@ DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at
     end_short(team, lane, from, before, index, count);
 }
 
-// A lane that only adds: a post. Nobody has anything to wait for, but what stands before this batch must have been seen: the fence is on its way while the stream's
-// state is looked at.
+// A lane that only adds: a post. Nobody has anything to wait for, but what stands before this batch must have been
+// seen: the fence is on its way while the stream's state is looked at.
 DEV void run_post(const Launch &launch, const Lane *at) {
     u64 out = at->out, value = at->value;
     u32 steps = at->steps;
@@ -146,7 +156,8 @@ DEV void run_post(const Launch &launch, const Lane *at) {
     else add_relaxed(out, value);
 }
 
-// A lane that only waits, mostly for what a peer puts: one thread has it to itself, and when the word comes there is nothing left to do but to advance the operand and to end.
+// A lane that only waits, mostly for what a peer puts: one thread has it to itself, and when the word comes there is
+// nothing left to do but to advance the operand and to end.
 DEV void run_wait(const Launch &launch, const Lane *at) {
     u64 word = at->word, operand = at->operand, quantum = at->quantum;
     wait_for_previous();

@@ -1,6 +1,7 @@
 // A part of batch.cu: lanes, step by step.
 
-// Adds to a word of the host, which not every bus can do: what is counted here is stored there. Of several blocks the one that comes last stores: the word is never seen between two quanta.
+// Adds to a word of the host, which not every bus can do: what is counted here is stored there. Of several blocks the
+// one that comes last stores: the word is never seen between two quanta.
 DEV void ring(const AddStep *add, u64 part, u32 parts) {
     u64 count = add_fetch(add->count, part) + part;
     if (parts == 1 || !(count & (QUANTUM - 1))) store_release(add->word, count);

@@ -30,7 +30,8 @@ enum { OP_SUM, OP_PROD, OP_MIN, OP_MAX, OP_AND, OP_OR, OP_XOR, OP_REPLACE, OP_KE
 enum { S_I8, S_I16, S_I32, S_I64, S_U8, S_U16, S_U32, S_U64, S_F32, S_F64 };
 enum { FAULT_WAIT = 1, FAULT_ABORTED = 2 };
 
-// What one block is to do: the head of its record. All records of a program have one length, so that a block finds its own without looking anywhere. Behind the head stand its lanes.
+// What one block is to do: the head of its record. All records of a program have one length, so that a block finds its
+// own without looking anywhere. Behind the head stand its lanes.
 struct Record {
     u8 team;
     u8 lanes;
@@ -40,8 +41,8 @@ struct Record {
     u64 unused2;
 };
 
-// A lane in short. Nearly every lane is (part of): a wait, a linear copy, an add; then all of it stands here, and the steps are only read when something goes wrong. Of
-// others, LANE_STEPS says that the steps are to be carried out.
+// A lane in short. Nearly every lane is (part of): a wait, a linear copy, an add; then all of it stands here, and the
+// steps are only read when something goes wrong. Of others, LANE_STEPS says that the steps are to be carried out.
 struct alignas(16) Lane {
     u32 kind;
     u32 steps;  // where they are, in units of 16 bytes from the beginning of the program

@@ -1,4 +1,5 @@
-// A part of batch.cu: the machine, in inline PTX. An order and a scope are spelled out wherever another GPU, a CPU or a NIC looks.
+// A part of batch.cu: the machine, in inline PTX. An order and a scope are spelled out wherever another GPU, a CPU or a
+// NIC looks.
 //
 // An emulation brings primitives of its own instead.
 
@@ -45,8 +46,9 @@ DEV void add_relaxed(u64 at, u64 value) {
 DEV void or_release(u64 at, u64 value) {
     asm volatile("red.release.sys.global.or.b64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
-// The two below count in memory of this device, for a word of the host: one GPU, and no other, uses the count. They release and acquire within it: who stores what was counted last has
-// seen what all that counted before had done, and his store, at system scope, releases all of it.
+// The two below count in memory of this device, for a word of the host: one GPU, and no other, uses the count. They
+// release and acquire within it: who stores what was counted last has seen what all that counted before had done, and
+// his store, at system scope, releases all of it.
 DEV u64 add_fetch(u64 at, u64 value) {
     u64 old;
     asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(value) : "memory");
@@ -96,8 +98,8 @@ DEV void red_u32(u64 at, u32 value) {
 DEV void pause(u32 nanoseconds) {
     asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
 }
-// The next batch of the stream may take its place, and wait there until this one is over; and this one goes on when what stands before it is over. (Only a launch that
-// asks for it has a next one so early; to others both are nothing.)
+// The next batch of the stream may take its place, and wait there until this one is over; and this one goes on when
+// what stands before it is over. (Only a launch that asks for it has a next one so early; to others both are nothing.)
 DEV void let_next_come() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");

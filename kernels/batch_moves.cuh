@@ -1,6 +1,7 @@
 // A part of batch.cu: moves of data.
 //
-// A team's threads share a move's units. Sides of any shape are asked for the address of a unit; arithmetic goes element by element; large copies go by the bulk engine.
+// A team's threads share a move's units. Sides of any shape are asked for the address of a unit; arithmetic goes
+// element by element; large copies go by the bulk engine.
 
 // ---- Shapes ----
 
@@ -94,8 +95,8 @@ DEV void copy_sides(const Side &src, const Side &dst, u64 first, u64 stride, u64
 
 #if __CUDA_ARCH__ >= 900
 #define HAS_BULK 1
-// Large copies go by the bulk engine of the multiprocessor, whose packets fill the links better than stores of 16 bytes do: one thread brings pieces into shared memory and
-// sends them on, some on their way at a time.
+// Large copies go by the bulk engine of the multiprocessor, whose packets fill the links better than stores of 16 bytes
+// do: one thread brings pieces into shared memory and sends them on, some on their way at a time.
 #define PIECE 12288
 #define PIECES 3
 
@@ -211,7 +212,8 @@ DEV void put_bits(u64 at, u32 bytes, u64 value) {
     }
 }
 
-// Replaces an element by what `next` makes of it, atomically; returns what it was. Smaller elements are part of a word of 32 bits.
+// Replaces an element by what `next` makes of it, atomically; returns what it was. Smaller elements are part of a word
+// of 32 bits.
 template <typename Next>
 DEV u64 update(u64 at, u32 bytes, Next next) {
     if (bytes == 8) {

@@ -20,8 +20,8 @@ struct BulkBlock : Block {
     static const bool bulk = true;
 };
 
-// How a team stands after a wait: shared by its threads. There are two, for waits by turns: who comes last out of a wait's barrier reads this one
-// while the thread that waits for all is at the next wait.
+// How a team stands after a wait: shared by its threads. There are two, for waits by turns: who comes last out of a
+// wait's barrier reads this one while the thread that waits for all is at the next wait.
 struct Stand {
     u64 epoch;   // the number of the last wait's epoch
     u32 failed;
@@ -98,8 +98,8 @@ APART bool wait_long(const Launch &launch, const WaitStep *wait, u64 from, bool 
     return ok;
 }
 
-// One thread's wait. `count` blocks carry out the lane, and this is number `index`. The first wait of a lane also looks how the stream stands: all three loads
-// are on their way together.
+// One thread's wait. `count` blocks carry out the lane, and this is number `index`. The first wait of a lane also looks
+// how the stream stands: all three loads are on their way together.
 DEV bool wait_for(const Launch &launch, const WaitStep *wait, u32 index, u32 count, bool first, u64 &epoch) {
     u64 from = load_relaxed(wait->operand);
     u32 stop = first ? load_relaxed32(&launch.state->stop) : 0;

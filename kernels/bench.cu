@@ -4,16 +4,19 @@
 //
 // # Model
 //
-// `bench_gather` copies what the slots of a window hold, one slot after the other, to where the host can read it. It is not on any path that is timed.
+// `bench_gather` copies what the slots of a window hold, one slot after the other, to where the host can read it. It is
+// not on any path that is timed.
 //
 // # Failures
 //
-// None are reported: what does not fit into the destination is left out, and the host, which knows what should be there, sees that.
+// None are reported: what does not fit into the destination is left out, and the host, which knows what should be
+// there, sees that.
 
 typedef unsigned long long u64;
 
-// One inbound slot of a window, as kernels get it. Its current buffer is `base`, or, when `flip` is not 0, `base + flip` in every second epoch, the first
-// epoch being at `base`: the operand of the epoch's wait says which one this is.
+// One inbound slot of a window, as kernels get it. Its current buffer is `base`, or, when `flip` is not 0,
+// `base + flip` in every second epoch, the first epoch being at `base`: the operand of the epoch's wait says which one
+// this is.
 struct Slot {
   unsigned char *base;
   u64 len;
@@ -23,7 +26,8 @@ struct Slot {
 
 static_assert(sizeof(struct Slot) == 32, "no padding");
 
-// The slots hold words of 8 bytes. Peers have written them: they are read with ordinary loads, never through the non-coherent path.
+// The slots hold words of 8 bytes. Peers have written them: they are read with ordinary loads, never through the
+// non-coherent path.
 extern "C" __global__ void __launch_bounds__(1024) bench_gather(const Slot *slots, u64 slots_len, u64 *out, u64 out_len) {
   const u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;
   const u64 threads = (u64)gridDim.x * blockDim.x;

@@ -4,8 +4,8 @@
 //
 // # Model
 //
-// A slice (`&[T]`, `&mut [T]` in the declaration) is two parameters, an address and a length in elements; an inbox is a table of slots and their number. All
-// kernels work in any grid: each thread takes every so many-th element.
+// A slice (`&[T]`, `&mut [T]` in the declaration) is two parameters, an address and a length in elements; an inbox is a
+// table of slots and their number. All kernels work in any grid: each thread takes every so many-th element.
 //
 // # Failure
 //
@@ -13,7 +13,8 @@
 
 typedef unsigned long long u64;
 
-// One inbound slot: the memory of epochs of even number, and how much further that of odd ones is. The operand counts epochs, in quanta of 2^20.
+// One inbound slot: the memory of epochs of even number, and how much further that of odd ones is. The operand counts
+// epochs, in quanta of 2^20.
 struct Slot {
     unsigned char *base;
     u64 len, flip;

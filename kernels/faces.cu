@@ -4,34 +4,36 @@
 //
 // # Model
 //
-// faces.cuh says what a point, a copy, a tile and a group are. `pack` gives a thread one value of a message; `unpack` and `compute` give it one
-// global point with all its copies: they are all read before the first is written, and no other thread touches them. So no thread
-// waits for another, but for the slots that a block looks up together; and `unpack` (surface) may run at the same time as `compute` (interior).
+// faces.cuh says what a point, a copy, a tile and a group are. `pack` gives a thread one value of a message; `unpack`
+// and `compute` give it one global point with all its copies: they are all read before the first is written, and no
+// other thread touches them. So no thread waits for another, but for the slots that a block looks up together; and
+// `unpack` (surface) may run at the same time as `compute` (interior).
 //
-// The results are, bit for bit, those of the CPU (`crates/bench/src/faces/kernels`): copies are summed in pairs along x, those sums along y, those
-// along z. A copy that does not exist counts as -0.0, which changes no sum (0.0 would: -0.0 + 0.0 is 0.0). Products of initial values are
-// rounded on their own, never fused with the sums that follow.
+// The results are, bit for bit, those of the CPU (`crates/bench/src/faces/kernels`): copies are summed in pairs along
+// x, those sums along y, those along z. A copy that does not exist counts as -0.0, which changes no sum (0.0 would:
+// -0.0 + 0.0 is 0.0). Products of initial values are rounded on their own, never fused with the sums that follow.
 //
 // What peers have written is read with ordinary loads: the non-coherent path could still hold what was there before.
 //
 // # Cost
 //
-// Predicted for a rank of 2x2x2 at the small size (15x14x13 elements of 12x12x12 points: 37.7 MB), which has 7 messages, together 0.68 MB. The floor is what
-// the bytes take at 4.3 TB/s, sectors of 32 bytes counted in full (a value of an x face is a sector of its own).
+// Predicted for a rank of 2x2x2 at the small size (15x14x13 elements of 12x12x12 points: 37.7 MB), which has 7
+// messages, together 0.68 MB. The floor is what the bytes take at 4.3 TB/s, sectors of 32 bytes counted in full (a
+// value of an x face is a sector of its own).
 //
-//   kernel    read                             written    floor    loads that wait for one another
-//   init      -                                37.7 MB     8.8 us  none
-//   pack      1.30 MB                          0.68 MB     0.5 us  the value
-//   unpack    1.89 MB of block, 0.68 received  1.89 MB     1.0 us  a slot's entry, its operand, the value (packed: the value alone)
-//   compute   29.0 MB                          29.0 MB    13.5 us  the value
+//   kernel read written floor loads that wait for one another init - 37.7 MB 8.8 us none pack 1.30 MB 0.68 MB 0.5 us
+//   the value unpack 1.89 MB of block, 0.68 received 1.89 MB 1.0 us a slot's entry, its operand, the value (packed: the
+//   value alone) compute 29.0 MB 29.0 MB 13.5 us the value
 //
-// With all 26 neighbours: pack 2.60 and 1.35 MB, 0.9 us; unpack 2.60, 1.35 and 2.60 MB, 1.5 us. Where nothing else has displaced them, all but the received
-// values are in the L2 cache (50 MB), and faster. At such sizes the launch and the loads that wait for one another count as much as the bytes: so each
-// thread has one item, and each item all of its loads under way at once.
+// With all 26 neighbours: pack 2.60 and 1.35 MB, 0.9 us; unpack 2.60, 1.35 and 2.60 MB, 1.5 us. Where nothing else has
+// displaced them, all but the received values are in the L2 cache (50 MB), and faster. At such sizes the launch and the
+// loads that wait for one another count as much as the bytes: so each thread has one item, and each item all of its
+// loads under way at once.
 //
 // # Failures
 //
-// None are reported: the host has checked the geometry and the lengths. A kernel does nothing if a length does not fit its geometry.
+// None are reported: the host has checked the geometry and the lengths. A kernel does nothing if a length does not fit
+// its geometry.
 
 #include "faces.cuh"
 
@@ -45,8 +47,9 @@ typedef unsigned long long u64;
 #define INLINE static __device__ __forceinline__
 #define INLINE_MEMBER __device__ __forceinline__
 
-// From compute capability 9.0 on a kernel may be launched while the one before it on the stream is still at work: here it lets the next one come, which
-// waits likewise, and waits for the end of the one before, before it touches any memory. To a launch that does not ask for it both are nothing.
+// From compute capability 9.0 on a kernel may be launched while the one before it on the stream is still at work: here
+// it lets the next one come, which waits likewise, and waits for the end of the one before, before it touches any
+// memory. To a launch that does not ask for it both are nothing.
 INLINE void begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
@@ -71,7 +74,8 @@ INLINE u32 group_of(const u32 (&tiles)[FACES_GROUPS + 1], u32 tile) {
   return group;
 }
 
-// A global point, named by its copy in element `j`. Where it is `pair`ed the other copy of that dimension is in the element before.
+// A global point, named by its copy in element `j`. Where it is `pair`ed the other copy of that dimension is in the
+// element before.
 struct Point {
   u32 i[3], j[3];
   bool pair[3];
@@ -135,7 +139,8 @@ INLINE u32 message_index(const FacesGeometry &g, const Point &p, u32 set, u32 pa
   return at;
 }
 
-// The current buffer of the slot of direction `k`, if there is a neighbour: looked up in two steps, so that other work fits between.
+// The current buffer of the slot of direction `k`, if there is a neighbour: looked up in two steps, so that other work
+// fits between.
 struct Lookup {
   const unsigned char *base;
   u64 flip;
@@ -156,8 +161,9 @@ struct Lookup {
   }
 };
 
-// Where the message from each direction is that has a neighbour: in the slots of a window. The threads of a block look them up side by side, one
-// each; `wait` is between that and the first use, and all threads of the block call it together.
+// Where the message from each direction is that has a neighbour: in the slots of a window. The threads of a block look
+// them up side by side, one each; `wait` is between that and the first use, and all threads of the block call it
+// together.
 struct InSlots {
   const double **table;
   Lookup mine;
@@ -196,8 +202,8 @@ struct Nowhere {
   INLINE_MEMBER const double *message(const FacesGeometry &, u32) const { return nullptr; }
 };
 
-// Whether a point has copy `c`, as far as its pairs go. Bit d of a copy's number: it is the second one in dimension d, which is a neighbour's
-// in the dimensions of FIXED, and the lower one of a pair in the others.
+// Whether a point has copy `c`, as far as its pairs go. Bit d of a copy's number: it is the second one in dimension d,
+// which is a neighbour's in the dimensions of FIXED, and the lower one of a pair in the others.
 template <u32 FIXED>
 INLINE bool paired(const Point &p, u32 c) {
   bool all = true;
@@ -218,8 +224,9 @@ INLINE void read_own(const FacesGeometry &g, const Point &p, const double *u, do
   }
 }
 
-// Reads the received copies, sums all, and writes the sum to those in the block. The point is at the end of the dimensions of FIXED, the upper
-// end in those of `upper`; each non-empty set of them leads to a message, if there is such a neighbour.
+// Reads the received copies, sums all, and writes the sum to those in the block. The point is at the end of the
+// dimensions of FIXED, the upper end in those of `upper`; each non-empty set of them leads to a message, if there is
+// such a neighbour.
 template <u32 FIXED, class Received>
 INLINE void sum_copies(const FacesGeometry &g, const Received &received, const Point &p, u32 upper, double (&value)[8], double *u) {
 #pragma unroll
@@ -313,8 +320,8 @@ INLINE void pack_face(const FacesGeometry &g, bool upper, u32 at, const double *
   out[g.slot[direction(1u << F, sides)] + at] = u[block_index(g, p)];
 }
 
-// Value `at` of the four messages to the edges along A, in this order of their other two dimensions' sides: both lower, first upper, second
-// upper, both.
+// Value `at` of the four messages to the edges along A, in this order of their other two dimensions' sides: both lower,
+// first upper, second upper, both.
 template <u32 A>
 INLINE void pack_edge(const FacesGeometry &g, u32 at, const double *u, double *out) {
   constexpr u32 F = A == 0u ? 1u : 0u, S = A == 2u ? 1u : 2u;
@@ -363,8 +370,9 @@ KERNEL faces_pack(FACES_ARGUMENT g, const double *u, u64 u_len, double *out, u64
 
 // ---- Unpack ----
 
-// Sets point `at` of those of a face of dimension F that are on no edge; false if there are not so many. Where nothing is `received`, they are
-// those that elements share, and first the ones that are pairs in the second dimension of the face.
+// Sets point `at` of those of a face of dimension F that are on no edge; false if there are not so many. Where nothing
+// is `received`, they are those that elements share, and first the ones that are pairs in the second dimension of the
+// face.
 template <u32 F>
 INLINE bool face_point(const FacesGeometry &g, bool received, bool upper, u32 at, Point &p) {
   constexpr u32 A = F == 0u ? 1u : 0u, B = F == 2u ? 1u : 2u;

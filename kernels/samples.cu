@@ -4,7 +4,8 @@
 //
 // # Model
 //
-// A slice is an address and a length in elements; an inbox is a table of slots and their number. All kernels work in any grid: each thread takes every so many-th element.
+// A slice is an address and a length in elements; an inbox is a table of slots and their number. All kernels work in
+// any grid: each thread takes every so many-th element.
 //
 // # Failure
 //
@@ -36,7 +37,8 @@ extern "C" __global__ void count(u64 *x, u64 len, u64 first) {
     for (EACH(i, len)) x[i] = first + i;
 }
 
-// Takes the number in `state[0]` and advances it by `by`; x[i] = number * scale + i. What a replay does differently each time must come from memory of the device.
+// Takes the number in `state[0]` and advances it by `by`; x[i] = number * scale + i. What a replay does differently
+// each time must come from memory of the device.
 extern "C" __global__ void produce(u64 *x, u64 len, u64 *state, u64 states, u64 scale) {
     u64 number = state[0];
     for (EACH(i, len)) x[i] = number * scale + i;
@@ -47,7 +49,8 @@ extern "C" __global__ void tick(u64 *state, u64 states) {
     if (blockIdx.x == 0 && threadIdx.x == 0 && states) state[0] += 1;
 }
 
-// Counts in `errors[0]` the elements `first..end` of slot `which` that are not `number * scale + i`, the number being that in `state[0]`.
+// Counts in `errors[0]` the elements `first..end` of slot `which` that are not `number * scale + i`, the number being
+// that in `state[0]`.
 extern "C" __global__ void consume(const Slot *slots, u64 count, u64 which, u64 first, u64 end, const u64 *state, u64 states, u64 scale, u64 *errors, u64 length) {
     if (which >= count || !states || !length) return;
     u64 number = state[0];

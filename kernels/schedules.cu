@@ -1,14 +1,15 @@
 // ptx: compute_80
 //
-// The kernels of the random schedules (`tests/schedules`): what its `value.rs` does with elements, and what its `device.rs` does on the host, bit for bit.
+// The kernels of the random schedules (`tests/schedules`): what its `value.rs` does with elements, and what its
+// `device.rs` does on the host, bit for bit.
 //
 // # Model
 //
-// Every element type has a form as 64 bits. `Form` is that form: `bits` and `of` go between the two, `value` makes a value of any bits. All of a type's kernels are
-// named for it: `change_u64`, `fold_pixel`.
+// Every element type has a form as 64 bits. `Form` is that form: `bits` and `of` go between the two, `value` makes a
+// value of any bits. All of a type's kernels are named for it: `change_u64`, `fold_pixel`.
 //
-// A kernel that does something with each element takes any grid. One that adds up or appends, which depends on the order, does it in the first thread, and
-// the others do nothing.
+// A kernel that does something with each element takes any grid. One that adds up or appends, which depends on the
+// order, does it in the first thread, and the others do nothing.
 //
 // What peers have written is read with ordinary loads, by a kernel behind the one that waited for it.
 //

@@ -1,14 +1,18 @@
-//! For those who know MPI's one-sided calls: each beside what it is here, what the compiler now catches, and what remains your promise.
+//! For those who know MPI's one-sided calls: each beside what it is here, what the compiler now catches, and what
+//! remains your promise.
 //!
 //! # Model
 //!
-//! The epochs are MPI's active-target epochs, in general active-target synchronisation: `MPI_Win_post`, `start`, `complete`, `wait`. Two things differ.
+//! The epochs are MPI's active-target epochs, in general active-target synchronisation: `MPI_Win_post`, `start`,
+//! `complete`, `wait`. Two things differ.
 //!
-//! **A call enqueues; it does not wait.** Every call takes a stream, and is done when the stream comes to it: after the kernels that were enqueued before, and before
-//! those that come later. The host waits once, when it wants to see a result.
+//! **A call enqueues; it does not wait.** Every call takes a stream, and is done when the stream comes to it: after the
+//! kernels that were enqueued before, and before those that come later. The host waits once, when it wants to see a
+//! result.
 //!
-//! **A window is two halves, and a half is a token.** What a rank exposes is an [`Inbox`](crate::Inbox), what it reaches others by is an [`Outbox`](crate::Outbox).
-//! A call that opens an epoch takes the token, and gives another one, which has the calls that are allowed *in* the epoch and no others:
+//! **A window is two halves, and a half is a token.** What a rank exposes is an [`Inbox`](crate::Inbox), what it
+//! reaches others by is an [`Outbox`](crate::Outbox). A call that opens an epoch takes the token, and gives another
+//! one, which has the calls that are allowed *in* the epoch and no others:
 //!
 //! ```text
 //! Inbox  --post-->  Exposed  --wait-->      Inbox       (MPI_Win_post … MPI_Win_wait)
@@ -144,21 +148,24 @@
 //!
 //! - that declarations of all ranks fit together: at creation, and all ranks get the same error;
 //! - bounds, counts, slots, overlaps of operations of one epoch: by `put` and `complete`, before anything is enqueued;
-//! - that what is waited for can come: a wait that lasts is reported, with a graph of who waits for whom; a wait for a rank that is dead ends with an error;
+//! - that what is waited for can come: a wait that lasts is reported, with a graph of who waits for whom; a wait for a
+//!   rank that is dead ends with an error;
 //! - a token that is dropped half-done revokes its window on all ranks, so that nobody waits for it.
 //!
 //! # What remains your promise
 //!
-//! - **That both sides take part.** No type on this rank says that another posts as often as this one starts. It is found at run time, as a wait that is reported, and
-//!   that [`fail_after`](crate::window::Window::fail_after) can end.
-//! - **Collective calls in the same order**: making and opening of worlds, windows and barriers, and the end of worlds that are alive at once.
+//! - **That both sides take part.** No type on this rank says that another posts as often as this one starts. It is
+//!   found at run time, as a wait that is reported, and that [`fail_after`](crate::window::Window::fail_after) can end.
+//! - **Collective calls in the same order**: making and opening of worlds, windows and barriers, and the end of worlds
+//!   that are alive at once.
 //! - **Kernels on GPUs**: what a function of a module accesses is said once, where it is bound (`kernel!`), and is not checked.
 //! - **Memory that MPI has, too.** What is a region here and a buffer of an MPI call there is in two hands; MPI's are unsafe.
 //!
 //! # In an MPI job
 //!
-//! With the feature `mpi` (it takes an MPI's `mpicc`, and libclang), ranks of a communicator are the ranks of a world: the trait `FromMpi` of the prelude. MPI is used
-//! to meet, and for nothing after that: the communicator may be freed, MPI finalised, and no call of this library ever is a call of MPI. `examples/ring_mpi.rs` is a whole program:
+//! With the feature `mpi` (it takes an MPI's `mpicc`, and libclang), ranks of a communicator are the ranks of a world:
+//! the trait `FromMpi` of the prelude. MPI is used to meet, and for nothing after that: the communicator may be freed,
+//! MPI finalised, and no call of this library ever is a call of MPI. `examples/ring_mpi.rs` is a whole program:
 //!
 //! ```text
 //! let universe = mpi::initialize().expect("MPI was not initialised before");

@@ -1,4 +1,5 @@
-//! What tidegate's own threads cost the processor, in time that they run and not in time that passes: so it holds on a loaded machine, too.
+//! What tidegate's own threads cost the processor, in time that they run and not in time that passes: so it holds on a
+//! loaded machine, too.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -81,7 +82,8 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Environment of the process that measures: the provider that it measures over.
 const ROLE: &str = "TEST_AGENT_PROVIDER";
 
-/// The measuring is done by a process of its own, whose threads are all that there is, and whose libfabric is told by the environment not to spin.
+/// The measuring is done by a process of its own, whose threads are all that there is, and whose libfabric is told by
+/// the environment not to spin.
 #[test]
 fn agents_rest_while_there_is_nothing_to_do() {
     let test = "agents_rest_while_there_is_nothing_to_do";
@@ -103,7 +105,8 @@ fn agents_rest_while_there_is_nothing_to_do() {
     }
 }
 
-/// Not a test: what that process does. Nothing is enqueued; then something, whose doorbell cannot be rung yet, since the peer keeps its exposure back.
+/// Not a test: what that process does. Nothing is enqueued; then something, whose doorbell cannot be rung yet, since
+/// the peer keeps its exposure back.
 #[test]
 fn cpu_time_without_anything_to_do() {
     let Ok(provider) = std::env::var(ROLE) else {

@@ -1,5 +1,6 @@
-//! What an epoch costs in things that can be counted: allocations (none, on any thread of the process, after the first few epochs), sleeps of
-//! the thread that enqueues (none, while there is room in the queue), and bytes of tokens and results.
+//! What an epoch costs in things that can be counted: allocations (none, on any thread of the process, after the first
+//! few epochs), sleeps of the thread that enqueues (none, while there is room in the queue), and bytes of tokens and
+//! results.
 
 #[path = "counting/mod.rs"]
 mod counting;
@@ -287,8 +288,8 @@ fn sleeps() -> u64 {
         .expect("the kernel counts")
 }
 
-/// Enqueueing waits for nobody: with its own stream held up, and peers that do nothing at all, a thread enqueues epochs without sleeping
-/// once. A lock that anybody else might hold, or a wait of any kind, would be a sleep.
+/// Enqueueing waits for nobody: with its own stream held up, and peers that do nothing at all, a thread enqueues epochs
+/// without sleeping once. A lock that anybody else might hold, or a wait of any kind, would be a sleep.
 #[test]
 fn enqueueing_never_sleeps() {
     let _alone = alone();
@@ -305,7 +306,8 @@ fn enqueueing_never_sleeps() {
         stream!(let s = world.stream()?);
         let mut state = Some(ring(&place, &s, Buffers::Single)?);
         let mut valve = Region::<u64>::zeroed(&world, 1)?.on(&s)?;
-        // A page that is touched for the first time, or a busy machine's interrupt, is no sleep of ours: one clean round proves it.
+        // A page that is touched for the first time, or a busy machine's interrupt, is no sleep of ours: one clean
+        // round proves it.
         let mut least = u64::MAX;
         for _ in 0..ROUNDS {
             OPEN.store(false, Ordering::SeqCst);

@@ -145,7 +145,8 @@ fn failures() {
     });
 }
 
-/// A stream is not shared between threads, so its futures stay on one; a task that only waits for what comes out may go where it likes.
+/// A stream is not shared between threads, so its futures stay on one; a task that only waits for what comes out may go
+/// where it likes.
 #[test]
 fn a_local_task_beside_others() {
     World::local(1, |world: World| {

@@ -1,4 +1,5 @@
-//! The triggered engine over a fake card, which has all that cxi has, and whatever can go wrong with it. (In a process of its own: some libraries that libfabric loads take the signals that the card's registers need.)
+//! The triggered engine over a fake card, which has all that cxi has, and whatever can go wrong with it. (In a process
+//! of its own: some libraries that libfabric loads take the signals that the card's registers need.)
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! The twins of what must not compile (see `compile_fail.rs`): each differs from its misuse by the fix alone. All of them compile,
-//! without a word that is unsafe, and run.
+//! The twins of what must not compile (see `compile_fail.rs`): each differs from its misuse by the fix alone. All of
+//! them compile, without a word that is unsafe, and run.
 #![forbid(unsafe_code)]
 #![allow(unreachable_pub, reason = "the twins are whole programs")]
 

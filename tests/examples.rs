@@ -1,4 +1,5 @@
-//! The examples run on 1, 2, 3 and 8 ranks that are processes. (Each checks its own result.) Those for GPUs run on 1, 2, and as many ranks as there are GPUs.
+//! The examples run on 1, 2, 3 and 8 ranks that are processes. (Each checks its own result.) Those for GPUs run on 1,
+//! 2, and as many ranks as there are GPUs.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -108,7 +108,8 @@ fn scattered_puts_arrive_before_their_signal() {
     }
 }
 
-/// A rank whose own wire breaks cannot tell its peers by it: they hear of it by the control plane, and soon. A window that is created after that is of no use from the beginning.
+/// A rank whose own wire breaks cannot tell its peers by it: they hear of it by the control plane, and soon. A window
+/// that is created after that is of no use from the beginning.
 #[test]
 fn a_broken_wire_ends_the_waits_of_its_peers() {
     let net = Net::new(3, Faults::default());
@@ -304,7 +305,8 @@ fn a_ring_over_libfabric() {
     }
 }
 
-/// An exposure that was given in advance is still an exposure when its window is gone: what is put by it goes to memory that is nobody else's, and takes no connection along.
+/// An exposure that was given in advance is still an exposure when its window is gone: what is put by it goes to memory
+/// that is nobody else's, and takes no connection along.
 #[test]
 fn a_put_to_a_window_that_was_dropped_touches_nothing_else() {
     let net = Net::new(2, Faults::default());
@@ -393,7 +395,8 @@ fn memory_of_windows_that_are_gone_goes() {
     }
 }
 
-/// A stream that fails waits for nothing any more, and its window goes; but an exposure that it has given is one, so what is put by it must find the memory.
+/// A stream that fails waits for nothing any more, and its window goes; but an exposure that it has given is one, so
+/// what is put by it must find the memory.
 #[test]
 fn memory_that_a_failed_stream_has_exposed_stays() {
     let net = Net::new(2, Faults::default());

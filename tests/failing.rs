@@ -31,7 +31,8 @@ struct Misled {
     address: bool,
 }
 
-// SAFETY: every call is the other wire's, with what it was called with; what a wrong key or address leads to is refused by whoever is there.
+// SAFETY: every call is the other wire's, with what it was called with; what a wrong key or address leads to is refused
+// by whoever is there.
 unsafe impl Wire for Misled {
     type Remote = <FabricWire as Wire>::Remote;
 
@@ -50,7 +51,8 @@ unsafe impl Wire for Misled {
     fn connect(&mut self, addresses: &[Vec<u8>]) -> Outcome<()> {
         let mut addresses = addresses.to_vec();
         if self.address {
-            // A port where nobody listens: one that was free a moment ago. The name is a length and a `sockaddr_in`, whose port is behind two bytes of family.
+            // A port where nobody listens: one that was free a moment ago. The name is a length and a `sockaddr_in`,
+            // whose port is behind two bytes of family.
             let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let port = free.local_addr().unwrap().port().to_be_bytes();
             let last = addresses.last_mut().unwrap();
@@ -158,7 +160,8 @@ fn is_expected(error: &Error) -> bool {
     )
 }
 
-/// A put that the target refuses never signals: its peer takes no data for good, and gets the error. Another window of both goes on.
+/// A put that the target refuses never signals: its peer takes no data for good, and gets the error. Another window of
+/// both goes on.
 #[test]
 fn a_wrong_key() {
     for provider in PROVIDERS {

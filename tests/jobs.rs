@@ -1,5 +1,5 @@
-//! Jobs of several processes: that they work, that every failure is a typed error on every rank that depends on it, and that nothing
-//! is left behind. (Each job is checked for that when it has ended: see `processes`.)
+//! Jobs of several processes: that they work, that every failure is a typed error on every rank that depends on it, and
+//! that nothing is left behind. (Each job is checked for that when it has ended: see `processes`.)
 
 #[path = "processes/mod.rs"]
 mod processes;
@@ -14,8 +14,8 @@ use tidegate::launch::{Outcome, Signal};
 use tidegate::prelude::*;
 use tidegate::{Buffers, Error};
 
-/// How soon after a rank's death the others must have ended with their errors. It takes milliseconds; the margin is for machines that are
-/// busy with other tests.
+/// How soon after a rank's death the others must have ended with their errors. It takes milliseconds; the margin is for
+/// machines that are busy with other tests.
 const SOON: Duration = Duration::from_secs(10);
 
 fn start(role: &str, ranks: usize) -> processes::Started {
@@ -394,8 +394,8 @@ fn stopped(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// A neighbour that is stopped at any moment, in the middle of an epoch, keeps nobody from enqueueing: there is no lock in shared memory that
-/// it could hold. And when it goes on, so does everything.
+/// A neighbour that is stopped at any moment, in the middle of an epoch, keeps nobody from enqueueing: there is no lock
+/// in shared memory that it could hold. And when it goes on, so does everything.
 #[test]
 fn a_stopped_rank_keeps_nobody_from_enqueueing() {
     let job = start("stopped", 2);

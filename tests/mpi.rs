@@ -1,4 +1,5 @@
-//! Worlds of communicators, in jobs that an MPI's launcher has started: this very test program again, once a rank, in a role of its own.
+//! Worlds of communicators, in jobs that an MPI's launcher has started: this very test program again, once a rank, in a
+//! role of its own.
 //!
 //! The launcher is that of the MPI which this was built with; `TIDEGATE_MPIRUN` names another.
 
@@ -300,7 +301,8 @@ fn inter(comm: &SimpleCommunicator) -> Result<()> {
     let rank = comm.rank();
     let color = mpi::topology::Color::with_value(rank % 2);
     let half = comm.split_by_color(color).unwrap();
-    // SAFETY: both communicators are alive; the leaders are rank 0 of this half, and rank 0 or 1 of all, which is that of the other.
+    // SAFETY: both communicators are alive; the leaders are rank 0 of this half, and rank 0 or 1 of all, which is that
+    // of the other.
     let between = unsafe {
         let mut between = ffi::RSMPI_COMM_NULL;
         let (leader, other) = (0, 1 - rank % 2);

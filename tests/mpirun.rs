@@ -1,4 +1,5 @@
-//! The examples under `mpirun`, of Open MPI and of MPICH, on 1, 2, 3 and 8 ranks: programs without MPI, which join their job all the same. (Each checks its own result.)
+//! The examples under `mpirun`, of Open MPI and of MPICH, on 1, 2, 3 and 8 ranks: programs without MPI, which join
+//! their job all the same. (Each checks its own result.)
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

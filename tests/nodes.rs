@@ -195,7 +195,8 @@ fn ip(bed: &Bed, node: usize, args: &str) {
     assert!(output.status.success(), "ip {args}: {errors}");
 }
 
-/// The job's own connections are as they should be, but what goes to the ranks' NICs is dropped on the way, and nobody says so: neither a refusal, nor a lost rank.
+/// The job's own connections are as they should be, but what goes to the ranks' NICs is dropped on the way, and nobody
+/// says so: neither a refusal, nor a lost rank.
 #[test]
 fn a_nic_that_nothing_reaches_is_an_error() {
     let test = "a_nic_that_nothing_reaches_is_an_error";

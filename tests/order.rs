@@ -1,4 +1,5 @@
-//! Data before its signal, over real wires: a kernel behind `wait` looks whether every byte carries the number of its epoch. And that this finds a wire that is too early.
+//! Data before its signal, over real wires: a kernel behind `wait` looks whether every byte carries the number of its
+//! epoch. And that this finds a wire that is too early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -147,8 +148,9 @@ impl<W: Wire> Altered<W> {
     }
 }
 
-// SAFETY: operations are the other wire's, with the memory that they were posted with; their events come when that wire's do. (That a notice comes before its data is what this is for; the checks
-// race with that write, as they would with a faulty NIC's. The memory stays: both ends of the job live until all is through.)
+// SAFETY: operations are the other wire's, with the memory that they were posted with; their events come when that
+// wire's do. (That a notice comes before its data is what this is for; the checks race with that write, as they would
+// with a faulty NIC's. The memory stays: both ends of the job live until all is through.)
 unsafe impl<W: Wire> Wire for Altered<W> {
     type Remote = Arc<W::Remote>;
 
@@ -394,7 +396,8 @@ fn data_comes_before_its_signal_between_processes() {
     }
 }
 
-/// The main thread of both ranks sleeps while epochs are enqueued that need both ranks' NICs: nobody but tidegate's own threads can see to them.
+/// The main thread of both ranks sleeps while epochs are enqueued that need both ranks' NICs: nobody but tidegate's own
+/// threads can see to them.
 #[test]
 fn epochs_go_on_while_their_callers_are_asleep() {
     const EPOCHS: u64 = 1000;
@@ -455,7 +458,8 @@ fn step<'s>(s: &Stream<'s>, ends: Ends<'s>) -> Result<Ends<'s>> {
     })
 }
 
-/// Epochs that the stream cannot begin before they are all enqueued; then this thread does nothing until the stream says by memory that it is through.
+/// Epochs that the stream cannot begin before they are all enqueued; then this thread does nothing until the stream
+/// says by memory that it is through.
 fn alone(world: &World, recorded: bool, epochs: u64, count: &AtomicU64) -> Result<()> {
     /// Fewer items than a queue holds.
     const BURST: u64 = 250;

@@ -1,7 +1,8 @@
 //! Randomised schedules: whole jobs, run on the library with ranks as threads, and sequentially on vectors by an oracle.
 //!
-//! A case is a handful of numbers (`genes`) of which a deadlock-free job is made (`plan`, `acts`): windows, regions and a program a
-//! rank (`job`). `rank` runs a program on the library, `oracle` all programs on vectors; what the two come to is compared.
+//! A case is a handful of numbers (`genes`) of which a deadlock-free job is made (`plan`, `acts`): windows, regions and
+//! a program a rank (`job`). `rank` runs a program on the library, `oracle` all programs on vectors; what the two come
+//! to is compared.
 //!
 //! The cases are the same each time. `TIDEGATE_SCHEDULES=5000` runs so many, and with `TIDEGATE_SCHEDULES_SEED=n` others.
 

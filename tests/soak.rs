@@ -1,5 +1,5 @@
-//! The same again and again, with other numbers each time: jobs of which a random rank is killed at a random moment, and messages that nobody
-//! should have sent.
+//! The same again and again, with other numbers each time: jobs of which a random rank is killed at a random moment,
+//! and messages that nobody should have sent.
 //!
 //! Every test run does it a few times; `cargo xtask soak` as often as it is told. `TIDEGATE_SOAK_SEED` repeats a run that
 //! failed, as far as the machine's timing lets it.

@@ -260,7 +260,8 @@ fn two_streams_with_few_slots() {
             }
         }
     }
-    // A NIC that keeps no slot for what has been rung for hangs, sooner or later: two streams wait for peers whose streams wait for theirs.
+    // A NIC that keeps no slot for what has been rung for hangs, sooner or later: two streams wait for peers whose
+    // streams wait for theirs.
     let greedy = Options::default().budget(2).greedy();
     let hangs = (0..200).any(|_| {
         let program =

@@ -1,12 +1,13 @@
 //! What a put with its signal costs over libfabric: through tidegate, and in a bare loop over the same provider.
 //!
-//! `cargo bench --bench wire [-- --provider NAME --rounds N --json FILE]`. Two ranks, each a process. All ways take turns within a round; the figures are medians over the rounds of the mean
-//! over a round's epochs.
+//! `cargo bench --bench wire [-- --provider NAME --rounds N --json FILE]`. Two ranks, each a process. All ways take
+//! turns within a round; the figures are medians over the rounds of the mean over a round's epochs.
 //!
 //! - `ping-pong`: one way, half of a round trip. The put of one rank answers the put of the other.
 //! - `exchange`: both put at the same time, and wait.
 //!
-//! The bare loops have no exposure (a put overwrites whatever is there), nor buffers by turns. `delivered` is the one that learns of errors, as tidegate does.
+//! The bare loops have no exposure (a put overwrites whatever is there), nor buffers by turns. `delivered` is the one
+//! that learns of errors, as tidegate does.
 
 mod raw;
 

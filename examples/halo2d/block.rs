@@ -1,4 +1,5 @@
-//! The part of the problem that has nothing to do with communication: which cells a rank has, where they are in the square, and what the answer is.
+//! The part of the problem that has nothing to do with communication: which cells a rank has, where they are in the
+//! square, and what the answer is.
 
 /// Unknowns along each side of the whole square.
 pub(crate) const N: usize = 24;

@@ -208,8 +208,8 @@ fn random_parts_and_alignments() {
             seed ^= seed << 17;
             seed % below
         };
-        // Each rank chooses for itself what it sends, so the receiver must look at all of it: the whole is sent first, and the parts are
-        // of the same epoch on all ranks.
+        // Each rank chooses for itself what it sends, so the receiver must look at all of it: the whole is sent first,
+        // and the parts are of the same epoch on all ranks.
         let mut shared = 1u64;
         for _ in 0..400 {
             shared = shared

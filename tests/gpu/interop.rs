@@ -31,7 +31,8 @@ fn a_stream_a_slice_and_a_kernel_come_in_and_go_out() {
 
         let raw = theirs.cu_stream();
         let keep = theirs.clone();
-        // SAFETY: the stream is non-blocking, of the primary context, alive as long as `keep`; nothing else is enqueued on it while regions are at home there.
+        // SAFETY: the stream is non-blocking, of the primary context, alive as long as `keep`; nothing else is enqueued
+        // on it while regions are at home there.
         let adopted = unsafe {
             world.adopt_stream("theirs", move |device, config| {
                 CudaStream::adopt(device, raw, keep, config)

@@ -2,10 +2,12 @@
 //!
 //! # Model
 //!
-//! A control hangs, or crawls: so it runs in a child of its own, which is killed, by its number, when it has not gone on for a while after it said that it waits. A control that does *not* hang fails the test, for then it
-//! is not the rule that helps. What keeps to the rule runs in a child as well, in the same way, and must end.
+//! A control hangs, or crawls: so it runs in a child of its own, which is killed, by its number, when it has not gone
+//! on for a while after it said that it waits. A control that does *not* hang fails the test, for then it is not the
+//! rule that helps. What keeps to the rule runs in a child as well, in the same way, and must end.
 //!
-//! What waits is mostly a rank that has a window with itself: the inbox waits on one stream, and the same thread completes on another, later.
+//! What waits is mostly a rank that has a window with itself: the inbox waits on one stream, and the same thread
+//! completes on another, later.
 
 use std::cell::{Cell, RefCell};
 use std::io::{Read as _, Write as _};
@@ -235,7 +237,8 @@ fn queues(lie: bool) {
         // The driver reads the variable when it starts, and counts what it says then.
         let context = CudaContext::new(0).unwrap();
         std::mem::forget(context);
-        // SAFETY: no other thread of the process looks at the environment now: the harness waits for this one, and the driver has started.
+        // SAFETY: no other thread of the process looks at the environment now: the harness waits for this one, and the
+        // driver has started.
         unsafe { std::env::set_var(QUEUES, "32") };
     }
     ranks(1, |world, k| {

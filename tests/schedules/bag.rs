@@ -55,8 +55,8 @@ type Shelves<'s, D> = (
 /// Everything that is at home on a stream.
 pub(crate) struct Bag<'s, D: Device>(Shelves<'s, D>);
 
-// SAFETY: as `#[derive(Carry)]` would write it, which wants one device by name: `At` is the same struct with another brand; its one field is
-// `Carry`, and is visited once.
+// SAFETY: as `#[derive(Carry)]` would write it, which wants one device by name: `At` is the same struct with another
+// brand; its one field is `Carry`, and is visited once.
 unsafe impl<'s, D: Device> Carry<'s, D> for Bag<'s, D> {
     type At<'t> = Bag<'t, D>;
 

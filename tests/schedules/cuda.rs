@@ -2,9 +2,10 @@
 //!
 //! # Model
 //!
-//! Code is loaded once a process and GPU, by whichever rank comes first, and kept: later worlds use the same functions. Where the host looks at
-//! memory in place, here it looks at a copy: a region's, by [`Region::read`] and [`Region::write`]; a window's, which only kernels and peers reach, through
-//! a region that a kernel copies it to (and back, since the host may have changed it).
+//! Code is loaded once a process and GPU, by whichever rank comes first, and kept: later worlds use the same functions.
+//! Where the host looks at memory in place, here it looks at a copy: a region's, by [`Region::read`] and
+//! [`Region::write`]; a window's, which only kernels and peers reach, through a region that a kernel copies it to (and
+//! back, since the host may have changed it).
 //!
 //! Inline streams need no counterpart: a GPU's are streams that are synchronised after everything that is submitted.
 //!
@@ -54,8 +55,8 @@ struct Functions<T: Elem> {
 impl<T: Elem> Functions<T> {
     fn of(module: &Module<Cuda>) -> Result<Self> {
         let name = |kernel: &str| format!("{kernel}_{:?}", T::TY).to_lowercase();
-        // SAFETY: the module is `schedules.cu`. Its functions of these names take these parameters; they keep to the lengths, and `change_part` to the
-        // elements that it is told are the part's.
+        // SAFETY: the module is `schedules.cu`. Its functions of these names take these parameters; they keep to the
+        // lengths, and `change_part` to the elements that it is told are the part's.
         unsafe {
             Ok(Functions {
                 change: module.function(&name("change"))?,

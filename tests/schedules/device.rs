@@ -2,13 +2,15 @@
 //!
 //! # Model
 //!
-//! [`Bench`] has one function for each kernel, generic over the element type. Each does what the oracle does, with the functions of `value`; on the
-//! host with those very functions, elsewhere with what was written after them. So a difference is one of the device's, or of its kernels'.
+//! [`Bench`] has one function for each kernel, generic over the element type. Each does what the oracle does, with the
+//! functions of `value`; on the host with those very functions, elsewhere with what was written after them. So a
+//! difference is one of the device's, or of its kernels'.
 //!
 //! # Failure
 //!
-//! What a launch or a copy is refused with. A kernel that gets what it does not expect (a wrong program's log is too long, say) panics on the host; on a device
-//! that cannot, it does nothing beyond the lengths, and the judge finds the rest.
+//! What a launch or a copy is refused with. A kernel that gets what it does not expect (a wrong program's log is too
+//! long, say) panics on the host; on a device that cannot, it does nothing beyond the lengths, and the judge finds the
+//! rest.
 
 use std::ops::Range;
 

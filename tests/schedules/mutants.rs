@@ -3,8 +3,10 @@
 //! A mutant changes one place of one rank's program (or how windows are opened). What the types rule out cannot be written
 //! here, and is a test of what does not compile instead:
 //!
-//! - a kernel that reads an inbox while it is exposed: [`Mutant::PostEarly`] comes as near as it gets, and reads it after the *next* wait;
-//! - a source that is written before the epoch is complete: [`Mutant::SourceOverwritten`] moves the kernel in front of the whole epoch;
+//! - a kernel that reads an inbox while it is exposed: [`Mutant::PostEarly`] comes as near as it gets, and reads it
+//!   after the *next* wait;
+//! - a source that is written before the epoch is complete: [`Mutant::SourceOverwritten`] moves the kernel in front of
+//!   the whole epoch;
 //! - an inbox that is read without a wait, an epoch that is completed twice, a hand-off left out.
 //!
 //! A complete that does not wait for the exposure cannot be asked for at all; but a window with two buffers gives one exposure in

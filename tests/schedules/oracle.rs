@@ -4,8 +4,8 @@
 //! at the same time, or in advance, must come to the same, for the only freedom that they have is the order between
 //! ranks, which posts, completes and waits restrict. The rules:
 //!
-//! - The k-th post that names an origin belongs to that origin's k-th complete that names the target. A complete waits for its post, or,
-//!   if slots have two buffers, for the one before; a wait waits for its completes.
+//! - The k-th post that names an origin belongs to that origin's k-th complete that names the target. A complete waits
+//!   for its post, or, if slots have two buffers, for the one before; a wait waits for its completes.
 //! - A slot with one buffer keeps what is not put to. Of two buffers, epoch k writes buffer k mod 2, and the target
 //!   sees that of the last epoch it waited for.
 //! - A range or an atomic window is one array.

@@ -499,7 +499,8 @@ impl<D: Bench> Rank<'_, '_, '_, '_, D> {
         side: usize,
         chunks: &[Chunk],
     ) -> Result<()> {
-        // What only the second stream uses is at home there, where that one has the higher number (else it is handed over and back).
+        // What only the second stream uses is at home there, where that one has the higher number (else it is handed
+        // over and back).
         let (stay, what): (Vec<_>, Vec<_>) = Self::needs(body).into_iter().partition(|res| {
             let mut users = body.iter().filter(|op| op.what.needs().contains(res));
             main < side && users.all(|op| op.on == Some(side))

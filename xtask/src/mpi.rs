@@ -1,7 +1,8 @@
 //! The check of everything that is over MPI, with both MPIs that Debian has.
 //!
-//! Each MPI has a target folder of its own: its headers are compiled into the binding, and another `MPICC` does not build that anew. Everything is
-//! built once, unoptimised; clippy speaks of one of the two, since the sources are the same.
+//! Each MPI has a target folder of its own: its headers are compiled into the binding, and another `MPICC` does not
+//! build that anew. Everything is built once, unoptimised; clippy speaks of one of the two, since the sources are the
+//! same.
 
 use crate::command::{Cmd, cmd};
 use crate::need::Need;

@@ -1,6 +1,8 @@
-//! NVRTC, NVIDIA's compiler of device code as a library: loaded from a folder, and asked for PTX. It needs neither a GPU nor a driver.
+//! NVRTC, NVIDIA's compiler of device code as a library: loaded from a folder, and asked for PTX. It needs neither a
+//! GPU nor a driver.
 //!
-//! `dlopen` and `dlsym` are the ones that the standard library is linked with anyway, so that this program still has no dependency.
+//! `dlopen` and `dlsym` are the ones that the standard library is linked with anyway, so that this program still has no
+//! dependency.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -143,7 +145,8 @@ impl Nvrtc {
         // SAFETY: the program exists, and the length is written to where the pointer leads.
         self.check(unsafe { size(program.program, &mut length) })?;
         let mut bytes = vec![0_u8; length];
-        // SAFETY: the program exists; as many bytes as it said, the closing zero among them, are written to where there are so many.
+        // SAFETY: the program exists; as many bytes as it said, the closing zero among them, are written to where there
+        // are so many.
         self.check(unsafe { get(program.program, bytes.as_mut_ptr().cast()) })?;
         let text = CStr::from_bytes_until_nul(&bytes).map_err(|error| error.to_string())?;
         Ok(text.to_string_lossy().into_owned())

@@ -90,8 +90,8 @@ const IPROUTE: Need = Need::Apt {
 /// in another way, and build them once more. This program is no part of the product.
 pub(crate) const PRODUCT: &str = "--workspace --exclude xtask";
 
-/// Small runs of the Faces benchmark, which verify every rank's result, and fail where it is wrong: rank grids, each with two sizes
-/// (elements, and points along a side of one).
+/// Small runs of the Faces benchmark, which verify every rank's result, and fail where it is wrong: rank grids, each
+/// with two sizes (elements, and points along a side of one).
 const FACES: &[(&str, [&str; 2])] = &[
     ("1x1x1", ["2x3x4x3", "5x2x3x10"]),
     ("2x1x1", ["4x5x2x3", "3x2x4x10"]),

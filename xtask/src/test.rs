@@ -156,8 +156,8 @@ fn run(step: &'static Step, place: &Place, policy: &Policy) -> Row {
     }
 }
 
-/// Sees to it that all that is needed is there; installs what is not, if that may be. The error names what is missing, and how to get
-/// it.
+/// Sees to it that all that is needed is there; installs what is not, if that may be. The error names what is missing,
+/// and how to get it.
 pub(crate) fn provide(needs: &[Need], root: &Path, install: bool) -> Result<(), String> {
     let mut missing = Vec::new();
     for need in needs.iter().filter(|need| !need.is_present(root)) {

@@ -12,11 +12,12 @@
 //! kernels, for any messages; [`program`] is the program that runs either. All are written once, over a
 //! [`device`]: the host, or GPUs.
 //!
-//! Each rank produces one [`results::RankSample`] a run. Rank 0 collects them, makes
-//! [`results::Row`]s, and prints them as a [terminal table](results::table), as
-//! [JSON](results::json) or as a self-contained [HTML page](report). [`peers`] has the same done by other libraries,
-//! whose rows go beside ours; [`mpi`] the same over MPI in the same processes, and [`osu`] its put benchmarks; [`throttling`] compares what is done where trigger slots are short; [`charts`] draws what was measured on a machine
-//! with GPUs, and [`nodes`] puts together what was measured between nodes.
+//! Each rank produces one [`results::RankSample`] a run. Rank 0 collects them, makes [`results::Row`]s, and prints them
+//! as a [terminal table](results::table), as [JSON](results::json) or as a self-contained [HTML page](report).
+//! [`peers`] has the same done by other libraries, whose rows go beside ours; [`mpi`] the same over MPI in the same
+//! processes, and [`osu`] its put benchmarks; [`throttling`] compares what is done where trigger slots are short;
+//! [`charts`] draws what was measured on a machine with GPUs, and [`nodes`] puts together what was measured between
+//! nodes.
 //!
 //! # Failures
 //!

@@ -2,12 +2,12 @@
 //!
 //! # Model
 //!
-//! [`main`] starts this very program again, once for each rank, and waits; the ranks find in their
-//! environment that they are ranks. Each does its part of what was asked for ([Faces](crate::faces), or the
-//! [`exchange`] alone, or that of a pair); rank 0 leaves the rows in a file, for the program that started it.
-//! That one runs the [peers](crate::peers) once all ranks have ended, if any were asked for, prints the table and writes the files.
-//! With `--timeline`, rank 0 writes the [timeline] instead, and there are no rows. The
-//! device is chosen in one place; everything below [`run`] is the same for all.
+//! [`main`] starts this very program again, once for each rank, and waits; the ranks find in their environment that
+//! they are ranks. Each does its part of what was asked for ([Faces](crate::faces), or the [`exchange`] alone, or that
+//! of a pair); rank 0 leaves the rows in a file, for the program that started it. That one runs the
+//! [peers](crate::peers) once all ranks have ended, if any were asked for, prints the table and writes the files. With
+//! `--timeline`, rank 0 writes the [timeline] instead, and there are no rows. The device is chosen in one place;
+//! everything below [`run`] is the same for all.
 //!
 //! Where there are more ranks (that are processes) than processors, each rank is bound to one, by
 //! turns. Otherwise the scheduler moves ranks, and what they exchange, about, and some runs take
@@ -17,9 +17,9 @@
 //!
 //! # Failures
 //!
-//! Where there is no such device, or where peers are neither found nor can be built, no rank is started. The exit code is 1 if any row is a
-//! failed one. A rank that dies ends the job: the rows are what rank 0 has got, with the rank that did not report. Without
-//! rows of ours no peer is run.
+//! Where there is no such device, or where peers are neither found nor can be built, no rank is started. The exit code
+//! is 1 if any row is a failed one. A rank that dies ends the job: the rows are what rank 0 has got, with the rank that
+//! did not report. Without rows of ours no peer is run.
 
 use crate::cli::{Device, FacesArgs, RanksAs};
 use crate::exchange;

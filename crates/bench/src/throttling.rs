@@ -107,8 +107,8 @@ fn find<'a>(
     })
 }
 
-/// The rows as a table, for a terminal: for each variant and budget the time of a share (of the slowest rank, in microseconds) by policy, and by how much `adaptive` is faster than each
-/// other.
+/// The rows as a table, for a terminal: for each variant and budget the time of a share (of the slowest rank, in
+/// microseconds) by policy, and by how much `adaptive` is faster than each other.
 pub fn table(rows: &[Row]) -> String {
     let mut text = String::from(
         "variant     budget  application  static  adaptive  over static  over application\n",

@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! With `--nodes` ranks of different nodes do not map each other, and `--transport auto` reaches them by libfabric; within a node memory is mapped. `fabric` takes the NIC everywhere, `shm` never. With
-//! `--netns` each node is a network namespace, and what is between them can be slowed and can lose packets.
+//! With `--nodes` ranks of different nodes do not map each other, and `--transport auto` reaches them by libfabric;
+//! within a node memory is mapped. `fabric` takes the NIC everywhere, `shm` never. With `--netns` each node is a
+//! network namespace, and what is between them can be slowed and can lose packets.
 //!
 //! # Failures
 //!

@@ -1,7 +1,8 @@
 //! The device kernels of Faces against those of the CPU, bit for bit.
 //!
-//! There is no device: the device's source is compiled for the CPU (`emulation/`). So this proves which values the kernels read, in which
-//! order they sum them and where they write; not that a device's compiler, or its memory, does what it should.
+//! There is no device: the device's source is compiled for the CPU (`emulation/`). So this proves which values the
+//! kernels read, in which order they sum them and where they write; not that a device's compiler, or its memory, does
+//! what it should.
 //!
 //! What a kernel must not touch is poisoned. It stays as it is; and a sum that took it in is a NaN, which no sum of the CPU's is.
 

@@ -22,8 +22,9 @@
 //! | `TIDEGATE_LAUNCHER` | which launcher of others started this rank: `pmix`, `pmi`, `pmi2`, `slurm`; `none`: this process is a job of its own. Not looked at where `RANK` is set | found out |
 //! | `TIDEGATE_LIBPMIX` | the PMIx library that goes with the launcher | `libpmix.so.2` |
 //!
-//! Of a rank that such a launcher started, `TIDEGATE_SECRET` says that the ranks are to meet without the launcher's store; then
-//! `MASTER_ADDR` and `MASTER_PORT` can be left out where they can be made up. `TIDEGATE_ADDRESS` is where rank 0 listens, too. All other `TIDEGATE_` variables mean the same.
+//! Of a rank that such a launcher started, `TIDEGATE_SECRET` says that the ranks are to meet without the launcher's
+//! store; then `MASTER_ADDR` and `MASTER_PORT` can be left out where they can be made up. `TIDEGATE_ADDRESS` is where
+//! rank 0 listens, too. All other `TIDEGATE_` variables mean the same.
 //!
 //! # Failure
 //!
@@ -40,7 +41,8 @@ use std::time::{Duration, Instant};
 /// Says which address of this node NICs are to use.
 pub(crate) const ADDRESS: &str = "TIDEGATE_ADDRESS";
 
-/// The address of this node that NICs are to use, as the source of what they send and to listen at: `TIDEGATE_ADDRESS`. `None`: they choose.
+/// The address of this node that NICs are to use, as the source of what they send and to listen at: `TIDEGATE_ADDRESS`.
+/// `None`: they choose.
 ///
 /// The launcher sets it: on a bed to the address of the rank's node, else to the loopback address, since all its ranks
 /// are on this host. Its `--env` goes before.
@@ -133,13 +135,14 @@ impl Config {
 
     /// What the environment says; `None` if it says nothing of a job: then this process is a job of its own.
     ///
-    /// For a rank that somebody else's launcher has started, this asks the launcher's store, and so waits for the other ranks, and the time counts. The answer is kept: another
-    /// call in this process gives the same address and secret again.
+    /// For a rank that somebody else's launcher has started, this asks the launcher's store, and so waits for the other
+    /// ranks, and the time counts. The answer is kept: another call in this process gives the same address and secret
+    /// again.
     ///
     /// # Errors
     ///
-    /// [`BootError::MissingVariable`], [`BootError::BadVariable`] and [`BootError::NoSecret`] name the variable. [`BootError::NoStore`], [`BootError::Store`] and
-    /// [`BootError::StoreSilent`] are of launchers' stores.
+    /// [`BootError::MissingVariable`], [`BootError::BadVariable`] and [`BootError::NoSecret`] name the variable.
+    /// [`BootError::NoStore`], [`BootError::Store`] and [`BootError::StoreSilent`] are of launchers' stores.
     pub fn from_env() -> Result<Option<Self>, BootError> {
         match Self::from_lookup(std::env::var_os)? {
             Some(config) => crate::inherit::take_listener(config).map(Some),
@@ -147,7 +150,8 @@ impl Config {
         }
     }
 
-    /// What `RANK`, `WORLD_SIZE` and the variables that go with them say, from any source; looks at neither `TIDEGATE_LISTEN_FD` nor for launchers of others.
+    /// What `RANK`, `WORLD_SIZE` and the variables that go with them say, from any source; looks at neither
+    /// `TIDEGATE_LISTEN_FD` nor for launchers of others.
     ///
     /// # Errors
     ///

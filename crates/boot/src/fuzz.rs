@@ -60,8 +60,8 @@ pub fn check_guest(bytes: &[u8]) -> bool {
     door::check_proof(&key, &[3; 16], &[7; 32], bytes).is_some()
 }
 
-/// Reads what a launcher's server may say, in version 1 and 2 of its protocol, as answers and as what rank 0 has put into its store. Returns how many answers were found; asserts that no answer is longer
-/// than what was read.
+/// Reads what a launcher's server may say, in version 1 and 2 of its protocol, as answers and as what rank 0 has put
+/// into its store. Returns how many answers were found; asserts that no answer is longer than what was read.
 pub fn read_launcher(bytes: &[u8]) -> usize {
     let mut found = 0;
     let mut rest = bytes;

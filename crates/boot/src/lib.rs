@@ -5,9 +5,9 @@
 //! Everything here implements, or starts processes for, the contract in [`tidegate_hal::control`]:
 //!
 //! - [`local`]: ranks are threads of one process. No sockets; for tests, and for programs that want no processes.
-//! - [`TcpControl`]: ranks are processes, on one host or many. [`TcpControl::from_env`] reads what a starter has
-//!   put into the environment ([`Config`] has the table), and asks the store of a launcher (`mpirun`, `srun`) where it is that who
-//!   started this rank; without any, the process is a job of its own.
+//! - [`TcpControl`]: ranks are processes, on one host or many. [`TcpControl::from_env`] reads what a starter has put
+//!   into the environment ([`Config`] has the table), and asks the store of a launcher (`mpirun`, `srun`) where it is
+//!   that who started this rank; without any, the process is a job of its own.
 //! - [`launch`]: the starter for one host: the library behind `tidegate run -n 8 PROGRAM`.
 //!
 //! ```

@@ -132,7 +132,8 @@ impl Node {
     /// Gives `fds` to the node; the contribution goes to the hub as soon as it may.
     pub(crate) fn contribute(&mut self, round: u64, fds: Vec<OwnedFd>, contribution: Message) {
         if fds.is_empty() {
-            // An exchange may be complete here before this rank's part of it is with the hub: the next one's must not overtake it.
+            // An exchange may be complete here before this rank's part of it is with the hub: the next one's must not
+            // overtake it.
             self.say(contribution);
             return;
         }

@@ -13,12 +13,12 @@
 //!
 //! # Failure
 //!
-//! - A rank whose process ends without leaving is [`Event::Lost`](tidegate_hal::control::Event::Lost) at all others as soon as the kernel
-//!   closes its socket. One that is only silent (suspended, or its host cut off) is given up after `TIDEGATE_SILENCE_MS`.
-//!   `Lost` is therefore no proof that a rank cannot run any more, only that the job goes on without it.
-//!   A host that vanishes sends neither FIN nor RST, so it is silence that tells. The kernel's clocks would not do instead: keepalive
-//!   notices hosts, not processes that hang, and pauses while something is unacknowledged; `TCP_USER_TIMEOUT` runs only then.
-//!   One small message a second and rank, in either direction, notices all of it.
+//! - A rank whose process ends without leaving is [`Event::Lost`](tidegate_hal::control::Event::Lost) at all others as
+//!   soon as the kernel closes its socket. One that is only silent (suspended, or its host cut off) is given up after
+//!   `TIDEGATE_SILENCE_MS`. `Lost` is therefore no proof that a rank cannot run any more, only that the job goes on
+//!   without it. A host that vanishes sends neither FIN nor RST, so it is silence that tells. The kernel's clocks would
+//!   not do instead: keepalive notices hosts, not processes that hang, and pauses while something is unacknowledged;
+//!   `TCP_USER_TIMEOUT` runs only then. One small message a second and rank, in either direction, notices all of it.
 //! - When rank 0 is lost, nobody can learn anything of the others: each rank gets `Lost` for rank 0, then for
 //!   all others that had not ended, as cut off. No wait is left without an end.
 //! - Rank 0 carries the control plane for the others, so its [`leave`](Control::leave) (and its drop) waits until all
@@ -84,8 +84,8 @@ impl std::fmt::Debug for Member {
 }
 
 impl TcpControl {
-    /// Joins the job that the environment describes (see [`Config`] for the variables), also that of `mpirun` or `srun`; with none described,
-    /// this process is a job of its own.
+    /// Joins the job that the environment describes (see [`Config`] for the variables), also that of `mpirun` or
+    /// `srun`; with none described, this process is a job of its own.
     ///
     /// # Errors
     ///

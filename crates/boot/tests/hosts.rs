@@ -1,4 +1,5 @@
-//! Ranks of several hosts, which are network namespaces, under MPICH's launcher: its daemons are started there by hand, as it lets one do.
+//! Ranks of several hosts, which are network namespaces, under MPICH's launcher: its daemons are started there by hand,
+//! as it lets one do.
 
 #[path = "common/foreign.rs"]
 mod foreign;

@@ -1,4 +1,5 @@
-//! Ranks that Slurm's `srun` has started: with no store, with PMI, with PMIx. A Slurm of one node is started for it, in a network namespace; `cargo xtask test --only slurm` gets one, without installing it.
+//! Ranks that Slurm's `srun` has started: with no store, with PMI, with PMIx. A Slurm of one node is started for it, in
+//! a network namespace; `cargo xtask test --only slurm` gets one, without installing it.
 
 #[path = "common/foreign.rs"]
 mod foreign;

@@ -2,9 +2,10 @@
 //!
 //! # Model
 //!
-//! What is enqueued behind a barrier on any rank comes after what was enqueued before it on every rank. The host does not wait. It is a
-//! dissemination barrier: in round k a rank tells the rank 2^k further on, and waits for the one 2^k before; after
-//! `log2(size)` rounds, rounded up, everybody has heard of everybody. All rounds are one lane of one batch.
+//! What is enqueued behind a barrier on any rank comes after what was enqueued before it on every rank. The host does
+//! not wait. It is a dissemination barrier: in round k a rank tells the rank 2^k further on, and waits for the one 2^k
+//! before; after `log2(size)` rounds, rounded up, everybody has heard of everybody. All rounds are one lane of one
+//! batch.
 //!
 //! A barrier orders work; it moves no data, and it does not say that puts have arrived: epochs say that.
 //!

@@ -9,20 +9,24 @@
 //! Because the brand inside is new, the step can use nothing that it was not lent; because the stream is taken exclusively, it
 //! can be used by nobody else meanwhile.
 //!
-//! [`Stream::capture_with`] records on two streams, and lends to both. What is recorded on a stream comes, at each replay, after what that stream was
-//! given before, and before what it is given later: the last replay's part on *that* stream, too. Between the two streams nothing is ordered but by the hand-offs that the
-//! step makes. So what stays with the second stream (an interior that is computed while the surface is exchanged) goes on by itself, from replay to replay.
+//! [`Stream::capture_with`] records on two streams, and lends to both. What is recorded on a stream comes, at each
+//! replay, after what that stream was given before, and before what it is given later: the last replay's part on *that*
+//! stream, too. Between the two streams nothing is ordered but by the hand-offs that the step makes. So what stays with
+//! the second stream (an interior that is computed while the surface is exchanged) goes on by itself, from replay to
+//! replay.
 //!
-//! Where a NIC reaches a peer, what the host arms for an epoch belongs to the recording, and is armed again at each replay before that is
-//! submitted (a full queue makes a replay of many times wait in between). Reads and writes of a NIC that are under way when the capture or a
-//! replay begins are waited for first; those that the step leaves under way are waited for at its end.
+//! Where a NIC reaches a peer, what the host arms for an epoch belongs to the recording, and is armed again at each
+//! replay before that is submitted (a full queue makes a replay of many times wait in between). Reads and writes of a
+//! NIC that are under way when the capture or a replay begins are waited for first; those that the step leaves under
+//! way are waited for at its end.
 //!
 //! # Failure
 //!
-//! A step that ends with other things than it was lent, or with the same in other places (swapped buffers) or in another
-//! state (an inbox that was posted), is refused as [`Error::NotReplayable`]: record two steps in one capture instead. A replay
-//! with other regions than those recorded, or with an inbox that is exposed where it was not then (or to another group), is refused
-//! as [`Error::OtherGraph`]. Synchronisation, bringing regions to the stream, and creating windows on it are errors inside.
+//! A step that ends with other things than it was lent, or with the same in other places (swapped buffers) or in
+//! another state (an inbox that was posted), is refused as [`Error::NotReplayable`]: record two steps in one capture
+//! instead. A replay with other regions than those recorded, or with an inbox that is exposed where it was not then (or
+//! to another group), is refused as [`Error::OtherGraph`]. Synchronisation, bringing regions to the stream, and
+//! creating windows on it are errors inside.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -68,7 +72,8 @@ pub(crate) enum State {
 }
 
 impl<D: Device> Visitor<'_, D> {
-    /// One region or window half: its number, the stream that it is at home on, and the mark of its last work there if it keeps one.
+    /// One region or window half: its number, the stream that it is at home on, and the mark of its last work there if
+    /// it keeps one.
     pub(crate) fn leaf(&mut self, id: u64, home: &mut Arc<ReclaimOf<D>>, mark: Option<&mut u64>) {
         self.leaf_in(State::Closed, id, home, mark);
     }
@@ -229,8 +234,10 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// # Errors
     ///
-    /// What `step` returns; [`Error::NotReplayable`]; [`Error::Device`] if the device cannot make a recording. What was lent comes back, unless `step` has not given it back, or not as it was: that is lost, as if it had been
-    /// dropped. An epoch that was open revokes its window, and peers of a half that was not in an epoch wait for it until this rank leaves, or a limit passes.
+    /// What `step` returns; [`Error::NotReplayable`]; [`Error::Device`] if the device cannot make a recording. What was
+    /// lent comes back, unless `step` has not given it back, or not as it was: that is lost, as if it had been dropped.
+    /// An epoch that was open revokes its window, and peers of a half that was not in an epoch wait for it until this
+    /// rank leaves, or a limit passes.
     pub fn capture<R, F>(&mut self, lent: R, step: F) -> Captured<Graph<'s, D>, R>
     where
         R: Carry<'s, D>,
@@ -251,8 +258,8 @@ impl<'s, D: Device> Stream<'s, D> {
             side: None::<&Stream<'s, D>>,
         };
         let (recorded, returned) = recording.run(|| {
-            // What is still under way at the end of the step must be over where the next replay writes it; no replay, and nothing else,
-            // lies between. So the wait is recorded here, and no ticket leaves the recording.
+            // What is still under way at the end of the step must be over where the next replay writes it; no replay,
+            // and nothing else, lies between. So the wait is recorded here, and no ticket leaves the recording.
             let mut value = step(rebrand_ref(stream), rebrand(lent))?;
             settle_tickets(&mut value, stream)?;
             Ok(value)
@@ -275,8 +282,8 @@ impl<'s, D: Device> Stream<'s, D> {
         }
     }
 
-    /// As [`Stream::capture`], on two streams: a pair is lent, of what is at home on the one and on the other. The step may hand things over
-    /// between them; each must be back at its end.
+    /// As [`Stream::capture`], on two streams: a pair is lent, of what is at home on the one and on the other. The step
+    /// may hand things over between them; each must be back at its end.
     ///
     /// # Errors
     ///
@@ -389,8 +396,8 @@ impl<D: Device> Drop for Recording<'_, '_, '_, D> {
     }
 }
 
-/// Compares two values with one list, of which the first's part ends `apart`. If they differ: how many things there are in both, and where the
-/// first is that differs.
+/// Compares two values with one list, of which the first's part ends `apart`. If they differ: how many things there are
+/// in both, and where the first is that differs.
 fn same_pair<'s, 't, D: Device>(
     here: &mut impl Carry<'s, D>,
     there: &mut impl Carry<'t, D>,
@@ -432,8 +439,9 @@ impl<'s, D: Device> Graph<'s, D> {
             .healthy()
             .and_then(|()| settle_tickets(&mut lent, stream))
             .and_then(|()| {
-                // SAFETY: everything that the recording touches is in `lent` (its brand let in nothing else), which the caller holds, at
-                // home on this stream; it is given back on the same stream, so that what follows is ordered after the replay.
+                // SAFETY: everything that the recording touches is in `lent` (its brand let in nothing else), which the
+                // caller holds, at home on this stream; it is given back on the same stream, so that what follows is
+                // ordered after the replay.
                 unsafe { self.submit(stream, &[], times) }
             });
         match replayed {
@@ -455,8 +463,9 @@ impl<'s, D: Device> Graph<'s, D> {
         times: u64,
     ) -> Result<()> {
         self.arms.replay(stream, times, |times| {
-            // SAFETY: the recording touches what was lent to it and nothing else (its brands let in nothing), each thing ordered by the stream that it is at home on
-            // or by hand-offs that are recorded; the caller's promise. What it rings for has been armed.
+            // SAFETY: the recording touches what was lent to it and nothing else (its brands let in nothing), each
+            // thing ordered by the stream that it is at home on or by hand-offs that are recorded; the caller's
+            // promise. What it rings for has been armed.
             unsafe { stream.raw().replay(others, &self.raw, times) }?;
             Ok(())
         })
@@ -466,8 +475,8 @@ impl<'s, D: Device> Graph<'s, D> {
 impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
     /// As [`Graph::replay`], on both streams.
     ///
-    /// A device may let neither stream go on before both are through a replay, or through one of its times (GPUs do). So nothing that one stream does in a step may depend,
-    /// by way of a peer, on what the other does in a later one.
+    /// A device may let neither stream go on before both are through a replay, or through one of its times (GPUs do).
+    /// So nothing that one stream does in a step may depend, by way of a peer, on what the other does in a later one.
     ///
     /// # Errors
     ///
@@ -488,8 +497,8 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
             .and_then(|()| other.healthy())
             .and_then(|()| settle_tickets(&mut here, stream))
             .and_then(|()| settle_tickets(&mut there, other))
-            // SAFETY: what was lent is in the two values, each at home on the stream that it was lent on; it is given back there, so that what follows is ordered after the
-            // replay.
+            // SAFETY: what was lent is in the two values, each at home on the stream that it was lent on; it is given
+            // back there, so that what follows is ordered after the replay.
             .and_then(|()| unsafe { self.one.submit(stream, &[other.raw()], times) });
         match replayed {
             Ok(()) => {

@@ -9,8 +9,9 @@ use tidegate_hal::batch::Scalar;
 ///
 /// # Safety
 ///
-/// The type has a size other than 0, an alignment of at most 64 (that of every block of memory), no padding, no bytes that are invalid, no interior mutability, no pointers; `LAYOUT` differs
-/// (as far as a hash can) between types whose bytes mean different things.
+/// The type has a size other than 0, an alignment of at most 64 (that of every block of memory), no padding, no bytes
+/// that are invalid, no interior mutability, no pointers; `LAYOUT` differs (as far as a hash can) between types whose
+/// bytes mean different things.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be put into a region or window",
     label = "not plain data",
@@ -82,7 +83,8 @@ elements! {
     f64, F64, true, 10;
 }
 
-// SAFETY: an array of N elements is N times its element, without padding in between; N is not 0, or the constant does not evaluate.
+// SAFETY: an array of N elements is N times its element, without padding in between; N is not 0, or the constant does
+// not evaluate.
 unsafe impl<T: Element, const N: usize> Element for [T; N] {
     const LAYOUT: u64 = {
         assert!(N != 0, "elements have a size other than 0");

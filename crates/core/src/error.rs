@@ -1,7 +1,7 @@
 //! Errors.
 //!
-//! A call that takes a token and fails gives it back in a [`Rejected`], which `?` turns into the plain [`Error`] where the token is
-//! not wanted. (A capture whose step fails cannot: it is the step that had what was lent.)
+//! A call that takes a token and fails gives it back in a [`Rejected`], which `?` turns into the plain [`Error`] where
+//! the token is not wanted. (A capture whose step fails cannot: it is the step that had what was lent.)
 
 use std::fmt;
 use std::sync::Arc;
@@ -231,7 +231,8 @@ pub enum Cause {
         /// The limit.
         limit: std::time::Duration,
     },
-    /// What was waited for will not come, and nobody has said more: a stream of the peer failed before it came to this, or a transfer between the two ranks failed.
+    /// What was waited for will not come, and nobody has said more: a stream of the peer failed before it came to this,
+    /// or a transfer between the two ranks failed.
     PeerFailed {
         /// Which rank.
         rank: usize,
@@ -333,7 +334,8 @@ impl<T> fmt::Display for Rejected<T> {
     }
 }
 
-// It is no `Error` itself: what it holds is at home on a stream, and would have to outlive the function that `?` leaves. So it becomes the error that it brings, there too where functions return boxed ones.
+// It is no `Error` itself: what it holds is at home on a stream, and would have to outlive the function that `?`
+// leaves. So it becomes the error that it brings, there too where functions return boxed ones.
 impl<T> From<Rejected<T>> for Box<dyn std::error::Error> {
     fn from(rejected: Rejected<T>) -> Self {
         rejected.error.into()

@@ -9,7 +9,8 @@ use tidegate_hal::memory::{Block as _, Sharing};
 use crate::error::{Error, Result};
 use crate::world::World;
 
-/// A choice of elements, in order: a nest of strides, or a list of indices. Checked once, when it is made; immutable; cheap to clone.
+/// A choice of elements, in order: a nest of strides, or a list of indices. Checked once, when it is made; immutable;
+/// cheap to clone.
 ///
 /// With a layout on its source a put gathers while it sends, with one on its destination it scatters: a face of an array needs
 /// no packing by hand.

@@ -37,7 +37,8 @@ fn process() -> u64 {
     *NUMBER.get_or_init(|| RandomState::new().hash_one(std::process::id()))
 }
 
-/// How many processes but one's own use the same hardware: `mine` and all ranks' `(hardware, process)`. Whatever node they say they are of: one machine may act as several.
+/// How many processes but one's own use the same hardware: `mine` and all ranks' `(hardware, process)`. Whatever node
+/// they say they are of: one machine may act as several.
 fn others_on_hardware(mine: (&[u8], u64), all: &[(Vec<u8>, u64)]) -> usize {
     let (hardware, process) = mine;
     let mut others: Vec<_> = all

@@ -2,12 +2,14 @@
 //!
 //! # Model
 //!
-//! [`Region::partition`] takes a region apart by [`IndexSet`]s, which it checks to be disjoint and within the region. Each [`Part`] is then
-//! at home with the host or on a stream of its own: the surface of a block can be packed and exchanged on one stream while
-//! the interior is computed on another. [`Region::reunite`] puts the parts together again.
+//! [`Region::partition`] takes a region apart by [`IndexSet`]s, which it checks to be disjoint and within the region.
+//! Each [`Part`] is then at home with the host or on a stream of its own: the surface of a block can be packed and
+//! exchanged on one stream while the interior is computed on another. [`Region::reunite`] puts the parts together
+//! again.
 //!
-//! Kernels see a part as [`Cells`] (read) or [`CellsMut`]: the elements by their index in the region, read and written one at a time. Each access
-//! asks a bit map whether the part holds the element (a load and a test), since another stream may be writing the others.
+//! Kernels see a part as [`Cells`] (read) or [`CellsMut`]: the elements by their index in the region, read and written
+//! one at a time. Each access asks a bit map whether the part holds the element (a load and a test), since another
+//! stream may be writing the others.
 //!
 //! # Failure
 //!
@@ -255,7 +257,8 @@ impl<T: Element, D: Device> Part<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Capturing`] while the stream is captured, [`Error::Invalid`] if it is a stream of another device; the part comes back.
+    /// [`Error::Capturing`] while the stream is captured, [`Error::Invalid`] if it is a stream of another device; the
+    /// part comes back.
     pub fn on<'s>(self, stream: &Stream<'s, D>) -> Result<Part<T, On<'s, D>>, Rejected<Self>> {
         match self.body.may_be_on(stream) {
             Ok(()) => Ok(self.settled(|body| body.home = Some(stream.raw().reclaim().clone()))),
@@ -277,8 +280,8 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
         }
     }
 
-    /// The elements of the region that a layout chooses, as the source of a put. All of them must be in the part; that is checked the first
-    /// time that the layout is used with it.
+    /// The elements of the region that a layout chooses, as the source of a put. All of them must be in the part; that
+    /// is checked the first time that the layout is used with it.
     ///
     /// # Errors
     ///
@@ -336,8 +339,8 @@ impl<T: Element> Cells<'_, T> {
     /// If the part does not hold it.
     #[inline(always)]
     pub fn get(&self, index: usize) -> T {
-        // SAFETY: `at` points to an element of this part, live while the kernel runs; other parts do not hold it, and what else uses this
-        // one is ordered with the kernel.
+        // SAFETY: `at` points to an element of this part, live while the kernel runs; other parts do not hold it, and
+        // what else uses this one is ordered with the kernel.
         unsafe { self.at(index).read() }
     }
 

@@ -25,8 +25,8 @@ pub(crate) type Brand<'s> = PhantomData<fn(&'s ()) -> &'s ()>;
 /// A type that is spoken of and not held; invariant.
 pub(crate) type Of<T> = PhantomData<fn(T) -> T>;
 
-/// What is dropped at the end of a stream's block, so that the brand is no other stream's: part of [`stream!`](crate::stream!). Errors about
-/// mixed up streams mention it.
+/// What is dropped at the end of a stream's block, so that the brand is no other stream's: part of
+/// [`stream!`](crate::stream!). Errors about mixed up streams mention it.
 #[doc(hidden)]
 pub struct StreamsDoNotMix<'s>(PhantomData<&'s Id<'s>>);
 

@@ -57,7 +57,8 @@ pub(crate) struct Body<D: Device> {
     pub(crate) id: u64,
     /// The stream that it is at home on.
     pub(crate) home: Option<Arc<ReclaimOf<D>>>,
-    /// What a NIC may still be doing with it; nothing, as long as no NIC has had to do with it. None of another stream than its home's.
+    /// What a NIC may still be doing with it; nothing, as long as no NIC has had to do with it. None of another stream
+    /// than its home's.
     tickets: OnceLock<Arc<Tickets>>,
 }
 
@@ -281,7 +282,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Safety
     ///
-    /// The block is of the world's device, and nothing else accesses its memory as long as the region, or a stream's work with it, lasts.
+    /// The block is of the world's device, and nothing else accesses its memory as long as the region, or a stream's
+    /// work with it, lasts.
     pub unsafe fn adopt(
         world: &World<D>,
         block: D::Block,
@@ -411,7 +413,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Capturing`] while the stream is captured, [`Error::Invalid`] if it is a stream of another device; the region comes back.
+    /// [`Error::Capturing`] while the stream is captured, [`Error::Invalid`] if it is a stream of another device; the
+    /// region comes back.
     pub fn on<'s>(
         mut self,
         stream: &Stream<'s, D>,
@@ -434,8 +437,8 @@ impl<T: Element, D: HostAccess> Deref for Region<T, OnHost<D>> {
         if self.body.block.is_none() {
             return &[];
         }
-        // SAFETY: the block is ordinary memory (`HostAccess`), live, aligned, of `len` elements for which all bytes are valid; it is with
-        // the host, so no stream has work for it.
+        // SAFETY: the block is ordinary memory (`HostAccess`), live, aligned, of `len` elements for which all bytes are
+        // valid; it is with the host, so no stream has work for it.
         unsafe { std::slice::from_raw_parts(self.body.ptr().0.cast::<T>(), self.body.len) }
     }
 }

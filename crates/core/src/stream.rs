@@ -28,8 +28,8 @@ use crate::world::World;
 
 /// Declares a stream with a brand of its own: `stream!(let s = world.stream()?);`.
 ///
-/// `s` is then a [`Stream`], alive until the end of the block. The expression is evaluated where the macro stands, so `?` and `.await`
-/// work in it.
+/// `s` is then a [`Stream`], alive until the end of the block. The expression is evaluated where the macro stands, so
+/// `?` and `.await` work in it.
 #[macro_export]
 macro_rules! stream {
     // A token tree, not an identifier: it keeps its place in the caller's program, and errors point there.
@@ -37,8 +37,8 @@ macro_rules! stream {
         let unbound = $unbound;
         // As `generativity::make_guard!`, but with the stream's own name for what an error may mention: then an error about two
         // streams that are mixed up names both.
-        // SAFETY: the brand is no other stream's: it lasts until `StreamsDoNotMix` is dropped at the end of the block, and ends before
-        // the `Id` below it does; every other stream's brand has other such ends.
+        // SAFETY: the brand is no other stream's: it lasts until `StreamsDoNotMix` is dropped at the end of the block,
+        // and ends before the `Id` below it does; every other stream's brand has other such ends.
         let $name = unsafe { $crate::__private::Id::new() };
         let id = $name;
         // SAFETY: as above; there is one guard.
@@ -118,8 +118,8 @@ struct OneThreadAtATime(PhantomData<Cell<()>>);
 /// Not shared, since it is in a [`Stream`].
 struct Unshared<S>(S);
 
-// SAFETY: there is one in a `Stream` only, which `OneThreadAtATime` makes `!Sync`. So an error about that is one, and not one for each cell
-// inside of a device's stream.
+// SAFETY: there is one in a `Stream` only, which `OneThreadAtATime` makes `!Sync`. So an error about that is one, and
+// not one for each cell inside of a device's stream.
 unsafe impl<S: Send> Sync for Unshared<S> {}
 
 impl<'s, D: Device> Stream<'s, D> {
@@ -170,8 +170,9 @@ impl<'s, D: Device> Stream<'s, D> {
 
     /// Enqueues a kernel with its arguments: regions (`&` or `&mut`), views of inboxes, or a tuple of them.
     ///
-    /// On the host a kernel is any `Fn` over the arguments' views: `fn increment(src: &mut [f64])` for one `&mut Region<f64, _>`,
-    /// `fn compare(inbox: Slots<'_, f64>, src: &[f64])` for `(inbox.view(), &src)`. It may be called again when it is recorded and replayed.
+    /// On the host a kernel is any `Fn` over the arguments' views: `fn increment(src: &mut [f64])` for one
+    /// `&mut Region<f64, _>`, `fn compare(inbox: Slots<'_, f64>, src: &[f64])` for `(inbox.view(), &src)`. It may be
+    /// called again when it is recorded and replayed.
     ///
     /// # Errors
     ///

@@ -2,10 +2,11 @@
 //!
 //! # Model
 //!
-//! One thread a rank looks at what the rank's streams wait for, a few times a second. A wait of a window with
-//! a *limit* that has passed revokes the window. A wait that lasts longer than the *deadline* (30 s at first) is *reported*, not failed:
-//! an imbalanced program is not an error. Rank 0 then asks all ranks what they wait for, and makes of the answers a wait-for graph
-//! that names its cycles; it is logged there, and sent to all ranks ([`World::last_report`](crate::World::last_report)).
+//! One thread a rank looks at what the rank's streams wait for, a few times a second. A wait of a window with a *limit*
+//! that has passed revokes the window. A wait that lasts longer than the *deadline* (30 s at first) is *reported*, not
+//! failed: an imbalanced program is not an error. Rank 0 then asks all ranks what they wait for, and makes of the
+//! answers a wait-for graph that names its cycles; it is logged there, and sent to all ranks
+//! ([`World::last_report`](crate::World::last_report)).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -138,7 +138,8 @@ impl CudaBlock {
             .mem_address_reserve(size, 0, DevicePtr::NULL)
             .doing(what)
             .inspect_err(|_| release())?;
-        // SAFETY: the range was just reserved, and is as large as what is mapped. A handle of less memory is refused by the driver.
+        // SAFETY: the range was just reserved, and is as large as what is mapped. A handle of less memory is refused by
+        // the driver.
         let mapped = unsafe { driver.mem_map(base, size, 0, handle) };
         if let Err(error) = mapped {
             release();
@@ -165,7 +166,8 @@ impl CudaBlock {
     }
 }
 
-// SAFETY: memory of the device from an allocator that aligns to 256 bytes (or pages), mapped for this device until it is dropped; or pinned memory, which the device reaches at the host's address.
+// SAFETY: memory of the device from an allocator that aligns to 256 bytes (or pages), mapped for this device until it
+// is dropped; or pinned memory, which the device reaches at the host's address.
 unsafe impl Block for CudaBlock {
     fn base(&self) -> Ptr {
         match self.kind {

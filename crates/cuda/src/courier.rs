@@ -2,18 +2,23 @@
 //!
 //! # Model
 //!
-//! What a lane and its courier say to each other, and why it is so, stands in [`crate::lower::apart`]. Here is the courier's side: a stream that waits for *go* by a stream memory operation, makes the copies,
-//! and writes *back*. The host numbers the errands; *go* and *back* count the same number in quanta.
+//! What a lane and its courier say to each other, and why it is so, stands in [`crate::lower::apart`]. Here is the
+//! courier's side: a stream that waits for *go* by a stream memory operation, makes the copies, and writes *back*. The
+//! host numbers the errands; *go* and *back* count the same number in quanta.
 //!
-//! A stream gets its couriers with its first large lane, up to [`COURIERS`] of them. Each takes one of the device's hardware queues, as a stream does: behind a
-//! courier that waits for *go* nothing else may stand. Together they get a quarter of the queues; a lane that finds no courier is carried out by blocks.
+//! A stream gets its couriers with its first large lane, up to [`COURIERS`] of them. Each takes one of the device's
+//! hardware queues, as a stream does: behind a courier that waits for *go* nothing else may stand. Together they get a
+//! quarter of the queues; a lane that finds no courier is carried out by blocks.
 //!
 //! # Failure
 //!
-//! When a stream has failed and has been drained, nobody adds to *go* any more. Then a courier is either on its way, and comes back; or it was not told to go, and never will be. *go* says which
-//! ([`Couriers::end`]). What is enqueued on the latter is never executed, so the memory that the copies name may go; the words and the driver's stream may not, and are kept for ever. The device has a
-//! stream that is never idle from then on: loading code is refused ([`DeviceError::Busy`](tidegate_hal::device::DeviceError)), and whoever in the process asks the driver to wait for *all* streams of the
-//! device, waits for ever. A program that means to go on after a failure, with a library that does that, turns couriers off (`TIDEGATE_CUDA_COPY_ENGINE_FROM=never`).
+//! When a stream has failed and has been drained, nobody adds to *go* any more. Then a courier is either on its way,
+//! and comes back; or it was not told to go, and never will be. *go* says which ([`Couriers::end`]). What is enqueued
+//! on the latter is never executed, so the memory that the copies name may go; the words and the driver's stream may
+//! not, and are kept for ever. The device has a stream that is never idle from then on: loading code is refused
+//! ([`DeviceError::Busy`](tidegate_hal::device::DeviceError)), and whoever in the process asks the driver to wait for
+//! *all* streams of the device, waits for ever. A program that means to go on after a failure, with a library that does
+//! that, turns couriers off (`TIDEGATE_CUDA_COPY_ENGINE_FROM=never`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -109,7 +114,8 @@ impl Couriers {
         self.all.iter().map(|courier| courier.words).collect()
     }
 
-    /// Gives the first ones their errands. Before the launch that tells them to go: what cannot be enqueued must not be waited for.
+    /// Gives the first ones their errands. Before the launch that tells them to go: what cannot be enqueued must not be
+    /// waited for.
     ///
     /// # Errors
     ///
@@ -117,7 +123,8 @@ impl Couriers {
     ///
     /// # Safety
     ///
-    /// From when the courier is told to go until it is back, each copy's memory is there, and nobody else uses it but to read the source.
+    /// From when the courier is told to go until it is back, each copy's memory is there, and nobody else uses it but
+    /// to read the source.
     pub(crate) unsafe fn send(&self, errands: &[Vec<Errand>]) -> Result<(), CudaError> {
         let each = self.all.iter().zip(errands);
         let sent = each.map(|(courier, errands)| {

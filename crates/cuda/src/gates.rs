@@ -2,11 +2,13 @@
 //!
 //! # Model
 //!
-//! When several processes use one GPU (without MPS), it gives them time in slices, of milliseconds. A kernel that waits for a peer of another process waits until its slice is over: 4.4 ms a round trip. So there
-//! every wait gets a *gate* in front of it, a stream memory operation that ends when the word has come far enough (12 us). What a batch becomes then stands in [`crate::lower::parts`]; how far a word must come,
-//! in [`crate::lower::operands`].
+//! When several processes use one GPU (without MPS), it gives them time in slices, of milliseconds. A kernel that waits
+//! for a peer of another process waits until its slice is over: 4.4 ms a round trip. So there every wait gets a *gate*
+//! in front of it, a stream memory operation that ends when the word has come far enough (12 us). What a batch becomes
+//! then stands in [`crate::lower::parts`]; how far a word must come, in [`crate::lower::operands`].
 //!
-//! Whether a GPU is shared is found out when the ranks meet: each tells the others the UUID of its device and a number of its process.
+//! Whether a GPU is shared is found out when the ranks meet: each tells the others the UUID of its device and a number
+//! of its process.
 //!
 //! In recordings there are no gates, for the values would be fixed: replays work on a shared GPU, and crawl.
 //!
@@ -14,21 +16,27 @@
 //!
 //! A gate must end whenever the kernel's wait behind it would. That ends by
 //!
-//! - the count; and by poison, which is greater than any count (the comparison is of the difference, with a sign, and [`POISON`](tidegate_hal::batch::POISON) is bit 62): so by
-//!   all that poisons words, such as a peer's death, a revocation, a limit;
-//! - the stream's own failure, in a batch before or by the host ([`Reclaim::abort`](tidegate_hal::device::Reclaim::abort)), at which a gate does not look. So the host poisons the words of the
-//!   gates that are still to be passed: at once when it ends the stream itself, else when somebody asks what the stream is blocked on, which the watch of every job does five times a
-//!   second. Only words that have not come: a gate that was passed may be one of a window that has gone to another stream, or is gone (whether the memory is still
-//!   the same is known from [`crate::lower::operands`]);
-//! - the failure of a stream that this one follows. So the batch behind a hand-off, which looks at the other stream's state, has no gates.
+//! - the count; and by poison, which is greater than any count (the comparison is of the difference, with a sign, and
+//!   [`POISON`](tidegate_hal::batch::POISON) is bit 62): so by all that poisons words, such as a peer's death, a
+//!   revocation, a limit;
+//! - the stream's own failure, in a batch before or by the host
+//!   ([`Reclaim::abort`](tidegate_hal::device::Reclaim::abort)), at which a gate does not look. So the host poisons the
+//!   words of the gates that are still to be passed: at once when it ends the stream itself, else when somebody asks
+//!   what the stream is blocked on, which the watch of every job does five times a second. Only words that have not
+//!   come: a gate that was passed may be one of a window that has gone to another stream, or is gone (whether the
+//!   memory is still the same is known from [`crate::lower::operands`]);
+//! - the failure of a stream that this one follows. So the batch behind a hand-off, which looks at the other stream's
+//!   state, has no gates.
 //!
-//! Which gate a stream is at is written by the stream itself, into its mirror, before it waits there: so a wait at a gate is reported like any other, and limits hold.
+//! Which gate a stream is at is written by the stream itself, into its mirror, before it waits there: so a wait at a
+//! gate is reported like any other, and limits hold.
 
 use std::collections::VecDeque;
 
 use tidegate_hal::batch::Tag;
 
-/// The environment variable that says when waits have gates: `auto` (if it is not set: where several processes of the job use the GPU), `always` (outside of recordings), or `never`.
+/// The environment variable that says when waits have gates: `auto` (if it is not set: where several processes of the
+/// job use the GPU), `always` (outside of recordings), or `never`.
 pub const GATES: &str = "TIDEGATE_CUDA_GATES";
 
 /// When waits have gates.

@@ -2,20 +2,26 @@
 //!
 //! # Model
 //!
-//! There is one [`Gpu`] for each device that a process uses, for the life of the process; everything else of this crate holds it. It has
-//! two streams of its own: the *service* stream for allocation, clearing and copies, and the *alarm* stream, which poisons words while everything else may be waiting.
+//! There is one [`Gpu`] for each device that a process uses, for the life of the process; everything else of this crate
+//! holds it. It has two streams of its own: the *service* stream for allocation, clearing and copies, and the *alarm*
+//! stream, which poisons words while everything else may be waiting.
 //!
 //! # Rules
 //!
-//! - *Residency.* Blocks that wait must all be resident, and must leave room for the kernels that peers wait for. The batches of all streams together get three blocks for four
-//!   multiprocessors ([`SHARE`]), each of half a multiprocessor at most; a batch that is launched early stands beside the one that it follows. So all of them are always resident, and a block of a user's
-//!   kernel that needs no more than half of a multiprocessor always finds room. One that needs more may have to wait until a batch is over: it must not be what a peer waits for. A stream gets its quota with its first batch, and gives it back when it is gone.
-//! - *Hardware queues.* Streams share them, and what is behind a wait in one queue waits too, whichever stream it is of. There are 8, or as many as `CUDA_DEVICE_MAX_CONNECTIONS` says
-//!   (up to 32; the launcher sets it). No more streams are made than there are queues.
-//!   A courier takes one too (`courier.rs`).
-//! - *Calls that block behind a wait.* Loading of code is refused while a stream has work. What recordings need is reserved (`reserve.rs`). Pinned memory is kept for the next
-//!   stream, and never freed. Memory of the device is freed by the stream-ordered allocator or by unmapping, which do not block.
-//! - *Time slices.* Where several processes of the job use the GPU, waits have gates, so that none of them keeps it from the others (`gates.rs`).
+//! - *Residency.* Blocks that wait must all be resident, and must leave room for the kernels that peers wait for. The
+//!   batches of all streams together get three blocks for four multiprocessors ([`SHARE`]), each of half a
+//!   multiprocessor at most; a batch that is launched early stands beside the one that it follows. So all of them are
+//!   always resident, and a block of a user's kernel that needs no more than half of a multiprocessor always finds
+//!   room. One that needs more may have to wait until a batch is over: it must not be what a peer waits for. A stream
+//!   gets its quota with its first batch, and gives it back when it is gone.
+//! - *Hardware queues.* Streams share them, and what is behind a wait in one queue waits too, whichever stream it is
+//!   of. There are 8, or as many as `CUDA_DEVICE_MAX_CONNECTIONS` says (up to 32; the launcher sets it). No more
+//!   streams are made than there are queues. A courier takes one too (`courier.rs`).
+//! - *Calls that block behind a wait.* Loading of code is refused while a stream has work. What recordings need is
+//!   reserved (`reserve.rs`). Pinned memory is kept for the next stream, and never freed. Memory of the device is freed
+//!   by the stream-ordered allocator or by unmapping, which do not block.
+//! - *Time slices.* Where several processes of the job use the GPU, waits have gates, so that none of them keeps it
+//!   from the others (`gates.rs`).
 //!
 //! # The environment
 //!
@@ -59,12 +65,12 @@ pub const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 /// The environment variable that says how many streams of a device will wait for peers; 2 if it is not set.
 pub const WAITING_STREAMS: &str = "TIDEGATE_CUDA_WAITING_STREAMS";
 
-/// The environment variable that says how early a batch may be launched, from compute capability 9.0 on: `no`, `launch` (while what stands before it ends), or, if it is not set, while
-/// the batch before it is at work.
+/// The environment variable that says how early a batch may be launched, from compute capability 9.0 on: `no`, `launch`
+/// (while what stands before it ends), or, if it is not set, while the batch before it is at work.
 pub const EARLY: &str = "TIDEGATE_CUDA_EARLY";
 
-/// What the environment of a process should say before its driver starts: as many hardware queues as there are, and code loaded when it is asked for, not
-/// behind a wait. The launcher sets these for its ranks.
+/// What the environment of a process should say before its driver starts: as many hardware queues as there are, and
+/// code loaded when it is asked for, not behind a wait. The launcher sets these for its ranks.
 pub const ENVIRONMENT: [(&str, &str); 2] = [(QUEUES, "32"), ("CUDA_MODULE_LOADING", "EAGER")];
 
 /// How many mirrors are allocated at a time.
@@ -349,7 +355,8 @@ impl Gpu {
     ///
     /// `word` points to a live word that the device can reach.
     pub(crate) unsafe fn poison(&self, word: u64) {
-        // The poison stands alone in the last byte (little endian), and adds never reach it: so writing that byte is atomic with them.
+        // The poison stands alone in the last byte (little endian), and adds never reach it: so writing that byte is
+        // atomic with them.
         // SAFETY: the caller's promise.
         unsafe { self.ring_alarm(word + 7, 0) };
     }

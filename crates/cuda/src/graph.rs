@@ -44,7 +44,8 @@ pub struct CudaGraph {
     often: OnceLock<Option<Launchable>>,
     /// How far each execution advances operands, where they are counted.
     pub(crate) advance: Advance,
-    /// For each stream of the recording, which others its end comes behind, and no batch has looked at: who goes on after a replay must.
+    /// For each stream of the recording, which others its end comes behind, and no batch has looked at: who goes on
+    /// after a replay must.
     pub(crate) behind: Vec<Vec<Arc<Shared>>>,
     /// Batches, programs and functions that it uses.
     _keep: Vec<Keep>,
@@ -83,7 +84,8 @@ impl CudaGraph {
     ///
     /// # Safety
     ///
-    /// The stream is live; for what is recorded holds, each time, what was promised when it was submitted; the graph lives until the stream has passed it.
+    /// The stream is live; for what is recorded holds, each time, what was promised when it was submitted; the graph
+    /// lives until the stream has passed it.
     pub(crate) unsafe fn launch(&self, stream: Stream, times: u64) -> Result<()> {
         let often = if times >= OFTEN {
             // SAFETY: the caller's promise; the graph is live.

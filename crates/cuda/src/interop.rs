@@ -2,14 +2,16 @@
 //!
 //! # Model
 //!
-//! Everything here lives in the device's *primary* context, as what the CUDA runtime and `cudarc` make does. A stream of another library is *adopted*
-//! ([`CudaStream::adopt`], through `World::adopt_stream`): the library enqueues on it, and does not destroy it. Memory of another library is adopted too
-//! ([`CudaBlock::adopt`], through `Region::adopt`), with what owns it, and comes out again as it went in ([`CudaBlock::into_adopted`]). Kernels of another library are launched by
-//! `tidegate_core::kernel::foreign`, with the addresses of regions.
+//! Everything here lives in the device's *primary* context, as what the CUDA runtime and `cudarc` make does. A stream
+//! of another library is *adopted* ([`CudaStream::adopt`], through `World::adopt_stream`): the library enqueues on it,
+//! and does not destroy it. Memory of another library is adopted too ([`CudaBlock::adopt`], through `Region::adopt`),
+//! with what owns it, and comes out again as it went in ([`CudaBlock::into_adopted`]). Kernels of another library are
+//! launched by `tidegate_core::kernel::foreign`, with the addresses of regions.
 //!
 //! # Failure
 //!
-//! Nothing can be checked of a raw handle: the contracts are in the `unsafe` functions. What is read back ([`CudaStream::as_raw`]) is a plain value.
+//! Nothing can be checked of a raw handle: the contracts are in the `unsafe` functions. What is read back
+//! ([`CudaStream::as_raw`]) is a plain value.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -31,8 +33,9 @@ impl CudaStream {
     ///
     /// # Safety
     ///
-    /// `raw` is a stream of the device's primary context, made non-blocking, alive as long as `keep`, and never captured but through the result; what else is enqueued on it leaves alone the memory
-    /// that is at home on this stream, or is ordered with it by the caller.
+    /// `raw` is a stream of the device's primary context, made non-blocking, alive as long as `keep`, and never
+    /// captured but through the result; what else is enqueued on it leaves alone the memory that is at home on this
+    /// stream, or is ordered with it by the caller.
     pub unsafe fn adopt(
         device: &Cuda,
         raw: sys::CUstream,
@@ -41,7 +44,8 @@ impl CudaStream {
     ) -> Result<Self, DeviceError> {
         let gpu = device.gpu();
         gpu.enter()?;
-        // SAFETY: the caller's promise; `keep` is held as long as the stream, which waits at its end until everything has been passed.
+        // SAFETY: the caller's promise; `keep` is held as long as the stream, which waits at its end until everything
+        // has been passed.
         let shared = unsafe { Shared::new(gpu, Stream::from_raw(raw), Some(keep)) }?;
         Ok(Self::over(shared, config))
     }
@@ -57,7 +61,8 @@ impl CudaBlock {
     ///
     /// # Safety
     ///
-    /// `address .. address + bytes` is memory of the device, aligned to 64 bytes at least, initialised, alive as long as `owner`, and accessed by nothing else meanwhile.
+    /// `address .. address + bytes` is memory of the device, aligned to 64 bytes at least, initialised, alive as long
+    /// as `owner`, and accessed by nothing else meanwhile.
     pub unsafe fn adopt(
         device: &Cuda,
         address: u64,

@@ -145,14 +145,15 @@ unsafe impl LaunchDevice for Cuda {
         }
         let shared = &stream.shared;
         shared.gpu.enter()?;
-        // Not behind a batch: blocks of a kernel that is there already, and waits for the batch, could take the room of what a peer waits for.
+        // Not behind a batch: blocks of a kernel that is there already, and waits for the batch, could take the room of
+        // what a peer waits for.
         let early = function.early && stream.behind_kernel.get() && shared.gpu.early != Early::No;
         let mut config = LaunchConfig::new(grid.blocks, grid.threads).shared_bytes(grid.shared);
         if early {
             config = config.programmatic_stream_serialization(true);
         }
-        // SAFETY: the caller promises that the parameters are the function's, and for what they name; modules are never unloaded. What begins early waits by itself, as whoever bound
-        // the function promised.
+        // SAFETY: the caller promises that the parameters are the function's, and for what they name; modules are never
+        // unloaded. What begins early waits by itself, as whoever bound the function promised.
         let launched = unsafe {
             shared.gpu.driver.launch_kernel_ex(
                 function.function,

@@ -2,9 +2,11 @@
 //!
 //! # Model
 //!
-//! It has one address, for the process's threads and for the GPU (`cuMemHostAlloc` with unified addressing). The driver frees such memory only when nothing waits on the device, so it is never given back: what is not used any more is kept for the next who
-//! asks. Words in it are written by one side each: by the GPU alone (doorbells), or by threads of the host alone (all that a NIC's agent adds to, and its poison). So nothing rests on atomic operations over the bus: a word that the GPU adds to has a *count* in the GPU's own memory,
-//! and the GPU stores what it has counted.
+//! It has one address, for the process's threads and for the GPU (`cuMemHostAlloc` with unified addressing). The driver
+//! frees such memory only when nothing waits on the device, so it is never given back: what is not used any more is
+//! kept for the next who asks. Words in it are written by one side each: by the GPU alone (doorbells), or by threads of
+//! the host alone (all that a NIC's agent adds to, and its poison). So nothing rests on atomic operations over the bus:
+//! a word that the GPU adds to has a *count* in the GPU's own memory, and the GPU stores what it has counted.
 //!
 //! # Failure
 //!

@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! What is made of a batch depends on how it is submitted: whole, the usual form, which can be recorded; [apart](crate::lower::apart), with couriers for large puts; or in
-//! [parts](crate::lower::parts), with gates. [`Forms`] holds what was needed so far, each form placed once.
+//! What is made of a batch depends on how it is submitted: whole, the usual form, which can be recorded;
+//! [apart](crate::lower::apart), with couriers for large puts; or in [parts](crate::lower::parts), with gates.
+//! [`Forms`] holds what was needed so far, each form placed once.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 

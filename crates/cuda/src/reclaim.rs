@@ -2,15 +2,19 @@
 //!
 //! # Model
 //!
-//! Items are counted when they are submitted. How far the stream has come is asked of the driver when somebody wants to know: an *event* is recorded
-//! where something was retired, and an idle stream has passed everything. Nothing is counted on the device, so nothing is paid for what nobody asks.
+//! Items are counted when they are submitted. How far the stream has come is asked of the driver when somebody wants to
+//! know: an *event* is recorded where something was retired, and an idle stream has passed everything. Nothing is
+//! counted on the device, so nothing is paid for what nobody asks.
 //!
-//! What a team of the batch kernel says of a failure, and of waits that take long, lies in the *mirror*, in pinned memory; looking there costs a load.
+//! What a team of the batch kernel says of a failure, and of waits that take long, lies in the *mirror*, in pinned
+//! memory; looking there costs a load.
 //!
 //! # After a failure
 //!
-//! Two things are left to the host. [Gates](crate::gates) that a failed stream has still to pass are opened. And the stream's order says nothing of [couriers](crate::courier) any more: while it is in good order, a
-//! batch is over when its couriers are back; after a failure one may still be on its way. So what was retired is given back only when that is settled, which it is once the stream has been drained.
+//! Two things are left to the host. [Gates](crate::gates) that a failed stream has still to pass are opened. And the
+//! stream's order says nothing of [couriers](crate::courier) any more: while it is in good order, a batch is over when
+//! its couriers are back; after a failure one may still be on its way. So what was retired is given back only when that
+//! is settled, which it is once the stream has been drained.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -91,7 +95,8 @@ pub struct Shared {
     lost: OnceLock<String>,
 }
 
-// SAFETY: the mirror is pinned memory that this has to itself, with the kernels of its stream; fields of it are accessed atomically.
+// SAFETY: the mirror is pinned memory that this has to itself, with the kernels of its stream; fields of it are
+// accessed atomically.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -175,7 +180,8 @@ impl Shared {
         couriers.as_ref().filter(|couriers| couriers.ready())
     }
 
-    /// Whether no courier can be on its way any more with what the stream has passed. `wait`: it is waited for, if it can be said.
+    /// Whether no courier can be on its way any more with what the stream has passed. `wait`: it is waited for, if it
+    /// can be said.
     fn settled(&self, wait: bool) -> bool {
         let Some(Some(couriers)) = self.couriers.get() else {
             return true;
@@ -203,7 +209,8 @@ impl Shared {
         self.mirrored(unsafe { &raw mut (*self.mirror.as_ptr()).gate })
     }
 
-    /// Looks at the bars that are still closed, of the gate that the stream has come to and of those (`all`) that it has still to come to.
+    /// Looks at the bars that are still closed, of the gate that the stream has come to and of those (`all`) that it
+    /// has still to come to.
     fn closed_bars(&self, all: bool, mut look: impl FnMut(&Bar)) {
         let mut gates = lock(&self.gates);
         let number = self.gate();

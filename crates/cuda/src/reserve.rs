@@ -2,16 +2,20 @@
 //!
 //! # Model
 //!
-//! The driver keeps what it needs for executable graphs in a pool. When the pool must grow, making a graph executable waits until the whole device is idle, holding a
-//! lock that every other call needs; when it shrinks, destroying one does (measured: with two branches of a few nodes each it grows at the 15th graph, and at every 22nd from there
-//! on; with one branch of 200 nodes at the 20th). Behind a wait for a peer that can be for ever. So the pool is grown when a device is opened, by graphs that are thrown away; what is alive is weighed; a
-//! recording that would not fit is refused while a stream may be waiting; and what nobody uses any more is destroyed when no stream is.
+//! The driver keeps what it needs for executable graphs in a pool. When the pool must grow, making a graph executable
+//! waits until the whole device is idle, holding a lock that every other call needs; when it shrinks, destroying one
+//! does (measured: with two branches of a few nodes each it grows at the 15th graph, and at every 22nd from there on;
+//! with one branch of 200 nodes at the 20th). Behind a wait for a peer that can be for ever. So the pool is grown when
+//! a device is opened, by graphs that are thrown away; what is alive is weighed; a recording that would not fit is
+//! refused while a stream may be waiting; and what nobody uses any more is destroyed when no stream is.
 //!
 //! # Failure
 //!
-//! [`DeviceError::Busy`] for a recording beyond the reserve while another stream than the one that recorded it has work. The only stream of a device is let wait: what it has been given does
-//! not depend on what it will be given. (A host that has something to do for a peer meanwhile does it later.) Where ranks are threads, another thread may enqueue a wait between the question
-//! whether anything waits and the call that then waits for it; loading code has the same gap.
+//! [`DeviceError::Busy`] for a recording beyond the reserve while another stream than the one that recorded it has
+//! work. The only stream of a device is let wait: what it has been given does not depend on what it will be given. (A
+//! host that has something to do for a peer meanwhile does it later.) Where ranks are threads, another thread may
+//! enqueue a wait between the question whether anything waits and the call that then waits for it; loading code has the
+//! same gap.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,7 +27,8 @@ use crate::error::Doing;
 use crate::gpu::Gpu;
 use crate::lower::{LaunchParameter, THREADS};
 
-/// What a graph with two branches is taken to need more than its nodes, in nodes: the driver keeps a way to launch each branch. (It needs more than that; but as many are made as are counted.)
+/// What a graph with two branches is taken to need more than its nodes, in nodes: the driver keeps a way to launch each
+/// branch. (It needs more than that; but as many are made as are counted.)
 const BRANCH: u64 = 64;
 
 /// How many graphs of two branches are made when a device is opened.
@@ -110,7 +115,8 @@ impl Gpu {
         let mut parameter = LaunchParameter::NONE;
         let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
         let config = LaunchConfig::new([1, 1, 1], [THREADS as u32, 1, 1]);
-        // SAFETY: the streams and the event were just made, and are destroyed at the end; the kernel takes this parameter; nothing of this is executed.
+        // SAFETY: the streams and the event were just made, and are destroyed at the end; the kernel takes this
+        // parameter; nothing of this is executed.
         unsafe {
             driver.stream_begin_capture(streams[0], CaptureMode::RELAXED)?;
             driver.event_record(event, streams[0])?;
@@ -129,7 +135,8 @@ impl Gpu {
         }
     }
 
-    /// Makes a graph executable; the graph is destroyed if that fails. If it has branches, each keeps the priority of the stream that it was recorded on.
+    /// Makes a graph executable; the graph is destroyed if that fails. If it has branches, each keeps the priority of
+    /// the stream that it was recorded on.
     ///
     /// # Safety
     ///

@@ -141,7 +141,8 @@ impl CudaStream {
         }
     }
 
-    /// Notes that one kernel has just been launched: if the stream is being captured, that is one node, which all that the stream records follows.
+    /// Notes that one kernel has just been launched: if the stream is being captured, that is one node, which all that
+    /// the stream records follows.
     pub(crate) fn launched(&self) {
         if self.capturing() && matches!(self.began.get(), Began::Nothing) {
             self.began.set(match self.last()[..] {
@@ -234,8 +235,8 @@ impl CudaStream {
     }
 }
 
-// SAFETY: a CUDA stream executes in order; a batch is a kernel on it, or a few, which do what `kernels/batch.cu` says (`crate::submit`); what a wait has acquired at system
-// scope is visible to later kernels of the stream.
+// SAFETY: a CUDA stream executes in order; a batch is a kernel on it, or a few, which do what `kernels/batch.cu` says
+// (`crate::submit`); what a wait has acquired at system scope is visible to later kernels of the stream.
 unsafe impl Stream for CudaStream {
     type Reclaim = Shared;
     type Graph = CudaGraph;
@@ -418,7 +419,8 @@ unsafe impl Stream for CudaStream {
         if times == 0 {
             return Ok(());
         }
-        // It is launched on one stream, so the others let it go first and wait for it. (That is order alone: no stream's failure is another's.)
+        // It is launched on one stream, so the others let it go first and wait for it. (That is order alone: no
+        // stream's failure is another's.)
         for other in others {
             other.behind_kernel.set(false);
             other.let_follow(self)?;

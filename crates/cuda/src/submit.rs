@@ -10,8 +10,9 @@
 //!
 //! # Failure
 //!
-//! What a batch names is held before anything of it is enqueued, and the item is counted after: who looks meanwhile must not take it for passed. If the driver refuses the couriers' part, nothing is launched, and
-//! the stream has no couriers any more; they wait for ever ([`crate::courier`]).
+//! What a batch names is held before anything of it is enqueued, and the item is counted after: who looks meanwhile
+//! must not take it for passed. If the driver refuses the couriers' part, nothing is launched, and the stream has no
+//! couriers any more; they wait for ever ([`crate::courier`]).
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -105,7 +106,8 @@ impl CudaStream {
         let mut parameter =
             program.parameter(shared.state_address(), shared.mirror_address(), follow);
         let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
-        // SAFETY: the kernel takes one parameter, of this type; the caller promises for what the batch names, and holds the program until the stream has passed it.
+        // SAFETY: the kernel takes one parameter, of this type; the caller promises for what the batch names, and holds
+        // the program until the stream has passed it.
         let launched = unsafe {
             shared.gpu.driver.launch_kernel_ex(
                 program.function,
@@ -134,8 +136,9 @@ impl CudaStream {
         let shared = &self.shared;
         let form = forms.apart(batch, quota, couriers)?;
         self.hold(form.program.clone(), shared.submitted() + 1);
-        // SAFETY: the copies are moves of the batch, made between the wait that orders them and the add that says so: what the caller promises of moves holds. If the stream fails in between, what
-        // was retired is kept until the courier is back.
+        // SAFETY: the copies are moves of the batch, made between the wait that orders them and the add that says so:
+        // what the caller promises of moves holds. If the stream fails in between, what was retired is kept until the
+        // courier is back.
         unsafe { couriers.send(&form.errands) }
             .map_err(|error| shared.note(error))
             .doing("sending a courier")?;
@@ -191,7 +194,8 @@ impl CudaStream {
                         piece,
                         value,
                         tag: wait.tag,
-                        // As the kernel counts them: a ticket's operand has been advanced already by the epoch that it stands for.
+                        // As the kernel counts them: a ticket's operand has been advanced already by the epoch that it
+                        // stands for.
                         epoch: (value / QUANTUM).saturating_sub(1),
                     });
                 }

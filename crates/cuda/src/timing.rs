@@ -2,11 +2,12 @@
 //!
 //! # Model
 //!
-//! [`CudaStream::timed_event`] enqueues an event that has a time; [`TimedEvent::us_since`] is how much later one was than another, on the GPU's own
-//! clock, whichever streams they were on. In a capture it is a node of the recording: each replay sets the time anew.
+//! [`CudaStream::timed_event`] enqueues an event that has a time; [`TimedEvent::us_since`] is how much later one was
+//! than another, on the GPU's own clock, whichever streams they were on. In a capture it is a node of the recording:
+//! each replay sets the time anew.
 //!
-//! An event is a work item of its own, and takes the driver some time to enqueue: what is between events is a picture of what happens
-//! without them, and slower.
+//! An event is a work item of its own, and takes the driver some time to enqueue: what is between events is a picture
+//! of what happens without them, and slower.
 //!
 //! # Failure
 //!

@@ -2,15 +2,18 @@
 //!
 //! # Model
 //!
-//! Launching a graph costs more than what lies between two kernels of one, so what is replayed often stands several times in a graph, one after the other. A child graph
-//! for each time would do, but where one ends and the next begins all must be over, which takes about as long as a launch. So the *nodes* are copied, with the edges
-//! that they have, and on each stream of the recording a time's first node follows the last of the time before, as it would if all had been enqueued on that stream: what may
-//! begin early there (a batch, see [`crate::gpu`]; a kernel that waits by itself, behind a kernel) does, anything else begins when they are over. Streams that are not ordered with each other
+//! Launching a graph costs more than what lies between two kernels of one, so what is replayed often stands several
+//! times in a graph, one after the other. A child graph for each time would do, but where one ends and the next begins
+//! all must be over, which takes about as long as a launch. So the *nodes* are copied, with the edges that they have,
+//! and on each stream of the recording a time's first node follows the last of the time before, as it would if all had
+//! been enqueued on that stream: what may begin early there (a batch, see [`crate::gpu`]; a kernel that waits by
+//! itself, behind a kernel) does, anything else begins when they are over. Streams that are not ordered with each other
 //! stay so from one time to the next.
 //!
-//! Only recordings are copied in which all kernels wait by themselves for what stands before them: batches, and functions whose binding says so. With plain kernels among them, copied epochs
-//! between 8 GPUs had wrong data in about half of all elements. It is suspected that a kernel behind a batch began when the batch let its next one come, though the copied edge is a full one;
-//! that has not been found out. So nothing rests on those edges alone.
+//! Only recordings are copied in which all kernels wait by themselves for what stands before them: batches, and
+//! functions whose binding says so. With plain kernels among them, copied epochs between 8 GPUs had wrong data in about
+//! half of all elements. It is suspected that a kernel behind a batch began when the batch let its next one come,
+//! though the copied edge is a full one; that has not been found out. So nothing rests on those edges alone.
 //!
 //! # Failure
 //!
@@ -76,7 +79,8 @@ impl Order {
         all
     }
 
-    /// Whether every node is on a line: what nothing comes before is a line's first, what nothing comes after is among a line's last.
+    /// Whether every node is on a line: what nothing comes before is a line's first, what nothing comes after is among
+    /// a line's last.
     fn is_whole(&self) -> bool {
         (0..self.nodes).all(|node| {
             let begins = self.edges.iter().all(|(_, to, _)| *to != node);
@@ -173,7 +177,8 @@ impl Gpu {
 
     /// # Safety
     ///
-    /// Both graphs are live, that of the kernels and the one that is added to, and nobody else changes them meanwhile; the first was recorded so.
+    /// Both graphs are live, that of the kernels and the one that is added to, and nobody else changes them meanwhile;
+    /// the first was recorded so.
     unsafe fn copy(
         &self,
         into: Graph,

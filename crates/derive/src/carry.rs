@@ -43,9 +43,10 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         .collect();
     let types: Vec<_> = data.fields.iter().map(|field| &field.ty).collect();
     Ok(quote! {
-        // SAFETY: `At` is the same struct with another brand; every field is `Carry`, so nothing else mentions the brand, and is visited
-        // once, in order. The function below compiles only if the struct has these fields and no others (an attribute macro may change it
-        // after the derive has seen it), and if each field with another brand is what its `Carry` says.
+        // SAFETY: `At` is the same struct with another brand; every field is `Carry`, so nothing else mentions the
+        // brand, and is visited once, in order. The function below compiles only if the struct has these fields and no
+        // others (an attribute macro may change it after the derive has seen it), and if each field with another brand
+        // is what its `Carry` says.
         unsafe impl<#brand> ::tidegate::Carry<#brand, #device> for #name<#brand> {
             type At<'__at> = #name<'__at>;
 

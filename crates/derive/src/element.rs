@@ -47,9 +47,9 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         .collect();
     let types: Vec<_> = data.fields.iter().map(|field| &field.ty).collect();
     Ok(quote! {
-        // SAFETY: all fields are elements (`LAYOUT` of each is named), and the constant does not evaluate if there is padding, or nothing
-        // at all, or too large an alignment. The function below compiles only if the struct has these fields and no others: an attribute
-        // macro may change it after the derive has seen it.
+        // SAFETY: all fields are elements (`LAYOUT` of each is named), and the constant does not evaluate if there is
+        // padding, or nothing at all, or too large an alignment. The function below compiles only if the struct has
+        // these fields and no others: an attribute macro may change it after the derive has seen it.
         unsafe impl ::tidegate::Element for #name {
             const LAYOUT: u64 = {
                 let fields: usize = 0 #(+ ::core::mem::size_of::<#types>())*;

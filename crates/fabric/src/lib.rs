@@ -2,14 +2,16 @@
 //!
 //! # Model
 //!
-//! A [`Fabric`] is one rank's endpoint, generic over the [`wire`] that it drives. The *software engine* gives any network that can write, read and bring notices what
-//! [`tidegate_hal::nic`] asks of a NIC: armed programs, fired by a doorbell, data before signal.
+//! A [`Fabric`] is one rank's endpoint, generic over the [`wire`] that it drives. The *software engine* gives any
+//! network that can write, read and bring notices what [`tidegate_hal::nic`] asks of a NIC: armed programs, fired by a
+//! doorbell, data before signal.
 //!
-//! Where the wire's hardware fires by itself ([`wire::chain`]), the *triggered engine* hands programs on to it when they are armed, and only watches. All else is shared: the lists of armed programs, notices, the threads, giving up. Which of the two it is, is chosen
-//! when the wire is opened ([`wire::libfabric::EngineChoice`]).
+//! Where the wire's hardware fires by itself ([`wire::chain`]), the *triggered engine* hands programs on to it when
+//! they are armed, and only watches. All else is shared: the lists of armed programs, notices, the threads, giving up.
+//! Which of the two it is, is chosen when the wire is opened ([`wire::libfabric::EngineChoice`]).
 //!
-//! Signals are *notices* to the target's agent, and not writes to the target's words: the agent adds to the word and rings the bell, so that both are atomic with what the target does to
-//! them, and sleeping streams wake.
+//! Signals are *notices* to the target's agent, and not writes to the target's words: the agent adds to the word and
+//! rings the bell, so that both are atomic with what the target does to them, and sleeping streams wake.
 //!
 //! # Failure
 //!
@@ -67,7 +69,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The NIC of this node has so many trigger slots (4096 at first): the ranks of the node divide them, and each has 1 at least. The software engine takes one for a program.
+    /// The NIC of this node has so many trigger slots (4096 at first): the ranks of the node divide them, and each has
+    /// 1 at least. The software engine takes one for a program.
     ///
     /// # Panics
     ///
@@ -79,8 +82,11 @@ impl Options {
         self
     }
 
-    /// For how long the wire may be silent (10 s at first): a rank that leaves does not wait for its last messages any longer when nothing at all has happened on it for so long; what nobody takes towards a peer for so long has
-    /// failed; and so has what finds no room among the NIC's triggers, when it has been rung for. A peer that has never answered, and does not for twice as long, has a NIC that nothing reaches: then this endpoint is of no more use, and the windows that need it are revoked.
+    /// For how long the wire may be silent (10 s at first): a rank that leaves does not wait for its last messages any
+    /// longer when nothing at all has happened on it for so long; what nobody takes towards a peer for so long has
+    /// failed; and so has what finds no room among the NIC's triggers, when it has been rung for. A peer that has never
+    /// answered, and does not for twice as long, has a NIC that nothing reaches: then this endpoint is of no more use,
+    /// and the windows that need it are revoked.
     #[must_use]
     pub fn silence(mut self, limit: Duration) -> Self {
         self.silence = limit;
@@ -142,7 +148,8 @@ impl<W: Wire> Fabric<W> {
 }
 
 impl Fabric<FabricWire> {
-    /// An endpoint of libfabric as the environment says ([`Choice::from_env`]): `TIDEGATE_ADDRESS`, `TIDEGATE_PROVIDER`, `TIDEGATE_ENGINE`. Host memory only.
+    /// An endpoint of libfabric as the environment says ([`Choice::from_env`]): `TIDEGATE_ADDRESS`,
+    /// `TIDEGATE_PROVIDER`, `TIDEGATE_ENGINE`. Host memory only.
     ///
     /// # Errors
     ///

@@ -2,7 +2,8 @@
 //!
 //! # Model
 //!
-//! 64 bits, made by the origin and carried out by the target's agent, which alone touches the target's words: so an add by a notice is atomic with everything that the target does to them.
+//! 64 bits, made by the origin and carried out by the target's agent, which alone touches the target's words: so an add
+//! by a notice is atomic with everything that the target does to them.
 //!
 //! | bits | what |
 //! |---|---|
@@ -79,7 +80,8 @@ impl Notice {
         }
     }
 
-    /// One notice that says what two say, if there is one: both words get a quantum, are of one registration, and are near each other.
+    /// One notice that says what two say, if there is one: both words get a quantum, are of one registration, and are
+    /// near each other.
     pub(crate) fn pair(one: u64, other: u64) -> Option<u64> {
         let (one, other) = (Self::decode(one), Self::decode(other));
         let plain = |notice: Notice| notice.further.is_none() && !notice.poison;

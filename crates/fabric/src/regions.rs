@@ -98,8 +98,9 @@ impl Regions {
         {
             return false;
         }
-        // SAFETY: it lies within registered memory, which the table keeps while it is locked, and is aligned; `NicQueue::prepare` promised the origin's caller a bell there. All bytes are some bell,
-        // and it is only accessed atomically.
+        // SAFETY: it lies within registered memory, which the table keeps while it is locked, and is aligned;
+        // `NicQueue::prepare` promised the origin's caller a bell there. All bytes are some bell, and it is only
+        // accessed atomically.
         let bell: &Bell = unsafe { &*std::ptr::with_exposed_provenance(of_bell.base) };
         for offset in words() {
             // SAFETY: as above, of a word.

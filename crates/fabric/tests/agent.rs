@@ -1,4 +1,5 @@
-//! What an endpoint's threads cost the processor where nobody rings a bell, as with GPUs, and where hardware fires; in time that they run and not in time that passes: so it holds on a loaded machine, too.
+//! What an endpoint's threads cost the processor where nobody rings a bell, as with GPUs, and where hardware fires; in
+//! time that they run and not in time that passes: so it holds on a loaded machine, too.
 
 mod rig;
 #[path = "../../../tests/common/skip.rs"]
@@ -12,7 +13,8 @@ use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 
 /// For how long it is looked.
 const LOOK: Duration = Duration::from_secs(2);
-/// How many per cent of a processor it may be, with nothing armed and with something. What is asked for is 1 and 5, of a build that is optimised, on a machine that does nothing else.
+/// How many per cent of a processor it may be, with nothing armed and with something. What is asked for is 1 and 5, of
+/// a build that is optimised, on a machine that does nothing else.
 const MOST: [f64; 2] = [3., 10.];
 /// How many epochs are counted.
 const EPOCHS: u64 = 2000;
@@ -79,7 +81,8 @@ fn measure(test: &str, role: &str, provider: &str, most: [f64; 2]) {
     );
 }
 
-/// Not a test: what that process does. It looks with nothing armed, then with something that is not rung for; then it counts what epochs cost.
+/// Not a test: what that process does. It looks with nothing armed, then with something that is not rung for; then it
+/// counts what epochs cost.
 #[test]
 fn role_of_a_process() {
     let Ok(role) = std::env::var(ROLE) else {

@@ -18,7 +18,8 @@ fn on(card: &Card) -> FabricWire {
     FabricWire::open_by(&tidegate_fake::library(), &Choice::at(card.name())).unwrap()
 }
 
-/// Runs a test over the software engine, and over cards that signal by notices and by adds, and are struck by the stream or by an agent.
+/// Runs a test over the software engine, and over cards that signal by notices and by adds, and are struck by the
+/// stream or by an agent.
 fn each(options: &Options, test: impl Fn(&Rig)) {
     let net = Net::new(1, Faults::default());
     test(&Rig::new(net.wire(0), options.clone(), true));

@@ -1,4 +1,5 @@
-//! The contract of NICs where nobody rings a bell: an agent polls the doorbells, and peers write to an endpoint of their own, where there can be two.
+//! The contract of NICs where nobody rings a bell: an agent polls the doorbells, and peers write to an endpoint of
+//! their own, where there can be two.
 
 mod rig;
 

@@ -251,7 +251,8 @@ impl Rig {
     }
 }
 
-/// An operation may have come although it is reported as failed. The signal of another queue that went along must not be sent again then: it would be an exposure that nobody gave.
+/// An operation may have come although it is reported as failed. The signal of another queue that went along must not
+/// be sent again then: it would be an exposure that nobody gave.
 #[test]
 fn a_signal_that_went_along_comes_once_at_most() {
     let rig = Rig::new([0, 0]);

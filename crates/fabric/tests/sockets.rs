@@ -1,4 +1,5 @@
-//! The contract of NICs, of the triggered engine over sockets. (In a process of its own: libraries that libfabric loads take signals that the fake card's registers need.)
+//! The contract of NICs, of the triggered engine over sockets. (In a process of its own: libraries that libfabric loads
+//! take signals that the fake card's registers need.)
 
 mod rig;
 #[path = "../../../tests/common/skip.rs"]

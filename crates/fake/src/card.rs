@@ -483,7 +483,8 @@ impl State {
                 if let Some(place) = place {
                     let word: *const AtomicU64 = std::ptr::with_exposed_provenance(place);
                     let operand: *const u64 = std::ptr::with_exposed_provenance(operand);
-                    // SAFETY: the word lies in registered memory, and the operand in the work, which lives until it is complete. Not one step: a NIC's add is none for a processor.
+                    // SAFETY: the word lies in registered memory, and the operand in the work, which lives until it is
+                    // complete. Not one step: a NIC's add is none for a processor.
                     unsafe {
                         let before = (*word).load(Ordering::Acquire);
                         std::thread::sleep(config.torn);

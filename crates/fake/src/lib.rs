@@ -2,16 +2,21 @@
 //!
 //! # Model
 //!
-//! [`library`] gives the functions of a provider called `cxi` that knows [`Card`]s by their names: who asks for an endpoint at the address [`Card::name`] gets one of that card. All endpoints of a card, of one process, reach each
-//! other. A card's thread is its hardware: it sees stores to the pages of counters, fires deferred works whose counters have come far enough, and carries out one operation after the other, *in any order*, drawn from a seed; so what
-//! is not ordered by counters comes out of order soon.
+//! [`library`] gives the functions of a provider called `cxi` that knows [`Card`]s by their names: who asks for an
+//! endpoint at the address [`Card::name`] gets one of that card. All endpoints of a card, of one process, reach each
+//! other. A card's thread is its hardware: it sees stores to the pages of counters, fires deferred works whose counters
+//! have come far enough, and carries out one operation after the other, *in any order*, drawn from a seed; so what is
+//! not ordered by counters comes out of order soon.
 //!
-//! It has what [`tidegate_ffi::fabric`] calls for writes, reads, atomic adds, deferred works, counters with pages and write-back; no messages, and nothing to wait on, as the real one.
+//! It has what [`tidegate_ffi::fabric`] calls for writes, reads, atomic adds, deferred works, counters with pages and
+//! write-back; no messages, and nothing to wait on, as the real one.
 //!
 //! # Failure
 //!
-//! [`Config`] says what goes wrong. An operation with a key that is not there fails, as with the real one: no success is counted. What the card must not be asked (to touch memory that is not registered for it, to close what works
-//! still need) it answers with the error that a provider has for it, and [`Card::complaints`] has it for the test to see.
+//! [`Config`] says what goes wrong. An operation with a key that is not there fails, as with the real one: no success
+//! is counted. What the card must not be asked (to touch memory that is not registered for it, to close what works
+//! still need) it answers with the error that a provider has for it, and [`Card::complaints`] has it for the test to
+//! see.
 
 mod calls;
 mod card;

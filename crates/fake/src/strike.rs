@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! Hardware sees every store, also two of the same value in a row; memory does not. So a page is not accessible. A store faults; the handler opens the page, lets the processor do this one instruction (the trap flag), and
-//! then takes the value out and closes the page again. One thread at a time stores to a page, which is what streams do.
+//! Hardware sees every store, also two of the same value in a row; memory does not. So a page is not accessible. A
+//! store faults; the handler opens the page, lets the processor do this one instruction (the trap flag), and then takes
+//! the value out and closes the page again. One thread at a time stores to a page, which is what streams do.
 //!
 //! # Failure
 //!
@@ -88,7 +89,8 @@ impl Drop for Register {
 }
 
 fn install() {
-    // SAFETY: both handlers call only what signal handlers may (mprotect is a system call), and access atomics, a thread's own cell without a destructor, and the saved action, which is written before they can run.
+    // SAFETY: both handlers call only what signal handlers may (mprotect is a system call), and access atomics, a
+    // thread's own cell without a destructor, and the saved action, which is written before they can run.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = trapped as *const () as usize;

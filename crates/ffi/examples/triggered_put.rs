@@ -1,4 +1,5 @@
-//! Queues a put that a counter fires, chained to a signal, and fires it: what a stream does with a NIC, over the sockets provider on loopback.
+//! Queues a put that a counter fires, chained to a signal, and fires it: what a stream does with a NIC, over the
+//! sockets provider on loopback.
 //!
 //! ```text
 //! cargo run -p tidegate-ffi --example triggered_put
@@ -97,8 +98,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .after(&delivered, 1)
         .completes(&sent);
     let works = WorkQueue::new(&origin.domain, Proof::InOrder);
-    // SAFETY: the words live as long as the region, and are not written from when the doorbell rings until the works are complete; the two counters
-    // count nothing else.
+    // SAFETY: the words live as long as the region, and are not written from when the doorbell rings until the works
+    // are complete; the two counters count nothing else.
     unsafe {
         works.queue(put)?;
         works.queue(add)?;

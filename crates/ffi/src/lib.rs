@@ -2,10 +2,12 @@
 //!
 //! # Model
 //!
-//! One module a foreign library. A library is looked for at run time, so that the crate builds, and its tests run, where it is not installed. Each module
-//! has a table of the functions that tidegate calls, and thin methods over it: a method checks the code that comes back, turns
-//! out-parameters into return values, and adds no policy. What must be *destroyed*, when, and after whom, is for the layer above in [`cuda`], where streams and
-//! graphs decide it; in [`fabric`] and [`pmix`], whose objects have parents and nothing else, values own them. [`resident`] says what the process has without being asked to load it.
+//! One module a foreign library. A library is looked for at run time, so that the crate builds, and its tests run,
+//! where it is not installed. Each module has a table of the functions that tidegate calls, and thin methods over it: a
+//! method checks the code that comes back, turns out-parameters into return values, and adds no policy. What must be
+//! *destroyed*, when, and after whom, is for the layer above in [`cuda`], where streams and graphs decide it; in
+//! [`fabric`] and [`pmix`], whose objects have parents and nothing else, values own them. [`resident`] says what the
+//! process has without being asked to load it.
 //!
 //! # Failure
 //!

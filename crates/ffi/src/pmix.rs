@@ -2,12 +2,14 @@
 //!
 //! # Model
 //!
-//! A process that a launcher with a PMIx server started (Open MPI's `mpirun`, PRRTE, Slurm's `srun --mpi=pmix`) finds that server by its environment. [`Library::load`]
-//! opens what is installed, [`Library::init`] connects, and gives a [`Client`]: who this process is, and the store. A process *puts* strings, *commits* them, and once all processes
+//! A process that a launcher with a PMIx server started (Open MPI's `mpirun`, PRRTE, Slurm's `srun --mpi=pmix`) finds
+//! that server by its environment. [`Library::load`] opens what is installed, [`Library::init`] connects, and gives a
+//! [`Client`]: who this process is, and the store. A process *puts* strings, *commits* them, and once all processes
 //! have been in a *fence*, each can *get* what any of them has put.
 //!
-//! The library counts its clients: one that MPI has, or makes later, in the same process is no other than this one, and each has to be finalised.
-//! A launcher holds it against a process that it ends with a client that was not: so dropping a [`Client`] finalises it.
+//! The library counts its clients: one that MPI has, or makes later, in the same process is no other than this one, and
+//! each has to be finalised. A launcher holds it against a process that it ends with a client that was not: so dropping
+//! a [`Client`] finalises it.
 //!
 //! The layouts ([`sys`]) are those of versions 3 to 6; a test compares them with an installed header.
 //!
@@ -16,8 +18,9 @@
 //! - [`LoadError`]: no library, one that is too old, one that is something else.
 //! - [`PmixError`]: the call, the code as a number, and the library's words.
 //!
-//! All calls block, and how long the server takes is the server's affair: it is told a limit ([`Client::fence`], [`Client::get`]), but need not keep to it. Whoever must not wait for ever waits
-//! for another thread, which waits for the server.
+//! All calls block, and how long the server takes is the server's affair: it is told a limit ([`Client::fence`],
+//! [`Client::get`]), but need not keep to it. Whoever must not wait for ever waits for another thread, which waits for
+//! the server.
 
 mod client;
 mod error;

@@ -16,7 +16,8 @@ pub enum Mpi {
     Over,
 }
 
-/// How far MPI has come in this process. It is looked for by the names that its standard gives, among what the program and its libraries can see.
+/// How far MPI has come in this process. It is looked for by the names that its standard gives, among what the program
+/// and its libraries can see.
 pub fn mpi() -> Mpi {
     type Ask = unsafe extern "C" fn(*mut c_int) -> c_int;
     let this = unix::Library::this();

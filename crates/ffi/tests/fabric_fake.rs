@@ -1,4 +1,5 @@
-//! libfabric with a provider of this test's own, for what no provider without hardware has: the cxi extension, tables that are too short, refusals.
+//! libfabric with a provider of this test's own, for what no provider without hardware has: the cxi extension, tables
+//! that are too short, refusals.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{NonNull, null_mut};

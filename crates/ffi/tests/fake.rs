@@ -1,5 +1,6 @@
-//! The table driven against libraries that are no drivers, made here with the C compiler: each function returns a code of its own that no driver
-//! knows. So every method is seen to call the function that its documentation names, and unknown codes to come through as they are.
+//! The table driven against libraries that are no drivers, made here with the C compiler: each function returns a code
+//! of its own that no driver knows. So every method is seen to call the function that its documentation names, and
+//! unknown codes to come through as they are.
 //!
 //! Without a C compiler the tests are skipped, and say so; where `CI` is set they fail.
 
@@ -82,7 +83,8 @@ fn fake(bodies: &[(&str, &str)], absent: &[&str]) -> Option<Result<Driver, LoadE
         return None;
     }
     let path = output.to_str().expect("text");
-    // SAFETY: the library has no initialisers; each of its functions either ignores its arguments, or takes those of the driver's.
+    // SAFETY: the library has no initialisers; each of its functions either ignores its arguments, or takes those of
+    // the driver's.
     Some(unsafe { Driver::load_from(&[path]) })
 }
 
@@ -225,7 +227,8 @@ fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
         stream_wait_value32(stream, at, 1, WaitFlags::GEQ) => "cuStreamWaitValue32_v2";
         stream_wait_value64(stream, at, 1, WaitFlags::GEQ) => "cuStreamWaitValue64_v2";
     }
-    // Not a function is left untried, but those that the fake must have, the older form of one, and what kernel nodes need: below.
+    // Not a function is left untried, but those that the fake must have, the older form of one, and what kernel nodes
+    // need: below.
     let rest: BTreeSet<_> = symbols().filter(|s| !called.contains(s)).collect();
     assert_eq!(
         rest,

@@ -257,8 +257,8 @@ fn kernels_run_alone_with_attributes_and_from_graphs() {
     }
     let called = std::sync::atomic::AtomicU32::new(0);
     let stream = d.stream_create(0).expect("stream");
-    // SAFETY: all handles and addresses are made here and alive until the end; the kernel's one parameter is an address, of a word that only this stream uses; what is
-    // read on the host was waited for.
+    // SAFETY: all handles and addresses are made here and alive until the end; the kernel's one parameter is an
+    // address, of a word that only this stream uses; what is read on the host was waited for.
     unsafe {
         let module = d.module_load_ptx(PTX).expect("module");
         let function = d.module_function(module, c"increment").expect("function");

@@ -1,4 +1,5 @@
-//! PMIx: what is said where there is none, and that the layouts are those of the header that is installed. What it does under a launcher, the tests of `crates/boot` see.
+//! PMIx: what is said where there is none, and that the layouts are those of the header that is installed. What it does
+//! under a launcher, the tests of `crates/boot` see.
 
 use std::io::Write;
 use std::mem::{offset_of, size_of};

@@ -32,9 +32,10 @@ pub const QUANTUM: u64 = 1 << 20;
 
 /// The bit of a word that ends every wait that is not already satisfied.
 ///
-/// Not the top bit: a stream memory operation compares `word - value` as a *signed* number, and this bit makes it greater whatever
-/// the count is, so that such a wait ends too (with the top bit, one whose count had been reached would begin again). It stands alone in
-/// its byte as long as a word has counted less than 2^36 epochs, so a device may set it by writing that byte.
+/// Not the top bit: a stream memory operation compares `word - value` as a *signed* number, and this bit makes it
+/// greater whatever the count is, so that such a wait ends too (with the top bit, one whose count had been reached
+/// would begin again). It stands alone in its byte as long as a word has counted less than 2^36 epochs, so a device may
+/// set it by writing that byte.
 pub const POISON: u64 = 1 << 62;
 
 /// What a wait is for. Carried along for error messages and the wait-for graph; no device looks at it.
@@ -107,8 +108,9 @@ pub struct Add {
 
 /// Stores 8 bytes, after all that stands before it in its lane: to a register of a NIC, say, which does something about it.
 ///
-/// Whoever reads memory because of the store sees what came before it, as behind the release of an [`Add`]. A batch that fails skips it: nothing stands for it then, so what must be told of the
-/// failure has a word, which an add before the store is for.
+/// Whoever reads memory because of the store sees what came before it, as behind the release of an [`Add`]. A batch
+/// that fails skips it: nothing stands for it then, so what must be told of the failure has a word, which an add before
+/// the store is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Store {
     /// Where; 8-byte aligned.
@@ -359,8 +361,8 @@ impl Batch {
         unsafe { Batch::new(lanes, keep) }.helped(helped)
     }
 
-    /// Says whether the batch rings doorbells of a NIC, or waits for words that one adds to: then streams that are threads call their
-    /// [`Helper`](crate::device::Helper) for it. At first it does not.
+    /// Says whether the batch rings doorbells of a NIC, or waits for words that one adds to: then streams that are
+    /// threads call their [`Helper`](crate::device::Helper) for it. At first it does not.
     #[must_use]
     pub fn helped(mut self, helped: bool) -> Self {
         self.helped = helped;
@@ -382,8 +384,8 @@ impl Batch {
         &self.lanes
     }
 
-    /// What a device has made of the batch the first time, for as long as the batch lives. `fits` says whether it can be used (it may have
-    /// been made for a stream with more room); otherwise `make` makes it again.
+    /// What a device has made of the batch the first time, for as long as the batch lives. `fits` says whether it can
+    /// be used (it may have been made for a stream with more room); otherwise `make` makes it again.
     ///
     /// # Errors
     ///

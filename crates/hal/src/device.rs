@@ -49,8 +49,8 @@ pub enum Priority {
     /// As that of any stream.
     #[default]
     Normal,
-    /// Goes first, where the device chooses between work that is ready (GPUs do, between blocks that are to begin; nothing is interrupted). For messages that a long
-    /// kernel of another stream should not hold up.
+    /// Goes first, where the device chooses between work that is ready (GPUs do, between blocks that are to begin;
+    /// nothing is interrupted). For messages that a long kernel of another stream should not hold up.
     High,
 }
 
@@ -74,14 +74,16 @@ pub struct StreamConfig {
     pub helper: Option<Arc<dyn Helper>>,
 }
 
-/// Work that a thread of a stream can do for a NIC while it waits, or when it has rung a doorbell, so that no other thread must wake for it. Called for batches that are
-/// [helped](crate::batch::Batch::helped), and for no other.
+/// Work that a thread of a stream can do for a NIC while it waits, or when it has rung a doorbell, so that no other
+/// thread must wake for it. Called for batches that are [helped](crate::batch::Batch::helped), and for no other.
 pub trait Helper: Send + Sync {
-    /// Doorbells may have been rung (or poisoned) since the last call. It may come late, when several batches have rung that follow each other at once, but it comes before the thread does anything that
-    /// takes its time: before a kernel, a wait, a move.
+    /// Doorbells may have been rung (or poisoned) since the last call. It may come late, when several batches have rung
+    /// that follow each other at once, but it comes before the thread does anything that takes its time: before a
+    /// kernel, a wait, a move.
     fn rung(&self);
 
-    /// The thread waits: whatever can be done now, if nobody else is doing it. Returns whether something was, so that it looks again at once.
+    /// The thread waits: whatever can be done now, if nobody else is doing it. Returns whether something was, so that
+    /// it looks again at once.
     fn waiting(&self) -> bool;
 
     /// The thread has waited long, and goes to sleep until its bell is rung: somebody else must see to it that this comes to be.
@@ -139,7 +141,8 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     /// The name by which users choose it (`host`, `cuda`).
     const NAME: &'static str;
 
-    /// Opens the device that a rank uses by default; `local_rank` is its number among the ranks of the machine: they take its devices by turns.
+    /// Opens the device that a rank uses by default; `local_rank` is its number among the ranks of the machine: they
+    /// take its devices by turns.
     ///
     /// # Errors
     ///
@@ -156,7 +159,8 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     /// Whether streams of the two may work with each other's memory, and wait for each other's events.
     fn same(&self, other: &Self) -> bool;
 
-    /// What tells the hardware behind the device from all other, for ranks to compare. Empty where it makes no difference who else uses it.
+    /// What tells the hardware behind the device from all other, for ranks to compare. Empty where it makes no
+    /// difference who else uses it.
     fn hardware(&self) -> Vec<u8> {
         Vec::new()
     }
@@ -166,13 +170,15 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         let _ = processes;
     }
 
-    /// Whether streams call the [`Helper`] that they are given: when batches have rung, and while they wait. Then nobody needs to sleep on the doorbells' bell.
+    /// Whether streams call the [`Helper`] that they are given: when batches have rung, and while they wait. Then
+    /// nobody needs to sleep on the doorbells' bell.
     fn helps(&self) -> bool {
         false
     }
 
-    /// Whether NICs cannot work with memory of the device. What they read and write then lies in memory of the host ([`Sharing::Nics`]), which streams fill and drain; and nobody rings the doorbells'
-    /// bell: an agent must poll them.
+    /// Whether NICs cannot work with memory of the device. What they read and write then lies in memory of the host
+    /// ([`Sharing::Nics`]), which streams fill and drain; and nobody rings the doorbells' bell: an agent must poll
+    /// them.
     fn staged(&self) -> bool {
         false
     }
@@ -291,8 +297,8 @@ pub unsafe trait LaunchDevice: Device {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Code`] if the device does not take it; [`DeviceError::Busy`] while a stream of the device may be waiting: loading
-    /// can block behind it.
+    /// [`DeviceError::Code`] if the device does not take it; [`DeviceError::Busy`] while a stream of the device may be
+    /// waiting: loading can block behind it.
     fn load(&self, code: &str) -> Result<Arc<Self::Module>, DeviceError>;
 
     /// Finds a function that takes parameters of these sizes, in bytes.
@@ -306,11 +312,13 @@ pub unsafe trait LaunchDevice: Device {
         sizes: &[usize],
     ) -> Result<Self::Function, DeviceError>;
 
-    /// Lets a function begin while the kernel that stands before it on a stream is at work, where the device can. By default nothing changes.
+    /// Lets a function begin while the kernel that stands before it on a stream is at work, where the device can. By
+    /// default nothing changes.
     ///
     /// # Safety
     ///
-    /// Each thread of the function waits by itself for the end of what stands before it, before it accesses memory, and before it ends.
+    /// Each thread of the function waits by itself for the end of what stands before it, before it accesses memory, and
+    /// before it ends.
     unsafe fn begin_early(function: Self::Function) -> Self::Function {
         function
     }
@@ -323,8 +331,9 @@ pub unsafe trait LaunchDevice: Device {
     ///
     /// # Safety
     ///
-    /// The parameters are those of the function. What the function accesses, with them and in this grid, is live until the stream has passed it, and is
-    /// accessed by nothing that stream order (or the words waited for) does not order with it.
+    /// The parameters are those of the function. What the function accesses, with them and in this grid, is live until
+    /// the stream has passed it, and is accessed by nothing that stream order (or the words waited for) does not order
+    /// with it.
     unsafe fn launch(
         stream: &Self::Stream,
         function: &Self::Function,
@@ -373,7 +382,8 @@ impl Parameters {
     ///
     /// # Panics
     ///
-    /// If there are more than [`Parameters::MAX`], of more than [`Parameters::MAX_BYTES`] in all, or aligned to more than 16 bytes.
+    /// If there are more than [`Parameters::MAX`], of more than [`Parameters::MAX_BYTES`] in all, or aligned to more
+    /// than 16 bytes.
     pub fn push<T: Copy>(&mut self, value: &T) {
         assert!(
             align_of::<T>() <= 16,
@@ -487,15 +497,17 @@ pub unsafe trait Stream: Send + 'static {
     /// Whether the stream is being captured.
     fn capturing(&self) -> bool;
 
-    /// Notes that something was enqueued by other means than these (a library's own launch on the stream beneath): marks count it from now on.
+    /// Notes that something was enqueued by other means than these (a library's own launch on the stream beneath):
+    /// marks count it from now on.
     ///
     /// # Errors
     ///
     /// As [`Stream::submit`].
     fn enqueued(&self) -> Result<(), DeviceError>;
 
-    /// Submits a recording, `times` times. What was recorded on a stream comes after what that stream was given before (the time before, too), and before what
-    /// it is given later. Streams are ordered among each other by events that were recorded; a device may add to that: that no stream goes on before all are through.
+    /// Submits a recording, `times` times. What was recorded on a stream comes after what that stream was given before
+    /// (the time before, too), and before what it is given later. Streams are ordered among each other by events that
+    /// were recorded; a device may add to that: that no stream goes on before all are through.
     ///
     /// # Errors
     ///

@@ -2,21 +2,29 @@
 //!
 //! # Model
 //!
-//! A [`Bus`] is what a device whose streams are threads reaches peers by when it cannot map their memory: windows of MPI, say. A peer's block has a *far* address then: a name for it, within a range of addresses where
-//! nothing is. Arithmetic on far addresses is that on any other; whoever dereferences one is stopped by the hardware. So what is above the hal sees each rank as one that is mapped, and a stream
-//! that comes to a step with a far address leaves it to the bus.
+//! A [`Bus`] is what a device whose streams are threads reaches peers by when it cannot map their memory: windows of
+//! MPI, say. A peer's block has a *far* address then: a name for it, within a range of addresses where nothing is.
+//! Arithmetic on far addresses is that on any other; whoever dereferences one is stopped by the hardware. So what is
+//! above the hal sees each rank as one that is mapped, and a stream that comes to a step with a far address leaves it
+//! to the bus.
 //!
-//! **Signals.** A far word is added to by [`Bus::signal`], after all that the caller has moved to or from that rank before. How the addition comes to the word is the bus's affair, but it is made by processor atomics of the process
-//! whose word it is, so that it is atomic with what that process does itself (it poisons words). For that the word has room: a word in memory that came from [`Bus::alloc`], and that a peer adds to, lies at the beginning of a cell of
-//! [`CELL`] bytes, of which [`MAILBOX`]`..`[`CELL`] is the bus's own; it was zero when the block was made. Only one peer adds to a word.
+//! **Signals.** A far word is added to by [`Bus::signal`], after all that the caller has moved to or from that rank
+//! before. How the addition comes to the word is the bus's affair, but it is made by processor atomics of the process
+//! whose word it is, so that it is atomic with what that process does itself (it poisons words). For that the word has
+//! room: a word in memory that came from [`Bus::alloc`], and that a peer adds to, lies at the beginning of a cell of
+//! [`CELL`] bytes, of which [`MAILBOX`]`..`[`CELL`] is the bus's own; it was zero when the block was made. Only one
+//! peer adds to a word.
 //!
-//! **Progress.** Nobody rings a bell for what a bus brings. Whoever waits for a far peer calls [`Bus::turn`] and looks again; the bus sees to it that what peers do to this rank's memory comes to an end while nobody waits.
+//! **Progress.** Nobody rings a bell for what a bus brings. Whoever waits for a far peer calls [`Bus::turn`] and looks
+//! again; the bus sees to it that what peers do to this rank's memory comes to an end while nobody waits.
 //!
-//! **Atomics.** Atomic moves to memory that came from a bus are all made by the bus ([`Bus::name`] tells the far address of a rank's own memory), since what it does need not be atomic with what processors do.
+//! **Atomics.** Atomic moves to memory that came from a bus are all made by the bus ([`Bus::name`] tells the far
+//! address of a rank's own memory), since what it does need not be atomic with what processors do.
 //!
 //! # Failure
 //!
-//! A bus that fails says so ([`BusError`]) from each call, for good. What was moved then may have come or not; no signal that stood behind it is given.
+//! A bus that fails says so ([`BusError`]) from each call, for good. What was moved then may have come or not; no
+//! signal that stood behind it is given.
 
 use std::any::Any;
 use std::ops::Range;
@@ -94,7 +102,8 @@ pub struct Piece {
 ///
 /// # Safety
 ///
-/// Implementations keep what their methods promise; above all, a block's memory is not used again while a peer could still write to it.
+/// Implementations keep what their methods promise; above all, a block's memory is not used again while a peer could
+/// still write to it.
 pub unsafe trait Bus: Send + Sync + 'static {
     /// Its name, for errors.
     fn name(&self) -> &'static str;
@@ -122,7 +131,8 @@ pub unsafe trait Bus: Send + Sync + 'static {
     /// Why the bus has failed, if it has. Cheap: no more than a load while it has not.
     fn failure(&self) -> Option<BusError>;
 
-    /// Writes pieces to one rank's memory. They have come when a signal that follows has; until that has been [given](Bus::signal), sources are not written.
+    /// Writes pieces to one rank's memory. They have come when a signal that follows has; until that has been
+    /// [given](Bus::signal), sources are not written.
     ///
     /// # Errors
     ///
@@ -130,7 +140,8 @@ pub unsafe trait Bus: Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// Far addresses lie in blocks that are held; sources are live and initialised, and nobody writes them meanwhile; nobody else accesses what is written until a signal says so.
+    /// Far addresses lie in blocks that are held; sources are live and initialised, and nobody writes them meanwhile;
+    /// nobody else accesses what is written until a signal says so.
     unsafe fn put(&self, pieces: &[Piece]) -> Result<(), BusError>;
 
     /// Reads pieces of one rank's memory. They are there when this has returned.
@@ -144,7 +155,8 @@ pub unsafe trait Bus: Send + Sync + 'static {
     /// As [`Bus::put`], the sides exchanged.
     unsafe fn get(&self, pieces: &[Piece]) -> Result<(), BusError>;
 
-    /// Updates `count` elements that lie one after the other on all sides, each atomically with what others update through the bus. Results are there when this has returned.
+    /// Updates `count` elements that lie one after the other on all sides, each atomically with what others update
+    /// through the bus. Results are there when this has returned.
     ///
     /// # Errors
     ///
@@ -162,7 +174,9 @@ pub unsafe trait Bus: Send + Sync + 'static {
         count: usize,
     ) -> Result<(), BusError>;
 
-    /// Adds to a word of a peer (or of this rank, by a far address), after all that this caller has moved to that rank or from it before has been completed. What this rank's streams have stored to its own memory before is seen by peers that act upon the signal.
+    /// Adds to a word of a peer (or of this rank, by a far address), after all that this caller has moved to that rank
+    /// or from it before has been completed. What this rank's streams have stored to its own memory before is seen by
+    /// peers that act upon the signal.
     ///
     /// # Errors
     ///
@@ -173,14 +187,16 @@ pub unsafe trait Bus: Send + Sync + 'static {
     /// The word lies in a block that is held, at the beginning of a cell, and no other rank adds to it.
     unsafe fn signal(&self, word: Ptr, value: u64) -> Result<(), BusError>;
 
-    /// Poisons a word of a peer, once what was moved has been completed or has failed. If the bus has failed, nothing happens: the peer hears of it in another way.
+    /// Poisons a word of a peer, once what was moved has been completed or has failed. If the bus has failed, nothing
+    /// happens: the peer hears of it in another way.
     ///
     /// # Safety
     ///
     /// As [`Bus::signal`].
     unsafe fn poison(&self, word: Ptr);
 
-    /// Brings a word of this rank up to date with what has come for it. Does nothing with one that does not lie at the beginning of a cell: an operand, which no peer adds to.
+    /// Brings a word of this rank up to date with what has come for it. Does nothing with one that does not lie at the
+    /// beginning of a cell: an operand, which no peer adds to.
     ///
     /// # Safety
     ///

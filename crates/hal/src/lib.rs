@@ -1,9 +1,9 @@
 //! What a device, a stream, and a control plane must do for tidegate.
 //!
 //! Four contracts and no policy: [`batch`] is the one primitive that streams execute for messaging, [`device`] what
-//! executes it, [`nic`] what reaches the peers that no device does, and [`control`] how ranks meet.
-//! ([`far`] is what a device may reach peers by that it cannot map; [`slots`] is the accounting that NICs' engines share.) Core validates what users ask for and hands down only what the
-//! contracts allow; back ends do not check again.
+//! executes it, [`nic`] what reaches the peers that no device does, and [`control`] how ranks meet. ([`far`] is what a
+//! device may reach peers by that it cannot map; [`slots`] is the accounting that NICs' engines share.) Core validates
+//! what users ask for and hands down only what the contracts allow; back ends do not check again.
 
 pub mod batch;
 pub mod control;

@@ -37,7 +37,8 @@ pub enum Sharing {
     Private,
     /// Peers of the node, by a [`Handle`].
     Peers,
-    /// This process, and NICs that work with memory of the host: it is memory of the host, at one address for the process's own threads and for streams of the device.
+    /// This process, and NICs that work with memory of the host: it is memory of the host, at one address for the
+    /// process's own threads and for streams of the device.
     Nics,
 }
 

@@ -2,57 +2,64 @@
 //!
 //! # Model
 //!
-//! A [`Nic`] is one rank's endpoint. Memory that peers may reach through it is *registered*; the [`Key`] goes to the peers over the
-//! control plane, and becomes a [`RemoteMemory`] there. Towards each peer, each half of a window has a [`NicQueue`]: a first-in
-//! first-out of *armed* programs. A program is prepared once and armed any number of times.
+//! A [`Nic`] is one rank's endpoint. Memory that peers may reach through it is *registered*; the [`Key`] goes to the
+//! peers over the control plane, and becomes a [`RemoteMemory`] there. Towards each peer, each half of a window has a
+//! [`NicQueue`]: a first-in first-out of *armed* programs. A program is prepared once and armed any number of times.
 //!
 //! A stream knows nothing of this. It adds [`QUANTUM`](crate::batch::QUANTUM) to the queue's *doorbell*, a word like any
 //! other, and each such quantum *fires* the next armed program:
 //!
-//! 1. its transfers, in any order among each other; then, when all of them are delivered (a put's data is visible at the target, a get's has
-//!    arrived here),
+//! 1. its transfers, in any order among each other; then, when all of them are delivered (a put's data is visible at
+//!    the target, a get's has arrived here),
 //! 2. an add of `QUANTUM` to its remote word, whose bell rings; then
-//! 3. an add of `QUANTUM` to the queue's local *sent* word, whose bell rings: nothing of this end is read or written for that firing
-//!    any more.
+//! 3. an add of `QUANTUM` to the queue's local *sent* word, whose bell rings: nothing of this end is read or written
+//!    for that firing any more.
 //!
-//! Firings of one queue happen in order, one after the other as far as steps 2 and 3 are concerned. The number of the firing (from 0) is the
-//! number of the epoch towards that peer: its parity chooses the buffer of a side with a `flip`. It is counted by the queue,
-//! and not read from a word, which may have moved on.
+//! Firings of one queue happen in order, one after the other as far as steps 2 and 3 are concerned. The number of the
+//! firing (from 0) is the number of the epoch towards that peer: its parity chooses the buffer of a side with a `flip`.
+//! It is counted by the queue, and not read from a word, which may have moved on.
 //!
-//! Where the NIC has a register for it ([`NicQueue::strike`]), the stream stores to that besides, just after the add: then no software of this end stands between the stream and the transfer.
-//! The doorbell's count says how often the stream has rung, all the same, and the poison of a stream that fails goes there.
+//! Where the NIC has a register for it ([`NicQueue::strike`]), the stream stores to that besides, just after the add:
+//! then no software of this end stands between the stream and the transfer. The doorbell's count says how often the
+//! stream has rung, all the same, and the poison of a stream that fails goes there.
 //!
-//! All adds are releases and the look at the doorbell is an acquire, as in [`crate::batch`]: what the stream did before it rang is what the NIC
-//! reads, and what the NIC wrote before it added is what the waiter sees.
+//! All adds are releases and the look at the doorbell is an acquire, as in [`crate::batch`]: what the stream did before
+//! it rang is what the NIC reads, and what the NIC wrote before it added is what the waiter sees.
 //!
 //! # Failure
 //!
-//! - A stream that fails poisons the doorbell instead of ringing it. The queue then fires what had been rung for, and *gives up*
-//!   the rest: it poisons the remote word of every program that is armed and will not fire, and the sent word; so every wait on either
-//!   end comes to an end. Later arms are refused with [`NicError::GivenUp`].
-//! - A transfer that fails gives up the queue in the same way, and never adds to the remote word. (Some providers fire a chained signal
-//!   although the operation before it failed: an engine must not build on that.)
-//! - An endpoint that breaks gives up all its queues, and says so by [`Connection::failed`]: core then ends the waits of the peers, through the control plane.
-//! - A dead peer may give no error at all. Whoever waits is ended by core, which poisons the sent words towards that peer; an engine need not find
-//!   out.
+//! - A stream that fails poisons the doorbell instead of ringing it. The queue then fires what had been rung for, and
+//!   *gives up* the rest: it poisons the remote word of every program that is armed and will not fire, and the sent
+//!   word; so every wait on either end comes to an end. Later arms are refused with [`NicError::GivenUp`].
+//! - A transfer that fails gives up the queue in the same way, and never adds to the remote word. (Some providers fire
+//!   a chained signal although the operation before it failed: an engine must not build on that.)
+//! - An endpoint that breaks gives up all its queues, and says so by [`Connection::failed`]: core then ends the waits
+//!   of the peers, through the control plane.
+//! - A dead peer may give no error at all. Whoever waits is ended by core, which poisons the sent words towards that
+//!   peer; an engine need not find out.
 //!
 //! # Throttling
 //!
-//! Triggers are few. An endpoint has a *budget* of them ([`Nic::budget`], at least 1), which all its queues share; what a NIC has is divided among the ranks of its node
-//! ([`Connection::ranks_on_node`]). A program that is armed takes a slot of it if there is one, or stands *in line*, in host memory; it returns the slot when it is through. [`NicQueue::arm`] never waits and is never refused for want of room:
+//! Triggers are few. An endpoint has a *budget* of them ([`Nic::budget`], at least 1), which all its queues share; what
+//! a NIC has is divided among the ranks of its node ([`Connection::ranks_on_node`]). A program that is armed takes a
+//! slot of it if there is one, or stands *in line*, in host memory; it returns the slot when it is through.
+//! [`NicQueue::arm`] never waits and is never refused for want of room:
 //!
-//! - Whoever stands in line gets a slot when one comes back: those first that have been rung for, in the order in which they were; then the others, queue by queue.
-//! - One slot is kept for programs that have been rung for. Those come to their end by themselves, so it always comes back. Hence every ring is answered in the end, whatever
-//!   the budget, and whatever else is armed and waits: no program depends for its progress on the slot of one that has not been rung for.
+//! - Whoever stands in line gets a slot when one comes back: those first that have been rung for, in the order in which
+//!   they were; then the others, queue by queue.
+//! - One slot is kept for programs that have been rung for. Those come to their end by themselves, so it always comes
+//!   back. Hence every ring is answered in the end, whatever the budget, and whatever else is armed and waits: no
+//!   program depends for its progress on the slot of one that has not been rung for.
 //!
-//! So an engine fires as if the budget were infinite, only later. [`crate::slots`] is that accounting, for all engines. Waiting for room, or refusing to go without, is a policy of the layers above ([`Nic::armed`], [`Nic::await_armed`],
+//! So an engine fires as if the budget were infinite, only later. [`crate::slots`] is that accounting, for all engines.
+//! Waiting for room, or refusing to go without, is a policy of the layers above ([`Nic::armed`], [`Nic::await_armed`],
 //! [`NicQueue::counts`]); an engine has none.
 //!
 //! # Who validates what
 //!
-//! Core guarantees what the `unsafe` methods list, that every ring was armed before the batch that rings was submitted, and that one half arms a
-//! queue at a time. An engine checks none of it again; it may use `debug_assert`. What only an engine can know, it answers by
-//! [`NicError::Unsupported`] when a program is prepared: nothing has been enqueued then.
+//! Core guarantees what the `unsafe` methods list, that every ring was armed before the batch that rings was submitted,
+//! and that one half arms a queue at a time. An engine checks none of it again; it may use `debug_assert`. What only an
+//! engine can know, it answers by [`NicError::Unsupported`] when a program is prepared: nothing has been enqueued then.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -88,7 +95,8 @@ pub enum NicError {
         /// What it cannot do.
         what: String,
     },
-    /// There are not as many free trigger slots as an epoch or a replay needs, and its window does not want to wait. Nothing was armed.
+    /// There are not as many free trigger slots as an epoch or a replay needs, and its window does not want to wait.
+    /// Nothing was armed.
     #[error(
         "{needed} operations are to be armed, {room} of the NIC's {budget} trigger slots are free, and the application is to synchronise first"
     )]
@@ -174,7 +182,8 @@ pub struct RemotePtr {
 pub struct Connection {
     /// The addresses of all ranks, in order; empty for a rank that has no NIC.
     pub addresses: Vec<Vec<u8>>,
-    /// The bell that streams of this rank ring after they have added to a doorbell: one for all queues, so that an agent can sleep on it.
+    /// The bell that streams of this rank ring after they have added to a doorbell: one for all queues, so that an
+    /// agent can sleep on it.
     pub bell: Ptr,
     /// Keeps the bell alive.
     pub keep: Keep,
@@ -182,7 +191,8 @@ pub struct Connection {
     pub helped: bool,
     /// Whether nobody rings the bell: who wants to know of rings must poll the doorbells, while programs are armed.
     pub polled: bool,
-    /// To be called when the endpoint is of no more use, with the reason, once: peers may wait for what will never come, and cannot be told by the NIC. Not under locks of the NIC; it may call the NIC.
+    /// To be called when the endpoint is of no more use, with the reason, once: peers may wait for what will never
+    /// come, and cannot be told by the NIC. Not under locks of the NIC; it may call the NIC.
     pub failed: Box<dyn Fn(String) + Send + Sync>,
     /// How many ranks of this node share what the NIC has, this one included.
     pub ranks_on_node: usize,
@@ -192,13 +202,17 @@ pub struct Connection {
 pub struct QueueConfig {
     /// The word that the stream adds to; the bell is that of [`Connection::bell`].
     pub doorbell: Ptr,
-    /// The word that the NIC adds to when a firing is through at this end. What it counts at first may be more than 0: the stream's way to be told early.
+    /// The word that the NIC adds to when a firing is through at this end. What it counts at first may be more than 0:
+    /// the stream's way to be told early.
     pub sent: Ptr,
     /// The bell of whoever may sleep on it.
     pub sent_bell: Ptr,
-    /// Whether this rank's streams store where [`NicQueue::strike`] says; if not, that they have rung must be found out by looking at the doorbell.
+    /// Whether this rank's streams store where [`NicQueue::strike`] says; if not, that they have rung must be found out
+    /// by looking at the doorbell.
     pub strikes: bool,
-    /// Keeps the words and the bell alive. The NIC lets it go when the queue is closed and nothing of it is under way any more (or the endpoint is closed), under none of its locks: whoever hears of that may call the NIC, or be the last to hold it.
+    /// Keeps the words and the bell alive. The NIC lets it go when the queue is closed and nothing of it is under way
+    /// any more (or the endpoint is closed), under none of its locks: whoever hears of that may call the NIC, or be the
+    /// last to hold it.
     pub keep: Keep,
 }
 
@@ -266,8 +280,8 @@ pub struct Prepared(pub Keep);
 ///
 /// # Safety
 ///
-/// Implementations do what this module says, with the memory that they are given and no other: a key leads to the memory that it was made
-/// for, a program touches what its sides name, between its ring and its adds.
+/// Implementations do what this module says, with the memory that they are given and no other: a key leads to the
+/// memory that it was made for, a program touches what its sides name, between its ring and its adds.
 pub unsafe trait Nic: Send + Sync + 'static {
     /// The kind; ranks that reach each other have the same.
     fn name(&self) -> &'static str;
@@ -325,16 +339,17 @@ pub unsafe trait Nic: Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// The words and the bell are live as long as `keep`, in memory of the host; the doorbell is 0. Only streams of this rank add to the doorbell, and only the queue adds
-    /// to the sent word.
+    /// The words and the bell are live as long as `keep`, in memory of the host; the doorbell is 0. Only streams of
+    /// this rank add to the doorbell, and only the queue adds to the sent word.
     unsafe fn queue(&self, peer: usize, config: QueueConfig)
     -> Result<Arc<dyn NicQueue>, NicError>;
 
-    /// Adds to this rank's words what peers' firings that are through *there* still owe them, if it is this end that does it. Called when a peer has left, before that ends the
-    /// waits that it has not satisfied. Does not wait.
+    /// Adds to this rank's words what peers' firings that are through *there* still owe them, if it is this end that
+    /// does it. Called when a peer has left, before that ends the waits that it has not satisfied. Does not wait.
     fn hear(&self) {}
 
-    /// How many programs of this rank can be armed and not yet through, with a slot each; at least 1. Known when the ranks have met.
+    /// How many programs of this rank can be armed and not yet through, with a slot each; at least 1. Known when the
+    /// ranks have met.
     fn budget(&self) -> usize;
 
     /// How many programs of this rank are armed and not yet through, with a slot or in line.
@@ -343,7 +358,8 @@ pub unsafe trait Nic: Send + Sync + 'static {
     /// Waits until no more programs than `most` are, but no longer than `limit`; returns how many are.
     fn await_armed(&self, most: usize, limit: Duration) -> usize;
 
-    /// Keeps a registration (or whatever else peers may still be using) until the endpoint is closed, after which nothing of it is accessed any more. A NIC that cannot tell keeps it for good.
+    /// Keeps a registration (or whatever else peers may still be using) until the endpoint is closed, after which
+    /// nothing of it is accessed any more. A NIC that cannot tell keeps it for good.
     fn keep(&self, what: Keep) {
         std::mem::forget(what);
     }
@@ -353,18 +369,20 @@ pub unsafe trait Nic: Send + Sync + 'static {
         None
     }
 
-    /// Whether hardware adds to words of this rank by itself. What a processor does to a word in between its reading and its writing is lost then, which only a poison can be: so whoever poisons such words
-    /// goes on to, as long as somebody may wait.
+    /// Whether hardware adds to words of this rank by itself. What a processor does to a word in between its reading
+    /// and its writing is lost then, which only a poison can be: so whoever poisons such words goes on to, as long as
+    /// somebody may wait.
     fn adds(&self) -> bool {
         false
     }
 
-    /// Waits until everything that was rung for is through, but no longer than `limit`; returns whether it is. A rank that leaves its job without
-    /// it could take signals along that peers wait for.
+    /// Waits until everything that was rung for is through, but no longer than `limit`; returns whether it is. A rank
+    /// that leaves its job without it could take signals along that peers wait for.
     fn quiesce(&self, limit: Duration) -> bool;
 }
 
-/// The armed programs of one half of a window towards one peer. When it is dropped, the NIC fires what was rung for, and gives up the rest.
+/// The armed programs of one half of a window towards one peer. When it is dropped, the NIC fires what was rung for,
+/// and gives up the rest.
 ///
 /// # Safety
 ///
@@ -378,9 +396,10 @@ pub unsafe trait NicQueue: Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// At every firing: the sides lie within registered memory of the queue's peer and within local memory that `keep` keeps alive; elements are aligned,
-    /// initialised where they are read, and the word and the bell are live; nothing accesses what the firing writes, and nothing writes what it
-    /// reads, but what is ordered before the ring or after the adds to the remote and sent words (or both are atomic); `scalar` fits `size`.
+    /// At every firing: the sides lie within registered memory of the queue's peer and within local memory that `keep`
+    /// keeps alive; elements are aligned, initialised where they are read, and the word and the bell are live; nothing
+    /// accesses what the firing writes, and nothing writes what it reads, but what is ordered before the ring or after
+    /// the adds to the remote and sent words (or both are atomic); `scalar` fits `size`.
     unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError>;
 
     /// Appends `programs`, one after the other, `times` times over. Does not wait: what finds no trigger slot stands in line.
@@ -393,8 +412,9 @@ pub unsafe trait NicQueue: Send + Sync + 'static {
     /// How many programs were armed so far, and how many of them are through (or were given up).
     fn counts(&self) -> (u64, u64);
 
-    /// Where a stream stores 1 (8 bytes, by one store) after each add to the doorbell, if that fires the next program. `None` where the doorbell's word is all, or
-    /// [`QueueConfig::strikes`] says that streams do not. It stays what it is, and live, as long as the queue.
+    /// Where a stream stores 1 (8 bytes, by one store) after each add to the doorbell, if that fires the next program.
+    /// `None` where the doorbell's word is all, or [`QueueConfig::strikes`] says that streams do not. It stays what it
+    /// is, and live, as long as the queue.
     fn strike(&self) -> Option<Ptr> {
         None
     }

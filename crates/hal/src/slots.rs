@@ -2,14 +2,18 @@
 //!
 //! # Model
 //!
-//! An endpoint has a *budget* of slots, shared by all its queues. A program needs one slot from when the NIC knows of it until it is through. A program that is armed while there is no slot stands
-//! *in line*, in host memory, and gets one when another comes back. Slots are given to the programs of a queue in their order, and to queues by turns, one at a time, so that no queue starves.
+//! An endpoint has a *budget* of slots, shared by all its queues. A program needs one slot from when the NIC knows of
+//! it until it is through. A program that is armed while there is no slot stands *in line*, in host memory, and gets
+//! one when another comes back. Slots are given to the programs of a queue in their order, and to queues by turns, one
+//! at a time, so that no queue starves.
 //!
-//! **The last slot is kept** for programs that have been rung for. A program that has not been rung for may have to wait for peers, and they for others, without any bound; one that has been
-//! rung for waits for nothing but the wire. So the kept slot always comes back, every ring is answered in the end, first come, first served, and what a job can do does not depend on its
-//! budget, from 1 upwards: nobody holds a slot while it waits for somebody who needs one.
+//! **The last slot is kept** for programs that have been rung for. A program that has not been rung for may have to
+//! wait for peers, and they for others, without any bound; one that has been rung for waits for nothing but the wire.
+//! So the kept slot always comes back, every ring is answered in the end, first come, first served, and what a job can
+//! do does not depend on its budget, from 1 upwards: nobody holds a slot while it waits for somebody who needs one.
 //!
-//! One slot a program: what a program is to an engine (an entry of its table; with a hardware NIC a chain of deferred operations) is its own affair, and so is what it counts as a slot. One that needs several triggers for a program
+//! One slot a program: what a program is to an engine (an entry of its table; with a hardware NIC a chain of deferred
+//! operations) is its own affair, and so is what it counts as a slot. One that needs several triggers for a program
 //! divides what it has by the most that one takes.
 //!
 //! # Failure
@@ -25,7 +29,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Slots {
     state: Mutex<State>,
-    /// A program that had been rung for has got a slot. Set and taken by who turns the engine; not under the lock, since it is asked at every turn.
+    /// A program that had been rung for has got a slot. Set and taken by who turns the engine; not under the lock,
+    /// since it is asked at every turn.
     again: AtomicBool,
     /// Signalled when few enough programs are armed for somebody who waits for that.
     back: Condvar,
@@ -81,7 +86,8 @@ impl Slots {
         Slots::keeping(budget, 1)
     }
 
-    /// As [`Slots::new`], of which `kept` are kept for what has been rung for. It must be 1 or more: 0 is the mutant by which tests show what it is for, and hangs jobs.
+    /// As [`Slots::new`], of which `kept` are kept for what has been rung for. It must be 1 or more: 0 is the mutant by
+    /// which tests show what it is for, and hangs jobs.
     #[doc(hidden)]
     pub fn keeping(budget: usize, kept: usize) -> Self {
         assert_ne!(budget, 0, "an endpoint has at least one trigger slot");
@@ -121,7 +127,8 @@ impl Slots {
         state.share_out();
     }
 
-    /// Another number for the whole NIC, of which this endpoint has its share: for measurements. `false`, and nothing has changed, while something is armed.
+    /// Another number for the whole NIC, of which this endpoint has its share: for measurements. `false`, and nothing
+    /// has changed, while something is armed.
     ///
     /// # Panics
     ///
@@ -177,7 +184,8 @@ impl Slots {
         state.deal();
     }
 
-    /// Whether the next program of a queue, which has been rung for, has a slot, or gets one now. If not, it gets one when its turn comes: see [`Slots::take_again`].
+    /// Whether the next program of a queue, which has been rung for, has a slot, or gets one now. If not, it gets one
+    /// when its turn comes: see [`Slots::take_again`].
     ///
     /// Only while none of this queue is being fired.
     pub fn fire(&self, member: Member) -> bool {
@@ -285,7 +293,8 @@ impl State {
         self.members[member].as_mut().expect("it has not left")
     }
 
-    /// Gives away what may be given: first to those that have been rung for, since these bring it back (returns whether there were any); then to the line, but for what is kept.
+    /// Gives away what may be given: first to those that have been rung for, since these bring it back (returns whether
+    /// there were any); then to the line, but for what is kept.
     fn deal(&mut self) -> bool {
         let mut again = false;
         while self.free > 0

@@ -135,7 +135,8 @@ enum Rule {
     Kept,
     /// A mutant: none is kept for what has been rung for.
     Greedy,
-    /// Another design: the host waits until there is a slot before it enqueues what rings, and a batch is cut into parts that need one each, in one order on all ranks.
+    /// Another design: the host waits until there is a slot before it enqueues what rings, and a batch is cut into
+    /// parts that need one each, in one order on all ranks.
     Parts,
 }
 
@@ -161,7 +162,8 @@ struct Lane {
     operands: (Vec<u64>, Vec<u64>),
 }
 
-/// Ranks that exchange with all others, by several streams each: whether all come to the end. `order` of the streams' threads, and everything else, is drawn from a seed.
+/// Ranks that exchange with all others, by several streams each: whether all come to the end. `order` of the streams'
+/// threads, and everything else, is drawn from a seed.
 fn job(
     (ranks, streams): (usize, usize),
     epochs: usize,
@@ -285,7 +287,8 @@ fn job(
         .all(|lane| lane.enqueued == calls && lane.items.is_empty())
 }
 
-/// With the kept slot every job comes to its end, whatever the budget. Without it some do not: it is what it takes. Nor do they if the host waits for slots instead, however small the parts are.
+/// With the kept slot every job comes to its end, whatever the budget. Without it some do not: it is what it takes. Nor
+/// do they if the host waits for slots instead, however small the parts are.
 #[test]
 fn no_job_hangs_because_its_budget_is_small() {
     let (mut greedy, mut parts) = (0, 0);

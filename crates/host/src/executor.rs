@@ -73,7 +73,8 @@ impl Executor {
         }
     }
 
-    /// Executes one item and counts it as passed. Returns whether more may come. `next` is what follows at once, if that is known.
+    /// Executes one item and counts it as passed. Returns whether more may come. `next` is what follows at once, if
+    /// that is known.
     ///
     /// # Safety
     ///
@@ -301,7 +302,8 @@ fn takes_no_time(batch: &Batch) -> bool {
     batch.is_helped() && !batch.has_moves()
 }
 
-/// How long a wait stays awake that turns a NIC's engine meanwhile. Each look takes as long as many others, so the processor is offered after each: a peer that shares it may be about to send.
+/// How long a wait stays awake that turns a NIC's engine meanwhile. Each look takes as long as many others, so the
+/// processor is offered after each: a peer that shares it may be about to send.
 fn helped(patience: Patience) -> Patience {
     Patience {
         spins: 0,

@@ -96,8 +96,8 @@ impl Far {
             });
         }
         if put {
-            // SAFETY: the batch's promises: both sides are live, and the target's is this origin's alone until the add of the lane; what was packed lies in
-            // the scratch until then.
+            // SAFETY: the batch's promises: both sides are live, and the target's is this origin's alone until the add
+            // of the lane; what was packed lies in the scratch until then.
             let outcome = unsafe { self.bus.put(&self.pieces) };
             self.note(outcome);
         } else {
@@ -220,12 +220,14 @@ impl Mover for Far {
             return false;
         }
         if !self.is_far(add.word.0) {
-            // What was packed for updates of this rank's own memory, the bus has completed; what is packed for others is sent before another lane goes on.
+            // What was packed for updates of this rank's own memory, the bus has completed; what is packed for others
+            // is sent before another lane goes on.
             self.scratch.clear();
             // SAFETY: the caller's promise; neither is far.
             return unsafe { HostMover.add(add) };
         }
-        // SAFETY: the word is a peer's, in a block that the batch's submitter holds, at the beginning of a cell: so core lays them out.
+        // SAFETY: the word is a peer's, in a block that the batch's submitter holds, at the beginning of a cell: so
+        // core lays them out.
         let outcome = unsafe { self.bus.signal(add.word, add.value) };
         self.scratch.clear();
         self.note(outcome);

@@ -2,10 +2,11 @@
 //!
 //! # Model
 //!
-//! A [`HostStream`] is a queue and a thread that executes it in order (`stream.rs`); made inline, it is only the executor, and the
-//! submitting thread does the work itself. Work is a batch, a kernel (a closure), an event, or the replay
-//! of a recording (`graph.rs`). Batches are run by the engine of `tidegate-words`, with the moves of `moves.rs`. Peers
-//! of the node map each other's memory by file descriptor (`block.rs`); ranks that are threads share it by reference; and where there is a bus, what is not mapped is reached by that (`far.rs`).
+//! A [`HostStream`] is a queue and a thread that executes it in order (`stream.rs`); made inline, it is only the
+//! executor, and the submitting thread does the work itself. Work is a batch, a kernel (a closure), an event, or the
+//! replay of a recording (`graph.rs`). Batches are run by the engine of `tidegate-words`, with the moves of `moves.rs`.
+//! Peers of the node map each other's memory by file descriptor (`block.rs`); ranks that are threads share it by
+//! reference; and where there is a bus, what is not mapped is reached by that (`far.rs`).
 //!
 //! # Failure
 //!

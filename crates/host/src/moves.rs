@@ -157,8 +157,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Calls `each` for every stretch that is contiguous on both sides of a copy of `count` elements, in order: where it lies on the one, where on the other (in elements from the
-/// base), and how long it is.
+/// Calls `each` for every stretch that is contiguous on both sides of a copy of `count` elements, in order: where it
+/// lies on the one, where on the other (in elements from the base), and how long it is.
 ///
 /// # Safety
 ///

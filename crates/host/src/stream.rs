@@ -55,10 +55,11 @@ enum EventKind {
 
 /// How long waits stay awake: those for peers, and those for other threads of this rank.
 ///
-/// Going to sleep is dear twice: the waker pays for a system call, and the sleeper comes back late, most of all where an idle
-/// processor halts. Yielding costs little while nobody else wants the processor, and is what everybody waits for when somebody
-/// does. So all waits yield for a while, and sleep then. Spinning in between looks more often, which is of use where another processor
-/// is at work on what is waited for: on a peer's part if each rank has a processor, on another thread's if it has two.
+/// Going to sleep is dear twice: the waker pays for a system call, and the sleeper comes back late, most of all where
+/// an idle processor halts. Yielding costs little while nobody else wants the processor, and is what everybody waits
+/// for when somebody does. So all waits yield for a while, and sleep then. Spinning in between looks more often, which
+/// is of use where another processor is at work on what is waited for: on a peer's part if each rank has a processor,
+/// on another thread's if it has two.
 fn patience(ranks: usize) -> (Patience, Patience) {
     let mine = std::thread::available_parallelism().map_or(1, usize::from);
     // A rank that was bound to some of the processors has not got to share them with all others.
@@ -72,7 +73,8 @@ fn patience(ranks: usize) -> (Patience, Patience) {
     (patience(ranks, all), patience(2 * ranks, own))
 }
 
-/// How long a wait stays awake where nobody rings: longer, since each nap may be one in vain. Each look turns the bus, which takes as long as a pause or more.
+/// How long a wait stays awake where nobody rings: longer, since each nap may be one in vain. Each look turns the bus,
+/// which takes as long as a pause or more.
 fn unrung(peers: Patience) -> Patience {
     Patience {
         yields: 4 * peers.yields,

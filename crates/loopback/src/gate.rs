@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::lock;
 
-/// Holds the firings of the endpoints that were made with it while it is closed: they have been rung for, and have read nothing yet.
+/// Holds the firings of the endpoints that were made with it while it is closed: they have been rung for, and have read
+/// nothing yet.
 #[derive(Clone, Debug)]
 pub struct Gate(Arc<Inner>);
 

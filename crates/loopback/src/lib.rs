@@ -2,22 +2,25 @@
 //!
 //! # Model
 //!
-//! A [`Loopback`] is one rank's endpoint. An *agent*, one thread a rank, sleeps on the doorbells' bell; when a stream has rung, it carries out the
-//! next armed program of that queue, with the processor, in the peer's memory, which it has mapped by handle: a descriptor between
-//! processes, a reference between threads. It makes no device call, and (between threads) no system call but sleeping, so that Miri
-//! can execute it.
+//! A [`Loopback`] is one rank's endpoint. An *agent*, one thread a rank, sleeps on the doorbells' bell; when a stream
+//! has rung, it carries out the next armed program of that queue, with the processor, in the peer's memory, which it
+//! has mapped by handle: a descriptor between processes, a reference between threads. It makes no device call, and
+//! (between threads) no system call but sleeping, so that Miri can execute it.
 //!
-//! It proves the contract of [`tidegate_hal::nic`] and what core builds on it, on any machine; it is slower than mapping the
-//! peers themselves, by two changes of thread a message, and is not meant for production. Arithmetic is carried out by the *origin's* agent with the
-//! processor's atomics, which are coherent with those of the target's host streams.
+//! It proves the contract of [`tidegate_hal::nic`] and what core builds on it, on any machine; it is slower than
+//! mapping the peers themselves, by two changes of thread a message, and is not meant for production. Arithmetic is
+//! carried out by the *origin's* agent with the processor's atomics, which are coherent with those of the target's host
+//! streams.
 //!
-//! For tests, firings can be made to take long ([`Options::delay`]) or be held back by hand ([`Gate`]), so that a put's source is really
-//! read long after the stream has passed `complete`; and the budget of armed programs can be set small.
+//! For tests, firings can be made to take long ([`Options::delay`]) or be held back by hand ([`Gate`]), so that a put's
+//! source is really read long after the stream has passed `complete`; and the budget of armed programs can be set
+//! small.
 //!
 //! # Failure
 //!
-//! As the contract says. A peer that dies does not disturb the agent: what it has mapped stays mapped. An agent that is dropped while its gate is
-//! closed ends without firing; what its programs keep alive is freed then, since nothing touches it any more.
+//! As the contract says. A peer that dies does not disturb the agent: what it has mapped stays mapped. An agent that is
+//! dropped while its gate is closed ends without firing; what its programs keep alive is freed then, since nothing
+//! touches it any more.
 
 mod agent;
 mod gate;
@@ -64,7 +67,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The NIC of this node has so many trigger slots (4096 at first), one a program: the ranks of the node divide them, and each has 1 at least.
+    /// The NIC of this node has so many trigger slots (4096 at first), one a program: the ranks of the node divide
+    /// them, and each has 1 at least.
     ///
     /// # Panics
     ///
@@ -76,7 +80,8 @@ impl Options {
         self
     }
 
-    /// The mutant that keeps no slot for programs that have been rung for, so that a job can hang because its budget is small. For the tests that show what the slot is for.
+    /// The mutant that keeps no slot for programs that have been rung for, so that a job can hang because its budget is
+    /// small. For the tests that show what the slot is for.
     #[doc(hidden)]
     #[must_use]
     pub fn greedy(mut self) -> Self {

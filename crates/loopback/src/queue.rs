@@ -175,8 +175,8 @@ impl Queue {
         let script = script(&program);
         self.fired.advance(self.fired.operand() + QUANTUM);
         for step in &script.moves {
-            // SAFETY: `NicQueue::prepare` promises what `Mover::carry` asks, for the time between the ring, which was acquired when the
-            // doorbell was read, and the signals below; the parity is this queue's own word.
+            // SAFETY: `NicQueue::prepare` promises what `Mover::carry` asks, for the time between the ring, which was
+            // acquired when the doorbell was read, and the signals below; the parity is this queue's own word.
             unsafe { HostMover.carry(step) };
         }
         script.signal();

@@ -53,7 +53,8 @@ impl Rig {
             failed: Box::new(|reason| panic!("{reason}")),
             ranks_on_node: 1,
         };
-        // SAFETY: the block is zeroed, which is words and bells, and kept; tests touch the data only before a ring and after a signal.
+        // SAFETY: the block is zeroed, which is words and bells, and kept; tests touch the data only before a ring and
+        // after a signal.
         let (key, queue) = unsafe {
             let key = nic.register(memory).unwrap().key;
             nic.connect(connection).unwrap();

@@ -1,4 +1,5 @@
-//! A put and its epochs, one way: raw MPI (post, start, complete, wait on `MPI_Win_allocate`), and windows over MPI, in one process and by turns.
+//! A put and its epochs, one way: raw MPI (post, start, complete, wait on `MPI_Win_allocate`), and windows over MPI, in
+//! one process and by turns.
 //!
 //! `mpirun -n 2 pingpong [rounds]`. Reports medians over runs of half a round trip, in us, and the ratio to raw MPI.
 

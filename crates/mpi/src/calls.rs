@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! [`Own`] is a duplicate of the user's communicator: what is sent over it never meets the user's messages. Its errors are returned, whatever the
-//! user's communicator does with errors. It is for one thread, since it is not known to be more than that MPI allows.
+//! [`Own`] is a duplicate of the user's communicator: what is sent over it never meets the user's messages. Its errors
+//! are returned, whatever the user's communicator does with errors. It is for one thread, since it is not known to be
+//! more than that MPI allows.
 //!
 //! # Failure
 //!

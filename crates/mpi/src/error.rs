@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tidegate_core::Error;
 
-/// Why a world could not be made of a communicator. `?` turns it into the library's [`Error`]: what is an error of the library already, as
-/// itself, and anything else into [`Error::Bootstrap`].
+/// Why a world could not be made of a communicator. `?` turns it into the library's [`Error`]: what is an error of the
+/// library already, as itself, and anything else into [`Error::Bootstrap`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MpiError {

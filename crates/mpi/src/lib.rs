@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! Empty unless the feature `mpi` is on; then it needs an MPI, its `mpicc`, and libclang to be built. `mpi` is rsmpi, the binding that
-//! all of this is over. `world` has worlds
-//! made of communicators; `windows` goes further: there MPI is what carries epochs, for ranks that can reach each other by nothing else.
+//! Empty unless the feature `mpi` is on; then it needs an MPI, its `mpicc`, and libclang to be built. `mpi` is rsmpi,
+//! the binding that all of this is over. `world` has worlds made of communicators; `windows` goes further: there MPI is
+//! what carries epochs, for ranks that can reach each other by nothing else.
 //!
 //! # Failure
 //!

@@ -2,11 +2,11 @@
 //!
 //! # Model
 //!
-//! [`FromMpi`] makes a world of a communicator: its ranks are those of the communicator, in the same order. MPI is used to *meet*, and no
-//! longer: rank 0 listens, and says where and with which secret over a duplicate of the communicator; the duplicate is freed, and from there
-//! on the ordinary control plane of `tidegate-boot` carries on, with its heartbeats, deaths and descriptors. So the world outlives the
-//! communicator, and MPI itself; there may be as many worlds as there are communicators; and nothing asks for more of MPI than
-//! calls by the thread that makes the world.
+//! [`FromMpi`] makes a world of a communicator: its ranks are those of the communicator, in the same order. MPI is used
+//! to *meet*, and no longer: rank 0 listens, and says where and with which secret over a duplicate of the communicator;
+//! the duplicate is freed, and from there on the ordinary control plane of `tidegate-boot` carries on, with its
+//! heartbeats, deaths and descriptors. So the world outlives the communicator, and MPI itself; there may be as many
+//! worlds as there are communicators; and nothing asks for more of MPI than calls by the thread that makes the world.
 //!
 //! ```no_run
 //! use tidegate_core::World;
@@ -38,14 +38,16 @@ use crate::error::MpiError;
 
 /// Makes worlds of communicators: `World::from_mpi(&communicator)`.
 pub trait FromMpi: Sized {
-    /// A world whose ranks are those of the communicator, in the same order, each on the device that `World::init` would take. Collective over the
-    /// communicator.
+    /// A world whose ranks are those of the communicator, in the same order, each on the device that `World::init`
+    /// would take. Collective over the communicator.
     ///
-    /// The communicator, and MPI, may go before the world does. What the environment says of limits and nodes (`TIDEGATE_RENDEZVOUS_TIMEOUT`,
-    /// `TIDEGATE_HEARTBEAT_MS`, `TIDEGATE_SILENCE_MS`, `TIDEGATE_NODE`, `TIDEGATE_ADDRESS`, `TIDEGATE_ROUTE`, `TIDEGATE_DEVICE`) counts as in every
-    /// job; `RANK` and its like are not looked at.
+    /// The communicator, and MPI, may go before the world does. What the environment says of limits and nodes
+    /// (`TIDEGATE_RENDEZVOUS_TIMEOUT`, `TIDEGATE_HEARTBEAT_MS`, `TIDEGATE_SILENCE_MS`, `TIDEGATE_NODE`,
+    /// `TIDEGATE_ADDRESS`, `TIDEGATE_ROUTE`, `TIDEGATE_DEVICE`) counts as in every job; `RANK` and its like are not
+    /// looked at.
     ///
-    /// Rank 0 of a world leaves it last, and waits for the others. So worlds that are alive at once are let go of in the same order by all their ranks.
+    /// Rank 0 of a world leaves it last, and waits for the others. So worlds that are alive at once are let go of in
+    /// the same order by all their ranks.
     ///
     /// # Errors
     ///
@@ -159,8 +161,8 @@ fn network() -> Result<u64, BootError> {
     Ok(u64::from_str_radix(&digits[..16], 16).expect("they are hexadecimal digits"))
 }
 
-/// MPI knows by its own means who is on one node. The control plane's word counts: descriptors can be passed where it says so. But if
-/// the two disagree, somebody may wonder why ranks of one machine go by the NIC.
+/// MPI knows by its own means who is on one node. The control plane's word counts: descriptors can be passed where it
+/// says so. But if the two disagree, somebody may wonder why ranks of one machine go by the NIC.
 fn compare(control: &TcpControl, by_mpi: &[u64]) {
     let me = control.rank();
     let ours = |rank: usize| control.node(rank) == control.node(me);

@@ -348,8 +348,9 @@ pub(crate) fn node_of_mac(address: &[u8; 6]) -> Option<usize> {
     (*address == mac(node)).then_some(node)
 }
 
-/// Commands of `ip` that give the interface of a node its addresses, and its neighbours. They are entered by hand, so that a lossy wire
-/// loses no ARP, and a cut one makes no neighbour unreachable, which would be an error where silence is wanted.
+/// Commands of `ip` that give the interface of a node its addresses, and its neighbours. They are entered by hand, so
+/// that a lossy wire loses no ARP, and a cut one makes no neighbour unreachable, which would be an error where silence
+/// is wanted.
 pub(crate) fn address_commands(node: usize, nodes: usize) -> Vec<String> {
     let hardware = |node| mac(node).map(|byte| format!("{byte:02x}")).join(":");
     let mut commands = vec![

@@ -2,12 +2,13 @@
 //!
 //! # Model
 //!
-//! A [`Helper`] is an `ip` or `tc` that reads commands from a pipe. It is in its namespace, and so holds it, from the moment it is
-//! started until the pipe is closed; meanwhile the kernel names its namespaces under `/proc`.
+//! A [`Helper`] is an `ip` or `tc` that reads commands from a pipe. It is in its namespace, and so holds it, from the
+//! moment it is started until the pipe is closed; meanwhile the kernel names its namespaces under `/proc`.
 //!
 //! # Failure
 //!
-//! It stops at the first command that fails, and what it printed is the error. A program that is not there is named with its package.
+//! It stops at the first command that fails, and what it printed is the error. A program that is not there is named
+//! with its package.
 
 use crate::error::BedError;
 use crate::space::{Entry, Owner, Space};

@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! A [`Bed`] has nodes, each a network namespace with one interface ([`INTERFACE`]) and one address
-//! ([`Bed::address`]), on one switch. Programs are started in a node with [`Bed::enter`]. What goes to a node over the switch is held
-//! up, lost and throttled as the [`Shape`] says; a node's link can be cut and mended ([`Bed::cut`], [`Bed::mend`]).
+//! A [`Bed`] has nodes, each a network namespace with one interface ([`INTERFACE`]) and one address ([`Bed::address`]),
+//! on one switch. Programs are started in a node with [`Bed::enter`]. What goes to a node over the switch is held up,
+//! lost and throttled as the [`Shape`] says; a node's link can be cut and mended ([`Bed::cut`], [`Bed::mend`]).
 //!
 //! | wire | what it is | when |
 //! |---|---|---|
@@ -37,8 +37,8 @@
 //! process in them, does; with them go their devices. However this process ends, the kernel cleans up when the last
 //! program in the nodes has ended too. So there is nothing to sweep at the next start, either.
 //!
-//! What is missing (privileges, `iproute2`, devices of the kernel) is a [`BedError`] that names it; [`BedError::is_missing`] tells it from
-//! what went wrong.
+//! What is missing (privileges, `iproute2`, devices of the kernel) is a [`BedError`] that names it;
+//! [`BedError::is_missing`] tells it from what went wrong.
 
 mod bed;
 mod error;

@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! The thread sleeps until a frame comes or one is due. A frame for a node has its number in its address, so nothing is to be
-//! learnt; it goes into the queue of that node, with the time at which it is through: after those before it at the given rate, and after the
-//! delay. All frames of a queue have the same delay, so the first is always due first.
+//! The thread sleeps until a frame comes or one is due. A frame for a node has its number in its address, so nothing is
+//! to be learnt; it goes into the queue of that node, with the time at which it is through: after those before it at
+//! the given rate, and after the delay. All frames of a queue have the same delay, so the first is always due first.
 //!
 //! Whether the nth frame from one node to another is lost depends on the seed and n alone.
 //!
@@ -161,7 +161,8 @@ struct Wires {
 
 impl Wires {
     fn run(mut self) {
-        // By default the kernel may wake a thread 50 us late, which is much beside a delay of 100. If it is not told so, it is late.
+        // By default the kernel may wake a thread 50 us late, which is much beside a delay of 100. If it is not told
+        // so, it is late.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let mut scratch = vec![0; FRAME];
         loop {

@@ -4,8 +4,8 @@ use crate::bed::{Bed, Builder};
 use std::io::Write;
 
 impl Builder {
-    /// For tests: the bed, or `None` where the machine cannot have one and this is no run of continuous integration. The test then
-    /// returns; why is printed, and noted in the file that `TIDEGATE_SKIPS` names.
+    /// For tests: the bed, or `None` where the machine cannot have one and this is no run of continuous integration.
+    /// The test then returns; why is printed, and noted in the file that `TIDEGATE_SKIPS` names.
     ///
     /// # Panics
     ///

@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! The bridge has a namespace of its own, so that nothing of it is in the machine's. Port `p3` leads to node 3; what leaves by it has been
-//! through its `netem`, if there is one. A link is cut by taking its port from the bridge: the interfaces at both ends stay up, and frames get lost.
+//! The bridge has a namespace of its own, so that nothing of it is in the machine's. Port `p3` leads to node 3; what
+//! leaves by it has been through its `netem`, if there is one. A link is cut by taking its port from the bridge: the
+//! interfaces at both ends stay up, and frames get lost.
 //!
 //! # Failure
 //!

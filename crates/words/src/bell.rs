@@ -82,7 +82,8 @@ impl Bell {
         self.wait_with_naps(patience, None, ready, before_sleep)
     }
 
-    /// As [`Bell::wait`], but no sleep is longer than `nap`, if there is one: the first are shorter, each twice as long as the one before.
+    /// As [`Bell::wait`], but no sleep is longer than `nap`, if there is one: the first are shorter, each twice as long
+    /// as the one before.
     #[inline]
     pub fn wait_with_naps<T>(
         &self,

@@ -39,7 +39,8 @@ pub trait Mover {
     /// The promises of [`Batch::new`] hold for the batch that the move belongs to, and its lane has come to it.
     unsafe fn carry(&mut self, step: &Move);
 
-    /// Adds to a word, after all that was carried before, and rings its bell. Returns whether it could: if not, the batch has failed. By default the word is mapped, and it can.
+    /// Adds to a word, after all that was carried before, and rings its bell. Returns whether it could: if not, the
+    /// batch has failed. By default the word is mapped, and it can.
     ///
     /// # Safety
     ///
@@ -80,7 +81,8 @@ pub trait Mover {
         Blocked::Waits
     }
 
-    /// The longest sleep of a waiter, where what it waits for may come without its bell being rung. By default it sleeps until the bell is rung.
+    /// The longest sleep of a waiter, where what it waits for may come without its bell being rung. By default it
+    /// sleeps until the bell is rung.
     #[inline]
     fn nap(&self) -> Option<Duration> {
         None
@@ -229,8 +231,8 @@ impl Blocked {
     }
 }
 
-/// Runs a batch to its end, sleeping on `bell` while every lane is blocked. `blocked` is asked whenever that is so what to do; `before_sleep`
-/// is called each time before it really sleeps.
+/// Runs a batch to its end, sleeping on `bell` while every lane is blocked. `blocked` is asked whenever that is so what
+/// to do; `before_sleep` is called each time before it really sleeps.
 ///
 /// # Errors
 ///

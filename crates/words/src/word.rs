@@ -84,8 +84,9 @@ impl Word {
     }
 }
 
-/// Orders stores to memory and to registers of devices among each other. Where registers are mapped so that stores are combined, x86 does not do it by itself, nor send them off at once; ARM does it
-/// by a barrier for the whole system only, which a release is not.
+/// Orders stores to memory and to registers of devices among each other. Where registers are mapped so that stores are
+/// combined, x86 does not do it by itself, nor send them off at once; ARM does it by a barrier for the whole system
+/// only, which a release is not.
 #[inline]
 fn device_fence() {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use tidegate_bench::nodes::Measured;
 use tidegate_bench::report::About;
 
-/// Prints the table of what scripts/nodes.sh has measured, and writes results.json and SVG files; 1 if anything failed, was not verified, or was not run
+/// Prints the table of what scripts/nodes.sh has measured, and writes results.json and SVG files; 1 if anything failed,
+/// was not verified, or was not run
 #[derive(Debug, Parser)]
 #[command(name = "nodes")]
 struct Args {

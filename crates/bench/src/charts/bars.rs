@@ -39,8 +39,8 @@ pub(super) fn share(results: &Results, compute: bool) -> Option<String> {
     picture(results, &good(results, "faces", compute), title)
 }
 
-/// The rows on the most ranks, the fastest way first. Of ours, those of the run that others were measured in, where there is one; of others' launch
-/// shapes the best.
+/// The rows on the most ranks, the fastest way first. Of ours, those of the run that others were measured in, where
+/// there is one; of others' launch shapes the best.
 fn picture(results: &Results, entries: &[&Entry], title: &str) -> Option<String> {
     let ranks = entries.iter().map(|entry| entry.row.setting.ranks).max()?;
     let (together, alone): (Vec<&Entry>, Vec<&Entry>) =

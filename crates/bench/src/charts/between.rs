@@ -14,8 +14,8 @@ const RIGHT: i32 = 200;
 const TOP: i32 = 66;
 const BAND: i32 = 34;
 
-/// Shares by the number of nodes, with the provider that comes first; a line for each variant and number of ranks a node. Nothing, if there are not two
-/// numbers of nodes.
+/// Shares by the number of nodes, with the provider that comes first; a line for each variant and number of ranks a
+/// node. Nothing, if there are not two numbers of nodes.
 pub(crate) fn growth(cells: &[Cell<'_>], place: &str) -> Option<String> {
     let mut series = Lines::default();
     let provider = cells.iter().find(|cell| plain(cell))?.provider();

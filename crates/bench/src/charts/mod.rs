@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! [`Results`] is the `results.json` that the script leaves: the machine, all rows with the step that they are of, and timelines. Several can be
-//! [joined](Results::join), since a machine may be lent for a part of the steps only. [`draw`] makes the [`Chart`]s, each an SVG on white that stands alone,
-//! with the machine and the date in it:
+//! [`Results`] is the `results.json` that the script leaves: the machine, all rows with the step that they are of, and
+//! timelines. Several can be [joined](Results::join), since a machine may be lent for a part of the steps only.
+//! [`draw`] makes the [`Chart`]s, each an SVG on white that stands alone, with the machine and the date in it:
 //!
 //! | file | shows |
 //! |---|---|
@@ -19,7 +19,8 @@
 //!
 //! # Failures
 //!
-//! [`ChartsError`] for a file that cannot be read or written. A picture whose rows are missing is not drawn, and [`Missing`] says which rows those are.
+//! [`ChartsError`] for a file that cannot be read or written. A picture whose rows are missing is not drawn, and
+//! [`Missing`] says which rows those are.
 
 mod bars;
 pub(crate) mod between;
@@ -156,7 +157,8 @@ impl Results {
     }
 }
 
-/// Shares by the number of trigger slots, a line a policy: of what `--throttling` has measured, which is no part of the script. Nothing, if there are not two budgets.
+/// Shares by the number of trigger slots, a line a policy: of what `--throttling` has measured, which is no part of the
+/// script. Nothing, if there are not two budgets.
 pub fn throttling(rows: &[Row], variant: &str, place: &str) -> Option<String> {
     lines::throttling(rows, variant, place)
 }

@@ -27,7 +27,8 @@ pub(super) fn form(row: &Row) -> (String, bool) {
     (format!("{}: {name}", row.who), graph)
 }
 
-/// Rows that are right, of one benchmark, with one setting of compute; of several sizes of blocks, those of the size that most rows are of.
+/// Rows that are right, of one benchmark, with one setting of compute; of several sizes of blocks, those of the size
+/// that most rows are of.
 pub(super) fn good<'a>(results: &'a Results, benchmark: &str, compute: bool) -> Vec<&'a Entry> {
     let pair = benchmark == "pair";
     let fits = |entry: &&Entry| {

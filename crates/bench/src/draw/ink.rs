@@ -1,7 +1,7 @@
 //! The colours of charts.
 //!
-//! A chart is drawn in *codes*, colours that stand for what they mean, and gets real ones when it is finished: those of a page, which has two schemes
-//! ([`Ink::resolve`]), or those of a picture on white that stands alone ([`Ink::plain`]).
+//! A chart is drawn in *codes*, colours that stand for what they mean, and gets real ones when it is finished: those of
+//! a page, which has two schemes ([`Ink::resolve`]), or those of a picture on white that stands alone ([`Ink::plain`]).
 
 use plotters::style::RGBColor;
 

@@ -44,8 +44,8 @@ pub(super) fn measure<D: BenchDevice>(
     let (counts, rank) = (case.counts, world.rank());
     let mut meter = Meter::default();
     let mut sample = RankSample::new(rank);
-    // Epochs before the clock starts, so that ranks begin together, whatever each of them did before: news of the slowest travel at
-    // least one rank an epoch.
+    // Epochs before the clock starts, so that ranks begin together, whatever each of them did before: news of the
+    // slowest travel at least one rank an epoch.
     let ahead = (world.size() as u64).next_multiple_of(case.recorded.max(1));
     let mut run = 0;
     for k in 0..counts.nk {

@@ -71,8 +71,8 @@ impl Pattern {
         }
     }
 
-    /// `count` messages of so many bytes, to the other ranks by turns: the first to the next rank, the second to the one after it, and so on; several to each
-    /// if there are more messages than other ranks.
+    /// `count` messages of so many bytes, to the other ranks by turns: the first to the next rank, the second to the
+    /// one after it, and so on; several to each if there are more messages than other ranks.
     ///
     /// # Errors
     ///

@@ -29,7 +29,8 @@ pub enum WindowBy {
 pub(crate) struct How {
     /// Of windows.
     pub(crate) window: WindowBy,
-    /// Instead of waiting in MPI, test, and give the processor away between: for an MPI that does not, where there are more ranks than processors.
+    /// Instead of waiting in MPI, test, and give the processor away between: for an MPI that does not, where there are
+    /// more ranks than processors.
     pub(crate) polls: bool,
 }
 
@@ -259,7 +260,8 @@ impl Window {
         let size = ffi::MPI_Aint::try_from(bytes.max(8)).expect("it is memory");
         let mut memory = Vec::new();
         let mut base: *mut c_void = ptr::null_mut();
-        // SAFETY: the communicator is alive; `base` is where MPI leaves a pointer, or points to `size` bytes that live as long as the window.
+        // SAFETY: the communicator is alive; `base` is where MPI leaves a pointer, or points to `size` bytes that live
+        // as long as the window.
         let raw = unsafe {
             let mut raw = ffi::RSMPI_WIN_NULL;
             // What an MPI may make use of: epochs are active-target ones only, and all windows are alike.

@@ -2,9 +2,10 @@
 //!
 //! # Model
 //!
-//! With the feature `mpi` the programs are MPI programs where MPI is asked for: variants `mpi-…` of [Faces](crate::faces), and the rows of
-//! MPI of [`osu`](crate::osu). An MPI's launcher starts them: the program calls it itself (`--mpirun` says how), or the user does, who then gets
-//! what rank 0 has to say. The ranks make a [`World`](tidegate_core::World) of MPI_COMM_WORLD, and so both libraries serve the same ranks in turn.
+//! With the feature `mpi` the programs are MPI programs where MPI is asked for: variants `mpi-…` of
+//! [Faces](crate::faces), and the rows of MPI of [`osu`](crate::osu). An MPI's launcher starts them: the program calls
+//! it itself (`--mpirun` says how), or the user does, who then gets what rank 0 has to say. The ranks make a
+//! [`World`](tidegate_core::World) of MPI_COMM_WORLD, and so both libraries serve the same ranks in turn.
 //!
 //! | module | holds |
 //! |---|---|
@@ -13,8 +14,8 @@
 //!
 //! # Failures
 //!
-//! Without the feature, asking for MPI is [`NoMpi`], before any rank is started. An error of MPI ends the job, as MPI has it unless told
-//! otherwise.
+//! Without the feature, asking for MPI is [`NoMpi`], before any rank is started. An error of MPI ends the job, as MPI
+//! has it unless told otherwise.
 
 #[cfg(feature = "mpi")]
 pub(crate) mod calls;

@@ -7,9 +7,10 @@
 //! - *latency*: a put to and fro, each an epoch of its own; half the time of a round trip;
 //! - *bandwidth*: epochs of 64 puts one way; bytes in a second by the origin's clock, in MB (10^6 bytes).
 //!
-//! Several *ways* do the same: this library's stream-triggered epochs, enqueued (`st`) or replayed (`st-graph`), or done by the calling thread as they are
-//! called (`inline`); and, with the feature `mpi`, the calls of an MPI (`mpi`, `mpi-create`: MPI_Win_allocate, MPI_Win_create). For each size all ways have their
-//! turn, and all of that several times; what is printed is the median. The output is a block for each way, in two columns.
+//! Several *ways* do the same: this library's stream-triggered epochs, enqueued (`st`) or replayed (`st-graph`), or
+//! done by the calling thread as they are called (`inline`); and, with the feature `mpi`, the calls of an MPI (`mpi`,
+//! `mpi-create`: MPI_Win_allocate, MPI_Win_create). For each size all ways have their turn, and all of that several
+//! times; what is printed is the median. The output is a block for each way, in two columns.
 //!
 //! Ways of this library run over a [`Transport`]: a world, however it was made.
 //!

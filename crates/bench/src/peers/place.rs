@@ -142,8 +142,8 @@ impl Peers {
 }
 
 impl Mpi {
-    /// `mpi.env` (`NAME=VALUE` a line) and `mpirun.args` (an argument a line), if they are there. Empty lines, and those that begin with `#`, say
-    /// nothing.
+    /// `mpi.env` (`NAME=VALUE` a line) and `mpirun.args` (an argument a line), if they are there. Empty lines, and
+    /// those that begin with `#`, say nothing.
     fn read(dir: &Path) -> Result<Mpi, PeersError> {
         let lines = |name: &str| -> Result<(PathBuf, Vec<(usize, String)>), PeersError> {
             let path = dir.join(name);
@@ -183,8 +183,8 @@ impl Mpi {
         })
     }
 
-    /// `mpirun` for so many ranks. Open MPI's must be told that ranks may be started by root and need no processor of their own; others do not
-    /// know these options.
+    /// `mpirun` for so many ranks. Open MPI's must be told that ranks may be started by root and need no processor of
+    /// their own; others do not know these options.
     fn mpirun(&self, ranks: usize) -> Command {
         let start = || {
             let mut command = Command::new("mpirun");

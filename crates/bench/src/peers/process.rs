@@ -27,8 +27,8 @@ pub(super) struct Ended {
     pub(super) last_words: String,
 }
 
-/// Runs a program to its end, or to that of `limit`: then it is told to end, and a little later made to. `NAME.jsonl` and `NAME.log` in `logs` are
-/// what it printed.
+/// Runs a program to its end, or to that of `limit`: then it is told to end, and a little later made to. `NAME.jsonl`
+/// and `NAME.log` in `logs` are what it printed.
 pub(super) fn run(
     mut command: Command,
     limit: Duration,

@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! [`comparison`] is one table of all rows, fastest first (for messages between two ranks: by size, then fastest first). Each is set in
-//! proportion to the *fastest row of this library* that did the same. Other libraries' programs try their kernels in several launch shapes;
-//! of those only the best one is shown ([`shown`]).
+//! [`comparison`] is one table of all rows, fastest first (for messages between two ranks: by size, then fastest
+//! first). Each is set in proportion to the *fastest row of this library* that did the same. Other libraries' programs
+//! try their kernels in several launch shapes; of those only the best one is shown ([`shown`]).
 //!
 //! # Failures
 //!
@@ -14,8 +14,8 @@ use super::{OURS, Row};
 use std::cmp::Ordering;
 use std::fmt::Write;
 
-/// The fastest of our rows that did the same as `row`; `None` where there is none, or where the row is of something else (what a launch
-/// costs, say).
+/// The fastest of our rows that did the same as `row`; `None` where there is none, or where the row is of something
+/// else (what a launch costs, say).
 pub fn rival<'a>(rows: &'a [Row], row: &Row) -> Option<&'a Row> {
     let same = |ours: &&Row| {
         let sized = ours.setting.benchmark == "pair";
@@ -31,8 +31,8 @@ pub fn rival<'a>(rows: &'a [Row], row: &Row) -> Option<&'a Row> {
         .min_by(|a, b| by_time(a, b))
 }
 
-/// The rows that are shown: all of ours, and of each family of another's (those whose names differ in numbers of blocks and threads alone) the
-/// fastest right one; failed ones last.
+/// The rows that are shown: all of ours, and of each family of another's (those whose names differ in numbers of blocks
+/// and threads alone) the fastest right one; failed ones last.
 pub fn shown(rows: &[Row]) -> Vec<&Row> {
     let mut chosen: Vec<&Row> = Vec::new();
     for row in rows {
@@ -90,8 +90,9 @@ const HEAD: [&str; 10] = [
 /// Columns whose texts begin at the left.
 const LEFT: [usize; 3] = [0, 1, 9];
 
-/// All rows as one table: whose, which, the slowest rank's time (the median of the rounds, the best and the worst round), to enqueue
-/// it, the processor's, launches, the time as a multiple of our best row's, and how many ranks were right.
+/// All rows as one table: whose, which, the slowest rank's time (the median of the rounds, the best and the worst
+/// round), to enqueue it, the processor's, launches, the time as a multiple of our best row's, and how many ranks were
+/// right.
 pub fn comparison(rows: &[Row]) -> String {
     let shown = shown(rows);
     let number = |value: Option<f64>| match value {

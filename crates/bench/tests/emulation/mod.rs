@@ -27,7 +27,8 @@ macro_rules! kernels {
         #[allow(clippy::too_many_arguments)]
         pub(crate) unsafe fn $kernel(&self, shape: Shape, g: &FacesGeometry, $($name: $argument),*) {
             type Launch = unsafe extern "C" fn(u32, u32, &FacesGeometry, $($argument),*) -> i32;
-            // SAFETY: `emulation.cpp` declares it so, `FacesGeometry` is the struct of that name, and the caller promises the rest.
+            // SAFETY: `emulation.cpp` declares it so, `FacesGeometry` is the struct of that name, and the caller
+            // promises the rest.
             let diverged = unsafe {
                 let launch: Symbol<'_, Launch> = self.0.get($symbol).expect($symbol);
                 launch(shape.0, shape.1, g, $($name),*)

@@ -28,7 +28,8 @@ pub struct RunArgs {
     #[arg(short = 'n', long, value_name = "N", required_unless_present = "nodes")]
     pub ranks: Option<usize>,
 
-    /// Act as several nodes, which do not map each other's memory: `2x4` are two of four ranks each, `3,1` one of three and one of one
+    /// Act as several nodes, which do not map each other's memory: `2x4` are two of four ranks each, `3,1` one of three
+    /// and one of one
     #[arg(long, value_name = "NODES")]
     pub nodes: Option<Nodes>,
 
@@ -75,7 +76,8 @@ fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 impl Cli {
-    /// Does what the command line asks for; the exit code of the job. `defaults` are variables that ranks get where nobody has set them.
+    /// Does what the command line asks for; the exit code of the job. `defaults` are variables that ranks get where
+    /// nobody has set them.
     pub fn run(self, defaults: &[(&str, &str)]) -> u8 {
         match self.command {
             Subcommands::Run(args) => args.run(defaults),

@@ -3,9 +3,9 @@
 //! # Model
 //!
 //! A [`Job`] is a program and a number of ranks. Each rank is a process in a process group of its own, with the
-//! environment that [`TcpControl::from_env`](crate::TcpControl::from_env) reads: a fresh random secret, and a port on the loopback
-//! address that is taken before the first rank starts: rank 0 inherits the listening socket. One
-//! thread starts the ranks, passes their output on, line by line, and waits for their ends.
+//! environment that [`TcpControl::from_env`](crate::TcpControl::from_env) reads: a fresh random secret, and a port on
+//! the loopback address that is taken before the first rank starts: rank 0 inherits the listening socket. One thread
+//! starts the ranks, passes their output on, line by line, and waits for their ends.
 //!
 //! The ranks can be spread over several [`Nodes`], in one of two ways:
 //!

@@ -143,8 +143,8 @@ pub(crate) fn start(job: Job) -> Result<Running, LaunchError> {
 /// Where the ranks meet.
 struct Meeting {
     at: SocketAddr,
-    /// What rank 0 inherits. On a bed there is nobody who could take the port before rank 0 does, and a socket of this process would be none of
-    /// the node.
+    /// What rank 0 inherits. On a bed there is nobody who could take the port before rank 0 does, and a socket of this
+    /// process would be none of the node.
     listener: Option<TcpListener>,
 }
 

@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! What the kernel says of its own addresses (`/proc/net`), without loopback. The one that it would send from to anywhere comes first; those that are good on one wire only come last. Some of them may be of no use to others
-//! (of bridges for containers, for example, which many hosts have with the same address): whoever tries them finds out.
+//! What the kernel says of its own addresses (`/proc/net`), without loopback. The one that it would send from to
+//! anywhere comes first; those that are good on one wire only come last. Some of them may be of no use to others (of
+//! bridges for containers, for example, which many hosts have with the same address): whoever tries them finds out.
 //!
 //! # Failure
 //!

@@ -2,18 +2,21 @@
 //!
 //! # Model
 //!
-//! So it is where `TIDEGATE_SECRET` is set: somebody has seen to it that the ranks have a secret, and nothing of it goes through the launcher. Rank and size are the launcher's. The rest can be left out where it is known:
+//! So it is where `TIDEGATE_SECRET` is set: somebody has seen to it that the ranks have a secret, and nothing of it
+//! goes through the launcher. Rank and size are the launcher's. The rest can be left out where it is known:
 //!
 //! | variable | without it |
 //! |---|---|
 //! | `MASTER_ADDR` | the loopback address, if all ranks are on one host; of Slurm, the first host of the step |
 //! | `MASTER_PORT` | made from what tells the job from others (Slurm's job and step, the name that PMIx gives), from 20000 to 31999 |
 //!
-//! Rank 0 listens at `MASTER_ADDR` only, if that is set. At the first host of a step it listens at `TIDEGATE_ADDRESS` if that is set, or else at all addresses of its host, since a host's name often means its loopback there.
+//! Rank 0 listens at `MASTER_ADDR` only, if that is set. At the first host of a step it listens at `TIDEGATE_ADDRESS`
+//! if that is set, or else at all addresses of its host, since a host's name often means its loopback there.
 //!
 //! # Failure
 //!
-//! What is neither set nor known is an error by name. A port that another program has taken is one too; `MASTER_PORT` names another.
+//! What is neither set nor known is an error by name. A port that another program has taken is one too; `MASTER_PORT`
+//! names another.
 
 use super::environment::Started;
 use super::meeting::listen_everywhere;

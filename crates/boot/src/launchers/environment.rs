@@ -2,10 +2,12 @@
 //!
 //! # Model
 //!
-//! A pure function of the variables. Launchers are started by launchers (`mpirun` in a job of Slurm, `mpiexec` whose daemons `srun` has started), and variables of the outer one are still there: so the order is that of
-//! who can only be the inner one.
+//! A pure function of the variables. Launchers are started by launchers (`mpirun` in a job of Slurm, `mpiexec` whose
+//! daemons `srun` has started), and variables of the outer one are still there: so the order is that of who can only be
+//! the inner one.
 //!
-//! In a batch script of Slurm, and in a shell that `salloc` gave, there are variables of the job, but this process is no task of a step: it is alone.
+//! In a batch script of Slurm, and in a shell that `salloc` gave, there are variables of the job, but this process is
+//! no task of a step: it is alone.
 //!
 //! # Failure
 //!

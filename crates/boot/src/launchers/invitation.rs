@@ -2,12 +2,14 @@
 //!
 //! # Model
 //!
-//! Rank 0 [listens](Invitation::offer), and says a [line](Invitation::line) to the others, as a broadcast of MPI for example. Each makes its [`Config`] of that, and joins. The line holds a secret: it is for the
-//! ranks of the job alone.
+//! Rank 0 [listens](Invitation::offer), and says a [line](Invitation::line) to the others, as a broadcast of MPI for
+//! example. Each makes its [`Config`] of that, and joins. The line holds a secret: it is for the ranks of the job
+//! alone.
 //!
 //! # Failure
 //!
-//! A line that is none is refused. Whoever cannot get to any of the addresses in it hears so before it tries, where that can be known, and else from [`TcpControl::join`](crate::TcpControl::join).
+//! A line that is none is refused. Whoever cannot get to any of the addresses in it hears so before it tries, where
+//! that can be known, and else from [`TcpControl::join`](crate::TcpControl::join).
 
 use std::net::TcpListener;
 use std::time::Instant;
@@ -26,7 +28,8 @@ pub struct Invitation {
 }
 
 impl Invitation {
-    /// Listens for the other ranks, with a new secret. `near`: the [loopback interface](Self::loopback) of all of them is one. `TIDEGATE_ADDRESS` goes before that; otherwise this is all addresses of the host.
+    /// Listens for the other ranks, with a new secret. `near`: the [loopback interface](Self::loopback) of all of them
+    /// is one. `TIDEGATE_ADDRESS` goes before that; otherwise this is all addresses of the host.
     ///
     /// # Errors
     ///
@@ -69,7 +72,8 @@ impl Invitation {
     ///
     /// # Errors
     ///
-    /// [`BootError::BadVariable`]; [`BootError::Unreachable`], for another host than that of rank 0, if that said nothing but its loopback address; [`BootError::Io`].
+    /// [`BootError::BadVariable`]; [`BootError::Unreachable`], for another host than that of rank 0, if that said
+    /// nothing but its loopback address; [`BootError::Io`].
     pub fn config(&self, rank: usize, size: usize) -> Result<Config, BootError> {
         let addresses = match self.listens {
             Some(at) => vec![at],

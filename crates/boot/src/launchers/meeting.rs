@@ -2,11 +2,13 @@
 //!
 //! # Model
 //!
-//! Rank 0 listens, and puts a [`Record`] into the store; all go through the fence; the others get it. One fence, whatever the number of ranks, and nothing put but by rank 0.
+//! Rank 0 listens, and puts a [`Record`] into the store; all go through the fence; the others get it. One fence,
+//! whatever the number of ranks, and nothing put but by rank 0.
 //!
 //! # Failure
 //!
-//! What the environment says and what the store says must be the same. A rank on another host than rank 0 that is given nothing but a loopback address says so at once.
+//! What the environment says and what the store says must be the same. A rank on another host than rank 0 that is given
+//! nothing but a loopback address says so at once.
 
 use super::addresses;
 use super::environment::Started;

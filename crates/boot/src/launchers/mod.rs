@@ -2,8 +2,8 @@
 //!
 //! # Model
 //!
-//! A launcher says in the environment who a process is, and has a key-value store by which its processes can find each other. No MPI is needed for that, neither to build nor
-//! to run: the store is spoken to here.
+//! A launcher says in the environment who a process is, and has a key-value store by which its processes can find each
+//! other. No MPI is needed for that, neither to build nor to run: the store is spoken to here.
 //!
 //! | started by | recognised by | store |
 //! |---|---|---|
@@ -15,30 +15,36 @@
 //!
 //! The first that fits counts ([`environment`]); `RANK` and `WORLD_SIZE` go before all of them, and `TIDEGATE_LAUNCHER` chooses.
 //!
-//! *With a store* ([`meeting`]): rank 0 listens, makes a secret, and puts both into the store ([`record`]). All ranks meet in the store's fence; then the others get what rank 0 has put. From
-//! there on a job is as any other. The secret is as secret as the launcher keeps its store; it stands on no command line, in no environment, and in no log.
+//! *With a store* ([`meeting`]): rank 0 listens, makes a secret, and puts both into the store ([`record`]). All ranks
+//! meet in the store's fence; then the others get what rank 0 has put. From there on a job is as any other. The secret
+//! is as secret as the launcher keeps its store; it stands on no command line, in no environment, and in no log.
 //!
-//! *Without one*, or where `TIDEGATE_SECRET` is set: the ranks prove that they belong together by that secret, and meet at `MASTER_ADDR` and `MASTER_PORT` ([`apart`] says what stands in for these).
+//! *Without one*, or where `TIDEGATE_SECRET` is set: the ranks prove that they belong together by that secret, and meet
+//! at `MASTER_ADDR` and `MASTER_PORT` ([`apart`] says what stands in for these).
 //!
-//! Where rank 0 listens: at `TIDEGATE_ADDRESS`, if it is set. Else, if the launcher says that all ranks are on one host, at the loopback address. Else at all addresses of its host; it names those that others might reach
+//! Where rank 0 listens: at `TIDEGATE_ADDRESS`, if it is set. Else, if the launcher says that all ranks are on one
+//! host, at the loopback address. Else at all addresses of its host; it names those that others might reach
 //! ([`addresses`]), and these try them by turns; the handshake tells who is the right one.
 //!
-//! *Once a process.* The store is asked by the first call; its answer is kept. A later call joins again with the same address and secret, as it would with `RANK`: while the first
-//! world is there, its port is taken.
+//! *Once a process.* The store is asked by the first call; its answer is kept. A later call joins again with the same
+//! address and secret, as it would with `RANK`: while the first world is there, its port is taken.
 //!
-//! *MPI in the same process.* A launcher counts a process that has used the store and ends without saying so as failed: so it is told as soon as the ranks have what they need. MPI has to say the same, and for some
-//! stores only one can. So it depends on how far MPI is ([`tidegate_ffi::resident::mpi`]):
+//! *MPI in the same process.* A launcher counts a process that has used the store and ends without saying so as failed:
+//! so it is told as soon as the ranks have what they need. MPI has to say the same, and for some stores only one can.
+//! So it depends on how far MPI is ([`tidegate_ffi::resident::mpi`]):
 //!
 //! - it is running: PMIx counts its users, and is left at once; `PMI_FD` is MPI's, and MPI will say it.
-//! - it is linked, and may run later: the store is left when the control plane ends, by MPI if that runs by then. [`TcpControl`](crate::TcpControl) must have ended before the process does.
+//! - it is linked, and may run later: the store is left when the control plane ends, by MPI if that runs by then.
+//!   [`TcpControl`](crate::TcpControl) must have ended before the process does.
 //! - it is over: PMIx can be used again; `PMI_FD` cannot, since MPI has closed it, and that is an error.
 //!
 //! MPI that starts only when the control plane has ended cannot use the store any more: start MPI first.
 //!
 //! # Failure
 //!
-//! Each step has the deadline of `TIDEGATE_RENDEZVOUS_TIMEOUT`. A launcher that closes its store, says what cannot be understood, or nothing at all, is a [`BootError`] that names the launcher, the step, and what came. A rank that
-//! was started by a launcher never goes on alone because of an error: `TIDEGATE_LAUNCHER=none` does that.
+//! Each step has the deadline of `TIDEGATE_RENDEZVOUS_TIMEOUT`. A launcher that closes its store, says what cannot be
+//! understood, or nothing at all, is a [`BootError`] that names the launcher, the step, and what came. A rank that was
+//! started by a launcher never goes on alone because of an error: `TIDEGATE_LAUNCHER=none` does that.
 
 mod addresses;
 mod apart;

@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! Requests and answers are lines: `cmd=put kvsname=… key=… value=…`. A barrier is the fence. Who this process is stands in the environment, or comes first over a `PMI_PORT`. Such servers speak
-//! [version 2](super::pmi2) as well, if they are greeted in it; one that does not speak version 1 is greeted so.
+//! Requests and answers are lines: `cmd=put kvsname=… key=… value=…`. A barrier is the fence. Who this process is
+//! stands in the environment, or comes first over a `PMI_PORT`. Such servers speak [version 2](super::pmi2) as well, if
+//! they are greeted in it; one that does not speak version 1 is greeted so.
 //!
 //! # Failure
 //!

@@ -2,8 +2,10 @@
 //!
 //! # Model
 //!
-//! The greeting is a line of [version 1](super::pmi1); then messages with their length in front: `cmd=kvs-put;key=…;value=…;`. The server says which rank this is. Version 1 is asked for first, since every such
-//! server has it; this one is for a server that has not, and where `TIDEGATE_LAUNCHER=pmi2` asks for it (MPI in the same process may speak it too).
+//! The greeting is a line of [version 1](super::pmi1); then messages with their length in front:
+//! `cmd=kvs-put;key=…;value=…;`. The server says which rank this is. Version 1 is asked for first, since every such
+//! server has it; this one is for a server that has not, and where `TIDEGATE_LAUNCHER=pmi2` asks for it (MPI in the
+//! same process may speak it too).
 //!
 //! # Failure
 //!

@@ -1,4 +1,5 @@
-//! Ranks and a server of this file's own, which does what a launcher does, or goes wrong at a given request. Real launchers are met in `tests/launchers.rs`.
+//! Ranks and a server of this file's own, which does what a launcher does, or goes wrong at a given request. Real
+//! launchers are met in `tests/launchers.rs`.
 
 use super::super::environment::Way;
 use super::super::record;

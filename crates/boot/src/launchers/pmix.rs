@@ -2,12 +2,14 @@
 //!
 //! # Model
 //!
-//! The protocol is the library's own, so the library speaks it: `libpmix.so.2`, looked for at run time ([`tidegate_ffi::pmix`]). The fence brings all values to everybody.
+//! The protocol is the library's own, so the library speaks it: `libpmix.so.2`, looked for at run time
+//! ([`tidegate_ffi::pmix`]). The fence brings all values to everybody.
 //!
 //! # Failure
 //!
-//! A library that is missing, or not PMIx, is [`BootError::NoStore`]. Its calls block, and how long is the server's affair, which may keep to the limits that it is given or not: so a thread makes them, and this one waits
-//! for that thread no longer than the deadline. A thread that is given up leaves the store if it ever comes back.
+//! A library that is missing, or not PMIx, is [`BootError::NoStore`]. Its calls block, and how long is the server's
+//! affair, which may keep to the limits that it is given or not: so a thread makes them, and this one waits for that
+//! thread no longer than the deadline. A thread that is given up leaves the store if it ever comes back.
 
 use super::environment::Started;
 use super::meeting::{self, Found};

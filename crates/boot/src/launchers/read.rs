@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! An answer is a list of names with values, the first of which is `cmd`. In version 1 it is a line, with spaces between; in version 2 it has its length in front (six characters, padded on either side), and semicolons
-//! behind each value, doubled where a value has one.
+//! An answer is a list of names with values, the first of which is `cmd`. In version 1 it is a line, with spaces
+//! between; in version 2 it has its length in front (six characters, padded on either side), and semicolons behind each
+//! value, doubled where a value has one.
 //!
 //! # Failure
 //!

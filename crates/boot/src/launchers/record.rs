@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! One line of words between commas: a mark, the secret, whose loopback this is, and where rank 0 can be reached. It has no character that any of the protocols needs for itself. Stores have a longest value: so the
-//! line is put in pieces, `tidegate-0`, `tidegate-1` and so on, each of which says whether another follows.
+//! One line of words between commas: a mark, the secret, whose loopback this is, and where rank 0 can be reached. It
+//! has no character that any of the protocols needs for itself. Stores have a longest value: so the line is put in
+//! pieces, `tidegate-0`, `tidegate-1` and so on, each of which says whether another follows.
 //!
 //! # Failure
 //!

@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! Only for programs with an MPI that is linked and not running: it may want the store later, and once a process has left some stores, it cannot come back. When the control plane ends, MPI either runs, or did, and the
-//! connection that both use is its affair; or it has never started, and this leaves the store.
+//! Only for programs with an MPI that is linked and not running: it may want the store later, and once a process has
+//! left some stores, it cannot come back. When the control plane ends, MPI either runs, or did, and the connection that
+//! both use is its affair; or it has never started, and this leaves the store.
 //!
 //! # Failure
 //!

@@ -2,7 +2,8 @@
 //!
 //! # Model
 //!
-//! `SLURM_STEP_NODELIST` names the hosts of a step in short: `node[01-04,07],gpu3`. The first of them is where the first task is, unless the step was given another distribution (`srun -m`).
+//! `SLURM_STEP_NODELIST` names the hosts of a step in short: `node[01-04,07],gpu3`. The first of them is where the
+//! first task is, unless the step was given another distribution (`srun -m`).
 //!
 //! # Failure
 //!

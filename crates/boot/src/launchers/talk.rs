@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! The server answers each request once, and speaks only when it is asked. So what comes beyond an answer is an error, and nothing is ever read that belongs to somebody else's request: MPI in this process may
-//! use the same connection, before and after.
+//! The server answers each request once, and speaks only when it is asked. So what comes beyond an answer is an error,
+//! and nothing is ever read that belongs to somebody else's request: MPI in this process may use the same connection,
+//! before and after.
 //!
 //! The descriptor's own mode is left as it is, since it is shared; each call says by itself that it does not wait.
 //!

@@ -115,7 +115,8 @@ pub(crate) fn run(mut command: Command) -> Ended {
     panic!("the launcher itself died of SIGPIPE, three times");
 }
 
-/// As [`run`], once; `meanwhile` can do something with a launcher that has just been started. It is told where the launcher's output and the reports go.
+/// As [`run`], once; `meanwhile` can do something with a launcher that has just been started. It is told where the
+/// launcher's output and the reports go.
 pub(crate) fn run_once(
     command: &mut Command,
     meanwhile: impl FnOnce(&mut Child, &Path, &Path),

@@ -2,8 +2,8 @@
 //!
 //! # Model
 //!
-//! What enqueues on a stream by other means (a library's own launch, a copy) becomes a kernel by [`foreign`]: it is launched with regions like any other, and gets
-//! their addresses.
+//! What enqueues on a stream by other means (a library's own launch, a copy) becomes a kernel by [`foreign`]: it is
+//! launched with regions like any other, and gets their addresses.
 //!
 //! # Failure
 //!
@@ -18,14 +18,17 @@ use crate::stream::Stream;
 /// A kernel that enqueues by other means; see [`foreign`].
 pub struct Foreign<F>(F);
 
-/// Makes a kernel of what enqueues by other means on a device's stream: it gets the stream, and the parameters that a function of a module would get
-/// (see [`Parameter`](super::Parameter)). It is called once, by the launch that it is given to.
+/// Makes a kernel of what enqueues by other means on a device's stream: it gets the stream, and the parameters that a
+/// function of a module would get (see [`Parameter`](super::Parameter)). It is called once, by the launch that it is
+/// given to.
 ///
 /// # Safety
 ///
-/// What it enqueues, it enqueues on that very stream; that accesses no memory but what the parameters name, each slice within its length; it writes through exclusive ones
-/// only; and it ends. It is launched with arguments of the types that it is written for, which nothing checks: whoever calls this keeps the kernel to itself, or sees to it. What it
-/// needs beside the arguments lives until the stream has passed it, and as long as any recording that it was launched in.
+/// What it enqueues, it enqueues on that very stream; that accesses no memory but what the parameters name, each slice
+/// within its length; it writes through exclusive ones only; and it ends. It is launched with arguments of the types
+/// that it is written for, which nothing checks: whoever calls this keeps the kernel to itself, or sees to it. What it
+/// needs beside the arguments lives until the stream has passed it, and as long as any recording that it was launched
+/// in.
 pub unsafe fn foreign<S, F>(enqueue: F) -> Foreign<F>
 where
     F: FnOnce(&S, &Parameters) -> Result<(), DeviceError>,

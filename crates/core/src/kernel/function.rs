@@ -2,13 +2,14 @@
 //!
 //! # Model
 //!
-//! [`Module::load`] loads code; [`kernel!`](crate::kernel!) declares what a function of it takes, once, with the contract that makes it safe:
-//! the only `unsafe` step. The [`Function`] that comes of it is launched, over a grid, with regions, inboxes and plain values of just
-//! those types, by safe code: anything else does not compile.
+//! [`Module::load`] loads code; [`kernel!`](crate::kernel!) declares what a function of it takes, once, with the
+//! contract that makes it safe: the only `unsafe` step. The [`Function`] that comes of it is launched, over a grid,
+//! with regions, inboxes and plain values of just those types, by safe code: anything else does not compile.
 //!
 //! # Failure
 //!
-//! A function that the module does not have, or whose parameters have other sizes (where the driver can tell), is refused when it is bound.
+//! A function that the module does not have, or whose parameters have other sizes (where the driver can tell), is
+//! refused when it is bound.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -44,7 +45,8 @@ pub struct Launch<'f, D: LaunchDevice, S> {
 }
 
 impl<D: LaunchDevice> Module<D> {
-    /// Loads code, in the form that the device takes (PTX). Part of setting up: it is refused while a stream of the device may be waiting.
+    /// Loads code, in the form that the device takes (PTX). Part of setting up: it is refused while a stream of the
+    /// device may be waiting.
     ///
     /// # Errors
     ///
@@ -65,10 +67,11 @@ impl<D: LaunchDevice> Module<D> {
     ///
     /// # Safety
     ///
-    /// Whatever the grid, the function takes parameters of these types, in this order, as [`Parameter`] says; it accesses
-    /// no memory but what they name, each slice within its length; it writes through exclusive ones only; and it ends. On a stream that has failed, what an inbox names may
-    /// change while it runs. Of a part it is told the whole region, and not which elements are the part's: one that takes parts is launched only with parts that hold what it
-    /// accesses, and whoever binds it sees to that.
+    /// Whatever the grid, the function takes parameters of these types, in this order, as [`Parameter`] says; it
+    /// accesses no memory but what they name, each slice within its length; it writes through exclusive ones only; and
+    /// it ends. On a stream that has failed, what an inbox names may change while it runs. Of a part it is told the
+    /// whole region, and not which elements are the part's: one that takes parts is launched only with parts that hold
+    /// what it accesses, and whoever binds it sees to that.
     pub unsafe fn function<S: Signature>(&self, name: &str) -> Result<Function<D, S>> {
         Ok(Function {
             raw: D::function(&self.raw, name, &S::sizes())?,
@@ -79,13 +82,15 @@ impl<D: LaunchDevice> Module<D> {
 }
 
 impl<D: LaunchDevice, S> Function<D, S> {
-    /// Lets it begin while the kernel that stands before it on a stream is at work, where the device can (programmatic dependent launch, from
-    /// compute capability 9.0 on): what it does before it waits, and its launch, cost no time then. Behind an epoch's call it begins when that is over, as ever.
+    /// Lets it begin while the kernel that stands before it on a stream is at work, where the device can (programmatic
+    /// dependent launch, from compute capability 9.0 on): what it does before it waits, and its launch, cost no time
+    /// then. Behind an epoch's call it begins when that is over, as ever.
     ///
     /// # Safety
     ///
-    /// In the code that was loaded, every thread of the function waits for the end of what stands before it, on every way through the function, before it accesses memory other than its parameters
-    /// and before it ends: in CUDA C++ by `cudaGridDependencySynchronize()`, in PTX by `griddepcontrol.wait`. (Code for less than 9.0 cannot.)
+    /// In the code that was loaded, every thread of the function waits for the end of what stands before it, on every
+    /// way through the function, before it accesses memory other than its parameters and before it ends: in CUDA C++ by
+    /// `cudaGridDependencySynchronize()`, in PTX by `griddepcontrol.wait`. (Code for less than 9.0 cannot.)
     pub unsafe fn waits_itself(mut self) -> Self {
         // SAFETY: the caller's promise.
         self.raw = unsafe { D::begin_early(self.raw) };
@@ -121,9 +126,9 @@ impl<D: LaunchDevice, S> Function<D, S> {
 /// | `Cells<T>`, `CellsMut<T>` | address, length of the whole region | `&Part`, `&mut Part` |
 /// | a number, `Plain<T>` | the value | a number, `Plain(value)` |
 ///
-/// An entry of the table of slots is four times 8 bytes: the address of its memory, its length in elements, the bytes to add to the
-/// address after epochs of odd number, and the address of the word that counts epochs, in quanta of 2^20: the last epoch's number is that
-/// count less one.
+/// An entry of the table of slots is four times 8 bytes: the address of its memory, its length in elements, the bytes
+/// to add to the address after epochs of odd number, and the address of the word that counts epochs, in quanta of 2^20:
+/// the last epoch's number is that count less one.
 pub trait Parameter: 'static {
     /// What arguments for it are lowered to.
     type Lowered: Lowered;
@@ -226,8 +231,9 @@ macro_rules! signature {
                 let ($($argument,)+) = arguments;
                 let mut parameters = Parameters::new();
                 $($argument.lower(stream)?.push(&mut parameters);)+
-                // SAFETY: the parameters have the types that whoever bound the function promised it takes; they name memory of this stream (brand), live
-                // until it has passed (regions and halves are retired in stream order), exclusive where the function may write.
+                // SAFETY: the parameters have the types that whoever bound the function promised it takes; they name
+                // memory of this stream (brand), live until it has passed (regions and halves are retired in stream
+                // order), exclusive where the function may write.
                 unsafe { Dev::launch(stream.raw(), &function.raw, grid, &parameters) }?;
                 Ok(())
             }
@@ -257,8 +263,9 @@ signature!(P0 A0, P1 A1, P2 A2, P3 A3, P4 A4, P5 A5, P6 A6, P7 A7);
 /// }
 /// ```
 ///
-/// makes an `unsafe fn scale<D>(module: &Module<D>) -> Result<Function<D, _>>`, to be called once; the [`Function`](crate::kernel::Function)
-/// is launched by safe code: `stream.launch(scale.threads(n, 256), (&mut x, 2.0))`. Types of parameters are those of
+/// makes an `unsafe fn scale<D>(module: &Module<D>) -> Result<Function<D, _>>`, to be called once; the
+/// [`Function`](crate::kernel::Function) is launched by safe code:
+/// `stream.launch(scale.threads(n, 256), (&mut x, 2.0))`. Types of parameters are those of
 /// [`Parameter`](crate::kernel::Parameter).
 #[macro_export]
 macro_rules! kernel {

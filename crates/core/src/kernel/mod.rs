@@ -2,10 +2,10 @@
 //!
 //! # Model
 //!
-//! [`Stream::launch`] takes a kernel and its arguments. Arguments are borrowed for the call only: what the kernel sees later are
-//! *views* of the same memory (`&[T]`, `&mut [T]`, [`Slots`](crate::window::Slots)), for as long as it runs. That is sound because a region
-//! on a stream can be touched by work of that stream alone, which is executed in order; the borrow checker sees to it
-//! that one kernel does not get two exclusive views of one region.
+//! [`Stream::launch`] takes a kernel and its arguments. Arguments are borrowed for the call only: what the kernel sees
+//! later are *views* of the same memory (`&[T]`, `&mut [T]`, [`Slots`](crate::window::Slots)), for as long as it runs.
+//! That is sound because a region on a stream can be touched by work of that stream alone, which is executed in order;
+//! the borrow checker sees to it that one kernel does not get two exclusive views of one region.
 
 mod closure;
 mod foreign;
@@ -59,11 +59,12 @@ pub unsafe trait Lowered: Copy + Send + 'static {
     ///
     /// # Safety
     ///
-    /// Called by the stream's executor, for a kernel that was enqueued with this argument; the view is dropped before the next work
-    /// item. No other view of the same argument exists.
+    /// Called by the stream's executor, for a kernel that was enqueued with this argument; the view is dropped before
+    /// the next work item. No other view of the same argument exists.
     unsafe fn view<'k>(self) -> Self::View<'k>;
 
-    /// Appends what device code gets in its place. A slice is two parameters: an address, and a length in elements (8 bytes each).
+    /// Appends what device code gets in its place. A slice is two parameters: an address, and a length in elements (8
+    /// bytes each).
     fn push(self, parameters: &mut Parameters);
 }
 

@@ -2,36 +2,38 @@
 //!
 //! # Model
 //!
-//! Each peer of a window is *mapped* (the stream itself moves the data and adds to the peer's words) or reached by a NIC; [`Route`] says which,
-//! once, when the window is created. One epoch may serve both kinds. Towards a peer behind the NIC a window half has a [`Line`]: a queue of armed
-//! programs, and three words of this rank:
+//! Each peer of a window is *mapped* (the stream itself moves the data and adds to the peer's words) or reached by a
+//! NIC; [`Route`] says which, once, when the window is created. One epoch may serve both kinds. Towards a peer behind
+//! the NIC a window half has a [`Line`]: a queue of armed programs, and three words of this rank:
 //!
 //! - the *doorbell*: a stream adds a quantum to it where it would move and signal; each quantum fires the next armed program;
 //! - *issued*: how often the outbox's stream has rung, added to by the stream just before it rings;
 //! - *sent*: how many firings are through at this end, added to by the NIC.
 //!
-//! So a post is `[add(doorbell)]`, a complete is `[wait(exposure), add(issued), add(doorbell)]`, and a stream never knows what a NIC is. (Where the NIC has a register for it, a store to that
-//! follows the doorbell's add: a step like any other.) Programs are
-//! *armed* by the host before the batch that rings is submitted. While a stream is captured the arms are noted instead ([`Arm`]), belong to the
-//! graph, and are made at every replay.
+//! So a post is `[add(doorbell)]`, a complete is `[wait(exposure), add(issued), add(doorbell)]`, and a stream never
+//! knows what a NIC is. (Where the NIC has a register for it, a store to that follows the doorbell's add: a step like
+//! any other.) Programs are *armed* by the host before the batch that rings is submitted. While a stream is captured
+//! the arms are noted instead ([`Arm`]), belong to the graph, and are made at every replay.
 //!
 //! # Tickets
 //!
-//! A NIC may read a put's source long after the stream has passed `complete`. So the region holds a *ticket*: "not before *sent* has come to
-//! *issued*". Whatever is about to write the region (a kernel with `&mut`, a get into it), or to give it to somebody else (another stream, the host),
-//! first enqueues a wait for that; the destination of a get or fetch is kept from readers too. The operand of that wait is *issued*, in device
-//! memory, and so the wait can be recorded and replayed like any other.
+//! A NIC may read a put's source long after the stream has passed `complete`. So the region holds a *ticket*: "not
+//! before *sent* has come to *issued*". Whatever is about to write the region (a kernel with `&mut`, a get into it), or
+//! to give it to somebody else (another stream, the host), first enqueues a wait for that; the destination of a get or
+//! fetch is kept from readers too. The operand of that wait is *issued*, in device memory, and so the wait can be
+//! recorded and replayed like any other.
 //!
-//! Tickets are noted when an epoch is complete, and never leave the stream that issued them, nor a recorded step: a step waits at its
-//! end for what is still under way, which is where the next replay begins. Regions that no NIC has touched have none: that is one look at a
-//! pointer.
+//! Tickets are noted when an epoch is complete, and never leave the stream that issued them, nor a recorded step: a
+//! step waits at its end for what is still under way, which is where the next replay begins. Regions that no NIC has
+//! touched have none: that is one look at a pointer.
 //!
 //! # Failure
 //!
-//! The death of any rank poisons *sent* as it poisons all awaited words, so that ticket waits end; the error says `Awaited::Ticket`.
-//! A departure in good order does not: that peer has got what it waited for, and the NIC is still to say so here. A skipped ring becomes a
-//! poisoned doorbell, and the NIC hands the failure on. Programs hold the memory that they read, so a region that is dropped or forgotten stays until
-//! the NIC is through, and longer: as long as the outbox remembers the epoch.
+//! The death of any rank poisons *sent* as it poisons all awaited words, so that ticket waits end; the error says
+//! `Awaited::Ticket`. A departure in good order does not: that peer has got what it waited for, and the NIC is still to
+//! say so here. A skipped ring becomes a poisoned doorbell, and the NIC hands the failure on. Programs hold the memory
+//! that they read, so a region that is dropped or forgotten stays until the NIC is through, and longer: as long as the
+//! outbox remembers the epoch.
 //!
 //! Trigger slots of NICs are few: what a window does when there are not enough is its [`Throttle`].
 
@@ -124,8 +126,9 @@ impl Line {
             quantum: 0,
             tag: parts.tag,
         });
-        // SAFETY: both words live as long as `keep`; the wait does not write its operand, whose other accesses are atomic: should the outbox have
-        // gone to another stream and issue more there, then it waits for that too, which needs nothing of this stream.
+        // SAFETY: both words live as long as `keep`; the wait does not write its operand, whose other accesses are
+        // atomic: should the outbox have gone to another stream and issue more there, then it waits for that too, which
+        // needs nothing of this stream.
         let wait = unsafe { Batch::new([vec![wait]], vec![parts.keep]) }.helped(true);
         let place = |memory: &RemoteMemory, offset| RemotePtr {
             memory: memory.clone(),
@@ -150,7 +153,8 @@ impl Line {
         })
     }
 
-    /// The steps that fire the next program. Nothing that can block stands between the two, so a stream that fails skips both, and poisons the doorbell, or none.
+    /// The steps that fire the next program. Nothing that can block stands between the two, so a stream that fails
+    /// skips both, and poisons the doorbell, or none.
     pub(crate) fn ring(&self) -> impl Iterator<Item = Step> {
         let add = Step::Add(Add {
             word: self.doorbell,
@@ -164,7 +168,8 @@ impl Line {
         std::iter::once(add).chain(strike)
     }
 
-    /// The step that comes before a ring whose program leaves tickets. Nobody sleeps on that word, so a stream that fails does not poison it.
+    /// The step that comes before a ring whose program leaves tickets. Nobody sleeps on that word, so a stream that
+    /// fails does not poison it.
     pub(crate) fn issue(&self) -> Step {
         Step::Add(Add {
             word: self.issued,
@@ -173,7 +178,8 @@ impl Line {
         })
     }
 
-    /// The wait for a buffer of staged memory: with `buffers` of them, all firings but the last `buffers - 1` are through. *Sent* counted as many quanta at first.
+    /// The wait for a buffer of staged memory: with `buffers` of them, all firings but the last `buffers - 1` are
+    /// through. *Sent* counted as many quanta at first.
     pub(crate) fn wait_for_buffer(&self, operand: Ptr, tag: Tag) -> Step {
         Step::Wait(Wait {
             word: self.sent,
@@ -203,7 +209,8 @@ impl Line {
         self.ended.store(true, Ordering::Relaxed);
     }
 
-    /// Whether no more will be armed, and all that was is through: a ticket for it stands for nothing then. Not if it was given up. (While the half is there, a ticket may stand for what a recording will arm.)
+    /// Whether no more will be armed, and all that was is through: a ticket for it stands for nothing then. Not if it
+    /// was given up. (While the half is there, a ticket may stand for what a recording will arm.)
     fn is_over(&self) -> bool {
         if !self.ended.load(Ordering::Relaxed) {
             return false;

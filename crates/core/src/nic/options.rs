@@ -9,7 +9,8 @@ use tidegate_hal::nic::{Keep, Nic, RemoteMemory};
 
 use crate::error::{Error, Result};
 
-/// Which peers are mapped, and which are reached by the NIC. Each rank may choose for itself; but where memory is [staged](WorldOptions::staged), two ranks reach each other by their NICs if either wants that.
+/// Which peers are mapped, and which are reached by the NIC. Each rank may choose for itself; but where memory is
+/// [staged](WorldOptions::staged), two ranks reach each other by their NICs if either wants that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Route {
     /// Those of the same node are mapped, others are reached by the NIC.
@@ -80,7 +81,8 @@ pub struct WorldOptions {
 }
 
 impl WorldOptions {
-    /// No NIC, and the route that the environment says (with [`World::init_with`](crate::World::init_with); elsewhere [`Route::Auto`]).
+    /// No NIC, and the route that the environment says (with [`World::init_with`](crate::World::init_with); elsewhere
+    /// [`Route::Auto`]).
     pub fn new() -> Self {
         WorldOptions::default()
     }
@@ -92,8 +94,9 @@ impl WorldOptions {
         self
     }
 
-    /// Stages what goes by the NIC in memory of its own, as is done anyway where NICs cannot work with the device's memory (GPUs, for now). A stream copies a put's elements there itself, so the source is free again as soon
-    /// as the stream has passed the epoch; large ones are faster without. The same on all ranks.
+    /// Stages what goes by the NIC in memory of its own, as is done anyway where NICs cannot work with the device's
+    /// memory (GPUs, for now). A stream copies a put's elements there itself, so the source is free again as soon as
+    /// the stream has passed the epoch; large ones are faster without. The same on all ranks.
     #[must_use]
     pub fn staged(mut self) -> Self {
         self.staged = true;

@@ -2,18 +2,24 @@
 //!
 //! # Model
 //!
-//! Programs that are armed without a slot stand in line, and the NIC takes them from there by itself ([`tidegate_hal::slots`]); that never blocks a job, whatever the budget is. So a policy decides only how far the *host* runs
-//! ahead. All arms of a batch (or of a turn of replays) are made at once, under a lock of the rank: two streams that are short of slots are served one after the other.
+//! Programs that are armed without a slot stand in line, and the NIC takes them from there by itself
+//! ([`tidegate_hal::slots`]); that never blocks a job, whatever the budget is. So a policy decides only how far the
+//! *host* runs ahead. All arms of a batch (or of a turn of replays) are made at once, under a lock of the rank: two
+//! streams that are short of slots are served one after the other.
 //!
-//! Why a batch is not split into parts that fit: its lanes are independent, and parts would not be. A lane to one target may wait for a post that comes only after another lane of the same epoch has been carried
-//! out; and of two streams each could wait for the slots that the other holds while its peer does the same the other way round. No order of the parts helps against that; the kept slot does.
+//! Why a batch is not split into parts that fit: its lanes are independent, and parts would not be. A lane to one
+//! target may wait for a post that comes only after another lane of the same epoch has been carried out; and of two
+//! streams each could wait for the slots that the other holds while its peer does the same the other way round. No
+//! order of the parts helps against that; the kept slot does.
 //!
-//! [`Throttle::Static`] waits for operations of its own window, and not for all of the NIC: those of another may wait for a peer that waits for this one. Even of its own some may (its two halves can be on two streams), so the wait ends when nothing goes on, and
-//! the rest stands in line: it costs time then, and never a hang.
+//! [`Throttle::Static`] waits for operations of its own window, and not for all of the NIC: those of another may wait
+//! for a peer that waits for this one. Even of its own some may (its two halves can be on two streams), so the wait
+//! ends when nothing goes on, and the rest stands in line: it costs time then, and never a hang.
 //!
 //! # Failure
 //!
-//! [`NicError::NoRoom`], before anything is armed; waits end with the window's patience (revocation, limit, failure of the stream).
+//! [`NicError::NoRoom`], before anything is armed; waits end with the window's patience (revocation, limit, failure of
+//! the stream).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,12 +34,15 @@ use crate::world::Watched;
 
 /// What a call that has operations armed does if the NIC has not got a trigger slot for each of them.
 ///
-/// Slots are shared by all windows of a rank; a window of peers that are mapped needs none. An epoch that needs more than there are has room when all are free.
+/// Slots are shared by all windows of a rank; a window of peers that are mapped needs none. An epoch that needs more
+/// than there are has room when all are free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Throttle {
-    /// Refuses: [`NicError::NoRoom`], at once, and the token comes back. The user sees to it that there is room, by [`Stream::synchronize`] and [`World::nic_room`](crate::World::nic_room).
+    /// Refuses: [`NicError::NoRoom`], at once, and the token comes back. The user sees to it that there is room, by
+    /// [`Stream::synchronize`] and [`World::nic_room`](crate::World::nic_room).
     Application,
-    /// Waits, on the host, until all earlier operations of the window are complete; but no longer than it takes to see that none of them is (20 ms): what they wait for may be still to be enqueued by this thread.
+    /// Waits, on the host, until all earlier operations of the window are complete; but no longer than it takes to see
+    /// that none of them is (20 ms): what they wait for may be still to be enqueued by this thread.
     Static,
     /// Goes on: the operations stand in line, and the NIC takes each slot again as soon as its operation is complete.
     #[default]
@@ -45,7 +54,8 @@ const ASK: Duration = Duration::from_millis(5);
 /// How long no operation of the window becomes complete, before a wait for them goes on without.
 const STALL: Duration = Duration::from_millis(20);
 
-/// How many programs are to be armed, and how many more of them there is room for; `None` if there is room for all. More than there are slots have room when all are free.
+/// How many programs are to be armed, and how many more of them there is room for; `None` if there is room for all.
+/// More than there are slots have room when all are free.
 fn missing<D: Device>(
     attached: &Attached<D>,
     sets: &[&[Arm<D>]],
@@ -184,7 +194,8 @@ fn patience<D: Device>(
     }
 }
 
-/// Waits until there is room for so many programs (or for none but them, if there are more than slots), but no longer than `limit`; whether there is.
+/// Waits until there is room for so many programs (or for none but them, if there are more than slots), but no longer
+/// than `limit`; whether there is.
 pub(crate) fn room_for<D: Device>(attached: &Attached<D>, needed: usize, limit: Duration) -> bool {
     let budget = attached.nic.budget();
     let most = budget.saturating_sub(needed);

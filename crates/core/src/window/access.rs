@@ -214,8 +214,8 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Overlap`], [`Error::NotInGroup`], [`Error::SelfDeadlock`], [`Error::Revoked`], or what made the stream fail. The epoch comes
-    /// back, still open (and dropping it revokes the window); nothing has been enqueued.
+    /// [`Error::Overlap`], [`Error::NotInGroup`], [`Error::SelfDeadlock`], [`Error::Revoked`], or what made the stream
+    /// fail. The epoch comes back, still open (and dropping it revokes the window); nothing has been enqueued.
     pub fn complete(
         mut self,
         stream: &Stream<'s, D>,
@@ -283,7 +283,8 @@ macro_rules! put {
             ///
             /// # Errors
             ///
-            /// [`Error::NoSuchSlot`], [`Error::OutOfBounds`], [`Error::CountMismatch`], [`Error::Invalid`], [`Error::Slots`]; nothing was noted.
+            /// [`Error::NoSuchSlot`], [`Error::OutOfBounds`], [`Error::CountMismatch`], [`Error::Invalid`],
+            /// [`Error::Slots`]; nothing was noted.
             #[inline]
             pub fn put(
                 &mut self,
@@ -340,8 +341,8 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotInGroup`] if the rank is no declared target, [`Error::OutOfBounds`], [`Error::Invalid`] for a bitwise operation
-    /// on floats; nothing was noted.
+    /// [`Error::NotInGroup`] if the rank is no declared target, [`Error::OutOfBounds`], [`Error::Invalid`] for a
+    /// bitwise operation on floats; nothing was noted.
     pub fn accumulate(
         &mut self,
         source: impl Into<Source<'b, 's, T, D>>,

@@ -84,7 +84,8 @@ impl<T: Element, K: Discipline> Window<T, K> {
         self
     }
 
-    /// What epochs of this window do where a NIC has not got enough trigger slots ([`Throttle::Adaptive`] at first). Each rank may choose for itself.
+    /// What epochs of this window do where a NIC has not got enough trigger slots ([`Throttle::Adaptive`] at first).
+    /// Each rank may choose for itself.
     #[must_use]
     pub fn throttle(mut self, throttle: Throttle) -> Self {
         self.throttle = throttle;
@@ -178,8 +179,10 @@ impl<T: Element, K: Discipline> Window<T, K> {
     ///
     /// # Errors
     ///
-    /// [`Error::WindowMismatch`], on all ranks alike, if the declarations do not fit together; [`Error::Device`] on all ranks if one has
-    /// not enough memory; [`Error::Nic`] and [`Error::Invalid`] (on this rank alone) where a peer cannot be reached; where the NIC has no queue for one, the others find the window revoked; [`Error::Control`] if a rank ends meanwhile; [`Error::Capturing`] (on this rank alone).
+    /// [`Error::WindowMismatch`], on all ranks alike, if the declarations do not fit together; [`Error::Device`] on all
+    /// ranks if one has not enough memory; [`Error::Nic`] and [`Error::Invalid`] (on this rank alone) where a peer
+    /// cannot be reached; where the NIC has no queue for one, the others find the window revoked; [`Error::Control`] if
+    /// a rank ends meanwhile; [`Error::Capturing`] (on this rank alone).
     #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
     pub fn open<'s, D: Device>(
         self,
@@ -374,7 +377,8 @@ impl<D: Device> Meeting<D> {
                         },
                         keep: Arc::new((self.watched.clone(), farewell.clone())),
                     };
-                    // SAFETY: the words are as `meet` made them, this line's alone, and kept by the window; the signal is the peer's word for this rank.
+                    // SAFETY: the words are as `meet` made them, this line's alone, and kept by the window; the signal
+                    // is the peer's word for this rank.
                     Way::Nic(Arc::new(unsafe { Line::new(world, parts) }?))
                 }
             };

@@ -317,9 +317,10 @@ macro_rules! host_memory {
                 stream.synchronize()?;
                 let table = &self.held.table;
                 let (memory, len) = (table.memory.0.cast::<T>(), table.len);
-                // SAFETY: `memory` has `len` elements for which all bytes are valid, aligned to a cache line; the stream has passed
-                // everything that was enqueued, the last wait included; the inbox is borrowed exclusively, so nothing can be
-                // enqueued with it, or posted, meanwhile; origins access it only while it is exposed.
+                // SAFETY: `memory` has `len` elements for which all bytes are valid, aligned to a cache line; the
+                // stream has passed everything that was enqueued, the last wait included; the inbox is borrowed
+                // exclusively, so nothing can be enqueued with it, or posted, meanwhile; origins access it only while
+                // it is exposed.
                 let memory = unsafe { std::slice::from_raw_parts_mut(memory, len) };
                 Ok(memory)
             }

@@ -9,20 +9,23 @@
 //! - an [`Outbox`]: the way to others. [`Outbox::start`] opens an [`Access`] epoch, in which puts are noted; [`Access::complete`]
 //!   validates them, enqueues them, and gives the outbox back.
 //!
-//! The k-th post that names an origin belongs to the k-th complete of that origin that names this rank. All of it is enqueued on
-//! streams; the host waits for nothing, unless a queue is full: the stream's own, which holds about a thousand items on the host device, or a NIC's.
-//! A program with an inbox on one stream and an outbox on another must not enqueue so many epochs on the one before it comes to the other.
+//! The k-th post that names an origin belongs to the k-th complete of that origin that names this rank. All of it is
+//! enqueued on streams; the host waits for nothing, unless a queue is full: the stream's own, which holds about a
+//! thousand items on the host device, or a NIC's. A program with an inbox on one stream and an outbox on another must
+//! not enqueue so many epochs on the one before it comes to the other.
 //!
-//! Which peers are mapped and which are reached by a NIC is decided when the window is created ([`Route`](crate::Route)), and makes no
-//! difference to the program.
+//! Which peers are mapped and which are reached by a NIC is decided when the window is created
+//! ([`Route`](crate::Route)), and makes no difference to the program.
 //!
 //! # Disciplines
 //!
 //! What keeps two origins from writing the same memory is the window's *discipline*:
 //!
-//! - [`BySlot`]: each inbound slot belongs to one origin and one key; two slots never share memory. Slots are double-buffered unless
-//!   told otherwise: an origin may fill one buffer while the target still reads the other, so that a complete rarely waits for a post.
-//! - [`ByRange`]: plain displacements; each origin declares ranges of its targets' memory, checked to be disjoint when the window is created.
+//! - [`BySlot`]: each inbound slot belongs to one origin and one key; two slots never share memory. Slots are
+//!   double-buffered unless told otherwise: an origin may fill one buffer while the target still reads the other, so
+//!   that a complete rarely waits for a post.
+//! - [`ByRange`]: plain displacements; each origin declares ranges of its targets' memory, checked to be disjoint when
+//!   the window is created.
 //! - [`Atomic`]: any origin may update any element of its targets, by atomic operations only.
 //!
 //! # Failure

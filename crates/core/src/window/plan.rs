@@ -1,6 +1,7 @@
 //! What an access epoch does: notes while it is open, a validated batch when it is complete.
 //!
-//! An epoch that notes the same as an earlier one uses that one's batch again, and costs one comparison a note: no validation, no allocation.
+//! An epoch that notes the same as an earlier one uses that one's batch again, and costs one comparison a note: no
+//! validation, no allocation.
 
 use std::sync::Arc;
 
@@ -373,7 +374,8 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
                     steps.extend([Step::Flush, Step::Add(add)]);
                 }
                 Way::Nic(line) if staged(lane, edges) => {
-                    // The exposure last: a device may make much of the operand that chooses the buffer being that of the wait just before the moves.
+                    // The exposure last: a device may make much of the operand that chooses the buffer being that of
+                    // the wait just before the moves.
                     if !half.world.ignores_tickets() {
                         steps.push(line.wait_for_buffer(peer.buffers, tag));
                     }
@@ -393,10 +395,10 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
     let by_nic = members
         .iter()
         .any(|lane| matches!(half.peers[*lane].way, Way::Nic(_)));
-    // SAFETY: words, operands, bells and remote memory lie in blocks that the half holds; counts were checked against regions, slots
-    // and layouts when the operations were noted; regions are of the outbox's stream and borrowed until the epoch is complete;
-    // overlaps were refused above; the exposure that each lane waits for orders its moves with the target, and slots,
-    // ranges or atomicity with other origins; tables are kept.
+    // SAFETY: words, operands, bells and remote memory lie in blocks that the half holds; counts were checked against
+    // regions, slots and layouts when the operations were noted; regions are of the outbox's stream and borrowed until
+    // the epoch is complete; overlaps were refused above; the exposure that each lane waits for orders its moves with
+    // the target, and slots, ranges or atomicity with other origins; tables are kept.
     unsafe { Batch::new(lanes, keep) }.helped(by_nic)
 }
 
@@ -493,7 +495,8 @@ pub(super) fn lower_note<D: Device>(
         src,
         dst,
         parity,
-        // What a put or an accumulate sends is this stream's own, and borrowed until the epoch is complete; a get's source is the target's.
+        // What a put or an accumulate sends is this stream's own, and borrowed until the epoch is complete; a get's
+        // source is the target's.
         early: note.what != What::Get,
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! # Model
 //!
-//! For each target behind the NIC an epoch has one program: the operations of its lane, then the signal. Either the NIC works on the program's own regions, and these get tickets; or what it sends is *staged*: the stream has copied a put's elements
-//! to a copy of the target's slot, and the NIC sends from there. Then what lies side by side goes as one transfer, however many puts it came from.
+//! For each target behind the NIC an epoch has one program: the operations of its lane, then the signal. Either the NIC
+//! works on the program's own regions, and these get tickets; or what it sends is *staged*: the stream has copied a
+//! put's elements to a copy of the target's slot, and the NIC sends from there. Then what lies side by side goes as one
+//! transfer, however many puts it came from.
 //!
 //! # Failure
 //!
@@ -60,9 +62,10 @@ pub(super) fn programs<D: Device>(
                 .chain([half.window.clone() as Keep])
                 .collect(),
         };
-        // SAFETY: as for the batch: sides were checked when the operations were noted, and lie in the target's registered block and in regions whose
-        // memory the program keeps, or in staged memory, which the window keeps; the stream rings after the target's exposure has come; until the NIC has sent, tickets keep
-        // everybody off the regions (the wait for a buffer keeps the stream off staged ones), and the target waits for the signal.
+        // SAFETY: as for the batch: sides were checked when the operations were noted, and lie in the target's
+        // registered block and in regions whose memory the program keeps, or in staged memory, which the window keeps;
+        // the stream rings after the target's exposure has come; until the NIC has sent, tickets keep everybody off the
+        // regions (the wait for a buffer keeps the stream off staged ones), and the target waits for the signal.
         let program = unsafe { line.queue().prepare(program) }?;
         arms.push(Arm::new(line, program, &half.window));
     }
@@ -102,7 +105,8 @@ fn transfer<D: Device>(note: &Note<D>, edge: &Edge, line: &Line, half: &Half<D>)
     }
 }
 
-/// What the NIC sends of a staged lane: the streams have put it to copies of the target's slots, so what lies side by side goes as one.
+/// What the NIC sends of a staged lane: the streams have put it to copies of the target's slots, so what lies side by
+/// side goes as one.
 fn staged_transfers<D: Device>(
     lane: usize,
     edges: &[Edge],

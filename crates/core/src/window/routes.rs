@@ -90,7 +90,8 @@ fn encode(said: &Said) -> Vec<u8> {
 }
 
 impl<D: Device> Routes<D> {
-    /// Exchanges what the ranks say of their memory, and chooses the way to each neighbour: `neighbour` says how many bytes its block has, and its staged one. Collective.
+    /// Exchanges what the ranks say of their memory, and chooses the way to each neighbour: `neighbour` says how many
+    /// bytes its block has, and its staged one. Collective.
     pub(super) fn find(
         world: &World<D>,
         name: &Arc<str>,

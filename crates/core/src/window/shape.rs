@@ -8,8 +8,10 @@
 //! a cell for each target (its exposures) | a cell for each origin (its completions) | data, in one buffer or two
 //! ```
 //!
-//! Where NICs cannot work with that, it has a second block in memory of the host, the *far* one, for the ranks that it reaches by the NIC: cells at the same places, the slots of far origins, and *staging*: a place for each slot
-//! of a far target, which the streams fill and the NIC sends from. The words of a far rank lie there; the operands stay in the device's own memory, where its waits find them fast.
+//! Where NICs cannot work with that, it has a second block in memory of the host, the *far* one, for the ranks that it
+//! reaches by the NIC: cells at the same places, the slots of far origins, and *staging*: a place for each slot of a
+//! far target, which the streams fill and the NIC sends from. The words of a far rank lie there; the operands stay in
+//! the device's own memory, where its waits find them fast.
 //!
 //! All ranks know all ranks' shapes, from their descriptions.
 

@@ -2,13 +2,17 @@
 //!
 //! # Model
 //!
-//! That the halves of a window are gone at one rank says nothing of its peers' NICs: an exposure that was given in advance is still one, a stream that has failed has waited for nothing, and to end a registration does not end a write that
-//! has begun (what `tcp;ofi_rxm` has begun to receive it goes on to write). So a block stays registered, behind the halves' backs ([`Reach`]), until each neighbour with a NIC has said that it is *through* with the window: its own halves are gone, its NIC has let
-//! go of all queues towards its neighbours, and all that was fired there was delivered. It says so once, by the control plane, when the last queue goes ([`Farewell`]).
+//! That the halves of a window are gone at one rank says nothing of its peers' NICs: an exposure that was given in
+//! advance is still one, a stream that has failed has waited for nothing, and to end a registration does not end a
+//! write that has begun (what `tcp;ofi_rxm` has begun to receive it goes on to write). So a block stays registered,
+//! behind the halves' backs ([`Reach`]), until each neighbour with a NIC has said that it is *through* with the window:
+//! its own halves are gone, its NIC has let go of all queues towards its neighbours, and all that was fired there was
+//! delivered. It says so once, by the control plane, when the last queue goes ([`Farewell`]).
 //!
 //! # Failure
 //!
-//! A rank says nothing of a window that is revoked, nor if a queue has given up: an operation that is reported as failed may still be on its way. Then the block stays until the endpoint is closed.
+//! A rank says nothing of a window that is revoked, nor if a queue has given up: an operation that is reported as
+//! failed may still be on its way. Then the block stays until the endpoint is closed.
 
 use std::sync::{Arc, Weak};
 

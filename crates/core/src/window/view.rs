@@ -15,7 +15,8 @@ use crate::stream::Stream;
 
 /// Where an inbox's memory is.
 pub(super) struct Table<D: Device> {
-    /// The slots, in the order of their declaration: [`SlotEntry`]s in memory of the device, where kernels read them. None without slots.
+    /// The slots, in the order of their declaration: [`SlotEntry`]s in memory of the device, where kernels read them.
+    /// None without slots.
     entries: Option<D::Block>,
     count: usize,
     /// The memory of a window by range, or atomic.
@@ -71,9 +72,11 @@ impl SlotEntry {
         if self.flip == 0 {
             return self.base;
         }
-        // SAFETY: the operand lies in the window's block, which lives as long as the table; this is only called where both are memory of the host.
+        // SAFETY: the operand lies in the window's block, which lives as long as the table; this is only called where
+        // both are memory of the host.
         let epoch = unsafe { &*self.operand.0.cast::<Word>() }.epoch();
-        // Before the first epoch this is `u64::MAX`, and odd: the even buffer is exposed from the start, and may be being written.
+        // Before the first epoch this is `u64::MAX`, and odd: the even buffer is exposed from the start, and may be
+        // being written.
         if epoch & 1 == 1 {
             self.base.byte_add(self.flip as usize)
         } else {
@@ -99,8 +102,8 @@ impl<T> Copy for Slots<'_, T> {}
 impl<'k, T: Element> Slots<'k, T> {
     /// # Safety
     ///
-    /// The entries (as [`Table::slots`] gives them) are those of an inbox of elements `T` that is not exposed, and stays so for `'k`; what its stream
-    /// waited for has come. They, and the slots, are memory of the host.
+    /// The entries (as [`Table::slots`] gives them) are those of an inbox of elements `T` that is not exposed, and
+    /// stays so for `'k`; what its stream waited for has come. They, and the slots, are memory of the host.
     pub(super) unsafe fn new((entries, count): (Ptr, usize)) -> Self {
         let entries = if count == 0 {
             &[]
@@ -224,8 +227,8 @@ unsafe impl<T: Element> Lowered for LoweredSlots<T> {
     type View<'k> = Slots<'k, T>;
 
     unsafe fn view<'k>(self) -> Slots<'k, T> {
-        // SAFETY: the table belongs to a half, which is retired in stream order; it was not exposed when the kernel was enqueued, and a
-        // post that came later is later in stream order too.
+        // SAFETY: the table belongs to a half, which is retired in stream order; it was not exposed when the kernel was
+        // enqueued, and a post that came later is later in stream order too.
         unsafe { Slots::new(self.slots) }
     }
 

@@ -107,7 +107,8 @@ impl<D: Device> World<D> {
         let _ = self.inner.control.notify(None, &message.encode());
     }
 
-    /// Keeps registered memory of a window whose halves are gone until these neighbours have said that they are through with it, or the endpoint is closed.
+    /// Keeps registered memory of a window whose halves are gone until these neighbours have said that they are through
+    /// with it, or the endpoint is closed.
     pub(crate) fn outlive(&self, window: u32, neighbours: Vec<usize>, registration: Keep) {
         let nic = &self.nic().expect("it has registered memory").nic;
         let mut outlives = Outlives {
@@ -162,7 +163,8 @@ impl<D: Device> Broken<D> {
 }
 
 impl<D: Device> Inner<D> {
-    /// Where peers' NICs add to words of this rank, a poison can be lost to an add that is on its way; it comes to its end soon, and then the next one is not.
+    /// Where peers' NICs add to words of this rank, a poison can be lost to an add that is on its way; it comes to its
+    /// end soon, and then the next one is not.
     pub(crate) fn poison_again(&self) {
         let nic = self.nic.as_ref();
         if !nic.is_some_and(|attached| attached.nic.adds()) {
@@ -183,7 +185,8 @@ impl<D: Device> Inner<D> {
         }
     }
 
-    /// This rank's NIC is of no more use: windows that need it are of none to anybody, and peers hear of that by the control plane alone.
+    /// This rank's NIC is of no more use: windows that need it are of none to anybody, and peers hear of that by the
+    /// control plane alone.
     fn on_nic_failed(&self, reason: String) {
         let rank = self.control.rank();
         let cause = Cause::NicFailed { rank, reason };

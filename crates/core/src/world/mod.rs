@@ -7,10 +7,10 @@
 //!
 //! # Failure
 //!
-//! When a rank dies, every word that another rank waits on in any window is poisoned, so that every wait
-//! which would depend on it ends; the error names the dead rank. When a rank leaves in good order, only waits for that
-//! very rank end, unless what they wait for has been done already. Dropping an epoch half-done, or a limit that passes, *revokes* a
-//! window on all ranks.
+//! When a rank dies, every word that another rank waits on in any window is poisoned, so that every wait which would
+//! depend on it ends; the error names the dead rank. When a rank leaves in good order, only waits for that very rank
+//! end, unless what they wait for has been done already. Dropping an epoch half-done, or a limit that passes, *revokes*
+//! a window on all ranks.
 
 mod events;
 mod streams;
@@ -39,8 +39,9 @@ pub struct World<D: Device> {
     inner: Arc<Member<D>>,
 }
 
-/// What the program holds of the job. Threads of the library hold [`Inner`]: so the rank has left when the *program* has let go of
-/// it, and not when a thread that happened to look at it is done, which may be after the end of the process: a loss, to the others.
+/// What the program holds of the job. Threads of the library hold [`Inner`]: so the rank has left when the *program*
+/// has let go of it, and not when a thread that happened to look at it is done, which may be after the end of the
+/// process: a loss, to the others.
 struct Member<D: Device>(Arc<Inner<D>>);
 
 impl<D: Device> std::ops::Deref for Member<D> {
@@ -74,7 +75,8 @@ pub(crate) struct Inner<D: Device> {
 
 impl<D: Device> World<D> {
     /// Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as `tidegate run` sets
-    /// them), or that of the `mpirun` or `srun` that has started this process, by its key-value store; without any of these, a job of one rank.
+    /// them), or that of the `mpirun` or `srun` that has started this process, by its key-value store; without any of
+    /// these, a job of one rank.
     ///
     /// # Errors
     ///
@@ -83,7 +85,8 @@ impl<D: Device> World<D> {
         Self::init_with(WorldOptions::new())
     }
 
-    /// The variable that says which of the machine's devices a rank takes (ranks take them by turns), instead of its number among the ranks of its node. The launcher sets it where one machine acts as several nodes.
+    /// The variable that says which of the machine's devices a rank takes (ranks take them by turns), instead of its
+    /// number among the ranks of its node. The launcher sets it where one machine acts as several nodes.
     pub const DEVICE: &'static str = "TIDEGATE_DEVICE";
 
     /// As [`World::init`], with a NIC perhaps. Where the options choose no route, `TIDEGATE_ROUTE` does: see [`Route::parse`].
@@ -100,8 +103,8 @@ impl<D: Device> World<D> {
         unsafe { Self::join_with(control, options) }
     }
 
-    /// As [`World::from_control_with`], on the device that [`World::init`] would take: the rank's number among those of its node, or what
-    /// [`World::DEVICE`] says. Where the options choose no route, `TIDEGATE_ROUTE` does.
+    /// As [`World::from_control_with`], on the device that [`World::init`] would take: the rank's number among those of
+    /// its node, or what [`World::DEVICE`] says. Where the options choose no route, `TIDEGATE_ROUTE` does.
     ///
     /// # Errors
     ///
@@ -182,8 +185,8 @@ impl<D: Device> World<D> {
     ///
     /// # Safety
     ///
-    /// [`Control::exchange`] gives each rank what the others contributed, unchanged: two handles that a window or a barrier is made with never
-    /// name one memory.
+    /// [`Control::exchange`] gives each rank what the others contributed, unchanged: two handles that a window or a
+    /// barrier is made with never name one memory.
     pub unsafe fn from_control(control: Arc<dyn Control>, device: D) -> Result<Self> {
         // SAFETY: the caller's promise.
         unsafe { Self::from_control_with(control, device, WorldOptions::new()) }
@@ -341,7 +344,8 @@ impl<D: Device> World<D> {
         self.inner.staged
     }
 
-    /// Whether windows of this rank reach another (or itself) by the NIC: each epoch takes a trigger slot a post, and one a complete, for each such rank then.
+    /// Whether windows of this rank reach another (or itself) by the NIC: each epoch takes a trigger slot a post, and
+    /// one a complete, for each such rank then.
     ///
     /// # Errors
     ///
@@ -351,9 +355,12 @@ impl<D: Device> World<D> {
         Ok(self.by_nic(rank, self.bell(rank).is_some()))
     }
 
-    /// Waits until so many trigger slots of this rank's NIC are free (all of them, if it has no more), but no longer than `limit`; returns whether they are. True where there is no NIC.
+    /// Waits until so many trigger slots of this rank's NIC are free (all of them, if it has no more), but no longer
+    /// than `limit`; returns whether they are. True where there is no NIC.
     ///
-    /// What a stream has rung for gives its slots back in bounded time after [`Stream::synchronize`](crate::Stream::synchronize). For [`Throttle::Application`](crate::Throttle::Application).
+    /// What a stream has rung for gives its slots back in bounded time after
+    /// [`Stream::synchronize`](crate::Stream::synchronize). For
+    /// [`Throttle::Application`](crate::Throttle::Application).
     pub fn nic_room(&self, slots: usize, limit: Duration) -> bool {
         self.nic()
             .is_none_or(|attached| room_for(attached, slots, limit))

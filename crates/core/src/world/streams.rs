@@ -96,8 +96,9 @@ impl<D: Device> World<D> {
     ///
     /// # Safety
     ///
-    /// `make` returns a stream of the device that it is given, with that configuration; as long as the result lives, what else is done with the stream beneath
-    /// leaves alone the memory that is at home on it, or is ordered with what is enqueued here as if it were enqueued here.
+    /// `make` returns a stream of the device that it is given, with that configuration; as long as the result lives,
+    /// what else is done with the stream beneath leaves alone the memory that is at home on it, or is ordered with what
+    /// is enqueued here as if it were enqueued here.
     pub unsafe fn adopt_stream(
         &self,
         name: &str,

@@ -1,7 +1,8 @@
 //! Losing tokens: each kind, in each state, forgotten and dropped, while transfers are pending and the peer goes on.
 //!
-//! Nothing that a program loses may lead to a use after free or to a data race: Miri and AddressSanitizer look for those in these tests (`cargo
-//! xtask test --only miri asan`). And the peer must learn of it: at once from a dropped epoch, by its limit from a forgotten one.
+//! Nothing that a program loses may lead to a use after free or to a data race: Miri and AddressSanitizer look for
+//! those in these tests (`cargo xtask test --only miri asan`). And the peer must learn of it: at once from a dropped
+//! epoch, by its limit from a forgotten one.
 
 mod scene;
 

@@ -96,7 +96,8 @@ pub(crate) fn access<'s>(
     Ok(epoch.complete(s)?)
 }
 
-/// The rank that goes on: epochs without end, the first of them enqueued before the other rank loses its token, and executed after.
+/// The rank that goes on: epochs without end, the first of them enqueued before the other rank loses its token, and
+/// executed after.
 fn go_on(world: &World, lost: &Gate) -> Result<()> {
     stream!(let s = world.stream()?);
     let (mut inbox, mut outbox) = open(&s)?;

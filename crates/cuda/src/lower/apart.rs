@@ -2,46 +2,58 @@
 //!
 //! # Model
 //!
-//! A lane that puts much is *taken apart*: its copies go to a [courier](crate::courier), a stream of its own beside the batch's, and what stands in their place tells the courier to
-//! go, and waits until it is back:
+//! A lane that puts much is *taken apart*: its copies go to a [courier](crate::courier), a stream of its own beside the
+//! batch's, and what stands in their place tells the courier to go, and waits until it is back:
 //!
 //! ```text
 //!   the batch's lane:  wait(exposed)  add(go)         wait(back)  flush  add(done)
 //!   its courier:                      wait(go)  copy  write(back)
 //! ```
 //!
-//! The batch stays one launch, and its lanes stay independent of each other: each lane that is taken apart has a courier to itself, or two, if it has several copies and there are enough. Copies of which one goes on where the other
-//! ends are made as one.
+//! The batch stays one launch, and its lanes stay independent of each other: each lane that is taken apart has a
+//! courier to itself, or two, if it has several copies and there are enough. Copies of which one goes on where the
+//! other ends are made as one.
 //!
 //! # Why the copies are not a part of the batch's own stream
 //!
 //! A launch with the waits, the copies, and a launch with the rest, one after the other, would be simpler, and wrong twice:
 //!
-//! - *It can deadlock.* No copy would begin before the waits of all lanes are over. But rank A may put to B and to C in one epoch, where B posts only after it has heard of C, and C is
-//!   to hear of A first: A's lane to C must go on while the one to B waits. (`super::model` builds this job, and shows that it hangs so.)
-//! - *It is unsound after a failure.* A copy that is enqueued happens, whatever becomes of the wait before it. That wait can fail where the target is in good health and has *not* exposed its
-//!   memory: because the origin's own thread unwinds, or a third rank has died. The target may be reading the slot in a kernel, on a stream on which no wait has failed: its result
-//!   comes to the host, as good as any. Nor does revoking the window help: a view of a slot is not refused after it, for as long as the target holds the inbox. So there is no
-//!   moment from which on a late copy is harmless, and a copy may only be made under an exposure that has come.
+//! - *It can deadlock.* No copy would begin before the waits of all lanes are over. But rank A may put to B and to C in
+//!   one epoch, where B posts only after it has heard of C, and C is to hear of A first: A's lane to C must go on while
+//!   the one to B waits. (`super::model` builds this job, and shows that it hangs so.)
+//! - *It is unsound after a failure.* A copy that is enqueued happens, whatever becomes of the wait before it. That
+//!   wait can fail where the target is in good health and has *not* exposed its memory: because the origin's own thread
+//!   unwinds, or a third rank has died. The target may be reading the slot in a kernel, on a stream on which no wait
+//!   has failed: its result comes to the host, as good as any. Nor does revoking the window help: a view of a slot is
+//!   not refused after it, for as long as the target holds the inbox. So there is no moment from which on a late copy
+//!   is harmless, and a copy may only be made under an exposure that has come.
 //!
-//! The courier's wait is what makes it conditional. *go* is added to by the lane, after its wait was satisfied, and by nothing else: a stream that fails does not poison it (it has no
-//! bell). So a copy is made if, and only if, its exposure has come. If the stream fails after that, the copy is still under the exposure: the target cannot touch the memory until its own
-//! wait for this rank is over, which the failed stream ends by poison; and what the copy reads and writes is kept until the courier is back (`Shared::settled`).
+//! The courier's wait is what makes it conditional. *go* is added to by the lane, after its wait was satisfied, and by
+//! nothing else: a stream that fails does not poison it (it has no bell). So a copy is made if, and only if, its
+//! exposure has come. If the stream fails after that, the copy is still under the exposure: the target cannot touch the
+//! memory until its own wait for this rank is over, which the failed stream ends by poison; and what the copy reads and
+//! writes is kept until the courier is back (`Shared::settled`).
 //!
 //! # Why there is no deadlock
 //!
-//! A courier waits for nothing but its lane, which is resident when it adds to *go* (the whole batch is); the lane waits for the courier, whose copies wait for nothing. Both have hardware queues
-//! of their own. So a lane that is taken apart does what it did before, only later by a finite time, and what does not deadlock whole does not deadlock apart. Walked through:
+//! A courier waits for nothing but its lane, which is resident when it adds to *go* (the whole batch is); the lane
+//! waits for the courier, whose copies wait for nothing. Both have hardware queues of their own. So a lane that is
+//! taken apart does what it did before, only later by a finite time, and what does not deadlock whole does not deadlock
+//! apart. Walked through:
 //!
-//! - *A and B exchange:* both batches are `post | wait(exposed) go wait(back) add(done) | wait(done)`. The posts wait for nothing, so both exposures come, both couriers go and come back, both *done*
-//!   words come.
-//! - *Three ranks in a ring:* the same, with "the next rank" for the other one; no lane's progress depends on another lane of its batch.
-//! - *One buffer, exposure within the epoch:* the lane waits for the post of this very epoch. The peer's post is a lane of its own (of the same batch, or of one before), which waits for nothing.
+//! - *A and B exchange:* both batches are `post | wait(exposed) go wait(back) add(done) | wait(done)`. The posts wait
+//!   for nothing, so both exposures come, both couriers go and come back, both *done* words come.
+//! - *Three ranks in a ring:* the same, with "the next rank" for the other one; no lane's progress depends on another
+//!   lane of its batch.
+//! - *One buffer, exposure within the epoch:* the lane waits for the post of this very epoch. The peer's post is a lane
+//!   of its own (of the same batch, or of one before), which waits for nothing.
 //!
 //! # What is left whole
 //!
-//! - Lanes with moves that are not plain copies, or whose place depends on the epoch's parity: the engines take addresses that the host knows.
-//! - Everything in a recording. A branch of a graph whose *go* never comes would keep the graph from ending; so would everything behind it on the stream.
+//! - Lanes with moves that are not plain copies, or whose place depends on the epoch's parity: the engines take
+//!   addresses that the host knows.
+//! - Everything in a recording. A branch of a graph whose *go* never comes would keep the graph from ending; so would
+//!   everything behind it on the stream.
 //! - Lanes beyond the number of couriers: the largest are taken apart.
 //!
 //! # Failure
@@ -51,8 +63,8 @@
 use tidegate_hal::batch::{Action, Add, Awaited, Batch, Move, QUANTUM, Shape, Step, Tag, Wait};
 use tidegate_hal::memory::Ptr;
 
-/// The environment variable that says from how many bytes on the plain copies of a lane are left to the copy engines, outside of recordings: a number, or `never`;
-/// 4 MiB if it is not set.
+/// The environment variable that says from how many bytes on the plain copies of a lane are left to the copy engines,
+/// outside of recordings: a number, or `never`; 4 MiB if it is not set.
 pub const COPY_ENGINE_FROM: &str = "TIDEGATE_CUDA_COPY_ENGINE_FROM";
 
 /// What [`COPY_ENGINE_FROM`] is if it is not set.
@@ -188,7 +200,8 @@ pub(crate) fn take_apart(batch: &Batch, from: u64, couriers: &[Words]) -> Apart 
     Apart { lanes, errands }
 }
 
-/// The copies of moves, those taken together of which one goes on where the other ends: between two copies an engine stands still for a few microseconds.
+/// The copies of moves, those taken together of which one goes on where the other ends: between two copies an engine
+/// stands still for a few microseconds.
 fn joined(moves: &[Step]) -> Vec<Errand> {
     let mut joined: Vec<Errand> = Vec::new();
     for step in moves {

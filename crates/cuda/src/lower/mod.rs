@@ -2,9 +2,10 @@
 //!
 //! # Model
 //!
-//! A lane that moves little, or nothing, is carried out by a warp, and one that moves much by several blocks. Blocks are scarce: all blocks
-//! that may wait at a time, of all streams of the device, must be resident, and must leave room for the kernels that others wait for. So a stream
-//! has a *quota* of them, and lanes that move much share what of it is left by the amount that they move.
+//! A lane that moves little, or nothing, is carried out by a warp, and one that moves much by several blocks. Blocks
+//! are scarce: all blocks that may wait at a time, of all streams of the device, must be resident, and must leave room
+//! for the kernels that others wait for. So a stream has a *quota* of them, and lanes that move much share what of it
+//! is left by the amount that they move.
 //!
 //! # Failure
 //!
@@ -22,7 +23,8 @@ use tidegate_hal::batch::{Batch, QUANTUM, Step};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::Ptr;
 
-/// Units of a copy (36 KiB) that a block must have for the bulk engine to be worth starting: as much as it has on its way at a time.
+/// Units of a copy (36 KiB) that a block must have for the bulk engine to be worth starting: as much as it has on its
+/// way at a time.
 const BULK: u64 = 2304;
 /// The most blocks of one lane.
 const MOST: u64 = 255;
@@ -36,7 +38,8 @@ pub(crate) struct Sizes {
     threads: usize,
     /// Warps of a block.
     warps: usize,
-    /// Lanes that a block carries out with a warp each, if there are blocks enough: each ends in a fence, and a multiprocessor does one fence after the other.
+    /// Lanes that a block carries out with a warp each, if there are blocks enough: each ends in a fence, and a
+    /// multiprocessor does one fence after the other.
     spread: usize,
     /// Units that a warp moves as quickly as anything else would.
     small: u64,
@@ -55,7 +58,8 @@ impl Sizes {
 }
 
 impl Sizes {
-    /// The blocks that carry out `lanes` by warps, of a quota: as many as are of use, up to a quarter of the quota, but no fewer than needed.
+    /// The blocks that carry out `lanes` by warps, of a quota: as many as are of use, up to a quarter of the quota, but
+    /// no fewer than needed.
     fn small_blocks(&self, lanes: usize, quota: u64) -> u64 {
         let least = lanes.div_ceil(self.warps) as u64;
         let most = lanes.div_ceil(self.spread) as u64;
@@ -96,8 +100,8 @@ struct Lane {
     short: ShortLane,
     /// The number of the first of these counters.
     counter: usize,
-    /// Whether it must have one team: an add is too small to be made of several parts, or a step needs an operand as an earlier step of the lane has left it, which
-    /// several blocks do at different times.
+    /// Whether it must have one team: an add is too small to be made of several parts, or a step needs an operand as an
+    /// earlier step of the lane has left it, which several blocks do at different times.
     whole: bool,
     /// Whether it adds to a word of the host.
     rings: bool,
@@ -117,7 +121,8 @@ impl Lane {
         any
     }
 
-    /// The lane in short, or what says that it has no short form: that is a wait, a linear copy and an add at most, in this order.
+    /// The lane in short, or what says that it has no short form: that is a wait, a linear copy and an add at most, in
+    /// this order.
     fn in_short(&self) -> ShortLane {
         let steps = ShortLane {
             kind: LANE_STEPS,
@@ -195,8 +200,8 @@ impl Lane {
 }
 
 impl Program {
-    /// Lowers a batch for a stream that may use `quota` blocks.
-    /// `bulk` says whether the device has an engine for large copies. `count` says where in device memory a word is counted that lies in memory of the host, and 0 of another.
+    /// Lowers a batch for a stream that may use `quota` blocks. `bulk` says whether the device has an engine for large
+    /// copies. `count` says where in device memory a word is counted that lies in memory of the host, and 0 of another.
     pub(crate) fn new(
         batch: &Batch,
         quota: usize,

@@ -2,11 +2,13 @@
 //!
 //! # Model
 //!
-//! A [`Job`] is what each rank's stream was given, one list of [`Item`]s a stream: kernels (lanes of steps, all of which may go on at any time), gates, and couriers' copies. [`Job::ends`] goes through *every* order in which the
-//! streams can take their steps, and says how the words stand at the end, and who is left waiting. Steps are those that the lowering makes of real batches; the values of gates are those
-//! that [`Operands`] says.
+//! A [`Job`] is what each rank's stream was given, one list of [`Item`]s a stream: kernels (lanes of steps, all of
+//! which may go on at any time), gates, and couriers' copies. [`Job::ends`] goes through *every* order in which the
+//! streams can take their steps, and says how the words stand at the end, and who is left waiting. Steps are those that
+//! the lowering makes of real batches; the values of gates are those that [`Operands`] says.
 //!
-//! Every form of a batch must end as the whole batch does, in jobs that hang as well as in those that do not, and also if a word is poisoned.
+//! Every form of a batch must end as the whole batch does, in jobs that hang as well as in those that do not, and also
+//! if a word is poisoned.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -192,7 +194,8 @@ impl Job {
         opened
     }
 
-    /// Every way in which it can end: the first `ranks` streams that are left waiting, and how the words stand that are not couriers'.
+    /// Every way in which it can end: the first `ranks` streams that are left waiting, and how the words stand that are
+    /// not couriers'.
     fn ends(&self, ranks: usize) -> Ends {
         let first = State {
             words: self.first.clone(),
@@ -222,8 +225,9 @@ impl Job {
             if stuck {
                 let left = |rank: &usize| state.streams[*rank].item < self.streams[*rank].len();
                 let left: Vec<_> = (0..ranks).filter(left).collect();
-                // In a job that hangs, a wait that came may stand behind one that did not: its operand is nobody else's concern. A word that was opened is poisoned, where the
-                // whole batch's wait looked at its stream instead; who waits for it has failed all the same.
+                // In a job that hangs, a wait that came may stand behind one that did not: its operand is nobody else's
+                // concern. A word that was opened is poisoned, where the whole batch's wait looked at its stream
+                // instead; who waits for it has failed all the same.
                 let theirs =
                     |word: u64| word < COURIERS && (left.is_empty() || word.is_multiple_of(16));
                 let words = state.words.iter().filter(|(word, _)| theirs(**word));
@@ -445,7 +449,8 @@ impl Rng {
     }
 }
 
-/// Posts, completes, waits and a barrier in any order, joined to batches by chance: most such jobs hang, and must do so in every form alike.
+/// Posts, completes, waits and a barrier in any order, joined to batches by chance: most such jobs hang, and must do so
+/// in every form alike.
 fn random(rng: &mut Rng) -> Program {
     let ranks = 2 + rng.below(2) as u64;
     let mut program: Vec<Vec<Vec<Step>>> = vec![Vec::new(); ranks as usize];

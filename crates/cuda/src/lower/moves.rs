@@ -1,7 +1,8 @@
 //! Moves as the kernel carries them out: in units of up to 16 bytes.
 //!
-//! A linear copy becomes a body in the widest units that both sides are aligned to, and a head and a tail in bytes. Of a copy with a shape the loops are
-//! merged where one continues the other, and neighbouring elements are taken together where that makes wider units.
+//! A linear copy becomes a body in the widest units that both sides are aligned to, and a head and a tail in bytes. Of
+//! a copy with a shape the loops are merged where one continues the other, and neighbouring elements are taken together
+//! where that makes wider units.
 
 use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Side};
 use tidegate_hal::memory::Ptr;
@@ -24,8 +25,8 @@ fn address(ptr: Ptr) -> u64 {
     ptr.0.addr() as u64
 }
 
-/// The steps of a move, one after the other; `last` is the operand of the last wait of the lane. Returns how many units they move, and notes in `copies` where the flags of copies
-/// in the widest units stand, and how many units those have.
+/// The steps of a move, one after the other; `last` is the operand of the last wait of the lane. Returns how many units
+/// they move, and notes in `copies` where the flags of copies in the widest units stand, and how many units those have.
 pub(super) fn lower(
     mv: &Move,
     last: Ptr,

@@ -2,17 +2,20 @@
 //!
 //! # Model
 //!
-//! A gate compares a word with a number that the host knows when it enqueues the gate: how far the operand will have been advanced by all that is enqueued before. Batches advance operands, as
-//! many times as they are executed; so [`Operands`] follows every submission and every replay. It is only kept where there are gates.
+//! A gate compares a word with a number that the host knows when it enqueues the gate: how far the operand will have
+//! been advanced by all that is enqueued before. Batches advance operands, as many times as they are executed; so
+//! [`Operands`] follows every submission and every replay. It is only kept where there are gates.
 //!
-//! Operands lie in memory that this process has allocated. One whose memory was there before anybody kept count is not known, and a wait with it has no gate.
-//! Memory is zero when it is allocated, wherever it lies: what was known of an operand at the same address before is forgotten. A word in memory of the stream-ordered
-//! pool has no gate: the driver refuses stream memory operations there (measured: `CUDA_ERROR_INVALID_VALUE`). Words that peers add to are mapped, and not of the pool.
+//! Operands lie in memory that this process has allocated. One whose memory was there before anybody kept count is not
+//! known, and a wait with it has no gate. Memory is zero when it is allocated, wherever it lies: what was known of an
+//! operand at the same address before is forgotten. A word in memory of the stream-ordered pool has no gate: the driver
+//! refuses stream memory operations there (measured: `CUDA_ERROR_INVALID_VALUE`). Words that peers add to are mapped,
+//! and not of the pool.
 //!
 //! # Failure
 //!
-//! A stream that fails advances nothing any more, so the numbers are too great from then on. That stream has no more use for them, and opens its gates: see
-//! [`crate::reclaim`].
+//! A stream that fails advances nothing any more, so the numbers are too great from then on. That stream has no more
+//! use for them, and opens its gates: see [`crate::reclaim`].
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -2,15 +2,19 @@
 //!
 //! # Model
 //!
-//! The queue's list of armed programs is the same as for the software engine; a [`Chained`] gives its beginning to a [`Chain`], as much as that holds. It does so when the host arms, on the host's thread; and in the engine's
-//! turn, when a firing is through and there is room again. A stream that strikes by itself needs nobody from there to the signal; else the turn that sees the doorbell strikes.
+//! The queue's list of armed programs is the same as for the software engine; a [`Chained`] gives its beginning to a
+//! [`Chain`], as much as that holds. It does so when the host arms, on the host's thread; and in the engine's turn,
+//! when a firing is through and there is room again. A stream that strikes by itself needs nobody from there to the
+//! signal; else the turn that sees the doorbell strikes.
 //!
 //! A turn then asks the chain what is through, and says so: the place in the queue, the sent word, its bell.
 //!
 //! # Failure
 //!
-//! A stream that fails poisons the doorbell: when all that was rung for is through, the rest is taken back as far as hardware can, and the queue gives up. An operation that fails blocks the chain behind it; when
-//! nothing has moved for a moment, the queue gives up too. What the NIC refuses for want of triggers is tried again, for as long as a limit says: then that is a failure like any other.
+//! A stream that fails poisons the doorbell: when all that was rung for is through, the rest is taken back as far as
+//! hardware can, and the queue gives up. An operation that fails blocks the chain behind it; when nothing has moved for
+//! a moment, the queue gives up too. What the NIC refuses for want of triggers is tried again, for as long as a limit
+//! says: then that is a failure like any other.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -67,7 +71,8 @@ impl<W: Wire> Chained<W> {
         &*self.chain
     }
 
-    /// Gives hardware what is armed; returns whether somebody must come back to it: it refuses for now what it should have room for, or it has failed.
+    /// Gives hardware what is armed; returns whether somebody must come back to it: it refuses for now what it should
+    /// have room for, or it has failed.
     pub(crate) fn feed(&mut self, queue: &Queue) -> bool {
         while self.failed.is_none() && !self.over {
             let held = self.fed - self.through;
@@ -90,7 +95,8 @@ impl<W: Wire> Chained<W> {
                 notice: script.signal,
                 word: (&script.word.0.remote, script.word.1),
             };
-            // SAFETY: `NicQueue::prepare` promised this for the time between the ring and the signal; the program keeps the memory. The lock on this value is held.
+            // SAFETY: `NicQueue::prepare` promised this for the time between the ring and the signal; the program keeps
+            // the memory. The lock on this value is held.
             match unsafe { self.chain.queue(&pieces, &signal, &program.0) } {
                 Ok(Posted::Taken) => {
                     self.fed += 1;

@@ -2,12 +2,16 @@
 //!
 //! # Model
 //!
-//! What is refused towards a peer is tried again; when that has lasted too long, it has failed: a provider that cannot reach a peer may never say more. Others take everything, connect behind one's back, and never say that they cannot. So what is
-//! first sent to a peer must come back within a time, too. Once a peer has answered, its silence is no reason any more: it may be stopped, or far behind, and whether its rank lives is for the control plane to say.
+//! What is refused towards a peer is tried again; when that has lasted too long, it has failed: a provider that cannot
+//! reach a peer may never say more. Others take everything, connect behind one's back, and never say that they cannot.
+//! So what is first sent to a peer must come back within a time, too. Once a peer has answered, its silence is no
+//! reason any more: it may be stopped, or far behind, and whether its rank lives is for the control plane to say.
 //!
 //! # Failure
 //!
-//! What is under way towards a peer that has never answered may still be read for as long as the endpoint is open, so its queue cannot end by itself: the endpoint is reported to be of no more use ([`tidegate_hal::nic::Connection::failed`]).
+//! What is under way towards a peer that has never answered may still be read for as long as the endpoint is open, so
+//! its queue cannot end by itself: the endpoint is reported to be of no more use
+//! ([`tidegate_hal::nic::Connection::failed`]).
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -2,8 +2,11 @@
 //!
 //! # Model
 //!
-//! The *listener* sleeps on the wire. While streams turn the engine it would only be in their way: each message would wake it, too. So it then takes a *chair*, looks up now and then whether they still do, and goes back to
-//! the wire when they do not, or when one of them calls: that one is about to sleep. The *ringer* is there where streams are no threads. Where nobody rings its bell either, the listener looks at the doorbells itself, as long as programs are armed.
+//! The *listener* sleeps on the wire. While streams turn the engine it would only be in their way: each message would
+//! wake it, too. So it then takes a *chair*, looks up now and then whether they still do, and goes back to the wire
+//! when they do not, or when one of them calls: that one is about to sleep. The *ringer* is there where streams are no
+//! threads. Where nobody rings its bell either, the listener looks at the doorbells itself, as long as programs are
+//! armed.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -20,7 +23,8 @@ const PATIENCE: Patience = Patience {
     spins: 0,
     yields: 4,
 };
-/// How long the listener sleeps at most while something is under way, at first: not every provider says by its descriptor that it wants to go on.
+/// How long the listener sleeps at most while something is under way, at first: not every provider says by its
+/// descriptor that it wants to go on.
 const ACTIVE: Duration = Duration::from_millis(1);
 /// While the wire has no room.
 const FULL: Duration = Duration::from_micros(50);
@@ -28,7 +32,8 @@ const FULL: Duration = Duration::from_micros(50);
 const DOUBLED: u32 = 4;
 /// And while nothing is under way.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
-/// How long at least and at most, where nothing on the wire ends the sleep; between, a sixteenth of the time since something happened.
+/// How long at least and at most, where nothing on the wire ends the sleep; between, a sixteenth of the time since
+/// something happened.
 const DEAF: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(4));
 /// Between looks when the wire is broken.
 const BROKEN: Duration = Duration::from_millis(10);
@@ -38,7 +43,8 @@ const LOOKS: u32 = 20;
 const KEEN: Duration = Duration::from_micros(200);
 /// The pauses after that, at least and at most; between, a sixteenth of the time since something happened.
 const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
-/// How long it sits while streams do its work. So long may a peer wait for what only this end's processor can do, when a stream has gone from waiting to working; and so often the listener costs two changes of context.
+/// How long it sits while streams do its work. So long may a peer wait for what only this end's processor can do, when
+/// a stream has gone from waiting to working; and so often the listener costs two changes of context.
 const SIT: Duration = Duration::from_micros(500);
 
 /// How long to sleep on a wire, where nothing is under way and nothing has come for so long.

@@ -2,27 +2,37 @@
 //!
 //! # Model
 //!
-//! One engine a rank. A *turn* polls the wire, does what notices say, and takes every queue as far as it goes. Who turns it: the *listener*, a thread that sleeps on the wire; streams that are
-//! threads, when they have rung and while they wait, so that nobody must wake for it; and where streams are none, the *ringer*, a thread that sleeps on the doorbells' bell. Where nobody rings that bell (GPUs), the listener polls the doorbells while programs are
-//! armed: without a pause at first, then less and less often, so that a doorbell that is rung late is seen a sixteenth later. Whoever finds the engine taken
-//! leaves word and goes on: the other looks again. A turn looks at doorbells only when somebody has said that one was rung (or when it must poll), and works on queues that something has happened to, and no others. A queue has one firing at a time:
+//! One engine a rank. A *turn* polls the wire, does what notices say, and takes every queue as far as it goes. Who
+//! turns it: the *listener*, a thread that sleeps on the wire; streams that are threads, when they have rung and while
+//! they wait, so that nobody must wake for it; and where streams are none, the *ringer*, a thread that sleeps on the
+//! doorbells' bell. Where nobody rings that bell (GPUs), the listener polls the doorbells while programs are armed:
+//! without a pause at first, then less and less often, so that a doorbell that is rung late is seen a sixteenth later.
+//! Whoever finds the engine taken leaves word and goes on: the other looks again. A turn looks at doorbells only when
+//! somebody has said that one was rung (or when it must poll), and works on queues that something has happened to, and
+//! no others. A queue has one firing at a time:
 //!
 //! 1. all pieces but the last are posted, as the wire takes them;
-//! 2. when all these are done, the last one is posted, with the signal as its notice (if it is a write; else the signal follows alone);
+//! 2. when all these are done, the last one is posted, with the signal as its notice (if it is a write; else the signal
+//!    follows alone);
 //! 3. when that is done, the firing is through: the sent word says so.
 //!
-//! A signal without data (an exposure) does not go alone if, in the same turn, a short write to the same peer has a signal of the same registration: one notice names both words. It would be a message of its
-//! own otherwise, and an epoch would have two. If that write fails, so has the signal: it may have come, and must not come twice. It waits for nothing but this turn, so nobody waits for each other.
+//! A signal without data (an exposure) does not go alone if, in the same turn, a short write to the same peer has a
+//! signal of the same registration: one notice names both words. It would be a message of its own otherwise, and an
+//! epoch would have two. If that write fails, so has the signal: it may have come, and must not come twice. It waits
+//! for nothing but this turn, so nobody waits for each other.
 //!
-//! So a program with one piece, which is what a put of contiguous elements is, is one operation. A signal is never on its way before all data that it stands for has arrived: see
-//! [`crate::wire`].
+//! So a program with one piece, which is what a put of contiguous elements is, is one operation. A signal is never on
+//! its way before all data that it stands for has arrived: see [`crate::wire`].
 //!
-//! Where the wire's hardware fires programs by itself, a queue has a [chain](crate::wire::chain) instead of firings, and a turn only watches: see [`chained`].
+//! Where the wire's hardware fires programs by itself, a queue has a [chain](crate::wire::chain) instead of firings,
+//! and a turn only watches: see [`chained`].
 //!
 //! # Failure
 //!
-//! A piece that fails ends its queue: the signal is not posted, and the peer gets a poisoning notice instead, for this program and every other that is armed. A wire that fails ends all queues
-//! of the rank; peers cannot be told by it then, and core tells them by the control plane. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
+//! A piece that fails ends its queue: the signal is not posted, and the peer gets a poisoning notice instead, for this
+//! program and every other that is armed. A wire that fails ends all queues of the rank; peers cannot be told by it
+//! then, and core tells them by the control plane. What is under way when the engine is dropped is dropped with the
+//! wire, before the memory is let go.
 
 pub(crate) mod chained;
 mod contact;
@@ -164,7 +174,8 @@ impl<W: Wire> Shared<W> {
 
     /// Whether somebody has found the engine taken, who had something for it. To be asked after it was let go.
     ///
-    /// Whoever rings sets the flag, then tries to take the engine; whoever has it lets it go, then looks at the flag. With a fence in between on both sides one of the two sees the other.
+    /// Whoever rings sets the flag, then tries to take the engine; whoever has it lets it go, then looks at the flag.
+    /// With a fence in between on both sides one of the two sees the other.
     fn called(&self) -> bool {
         fence(Ordering::SeqCst);
         self.rung.load(Ordering::Relaxed)
@@ -208,7 +219,8 @@ impl<W: Wire> Shared<W> {
         }
     }
 
-    /// Something is under way: whoever listens must know that there is something to listen for. If it sleeps but shortly, it finds that out.
+    /// Something is under way: whoever listens must know that there is something to listen for. If it sleeps but
+    /// shortly, it finds that out.
     fn tell_listener(&self) {
         if self.active.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::SeqCst) {
             self.sleeper.wake();
@@ -253,7 +265,8 @@ impl<W: Wire> Shared<W> {
     }
 
     fn bell(&self) -> Option<&Bell> {
-        // SAFETY: `Nic::connect` promises a live bell for as long as `connection.keep`, which this holds; bells are only accessed atomically.
+        // SAFETY: `Nic::connect` promises a live bell for as long as `connection.keep`, which this holds; bells are
+        // only accessed atomically.
         self.connection
             .get()
             .map(|connection| unsafe { &*connection.bell.0.cast::<Bell>() })
@@ -285,13 +298,15 @@ impl<W: Wire> Shared<W> {
         self.tell_listener();
     }
 
-    /// Whether everything that was rung for is through; and, if that is asked for, every peer is told that is to be told of a failure.
+    /// Whether everything that was rung for is through; and, if that is asked for, every peer is told that is to be
+    /// told of a failure.
     pub(crate) fn is_idle(&self, told: bool) -> bool {
         self.with(|engine| engine.is_idle(told))
     }
 }
 
-/// Lets the engine go, and then queues that have come to their end: what they keep may be the last to hold the endpoint, or call it.
+/// Lets the engine go, and then queues that have come to their end: what they keep may be the last to hold the
+/// endpoint, or call it.
 fn release<W: Wire>(mut engine: MutexGuard<'_, Engine<W>>) {
     let ended = std::mem::take(&mut engine.ended);
     drop(engine);

@@ -23,7 +23,8 @@ pub(crate) struct Piece<W: Wire> {
     pub(crate) flip: usize,
 }
 
-// SAFETY: the pointer is only handed to the wire, by whoever holds the engine; what it points to may be accessed by any thread, as `NicQueue::prepare` has it.
+// SAFETY: the pointer is only handed to the wire, by whoever holds the engine; what it points to may be accessed by any
+// thread, as `NicQueue::prepare` has it.
 unsafe impl<W: Wire> Send for Piece<W> {}
 // SAFETY: as above; nothing is done with a shared piece but reading its fields.
 unsafe impl<W: Wire> Sync for Piece<W> {}

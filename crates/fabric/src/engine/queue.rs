@@ -121,7 +121,8 @@ impl Queue {
         None
     }
 
-    /// How many of the armed programs have a trigger slot, so that hardware may know of them. `waits`: the first of them has been rung for.
+    /// How many of the armed programs have a trigger slot, so that hardware may know of them. `waits`: the first of
+    /// them has been rung for.
     pub(crate) fn slots(&self, waits: bool) -> usize {
         match self.slots.held(self.member) {
             0 if waits => usize::from(self.slots.fire(self.member)),

@@ -2,11 +2,13 @@
 //!
 //! # Model
 //!
-//! A queue that gives up poisons, at its peer, the word of every program that is armed and will not fire: by a notice, or by a byte that the peer's memory gets. Nothing but poison is ever sent twice.
+//! A queue that gives up poisons, at its peer, the word of every program that is armed and will not fire: by a notice,
+//! or by a byte that the peer's memory gets. Nothing but poison is ever sent twice.
 //!
 //! # Failure
 //!
-//! A peer that has not been told is told again, after pauses. One that cannot be told at all is core's affair: the wire is of no more use then ([`tidegate_hal::nic::Connection::failed`]).
+//! A peer that has not been told is told again, after pauses. One that cannot be told at all is core's affair: the wire
+//! is of no more use then ([`tidegate_hal::nic::Connection::failed`]).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -19,7 +21,8 @@ use super::work::{Engine, Flight};
 use crate::wire::chain::Signals;
 use crate::wire::{Op, Posted, Wire};
 
-/// How often a peer is told of a failure, if that fails: with pauses, each twice as long as the one before, since what has failed may have taken the connection along, and another one takes a while. About a second in all.
+/// How often a peer is told of a failure, if that fails: with pauses, each twice as long as the one before, since what
+/// has failed may have taken the connection along, and another one takes a while. About a second in all.
 const TELL: u32 = 10;
 /// The first of these pauses.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -101,7 +104,8 @@ impl<W: Wire> Engine<W> {
                     notice: None,
                 },
             };
-            // SAFETY: a notice names no memory of this end, and the byte lives for ever. The word is the program's, by the promise of `NicQueue::prepare`.
+            // SAFETY: a notice names no memory of this end, and the byte lives for ever. The word is the program's, by
+            // the promise of `NicQueue::prepare`.
             let posted = unsafe { self.wire.post(poisoning.peer, op, cookie) };
             match posted {
                 Ok(Posted::Taken) => {

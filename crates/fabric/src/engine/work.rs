@@ -18,7 +18,8 @@ use crate::notice::Notice;
 use crate::regions::Regions;
 use crate::wire::{Event, Op, Posted, Wire};
 
-/// The most bytes of a write that takes the signal of another queue along: a longer one would keep it back for longer than a message of its own costs.
+/// The most bytes of a write that takes the signal of another queue along: a longer one would keep it back for longer
+/// than a message of its own costs.
 const ALONG: usize = 64 << 10;
 
 /// What is under way.
@@ -145,7 +146,8 @@ impl<W: Wire> Engine<W> {
             || (!self.chains.is_empty() && self.queues.iter().any(|agenda| agenda.busy))
     }
 
-    /// Whether everything that was rung for is through; and, if that is asked for, every peer is told that is to be told of a failure.
+    /// Whether everything that was rung for is through; and, if that is asked for, every peer is told that is to be
+    /// told of a failure.
     pub(super) fn is_idle(&self, told: bool) -> bool {
         let telling = |flight: &Flight| matches!(flight, Flight::Poisoning(..));
         let all_told = self.notices.is_empty() && !self.flights.iter().any(telling);
@@ -153,7 +155,8 @@ impl<W: Wire> Engine<W> {
             || ((all_told || !told) && self.queues.iter().all(|agenda| agenda.queue.is_idle()))
     }
 
-    /// Takes everything as far as it goes. `look`: doorbells may have been rung, or queues closed, since the last turn that looked.
+    /// Takes everything as far as it goes. `look`: doorbells may have been rung, or queues closed, since the last turn
+    /// that looked.
     pub(super) fn turn(&mut self, regions: &Regions, look: bool) {
         self.full = false;
         let mut stalled = std::mem::take(&mut self.stalled);
@@ -297,8 +300,9 @@ impl<W: Wire> Engine<W> {
         match self.flights.take(cookie as usize) {
             Some(Flight::Of(index)) => self.over(index, failed),
             Some(Flight::With(index, held)) => {
-                // Nor is its signal posted again, though it is not to blame: an operation that is reported as failed may have come all the same, when its connection broke behind it, and a
-                // second quantum would expose memory that is in use.
+                // Nor is its signal posted again, though it is not to blame: an operation that is reported as failed
+                // may have come all the same, when its connection broke behind it, and a second quantum would expose
+                // memory that is in use.
                 self.over(held.queue, failed.clone());
                 self.over(index, failed);
             }
@@ -426,8 +430,9 @@ impl<W: Wire> Engine<W> {
         }
         let op = operation(piece, firing.odd, None);
         let cookie = self.flights.next() as u64;
-        // SAFETY: `NicQueue::prepare` promised this for the time between the ring, which was acquired when the doorbell was read, and the signal, which is posted last; the program keeps the
-        // memory, and stands in its queue until this is over, or the wire is dropped.
+        // SAFETY: `NicQueue::prepare` promised this for the time between the ring, which was acquired when the doorbell
+        // was read, and the signal, which is posted last; the program keeps the memory, and stands in its queue until
+        // this is over, or the wire is dropped.
         let posted = unsafe { self.wire.post(peer, op, cookie) };
         match posted {
             Ok(Posted::Taken) => {
@@ -519,7 +524,8 @@ impl<W: Wire> Engine<W> {
         self.contact.takes(peer);
     }
 
-    /// The wire takes nothing towards a peer for now. Says why, if that has been so for too long. (That too much is under way is no fault of the peer's.)
+    /// The wire takes nothing towards a peer for now. Says why, if that has been so for too long. (That too much is
+    /// under way is no fault of the peer's.)
     pub(super) fn refused_by(&mut self, peer: usize) -> Option<String> {
         self.full = true;
         if self.flights.len() >= self.wire.limits().depth {
@@ -528,7 +534,8 @@ impl<W: Wire> Engine<W> {
         self.contact.refuses(peer)
     }
 
-    /// Posts the signals that are held, by two where that can be; `false` if some must wait. A peer for which there is no room keeps back none but its own.
+    /// Posts the signals that are held, by two where that can be; `false` if some must wait. A peer for which there is
+    /// no room keeps back none but its own.
     fn send_held(&mut self) -> bool {
         let mut waiting: Vec<Held> = Vec::new();
         while let Some(held) = self.held.pop() {

@@ -2,32 +2,40 @@
 //!
 //! # Model
 //!
-//! A [`Chain`] is a queue of *firings* towards one peer. Everything that a firing does is given to the hardware beforehand ([`Chain::queue`]); a strike fires the next one: a store by the
-//! stream ([`Chain::strike`]), or [`Chain::fire`] by an agent that has seen the doorbell. From there to the signal no software of this end takes part.
+//! A [`Chain`] is a queue of *firings* towards one peer. Everything that a firing does is given to the hardware
+//! beforehand ([`Chain::queue`]); a strike fires the next one: a store by the stream ([`Chain::strike`]), or
+//! [`Chain::fire`] by an agent that has seen the doorbell. From there to the signal no software of this end takes part.
 //!
-//! What a chain promises is what [`tidegate_hal::nic`] asks of a queue: a firing's signal comes after all of its data is delivered, and after the signal before it; a firing is *through* when its
-//! signal is delivered. A firing may be struck before it is queued: then it begins when it is.
+//! What a chain promises is what [`tidegate_hal::nic`] asks of a queue: a firing's signal comes after all of its data
+//! is delivered, and after the signal before it; a firing is *through* when its signal is delivered. A firing may be
+//! struck before it is queued: then it begins when it is.
 //!
 //! How a signal is made is said by [`Signals`]:
 //!
-//! - [`Notice`](Signals::Notice): the signal is a write that brings a notice to the target's agent, which adds to the word and rings the bell, as in the software engine. So one executor does all that
-//!   is done to a word.
-//! - [`Add`](Signals::Add): the signal is an add to the target's word, by its NIC. Nobody there is told, so the target's endpoint counts what is written to its memory ([`Event::Written`]), and whoever turns the
-//!   engine rings the bell of this rank when that count has moved. A stream that spins, or a GPU, needs no bell and sees the word at once.
+//! - [`Notice`](Signals::Notice): the signal is a write that brings a notice to the target's agent, which adds to the
+//!   word and rings the bell, as in the software engine. So one executor does all that is done to a word.
+//! - [`Add`](Signals::Add): the signal is an add to the target's word, by its NIC. Nobody there is told, so the
+//!   target's endpoint counts what is written to its memory ([`Event::Written`]), and whoever turns the engine rings
+//!   the bell of this rank when that count has moved. A stream that spins, or a GPU, needs no bell and sees the word at
+//!   once.
 //!
 //! # Poison and adds by a NIC
 //!
-//! With [`Signals::Add`] two hands write one word. The NIC's add reads and writes the word as two steps for a processor's eyes: a processor's poison that comes between the two is lost, while an add is
-//! never lost, since a processor's read-modify-write holds the cache line to its end. So:
+//! With [`Signals::Add`] two hands write one word. The NIC's add reads and writes the word as two steps for a
+//! processor's eyes: a processor's poison that comes between the two is lost, while an add is never lost, since a
+//! processor's read-modify-write holds the cache line to its end. So:
 //!
-//! - an origin that gives up does not send a notice, but lets its NIC write the one byte in which the poison bit stands alone: a write behind the adds of the same origin, the only one that adds to that word;
-//! - what the *target* itself poisons (a peer has died, a window was revoked) can be lost to an add that is on its way. An add that is on its way comes to its end in bounded time, whatever happens to its
-//!   origin; so poisoning again, as long as somebody may wait, is enough. Core does that where [`Nic::adds`](tidegate_hal::nic::Nic::adds).
+//! - an origin that gives up does not send a notice, but lets its NIC write the one byte in which the poison bit stands
+//!   alone: a write behind the adds of the same origin, the only one that adds to that word;
+//! - what the *target* itself poisons (a peer has died, a window was revoked) can be lost to an add that is on its way.
+//!   An add that is on its way comes to its end in bounded time, whatever happens to its origin; so poisoning again, as
+//!   long as somebody may wait, is enough. Core does that where [`Nic::adds`](tidegate_hal::nic::Nic::adds).
 //!
 //! # Failure
 //!
-//! An operation that fails counts nowhere, so what waits for its count never begins: neither its own signal nor any later one of the chain. [`Chain::poll`] tells of it, and then the engine gives
-//! the queue up. What was queued and never fires stays with the hardware, memory and all, unless [`Chain::cancel`] can take it back.
+//! An operation that fails counts nowhere, so what waits for its count never begins: neither its own signal nor any
+//! later one of the chain. [`Chain::poll`] tells of it, and then the engine gives the queue up. What was queued and
+//! never fires stays with the hardware, memory and all, unless [`Chain::cancel`] can take it back.
 //!
 //! [`Event::Written`]: super::Event::Written
 
@@ -68,7 +76,8 @@ pub trait Chain<W: Wire + ?Sized>: Send + 'static {
     /// Where a store of 1 fires the next; it is there as long as the chain.
     fn strike(&self) -> Option<Ptr>;
 
-    /// Queues the next firing. [`Posted::Full`]: not all of it could be queued; try again with the same, after [`poll`](Self::poll).
+    /// Queues the next firing. [`Posted::Full`]: not all of it could be queued; try again with the same, after
+    /// [`poll`](Self::poll).
     ///
     /// # Errors
     ///
@@ -76,8 +85,9 @@ pub trait Chain<W: Wire + ?Sized>: Send + 'static {
     ///
     /// # Safety
     ///
-    /// `keep` keeps the memory of this end that the pieces name; from the firing's strike until it is through it is accessed by nobody else (read by nobody that minds, for a write); offsets are within
-    /// the remote memory, and what is done there is ordered with what others do there. No two calls overlap.
+    /// `keep` keeps the memory of this end that the pieces name; from the firing's strike until it is through it is
+    /// accessed by nobody else (read by nobody that minds, for a write); offsets are within the remote memory, and what
+    /// is done there is ordered with what others do there. No two calls overlap.
     unsafe fn queue(
         &mut self,
         pieces: &[Op<'_, W>],

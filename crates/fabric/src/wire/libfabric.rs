@@ -2,14 +2,18 @@
 //!
 //! # Model
 //!
-//! One endpoint, one completion queue. A write goes by `fi_writemsg` with `FI_DELIVERY_COMPLETE`, and a notice goes with it as `FI_REMOTE_CQ_DATA`: the entry in the target's queue
-//! comes when the data is there, and not at all if the write failed (fi_cq(3), fi_rma(3)); the origin's completion comes when it is delivered. Without that flag some providers
-//! report writes complete that the target has refused (`tcp;ofi_rxm` with a wrong key), so nothing goes without it. A notice without data writes 8 bytes to the peer's *pad*, memory that each endpoint has for that.
+//! One endpoint, one completion queue. A write goes by `fi_writemsg` with `FI_DELIVERY_COMPLETE`, and a notice goes
+//! with it as `FI_REMOTE_CQ_DATA`: the entry in the target's queue comes when the data is there, and not at all if the
+//! write failed (fi_cq(3), fi_rma(3)); the origin's completion comes when it is delivered. Without that flag some
+//! providers report writes complete that the target has refused (`tcp;ofi_rxm` with a wrong key), so nothing goes
+//! without it. A notice without data writes 8 bytes to the peer's *pad*, memory that each endpoint has for that.
 //!
-//! Progress is made by whoever polls. Between polls the agent sleeps in `fi_cq_sread`, where the provider can; elsewhere it looks again after a short sleep.
+//! Progress is made by whoever polls. Between polls the agent sleeps in `fi_cq_sread`, where the provider can;
+//! elsewhere it looks again after a short sleep.
 //!
-//! Where the provider has deferred works, and [`Choice::engine`] wants them, queues are chains of these: see [`chain`](super::chain). Whether it has, and how signals are made, is found out by queueing some.
-//! Then the completion queue is for failures, notices, and to wake the agent; what is complete is said by counters.
+//! Where the provider has deferred works, and [`Choice::engine`] wants them, queues are chains of these: see
+//! [`chain`](super::chain). Whether it has, and how signals are made, is found out by queueing some. Then the
+//! completion queue is for failures, notices, and to wake the agent; what is complete is said by counters.
 //!
 //! # Failure
 //!
@@ -184,7 +188,8 @@ impl FabricWire {
             ..Default::default()
         };
         let here = Arc::new(Pad(Default::default()));
-        // SAFETY: the pad lives as long as it is shared with the registration; it is atomic, and nobody reads what peers write there.
+        // SAFETY: the pad lives as long as it is shared with the registration; it is atomic, and nobody reads what
+        // peers write there.
         let pad = unsafe { MemoryRegion::host(&domain, here.at(), PAD, &options, here.clone()) }?;
         let bytes = Arc::new(Pad(Default::default()));
         let (mut signals, mut pool) = (None, None);
@@ -305,8 +310,9 @@ impl Drop for FabricWire {
     }
 }
 
-// SAFETY: operations are posted to the one endpoint; their completions are delivery-complete, so an event comes when neither end is accessed for it any more. A dropped endpoint is closed, after
-// which the provider accesses nothing. Registrations keep what they were given.
+// SAFETY: operations are posted to the one endpoint; their completions are delivery-complete, so an event comes when
+// neither end is accessed for it any more. A dropped endpoint is closed, after which the provider accesses nothing.
+// Registrations keep what they were given.
 unsafe impl Wire for FabricWire {
     type Remote = Remote;
 
@@ -450,7 +456,8 @@ unsafe impl Wire for FabricWire {
             data: notice.unwrap_or(0),
             flags,
         };
-        // SAFETY: the caller's promise for the memory; pads live as long as the wire. The context is a number, which no provider looks behind: the hints offer no mode that would.
+        // SAFETY: the caller's promise for the memory; pads live as long as the wire. The context is a number, which no
+        // provider looks behind: the hints offer no mode that would.
         let posted = unsafe {
             if reads {
                 self.endpoint.read_msg(&message)

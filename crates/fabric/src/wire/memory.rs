@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! A [`Net`] has an endpoint for each rank of one process. What is posted lies in the *origin's* endpoint until its time has come, counted in polls; then the origin's poll carries it out
-//! in the target's memory. Nothing is ordered with anything else: of what is due, any comes first.
+//! A [`Net`] has an endpoint for each rank of one process. What is posted lies in the *origin's* endpoint until its
+//! time has come, counted in polls; then the origin's poll carries it out in the target's memory. Nothing is ordered
+//! with anything else: of what is due, any comes first.
 //!
 //! # Failure
 //!
@@ -220,7 +221,8 @@ impl State {
                 let Some(to) = self.place(region, offset, bytes) else {
                     return bad();
                 };
-                // SAFETY: `Wire::post` promises both sides live, and this write ordered with what others do; registered memory is kept.
+                // SAFETY: `Wire::post` promises both sides live, and this write ordered with what others do; registered
+                // memory is kept.
                 unsafe {
                     let from: *const u8 = std::ptr::with_exposed_provenance(at);
                     std::ptr::copy_nonoverlapping(from, to, bytes);
@@ -256,7 +258,8 @@ impl State {
     }
 }
 
-// SAFETY: operations are carried out by the poster's polls, between the post and the event that the same poll returns; a dropped endpoint polls no more.
+// SAFETY: operations are carried out by the poster's polls, between the post and the event that the same poll returns;
+// a dropped endpoint polls no more.
 unsafe impl Wire for MemoryWire {
     type Remote = Remote;
 

@@ -2,19 +2,23 @@
 //!
 //! # Model
 //!
-//! A [`Wire`] is one rank's endpoint: it writes to and reads from memory that peers have registered, and brings 64-bit *notices* to a peer's agent. The engine posts an operation with a
-//! *cookie*, and polls for what has become of it. Between operations nothing is ordered that is not said here:
+//! A [`Wire`] is one rank's endpoint: it writes to and reads from memory that peers have registered, and brings 64-bit
+//! *notices* to a peer's agent. The engine posts an operation with a *cookie*, and polls for what has become of it.
+//! Between operations nothing is ordered that is not said here:
 //!
-//! - [`Event::Done`] says that the operation is over *at both ends*: what it read is not read any more, and what it wrote is there for whoever hears of it.
-//! - A notice that goes with a write ([`Op::Write`]) is seen by the target after that write's data, and not at all if the write failed.
+//! - [`Event::Done`] says that the operation is over *at both ends*: what it read is not read any more, and what it
+//!   wrote is there for whoever hears of it.
+//! - A notice that goes with a write ([`Op::Write`]) is seen by the target after that write's data, and not at all if
+//!   the write failed.
 //! - A notice with the bit [`LAST`] is seen after every other that had come before it.
 //!
-//! So a signal that is posted after the [`Done`](Event::Done) of all data, or goes with the only write, comes after the data, whatever the provider orders.
+//! So a signal that is posted after the [`Done`](Event::Done) of all data, or goes with the only write, comes after the
+//! data, whatever the provider orders.
 //!
 //! # Failure
 //!
-//! [`Posted::Full`] is back-pressure: the engine tries again. An operation that fails ends in [`Event::Failed`], once. A peer that has died may stay silent: nobody but the control plane finds
-//! that out.
+//! [`Posted::Full`] is back-pressure: the engine tries again. An operation that fails ends in [`Event::Failed`], once.
+//! A peer that has died may stay silent: nobody but the control plane finds that out.
 
 pub mod chain;
 pub mod libfabric;
@@ -131,8 +135,8 @@ impl<'a, W: Wire + ?Sized> Op<'a, W> {
 ///
 /// # Safety
 ///
-/// Implementations do what this module says, touch no memory but what operations name, between the post and its event, and what was registered; and they touch none of it any more when they
-/// have been dropped.
+/// Implementations do what this module says, touch no memory but what operations name, between the post and its event,
+/// and what was registered; and they touch none of it any more when they have been dropped.
 pub unsafe trait Wire: Send + 'static {
     /// A peer's registered memory.
     type Remote: Send + Sync + 'static;
@@ -184,8 +188,9 @@ pub unsafe trait Wire: Send + 'static {
     ///
     /// # Safety
     ///
-    /// Until the event the memory here is live and is accessed by nobody else (read by nobody that minds, for a write); the offset and the bytes are within the remote memory, and what is done
-    /// there is ordered with what others do there.
+    /// Until the event the memory here is live and is accessed by nobody else (read by nobody that minds, for a write);
+    /// the offset and the bytes are within the remote memory, and what is done there is ordered with what others do
+    /// there.
     unsafe fn post(
         &mut self,
         peer: usize,
@@ -203,7 +208,8 @@ pub unsafe trait Wire: Send + 'static {
     /// Whether nothing has happened that a [`Sleeper`] would not wake for.
     fn may_sleep(&mut self) -> bool;
 
-    /// A queue towards a peer that hardware fires, for so many programs at a time; `strikes` says whether streams can store where [`Chain::strike`] says. `None`: the software engine fires.
+    /// A queue towards a peer that hardware fires, for so many programs at a time; `strikes` says whether streams can
+    /// store where [`Chain::strike`] says. `None`: the software engine fires.
     ///
     /// # Errors
     ///
@@ -241,13 +247,15 @@ pub unsafe trait Wire: Send + 'static {
 
 /// Sleeps until something may have happened on a wire.
 pub trait Sleeper: Send + Sync {
-    /// Returns when there may be something to poll, when somebody has called [`wake`](Self::wake) since the last call, or after `limit`.
+    /// Returns when there may be something to poll, when somebody has called [`wake`](Self::wake) since the last call,
+    /// or after `limit`.
     fn sleep(&self, limit: Duration);
 
     /// Ends the sleep, or the next one.
     fn wake(&self);
 
-    /// Whether what comes on the wire ends the sleep. If not, only [`wake`](Self::wake) and the limit do, and whoever sleeps has to look now and then.
+    /// Whether what comes on the wire ends the sleep. If not, only [`wake`](Self::wake) and the limit do, and whoever
+    /// sleeps has to look now and then.
     fn hears(&self) -> bool {
         true
     }

@@ -256,8 +256,8 @@ impl Player {
     }
 }
 
-/// Between two looks. Who spins takes the processor from the threads of a provider that makes its progress with such, for whole ticks of the
-/// scheduler, where there are not enough for all: so there this sleeps.
+/// Between two looks. Who spins takes the processor from the threads of a provider that makes its progress with such,
+/// for whole ticks of the scheduler, where there are not enough for all: so there this sleeps.
 fn late(start: Instant, auto: bool) -> Result<(), String> {
     if start.elapsed() > LIMIT {
         return Err("nothing came".to_owned());

@@ -25,7 +25,8 @@ flags! {
 }
 
 impl Driver {
-    /// The device's primary context, made if it is not there, and kept by one more holder (`cuDevicePrimaryCtxRetain`). It does not become current.
+    /// The device's primary context, made if it is not there, and kept by one more holder (`cuDevicePrimaryCtxRetain`).
+    /// It does not become current.
     pub fn primary_ctx_retain(&self, device: Device) -> Result<Context> {
         let mut context = Context::NULL;
         // SAFETY: the function checks the device, and writes one handle, to one that lives.
@@ -37,8 +38,9 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// The caller has a hold from [`primary_ctx_retain`](Self::primary_ctx_retain) to give up; if it is the last, no handle, address or module of the context is used any
-    /// more, and the context is current on no thread that goes on to use it.
+    /// The caller has a hold from [`primary_ctx_retain`](Self::primary_ctx_retain) to give up; if it is the last, no
+    /// handle, address or module of the context is used any more, and the context is current on no thread that goes on
+    /// to use it.
     pub unsafe fn primary_ctx_release(&self, device: Device) -> Result<()> {
         // SAFETY: the caller gives up a hold of its own, and uses nothing that goes with it.
         unsafe { call!(self.primary_ctx_release(device.0)) }
@@ -96,7 +98,8 @@ impl Driver {
         unsafe { call!(self.ctx_synchronize()) }
     }
 
-    /// The least and the greatest priority of streams in the current context; a smaller number is a greater priority (`cuCtxGetStreamPriorityRange`).
+    /// The least and the greatest priority of streams in the current context; a smaller number is a greater priority
+    /// (`cuCtxGetStreamPriorityRange`).
     pub fn ctx_stream_priority_range(&self) -> Result<(i32, i32)> {
         let (mut least, mut greatest) = (0, 0);
         // SAFETY: the function writes two ints, to two that live.

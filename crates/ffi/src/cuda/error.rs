@@ -91,8 +91,8 @@ impl CudaError {
         self.code == 500
     }
 
-    /// PTX or an image that this driver and device cannot take: `CUDA_ERROR_INVALID_IMAGE`, `…_NO_BINARY_FOR_GPU`, `…_INVALID_PTX`,
-    /// `…_UNSUPPORTED_PTX_VERSION`.
+    /// PTX or an image that this driver and device cannot take: `CUDA_ERROR_INVALID_IMAGE`, `…_NO_BINARY_FOR_GPU`,
+    /// `…_INVALID_PTX`, `…_UNSUPPORTED_PTX_VERSION`.
     pub fn is_bad_image(&self) -> bool {
         matches!(self.code, 200 | 209 | 218 | 222)
     }
@@ -102,13 +102,14 @@ impl CudaError {
         self.code == 704
     }
 
-    /// The call is not possible in a capture, or spoils it (`CUDA_ERROR_STREAM_CAPTURE_…` and `CUDA_ERROR_CAPTURED_EVENT`: 900 to 908).
+    /// The call is not possible in a capture, or spoils it (`CUDA_ERROR_STREAM_CAPTURE_…` and
+    /// `CUDA_ERROR_CAPTURED_EVENT`: 900 to 908).
     pub fn is_capture_error(&self) -> bool {
         (900..=908).contains(&self.code)
     }
 
-    /// The device's work was torn down, and the context (mostly the process, too) can do nothing more: an uncorrectable memory or link error, an
-    /// illegal access, a launch that timed out or failed, an assertion.
+    /// The device's work was torn down, and the context (mostly the process, too) can do nothing more: an uncorrectable
+    /// memory or link error, an illegal access, a launch that timed out or failed, an assertion.
     pub fn is_context_lost(&self) -> bool {
         matches!(self.code, 214 | 220 | 700 | 702 | 710 | 714..=719)
     }

@@ -28,8 +28,8 @@ impl Dependency {
     /// The other is over.
     pub const OVER: Self = Self::of(0, 0);
 
-    /// Between kernels: the one begins when all blocks of the other have let it (`griddepcontrol.launch_dependents`) or are over, and waits for the other's end by itself
-    /// (`griddepcontrol.wait`).
+    /// Between kernels: the one begins when all blocks of the other have let it (`griddepcontrol.launch_dependents`) or
+    /// are over, and waits for the other's end by itself (`griddepcontrol.wait`).
     pub const PROGRAMMATIC: Self = Self::of(1, 1);
 
     const fn of(from_port: u8, type_: u8) -> Self {
@@ -112,7 +112,8 @@ impl Driver {
     /// `graph` is alive, and no other thread changes it meanwhile.
     pub unsafe fn graph_node_count(&self, graph: Graph) -> Result<usize> {
         let mut count = 0;
-        // SAFETY: the caller vouches for the handle; without an array for the nodes, only their number is written, to one that lives.
+        // SAFETY: the caller vouches for the handle; without an array for the nodes, only their number is written, to
+        // one that lives.
         unsafe { call!(self.graph_get_nodes(graph.0, std::ptr::null_mut(), &mut count)) }?;
         Ok(count)
     }
@@ -126,7 +127,8 @@ impl Driver {
         // SAFETY: the caller's promise.
         let mut count = unsafe { self.graph_node_count(graph) }?;
         let mut nodes = vec![GraphNode::NULL; count];
-        // SAFETY: the caller vouches for the graph; a node has the layout of the driver's handle, and there is room for as many as it is told.
+        // SAFETY: the caller vouches for the graph; a node has the layout of the driver's handle, and there is room for
+        // as many as it is told.
         unsafe { call!(self.graph_get_nodes(graph.0, nodes.as_mut_ptr().cast(), &mut count)) }?;
         nodes.truncate(count);
         Ok(nodes)
@@ -145,7 +147,8 @@ impl Driver {
         let mut ends = [vec![GraphNode::NULL; count], vec![GraphNode::NULL; count]];
         let mut hows = vec![Dependency::OVER.0; count];
         let [from, to] = &mut ends;
-        // SAFETY: the caller vouches for the graph; a node has the layout of the driver's handle, and there is room for as many as it is told in each array.
+        // SAFETY: the caller vouches for the graph; a node has the layout of the driver's handle, and there is room for
+        // as many as it is told in each array.
         unsafe {
             call_optional!(self.graph_get_edges(
                 graph.0,
@@ -185,14 +188,16 @@ impl Driver {
         Ok(Some(KernelNode { node, params }))
     }
 
-    /// Adds a node that executes the same kernel with the same parameters and attributes, and follows nothing yet (`cuGraphAddKernelNode`).
+    /// Adds a node that executes the same kernel with the same parameters and attributes, and follows nothing yet
+    /// (`cuGraphAddKernelNode`).
     ///
     /// # Safety
     ///
     /// `graph` is alive, and so is the graph of the node that `kernel` was asked of; no other thread changes either meanwhile.
     pub unsafe fn graph_add_kernel(&self, graph: Graph, kernel: &KernelNode) -> Result<GraphNode> {
         let mut node = GraphNode::NULL;
-        // SAFETY: the caller vouches for the graph; the parameters belong to a node that is alive, and are copied; one handle is written, to one that lives.
+        // SAFETY: the caller vouches for the graph; the parameters belong to a node that is alive, and are copied; one
+        // handle is written, to one that lives.
         unsafe {
             call_optional!(self.graph_add_kernel_node(
                 &mut node.0,
@@ -211,8 +216,9 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `graph` is alive, and no other thread uses it meanwhile; all ends are nodes of it. A programmatic dependency is between kernels, of which the second waits for the first's end
-    /// before it touches what the first may have touched.
+    /// `graph` is alive, and no other thread uses it meanwhile; all ends are nodes of it. A programmatic dependency is
+    /// between kernels, of which the second waits for the first's end before it touches what the first may have
+    /// touched.
     pub unsafe fn graph_add_edges(&self, graph: Graph, edges: &[Edge]) -> Result<()> {
         let from: Vec<_> = edges.iter().map(|edge| edge.from.0).collect();
         let to: Vec<_> = edges.iter().map(|edge| edge.to.0).collect();
@@ -233,7 +239,8 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `graph` and `child` are alive, different, and no other thread uses the one or changes the other meanwhile; the dependencies are nodes of `graph`.
+    /// `graph` and `child` are alive, different, and no other thread uses the one or changes the other meanwhile; the
+    /// dependencies are nodes of `graph`.
     pub unsafe fn graph_add_child(
         &self,
         graph: Graph,
@@ -241,8 +248,8 @@ impl Driver {
         child: Graph,
     ) -> Result<GraphNode> {
         let mut node = GraphNode::NULL;
-        // SAFETY: the caller vouches for the handles; a node has the layout of the driver's handle, the number is the slice's, and one handle is written, to
-        // one that lives.
+        // SAFETY: the caller vouches for the handles; a node has the layout of the driver's handle, the number is the
+        // slice's, and one handle is written, to one that lives.
         unsafe {
             call!(self.graph_add_child_graph_node(
                 &mut node.0,
@@ -283,8 +290,8 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `exec` and `stream` are alive; no other thread uses `exec` meanwhile. All that was recorded is sound to execute at this point of the stream: kernels,
-    /// modules and memory that it refers to stay until it is done.
+    /// `exec` and `stream` are alive; no other thread uses `exec` meanwhile. All that was recorded is sound to execute
+    /// at this point of the stream: kernels, modules and memory that it refers to stay until it is done.
     pub unsafe fn graph_launch(&self, exec: GraphExec, stream: Stream) -> Result<()> {
         // SAFETY: the caller vouches for the handles, and for what is executed.
         unsafe { call!(self.graph_launch(exec.0, stream.0)) }

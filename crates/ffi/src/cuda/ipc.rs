@@ -33,8 +33,8 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `handle` is from [`ipc_mem_handle`](Self::ipc_mem_handle) of another process on this machine. That process does not free the memory while it is open
-    /// here.
+    /// `handle` is from [`ipc_mem_handle`](Self::ipc_mem_handle) of another process on this machine. That process does
+    /// not free the memory while it is open here.
     pub unsafe fn ipc_open_mem_handle(&self, handle: &IpcMemHandle) -> Result<DevicePtr> {
         let mut address = DevicePtr::NULL;
         let handle = sys::CUipcMemHandle {

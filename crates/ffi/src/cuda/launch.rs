@@ -72,8 +72,8 @@ impl LaunchConfig {
         )
     }
 
-    /// The kernel may begin before the kernel in front of it in the stream has ended, from where that one allows it. What it needs of that one it must
-    /// wait for itself (`griddepcontrol.wait`).
+    /// The kernel may begin before the kernel in front of it in the stream has ended, from where that one allows it.
+    /// What it needs of that one it must wait for itself (`griddepcontrol.wait`).
     pub fn programmatic_stream_serialization(self, allowed: bool) -> Self {
         let mut value = ZEROS;
         value.programmaticStreamSerializationAllowed = i32::from(allowed);
@@ -128,12 +128,14 @@ impl LaunchConfig {
 }
 
 impl Driver {
-    /// Enqueues a kernel (`cuLaunchKernel`). Attributes of `config` are *not* looked at: see [`launch_kernel_ex`](Self::launch_kernel_ex).
+    /// Enqueues a kernel (`cuLaunchKernel`). Attributes of `config` are *not* looked at: see
+    /// [`launch_kernel_ex`](Self::launch_kernel_ex).
     ///
     /// # Safety
     ///
-    /// `function` and `stream` are alive, in one context. `arguments` are as many pointers as the kernel has parameters, each to a value of the parameter's
-    /// type; they are read before this returns. All that the kernel does with them is sound when it is executed.
+    /// `function` and `stream` are alive, in one context. `arguments` are as many pointers as the kernel has
+    /// parameters, each to a value of the parameter's type; they are read before this returns. All that the kernel does
+    /// with them is sound when it is executed.
     pub unsafe fn launch_kernel(
         &self,
         function: Function,
@@ -165,7 +167,8 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// As for [`launch_kernel`](Self::launch_kernel). With programmatic serialisation, the kernel is also sound where it overlaps the one in front of it.
+    /// As for [`launch_kernel`](Self::launch_kernel). With programmatic serialisation, the kernel is also sound where
+    /// it overlaps the one in front of it.
     pub unsafe fn launch_kernel_ex(
         &self,
         function: Function,
@@ -174,7 +177,8 @@ impl Driver {
         arguments: &mut [*mut c_void],
     ) -> Result<()> {
         config.with_raw(stream, |raw| {
-            // SAFETY: the caller vouches for the handles, the arguments, and what the kernel does; the structure and its attributes are whole and live.
+            // SAFETY: the caller vouches for the handles, the arguments, and what the kernel does; the structure and
+            // its attributes are whole and live.
             unsafe {
                 call!(self.launch_kernel_ex(
                     raw,
@@ -186,13 +190,13 @@ impl Driver {
         })
     }
 
-    /// The stream calls `function` with `data`, on a thread of the driver's, and goes on when it has returned (`cuLaunchHostFunc`). It is not called if the context is
-    /// lost before.
+    /// The stream calls `function` with `data`, on a thread of the driver's, and goes on when it has returned
+    /// (`cuLaunchHostFunc`). It is not called if the context is lost before.
     ///
     /// # Safety
     ///
-    /// `stream` is alive. Calling `function` with `data` is sound on another thread, at any time until it was called (each time, if it is captured); it does not unwind, and calls nothing of
-    /// the driver.
+    /// `stream` is alive. Calling `function` with `data` is sound on another thread, at any time until it was called
+    /// (each time, if it is captured); it does not unwind, and calls nothing of the driver.
     pub unsafe fn launch_host_func(
         &self,
         stream: Stream,

@@ -8,7 +8,8 @@ use libloading::Library;
 use super::error::{CudaError, NOT_READY, Result};
 use super::table::{self, Table};
 
-/// The names under which the driver is looked for, in this order: the one that drivers install, then the one that some installations link to it.
+/// The names under which the driver is looked for, in this order: the one that drivers install, then the one that some
+/// installations link to it.
 pub const LIBRARIES: &[&str] = &["libcuda.so.1", "libcuda.so"];
 
 /// The oldest driver that is taken, as `cuDriverGetVersion` counts: 1000 for the major, 10 for the minor number. All of the
@@ -63,8 +64,8 @@ fn list(tried: &[(String, String)]) -> String {
 
 /// The loaded driver: a table of functions.
 ///
-/// It holds no state of its own: what the driver keeps, it keeps for the process. The library stays loaded for good, since the driver has threads that
-/// would lose their code.
+/// It holds no state of its own: what the driver keeps, it keeps for the process. The library stays loaded for good,
+/// since the driver has threads that would lose their code.
 pub struct Driver {
     pub(crate) table: Table,
     library: String,
@@ -81,8 +82,8 @@ impl std::fmt::Debug for Driver {
 }
 
 impl Driver {
-    /// The driver of this machine, from [`LIBRARIES`]. It is looked for once: later calls return the same answer, an error as well, so that all
-    /// parts of a process agree on whether there is a driver.
+    /// The driver of this machine, from [`LIBRARIES`]. It is looked for once: later calls return the same answer, an
+    /// error as well, so that all parts of a process agree on whether there is a driver.
     ///
     /// Nothing is initialised and nothing set in the environment: call [`init`](Self::init) first of all.
     ///
@@ -92,16 +93,16 @@ impl Driver {
     pub fn load() -> Result<&'static Driver, LoadError> {
         static DRIVER: OnceLock<Result<Driver, LoadError>> = OnceLock::new();
         DRIVER
-            // SAFETY: these are the names of the driver's library; that whoever installed something under them installed the driver is what every program
-            // that is linked to it relies on.
+            // SAFETY: these are the names of the driver's library; that whoever installed something under them
+            // installed the driver is what every program that is linked to it relies on.
             .get_or_init(|| unsafe { Driver::load_from(LIBRARIES) })
             .as_ref()
             .map_err(LoadError::clone)
     }
 
-    /// The driver from the first of `names` that can be opened. A name without a slash is looked for where the dynamic loader
-    /// looks. If the first that opens is no usable driver, that is the error: the names after it are not tried, since two drivers in one process
-    /// are never what was meant.
+    /// The driver from the first of `names` that can be opened. A name without a slash is looked for where the dynamic
+    /// loader looks. If the first that opens is no usable driver, that is the error: the names after it are not tried,
+    /// since two drivers in one process are never what was meant.
     ///
     /// # Errors
     ///
@@ -109,8 +110,8 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// Opening a library runs its initialisers: they must be sound to run. What the library has under the names of [`REQUIRED`](table::REQUIRED)
-    /// and [`OPTIONAL`](table::OPTIONAL) must be those functions of the driver API.
+    /// Opening a library runs its initialisers: they must be sound to run. What the library has under the names of
+    /// [`REQUIRED`](table::REQUIRED) and [`OPTIONAL`](table::OPTIONAL) must be those functions of the driver API.
     pub unsafe fn load_from(names: &[&str]) -> Result<Driver, LoadError> {
         let mut tried = Vec::new();
         for &name in names {
@@ -183,7 +184,8 @@ impl Driver {
         self.version
     }
 
-    /// Starts the driver (`cuInit`). All other calls but those that load fail before. It can be called again, and does nothing then.
+    /// Starts the driver (`cuInit`). All other calls but those that load fail before. It can be called again, and does
+    /// nothing then.
     ///
     /// # Errors
     ///

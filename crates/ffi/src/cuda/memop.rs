@@ -1,7 +1,8 @@
 //! Stream memory operations: a stream writes a word, or waits for one, without a kernel.
 //!
-//! Words are 4 or 8 bytes long and aligned to that. "At least" means that the *difference*, with a sign, is not negative, so
-//! that a counter may wrap round. Words may lie in mapped, pinned or plainly allocated memory, and not in that of a stream-ordered pool (`CUDA_ERROR_INVALID_VALUE`).
+//! Words are 4 or 8 bytes long and aligned to that. "At least" means that the *difference*, with a sign, is not
+//! negative, so that a counter may wrap round. Words may lie in mapped, pinned or plainly allocated memory, and not in
+//! that of a stream-ordered pool (`CUDA_ERROR_INVALID_VALUE`).
 
 use super::error::{CudaError, Result};
 use super::handle::{DevicePtr, Stream, flags};
@@ -27,7 +28,8 @@ flags! {
 }
 
 flags! {
-    /// How a write is ordered (`CUstreamWriteValue_flags`; the driver refuses writes without a barrier in this version of the functions).
+    /// How a write is ordered (`CUstreamWriteValue_flags`; the driver refuses writes without a barrier in this version
+    /// of the functions).
     WriteFlags {
         /// After all that the stream did before, for everybody.
         DEFAULT = 0;
@@ -138,14 +140,15 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `stream` is alive. When the operations are executed (each time, if they are captured), the words are there: memory of this device or mapped for it, readable
-    /// for waits, writable for writes, and nobody accesses them meanwhile but as atomic words.
+    /// `stream` is alive. When the operations are executed (each time, if they are captured), the words are there:
+    /// memory of this device or mapped for it, readable for waits, writable for writes, and nobody accesses them
+    /// meanwhile but as atomic words.
     pub unsafe fn stream_batch_mem_op(&self, stream: Stream, ops: &mut [MemOp]) -> Result<()> {
         let name = self.table.stream_batch_mem_op.name;
         let count = u32::try_from(ops.len())
             .map_err(|_| CudaError::unexpected(name, format!("{} operations", ops.len())))?;
-        // SAFETY: the caller vouches for the handle and the words; an operation has the layout of the driver's, and the number is the slice's; 0 is the one
-        // value allowed for the flags.
+        // SAFETY: the caller vouches for the handle and the words; an operation has the layout of the driver's, and the
+        // number is the slice's; 0 is the one value allowed for the flags.
         unsafe { call!(self.stream_batch_mem_op(stream.0, count, ops.as_mut_ptr().cast(), 0)) }
     }
 

@@ -24,12 +24,13 @@ flags! {
 }
 
 impl Driver {
-    /// Enqueues a copy of `bytes` from host to device (`cuMemcpyHtoDAsync_v2`). Host memory that is not pinned may have been read when this returns, or not.
+    /// Enqueues a copy of `bytes` from host to device (`cuMemcpyHtoDAsync_v2`). Host memory that is not pinned may have
+    /// been read when this returns, or not.
     ///
     /// # Safety
     ///
-    /// `stream` is alive. When the copy is executed (each time, if it is captured), `source` is readable and `target` writable for so many bytes, and nobody writes
-    /// the one or touches the other meanwhile.
+    /// `stream` is alive. When the copy is executed (each time, if it is captured), `source` is readable and `target`
+    /// writable for so many bytes, and nobody writes the one or touches the other meanwhile.
     pub unsafe fn memcpy_htod_async(
         &self,
         target: DevicePtr,
@@ -113,7 +114,8 @@ impl Driver {
         NonNull::new(address).ok_or_else(|| null(self.table.mem_host_alloc.name))
     }
 
-    /// Frees pinned host memory (`cuMemFreeHost`). It waits for all kernels of the context: behind one that waits for this thread, it never returns.
+    /// Frees pinned host memory (`cuMemFreeHost`). It waits for all kernels of the context: behind one that waits for
+    /// this thread, it never returns.
     ///
     /// # Safety
     ///
@@ -130,7 +132,8 @@ impl Driver {
     /// `address` lies in memory from [`mem_host_alloc`](Self::mem_host_alloc) that is not freed.
     pub unsafe fn mem_host_device_ptr(&self, address: NonNull<c_void>) -> Result<DevicePtr> {
         let mut device = DevicePtr::NULL;
-        // SAFETY: the caller vouches for the address; one address is written, to one that lives; 0 is the one value allowed for the flags.
+        // SAFETY: the caller vouches for the address; one address is written, to one that lives; 0 is the one value
+        // allowed for the flags.
         unsafe { call!(self.mem_host_get_device_pointer(&mut device.0, address.as_ptr(), 0)) }?;
         Ok(device)
     }
@@ -143,7 +146,8 @@ impl Driver {
         Ok(address)
     }
 
-    /// Frees device memory (`cuMemFree_v2`). It waits for all kernels of the context: behind one that waits for this thread, it never returns.
+    /// Frees device memory (`cuMemFree_v2`). It waits for all kernels of the context: behind one that waits for this
+    /// thread, it never returns.
     ///
     /// # Safety
     ///
@@ -153,8 +157,8 @@ impl Driver {
         unsafe { call!(self.mem_free(address.0)) }
     }
 
-    /// What the driver knows of an address (`cuPointerGetAttribute`): the value as the attribute's own type, extended with zeros to 64 bits. Of an
-    /// attribute that is longer (`P2P_TOKENS`), the first 8 bytes.
+    /// What the driver knows of an address (`cuPointerGetAttribute`): the value as the attribute's own type, extended
+    /// with zeros to 64 bits. Of an attribute that is longer (`P2P_TOKENS`), the first 8 bytes.
     ///
     /// # Errors
     ///
@@ -166,7 +170,8 @@ impl Driver {
     ) -> Result<u64> {
         // Twice what the longest attribute of the enumeration needs.
         let mut value = [0u64; 4];
-        // SAFETY: the function looks the address up and does not use it; what it writes fits into the buffer, which is aligned for it.
+        // SAFETY: the function looks the address up and does not use it; what it writes fits into the buffer, which is
+        // aligned for it.
         unsafe {
             call!(self.pointer_get_attribute(value.as_mut_ptr().cast(), attribute, address.0))
         }?;

@@ -37,8 +37,8 @@ impl Driver {
     ///
     /// [`is_bad_image`](super::CudaError::is_bad_image), with the compiler's log in the text.
     pub fn module_load_ptx(&self, ptx: &CStr) -> Result<Module> {
-        // The driver tells an image's kind by how it begins. What looks like a cubin or fatbin would be read by the sizes in it, and
-        // beyond the end; all of those begin with bytes that are not text.
+        // The driver tells an image's kind by how it begins. What looks like a cubin or fatbin would be read by the
+        // sizes in it, and beyond the end; all of those begin with bytes that are not text.
         let head = ptx.to_bytes().get(..HEAD_BYTES);
         let text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
         if !head.is_some_and(|head| head.iter().all(text)) {
@@ -74,13 +74,14 @@ impl Driver {
             JitOption::CU_JIT_ERROR_LOG_BUFFER,
             JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
         ];
-        // Each value is as wide as a pointer; the size is one itself, not the address of one. The last byte stays ours: a NUL, whatever the driver does.
+        // Each value is as wide as a pointer; the size is one itself, not the address of one. The last byte stays ours:
+        // a NUL, whatever the driver does.
         let mut values = [
             log.as_mut_ptr().cast::<c_void>(),
             std::ptr::without_provenance_mut(LOG_BYTES - 1),
         ];
-        // SAFETY: the caller vouches for the image; the options and their values are as many as is said, and live, as does the buffer, whose size is passed;
-        // one handle is written, to one that lives.
+        // SAFETY: the caller vouches for the image; the options and their values are as many as is said, and live, as
+        // does the buffer, whose size is passed; one handle is written, to one that lives.
         let answer = unsafe {
             call!(self.module_load_data_ex(
                 &mut module.0,
@@ -109,7 +110,8 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `module` is alive; neither it, nor its functions and variables, nor a graph that has them, is used again, and none is executing.
+    /// `module` is alive; neither it, nor its functions and variables, nor a graph that has them, is used again, and
+    /// none is executing.
     pub unsafe fn module_unload(&self, module: Module) -> Result<()> {
         // SAFETY: the caller vouches for the handle, and gives it up.
         unsafe { call!(self.module_unload(module.0)) }
@@ -184,7 +186,8 @@ impl Driver {
         unsafe { call!(self.func_set_attribute(function.0, attribute, value)) }
     }
 
-    /// Where parameter `index` of the kernel lies among its parameters, and how large it is, both in bytes (`cuFuncGetParamInfo`; from CUDA 12.4).
+    /// Where parameter `index` of the kernel lies among its parameters, and how large it is, both in bytes
+    /// (`cuFuncGetParamInfo`; from CUDA 12.4).
     ///
     /// # Errors
     ///

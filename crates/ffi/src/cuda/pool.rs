@@ -152,8 +152,8 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `stream` is alive; `address` is from [`mem_alloc_from_pool_async`](Self::mem_alloc_from_pool_async) or [`mem_alloc`](Self::mem_alloc); nothing uses the memory that is not
-    /// ordered before this point.
+    /// `stream` is alive; `address` is from [`mem_alloc_from_pool_async`](Self::mem_alloc_from_pool_async) or
+    /// [`mem_alloc`](Self::mem_alloc); nothing uses the memory that is not ordered before this point.
     pub unsafe fn mem_free_async(&self, address: DevicePtr, stream: Stream) -> Result<()> {
         // SAFETY: the caller vouches for the handle and the address, and gives the memory up.
         unsafe { call!(self.mem_free_async(address.0, stream.0)) }

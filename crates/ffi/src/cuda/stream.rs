@@ -77,8 +77,8 @@ pub struct CaptureInfo {
 }
 
 impl Driver {
-    /// A new stream in the current context, which does not wait for the legacy stream (`cuStreamCreateWithPriority`). A priority out of the
-    /// [range](Self::ctx_stream_priority_range) is moved into it.
+    /// A new stream in the current context, which does not wait for the legacy stream (`cuStreamCreateWithPriority`). A
+    /// priority out of the [range](Self::ctx_stream_priority_range) is moved into it.
     pub fn stream_create(&self, priority: i32) -> Result<Stream> {
         let mut stream = Stream::NULL;
         // SAFETY: the function writes one handle, to one that lives.
@@ -154,8 +154,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// If something spoilt the recording: [`is_capture_error`](super::CudaError::is_capture_error). It is ended nevertheless, unless it
-    /// must be ended on another thread.
+    /// If something spoilt the recording: [`is_capture_error`](super::CudaError::is_capture_error). It is ended
+    /// nevertheless, unless it must be ended on another thread.
     ///
     /// # Safety
     ///
@@ -188,7 +188,8 @@ impl Driver {
         let (mut status, mut id, mut graph) = (0, 0, Graph::NULL);
         let (mut nodes, mut edges, mut count) = (std::ptr::null(), std::ptr::null(), 0);
         if let Some(function) = self.table.stream_get_capture_info_v3.call {
-            // All is asked for, the edges as well: who leaves them out may be refused (`CUDA_ERROR_LOSSY_QUERY`) after a launch with programmatic dependencies.
+            // All is asked for, the edges as well: who leaves them out may be refused (`CUDA_ERROR_LOSSY_QUERY`) after
+            // a launch with programmatic dependencies.
             // SAFETY: the caller vouches for the handle; every value is written to one that lives.
             let code = unsafe {
                 function(
@@ -217,7 +218,8 @@ impl Driver {
         }
         let status = CaptureStatus::from_raw(status);
         let last = if status == CaptureStatus::Active && count > 0 && !nodes.is_null() {
-            // SAFETY: the driver said that so many nodes are there, which the next call on the stream may change: none comes in between.
+            // SAFETY: the driver said that so many nodes are there, which the next call on the stream may change: none
+            // comes in between.
             let nodes = unsafe { std::slice::from_raw_parts(nodes, count) };
             nodes.iter().map(|node| GraphNode(*node)).collect()
         } else {
@@ -267,7 +269,8 @@ impl Driver {
         unsafe { call!(self.event_record(event.0, stream.0)) }
     }
 
-    /// As [`event_record`](Self::event_record), while `stream` is being captured: every replay records the event anew (`cuEventRecordWithFlags`).
+    /// As [`event_record`](Self::event_record), while `stream` is being captured: every replay records the event anew
+    /// (`cuEventRecordWithFlags`).
     ///
     /// # Safety
     ///

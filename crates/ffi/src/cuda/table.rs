@@ -62,7 +62,8 @@ macro_rules! table {
 ///
 /// `F` is the type of a function pointer, and what `library` has under `name` is of this type.
 pub(crate) unsafe fn find<F: Copy>(library: &Library, name: &str) -> Option<F> {
-    // SAFETY: the caller vouches for `F`; `Option` of a function pointer has its size, and is `None` for a symbol whose address is null.
+    // SAFETY: the caller vouches for `F`; `Option` of a function pointer has its size, and is `None` for a symbol whose
+    // address is null.
     let symbol = unsafe { library.get::<Option<F>>(name) };
     symbol.ok().and_then(|symbol| *symbol)
 }

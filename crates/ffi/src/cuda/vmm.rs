@@ -107,7 +107,8 @@ impl AccessDesc {
 }
 
 impl Driver {
-    /// Of how many bytes the size of such memory, and the alignment of addresses for it, must be multiples (`cuMemGetAllocationGranularity`).
+    /// Of how many bytes the size of such memory, and the alignment of addresses for it, must be multiples
+    /// (`cuMemGetAllocationGranularity`).
     pub fn mem_granularity(&self, prop: &AllocationProp, which: Granularity) -> Result<usize> {
         let mut bytes = 0;
         let which = match which {
@@ -119,10 +120,12 @@ impl Driver {
         Ok(bytes)
     }
 
-    /// New physical memory, without an address (`cuMemCreate`). The size is a multiple of the [granularity](Self::mem_granularity).
+    /// New physical memory, without an address (`cuMemCreate`). The size is a multiple of the
+    /// [granularity](Self::mem_granularity).
     pub fn mem_create(&self, bytes: usize, prop: &AllocationProp) -> Result<MemHandle> {
         let mut handle = MemHandle(0);
-        // SAFETY: the structure is whole and lives; one handle is written, to one that lives; 0 is the one value allowed for the flags.
+        // SAFETY: the structure is whole and lives; one handle is written, to one that lives; 0 is the one value
+        // allowed for the flags.
         unsafe { call!(self.mem_create(&mut handle.0, bytes, &prop.0, 0)) }?;
         Ok(handle)
     }
@@ -137,8 +140,8 @@ impl Driver {
         unsafe { call!(self.mem_release(handle.0)) }
     }
 
-    /// New addresses without memory (`cuMemAddressReserve`). `alignment` is a power of two, or 0 for the driver's own; `hint` is where they had best
-    /// begin, or null.
+    /// New addresses without memory (`cuMemAddressReserve`). `alignment` is a power of two, or 0 for the driver's own;
+    /// `hint` is where they had best begin, or null.
     pub fn mem_address_reserve(
         &self,
         bytes: usize,
@@ -146,8 +149,8 @@ impl Driver {
         hint: DevicePtr,
     ) -> Result<DevicePtr> {
         let mut address = DevicePtr::NULL;
-        // SAFETY: the function checks the numbers, takes no addresses that are in use, and writes one address, to one that lives; 0 is the one value allowed for the
-        // flags.
+        // SAFETY: the function checks the numbers, takes no addresses that are in use, and writes one address, to one
+        // that lives; 0 is the one value allowed for the flags.
         unsafe { call!(self.mem_address_reserve(&mut address.0, bytes, alignment, hint.0, 0)) }?;
         Ok(address)
     }
@@ -162,7 +165,8 @@ impl Driver {
         unsafe { call!(self.mem_address_free(address.0, bytes)) }
     }
 
-    /// Puts physical memory at reserved addresses; no device may access it yet (`cuMemMap`). `offset`, into the memory, must be 0 with today's drivers.
+    /// Puts physical memory at reserved addresses; no device may access it yet (`cuMemMap`). `offset`, into the memory,
+    /// must be 0 with today's drivers.
     ///
     /// # Safety
     ///
@@ -208,7 +212,8 @@ impl Driver {
     /// What `device` may do with the memory at `address` (`cuMemGetAccess`).
     pub fn mem_access(&self, address: DevicePtr, device: Device) -> Result<Access> {
         let mut flags = 0;
-        // SAFETY: the function looks the address up and does not use it; the structure is whole and lives; one number is written, to one that lives.
+        // SAFETY: the function looks the address up and does not use it; the structure is whole and lives; one number
+        // is written, to one that lives.
         unsafe { call!(self.mem_get_access(&mut flags, &location(device), address.0)) }?;
         match flags {
             0 => Ok(Access::None),
@@ -221,15 +226,16 @@ impl Driver {
         }
     }
 
-    /// A file descriptor for the memory: whoever has it, in whatever process, can map the memory, and holds it (`cuMemExportToShareableHandle`). The memory must
-    /// have been made [`shareable`](AllocationProp::shareable).
+    /// A file descriptor for the memory: whoever has it, in whatever process, can map the memory, and holds it
+    /// (`cuMemExportToShareableHandle`). The memory must have been made [`shareable`](AllocationProp::shareable).
     ///
     /// # Safety
     ///
     /// `handle` is alive.
     pub unsafe fn mem_export_fd(&self, handle: MemHandle) -> Result<OwnedFd> {
         let mut fd: c_int = -1;
-        // SAFETY: the caller vouches for the handle; for this type of handle one int is written, to one that lives; 0 is the one value allowed for the flags.
+        // SAFETY: the caller vouches for the handle; for this type of handle one int is written, to one that lives; 0
+        // is the one value allowed for the flags.
         unsafe {
             call!(self.mem_export_to_shareable_handle((&raw mut fd).cast(), handle.0, POSIX_FD, 0,))
         }?;
@@ -243,7 +249,8 @@ impl Driver {
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
-    /// The memory behind a file descriptor, to be released by the caller; the descriptor can be closed then (`cuMemImportFromShareableHandle`).
+    /// The memory behind a file descriptor, to be released by the caller; the descriptor can be closed then
+    /// (`cuMemImportFromShareableHandle`).
     pub fn mem_import_fd(&self, fd: BorrowedFd<'_>) -> Result<MemHandle> {
         let mut handle = MemHandle(0);
         // For this type of handle, the pointer *is* the number.

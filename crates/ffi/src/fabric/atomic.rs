@@ -156,8 +156,9 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`is_not_supported`](FabricError::is_not_supported) where the provider cannot do it, [`is_too_long`](FabricError::is_too_long) beyond
-    /// [`inject_size`](Self::inject_size), or for more than the provider takes at a time.
+    /// [`is_not_supported`](FabricError::is_not_supported) where the provider cannot do it,
+    /// [`is_too_long`](FabricError::is_too_long) beyond [`inject_size`](Self::inject_size), or for more than the
+    /// provider takes at a time.
     pub fn inject_atomic<T: Element>(
         &self,
         operands: &[T],
@@ -170,7 +171,8 @@ impl Endpoint {
         self.can::<T>(CALL, op, false, operands.len())?;
         // SAFETY: the table lives as long as the endpoint.
         let inject = unsafe { required!(self.atomics(), fi_ops_atomic, inject, CALL) }?;
-        // SAFETY: the endpoint is alive; the operands are read before the call returns. What happens at the other end, its owner agreed to.
+        // SAFETY: the endpoint is alive; the operands are read before the call returns. What happens at the other end,
+        // its owner agreed to.
         let answer = unsafe {
             inject(
                 self.as_raw(),
@@ -229,8 +231,8 @@ impl Endpoint {
         message.datatype = T::DATATYPE;
         message.op = op.0;
         message.context = context as *mut c_void;
-        // SAFETY: the endpoint is alive; the message and its lists live until the call is over, and are copied; the caller vouches for the operands and
-        // the context.
+        // SAFETY: the endpoint is alive; the message and its lists live until the call is over, and are copied; the
+        // caller vouches for the operands and the context.
         let answer = unsafe { post(self.as_raw(), &message, flags.0) };
         self.posted(CALL, answer)
     }

@@ -10,7 +10,8 @@ use super::info::AddressFormat;
 use super::object::{Owned, required};
 use super::sys::{self, Zeroed};
 
-/// A peer, as an address vector numbers it (`fi_addr_t`). Endpoints take those of the vector that they are bound to, and refuse others.
+/// A peer, as an address vector numbers it (`fi_addr_t`). Endpoints take those of the vector that they are bound to,
+/// and refuse others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Peer {
     pub(crate) number: sys::fi_addr_t,
@@ -91,8 +92,8 @@ impl AddressVector {
         &self.raw
     }
 
-    /// Takes addresses, as [`Endpoint::name`](super::Endpoint::name) gives them, and numbers them (`fi_av_insert`). One that is taken twice
-    /// may get the same number.
+    /// Takes addresses, as [`Endpoint::name`](super::Endpoint::name) gives them, and numbers them (`fi_av_insert`). One
+    /// that is taken twice may get the same number.
     ///
     /// # Errors
     ///
@@ -131,8 +132,8 @@ impl AddressVector {
             *word = u64::from_ne_bytes(whole);
         }
         let mut peer = sys::FI_ADDR_NOTAVAIL;
-        // SAFETY: the vector is alive; the address is followed by zeros up to more than any format has; one number is written, to one that lives. No event
-        // queue is bound, so the call is over when it returns.
+        // SAFETY: the vector is alive; the address is followed by zeros up to more than any format has; one number is
+        // written, to one that lives. No event queue is bound, so the call is over when it returns.
         let answer = unsafe { insert(object, buffer.as_ptr().cast(), 1, &mut peer, 0, null_mut()) };
         match answer {
             1 if peer != sys::FI_ADDR_NOTAVAIL => Ok(Peer {
@@ -180,7 +181,8 @@ impl AddressVector {
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
 
-/// Whether an address can be of this format: providers would read past one that is too short, or whose family says that it is longer.
+/// Whether an address can be of this format: providers would read past one that is too short, or whose family says that
+/// it is longer.
 fn check(format: AddressFormat, address: &[u8]) -> Result<(), String> {
     if address.is_empty() || address.len() >= LONGEST {
         return Err(format!("{} bytes are no address", address.len()));

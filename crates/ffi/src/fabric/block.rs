@@ -39,7 +39,8 @@ struct Parts {
 /// The parts, owned.
 pub(super) struct Block(NonNull<Parts>);
 
-// SAFETY: the parts are this value's own, and hold addresses only; what happens to these, the contract of queueing a work says, on any thread.
+// SAFETY: the parts are this value's own, and hold addresses only; what happens to these, the contract of queueing a
+// work says, on any thread.
 unsafe impl Send for Block {}
 // SAFETY: a shared reference gives the address only, and writes (`arm`) only what the library is not given yet.
 unsafe impl Sync for Block {}
@@ -218,7 +219,8 @@ impl Block {
         completion: Option<&Counter>,
     ) -> *mut sys::fi_deferred_work {
         let work = self.as_raw();
-        // SAFETY: the parts live as long as this value; the library does not have them yet, and whoever queues has the work alone.
+        // SAFETY: the parts live as long as this value; the library does not have them yet, and whoever queues has the
+        // work alone.
         unsafe {
             (*work).threshold = threshold;
             (*work).triggering_cntr = trigger.as_raw();

@@ -29,8 +29,8 @@ impl WaitObject {
 
 /// A number that operations add to when they are complete (`fi_cntr(3)`), and that deferred works wait for.
 ///
-/// How far it counts is the provider's affair: sockets has 31 bits (beyond, [`read`](Self::read) gives numbers that are huge), cxi 48 for
-/// successes and 7 for failures. [`distance`](Self::distance) survives that.
+/// How far it counts is the provider's affair: sockets has 31 bits (beyond, [`read`](Self::read) gives numbers that are
+/// huge), cxi 48 for successes and 7 for failures. [`distance`](Self::distance) survives that.
 pub struct Counter {
     raw: ManuallyDrop<Owned<sys::fid_cntr>>,
     // What the counter must not outlive; leaked should the library refuse to close it.
@@ -59,7 +59,8 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// That the provider has no counters ([`is_not_supported`](super::FabricError::is_not_supported)), or no more, or cannot wait so.
+    /// That the provider has no counters ([`is_not_supported`](super::FabricError::is_not_supported)), or no more, or
+    /// cannot wait so.
     pub fn open(domain: &Arc<Domain>, wait: WaitObject) -> Result<Arc<Counter>> {
         const CALL: &str = "fi_cntr_open";
         // SAFETY: the table lives as long as the domain.
@@ -172,7 +173,8 @@ impl Counter {
         self.alive.domain.library().check(CALL, answer.into())
     }
 
-    /// Waits until it has counted `threshold` successes (`fi_cntr_wait`), but no longer than `limit` (in whole milliseconds, rounded up); returns whether it has.
+    /// Waits until it has counted `threshold` successes (`fi_cntr_wait`), but no longer than `limit` (in whole
+    /// milliseconds, rounded up); returns whether it has.
     ///
     /// # Errors
     ///

@@ -36,8 +36,8 @@ const _: () = {
 };
 
 impl Completion {
-    /// The data that somebody's write or message carried to this end. (Some providers set the flag for it in the completion of the own write as well:
-    /// that is not meant.)
+    /// The data that somebody's write or message carried to this end. (Some providers set the flag for it in the
+    /// completion of the own write as well: that is not meant.)
     pub fn remote_data(&self) -> Option<u64> {
         let came = self.flags & (sys::FI_REMOTE_WRITE | sys::FI_RECV) != 0;
         (came && self.flags & sys::FI_REMOTE_CQ_DATA != 0).then_some(self.data)
@@ -125,8 +125,8 @@ impl CompletionQueue {
         &self.domain
     }
 
-    /// Takes what is in the queue, as much as `into` has room for; returns how many (`fi_cq_read`). Where progress is manual, this makes some,
-    /// also with no room.
+    /// Takes what is in the queue, as much as `into` has room for; returns how many (`fi_cq_read`). Where progress is
+    /// manual, this makes some, also with no room.
     ///
     /// # Errors
     ///
@@ -235,7 +235,8 @@ impl CompletionQueue {
         // SAFETY: the table lives as long as the queue.
         if let Some(strerror) = unsafe { operation!(self.ops(), fi_ops_cq, strerror) } {
             let mut buffer = [0 as c_char; 256];
-            // SAFETY: the queue is alive; no data of the provider's was asked for, so none is passed on; the buffer has room for so many bytes.
+            // SAFETY: the queue is alive; no data of the provider's was asked for, so none is passed on; the buffer has
+            // room for so many bytes.
             let text = unsafe {
                 strerror(
                     self.raw.as_ptr(),

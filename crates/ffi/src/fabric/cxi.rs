@@ -68,7 +68,8 @@ pub struct CxiCounter {
     ops: NonNull<sys::fi_cxi_cntr_ops>,
 }
 
-// SAFETY: the table belongs to the library and does not change; its functions may be called by any thread, as all of a domain's (FI_THREAD_SAFE).
+// SAFETY: the table belongs to the library and does not change; its functions may be called by any thread, as all of a
+// domain's (FI_THREAD_SAFE).
 unsafe impl Send for CxiCounter {}
 // SAFETY: as above.
 unsafe impl Sync for CxiCounter {}
@@ -113,8 +114,9 @@ impl CxiCounter {
         }
     }
 
-    /// Lets the hardware write the counter to `buffer`, when it is asked to ([`OpFlags::CXI_CNTR_WB`](super::OpFlags::CXI_CNTR_WB), or a read). `keep` is
-    /// kept as long as the counter is open.
+    /// Lets the hardware write the counter to `buffer`, when it is asked to
+    /// ([`OpFlags::CXI_CNTR_WB`](super::OpFlags::CXI_CNTR_WB), or a read). `keep` is kept as long as the counter is
+    /// open.
     ///
     /// # Errors
     ///
@@ -122,8 +124,8 @@ impl CxiCounter {
     ///
     /// # Safety
     ///
-    /// As long as `keep` lives, `buffer` is writable for `len` bytes, as the hardware needs them (8 at least, aligned), and accessed only in ways that allow for
-    /// the hardware's writes; it may be a device's memory.
+    /// As long as `keep` lives, `buffer` is writable for `len` bytes, as the hardware needs them (8 at least, aligned),
+    /// and accessed only in ways that allow for the hardware's writes; it may be a device's memory.
     pub unsafe fn set_write_back(&self, buffer: *mut c_void, len: usize, keep: Keep) -> Result<()> {
         const CALL: &str = "set_wb_buffer";
         // SAFETY: the table lives as long as the counter.
@@ -145,8 +147,8 @@ impl std::fmt::Debug for CxiCounter {
 }
 
 impl Domain {
-    /// How many deferred works cxi can hold (`get_dwq_depth`): of *all* processes that share its service, which is mostly a step of a job. Beyond
-    /// that, what happens is not determined: divide it, and queue no more.
+    /// How many deferred works cxi can hold (`get_dwq_depth`): of *all* processes that share its service, which is
+    /// mostly a step of a job. Beyond that, what happens is not determined: divide it, and queue no more.
     ///
     /// # Errors
     ///

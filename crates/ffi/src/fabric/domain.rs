@@ -37,9 +37,9 @@ impl Fabric {
 
 /// An interface to a network (`fi_domain(3)`), and what all that is made in it keeps alive.
 ///
-/// It is of the kind that any thread can use at any time (`FI_THREAD_SAFE`), and so is everything in it. Providers pay for that with locks that nobody
-/// contends for where one thread does the work; what they would win by leaving that to the user (`FI_THREAD_DOMAIN`) is not worth an `unsafe` contract
-/// about threads on every call.
+/// It is of the kind that any thread can use at any time (`FI_THREAD_SAFE`), and so is everything in it. Providers pay
+/// for that with locks that nobody contends for where one thread does the work; what they would win by leaving that to
+/// the user (`FI_THREAD_DOMAIN`) is not worth an `unsafe` contract about threads on every call.
 pub struct Domain {
     raw: Owned<sys::fid_domain>,
     // After `raw`: fields are dropped in this order.
@@ -104,8 +104,8 @@ impl Domain {
         unsafe { (*self.raw.as_ptr()).ops }
     }
 
-    /// How many elements an atomic operation can take at a time (`fi_query_atomic`); `None` where the provider cannot do it at all. `fetch` is for
-    /// operations that return the value from before.
+    /// How many elements an atomic operation can take at a time (`fi_query_atomic`); `None` where the provider cannot
+    /// do it at all. `fetch` is for operations that return the value from before.
     ///
     /// # Errors
     ///

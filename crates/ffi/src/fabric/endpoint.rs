@@ -19,8 +19,8 @@ use super::sys;
 pub enum Post {
     /// It was, and will be complete some time.
     Taken,
-    /// It was not, since the provider has no room just now (`FI_EAGAIN`): nothing of it is remembered. Whoever reads the queues and
-    /// counters makes room.
+    /// It was not, since the provider has no room just now (`FI_EAGAIN`): nothing of it is remembered. Whoever reads
+    /// the queues and counters makes room.
     Again,
 }
 
@@ -31,7 +31,8 @@ impl Post {
     }
 }
 
-/// The provider's handle of a registration, for operations whose local buffer must be registered ([`MrMode::LOCAL`](super::MrMode::LOCAL)).
+/// The provider's handle of a registration, for operations whose local buffer must be registered
+/// ([`MrMode::LOCAL`](super::MrMode::LOCAL)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Desc(pub(crate) *mut c_void);
@@ -68,7 +69,8 @@ pub struct Remote {
     pub key: u64,
 }
 
-/// An endpoint that is not yet enabled: what it works with is bound to it here. (The library wants these calls serialised; here nobody else has it.)
+/// An endpoint that is not yet enabled: what it works with is bound to it here. (The library wants these calls
+/// serialised; here nobody else has it.)
 #[derive(Debug)]
 pub struct EndpointBuilder(Endpoint);
 

@@ -2,11 +2,14 @@
 
 /// Variables whose defaults hurt, and the values that do not:
 ///
-/// - `FI_SOCKETS_PE_WAITTIME=0`: the sockets provider's threads would spin for 10 ms before they sleep, each on a core of its own.
-/// - `FI_SOCKETS_CONN_TIMEOUT=4000`: who posts to a peer of the sockets provider that cannot be reached would stand still for 15 s, and with it all that the endpoint has to do; this is in milliseconds.
-/// - `IPATH_NO_BACKTRACE=1`: libinfinipath, which some builds of libfabric load, would install handlers for the signals of crashes.
-/// - `FI_FORK_UNSAFE=1`: some providers would make all registered memory safe for `fork`, which costs at every registration. A process that uses the
-///   library must not fork and go on (starting a program is fine).
+/// - `FI_SOCKETS_PE_WAITTIME=0`: the sockets provider's threads would spin for 10 ms before they sleep, each on a core
+///   of its own.
+/// - `FI_SOCKETS_CONN_TIMEOUT=4000`: who posts to a peer of the sockets provider that cannot be reached would stand
+///   still for 15 s, and with it all that the endpoint has to do; this is in milliseconds.
+/// - `IPATH_NO_BACKTRACE=1`: libinfinipath, which some builds of libfabric load, would install handlers for the signals
+///   of crashes.
+/// - `FI_FORK_UNSAFE=1`: some providers would make all registered memory safe for `fork`, which costs at every
+///   registration. A process that uses the library must not fork and go on (starting a program is fine).
 pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("FI_SOCKETS_PE_WAITTIME", "0"),
     ("FI_SOCKETS_CONN_TIMEOUT", "4000"),
@@ -14,15 +17,16 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("FI_FORK_UNSAFE", "1"),
 ];
 
-/// Sets those of [`ENVIRONMENT`] that are not set already. Loading does not do it: what stands in the environment is the program's affair.
+/// Sets those of [`ENVIRONMENT`] that are not set already. Loading does not do it: what stands in the environment is
+/// the program's affair.
 ///
 /// It must be called before [`Library::load`](super::Library::load) (libinfinipath looks when it is loaded, the providers at the
 /// first [`query`](super::Library::query)), and has no effect after.
 ///
 /// # Safety
 ///
-/// As for [`std::env::set_var`]: no other thread reads or writes the environment meanwhile, other than through the standard library. The begin of `main` is a good
-/// place.
+/// As for [`std::env::set_var`]: no other thread reads or writes the environment meanwhile, other than through the
+/// standard library. The begin of `main` is a good place.
 pub unsafe fn set_environment() {
     for (name, value) in ENVIRONMENT {
         if std::env::var_os(name).is_none() {

@@ -15,8 +15,8 @@ pub type Result<T, E = FabricError> = std::result::Result<T, E>;
 pub struct FabricError {
     /// The function of the API that was called, by the name in its manual.
     pub call: &'static str,
-    /// The error, positive (`FI_E…`); or [`MISSING`](Self::MISSING), [`UNEXPECTED`](Self::UNEXPECTED) or [`REFUSED`](Self::REFUSED), which no
-    /// library returns.
+    /// The error, positive (`FI_E…`); or [`MISSING`](Self::MISSING), [`UNEXPECTED`](Self::UNEXPECTED) or
+    /// [`REFUSED`](Self::REFUSED), which no library returns.
     pub code: i32,
     /// The code's name, or "unknown code".
     pub name: &'static str,
@@ -170,7 +170,8 @@ impl Library {
         }
     }
 
-    /// What a call returned, as a result. Some providers answer with a positive number where an error is meant, or nothing is: only 0 is success.
+    /// What a call returned, as a result. Some providers answer with a positive number where an error is meant, or
+    /// nothing is: only 0 is success.
     pub(crate) fn check(&self, call: &'static str, answer: i64) -> Result<()> {
         if answer == 0 {
             return Ok(());

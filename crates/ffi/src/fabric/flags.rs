@@ -140,7 +140,8 @@ flags! {
 }
 
 flags! {
-    /// Which operations between the same two endpoints take effect in the order in which they were posted: `FI_ORDER_XAY` is X after Y.
+    /// Which operations between the same two endpoints take effect in the order in which they were posted:
+    /// `FI_ORDER_XAY` is X after Y.
     Order(u64) {
         /// Read after read.
         RAR = sys::FI_ORDER_RAR;

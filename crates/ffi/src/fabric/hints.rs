@@ -63,7 +63,8 @@ impl Hints {
         self
     }
 
-    /// What the caller is ready to do for each operation. Without [`Mode::CONTEXT`] and [`Mode::CONTEXT2`], a context is only a number.
+    /// What the caller is ready to do for each operation. Without [`Mode::CONTEXT`] and [`Mode::CONTEXT2`], a context
+    /// is only a number.
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
@@ -202,8 +203,8 @@ impl Library {
 
         let flags = if place.local { sys::FI_SOURCE } else { 0 };
         let mut found = null_mut();
-        // SAFETY: the strings are null or end with a NUL; the hints and their parts live, with the layout that this version of the function takes; one
-        // pointer is written, to one that lives.
+        // SAFETY: the strings are null or end with a NUL; the hints and their parts live, with the layout that this
+        // version of the function takes; one pointer is written, to one that lives.
         let answer = unsafe {
             (self.functions().getinfo)(
                 API_VERSION,

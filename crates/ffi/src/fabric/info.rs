@@ -8,7 +8,8 @@ use super::flags::{Caps, Mode, MrMode, Order};
 use super::load::Library;
 use super::sys::{self, fi_info};
 
-/// What a provider offers (`fi_info`): one way to reach one network, with its limits. Opening a fabric, a domain and endpoints begins with one.
+/// What a provider offers (`fi_info`): one way to reach one network, with its limits. Opening a fabric, a domain and
+/// endpoints begins with one.
 ///
 /// It is this value's own copy, and does not change.
 pub struct Info {
@@ -16,9 +17,11 @@ pub struct Info {
     library: Library,
 }
 
-// SAFETY: the description is owned by this value alone, and after it was made nobody writes it; the library keeps no thread's state about it.
+// SAFETY: the description is owned by this value alone, and after it was made nobody writes it; the library keeps no
+// thread's state about it.
 unsafe impl Send for Info {}
-// SAFETY: as above: shared references only read it. (The calls that take it as a mutable pointer do not write what belongs to the user.)
+// SAFETY: as above: shared references only read it. (The calls that take it as a mutable pointer do not write what
+// belongs to the user.)
 unsafe impl Sync for Info {}
 
 /// Who moves operations on.

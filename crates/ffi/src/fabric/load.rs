@@ -96,8 +96,8 @@ pub type DupInfo = unsafe extern "C" fn(*const fi_info) -> *mut fi_info;
 pub type OpenFabric =
     unsafe extern "C" fn(*mut fi_fabric_attr, *mut *mut fid_fabric, *mut c_void) -> c_int;
 
-/// The functions that the library exports; all others are operations of objects. The versions are those of 1.17: newer libraries keep
-/// them, and have others with larger structures under the same names.
+/// The functions that the library exports; all others are operations of objects. The versions are those of 1.17: newer
+/// libraries keep them, and have others with larger structures under the same names.
 #[derive(Clone, Copy)]
 pub struct Functions {
     /// `fi_version`, of version FABRIC_1.0.
@@ -136,8 +136,8 @@ impl std::fmt::Debug for Library {
 }
 
 impl Library {
-    /// The library that [`LIBRARY_VARIABLE`] names, or else of [`LIBRARIES`]. It is looked for once: later calls return the same answer, an
-    /// error as well.
+    /// The library that [`LIBRARY_VARIABLE`] names, or else of [`LIBRARIES`]. It is looked for once: later calls return
+    /// the same answer, an error as well.
     ///
     /// Nothing is set in the environment: see [`set_environment`](super::set_environment).
     ///
@@ -153,8 +153,8 @@ impl Library {
                     Some(path) => vec![path.as_os_str()],
                     None => LIBRARIES.iter().map(OsStr::new).collect(),
                 };
-                // SAFETY: these are the names of libfabric; that whoever installed something under them, or points at it, means libfabric
-                // is what every program that is linked to it relies on.
+                // SAFETY: these are the names of libfabric; that whoever installed something under them, or points at
+                // it, means libfabric is what every program that is linked to it relies on.
                 unsafe { Library::load_from(&names) }
             })
             .clone()
@@ -169,8 +169,8 @@ impl Library {
     ///
     /// # Safety
     ///
-    /// Opening a library runs its initialisers: they must be sound to run. What the library has under the names and versions of [`Functions`]
-    /// must be those functions of libfabric.
+    /// Opening a library runs its initialisers: they must be sound to run. What the library has under the names and
+    /// versions of [`Functions`] must be those functions of libfabric.
     pub unsafe fn load_from<S: AsRef<OsStr>>(names: &[S]) -> Result<Library, LoadError> {
         let mut tried = Vec::new();
         for name in names {
@@ -181,7 +181,8 @@ impl Library {
                 unsafe { unix::Library::open(Some(name), unix::RTLD_NOW | unix::RTLD_LOCAL) };
             match opened {
                 Ok(library) => {
-                    // The pointers in the table, and the providers' threads, need the code until the process ends: the handle is never closed.
+                    // The pointers in the table, and the providers' threads, need the code until the process ends: the
+                    // handle is never closed.
                     let handle = library.into_raw();
                     // SAFETY: the caller vouches for the library's functions.
                     let functions = unsafe { fill(handle) };

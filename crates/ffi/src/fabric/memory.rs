@@ -81,7 +81,8 @@ impl Memory<'_> {
 pub struct RegisterOptions<'a> {
     /// What for.
     pub access: Access,
-    /// The key, where the provider does not choose it; one that this process has not used, if it is not said. No other memory of the domain has it.
+    /// The key, where the provider does not choose it; one that this process has not used, if it is not said. No other
+    /// memory of the domain has it.
     pub key: Option<u64>,
     /// The endpoint that it belongs to, where [`MrMode::ENDPOINT`] demands it; it is ignored elsewhere.
     pub endpoint: Option<&'a Arc<Endpoint>>,
@@ -124,13 +125,15 @@ impl MemoryRegion {
     ///
     /// # Errors
     ///
-    /// [`is_refused`](FabricError::is_refused) for memory that must belong to an endpoint, without one; [`is_not_supported`](FabricError::is_not_supported)
-    /// for a dmabuf with a library that is too old, and where the provider says so.
+    /// [`is_refused`](FabricError::is_refused) for memory that must belong to an endpoint, without one;
+    /// [`is_not_supported`](FabricError::is_not_supported) for a dmabuf with a library that is too old, and where the
+    /// provider says so.
     ///
     /// # Safety
     ///
-    /// As long as `keep` lives, the memory does. What `options.access` grants, everybody who can reach the endpoint and has, or guesses, the key may do at any
-    /// time until this value is dropped: this process accesses the memory in ways that allow for it.
+    /// As long as `keep` lives, the memory does. What `options.access` grants, everybody who can reach the endpoint and
+    /// has, or guesses, the key may do at any time until this value is dropped: this process accesses the memory in
+    /// ways that allow for it.
     pub unsafe fn register(
         domain: &Arc<Domain>,
         memory: Memory<'_>,
@@ -208,8 +211,8 @@ impl MemoryRegion {
         // SAFETY: the domain is alive, and its table lives as long.
         let register = unsafe { required!((*domain.as_raw()).mr, fi_ops_mr, regattr, CALL) }?;
         let mut raw = null_mut();
-        // SAFETY: the domain is alive; the attributes and their list live, with zeros behind them where newer libraries look; one pointer is written, to
-        // one that lives; the caller vouches for the memory.
+        // SAFETY: the domain is alive; the attributes and their list live, with zeros behind them where newer libraries
+        // look; one pointer is written, to one that lives; the caller vouches for the memory.
         let answer = unsafe { register(domain.object().fid(), &attr.attr, flags, &mut raw) };
         domain.library().check(CALL, answer.into())?;
         // SAFETY: the library made it for this caller.
@@ -411,7 +414,8 @@ impl Drop for RemoteRegion {
 }
 
 impl Domain {
-    /// Makes a peer's memory known here, from what [`MemoryRegion::export`] gave there. Operations with it must be complete when it is dropped.
+    /// Makes a peer's memory known here, from what [`MemoryRegion::export`] gave there. Operations with it must be
+    /// complete when it is dropped.
     ///
     /// # Errors
     ///

@@ -63,10 +63,11 @@ pub(crate) struct Owned<T: Object> {
     library: Library,
 }
 
-// SAFETY: the object may be closed by any thread: all domains are opened as FI_THREAD_SAFE (`Domain::open` refuses others), and fabrics are so always.
+// SAFETY: the object may be closed by any thread: all domains are opened as FI_THREAD_SAFE (`Domain::open` refuses
+// others), and fabrics are so always.
 unsafe impl<T: Object> Send for Owned<T> {}
-// SAFETY: a shared reference gives the pointer only. What is called through it is FI_THREAD_SAFE; the calls that the library wants serialised (bind,
-// enable) are made by whoever has the object alone, before it is shared.
+// SAFETY: a shared reference gives the pointer only. What is called through it is FI_THREAD_SAFE; the calls that the
+// library wants serialised (bind, enable) are made by whoever has the object alone, before it is shared.
 unsafe impl<T: Object> Sync for Owned<T> {}
 
 impl<T: Object> Owned<T> {

@@ -27,8 +27,8 @@ impl Deferred {
 }
 
 impl Domain {
-    /// Finds out whether deferred works work here, by queueing one and firing it: no description says so. It needs no peer, two counters for a moment, and ends
-    /// after `limit` at the latest.
+    /// Finds out whether deferred works work here, by queueing one and firing it: no description says so. It needs no
+    /// peer, two counters for a moment, and ends after `limit` at the latest.
     pub fn probe_deferred(self: &Arc<Self>, limit: Duration) -> Deferred {
         match self.try_deferred(limit) {
             Ok(true) => Deferred::Works,

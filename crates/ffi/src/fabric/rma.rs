@@ -42,7 +42,8 @@ pub struct Message<'a> {
 pub const MAX_PIECES: usize = 8;
 
 impl Endpoint {
-    /// Writes bytes that can be used again when this returns (`fi_inject_write`). There is no completion in a queue, but counters count it.
+    /// Writes bytes that can be used again when this returns (`fi_inject_write`). There is no completion in a queue,
+    /// but counters count it.
     ///
     /// # Errors
     ///
@@ -53,7 +54,8 @@ impl Endpoint {
         self.can_inject(CALL, bytes.len())?;
         // SAFETY: the table lives as long as the endpoint.
         let inject = unsafe { required!(self.rma(), fi_ops_rma, inject, CALL) }?;
-        // SAFETY: the endpoint is alive; the bytes are read before the call returns. What happens at the other end, its owner agreed to.
+        // SAFETY: the endpoint is alive; the bytes are read before the call returns. What happens at the other end, its
+        // owner agreed to.
         let answer = unsafe {
             inject(
                 self.as_raw(),
@@ -101,9 +103,9 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// Until the completion has been seen, in a queue or by a counter that counts it, or the endpoint is closed: the memory at `from` is readable and not
-    /// written, its registration lives, and where the description's mode has `CONTEXT` or `CONTEXT2`, `context` is the address of such memory, which nobody
-    /// else uses.
+    /// Until the completion has been seen, in a queue or by a counter that counts it, or the endpoint is closed: the
+    /// memory at `from` is readable and not written, its registration lives, and where the description's mode has
+    /// `CONTEXT` or `CONTEXT2`, `context` is the address of such memory, which nobody else uses.
     pub unsafe fn write(&self, from: Local, to: Remote, context: usize) -> Result<Post> {
         const CALL: &str = "fi_write";
         let peer = self.number(CALL, to.peer)?;
@@ -125,7 +127,8 @@ impl Endpoint {
         self.posted(CALL, answer)
     }
 
-    /// Writes, with data for the target's queue (`fi_writedata`), where it is read as [`Completion::remote_data`](super::Completion::remote_data).
+    /// Writes, with data for the target's queue (`fi_writedata`), where it is read as
+    /// [`Completion::remote_data`](super::Completion::remote_data).
     ///
     /// # Errors
     ///
@@ -207,8 +210,9 @@ impl Endpoint {
         let raw = lists.message(self.number(CALL, message.peer)?, message);
         // SAFETY: the table lives as long as the endpoint.
         let write = unsafe { required!(self.rma(), fi_ops_rma, writemsg, CALL) }?;
-        // SAFETY: the endpoint is alive; the message and its lists live until the call is over, and are copied where the mode is not `ASYNC_IOV`, which
-        // the hints of this crate never offer but on demand; the caller vouches for the memory and the context.
+        // SAFETY: the endpoint is alive; the message and its lists live until the call is over, and are copied where
+        // the mode is not `ASYNC_IOV`, which the hints of this crate never offer but on demand; the caller vouches for
+        // the memory and the context.
         let answer = unsafe { write(self.as_raw(), &raw, message.flags.0) };
         self.posted(CALL, answer)
     }

@@ -2,15 +2,16 @@
 //!
 //! # Model
 //!
-//! Made from the headers of libfabric 1.17 (by bindgen, cut down to what is used, and checked against a C compiler: see `sys/layout.rs`), and
-//! committed, so that a build needs no headers. The names are those of the headers, whose documentation (`fi_getinfo(3)`, `fi_endpoint(3)`, …) is theirs.
-//! Version 2 has the same layout, but four structures grew at their ends. Of those, two are filled by the caller: [`mr_attr`] and [`cq_err_entry`] have
-//! room for what a newer library may look at, or write.
+//! Made from the headers of libfabric 1.17 (by bindgen, cut down to what is used, and checked against a C compiler: see
+//! `sys/layout.rs`), and committed, so that a build needs no headers. The names are those of the headers, whose
+//! documentation (`fi_getinfo(3)`, `fi_endpoint(3)`, …) is theirs. Version 2 has the same layout, but four structures
+//! grew at their ends. Of those, two are filled by the caller: [`mr_attr`] and [`cq_err_entry`] have room for what a
+//! newer library may look at, or write.
 //!
 //! # Failure
 //!
-//! Nothing here checks anything. An operation may be absent (null), and a table may be *shorter* than its structure, which its `size` says;
-//! the layer above looks before it calls.
+//! Nothing here checks anything. An operation may be absent (null), and a table may be *shorter* than its structure,
+//! which its `size` says; the layer above looks before it calls.
 
 // What the items mean is said in the headers' own documentation.
 #![allow(missing_docs, non_camel_case_types, clippy::type_complexity)]

@@ -14,7 +14,8 @@ use super::error::{FabricError, Result};
 use super::flags::{MrMode, OpFlags};
 use super::memory::Keep;
 
-/// An operation that begins when a counter has come far enough (`struct fi_deferred_work`), as a description: nothing is queued yet.
+/// An operation that begins when a counter has come far enough (`struct fi_deferred_work`), as a description: nothing
+/// is queued yet.
 #[derive(Debug)]
 #[must_use = "a work does nothing until it is queued"]
 pub struct Work {
@@ -228,13 +229,15 @@ impl Work {
         self
     }
 
-    /// What a write brings to the target's queue, with [`OpFlags::REMOTE_CQ_DATA`] among its [`flags`](Self::flags); ignored by others.
+    /// What a write brings to the target's queue, with [`OpFlags::REMOTE_CQ_DATA`] among its [`flags`](Self::flags);
+    /// ignored by others.
     pub fn data(mut self, data: u64) -> Work {
         self.block.set_data(data);
         self
     }
 
-    /// The context that its completion, or its failure, has in the endpoint's queue: that of no other work as long as this one lives. It is an address, so no small number.
+    /// The context that its completion, or its failure, has in the endpoint's queue: that of no other work as long as
+    /// this one lives. It is an address, so no small number.
     pub fn context(&self) -> usize {
         self.block.context()
     }
@@ -255,8 +258,8 @@ impl Work {
 const QUEUE: &str = "fi_control(FI_QUEUE_WORK)";
 
 impl Work {
-    /// Whether the counter that it sets has been set. (That the counter which it waits for has come far enough says little: sockets leaves works in its list
-    /// when one before them finds no room, and looks at them later.)
+    /// Whether the counter that it sets has been set. (That the counter which it waits for has come far enough says
+    /// little: sockets leaves works in its list when one before them finds no room, and looks at them later.)
     fn has_set(&self) -> bool {
         matches!(&self.target, Some((counter, Change::Set(value))) if Counter::distance(*value, counter.read()) == 0)
     }

@@ -128,7 +128,8 @@ impl Client {
         self.library.check("PMIx_Commit", status)
     }
 
-    /// Waits until all processes of the job are here, and brings what they have committed along. The server is asked to give up after `seconds`.
+    /// Waits until all processes of the job are here, and brings what they have committed along. The server is asked to
+    /// give up after `seconds`.
     ///
     /// # Errors
     ///
@@ -152,7 +153,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The library's; [`PmixError::REFUSED`] for a key that is too long, or has a NUL inside; [`PmixError::UNEXPECTED`] if the value is no string of UTF-8.
+    /// The library's; [`PmixError::REFUSED`] for a key that is too long, or has a NUL inside; [`PmixError::UNEXPECTED`]
+    /// if the value is no string of UTF-8.
     pub fn get(&self, rank: u32, key: &str, seconds: u32) -> Result<String> {
         let found = self.value(rank, key, &[limit(seconds)])?;
         // SAFETY: of this type, the value has a string; where it is not null, the library ends it with a NUL.
@@ -254,7 +256,8 @@ impl Drop for Found<'_> {
         }
         match self.type_() {
             sys::PMIX_STRING => {
-                // SAFETY: in these versions value and string are the C library's memory, as the header's own way of freeing them has it.
+                // SAFETY: in these versions value and string are the C library's memory, as the header's own way of
+                // freeing them has it.
                 unsafe {
                     free((*self.value).data.string.cast());
                     free(self.value.cast());

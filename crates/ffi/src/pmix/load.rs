@@ -11,7 +11,8 @@ use super::sys::{self, pmix_info_t, pmix_proc_t, pmix_scope_t, pmix_status_t, pm
 /// The name under which the library is looked for, where [`LIBRARY_VARIABLE`] gives no other.
 pub const LIBRARIES: &[&str] = &["libpmix.so.2"];
 
-/// The environment variable that can name another library for [`Library::load`]: the one of the Open MPI that started the process, where that has its own.
+/// The environment variable that can name another library for [`Library::load`]: the one of the Open MPI that started
+/// the process, where that has its own.
 pub const LIBRARY_VARIABLE: &str = "TIDEGATE_LIBPMIX";
 
 /// The oldest major version that is taken: earlier ones have smaller values.
@@ -106,8 +107,9 @@ impl std::fmt::Debug for Library {
 }
 
 impl Library {
-    /// The library that [`LIBRARY_VARIABLE`] names, or else of [`LIBRARIES`]. It is looked for once: later calls return the same answer, an
-    /// error as well. One that the process has already, because MPI brought it, is the one that is found.
+    /// The library that [`LIBRARY_VARIABLE`] names, or else of [`LIBRARIES`]. It is looked for once: later calls return
+    /// the same answer, an error as well. One that the process has already, because MPI brought it, is the one that is
+    /// found.
     ///
     /// # Errors
     ///
@@ -152,7 +154,8 @@ impl Library {
                 Ok(library) => {
                     // SAFETY: the caller vouches for the library's functions.
                     let functions = unsafe { fill(&library) };
-                    // The pointers in the table, and the library's thread, need the code until the process ends: the handle is never closed.
+                    // The pointers in the table, and the library's thread, need the code until the process ends: the
+                    // handle is never closed.
                     let _ = library.into_raw();
                     let functions = functions.map_err(|symbol| LoadError::Symbol {
                         library: shown.clone(),

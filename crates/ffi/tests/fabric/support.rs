@@ -33,7 +33,8 @@ pub(crate) fn skip(test: &str, why: &str) {
 /// The library; `None` where there is none, and that has been said.
 pub(crate) fn library(test: &str) -> Option<Library> {
     static ONCE: OnceLock<()> = OnceLock::new();
-    // SAFETY: whoever of this process's threads reads the environment in C does so in the library, which is not loaded before this.
+    // SAFETY: whoever of this process's threads reads the environment in C does so in the library, which is not loaded
+    // before this.
     ONCE.get_or_init(|| unsafe { set_environment() });
     match Library::load() {
         Ok(library) => Some(library),
@@ -76,7 +77,8 @@ pub(crate) struct Pair {
     _alone: Option<MutexGuard<'static, ()>>,
 }
 
-/// What is asked for in most tests. (`tcp;ofi_rxm` has atomic operations only where the order is not asked for between them and others.)
+/// What is asked for in most tests. (`tcp;ofi_rxm` has atomic operations only where the order is not asked for between
+/// them and others.)
 pub(crate) fn hints(provider: &str, caps: Caps) -> Hints {
     let order = Order::RMA_WAW | Order::ATOMIC_WAW;
     Hints::new().provider(provider).caps(caps).order(order)

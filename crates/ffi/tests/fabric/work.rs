@@ -66,8 +66,8 @@ fn a_put_is_fired_by_a_counter_and_chained_to_a_signal() {
             .expect("a work")
             .after(&put, round)
             .completes(&signalled);
-        // SAFETY: the words live as long as the region, and are not written from when the trigger fires until the works are complete; the
-        // counters count nothing else, and every work waits for the one before.
+        // SAFETY: the words live as long as the region, and are not written from when the trigger fires until the works
+        // are complete; the counters count nothing else, and every work waits for the one before.
         unsafe {
             works.queue(data).expect("queued");
             works.queue(signal).expect("queued");
@@ -91,7 +91,8 @@ fn a_put_is_fired_by_a_counter_and_chained_to_a_signal() {
     assert!(works.is_empty());
 }
 
-/// What a signal is made of: a write that waits for a counter, is delivered when it is complete, and brings data to the target's queue, or none if it fails.
+/// What a signal is made of: a write that waits for a counter, is delivered when it is complete, and brings data to the
+/// target's queue, or none if it fails.
 #[test]
 fn a_deferred_write_brings_data_when_it_is_delivered() {
     let Some(pair) = pair("a deferred write with data") else {
@@ -114,7 +115,8 @@ fn a_deferred_write_brings_data_when_it_is_delivered() {
             .data(0xdada << 32 | round)
             .after(&put, round)
             .completes(&signalled);
-        // SAFETY: the words live as long as the region, and are not written from when the trigger fires until the works are complete; the counters count nothing else.
+        // SAFETY: the words live as long as the region, and are not written from when the trigger fires until the works
+        // are complete; the counters count nothing else.
         unsafe {
             works.queue(data).expect("queued");
             works.queue(last).expect("queued");
@@ -204,8 +206,8 @@ fn all_kinds_of_works_do_what_they_say() {
             .after(&trigger, 1)
             .completes(&done)
             .keep(keep);
-        // SAFETY: the words live as long as the region, and nobody touches those that are written until the works are complete; the counter
-        // counts nothing else.
+        // SAFETY: the words live as long as the region, and nobody touches those that are written until the works are
+        // complete; the counter counts nothing else.
         unsafe { works.queue(work) }.expect("queued");
     }
     let (added, set) = (counter(&pair.a), counter(&pair.a));
@@ -352,8 +354,8 @@ fn a_put_that_fails_does_not_fire_its_signal() {
         .expect("a work")
         .after(&put, 1)
         .completes(&signalled);
-    // SAFETY: the words live as long as the region, which is there until the works are through. What is added by hand below is added when the put has
-    // failed, and is known to be over.
+    // SAFETY: the words live as long as the region, which is there until the works are through. What is added by hand
+    // below is added when the put has failed, and is known to be over.
     unsafe {
         works.queue(data).expect("queued");
         works.queue(signal).expect("queued");

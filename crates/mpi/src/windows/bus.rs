@@ -117,7 +117,8 @@ impl Inner {
         machine.closed.is_none() && self.note(machine.turn()).unwrap_or(false)
     }
 
-    /// Waits until peers have heard all signals that were given, since who leaves is waited for no longer; but not for a peer that does not turn its MPI any more.
+    /// Waits until peers have heard all signals that were given, since who leaves is waited for no longer; but not for
+    /// a peer that does not turn its MPI any more.
     pub(super) fn settle(&self) {
         let begun = Instant::now();
         let said = self.machine().say_last(self.me);
@@ -342,8 +343,9 @@ pub(super) fn system(error: impl std::fmt::Display) -> DeviceError {
     }
 }
 
-// SAFETY: data is complete at the target (`MPI_Win_flush`) before a signal is given, and before a get or a fetch returns; words are added to by processor
-// atomics of their own process; blocks are used again only when all ranks have said that they hold nothing of their round.
+// SAFETY: data is complete at the target (`MPI_Win_flush`) before a signal is given, and before a get or a fetch
+// returns; words are added to by processor atomics of their own process; blocks are used again only when all ranks have
+// said that they hold nothing of their round.
 unsafe impl Bus for Rma {
     fn name(&self) -> &'static str {
         NAME

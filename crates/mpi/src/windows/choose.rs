@@ -1,6 +1,8 @@
 //! Which form signals have: the one that is faster here.
 //!
-//! Which that is depends on how an MPI does its accumulates, and nothing that it tells says that. So neighbours play a few rounds in each form when the ranks meet, with puts of 8 bytes and of 64 KiB, and all ranks take the form with the lesser sum of best times.
+//! Which that is depends on how an MPI does its accumulates, and nothing that it tells says that. So neighbours play a
+//! few rounds in each form when the ranks meet, with puts of 8 bytes and of 64 KiB, and all ranks take the form with
+//! the lesser sum of best times.
 
 use std::time::{Duration, Instant};
 
@@ -111,7 +113,8 @@ impl Pair<'_> {
             local: Ptr(self.data.as_ptr().cast_mut()),
             bytes,
         };
-        // SAFETY: behind the first cell the neighbour's block is for this; both blocks are held; the data lives until the signal has completed the put.
+        // SAFETY: behind the first cell the neighbour's block is for this; both blocks are held; the data lives until
+        // the signal has completed the put.
         unsafe {
             self.bus.put(&[piece])?;
             self.bus.signal(self.there, QUANTUM)?;

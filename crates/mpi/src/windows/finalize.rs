@@ -1,7 +1,8 @@
 //! The end of MPI.
 //!
-//! `MPI_Finalize` begins by freeing `MPI_COMM_SELF`, and calls what is attached to it, while MPI still runs. So a bus hears of the end in time, whoever brings it about: it makes no call of MPI from then on. And since all ranks are there, what is freed by
-//! all together can be freed.
+//! `MPI_Finalize` begins by freeing `MPI_COMM_SELF`, and calls what is attached to it, while MPI still runs. So a bus
+//! hears of the end in time, whoever brings it about: it makes no call of MPI from then on. And since all ranks are
+//! there, what is freed by all together can be freed.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -59,11 +60,13 @@ unsafe extern "C" fn ended(_: ffi::MPI_Comm, _: c_int, held: *mut c_void, _: *mu
     0
 }
 
-/// Frees what all ranks free together. Memory stays: blocks of it may be in use, and streams come to know of the end in their own time.
+/// Frees what all ranks free together. Memory stays: blocks of it may be in use, and streams come to know of the end in
+/// their own time.
 fn free(machine: &mut Machine) -> Result<(), BusError> {
     machine.messages.close()?;
-    // SAFETY: MPI still runs. All ranks come here, as they all call `MPI_Finalize`, and in the order in which they have made their buses; the windows are alive, and no call of MPI is made with them any more. What
-    // this library uses of their memory is its own, or mapped a second time.
+    // SAFETY: MPI still runs. All ranks come here, as they all call `MPI_Finalize`, and in the order in which they have
+    // made their buses; the windows are alive, and no call of MPI is made with them any more. What this library uses of
+    // their memory is its own, or mapped a second time.
     unsafe {
         let segments = machine.segments.iter_mut();
         for segment in segments.filter(|segment| segment.kind != Kind::Alone) {

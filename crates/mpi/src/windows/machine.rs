@@ -48,7 +48,8 @@ pub(super) struct Machine {
     pub(super) closed: Option<BusError>,
 }
 
-// SAFETY: handles of MPI are good on all threads (`MPI_THREAD_MULTIPLE`, which `open` asks for); the pointers are to memory of this process that they are used with.
+// SAFETY: handles of MPI are good on all threads (`MPI_THREAD_MULTIPLE`, which `open` asks for); the pointers are to
+// memory of this process that they are used with.
 unsafe impl Send for Machine {}
 
 impl Machine {
@@ -85,7 +86,8 @@ impl Machine {
         }
     }
 
-    /// What fails once is not tried again: of an operation that has failed nobody knows what of it was done, and MPI need not say so twice.
+    /// What fails once is not tried again: of an operation that has failed nobody knows what of it was done, and MPI
+    /// need not say so twice.
     #[inline]
     fn once<T>(
         &mut self,
@@ -136,7 +138,8 @@ impl Machine {
                 let (local, count) = (piece.local.byte_add(at).0, (piece.bytes - at).min(MOST));
                 let (rank, there) = (place.rank as c_int, place.at as ffi::MPI_Aint);
                 let (n, window, byte) = (count as c_int, self.window(place), byte());
-                // SAFETY: both sides are live for so many bytes, and nobody else's (the caller's promise); the window is alive, and locked by this rank.
+                // SAFETY: both sides are live for so many bytes, and nobody else's (the caller's promise); the window
+                // is alive, and locked by this rank.
                 let code = unsafe {
                     if put {
                         ffi::MPI_Put(local.cast(), n, byte, rank, there, n, byte, window)
@@ -258,7 +261,8 @@ impl Machine {
         let (rank, there) = (place.rank as c_int, place.at as ffi::MPI_Aint);
         let (window, kind, c) = (self.window(place), scalar(of), n as c_int);
         let local = at(local);
-        // SAFETY: all sides are live for so many elements of the type (the caller's promise); the window is alive, and locked by this rank.
+        // SAFETY: all sides are live for so many elements of the type (the caller's promise); the window is alive, and
+        // locked by this rank.
         unsafe {
             match update {
                 Update::Accumulate(with) => check(
@@ -391,7 +395,8 @@ impl Machine {
         let value = if poison { POISON } else { value };
         let (rank, window) = (place.rank as c_int, self.window(place));
         let (there, kind) = (place.at + MAILBOX, scalar(Scalar::U64));
-        // SAFETY: the word has a mailbox of 8 bytes there (the caller's promise), which MPI alone writes; the window is alive, and locked by this rank.
+        // SAFETY: the word has a mailbox of 8 bytes there (the caller's promise), which MPI alone writes; the window is
+        // alive, and locked by this rank.
         unsafe {
             let code = ffi::MPI_Accumulate(
                 (&raw const value).cast(),
@@ -471,7 +476,8 @@ impl Machine {
                 .in_use
                 .place_of(head[0] as u32, head[1] as usize, bytes);
             if let Some((segment, at)) = place {
-                // SAFETY: the bytes lie within a block of this rank, which is alive; this rank has exposed them to the sender, as for what `MPI_Put` brings, until the signal that comes with them.
+                // SAFETY: the bytes lie within a block of this rank, which is alive; this rank has exposed them to the
+                // sender, as for what `MPI_Put` brings, until the signal that comes with them.
                 unsafe {
                     let to = self.segments[segment].base.add(at);
                     to.copy_from_nonoverlapping(piece.as_ptr().cast(), bytes);
@@ -485,7 +491,8 @@ impl Machine {
         };
         let held = &self.segments[segment];
         held.sync()?;
-        // SAFETY: the place lies within a block of this rank in the segment, which is alive, and is aligned; what a signal names is a word, which is only ever accessed atomically.
+        // SAFETY: the place lies within a block of this rank in the segment, which is alive, and is aligned; what a
+        // signal names is a word, which is only ever accessed atomically.
         let word = unsafe { &*held.base.add(at).cast::<Word>() };
         match kind {
             POISONS => word.poison(),

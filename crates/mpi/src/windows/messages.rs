@@ -1,6 +1,8 @@
 //! Signals as messages, and the receive that is always posted: testing it is what turns MPI.
 //!
-//! A message is the round of the block that the word is in, where in it the word is, what to add, and what the message is for; and before the word is added to, small data that was put before goes along: for each piece the round of its block, where in it, how many bytes, and these.
+//! A message is the round of the block that the word is in, where in it the word is, what to add, and what the message
+//! is for; and before the word is added to, small data that was put before goes along: for each piece the round of its
+//! block, where in it, how many bytes, and these.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
@@ -67,7 +69,8 @@ impl Messages {
         Ok(messages)
     }
 
-    /// Is ready for the next one. Call it when the one before has been taken care of: whoever hears that a message has been matched counts on all before it.
+    /// Is ready for the next one. Call it when the one before has been taken care of: whoever hears that a message has
+    /// been matched counts on all before it.
     pub(super) fn post(&mut self) -> Result<(), BusError> {
         // SAFETY: the place is this struct's, and is read only when the request is over; the communicator is alive (`open`).
         let code = unsafe {
@@ -130,7 +133,8 @@ impl Messages {
     fn start(&mut self, rank: usize, message: Vec<u64>, how: Start) -> Result<(), BusError> {
         // SAFETY: a constant of the binding's.
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
-        // SAFETY: the buffer stays where it is until the request is over (`Outbound`, or it is over here); the communicator is alive (`open`).
+        // SAFETY: the buffer stays where it is until the request is over (`Outbound`, or it is over here); the
+        // communicator is alive (`open`).
         let code = unsafe {
             how(
                 message.as_ptr().cast(),

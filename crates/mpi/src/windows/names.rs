@@ -1,6 +1,7 @@
 //! Far addresses: names for places in peers' memory, where nothing is.
 //!
-//! One range of addresses is reserved without any access. It is dealt out in granules; each belongs to one rank's part of one segment.
+//! One range of addresses is reserved without any access. It is dealt out in granules; each belongs to one rank's part
+//! of one segment.
 
 use std::ops::Range;
 
@@ -113,7 +114,8 @@ impl Names {
 
 impl Drop for Names {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `reserve`, and nothing is there. Whoever still had a far address would be an owner of the bus.
+        // SAFETY: the range was mapped by `reserve`, and nothing is there. Whoever still had a far address would be an
+        // owner of the bus.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.bytes) };
     }
 }

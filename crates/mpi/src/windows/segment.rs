@@ -1,8 +1,9 @@
 //! Memory that all ranks reach: windows of MPI, and what of them is in use.
 //!
-//! A segment is made by all ranks together (`MPI_Win_allocate` and its like) and stays until `MPI_Finalize`, since to free one is collective, too, and dropping a block is not. Blocks are parts of it. Each time
-//! the ranks make blocks is a *round*; in each each rank says of which earlier rounds it still holds peers' memory. What its owner has let go is used again when nobody holds anything of its round: so
-//! a put that comes late finds the memory that it was meant for.
+//! A segment is made by all ranks together (`MPI_Win_allocate` and its like) and stays until `MPI_Finalize`, since to
+//! free one is collective, too, and dropping a block is not. Blocks are parts of it. Each time the ranks make blocks is
+//! a *round*; in each each rank says of which earlier rounds it still holds peers' memory. What its owner has let go is
+//! used again when nobody holds anything of its round: so a put that comes late finds the memory that it was meant for.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -23,11 +24,13 @@ const SMALL: usize = 1 << 16;
 /// Where the memory of windows comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// From this library, without a window: nobody else is there to reach it. (Open MPI makes none over memory of a single rank's.)
+    /// From this library, without a window: nobody else is there to reach it. (Open MPI makes none over memory of a
+    /// single rank's.)
     Alone,
     /// From this library (`MPI_Win_create`): windows can be freed while it is in use.
     Own,
-    /// From MPI, in common with all other ranks (`MPI_Win_allocate_shared`). This library uses it at another address, which stays when MPI takes its own away.
+    /// From MPI, in common with all other ranks (`MPI_Win_allocate_shared`). This library uses it at another address,
+    /// which stays when MPI takes its own away.
     Shared,
 }
 
@@ -35,7 +38,8 @@ pub(super) enum Kind {
 pub(super) struct Segment {
     pub(super) window: ffi::MPI_Win,
     pub(super) kind: Kind,
-    /// The first byte of this rank's part that is aligned, and how far from the first of all it is: MPI aligns to 8 bytes, or to more.
+    /// The first byte of this rank's part that is aligned, and how far from the first of all it is: MPI aligns to 8
+    /// bytes, or to more.
     pub(super) base: *mut u8,
     pub(super) skew: usize,
     /// Bytes of each rank's part.
@@ -226,7 +230,8 @@ impl Segment {
         let at = (&raw mut base).cast();
         // SAFETY: constants of the binding's.
         let (mut window, mut info) = unsafe { (ffi::RSMPI_WIN_NULL, ffi::RSMPI_INFO_NULL) };
-        // SAFETY: the caller's promise; MPI stores where the memory is, and the window. Memory that is given to it is never freed.
+        // SAFETY: the caller's promise; MPI stores where the memory is, and the window. Memory that is given to it is
+        // never freed.
         unsafe {
             match kind {
                 Kind::Alone => base = lasting(bytes[me]),

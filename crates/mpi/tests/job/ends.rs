@@ -11,7 +11,8 @@ use tidegate_mpi::windows::{Form, JoinError, Options, join};
 
 use crate::rank::Job;
 
-/// A put under an exposure that was given in advance, to a window that the target has dropped, and its signal, touch nothing of a window that was made later.
+/// A put under an exposure that was given in advance, to a window that the target has dropped, and its signal, touch
+/// nothing of a window that was made later.
 pub(crate) fn late_put(world: World<Host>) {
     const LEN: usize = 1000;
     stream!(let s = world.stream().unwrap());

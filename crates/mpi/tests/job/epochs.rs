@@ -117,7 +117,8 @@ pub(crate) fn ranges(world: World<Host>) {
     }
 }
 
-/// Slots, all to all, in groups of epochs that are eager and fused, with large and small data, on a stream that is inline and one that is a thread.
+/// Slots, all to all, in groups of epochs that are eager and fused, with large and small data, on a stream that is
+/// inline and one that is a thread.
 pub(crate) fn slots(world: World<Host>) {
     let (rank, size) = (world.rank(), world.size());
     stream!(let a = world.inline_stream().unwrap());
@@ -268,7 +269,8 @@ fn mine_is<'s>(inbox: &mut Inbox<'s, i64, tidegate::Atomic>, s: &Stream<'s>, at:
     inbox.host_mut(s).unwrap()[at]
 }
 
-/// Nobody passes a barrier before everybody has come: each puts a mark into its own file of marks, that is, a shared counter of the job's atomics.
+/// Nobody passes a barrier before everybody has come: each puts a mark into its own file of marks, that is, a shared
+/// counter of the job's atomics.
 pub(crate) fn barrier(world: World<Host>) {
     let size = world.size() as i64;
     stream!(let s = world.stream().unwrap());

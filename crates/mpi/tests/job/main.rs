@@ -1,6 +1,8 @@
 //! Jobs of MPI: this program starts itself under `mpirun`, once a case and number of ranks.
 //!
-//! Without arguments (or with a part of a case's name) it is the driver. The `mpirun` of the MPI that it was built with must be there: `MPIRUN` says which, else `mpirun.openmpi` or `mpirun.mpich`. A machine without one fails under `CI=true`.
+//! Without arguments (or with a part of a case's name) it is the driver. The `mpirun` of the MPI that it was built with
+//! must be there: `MPIRUN` says which, else `mpirun.openmpi` or `mpirun.mpich`. A machine without one fails under
+//! `CI=true`.
 
 mod cases;
 mod ends;

@@ -109,9 +109,10 @@ fn unless(mutant: Mutant, order: Ordering) -> Ordering {
     if is(mutant) { Ordering::Relaxed } else { order }
 }
 
-/// An access, which fences on both sides if it is to be sequentially consistent: loom takes such accesses for acquire and release ones.
-/// This orders more than it should, namely other accesses of the thread too; so it is right for a protocol all of whose
-/// accesses are of this kind, or are ordered without them. [`Mutant::NoFence`] makes it an ordinary access.
+/// An access, which fences on both sides if it is to be sequentially consistent: loom takes such accesses for acquire
+/// and release ones. This orders more than it should, namely other accesses of the thread too; so it is right for a
+/// protocol all of whose accesses are of this kind, or are ordered without them. [`Mutant::NoFence`] makes it an
+/// ordinary access.
 fn access<T>(order: Ordering, access: impl FnOnce() -> T) -> T {
     if order != Ordering::SeqCst {
         return access();
@@ -220,9 +221,10 @@ impl AtomicU32 {
         self.0.load(order)
     }
 
-    /// As the standard library's. Done by a read-modify-write: loom lets a store slip between what a swap read and what it wrote, which
-    /// no machine does, and then reports a sleeper whose flag (set after the swap, and seen by nobody) seems cleared. Nothing is lost,
-    /// since a store that a swap has not read comes after it, or before what it read; and loads still see old values.
+    /// As the standard library's. Done by a read-modify-write: loom lets a store slip between what a swap read and what
+    /// it wrote, which no machine does, and then reports a sleeper whose flag (set after the swap, and seen by nobody)
+    /// seems cleared. Nothing is lost, since a store that a swap has not read comes after it, or before what it read;
+    /// and loads still see old values.
     #[track_caller]
     pub fn store(&self, value: u32, order: Ordering) {
         tick();
@@ -271,8 +273,9 @@ impl AtomicBool {
     }
 }
 
-/// A count to sleep on, with the threads that do: a wake-up that is lost leaves one of them parked for ever, which loom reports as
-/// a deadlock. (A loop that yields until the count changes would find no difference between a wake-up and none.)
+/// A count to sleep on, with the threads that do: a wake-up that is lost leaves one of them parked for ever, which loom
+/// reports as a deadlock. (A loop that yields until the count changes would find no difference between a wake-up and
+/// none.)
 ///
 /// The kernel compares and goes to sleep in one step, under a lock that waking takes too. Here both touch the count by a
 /// read-modify-write, which reads the latest value and is a point where loom chooses who comes first; between it and

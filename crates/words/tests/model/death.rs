@@ -86,8 +86,8 @@ fn chain(fuse: u32, monitor: Monitor, dying: Option<Mutant>, giving_up: Option<M
     if died {
         monitor.poison(&[&edges[0].done.word], &bells[1]);
     }
-    // Rank 2 is the thread that was the monitor: what it does depends on rank 1 alone, and a fourth thread makes the model ten times
-    // as large.
+    // Rank 2 is the thread that was the monitor: what it does depends on rank 1 alone, and a fourth thread makes the
+    // model ten times as large.
     let mut stream = Stream::new(&bells[2]);
     stream.go([edges[1].post(&bells[1])]);
     let outcome = stream.run([edges[1].wait()]);

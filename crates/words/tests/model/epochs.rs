@@ -163,8 +163,8 @@ fn mutants_of_two_origins() {
     caught(Finding::Asleep, two_origins(1, Some(Mutant::NoWake)));
 }
 
-/// One origin puts to two targets. Target 1 posts only when target 2 has got its data and said so: the origin's lanes must not wait
-/// for each other.
+/// One origin puts to two targets. Target 1 posts only when target 2 has got its data and said so: the origin's lanes
+/// must not wait for each other.
 fn two_targets(one_lane: bool) -> impl Fn() + Send + Sync + 'static {
     move || {
         let bells: Arc<[Bell; 3]> = Arc::default();

@@ -1,7 +1,7 @@
 //! The handshakes between a host stream's owner, its executor and those who wait for it.
 //!
-//! This is the host device's own file, not a copy that could grow stale; only its queue, which is another crate's, is replaced by the
-//! count of what was submitted.
+//! This is the host device's own file, not a copy that could grow stale; only its queue, which is another crate's, is
+//! replaced by the count of what was submitted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

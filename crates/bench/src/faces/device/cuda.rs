@@ -14,9 +14,9 @@ kernel! {
     ///
     /// # Safety
     ///
-    /// The module is that of `kernels/faces.cu`. As for all below: given a geometry of [`FacesGeometry::new`], its kernels touch nothing of a
-    /// block, a buffer or a slot that is as long as the geometry says but the points that `faces.cuh` lists, do nothing where a length is
-    /// too small, and end.
+    /// The module is that of `kernels/faces.cu`. As for all below: given a geometry of [`FacesGeometry::new`], its
+    /// kernels touch nothing of a block, a buffer or a slot that is as long as the geometry says but the points that
+    /// `faces.cuh` lists, do nothing where a length is too small, and end.
     unsafe fn bind_init = "faces_init"(g: Plain<FacesGeometry>, u: &mut [f64]);
     /// # Safety
     ///
@@ -106,8 +106,9 @@ impl FacesDevice for Cuda {
                 tidegate_kernels::FACES_PTX
             },
         )?;
-        // SAFETY: the module is that of `kernels/faces.cu`, and the geometry of `FacesGeometry::new`, of the shape for which the caller
-        // promises that blocks, parts, buffers and slots are as long as it says. `mode` below says which part it is. Compiled for 9.0, all begin with `griddepcontrol.wait`.
+        // SAFETY: the module is that of `kernels/faces.cu`, and the geometry of `FacesGeometry::new`, of the shape for
+        // which the caller promises that blocks, parts, buffers and slots are as long as it says. `mode` below says
+        // which part it is. Compiled for 9.0, all begin with `griddepcontrol.wait`.
         let kernels = unsafe {
             CudaKernels {
                 geometry,
@@ -137,7 +138,8 @@ fn event(launch: impl FnOnce(Enqueue<'_>) -> Result<()>) -> Result<Arc<TimedEven
         event = Some(stream.timed_event()?);
         Ok(())
     };
-    // SAFETY: it enqueues an event, on the stream that it is given, and accesses no memory; stream and recording hold the event. It does not care what it is launched with.
+    // SAFETY: it enqueues an event, on the stream that it is given, and accesses no memory; stream and recording hold
+    // the event. It does not care what it is launched with.
     launch(unsafe { foreign(Box::new(enqueue)) })?;
     event.ok_or_else(|| Error::Invalid("the event was not enqueued".into()))
 }

@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! [`FacesGeometry`] is the struct of that header, field by field; every kernel takes it by value. It holds all that follows from the size of
-//! a block, its neighbours and its place, so that a thread divides by multiplying. The header says what each field means.
+//! [`FacesGeometry`] is the struct of that header, field by field; every kernel takes it by value. It holds all that
+//! follows from the size of a block, its neighbours and its place, so that a thread divides by multiplying. The header
+//! says what each field means.
 //!
 //! # Failures
 //!
@@ -57,8 +58,8 @@ pub struct FacesGeometry {
     pub compute_tiles: [u32; 4],
 }
 
-/// Four words of 8 bytes, and words of 4: 1 + 3 + 1 + 1 + 26 + 1 + 1 + 3 + 1 of the numbers, 2 for each of 9 divisors, 8 + 8 + 4 of tiles. Without padding, as an
-/// element must be.
+/// Four words of 8 bytes, and words of 4: 1 + 3 + 1 + 1 + 26 + 1 + 1 + 3 + 1 of the numbers, 2 for each of 9 divisors,
+/// 8 + 8 + 4 of tiles. Without padding, as an element must be.
 const _: () = assert!(size_of::<FacesGeometry>() == 4 * 8 + (38 + 2 * 9 + 20) * 4);
 const _: () = assert!(size_of::<FacesGeometry>() == 336);
 

@@ -2,9 +2,10 @@
 //!
 //! # Model
 //!
-//! A [`Timeline`] is handed to a variant, which notes at each of its operations when the stream comes to it and when it is past it (a
-//! [moment](FacesDevice::Moment) before it and one behind it, enqueued like everything else), and when the host begins and ends to enqueue it. [`record`](super::variants::record) lets a
-//! variant do [`SHARES`] shares that way, after as many that nobody looks at, verifies the result, and makes [`Span`]s of the notes.
+//! A [`Timeline`] is handed to a variant, which notes at each of its operations when the stream comes to it and when it
+//! is past it (a [moment](FacesDevice::Moment) before it and one behind it, enqueued like everything else), and when
+//! the host begins and ends to enqueue it. [`record`](super::variants::record) lets a variant do [`SHARES`] shares that
+//! way, after as many that nobody looks at, verifies the result, and makes [`Span`]s of the notes.
 //!
 //! | lane | spans |
 //! |---|---|
@@ -12,13 +13,15 @@
 //! | [`Stream`](Lane::Stream) | `pack`, `exchange`, `unpack` |
 //! | [`Compute`](Lane::Compute) | `compute`, on the second stream |
 //!
-//! All times of a rank and variant are from one *base*: a moment on the idle stream that the host waited for. The moments' own clock tells the streams' times.
-//! The host's clock is tied to it by the base, which happened between two looks at the host's clock: [`Span::within_us`] is how far host times may be off. Bases of different
-//! ranks are different.
+//! All times of a rank and variant are from one *base*: a moment on the idle stream that the host waited for. The
+//! moments' own clock tells the streams' times. The host's clock is tied to it by the base, which happened between two
+//! looks at the host's clock: [`Span::within_us`] is how far host times may be off. Bases of different ranks are
+//! different.
 //!
 //! For `st-graph` all the shares are recorded in one graph, since each moment of a recording has one time only.
 //!
-//! The moments are work of their own: on a GPU an event each, two or more microseconds that are there without a timeline. So this makes pictures, and no figures.
+//! The moments are work of their own: on a GPU an event each, two or more microseconds that are there without a
+//! timeline. So this makes pictures, and no figures.
 //!
 //! # Failures
 //!

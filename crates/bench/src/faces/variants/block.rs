@@ -9,7 +9,8 @@ use tidegate_core::{IndexSet, Region, Result, Stream};
 /// All of it, or (with compute) its surface.
 pub(super) type Block<'s, D> = (Option<Values<'s, D>>, Option<Part<'s, D>>);
 
-/// The interior, with compute: at home on the second stream from the first share to the last, since nothing that is exchanged concerns it.
+/// The interior, with compute: at home on the second stream from the first share to the last, since nothing that is
+/// exchanged concerns it.
 pub(super) type Inside<'t, D> = Option<Part<'t, D>>;
 
 /// Allocates the block.

@@ -86,8 +86,8 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
         self.launches.get()
     }
 
-    /// What an application does that throttles by itself: before more is enqueued than there are trigger slots, it waits until what it has enqueued is over. All are enqueued on
-    /// the one stream.
+    /// What an application does that throttles by itself: before more is enqueued than there are trigger slots, it
+    /// waits until what it has enqueued is over. All are enqueued on the one stream.
     pub(super) fn make_room(&self, stream: &Stream<'_, D>, needed: usize) -> Result<()> {
         let world = self.setup.world;
         let (Throttle::Application, Some((slots, _))) = (self.setup.throttle, world.nic_slots())
@@ -224,7 +224,8 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
     }
 }
 
-/// The stream of packing, messages and unpacking. Where there is a choice it goes before the compute kernel, which has nobody waiting for it.
+/// The stream of packing, messages and unpacking. Where there is a choice it goes before the compute kernel, which has
+/// nobody waiting for it.
 pub(super) fn urgent<D: FacesDevice>(world: &World<D>) -> Result<UnboundStream<D>> {
     let options = StreamOptions::new().name("faces");
     world.stream_with(options.priority(Priority::High))

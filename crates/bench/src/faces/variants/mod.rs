@@ -108,7 +108,8 @@ pub fn run<D: FacesDevice>(
     Ok(sample)
 }
 
-/// Records the timeline of a few shares of one variant on this rank; collective. The parameters' counts are [`COUNTS`](super::timeline::COUNTS).
+/// Records the timeline of a few shares of one variant on this rank; collective. The parameters' counts are
+/// [`COUNTS`](super::timeline::COUNTS).
 ///
 /// # Errors
 ///

@@ -1,8 +1,9 @@
 //! Over an MPI: the baselines.
 //!
-//! Messages go by the calls of an MPI, made by the calling thread, the one that has initialised it. Kernels run on a stream, as in the
-//! host-synchronised variants of this library (the synchronisation proves that the messages are packed and that the last unpack is over); or
-//! *direct*: the calling thread does them as well, as programs do that know no streams.
+//! Messages go by the calls of an MPI, made by the calling thread, the one that has initialised it. Kernels run on a
+//! stream, as in the host-synchronised variants of this library (the synchronisation proves that the messages are
+//! packed and that the last unpack is over); or *direct*: the calling thread does them as well, as programs do that
+//! know no streams.
 //!
 //! What `packed` and `received` point to is in turn the kernels' and MPI's: a share synchronises with the stream between them.
 
@@ -290,7 +291,8 @@ impl<'s, 't> OnStream<'_, 's, 't> {
         block::compute(kit, self.side, &mut inside)?;
         kit.launched(1);
         let shape = self.shape.clone();
-        // Messages are under way only in the middle, when the stream has been synchronised; and the wire is there until it has been again.
+        // Messages are under way only in the middle, when the stream has been synchronised; and the wire is there until
+        // it has been again.
         match &block {
             (Some(u), _) => {
                 // SAFETY: as said.

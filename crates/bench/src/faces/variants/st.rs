@@ -170,7 +170,8 @@ fn share<'s, 't, D: FacesDevice>(
 }
 
 impl<'s, 't, D: FacesDevice> St<'_, 's, 't, D> {
-    /// How many times the recorded shares are replayed, and then again, for so many shares: at once, unless an application throttles by itself.
+    /// How many times the recorded shares are replayed, and then again, for so many shares: at once, unless an
+    /// application throttles by itself.
     fn turns(&self, count: u64) -> impl Iterator<Item = Result<u64>> {
         let (kit, stream) = (self.kit, &*self.stream);
         let (mut left, in_graph) = (count / self.in_graph, self.in_graph);

@@ -89,8 +89,8 @@ fn ones<'s>(s: &Stream<'s, Host>) -> On1<'s> {
     region.on(s).unwrap()
 }
 
-/// Rank 0 puts ones to rank 1 while the gate is closed; `then` enqueues something that writes the source, and sets the flag when it
-/// runs. Returns whether it ran while the gate was closed, and what came.
+/// Rank 0 puts ones to rank 1 while the gate is closed; `then` enqueues something that writes the source, and sets the
+/// flag when it runs. Returns whether it ran while the gate was closed, and what came.
 fn source_is_written(
     ignore: bool,
     then: impl for<'s> Fn(&Stream<'s, Host>, On1<'s>, &Flag) + Sync,
@@ -272,8 +272,8 @@ fn a_source_that_is_dropped_or_forgotten_lives_until_it_was_read() {
     }
 }
 
-/// Rank 0 gets rank 1's memory (threes) while the gate is closed; `then` enqueues something that looks at what came, and sets the flag.
-/// Returns whether it ran while the gate was closed.
+/// Rank 0 gets rank 1's memory (threes) while the gate is closed; `then` enqueues something that looks at what came,
+/// and sets the flag. Returns whether it ran while the gate was closed.
 fn destination_is_used(
     then: impl for<'s> Fn(&Stream<'s, Host>, On1<'s>, Ways<'s>, &Flag) + Sync,
 ) -> bool {

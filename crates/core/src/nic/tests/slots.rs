@@ -8,7 +8,8 @@ use tidegate_hal::nic::NicError;
 /// How long nothing here lasts.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Rank 0 puts twice, with one slot and its gate closed; `second` says what came of the second put, and may open the gate, which is opened when it returns.
+/// Rank 0 puts twice, with one slot and its gate closed; `second` says what came of the second put, and may open the
+/// gate, which is opened when it returns.
 fn two_puts(throttle: Throttle, second: impl Fn(&World<Host>, &Gate, Result<()>) + Sync) {
     let gate = Gate::closed();
     gated(2, &gate, Options::default().budget(2), |world| {
@@ -177,8 +178,9 @@ fn a_wait_for_slots_ends_with_the_patience_of_the_window() {
     });
 }
 
-/// Two streams of each rank, each with a window of its own: rank 0 completes towards rank 1 in the first, and then posts in the second; rank 1 the other way round. So each rank's complete
-/// waits for a post that the other makes when its own complete is armed.
+/// Two streams of each rank, each with a window of its own: rank 0 completes towards rank 1 in the first, and then
+/// posts in the second; rank 1 the other way round. So each rank's complete waits for a post that the other makes when
+/// its own complete is armed.
 fn crossed(options: &Options, limit: Duration) -> Vec<Result<()>> {
     let begun = [Flag::default(), Flag::default()];
     World::local_with(

@@ -17,8 +17,8 @@ fn staged<R: Send>(gate: &Gate, program: impl Fn(World<Host>) -> R + Sync) -> Ve
     World::local_with(2, nic, program)
 }
 
-/// Rank 0 puts its source three times while the gate is closed, and overwrites it after each put. Says which of these had been passed while the gate was closed, and what rank 1
-/// got.
+/// Rank 0 puts its source three times while the gate is closed, and overwrites it after each put. Says which of these
+/// had been passed while the gate was closed, and what rank 1 got.
 fn three_puts(buffers: Buffers) -> (Vec<bool>, Vec<u64>) {
     let (gate, flags) = (Gate::closed(), [const { AtomicBool::new(false) }; 3]);
     let flags = Arc::new(flags);
@@ -71,7 +71,8 @@ fn a_source_is_free_when_the_stream_has_passed() {
 
 #[test]
 fn a_buffer_is_waited_for() {
-    // Rank 1 waits for the first put before it posts for the third: so it is the exposure that holds the third up, if nothing else does.
+    // Rank 1 waits for the first put before it posts for the third: so it is the exposure that holds the third up, if
+    // nothing else does.
     let (early, came) = three_puts(Buffers::Double);
     assert_eq!(
         (&early[..], &came[..]),
@@ -79,7 +80,8 @@ fn a_buffer_is_waited_for() {
     );
 }
 
-/// What only the wait for a buffer keeps apart: two epochs whose exposures have both come, because the target posts without looking.
+/// What only the wait for a buffer keeps apart: two epochs whose exposures have both come, because the target posts
+/// without looking.
 #[test]
 #[cfg_attr(
     miri,

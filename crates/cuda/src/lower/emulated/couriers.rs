@@ -2,7 +2,8 @@
 //!
 //! # Model
 //!
-//! A job in which a word is poisoned, or a rank is ended, at a random time. What stands for a courier's wait is a stream of its own that launches nothing but that wait; as on a device, it waits for ever when its rank has failed
+//! A job in which a word is poisoned, or a rank is ended, at a random time. What stands for a courier's wait is a
+//! stream of its own that launches nothing but that wait; as on a device, it waits for ever when its rank has failed
 //! before telling it to go. The test ends it when the rank is through.
 
 use std::ops::Range;
@@ -15,7 +16,8 @@ use super::protocol::{CARRY, FILL, Form, Job, LOOK};
 
 const EPOCHS: u64 = 8;
 
-/// However a rank ends, its couriers make the copies whose exposure has come and whose lane has told them to go, and no others; and every rank comes to its end without them.
+/// However a rank ends, its couriers make the copies whose exposure has come and whose lane has told them to go, and no
+/// others; and every rank comes to its end without them.
 pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
     let (mut carried, mut left) = (0, 0);
     for seed in seeds {

@@ -54,7 +54,8 @@ fn compile(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
     let result = Command::new("g++")
         // Machines share no variables: not those of templates either, which g++ has one of in a process if it is not told.
         .args(["-std=c++17", "-fPIC", "-shared", "-fno-gnu-unique"])
-        // Integers wrap, and bytes are what is looked at as them, as they are and do for the device's compiler. A jump to another stack is what is meant.
+        // Integers wrap, and bytes are what is looked at as them, as they are and do for the device's compiler. A jump
+        // to another stack is what is meant.
         .args(["-fwrapv", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE"])
         .args(["-Wall", "-Wno-unknown-pragmas", "-Wno-maybe-uninitialized"])
         // What is run for an instant only is not worth the time of optimising it.
@@ -256,7 +257,8 @@ impl Machine {
             call,
             added,
         };
-        // SAFETY: the library has this function, which is given what it takes; the caller answers for the addresses; the machine is ours alone.
+        // SAFETY: the library has this function, which is given what it takes; the caller answers for the addresses;
+        // the machine is ours alone.
         let why = unsafe {
             let function: Symbol<'_, unsafe extern "C" fn(*const RawRun) -> *const c_char> =
                 self.library.get(b"tidegate_run").expect("it is exported");

@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! g++ compiles the same `kernels/batch.cu` that becomes PTX, over a machine of fibers (`crates/cuda/tests/emulation`). A run is several streams at a time, each a list of launches and
-//! calls into the test; which thread goes on is a matter of the run's seed. What the batches are lowered by is the crate's own code. So these tests prove, without a
+//! g++ compiles the same `kernels/batch.cu` that becomes PTX, over a machine of fibers (`crates/cuda/tests/emulation`).
+//! A run is several streams at a time, each a list of launches and calls into the test; which thread goes on is a
+//! matter of the run's seed. What the batches are lowered by is the crate's own code. So these tests prove, without a
 //! GPU:
 //!
 //! * [`moves`]: every move does, to the byte, what the host's mover does;

@@ -470,7 +470,8 @@ fn compare(
             most,
         };
         let lanes = make(&mut maker);
-        // SAFETY: words and sides lie in the arena, which outlives the batch; each move writes elements of its own, or atomically.
+        // SAFETY: words and sides lie in the arena, which outlives the batch; each move writes elements of its own, or
+        // atomically.
         let batch = unsafe { Batch::new(lanes, Vec::new()) };
         (arena, batch, rng)
     };

@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! One block carries out several lanes in short that copy, a warp each. Each is at an epoch of its own, so that of two neighbours one puts to the first buffer while the other puts to the
-//! second, and its word comes at a time of its own: some go straight on, others wait long.
+//! One block carries out several lanes in short that copy, a warp each. Each is at an epoch of its own, so that of two
+//! neighbours one puts to the first buffer while the other puts to the second, and its word comes at a time of its own:
+//! some go straight on, others wait long.
 
 use std::ops::Range;
 

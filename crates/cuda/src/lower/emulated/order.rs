@@ -32,8 +32,9 @@ fn moved(src: Ptr, dst: Ptr, count: usize, sum: bool, rng: &mut Rng) -> Step {
     })
 }
 
-/// A number goes up by one every time, through a row of buffers, and is summed up at the end of it: each batch must see what the one before it has written, and no more. Some lanes
-/// wait for words that come from elsewhere, in every batch: each launch must find the operand where the last has left it.
+/// A number goes up by one every time, through a row of buffers, and is summed up at the end of it: each batch must see
+/// what the one before it has written, and no more. Some lanes wait for words that come from elsewhere, in every batch:
+/// each launch must find the operand where the last has left it.
 pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
     const TIMES: u64 = 6;
     let mut early = 0;

@@ -2,11 +2,12 @@
 //!
 //! # Model
 //!
-//! Ranks are streams of one run; each launches the same few programs every epoch, with the same arguments: posts, completes (which carry the data) and waits, as three
-//! batches or joined as one, and sometimes a barrier. An [`Edge`] is what one rank puts to another. Before its batches a rank fills what it sends; after them it looks at what it got.
+//! Ranks are streams of one run; each launches the same few programs every epoch, with the same arguments: posts,
+//! completes (which carry the data) and waits, as three batches or joined as one, and sometimes a barrier. An [`Edge`]
+//! is what one rank puts to another. Before its batches a rank fills what it sends; after them it looks at what it got.
 //!
-//! An observer hears of every add, between that add and whatever else any thread does: once a word says that an epoch is complete, its data must be there, all of it,
-//! however many blocks have added their parts.
+//! An observer hears of every add, between that add and whatever else any thread does: once a word says that an epoch
+//! is complete, its data must be there, all of it, however many blocks have added their parts.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -2,11 +2,13 @@
 //!
 //! # Model
 //!
-//! Two batches of one stream wait for the same words, by turns, so that each launch must find the operands where the last has left them. Words come from elsewhere, at random times, also several
-//! epochs at once, or parts of one. A ticket waits for what its operand says, which somebody else advances meanwhile: the kernel never does.
+//! Two batches of one stream wait for the same words, by turns, so that each launch must find the operands where the
+//! last has left them. Words come from elsewhere, at random times, also several epochs at once, or parts of one. A
+//! ticket waits for what its operand says, which somebody else advances meanwhile: the kernel never does.
 //!
-//! At all times an operand is behind its word, or where it is. When a stream fails, by a poisoned word, by the host, or as one that it follows does, the launch that hears of it
-//! may have advanced some of its operands; those behind it advance none, whatever has come.
+//! At all times an operand is behind its word, or where it is. When a stream fails, by a poisoned word, by the host, or
+//! as one that it follows does, the launch that hears of it may have advanced some of its operands; those behind it
+//! advance none, whatever has come.
 
 use std::ops::Range;
 

@@ -2,8 +2,11 @@
 //!
 //! # Model
 //!
-//! Who waits for a completion queue takes the entry that ends the wait; so a sleeper has something in its hand for a moment that no look at the queue shows. It goes to a list, which whoever turns the engine takes before it reads
-//! the queue. What the queue has had in between is later, and seen earlier, which only counts for notices that are to come [last](super::super::LAST): with one of these in its hand, a look rouses the sleeper, and waits for what that has taken.
+//! Who waits for a completion queue takes the entry that ends the wait; so a sleeper has something in its hand for a
+//! moment that no look at the queue shows. It goes to a list, which whoever turns the engine takes before it reads the
+//! queue. What the queue has had in between is later, and seen earlier, which only counts for notices that are to come
+//! [last](super::super::LAST): with one of these in its hand, a look rouses the sleeper, and waits for what that has
+//! taken.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,7 +119,8 @@ impl<S: Source> Bed<S> {
     /// Waits until no sleeper has anything that it had taken before this call, and appends that.
     fn rouse(&self, into: &mut Vec<Taken>) {
         let mut taken = lock(&self.taken);
-        // Whoever took an entry before this thread read a later one was asleep before; it is not asleep any more when that is in the list.
+        // Whoever took an entry before this thread read a later one was asleep before; it is not asleep any more when
+        // that is in the list.
         while self.asleep.load(Ordering::SeqCst) && taken.is_empty() {
             self.queue.signal();
             let waited = self.up.wait_timeout(taken, ROUSE);

@@ -2,8 +2,10 @@
 //!
 //! # Model
 //!
-//! A chain has a *trigger counter* T, which a strike moves by one, and a ring of K *gate counters* G. Firing n (from 0) uses gate n mod K, and hands on to gate n+1 mod K. A deferred work waits for *one* counter
-//! only, while a signal must wait for three things: its own ring, its own data, and the signal before it. So all three are counted by one gate, which is the firing's alone while it is under way:
+//! A chain has a *trigger counter* T, which a strike moves by one, and a ring of K *gate counters* G. Firing n (from 0)
+//! uses gate n mod K, and hands on to gate n+1 mod K. A deferred work waits for *one* counter only, while a signal must
+//! wait for three things: its own ring, its own data, and the signal before it. So all three are counted by one gate,
+//! which is the firing's alone while it is under way:
 //!
 //! | work | begins when | counts at |
 //! |---|---|---|
@@ -11,8 +13,9 @@
 //! | where no piece begins at T: add 1 to G\[n\] | T ≥ n+1 | G\[n\] |
 //! | the signal | G\[n\] ≥ all of these, and 1 for the signal before | G\[n+1\] |
 //!
-//! With [`Signals::Notice`] the signal *is* the last write of the data, which brings 64 bits along: then only the other pieces begin at T. With [`Signals::Add`], or where no write comes last, it is an operation of its
-//! own: a write of 8 bytes to the peer's pad that brings the notice, or an atomic add to the peer's word.
+//! With [`Signals::Notice`] the signal *is* the last write of the data, which brings 64 bits along: then only the other
+//! pieces begin at T. With [`Signals::Add`], or where no write comes last, it is an operation of its own: a write of 8
+//! bytes to the peer's pad that brings the notice, or an atomic add to the peer's word.
 //!
 //! What that takes of the NIC's triggers, for p pieces:
 //!
@@ -21,26 +24,35 @@
 //! | notice | 2 (1, see below) | 2 | p |
 //! | add | 2 (1) | 2 | p + 1 |
 //!
-//! A signal without data that comes behind others without data has nothing to wait for but its ring, since all of them say the same: it begins at T. A post is always of this kind. A write-back takes one more.
+//! A signal without data that comes behind others without data has nothing to wait for but its ring, since all of them
+//! say the same: it begins at T. A post is always of this kind. A write-back takes one more.
 //!
-//! *Thresholds.* Counters only rise. The chain knows how far each gate will have come when all that was queued for it has counted, and adds what the firing adds: this is exact, because a gate is
-//! used again only when the firing that used it is through, so that K-1 firings can be queued at a time. (A counter for all firings would not do: a stream may ring twice before the first firing's data is
-//! delivered, and then the second's pieces would stand for the first's.)
+//! *Thresholds.* Counters only rise. The chain knows how far each gate will have come when all that was queued for it
+//! has counted, and adds what the firing adds: this is exact, because a gate is used again only when the firing that
+//! used it is through, so that K-1 firings can be queued at a time. (A counter for all firings would not do: a stream
+//! may ring twice before the first firing's data is delivered, and then the second's pieces would stand for the
+//! first's.)
 //!
-//! *Counters that come far.* `sockets` counts with 31 bits. Before a counter comes near that, the chain queues nothing until all firings are through, sets its counters to what they were at first, and goes on from there.
+//! *Counters that come far.* `sockets` counts with 31 bits. Before a counter comes near that, the chain queues nothing
+//! until all firings are through, sets its counters to what they were at first, and goes on from there.
 //!
-//! *Through.* G\[n+1\] counts the signal of firing n, and also the pieces of firing n+1, in any order. If firing n+1 has not been rung for, it is the signal that was counted; if it has, all that the gate is to count
-//! proves it (all that is *queued* of it by now: the rest may be waiting for the works that firing n has). In between the chain is asked again: each of the counts comes without the other, unless an operation fails.
+//! *Through.* G\[n+1\] counts the signal of firing n, and also the pieces of firing n+1, in any order. If firing n+1
+//! has not been rung for, it is the signal that was counted; if it has, all that the gate is to count proves it (all
+//! that is *queued* of it by now: the rest may be waiting for the works that firing n has). In between the chain is
+//! asked again: each of the counts comes without the other, unless an operation fails.
 //!
-//! *Write-back.* Where a counter can be written to memory by hardware (cxi), each signal asks for it, at the gate where it counts; a look at that memory then spares most reads of the counter. It is a
-//! hint and no proof: what proves is the counter.
+//! *Write-back.* Where a counter can be written to memory by hardware (cxi), each signal asks for it, at the gate where
+//! it counts; a look at that memory then spares most reads of the counter. It is a hint and no proof: what proves is
+//! the counter.
 //!
 //! *Memory.* Each work keeps what it names until a counter has proved it complete ([`WorkQueue`]).
 //!
 //! # Failure
 //!
-//! A work that fails counts nothing: its signal does not begin, nor any later one, since each waits for the one before. The failure is heard of by the endpoint's queue, whose entry names the work, or by the
-//! gate's count of failures. (If only that tells of a piece, the firing before it may be taken for one that is not through: its data is there, and its sent word is poisoned.) Sockets takes nothing back: what never fires is leaked, with the endpoint.
+//! A work that fails counts nothing: its signal does not begin, nor any later one, since each waits for the one before.
+//! The failure is heard of by the endpoint's queue, whose entry names the work, or by the gate's count of failures. (If
+//! only that tells of a piece, the firing before it may be taken for one that is not through: its data is there, and
+//! its sent word is poisoned.) Sockets takes nothing back: what never fires is leaked, with the endpoint.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -61,7 +73,8 @@ use super::pool::{Pool, Share};
 use super::{FabricWire, PAD, Pad, Remote, system};
 use crate::NAME;
 
-/// How many firings a chain holds at a time, if the budget is no smaller. Each takes a counter; more than a few only help a stream that rings faster than an agent can queue.
+/// How many firings a chain holds at a time, if the budget is no smaller. Each takes a counter; more than a few only
+/// help a stream that rings faster than an agent can queue.
 const DEPTH: usize = 8;
 /// How far counters are let to come that no hardware has: sockets has 31 bits for them.
 pub(super) const FAR: u64 = 1 << 30;
@@ -225,13 +238,15 @@ impl FabricChain {
         firing + 1 - self.origin
     }
 
-    /// Whether a counter may come too far, with one more firing. Where streams strike there is no need: such counters are hardware's, and have 48 bits and more.
+    /// Whether a counter may come too far, with one more firing. Where streams strike there is no need: such counters
+    /// are hardware's, and have 48 bits and more.
     fn is_far(&self) -> bool {
         let gates = self.gates.iter().map(|gate| gate.expected).max();
         self.strike.is_none() && gates.max(Some(self.queued - self.origin)) >= Some(self.far)
     }
 
-    /// Lets the counters begin anew, when nothing is with the hardware that they count; else not, and what is queued next has to wait for that.
+    /// Lets the counters begin anew, when nothing is with the hardware that they count; else not, and what is queued
+    /// next has to wait for that.
     fn begin_anew(&mut self) -> Result<bool, NicError> {
         if !self.firings.is_empty() || self.works.reclaim() > 0 {
             return Ok(false);
@@ -402,7 +417,8 @@ impl FabricChain {
             return false;
         }
         let counted = gate.beyond(firing.next);
-        // What the firing behind it counts there, as far as that is queued: the rest of it may be waiting for the works that this one has.
+        // What the firing behind it counts there, as far as that is queued: the rest of it may be waiting for the works
+        // that this one has.
         let own = self
             .firings
             .get(1)
@@ -521,8 +537,9 @@ impl Chain<FabricWire> for FabricChain {
             }
             let work = self.work(index, &plan, pieces, signal)?.keep(keep.clone());
             let context = (index < plan.free).then(|| work.context());
-            // SAFETY: the caller's promise for the memory, which the work keeps; between the strike and when it is through lies all that the work does. The gates count works of this queue
-            // and nothing else, and pads live as long as they are shared.
+            // SAFETY: the caller's promise for the memory, which the work keeps; between the strike and when it is
+            // through lies all that the work does. The gates count works of this queue and nothing else, and pads live
+            // as long as they are shared.
             match unsafe { self.works.queue(work) } {
                 Ok(id) => {
                     let firing = self.firings.back_mut().expect("it was begun");
@@ -577,7 +594,8 @@ impl Chain<FabricWire> for FabricChain {
     }
 
     fn failed(&mut self, context: usize) -> bool {
-        // It will not count: so what the gate is to come to that proves the firing before it is less. Once, however often that is reported. What its own signal waits for stays more than there will be.
+        // It will not count: so what the gate is to come to that proves the firing before it is less. Once, however
+        // often that is reported. What its own signal waits for stays more than there will be.
         for firing in &mut self.firings {
             if let Some(at) = firing.pieces.iter().position(|piece| *piece == context) {
                 firing.pieces.swap_remove(at);

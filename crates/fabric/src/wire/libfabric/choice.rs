@@ -49,12 +49,14 @@ pub enum OpenError {
 /// Who fires programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum EngineChoice {
-    /// The NIC, where hardware does it (`cxi`), else an agent: a provider that only acts as if it had triggers (`sockets`) is slower than the agent.
+    /// The NIC, where hardware does it (`cxi`), else an agent: a provider that only acts as if it had triggers
+    /// (`sockets`) is slower than the agent.
     #[default]
     Auto,
     /// An agent, over any provider.
     Software,
-    /// The NIC: operations are queued beforehand, and a counter fires them. [`OpenError::NotTriggered`] where the provider cannot.
+    /// The NIC: operations are queued beforehand, and a counter fires them. [`OpenError::NotTriggered`] where the
+    /// provider cannot.
     Triggered,
 }
 
@@ -110,8 +112,10 @@ impl Choice {
         }
     }
 
-    /// What the environment says: the address by `TIDEGATE_ADDRESS` (the launcher sets it; else the loopback address), the provider by `TIDEGATE_PROVIDER` (else the first that will do), the engine
-    /// by `TIDEGATE_ENGINE` (`auto`, `software`, `triggered`; else `auto`), and how many ranks share the NIC's triggers by `LOCAL_WORLD_SIZE` (the launcher sets it; else 1).
+    /// What the environment says: the address by `TIDEGATE_ADDRESS` (the launcher sets it; else the loopback address),
+    /// the provider by `TIDEGATE_PROVIDER` (else the first that will do), the engine by `TIDEGATE_ENGINE` (`auto`,
+    /// `software`, `triggered`; else `auto`), and how many ranks share the NIC's triggers by `LOCAL_WORLD_SIZE` (the
+    /// launcher sets it; else 1).
     ///
     /// # Errors
     ///
@@ -183,7 +187,8 @@ impl Choice {
         self
     }
 
-    /// How far the triggered engine lets counters come that are not hardware's, instead of 2^30: to test in a short job what happens in a long one.
+    /// How far the triggered engine lets counters come that are not hardware's, instead of 2^30: to test in a short job
+    /// what happens in a long one.
     ///
     /// # Panics
     ///
@@ -259,10 +264,12 @@ pub(super) fn choose(library: &Library, choice: &Choice) -> Result<Chosen, OpenE
     open(info.ok_or_else(refused)?, false)
 }
 
-/// Providers whose `fi_cq_sread` takes the whole processor where progress is manual (`sock_cq_sreadfrom` polls until its time is over): they make it with a thread of their own.
+/// Providers whose `fi_cq_sread` takes the whole processor where progress is manual (`sock_cq_sreadfrom` polls until
+/// its time is over): they make it with a thread of their own.
 const SPINS: [&str; 1] = ["sockets"];
 
-/// What there is, for one of the two engines. What hardware fires needs nobody's progress; where there is none, threads of the provider's own (if it is not `manual`) are slower than whoever polls.
+/// What there is, for one of the two engines. What hardware fires needs nobody's progress; where there is none, threads
+/// of the provider's own (if it is not `manual`) are slower than whoever polls.
 fn found(
     library: &Library,
     choice: &Choice,

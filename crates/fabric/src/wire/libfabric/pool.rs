@@ -2,16 +2,21 @@
 //!
 //! # Model
 //!
-//! Only cxi says how many works there are, for all processes of its service; each takes its part ([`Choice::sharers`](super::Choice::sharers)). Of that part each chain takes a *share* when it is made, a quarter of what is left, and keeps it to its end: what one chain has
-//! queued is never in another's way.
+//! Only cxi says how many works there are, for all processes of its service; each takes its part
+//! ([`Choice::sharers`](super::Choice::sharers)). Of that part each chain takes a *share* when it is made, a quarter of
+//! what is left, and keeps it to its end: what one chain has queued is never in another's way.
 //!
-//! *Shares and trigger slots.* A program that has a [trigger slot](tidegate_hal::slots) may still find no works, when those that were armed before it on the same queue have them. That delays it, and hangs nothing: they are of its own queue, and before it, so they are rung
-//! for before it is; what is rung for comes to its end by itself, and gives its works back. A program that would not fit alone is refused when it is prepared. So slots decide *that* a program is fired, and works only how many of a queue are with the hardware at a time.
+//! *Shares and trigger slots.* A program that has a [trigger slot](tidegate_hal::slots) may still find no works, when
+//! those that were armed before it on the same queue have them. That delays it, and hangs nothing: they are of its own
+//! queue, and before it, so they are rung for before it is; what is rung for comes to its end by itself, and gives its
+//! works back. A program that would not fit alone is refused when it is prepared. So slots decide *that* a program is
+//! fired, and works only how many of a queue are with the hardware at a time.
 //!
 //! # Failure
 //!
-//! [`NicError::Exhausted`] when a chain is made and fewer than [`LEAST`] works are left: the window is not created. What other processes have taken although it is not theirs is found out when a work is queued, which is tried again for as long as
-//! [`Options::silence`](crate::Options::silence) says.
+//! [`NicError::Exhausted`] when a chain is made and fewer than [`LEAST`] works are left: the window is not created.
+//! What other processes have taken although it is not theirs is found out when a work is queued, which is tried again
+//! for as long as [`Options::silence`](crate::Options::silence) says.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

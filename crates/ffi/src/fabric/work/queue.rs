@@ -16,7 +16,8 @@ use super::{Change, QUEUE, QueueError, Work};
 pub enum Proof {
     /// All that were queued for a counter are complete when it has counted as many, and before that none is known to be.
     All,
-    /// The n-th that was queued for a counter is complete when it has counted n. True where they go to one peer, or each waits for the one before.
+    /// The n-th that was queued for a counter is complete when it has counted n. True where they go to one peer, or
+    /// each waits for the one before.
     InOrder,
 }
 
@@ -37,7 +38,8 @@ struct Track {
     counter: Arc<Counter>,
     /// How far the counter had come when the first of `works` was next to be counted.
     base: u64,
-    /// Whether a work was freed because it was heard to have failed. The counter may have counted that, or may yet: from then on only successes prove anything.
+    /// Whether a work was freed because it was heard to have failed. The counter may have counted that, or may yet:
+    /// from then on only successes prove anything.
     failed: bool,
     works: VecDeque<Queued>,
 }
@@ -81,8 +83,9 @@ struct State {
 
 /// The deferred works of a domain (`FI_QUEUE_WORK`).
 ///
-/// It owns all that a work needs until a counter proves that it is complete. What is never proved is never freed: dropped with works that are not known to
-/// be complete, the queue leaks them, and the domain with them. A provider that fails a work may count it nowhere but at the endpoint: such a work stays.
+/// It owns all that a work needs until a counter proves that it is complete. What is never proved is never freed:
+/// dropped with works that are not known to be complete, the queue leaks them, and the domain with them. A provider
+/// that fails a work may count it nowhere but at the endpoint: such a work stays.
 pub struct WorkQueue {
     domain: Arc<Domain>,
     proof: Proof,
@@ -105,7 +108,8 @@ impl WorkQueue {
 
     /// Queues a work. If its counter has come far enough already, it begins at once, perhaps on this thread.
     ///
-    /// Some providers lose sight of works when there are thousands for one threshold, until the counter is poked again (`counter.add(0)`).
+    /// Some providers lose sight of works when there are thousands for one threshold, until the counter is poked again
+    /// (`counter.add(0)`).
     ///
     /// # Errors
     ///
@@ -113,11 +117,13 @@ impl WorkQueue {
     ///
     /// # Safety
     ///
-    /// Until the work is [reclaimed](Self::reclaim), or for good if it never is: the memory of this end that it names is live, registered where it must be, not written
-    /// (and what it writes, not touched) by others from when its trigger may fire until it is complete. Its completion counter
-    /// counts the completions of works in *this* queue, and nothing else: it is not added to, set, nor bound to an endpoint or memory; likewise the counter
-    /// that a [`counter_add`](Work::counter_add) adds to (the two can be one). The counter of a [`counter_set`](Work::counter_set) does not have that value before it fires. With
-    /// [`Proof::InOrder`], each counter counts its works in the order of queueing.
+    /// Until the work is [reclaimed](Self::reclaim), or for good if it never is: the memory of this end that it names
+    /// is live, registered where it must be, not written (and what it writes, not touched) by others from when its
+    /// trigger may fire until it is complete. Its completion counter counts the completions of works in *this* queue,
+    /// and nothing else: it is not added to, set, nor bound to an endpoint or memory; likewise the counter that a
+    /// [`counter_add`](Work::counter_add) adds to (the two can be one). The counter of a
+    /// [`counter_set`](Work::counter_set) does not have that value before it fires. With [`Proof::InOrder`], each
+    /// counter counts its works in the order of queueing.
     pub unsafe fn queue(&self, work: Work) -> Result<WorkId, QueueError> {
         let Some((trigger, threshold)) = &work.trigger else {
             return Err(QueueError::NoTrigger);
@@ -152,8 +158,9 @@ impl WorkQueue {
             (None, Some(counter)) => (Some(state.track(counter)), 1),
             _ => (None, 0),
         };
-        // SAFETY: the command takes a work, which is complete: its counters, endpoint and lists live as long as the block, and the block until this queue
-        // knows that the work is complete; its context is the block's own. The caller vouches for the memory.
+        // SAFETY: the command takes a work, which is complete: its counters, endpoint and lists live as long as the
+        // block, and the block until this queue knows that the work is complete; its context is the block's own. The
+        // caller vouches for the memory.
         let queued = unsafe {
             self.domain
                 .object()
@@ -202,7 +209,8 @@ impl WorkQueue {
         self.state().len()
     }
 
-    /// Frees the work with this [context](Work::context), which the endpoint's queue has reported as failed: so it is over. Returns whether it is one of these.
+    /// Frees the work with this [context](Work::context), which the endpoint's queue has reported as failed: so it is
+    /// over. Returns whether it is one of these.
     ///
     /// From then on a failure that its counter has counted proves nothing of other works of that counter.
     pub fn failed(&self, context: usize) -> bool {
@@ -226,8 +234,8 @@ impl WorkQueue {
         self.len() == 0
     }
 
-    /// Waits until all works are complete, no longer than `limit`; returns whether they are. `progress` is called between looks: where progress is manual, it
-    /// makes some.
+    /// Waits until all works are complete, no longer than `limit`; returns whether they are. `progress` is called
+    /// between looks: where progress is manual, it makes some.
     pub fn drain(&self, limit: Duration, mut progress: impl FnMut()) -> bool {
         let start = Instant::now();
         while self.reclaim() > 0 {
@@ -244,8 +252,9 @@ impl WorkQueue {
     ///
     /// # Errors
     ///
-    /// [`is_not_supported`](FabricError::is_not_supported) where the provider cannot (sockets), [`is_refused`](FabricError::is_refused) for one that is
-    /// not in the queue any more, and whatever else the provider says. The work stays then.
+    /// [`is_not_supported`](FabricError::is_not_supported) where the provider cannot (sockets),
+    /// [`is_refused`](FabricError::is_refused) for one that is not in the queue any more, and whatever else the
+    /// provider says. The work stays then.
     pub fn cancel(&self, id: WorkId) -> Result<()> {
         const CALL: &str = "fi_control(FI_CANCEL_WORK)";
         let mut state = self.state();
@@ -261,8 +270,8 @@ impl WorkQueue {
         Ok(())
     }
 
-    /// Takes all works of the *domain* back that have not begun, those of other queues as well (`FI_FLUSH_WORK`). This queue cannot tell
-    /// which they were: they stay in it, and are leaked with it.
+    /// Takes all works of the *domain* back that have not begun, those of other queues as well (`FI_FLUSH_WORK`). This
+    /// queue cannot tell which they were: they stay in it, and are leaked with it.
     ///
     /// # Errors
     ///

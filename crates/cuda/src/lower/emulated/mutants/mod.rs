@@ -2,7 +2,8 @@
 //!
 //! # Failure
 //!
-//! A kernel that is wrong may read and write anywhere, so each is run by a process of its own, which it may take down, or keep from ending.
+//! A kernel that is wrong may read and write anywhere, so each is run by a process of its own, which it may take down,
+//! or keep from ending.
 
 use std::process::{Command, Stdio};
 use std::sync::Mutex;

@@ -2,38 +2,51 @@
 //!
 //! # Model
 //!
-//! In the terms of PTX's memory model, data that one rank's team puts is seen by another rank's team, and by the kernels behind it:
+//! In the terms of PTX's memory model, data that one rank's team puts is seen by another rank's team, and by the
+//! kernels behind it:
 //!
-//! 1. *put → barrier*: a thread's stores come before the team's barrier in program order; the barrier synchronises with the thread that adds.
-//! 2. *barrier → add*: that thread's `red.release.sys` comes after the barrier in program order. Release is cumulative: it covers what the thread has observed, so the stores of
-//!    all threads of its team. A lane of several blocks has such a chain for each block, and each adds a part of its own; all parts are one release sequence on the word.
-//! 3. *add → wait*: the wait's `ld.acquire.sys` reads a value that all parts have gone into. A read-modify-write carries on the release sequence of those before it,
-//!    so the load synchronises with each.
-//! 4. *wait → barrier → fetch*: the loading thread's barrier comes after the load, and the team's fetches come after the barrier. Another kernel comes after the whole grid.
+//! 1. *put → barrier*: a thread's stores come before the team's barrier in program order; the barrier synchronises with
+//!    the thread that adds.
+//! 2. *barrier → add*: that thread's `red.release.sys` comes after the barrier in program order. Release is cumulative:
+//!    it covers what the thread has observed, so the stores of all threads of its team. A lane of several blocks has
+//!    such a chain for each block, and each adds a part of its own; all parts are one release sequence on the word.
+//! 3. *add → wait*: the wait's `ld.acquire.sys` reads a value that all parts have gone into. A read-modify-write
+//!    carries on the release sequence of those before it, so the load synchronises with each.
+//! 4. *wait → barrier → fetch*: the loading thread's barrier comes after the load, and the team's fetches come after
+//!    the barrier. Another kernel comes after the whole grid.
 //!
-//! No step is worth anything if what is fetched comes from a cache that was filled before: so there is no `ld.global.nc`, and nothing that moves stays in L1.
+//! No step is worth anything if what is fetched comes from a cache that was filled before: so there is no
+//! `ld.global.nc`, and nothing that moves stays in L1.
 //!
-//! What is early, the sources that are fetched before the wait's barrier, is the stream's own by the contract of `Move::early`. What several blocks count before they advance an
-//! operand has no order of its own: the count takes the value that was read as an argument, so it cannot be carried out before the read has been.
+//! What is early, the sources that are fetched before the wait's barrier, is the stream's own by the contract of
+//! `Move::early`. What several blocks count before they advance an operand has no order of its own: the count takes the
+//! value that was read as an argument, so it cannot be carried out before the read has been.
 //!
 //! Where the bulk engine copies, it is another *proxy* that reads and writes. One thread asks it to, and is the one that adds:
 //!
-//! 5. *wait → barrier → fetch*, for the engine: a `fence.proxy.async` for all of memory stands before the first copy, between what threads have done and what the engine does;
-//! 6. *put → add*: the thread waits until all that was sent has been written (not only read), and fences again, before it comes to the barrier.
+//! 5. *wait → barrier → fetch*, for the engine: a `fence.proxy.async` for all of memory stands before the first copy,
+//!    between what threads have done and what the engine does;
+//! 6. *put → add*: the thread waits until all that was sent has been written (not only read), and fences again, before
+//!    it comes to the barrier.
 //!
-//! A launch that began early has nothing to do with what came before it until `griddepcontrol.wait`: before that it reads its program, which no kernel writes.
+//! A launch that began early has nothing to do with what came before it until `griddepcontrol.wait`: before that it
+//! reads its program, which no kernel writes.
 //!
-//! A lane that only adds, a post, does what a release does in two steps: `fence.acq_rel.sys`, then `red.relaxed.sys`. One thread does both, and nothing is written in between; what
-//! stood before the batch has happened before its `griddepcontrol.wait`, and so before the fence.
+//! A lane that only adds, a post, does what a release does in two steps: `fence.acq_rel.sys`, then `red.relaxed.sys`.
+//! One thread does both, and nothing is written in between; what stood before the batch has happened before its
+//! `griddepcontrol.wait`, and so before the fence.
 //!
-//! A word of the host is not added to but stored, by `st.release.sys`, after it has been counted in this GPU's memory by `atom.acq_rel.gpu`. Of several blocks each counts behind its barrier, and acquires what
-//! was counted before; so the store of the last one comes after what all of them have put, and releases it.
+//! A word of the host is not added to but stored, by `st.release.sys`, after it has been counted in this GPU's memory
+//! by `atom.acq_rel.gpu`. Of several blocks each counts behind its barrier, and acquires what was counted before; so
+//! the store of the last one comes after what all of them have put, and releases it.
 //!
-//! A lane that only waits is one thread, and has no barrier: what needs its word is in other kernels, which come after the whole grid. That its thread does what the source says, and in that
-//! order, is what [`waits`] looks at: it carries out the instructions, one by one.
+//! A lane that only waits is one thread, and has no barrier: what needs its word is in other kernels, which come after
+//! the whole grid. That its thread does what the source says, and in that order, is what [`waits`] looks at: it carries
+//! out the instructions, one by one.
 //!
-//! These tests look for each link in the committed PTX: the barriers and the accesses of the primitives are inline assembly, which the compiler
-//! does not reorder. It places them as it likes, so where a function has several ways, all of them are followed.
+//! These tests look for each link in the committed PTX: the barriers and the accesses of the primitives are inline
+//! assembly, which the compiler does not reorder. It places them as it likes, so where a function has several ways, all
+//! of them are followed.
 
 mod thread;
 mod waits;
@@ -143,7 +156,8 @@ fn body<'a>(text: &'a str, function: &str) -> Vec<&'a str> {
     lines[begin..end].iter().map(|line| line.trim()).collect()
 }
 
-/// Follows all ways through a function: wherever a line `needs` it, a line that `gains` must have come before, and none that `loses` it since. How many lines need it.
+/// Follows all ways through a function: wherever a line `needs` it, a line that `gains` must have come before, and none
+/// that `loses` it since. How many lines need it.
 fn always(
     text: &str,
     function: &str,
@@ -271,7 +285,8 @@ fn what_is_put_comes_after_the_barrier_of_the_wait() {
     }
 }
 
-/// A team's add is a release at system scope, behind its barrier on every way, and nothing is written in between. So is what it counts for a word of the host, where the scope of this GPU will do.
+/// A team's add is a release at system scope, behind its barrier on every way, and nothing is written in between. So is
+/// what it counts for a word of the host, where the scope of this GPU will do.
 #[test]
 fn a_team_adds_right_after_its_barrier() {
     let writes = |line: &str| line.starts_with("st.global") || line.starts_with("call");
@@ -332,7 +347,8 @@ fn what_is_stored_for_the_host_was_counted() {
             }
             all += expected;
         }
-        // Of each kind of team: what is counted, what is poisoned from the first step on, and behind a wait; and a lane in short that gives up.
+        // Of each kind of team: what is counted, what is poisoned from the first step on, and behind a wait; and a lane
+        // in short that gives up.
         assert_eq!(all, if new { 3 * 3 + 1 } else { 2 * 3 + 1 });
     }
 }
@@ -387,7 +403,8 @@ fn primitives_have_their_orders() {
     }
 }
 
-/// Until what stands before is over, a block reads a piece of its program, and does nothing else; only then does it let the next come, and only then does any thread go on.
+/// Until what stands before is over, a block reads a piece of its program, and does nothing else; only then does it let
+/// the next come, and only then does any thread go on.
 #[test]
 fn a_launch_that_began_early_waits_first() {
     let (text, new) = TEXTS[1];

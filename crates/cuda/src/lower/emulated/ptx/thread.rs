@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! The instructions of a function are carried out one after the other, for one thread. Plain loads read what the test has put into memory, and nothing else. What the primitives load
-//! and what called functions return, the test says; all that they do is noted, with addresses and values.
+//! The instructions of a function are carried out one after the other, for one thread. Plain loads read what the test
+//! has put into memory, and nothing else. What the primitives load and what called functions return, the test says; all
+//! that they do is noted, with addresses and values.
 //!
 //! # Failure
 //!

@@ -2,9 +2,10 @@
 //!
 //! # Model
 //!
-//! The thread is carried out under many conditions: however the stream stands, whenever the word comes, whatever the functions say that it calls. What it does must be what the source says,
-//! to the address and the value, and in its order: nothing but its program is read before `griddepcontrol.wait`, and the operand is stored when an acquire has seen the word come far enough, or
-//! `wait_long` has, and at no other time.
+//! The thread is carried out under many conditions: however the stream stands, whenever the word comes, whatever the
+//! functions say that it calls. What it does must be what the source says, to the address and the value, and in its
+//! order: nothing but its program is read before `griddepcontrol.wait`, and the operand is stored when an acquire has
+//! seen the word come far enough, or `wait_long` has, and at no other time.
 //!
 //! That this finds errors is tested as well: each instruction of the thread is changed, or left out.
 
