@@ -133,10 +133,7 @@ pub(crate) fn check_size(bytes: usize, handles: usize) -> Result<(), ControlErro
 pub(crate) fn duplicate(handle: &Handle) -> Result<Handle, ControlError> {
     match handle {
         Handle::Local(shared) => Ok(Handle::Local(Arc::clone(shared))),
-        Handle::Key { bytes, near } => Ok(Handle::Key {
-            bytes: bytes.clone(),
-            near: near.as_ref().map(duplicate_fd).transpose()?,
-        }),
+        Handle::Key(bytes) => Ok(Handle::Key(bytes.clone())),
         Handle::Fd(fd) => duplicate_fd(fd).map(Handle::Fd),
     }
 }

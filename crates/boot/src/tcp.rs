@@ -502,7 +502,7 @@ fn garbled_fds(rank: usize, reason: String) -> ControlError {
 fn descriptor(handle: Handle) -> Result<OwnedFd, ControlError> {
     match handle {
         Handle::Fd(fd) => Ok(fd),
-        Handle::Key { .. } => Err(ControlError::Io {
+        Handle::Key(_) => Err(ControlError::Io {
             what: "passing a handle to another process".into(),
             source: std::io::Error::new(
                 std::io::ErrorKind::InvalidInput,

@@ -23,12 +23,7 @@ pub enum Handle {
     /// Memory of this very process, for ranks that are threads.
     Local(Arc<dyn Any + Send + Sync>),
     /// Bytes by which a [`Bus`](crate::far::Bus) reaches the memory. Only a control plane that was made for the bus carries them.
-    Key {
-        /// What the owner's bus made.
-        bytes: Vec<u8>,
-        /// By which peers of the node can map it too, if they can.
-        near: Option<OwnedFd>,
-    },
+    Key(Vec<u8>),
 }
 
 /// What one rank contributes to an exchange, and what it gets of each other.

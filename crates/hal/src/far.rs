@@ -28,7 +28,6 @@
 
 use std::any::Any;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::batch::{Op, Scalar};
@@ -57,15 +56,13 @@ pub struct Span {
     pub base: Ptr,
     /// Names it to peers' buses.
     pub key: Vec<u8>,
-    /// By which peers of the node can map it too, if they can.
-    pub near: Option<OwnedFd>,
     /// Keeps it; what is let go may be used again when no peer holds it any more.
     pub keep: Arc<dyn Any + Send + Sync>,
 }
 
 /// Memory of a peer.
 pub struct Reached {
-    /// Its first byte: a far address, or an ordinary one where it is memory of this very rank.
+    /// Its first byte: a far address, or an ordinary one where the memory is mapped here.
     pub base: Ptr,
     /// Keeps it.
     pub keep: Arc<dyn Any + Send + Sync>,
@@ -125,8 +122,13 @@ pub unsafe trait Bus: Send + Sync + 'static {
     /// The range of far addresses. It does not change.
     fn far(&self) -> Range<usize>;
 
-    /// The far address of a place in this rank's own memory, if it came from [`Bus::alloc`] and others can reach it.
-    fn name_of(&self, own: Ptr) -> Option<Ptr>;
+    /// The far address of a place that is mapped here, if the memory came from [`Bus::alloc`], of this rank's bus or a
+    /// peer's, and there is another rank.
+    ///
+    /// # Errors
+    ///
+    /// There are no far addresses left, or the bus has failed.
+    fn name_of(&self, near: Ptr) -> Result<Option<Ptr>, BusError>;
 
     /// Why the bus has failed, if it has. Cheap: no more than a load while it has not.
     fn failure(&self) -> Option<BusError>;

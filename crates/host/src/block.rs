@@ -33,7 +33,7 @@ enum Backing {
     /// Of a bus: this rank's own, with the key by which peers reach it, or a peer's, whose address may be far.
     Bus {
         base: Ptr,
-        key: Option<(Vec<u8>, Option<OwnedFd>)>,
+        key: Option<Vec<u8>>,
         _keep: Keep,
     },
 }
@@ -99,15 +99,10 @@ impl HostBlock {
     }
 
     pub(crate) fn by_bus(bus: &dyn Bus, bytes: usize) -> Result<Self, DeviceError> {
-        let Span {
-            base,
-            key,
-            near,
-            keep,
-        } = bus.alloc(bytes)?;
+        let Span { base, key, keep } = bus.alloc(bytes)?;
         let backing = Backing::Bus {
             base,
-            key: Some((key, near)),
+            key: Some(key),
             _keep: Keep(keep),
         };
         Ok(HostBlock { backing, bytes })
@@ -170,7 +165,7 @@ impl HostBlock {
                 }
                 Self::mapped(fd, bytes)?
             }
-            Handle::Key { .. } => return Err(bad("it is for a bus".into())),
+            Handle::Key(_) => return Err(bad("it is for a bus".into())),
             Handle::Local(any) => {
                 let heap = any
                     .downcast::<Heap>()
@@ -219,16 +214,7 @@ unsafe impl Block for HostBlock {
                 .try_clone()
                 .map(|fd| Handle::Fd(fd.into()))
                 .map_err(|e| system("dup", &e)),
-            Backing::Bus {
-                key: Some((bytes, near)),
-                ..
-            } => {
-                let near = near.as_ref().map(OwnedFd::try_clone).transpose();
-                Ok(Handle::Key {
-                    bytes: bytes.clone(),
-                    near: near.map_err(|e| system("dup", &e))?,
-                })
-            }
+            Backing::Bus { key: Some(key), .. } => Ok(Handle::Key(key.clone())),
             Backing::Bus { key: None, .. } => Err(DeviceError::BadHandle("a peer's memory".into())),
             Backing::Mapped { fd: None, .. } => Err(DeviceError::BadHandle(
                 "a mapping of a peer's memory".into(),

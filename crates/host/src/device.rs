@@ -93,7 +93,7 @@ unsafe impl Device for Host {
 
     fn map(&self, handle: Handle, bytes: usize) -> Result<HostBlock, DeviceError> {
         match (&self.options.bus, handle) {
-            (Some(bus), Handle::Key { bytes: key, .. }) => HostBlock::reach(&**bus, &key, bytes),
+            (Some(bus), Handle::Key(key)) => HostBlock::reach(&**bus, &key, bytes),
             (_, handle) => HostBlock::map(handle, bytes),
         }
     }

@@ -165,6 +165,15 @@ impl Far {
     }
 }
 
+impl Drop for Far {
+    fn drop(&mut self) {
+        if self.failure().is_some() {
+            // What a transport that has failed still reads, nobody knows.
+            std::mem::forget(std::mem::take(&mut self.scratch));
+        }
+    }
+}
+
 /// A copy of all elements of a move from one place to another.
 fn linear(step: &Move, from: (*mut u8, Shape), to: (*mut u8, Shape)) -> Move {
     let side = |(base, shape): (*mut u8, Shape)| Side {
@@ -195,9 +204,15 @@ impl Mover for Far {
             Action::Accumulate { atomic, .. } | Action::FetchOp { atomic, .. } => atomic,
             Action::CompareSwap { .. } => true,
         };
-        let named = (atomic && !self.is_far(dst))
-            .then(|| self.bus.name_of(Ptr(dst)))
-            .flatten();
+        let named = match atomic && !self.is_far(dst) {
+            true => self.bus.name_of(Ptr(dst)),
+            false => Ok(None),
+        };
+        let named = match named {
+            Ok(named) => named,
+            // By processors it would not be atomic with what the bus does.
+            Err(error) => return self.note(Err(error)),
+        };
         let (there, here) = (self.is_far(dst), self.is_far(src));
         // SAFETY: the caller's promise, for the sides as they are in this epoch.
         unsafe {
@@ -220,7 +235,7 @@ impl Mover for Far {
             return false;
         }
         if !self.is_far(add.word.0) {
-            // What was packed for updates of this rank's own memory, the bus has completed; what is packed for others
+            // What was packed for updates of near memory, the bus has completed; what is packed for others
             // is sent before another lane goes on.
             self.scratch.clear();
             // SAFETY: the caller's promise; neither is far.
@@ -229,7 +244,10 @@ impl Mover for Far {
         // SAFETY: the word is a peer's, in a block that the batch's submitter holds, at the beginning of a cell: so
         // core lays them out.
         let outcome = unsafe { self.bus.signal(add.word, add.value) };
-        self.scratch.clear();
+        if outcome.is_ok() {
+            // Otherwise nobody knows what the transport still reads.
+            self.scratch.clear();
+        }
         self.note(outcome);
         self.failed.is_none()
     }
@@ -239,7 +257,9 @@ impl Mover for Far {
         unsafe {
             if self.is_far(add.word.0) {
                 self.bus.poison(add.word);
-                self.scratch.clear();
+                if self.bus.failure().is_none() {
+                    self.scratch.clear();
+                }
             } else {
                 HostMover.poison(add);
             }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -17,10 +17,13 @@ use tidegate_words::Word;
 use super::Form;
 use super::agent::Agent;
 use super::call::{NAME, failed};
+use super::control::Notice;
 use super::machine::Machine;
-use super::segment::{Kind, Round, Segment};
+use super::segment::{Round, Segment};
 
-/// How often a waiter looks at mailboxes before it turns MPI once.
+/// How often a waiter looks before it turns MPI once, where what it looks at comes without that: words that near ranks
+/// add to, and mailboxes.
+const NEAR_LOOKS: u32 = 64;
 const WORD_LOOKS: u32 = 8;
 
 /// How long a rank that leaves waits for others to hear its last signals: each hears them within a millisecond while it lives.
@@ -42,10 +45,14 @@ struct Key {
 /// This rank's end, as threads share it.
 pub(super) struct Inner {
     me: usize,
+    /// Whether there are ranks that are not near.
+    has_far: bool,
     machine: Mutex<Machine>,
     /// Blocks are made one after the other: each takes an exchange, and perhaps a collective call of MPI.
     rounds: Mutex<()>,
     failure: OnceLock<BusError>,
+    /// Who tells the others of a failure; the bus may outlive it.
+    control: Weak<dyn Control>,
     /// This rank's parts of the segments, first byte and length, for looks without the lock.
     own: [(AtomicUsize, AtomicUsize); SEGMENTS],
     owns: AtomicUsize,
@@ -64,18 +71,20 @@ pub(super) struct Activity {
 }
 
 impl Inner {
-    pub(super) fn new(me: usize, machine: Machine) -> Self {
+    pub(super) fn new(machine: Machine, control: &Arc<dyn Control>) -> Self {
         Inner {
-            me,
+            me: machine.ranks.me,
+            has_far: !machine.ranks.all_near(),
             far: machine.names.range(),
             machine: Mutex::new(machine),
             rounds: Mutex::default(),
             failure: OnceLock::new(),
+            control: Arc::downgrade(control),
             own: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; SEGMENTS],
             owns: AtomicUsize::new(0),
             waits: AtomicU64::new(0),
             signals: AtomicU64::new(0),
-            looks: AtomicU32::new(1),
+            looks: AtomicU32::new(NEAR_LOOKS),
         }
     }
 
@@ -93,11 +102,21 @@ impl Inner {
         outcome.inspect_err(|error| self.fail(error))
     }
 
+    /// Fails it, and with it those of all ranks: words that this rank would have added to can be poisoned no more.
     #[cold]
-    pub(super) fn fail(&self, error: &BusError) {
+    fn fail(&self, error: &BusError) {
         if self.failure.set(error.clone()).is_ok() {
             tracing::error!("{error}");
+            if let Some(control) = self.control.upgrade() {
+                // Who has gone needs to hear nothing.
+                let _ = control.notify(None, &Notice::Failed(error.detail.clone()).encode());
+            }
         }
+    }
+
+    /// A rank has failed.
+    pub(super) fn failed_at(&self, rank: usize, detail: &str) {
+        let _ = self.failure.set(failed(format!("rank {rank}: {detail}")));
     }
 
     /// Closes it: no call of MPI is made any more.
@@ -259,9 +278,24 @@ impl Rma {
         &*self.control
     }
 
+    pub(super) fn has_far(&self) -> bool {
+        self.inner.has_far
+    }
+
+    /// The first of this rank and those near it.
+    pub(super) fn first_near(&self) -> usize {
+        let ranks = &self.inner.machine().ranks;
+        let first = (0..ranks.size()).find(|rank| ranks.is_near(*rank));
+        first.expect("a rank is near itself")
+    }
+
     /// From now on signals have this form.
     pub(super) fn set(&self, form: Form) {
-        let looks = if form == Form::Words { WORD_LOOKS } else { 1 };
+        let looks = match form {
+            _ if !self.inner.has_far => NEAR_LOOKS,
+            Form::Words => WORD_LOOKS,
+            _ => 1,
+        };
         self.inner.looks.store(looks, Ordering::Relaxed);
         self.inner.machine().form = form;
     }
@@ -306,8 +340,10 @@ impl Rma {
             }
             let sizes = said.iter().map(|rank| rank.bytes).collect();
             let me = inner.me;
-            // SAFETY: the communicator is alive as long as the machine is not closed, and nobody else has it.
-            let segment = unsafe { Segment::make(machine.comm, me, sizes, machine.kind) };
+            // All ranks have said that they come here, and none goes back to its program before: they are not waited
+            // for long under the lock.
+            // SAFETY: the communicators are alive as long as the machine is not closed, and nobody else has them.
+            let segment = unsafe { Segment::make(&machine.ranks, sizes) };
             let segment = inner.note(segment).map_err(system)?;
             let (base, len) = &inner.own[number];
             base.store(segment.base.addr(), Ordering::Relaxed);
@@ -368,7 +404,6 @@ unsafe impl Bus for Rma {
         Ok(Span {
             base,
             key: postcard::to_stdvec(&key).expect("plain data can be encoded"),
-            near: None,
             keep,
         })
     }
@@ -383,27 +418,17 @@ unsafe impl Bus for Rma {
             )));
         }
         let machine = &mut *self.inner.machine();
-        let segment = machine.segments.get_mut(key.segment);
+        let segment = machine.segments.get(key.segment);
         let segment = segment.filter(|segment| {
             let end = key.at.checked_add(bytes);
             let part = segment.bytes.get(key.rank);
             part.zip(end).is_some_and(|(part, end)| end <= *part)
         });
         let segment = segment.ok_or_else(|| bad("it names no memory of this job".into()))?;
-        let (base, far) = if key.rank == self.inner.me {
-            (
-                Ptr(segment.base.wrapping_sub(segment.skew).wrapping_add(key.at)),
-                None,
-            )
+        let (base, far) = if let Some(part) = segment.part(key.rank) {
+            (part.byte_add(key.at), None)
         } else {
-            let part = match segment.names[key.rank] {
-                Some(part) => part,
-                None => {
-                    let len = segment.bytes[key.rank];
-                    let part = machine.names.deal(key.segment, key.rank, len)?;
-                    *segment.names[key.rank].insert(part)
-                }
-            };
+            let part = machine.name(key.segment, key.rank)?;
             let far = part.byte_add(key.at);
             machine.is_new(far, bytes);
             (far, Some(far))
@@ -421,21 +446,22 @@ unsafe impl Bus for Rma {
         self.inner.far.clone()
     }
 
-    fn name_of(&self, own: Ptr) -> Option<Ptr> {
-        let (number, at) = self.inner.own(own)?;
+    fn name_of(&self, near: Ptr) -> Result<Option<Ptr>, BusError> {
         let machine = &mut *self.inner.machine();
-        if machine.kind == Kind::Alone {
-            return None;
+        if machine.ranks.size() == 1 {
+            return Ok(None);
         }
-        let (me, segment) = (self.inner.me, &mut machine.segments[number]);
-        let part = match segment.names[me] {
-            Some(part) => part,
-            None => {
-                let part = machine.names.deal(number, me, segment.bytes[me]).ok()?;
-                *segment.names[me].insert(part)
-            }
+        let found = machine
+            .segments
+            .iter()
+            .enumerate()
+            .find_map(|(number, segment)| Some((number, segment.place(near)?)));
+        let Some((number, (rank, at))) = found else {
+            return Ok(None);
         };
-        Some(part.byte_add(segment.skew + at))
+        let part = machine.name(number, rank);
+        let part = part.map_err(|error| failed(error.to_string()));
+        Ok(Some(self.inner.note(part)?.byte_add(at)))
     }
 
     fn failure(&self) -> Option<BusError> {
@@ -485,6 +511,9 @@ unsafe impl Bus for Rma {
 
     #[inline]
     unsafe fn look(&self, word: Ptr) {
+        if !self.inner.has_far {
+            return;
+        }
         let Some((segment, at)) = self.inner.own(word) else {
             return;
         };

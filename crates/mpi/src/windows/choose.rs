@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidegate_hal::batch::QUANTUM;
 use tidegate_hal::control::Packet;
@@ -30,6 +31,13 @@ const WEIGHT: u64 = 4;
 #[derive(Serialize, Deserialize)]
 struct Times([u64; FORMS.len()]);
 
+/// What each rank says of itself before: the first rank of its node, and the key of its memory for trials.
+#[derive(Serialize, Deserialize)]
+struct Mine {
+    first_near: usize,
+    key: Vec<u8>,
+}
+
 /// Two ranks that take turns.
 struct Pair<'a> {
     bus: &'a Rma,
@@ -41,22 +49,24 @@ struct Pair<'a> {
 }
 
 /// The form for all ranks. Collective.
-pub(super) fn choose(bus: &Rma, rank: usize) -> Result<Form, JoinError> {
-    if bus.control().size() == 1 {
+pub(super) fn choose(bus: &Rma) -> Result<Form, JoinError> {
+    if !bus.has_far() {
         return Ok(Form::Words);
     }
     let own = bus.alloc(CELL + LARGE)?;
-    let keys = Packet {
-        bytes: own.key.clone(),
-        handles: Vec::new(),
+    let mine = Mine {
+        first_near: bus.first_near(),
+        key: own.key.clone(),
     };
-    let keys = bus.control().exchange("trial of MPI", keys)?;
+    let all: Vec<Mine> = tell(bus, "trial of MPI", &mine)?;
+    let nodes: Vec<_> = all.iter().map(|rank| rank.first_near).collect();
+    let rank = bus.control().rank();
     let mut times = Times([0; FORMS.len()]);
-    if let Some(key) = keys.get(rank ^ 1) {
-        let there = bus.reach(&key.bytes, CELL + LARGE)?;
+    if let Some(mate) = mate(&nodes, rank) {
+        let there = bus.reach(&all[mate].key, CELL + LARGE)?;
         let mut pair = Pair {
             bus,
-            first: rank & 1 == 0,
+            first: rank < mate,
             own: own.base,
             there: there.base,
             operand: 0,
@@ -73,13 +83,8 @@ pub(super) fn choose(bus: &Rma, rank: usize) -> Result<Form, JoinError> {
             }
         }
     }
-    let packet = Packet {
-        bytes: postcard::to_stdvec(&times).expect("plain data can be encoded"),
-        handles: Vec::new(),
-    };
     let mut sums = [0; FORMS.len()];
-    for packet in bus.control().exchange("times of MPI", packet)? {
-        let times: Times = postcard::from_bytes(&packet.bytes).map_err(system)?;
+    for times in tell::<Times>(bus, "times of MPI", &times)? {
         sums.iter_mut()
             .zip(times.0)
             .for_each(|(sum, time)| *sum += time);
@@ -87,6 +92,33 @@ pub(super) fn choose(bus: &Rma, rank: usize) -> Result<Form, JoinError> {
     let form = FORMS[usize::from(sums[1] < sums[0])];
     tracing::debug!(?form, ?sums, "signals of MPI");
     Ok(form)
+}
+
+/// Tells all ranks something, and hears what they tell. Collective.
+fn tell<T: Serialize + DeserializeOwned>(
+    bus: &Rma,
+    what: &str,
+    mine: &T,
+) -> Result<Vec<T>, JoinError> {
+    let packet = Packet {
+        bytes: postcard::to_stdvec(mine).expect("plain data can be encoded"),
+        handles: Vec::new(),
+    };
+    let packets = bus.control().exchange(what, packet)?;
+    let parse = |packet: Packet| postcard::from_bytes(&packet.bytes).map_err(system);
+    Ok(packets.into_iter().map(parse).collect::<Result<_, _>>()?)
+}
+
+/// With whom a rank plays: a rank of another node, so that the two have no memory in common, and the same for both.
+/// Nodes are named by their first rank; they play in pairs, and in each the first rank with the first, and so on.
+fn mate(nodes: &[usize], rank: usize) -> Option<usize> {
+    let mut firsts = nodes.to_vec();
+    firsts.sort_unstable();
+    firsts.dedup();
+    let on = |node: usize| (0..nodes.len()).filter(move |rank| nodes[*rank] == node);
+    let number = firsts.iter().position(|first| *first == nodes[rank])?;
+    let index = on(nodes[rank]).position(|other| other == rank)?;
+    on(*firsts.get(number ^ 1)?).nth(index)
 }
 
 impl Pair<'_> {
@@ -142,6 +174,31 @@ impl Pair<'_> {
                     return false;
                 }
                 std::thread::yield_now();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mate;
+
+    #[test]
+    fn mates_are_of_two_nodes_and_of_one_mind() {
+        let jobs: [&[usize]; 5] = [
+            &[0, 1],
+            &[0, 0, 2, 2],
+            &[0, 1, 0, 1],
+            &[0, 0, 2, 3, 3, 3],
+            &[0, 1, 2, 0, 1, 2, 0],
+        ];
+        for nodes in jobs {
+            let mates: Vec<_> = (0..nodes.len()).map(|rank| mate(nodes, rank)).collect();
+            assert!(mates.iter().any(Option::is_some), "{nodes:?}");
+            for (rank, mate) in mates.iter().enumerate() {
+                let Some(mate) = *mate else { continue };
+                assert_ne!(nodes[mate], nodes[rank], "{nodes:?}");
+                assert_eq!(mates[mate], Some(rank), "{nodes:?}");
             }
         }
     }

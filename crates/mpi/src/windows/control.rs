@@ -1,17 +1,31 @@
 //! A control plane that carries keys.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::bus::Inner;
 use serde::{Deserialize, Serialize};
-use tidegate_hal::control::{Control, ControlError, Handle, Packet, Sink};
+use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet, Sink};
 
 /// What stands in front of a packet's bytes.
 #[derive(Serialize, Deserialize)]
 struct Head {
-    /// For each handle: its key, and whether a descriptor goes with it; or that it is a descriptor and no more.
-    handles: Vec<Option<(Vec<u8>, bool)>>,
+    /// For each handle its key, if it is one.
+    keys: Vec<Option<Vec<u8>>>,
+}
+
+/// What is notified.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Notice {
+    /// For whoever has subscribed.
+    Other(Vec<u8>),
+    /// The sender's bus carries nothing any more.
+    Failed(String),
+}
+
+impl Notice {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("plain data can be encoded")
+    }
 }
 
 /// Any control plane, with keys among the handles: they go with the bytes, and so to all ranks, also to those of other nodes.
@@ -41,8 +55,7 @@ impl Control for Keyed {
             return Err(ControlError::TooLarge { bytes, handles });
         }
         let packets = self.0.exchange(label, packed(packet))?;
-        let mine = self.node(self.rank());
-        let unpack = |(rank, packet)| unpacked(packet, self.node(rank) == mine).map_err(|_| rank);
+        let unpack = |(rank, packet)| unpacked(packet).map_err(|_| rank);
         let all: Result<_, usize> = packets.into_iter().enumerate().map(unpack).collect();
         all.map_err(|rank| ControlError::Mismatch {
             rank,
@@ -52,11 +65,23 @@ impl Control for Keyed {
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {
-        self.0.notify(to, bytes)
+        self.0.notify(to, &Notice::Other(bytes.to_vec()).encode())
     }
 
     fn subscribe(&self, sink: Sink) {
-        self.0.subscribe(sink);
+        let bus = Arc::downgrade(&self.1);
+        self.0.subscribe(Arc::new(move |event| match event {
+            Event::Message { from, bytes } => match postcard::from_bytes(&bytes) {
+                Ok(Notice::Other(bytes)) => sink(Event::Message { from, bytes }),
+                Ok(Notice::Failed(detail)) => {
+                    if let Some(bus) = bus.upgrade() {
+                        bus.failed_at(from, &detail);
+                    }
+                }
+                Err(error) => tracing::error!("rank {from} says what nobody understands: {error}"),
+            },
+            other => sink(other),
+        }));
     }
 
     fn leave(&self) {
@@ -71,46 +96,29 @@ fn packed(packet: Packet) -> Packet {
     let (mut keys, mut handles) = (Vec::new(), Vec::new());
     for handle in packet.handles {
         match handle {
-            Handle::Key { bytes, near } => {
-                keys.push(Some((bytes, near.is_some())));
-                handles.extend(near.map(Handle::Fd));
-            }
+            Handle::Key(key) => keys.push(Some(key)),
             other => {
                 keys.push(None);
                 handles.push(other);
             }
         }
     }
-    let head = Head { handles: keys };
-    let mut bytes = postcard::to_stdvec(&head).expect("plain data can be encoded");
+    let mut bytes = postcard::to_stdvec(&Head { keys }).expect("plain data can be encoded");
     bytes.extend(packet.bytes);
     Packet { bytes, handles }
 }
 
-/// `near`: descriptors came with it, if it has any.
-fn unpacked(packet: Packet, near: bool) -> Result<Packet, postcard::Error> {
+/// What came of other nodes has keys only.
+fn unpacked(packet: Packet) -> Result<Packet, postcard::Error> {
     let (head, bytes): (Head, _) = postcard::take_from_bytes(&packet.bytes)?;
     let mut came = packet.handles.into_iter();
-    let mut fd = || -> Option<OwnedFd> {
-        match came.next() {
-            Some(Handle::Fd(fd)) => Some(fd),
-            _ => None,
-        }
+    let handle = |key| match key {
+        Some(key) => Some(Handle::Key(key)),
+        None => came.next(),
     };
-    let mut handles = Vec::new();
-    for each in head.handles {
-        match each {
-            Some((bytes, has_fd)) => handles.push(Handle::Key {
-                bytes,
-                near: (near && has_fd).then(&mut fd).flatten(),
-            }),
-            None if near => handles.extend(fd().map(Handle::Fd)),
-            None => {}
-        }
-    }
     Ok(Packet {
         bytes: bytes.to_vec(),
-        handles,
+        handles: head.keys.into_iter().filter_map(handle).collect(),
     })
 }
 
@@ -120,33 +128,27 @@ mod tests {
 
     #[test]
     fn keys_come_to_all_and_descriptors_to_the_node() {
-        let fd = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let packet = || {
+            let fd = std::fs::File::open("/dev/null").unwrap();
             packed(Packet {
                 bytes: vec![1, 2, 3],
                 handles: vec![
-                    Handle::Key {
-                        bytes: vec![7],
-                        near: Some(fd()),
-                    },
-                    Handle::Fd(fd()),
-                    Handle::Key {
-                        bytes: vec![8, 9],
-                        near: None,
-                    },
+                    Handle::Key(vec![7]),
+                    Handle::Fd(fd.into()),
+                    Handle::Key(vec![8, 9]),
                 ],
             })
         };
-        let here = unpacked(packet(), true).unwrap();
+        let here = unpacked(packet()).unwrap();
         assert_eq!(here.bytes, [1, 2, 3]);
         assert!(
-            matches!(&here.handles[..], [Handle::Key { bytes: a, near: Some(_) }, Handle::Fd(_), Handle::Key { bytes: b, near: None }] if a[..] == [7] && b[..] == [8, 9])
+            matches!(&here.handles[..], [Handle::Key(a), Handle::Fd(_), Handle::Key(b)] if a[..] == [7] && b[..] == [8, 9])
         );
         let mut packet = packet();
         packet.handles.clear();
-        let there = unpacked(packet, false).unwrap();
+        let there = unpacked(packet).unwrap();
         assert!(
-            matches!(&there.handles[..], [Handle::Key { bytes: a, near: None }, Handle::Key { bytes: b, near: None }] if a[..] == [7] && b[..] == [8, 9])
+            matches!(&there.handles[..], [Handle::Key(a), Handle::Key(b)] if a[..] == [7] && b[..] == [8, 9])
         );
     }
 }

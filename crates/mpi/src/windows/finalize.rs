@@ -1,11 +1,12 @@
 //! The end of MPI.
 //!
-//! `MPI_Finalize` begins by freeing `MPI_COMM_SELF`, and calls what is attached to it, while MPI still runs. So a bus
-//! hears of the end in time, whoever brings it about: it makes no call of MPI from then on. And since all ranks are
-//! there, what is freed by all together can be freed.
+//! `MPI_Finalize` begins by freeing `MPI_COMM_SELF`, and calls what is attached to it, while MPI still runs. So the buses
+//! hear of the end in time, whoever brings it about. All of them close before the first thing is freed: MPICH takes no
+//! locks any more then, and must find no other thread at it. And since all ranks are there, what is freed by all
+//! together can be freed.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mpi::ffi;
 use tidegate_hal::far::BusError;
@@ -13,24 +14,32 @@ use tidegate_hal::far::BusError;
 use super::bus::Inner;
 use super::call::check;
 use super::machine::Machine;
-use super::segment::Kind;
 
-/// Closes a bus when MPI ends. Until then it is kept: its windows can be freed by no rank alone.
+/// The buses of this process, in the order in which they were made, which is the same on all their ranks. They are kept
+/// until MPI ends: their windows can be freed by no rank alone.
+static BUSES: Mutex<Vec<Arc<Inner>>> = Mutex::new(Vec::new());
+
+fn buses() -> MutexGuard<'static, Vec<Arc<Inner>>> {
+    BUSES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Closes a bus when MPI ends.
 pub(super) fn watch(inner: &Arc<Inner>) -> Result<(), BusError> {
-    let mut key: c_int = 0;
-    // SAFETY: MPI runs, which `join` has checked. The attribute is the value of an `Arc`, which `ended` takes back, once.
-    unsafe {
-        let made = ffi::MPI_Comm_create_keyval(
-            Some(not_copied),
-            Some(ended),
-            &raw mut key,
-            std::ptr::null_mut(),
-        );
-        check("MPI_Comm_create_keyval", made)?;
-        let held = Arc::into_raw(inner.clone()).cast_mut();
-        let set = ffi::MPI_Comm_set_attr(ffi::RSMPI_COMM_SELF, key, held.cast());
-        check("MPI_Comm_set_attr", set)
+    let mut buses = buses();
+    if buses.is_empty() {
+        let mut key: c_int = 0;
+        let nothing = std::ptr::null_mut();
+        // SAFETY: MPI runs, which `join` has checked. The attribute has no value.
+        unsafe {
+            let made =
+                ffi::MPI_Comm_create_keyval(Some(not_copied), Some(ended), &raw mut key, nothing);
+            check("MPI_Comm_create_keyval", made)?;
+            let set = ffi::MPI_Comm_set_attr(ffi::RSMPI_COMM_SELF, key, nothing);
+            check("MPI_Comm_set_attr", set)?;
+        }
     }
+    buses.push(inner.clone());
+    Ok(())
 }
 
 /// A duplicate of `MPI_COMM_SELF` does not get it.
@@ -48,15 +57,17 @@ unsafe extern "C" fn not_copied(
 }
 
 /// MPI ends.
-unsafe extern "C" fn ended(_: ffi::MPI_Comm, _: c_int, held: *mut c_void, _: *mut c_void) -> c_int {
-    // SAFETY: the attribute's value is what `watch` has made of an `Arc`; MPI calls this once for it.
-    let inner = unsafe { Arc::from_raw(held.cast::<Inner>().cast_const()) };
-    let mut machine = inner.machine();
-    if let Err(error) = free(&mut machine) {
-        tracing::debug!("at the end of MPI: {error}");
+unsafe extern "C" fn ended(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
+    let buses = std::mem::take(&mut *buses());
+    let mut machines: Vec<_> = buses.iter().map(|bus| (bus, bus.machine())).collect();
+    for (bus, machine) in &mut machines {
+        bus.close(machine, "MPI_Finalize was called");
     }
-    inner.close(&mut machine, "MPI_Finalize was called");
-    drop(machine);
+    for (_, machine) in &mut machines {
+        if let Err(error) = free(machine) {
+            tracing::debug!("at the end of MPI: {error}");
+        }
+    }
     0
 }
 
@@ -65,17 +76,23 @@ unsafe extern "C" fn ended(_: ffi::MPI_Comm, _: c_int, held: *mut c_void, _: *mu
 fn free(machine: &mut Machine) -> Result<(), BusError> {
     machine.messages.close()?;
     // SAFETY: MPI still runs. All ranks come here, as they all call `MPI_Finalize`, and in the order in which they have
-    // made their buses; the windows are alive, and no call of MPI is made with them any more. What this library uses of
-    // their memory is its own, or mapped a second time.
+    // made their buses; the windows are alive, and no call of MPI is made with them any more: the buses are closed, and
+    // their locks held. What this library uses of their memory is its own, or mapped a second time.
     unsafe {
-        let segments = machine.segments.iter_mut();
-        for segment in segments.filter(|segment| segment.kind != Kind::Alone) {
-            check(
-                "MPI_Win_unlock_all",
-                ffi::MPI_Win_unlock_all(segment.window),
-            )?;
-            check("MPI_Win_free", ffi::MPI_Win_free(&raw mut segment.window))?;
+        for segment in &mut machine.segments {
+            if segment.window != ffi::RSMPI_WIN_NULL {
+                let unlocked = ffi::MPI_Win_unlock_all(segment.window);
+                check("MPI_Win_unlock_all", unlocked)?;
+            }
+            for window in [&mut segment.window, &mut segment.shares] {
+                if *window != ffi::RSMPI_WIN_NULL {
+                    check("MPI_Win_free", ffi::MPI_Win_free(window))?;
+                }
+            }
         }
-        check("MPI_Comm_free", ffi::MPI_Comm_free(&raw mut machine.comm))
+        for comm in [&mut machine.ranks.shared, &mut machine.ranks.all] {
+            check("MPI_Comm_free", ffi::MPI_Comm_free(comm))?;
+        }
+        Ok(())
     }
 }

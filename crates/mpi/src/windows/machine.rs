@@ -5,6 +5,7 @@ use std::ffi::c_int;
 
 use mpi::ffi;
 use tidegate_hal::batch::{POISON, Scalar};
+use tidegate_hal::device::DeviceError;
 use tidegate_hal::far::{BusError, MAILBOX, Piece, Update};
 use tidegate_hal::memory::Ptr;
 use tidegate_words::Word;
@@ -13,7 +14,8 @@ use super::Form;
 use super::call::{bits, byte, bytes_of, check, failed, op, scalar};
 use super::messages::{HEAD, LONGEST, Messages, PIECE_HEAD};
 use super::names::{Names, Place};
-use super::segment::{InUse, Kind, Segment};
+use super::ranks::Ranks;
+use super::segment::{InUse, Segment};
 
 /// MPI counts with an `int`.
 const MOST: usize = 1 << 30;
@@ -27,16 +29,14 @@ const WORDS: u32 = 8;
 
 /// This rank's end.
 pub(super) struct Machine {
-    pub(super) comm: ffi::MPI_Comm,
+    pub(super) ranks: Ranks,
     pub(super) segments: Vec<Segment>,
     pub(super) names: Names,
     pub(super) in_use: InUse,
     pub(super) messages: Messages,
     pub(super) form: Form,
-    pub(super) kind: Kind,
     /// Where something was begun that has not been flushed: segment and rank.
     dirty: Vec<(usize, usize)>,
-    me: usize,
     /// Small data that goes along with the next signal to a rank.
     along: Vec<(usize, Vec<u64>)>,
     /// Words that were poisoned: once is enough.
@@ -53,22 +53,14 @@ pub(super) struct Machine {
 unsafe impl Send for Machine {}
 
 impl Machine {
-    pub(super) fn new(
-        me: usize,
-        comm: ffi::MPI_Comm,
-        kind: Kind,
-        names: Names,
-        messages: Messages,
-    ) -> Self {
+    pub(super) fn new(ranks: Ranks, names: Names, messages: Messages) -> Self {
         Machine {
-            me,
-            comm,
+            ranks,
             segments: Vec::new(),
             names,
             in_use: InUse::default(),
             messages,
             form: Form::Measured,
-            kind,
             dirty: Vec::new(),
             along: Vec::new(),
             poisoned: BTreeSet::new(),
@@ -109,6 +101,18 @@ impl Machine {
         }
     }
 
+    /// The far address of a rank's part of a segment.
+    pub(super) fn name(&mut self, segment: usize, rank: usize) -> Result<Ptr, DeviceError> {
+        let held = &mut self.segments[segment];
+        match held.names[rank] {
+            Some(part) => Ok(part),
+            None => {
+                let part = self.names.deal(segment, rank, held.bytes[rank])?;
+                Ok(*held.names[rank].insert(part))
+            }
+        }
+    }
+
     fn window(&self, place: Place) -> ffi::MPI_Win {
         self.segments[place.segment].window
     }
@@ -117,45 +121,46 @@ impl Machine {
     ///
     /// As `Bus::put` and `Bus::get`.
     pub(super) unsafe fn copy(&mut self, pieces: &[Piece], put: bool) -> Result<(), BusError> {
-        // SAFETY: the caller's promise.
-        self.once(|machine| unsafe { machine.copy_all(pieces, put) })
+        self.once(|machine| {
+            // SAFETY: the caller's promise.
+            if put && machine.form == Form::Messages && unsafe { machine.take_along(pieces) } {
+                return Ok(());
+            }
+            // SAFETY: as above.
+            pieces
+                .iter()
+                .try_for_each(|piece| unsafe { machine.copy_one(piece, put) })?;
+            match pieces.first() {
+                Some(piece) if !put => machine.flush(machine.names.resolve(piece.far).rank),
+                _ => Ok(()),
+            }
+        })
     }
 
     /// # Safety
     ///
     /// As [`Machine::copy`].
-    unsafe fn copy_all(&mut self, pieces: &[Piece], put: bool) -> Result<(), BusError> {
-        if put && self.form == Form::Messages {
-            // SAFETY: the caller's promise.
-            if unsafe { self.take_along(pieces) } {
-                return Ok(());
-            }
+    unsafe fn copy_one(&mut self, piece: &Piece, put: bool) -> Result<(), BusError> {
+        let mut at = 0;
+        while at < piece.bytes {
+            let place = self.names.resolve(piece.far.byte_add(at));
+            let (local, count) = (piece.local.byte_add(at).0, (piece.bytes - at).min(MOST));
+            let (rank, there) = (place.rank as c_int, place.at as ffi::MPI_Aint);
+            let (n, window, byte) = (count as c_int, self.window(place), byte());
+            // SAFETY: both sides are live for so many bytes, and nobody else's (the caller's promise); the window is
+            // alive, and locked by this rank.
+            let code = unsafe {
+                if put {
+                    ffi::MPI_Put(local.cast(), n, byte, rank, there, n, byte, window)
+                } else {
+                    ffi::MPI_Get(local.cast(), n, byte, rank, there, n, byte, window)
+                }
+            };
+            check(if put { "MPI_Put" } else { "MPI_Get" }, code)?;
+            self.begun(place);
+            at += count;
         }
-        for piece in pieces {
-            let mut at = 0;
-            while at < piece.bytes {
-                let place = self.names.resolve(piece.far.byte_add(at));
-                let (local, count) = (piece.local.byte_add(at).0, (piece.bytes - at).min(MOST));
-                let (rank, there) = (place.rank as c_int, place.at as ffi::MPI_Aint);
-                let (n, window, byte) = (count as c_int, self.window(place), byte());
-                // SAFETY: both sides are live for so many bytes, and nobody else's (the caller's promise); the window
-                // is alive, and locked by this rank.
-                let code = unsafe {
-                    if put {
-                        ffi::MPI_Put(local.cast(), n, byte, rank, there, n, byte, window)
-                    } else {
-                        ffi::MPI_Get(local.cast(), n, byte, rank, there, n, byte, window)
-                    }
-                };
-                check(if put { "MPI_Put" } else { "MPI_Get" }, code)?;
-                self.begun(place);
-                at += count;
-            }
-        }
-        match pieces.first() {
-            Some(piece) if !put => self.flush(self.names.resolve(piece.far).rank),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Packs small data for the message that will bring its signal. Returns whether there was room for all of it.
@@ -209,41 +214,28 @@ impl Machine {
         local: Ptr,
         count: usize,
     ) -> Result<(), BusError> {
-        // SAFETY: the caller's promise.
-        self.once(|machine| unsafe { machine.update_all(update, of, far, local, count) })
-    }
-
-    /// # Safety
-    ///
-    /// As [`Machine::update`].
-    unsafe fn update_all(
-        &mut self,
-        update: Update,
-        of: Scalar,
-        far: Ptr,
-        local: Ptr,
-        count: usize,
-    ) -> Result<(), BusError> {
         let size = bytes_of(of);
         let most = MOST / size;
-        for first in (0..count).step_by(most) {
-            let n = (count - first).min(most);
-            let at = |ptr: Ptr| ptr.byte_add(first * size).0;
-            let place = self.names.resolve(Ptr(at(far)));
-            // SAFETY: the caller's promise, for a part of the elements.
-            unsafe { self.update_some(update, of, place, at, local, n) }?;
-            self.begun(place);
-        }
-        let rank = self.names.resolve(far).rank;
-        match update {
-            Update::Accumulate(_) if rank != self.me => Ok(()),
-            // To oneself no far signal follows that would complete it.
-            Update::Accumulate(_) => {
-                self.flush(rank)?;
-                self.segments.iter().try_for_each(Segment::sync)
+        self.once(|machine| {
+            for first in (0..count).step_by(most) {
+                let n = (count - first).min(most);
+                let at = |ptr: Ptr| ptr.byte_add(first * size).0;
+                let place = machine.names.resolve(Ptr(at(far)));
+                // SAFETY: the caller's promise, for a part of the elements.
+                unsafe { machine.update_some(update, of, place, at, local, n) }?;
+                machine.begun(place);
             }
-            _ => self.flush(rank),
-        }
+            let rank = machine.names.resolve(far).rank;
+            match update {
+                Update::Accumulate(_) if !machine.ranks.is_near(rank) => Ok(()),
+                // To who is near no far signal follows that would complete it.
+                Update::Accumulate(_) => {
+                    machine.flush(rank)?;
+                    machine.segments.iter().try_for_each(Segment::sync)
+                }
+                _ => machine.flush(rank),
+            }
+        })
     }
 
     /// # Safety
@@ -308,6 +300,9 @@ impl Machine {
                         window,
                     ),
                 ),
+                Update::Swap { .. } if self.ranks.crashes_in_swap => Err(failed(
+                    "Open MPI 4 crashes in MPI_Compare_and_swap where ranks of one node do not share their windows",
+                )),
                 Update::Swap { compare, result } => {
                     let (kind, size) = (scalar(bits(of)), bytes_of(of));
                     (0..n).try_for_each(|index| {

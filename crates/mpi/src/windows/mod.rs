@@ -53,6 +53,7 @@ mod machine;
 mod messages;
 mod names;
 mod pool;
+mod ranks;
 mod segment;
 
 use std::ffi::c_int;
@@ -60,7 +61,7 @@ use std::sync::Arc;
 
 use mpi::ffi;
 use mpi::topology::Communicator;
-use tidegate_hal::control::{Control, ControlError};
+use tidegate_hal::control::{Control, ControlError, Packet};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::far::BusError;
 use tidegate_host::Host;
@@ -71,7 +72,7 @@ use control::Keyed;
 use machine::Machine;
 use messages::Messages;
 use names::Names;
-use segment::Kind;
+use ranks::Ranks;
 
 /// Segments begin at a page.
 const ALIGN: usize = 4096;
@@ -148,6 +149,14 @@ pub enum JoinError {
         /// Rank and size by the control plane.
         control: (usize, usize),
     },
+    /// A rank cannot take part.
+    #[error("rank {rank} cannot take part: {reason}")]
+    Peer {
+        /// Which rank.
+        rank: usize,
+        /// Why.
+        reason: String,
+    },
     /// MPI refused something.
     #[error(transparent)]
     Mpi(#[from] BusError),
@@ -171,27 +180,13 @@ pub fn join(
     control: Arc<dyn Control>,
     options: &Options,
 ) -> Result<(Arc<dyn Control>, Host), JoinError> {
-    running()?;
     let comm = comm.as_raw();
-    let (mut rank, mut size): (c_int, c_int) = (0, 0);
-    // SAFETY: the communicator is alive as long as it is borrowed; MPI runs.
-    unsafe {
-        check("MPI_Comm_rank", ffi::MPI_Comm_rank(comm, &raw mut rank))?;
-        check("MPI_Comm_size", ffi::MPI_Comm_size(comm, &raw mut size))?;
-    }
-    let (by_comm, by_control) = (
-        (rank as usize, size as usize),
-        (control.rank(), control.size()),
-    );
-    if by_comm != by_control {
-        return Err(JoinError::Mismatch {
-            comm: by_comm,
-            control: by_control,
-        });
-    }
-    // SAFETY: as above; a constant of the binding's.
+    // SAFETY: the communicator is alive as long as it is borrowed.
+    let mine = unsafe { fits(comm, &*control) };
+    agree(&*control, mine)?;
+    // SAFETY: a constant of the binding's.
     let mut own = unsafe { ffi::RSMPI_COMM_NULL };
-    // SAFETY: as above. The duplicate is this library's alone, so that no message, and no error handler, is taken for another's.
+    // SAFETY: the communicator is alive as long as it is borrowed; MPI runs. The duplicate is this library's alone, so that no message, and no error handler, is taken for another's.
     unsafe {
         check("MPI_Comm_dup", ffi::MPI_Comm_dup(comm, &raw mut own))?;
         let handler = ffi::RSMPI_ERRORS_RETURN;
@@ -200,50 +195,61 @@ pub fn join(
             ffi::MPI_Comm_set_errhandler(own, handler),
         )?;
     }
-    // Open MPI serves shared windows several times faster (and 4.1 crashes in a compare-and-swap of others within a
-    // node); MPICH serves them slower.
-    let in_common = || have_memory_in_common(own, size);
-    let kind = if size == 1 {
-        Kind::Alone
-    } else if options.shared && library().contains("Open MPI") && in_common()? {
-        Kind::Shared
-    } else {
-        Kind::Own
-    };
     // SAFETY: the duplicate stays until the bus is closed, which takes the receive back.
     let messages = unsafe { Messages::open(own) }?;
-    let machine = Machine::new(by_comm.0, own, kind, Names::reserve()?, messages);
-    let inner = Arc::new(Inner::new(by_comm.0, machine));
+    // SAFETY: the duplicate is alive, and this library's alone; its ranks were compared with the control plane's.
+    let ranks = unsafe { Ranks::meet(own, &*control, options.shared) }?;
+    let machine = Machine::new(ranks, Names::reserve()?, messages);
+    let inner = Arc::new(Inner::new(machine, &control));
     finalize::watch(&inner)?;
     let bus = Arc::new(Rma::start(inner.clone(), control.clone())?);
     let form = match options.form {
-        Form::Measured => choose::choose(&bus, by_comm.0)?,
+        Form::Measured => choose::choose(&bus)?,
         form => form,
     };
     bus.set(form);
     Ok((Arc::new(Keyed(control, inner)), Host::over(bus)))
 }
 
-/// The name of the MPI.
-fn library() -> String {
-    mpi::environment::library_version().unwrap_or_default()
+/// Whether this rank can take part.
+///
+/// # Safety
+///
+/// The communicator is alive, if MPI runs.
+unsafe fn fits(comm: ffi::MPI_Comm, control: &dyn Control) -> Result<(), JoinError> {
+    running()?;
+    let (mut rank, mut size): (c_int, c_int) = (0, 0);
+    // SAFETY: the caller's promise; MPI runs.
+    unsafe {
+        check("MPI_Comm_rank", ffi::MPI_Comm_rank(comm, &raw mut rank))?;
+        check("MPI_Comm_size", ffi::MPI_Comm_size(comm, &raw mut size))?;
+    }
+    let by_comm = (rank as usize, size as usize);
+    let by_control = (control.rank(), control.size());
+    if by_comm == by_control {
+        return Ok(());
+    }
+    Err(JoinError::Mismatch {
+        comm: by_comm,
+        control: by_control,
+    })
 }
 
-/// Whether all ranks of a communicator of so many can have memory in common.
-fn have_memory_in_common(comm: ffi::MPI_Comm, size: c_int) -> Result<bool, BusError> {
-    // SAFETY: constants of the binding's.
-    let (mut near, kind) = unsafe { (ffi::RSMPI_COMM_NULL, ffi::RSMPI_COMM_TYPE_SHARED) };
-    let mut count: c_int = 0;
-    // SAFETY: the communicator is alive, and all its ranks come here; the other is freed at once.
-    unsafe {
-        let info = ffi::RSMPI_INFO_NULL;
-        let split = ffi::MPI_Comm_split_type(comm, kind, 0, info, &raw mut near);
-        check("MPI_Comm_split_type", split)?;
-        check("MPI_Comm_size", ffi::MPI_Comm_size(near, &raw mut count))?;
-        check("MPI_Comm_free", ffi::MPI_Comm_free(&raw mut near))?;
+/// Tells the others whether this rank can take part, before any of them waits for it inside of MPI. Collective.
+fn agree(control: &dyn Control, mine: Result<(), JoinError>) -> Result<(), JoinError> {
+    let said: Result<(), String> = mine.as_ref().copied().map_err(ToString::to_string);
+    let packet = Packet {
+        bytes: postcard::to_stdvec(&said).expect("plain data can be encoded"),
+        handles: Vec::new(),
+    };
+    let packets = control.exchange("windows of MPI", packet);
+    mine?;
+    for (rank, packet) in packets?.into_iter().enumerate() {
+        let said: Result<Result<(), String>, _> = postcard::from_bytes(&packet.bytes);
+        let said = said.unwrap_or_else(|error| Err(error.to_string()));
+        said.map_err(|reason| JoinError::Peer { rank, reason })?;
     }
-    // The parts are as large as their ranks see them, so all see the same where there is one part.
-    Ok(count == size)
+    Ok(())
 }
 
 /// Checks that MPI runs, and for which threads.

@@ -5,8 +5,9 @@
 //! a *round*; in each each rank says of which earlier rounds it still holds peers' memory. What its owner has let go is
 //! used again when nobody holds anything of its round: so a put that comes late finds the memory that it was meant for.
 
+use std::alloc::Layout;
 use std::collections::BTreeMap;
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
 use mpi::ffi;
 use serde::{Deserialize, Serialize};
@@ -15,31 +16,23 @@ use tidegate_hal::memory::Ptr;
 
 use super::call::{check, failed, is_unified};
 use super::pool::Pool;
+use super::ranks::Ranks;
 
 /// Segments are at least so large.
 const LEAST: usize = 1 << 20;
 /// And where a rank needs none.
 const SMALL: usize = 1 << 16;
 
-/// Where the memory of windows comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// From this library, without a window: nobody else is there to reach it. (Open MPI makes none over memory of a
-    /// single rank's.)
-    Alone,
-    /// From this library (`MPI_Win_create`): windows can be freed while it is in use.
-    Own,
-    /// From MPI, in common with all other ranks (`MPI_Win_allocate_shared`). This library uses it at another address,
-    /// which stays when MPI takes its own away.
-    Shared,
-}
-
-/// One window of MPI, and its memory at this rank.
+/// One window of MPI, and the memory at this rank and at those that share it.
 pub(super) struct Segment {
+    /// What calls of MPI reach all ranks by; null where there is no other rank.
     pub(super) window: ffi::MPI_Win,
-    pub(super) kind: Kind,
-    /// The first byte of this rank's part that is aligned, and how far from the first of all it is: MPI aligns to 8
-    /// bytes, or to more.
+    /// What the memory comes from, where that is another window: one among the ranks that share memory.
+    pub(super) shares: ffi::MPI_Win,
+    /// The first byte of each rank's part, where it is mapped here: this rank's own, and those of ranks near it.
+    parts: Vec<Option<*mut u8>>,
+    /// This rank's part from the first byte on that is aligned, and how far that is from the first of all: MPI aligns
+    /// to 8 bytes, or to more.
     pub(super) base: *mut u8,
     pub(super) skew: usize,
     /// Bytes of each rank's part.
@@ -176,18 +169,27 @@ impl InUse {
     }
 }
 
-/// Zeroed memory that stays to the end of the process.
-fn lasting(bytes: usize) -> *mut u8 {
-    Box::leak(vec![0u64; bytes / 8].into_boxed_slice())
-        .as_mut_ptr()
-        .cast()
+/// Zeroed memory that stays to the end of the process: windows can be freed while it is in use.
+fn lasting(bytes: usize) -> Result<*mut u8, BusError> {
+    let out = |detail: String| failed(format!("{bytes} bytes: {detail}"));
+    let layout = Layout::from_size_align(bytes, super::ALIGN).map_err(|e| out(e.to_string()))?;
+    if bytes == 0 {
+        return Err(out("a part without memory".into()));
+    }
+    // SAFETY: the layout has a size other than 0, as was just checked.
+    let base = unsafe { std::alloc::alloc_zeroed(layout) };
+    if base.is_null() {
+        return Err(out("there is no more memory".into()));
+    }
+    Ok(base)
 }
 
-/// Shared memory once more, at an address of its own: what is used there is still there when it has been unmapped where it was.
+/// Shared memory once more, at an address of its own: what is used there is still there when MPI has unmapped it where
+/// it was.
 ///
 /// # Safety
 ///
-/// The memory is mapped, and nobody uses it yet.
+/// The memory is mapped, for so many bytes.
 unsafe fn alias(base: *mut u8, bytes: usize) -> Result<*mut u8, BusError> {
     const PAGE: usize = super::ALIGN;
     let before = base.addr() % PAGE;
@@ -196,21 +198,35 @@ unsafe fn alias(base: *mut u8, bytes: usize) -> Result<*mut u8, BusError> {
     // SAFETY: an old length of 0 asks for a second mapping of what is shared, and leaves the first alone.
     let other = unsafe { rustix::mm::mremap(base.wrapping_sub(before).cast(), 0, len, flags) };
     let other = other.map_err(|e| failed(format!("mremap: {e}")))?;
-    let other = other.cast::<u8>().wrapping_add(before);
-    // SAFETY: both are mapped, for so many bytes, and nobody else uses the memory yet (the caller's promise).
-    let same = unsafe {
-        base.write_volatile(0x5a);
-        other.read_volatile() == 0x5a && {
-            other.write_volatile(0);
-            base.read_volatile() == 0
+    Ok(other.cast::<u8>().wrapping_add(before))
+}
+
+/// A hint.
+struct Info(ffi::MPI_Info);
+
+impl Info {
+    fn with(key: &CStr, value: &CStr) -> Result<Self, BusError> {
+        // SAFETY: a constant of the binding's.
+        let mut info = Info(unsafe { ffi::RSMPI_INFO_NULL });
+        // SAFETY: MPI runs: segments are made only until it ends; both texts end with a zero.
+        unsafe {
+            check("MPI_Info_create", ffi::MPI_Info_create(&raw mut info.0))?;
+            let set = ffi::MPI_Info_set(info.0, key.as_ptr(), value.as_ptr());
+            check("MPI_Info_set", set)?;
         }
-    };
-    if !same {
-        return Err(failed(
-            "memory of MPI_Win_allocate_shared cannot be mapped twice",
-        ));
+        Ok(info)
     }
-    Ok(other)
+}
+
+impl Drop for Info {
+    fn drop(&mut self) {
+        // SAFETY: it was made by `with`, or is the null, and MPI runs, as it did then: nobody keeps one.
+        unsafe {
+            if self.0 != ffi::RSMPI_INFO_NULL {
+                let _ = ffi::MPI_Info_free(&raw mut self.0);
+            }
+        }
+    }
 }
 
 impl Segment {
@@ -218,76 +234,43 @@ impl Segment {
     ///
     /// # Safety
     ///
-    /// The communicator is alive, and this library's alone.
-    pub(super) unsafe fn make(
-        comm: ffi::MPI_Comm,
-        me: usize,
-        bytes: Vec<usize>,
-        kind: Kind,
-    ) -> Result<Self, BusError> {
-        let size = bytes[me] as ffi::MPI_Aint;
-        let mut base: *mut u8 = std::ptr::null_mut();
-        let at = (&raw mut base).cast();
-        // SAFETY: constants of the binding's.
-        let (mut window, mut info) = unsafe { (ffi::RSMPI_WIN_NULL, ffi::RSMPI_INFO_NULL) };
-        // SAFETY: the caller's promise; MPI stores where the memory is, and the window. Memory that is given to it is
-        // never freed.
-        unsafe {
-            match kind {
-                Kind::Alone => base = lasting(bytes[me]),
-                Kind::Own => {
-                    base = lasting(bytes[me]);
-                    let made =
-                        ffi::MPI_Win_create(base.cast(), size, 1, info, comm, &raw mut window);
-                    check("MPI_Win_create", made)?;
-                }
-                Kind::Shared => {
-                    check("MPI_Info_create", ffi::MPI_Info_create(&raw mut info))?;
-                    let (key, value) = (c"alloc_shared_noncontig", c"true");
-                    let set = ffi::MPI_Info_set(info, key.as_ptr(), value.as_ptr());
-                    check("MPI_Info_set", set)?;
-                    let made =
-                        ffi::MPI_Win_allocate_shared(size, 1, info, comm, at, &raw mut window);
-                    check("MPI_Win_allocate_shared", made)?;
-                    check("MPI_Info_free", ffi::MPI_Info_free(&raw mut info))?;
-                    base = alias(base, bytes[me])?;
-                }
-            }
+    /// The communicators are alive, and this library's alone.
+    pub(super) unsafe fn make(ranks: &Ranks, bytes: Vec<usize>) -> Result<Self, BusError> {
+        let (me, size) = (ranks.me, bytes[ranks.me] as ffi::MPI_Aint);
+        // SAFETY: a constant of the binding's.
+        let mut window = unsafe { ffi::RSMPI_WIN_NULL };
+        let mut shares = window;
+        let mut parts = vec![None; bytes.len()];
+        if ranks.near.iter().flatten().count() > 1 {
+            // SAFETY: the caller's promise.
+            unsafe { share(ranks, &bytes, &mut shares, &mut parts) }?;
+        } else {
+            parts[me] = Some(lasting(bytes[me])?);
         }
-        // SAFETY: the window was made just now.
-        unsafe {
-            if kind == Kind::Alone {
-                return Self::of(kind, window, base, bytes, me);
-            }
-            check(
-                "MPI_Win_set_errhandler",
-                ffi::MPI_Win_set_errhandler(window, ffi::RSMPI_ERRORS_RETURN),
-            )?;
-            if !is_unified(window)? {
-                return Err(failed(
-                    "windows have two copies (no MPI_WIN_UNIFIED): nobody would see what comes",
-                ));
-            }
-            let nocheck = ffi::MPI_MODE_NOCHECK as c_int;
-            check("MPI_Win_lock_all", ffi::MPI_Win_lock_all(nocheck, window))?;
+        let base = parts[me].expect("a rank is near itself");
+        if ranks.all_near() {
+            // One window is enough, and Open MPI makes none over memory of a single rank's.
+            std::mem::swap(&mut window, &mut shares);
+        } else {
+            // SAFETY: the caller's promise; memory that is given to MPI is never freed.
+            let made = unsafe {
+                let info = ffi::RSMPI_INFO_NULL;
+                ffi::MPI_Win_create(base.cast(), size, 1, info, ranks.all, &raw mut window)
+            };
+            check("MPI_Win_create", made)?;
         }
-        Self::of(kind, window, base, bytes, me)
-    }
-
-    fn of(
-        kind: Kind,
-        window: ffi::MPI_Win,
-        base: *mut u8,
-        bytes: Vec<usize>,
-        me: usize,
-    ) -> Result<Self, BusError> {
+        if ranks.size() > 1 {
+            // SAFETY: the window was made just now.
+            unsafe { open(window) }?;
+        }
         let skew = base.align_offset(super::ALIGN);
-        let usable = bytes[me].checked_sub(skew).filter(|_| !base.is_null());
+        let usable = bytes[me].checked_sub(skew);
         let usable =
             usable.ok_or_else(|| failed(format!("a window of MPI with memory at {base:?}")))?;
         Ok(Segment {
             window,
-            kind,
+            shares,
+            parts,
             base: base.wrapping_add(skew),
             skew,
             pool: Pool::new(usable),
@@ -296,14 +279,130 @@ impl Segment {
         })
     }
 
+    /// The first byte of a rank's part, if that is mapped here.
+    pub(super) fn part(&self, rank: usize) -> Option<Ptr> {
+        self.parts[rank].map(Ptr)
+    }
+
+    /// The rank of a place that is mapped here, and where in that rank's part it is.
+    pub(super) fn place(&self, near: Ptr) -> Option<(usize, usize)> {
+        let inside = |rank: usize| {
+            let at = near.0.addr().wrapping_sub(self.parts[rank]?.addr());
+            (at < self.bytes[rank]).then_some((rank, at))
+        };
+        (0..self.parts.len()).find_map(inside)
+    }
+
     /// Orders what this process stores and loads with what comes through the window (`MPI_Win_sync`).
     #[inline]
     pub(super) fn sync(&self) -> Result<(), BusError> {
-        if self.kind == Kind::Alone {
+        if self.bytes.len() == 1 {
             return Ok(());
         }
-        // SAFETY: the window is alive, and locked by this rank, as long as the segment.
+        // SAFETY: there is another rank, so there is a window, which is alive, and locked by this rank, as long as the
+        // segment.
         check("MPI_Win_sync", unsafe { ffi::MPI_Win_sync(self.window) })
+    }
+}
+
+/// Memory that near ranks have in common, mapped for good.
+///
+/// # Safety
+///
+/// As [`Segment::make`].
+unsafe fn share(
+    ranks: &Ranks,
+    bytes: &[usize],
+    window: &mut ffi::MPI_Win,
+    parts: &mut [Option<*mut u8>],
+) -> Result<(), BusError> {
+    let mut base: *mut u8 = std::ptr::null_mut();
+    let size = bytes[ranks.me] as ffi::MPI_Aint;
+    let info = Info::with(c"alloc_shared_noncontig", c"true")?;
+    // SAFETY: the caller's promise; MPI stores where the memory is, and the window.
+    let made = unsafe {
+        let at = (&raw mut base).cast();
+        ffi::MPI_Win_allocate_shared(size, 1, info.0, ranks.shared, at, window)
+    };
+    check("MPI_Win_allocate_shared", made)?;
+    for (rank, near) in ranks.near.iter().enumerate() {
+        let Some(near) = *near else { continue };
+        let (mut part, mut size, mut unit) = (base, 0, 0);
+        if rank != ranks.me {
+            // SAFETY: the window was made just now, with that rank; MPI stores where its memory is here.
+            let found = unsafe {
+                let part = (&raw mut part).cast();
+                ffi::MPI_Win_shared_query(*window, near, &raw mut size, &raw mut unit, part)
+            };
+            check("MPI_Win_shared_query", found)?;
+            if size != bytes[rank] as ffi::MPI_Aint || part.is_null() {
+                return Err(failed(format!(
+                    "MPI_Win_shared_query tells of {size} bytes at {part:?} for rank {rank}, which has {}",
+                    bytes[rank]
+                )));
+            }
+        }
+        // SAFETY: MPI has mapped the part, for so many bytes.
+        parts[rank] = Some(unsafe { alias(part, bytes[rank]) }?);
+    }
+    // SAFETY: the caller's promise; nobody uses the memory yet.
+    unsafe { prove(ranks, base, parts) }
+}
+
+/// Checks that all parts are the memory that they should be: each rank writes into its own, at the address that MPI
+/// gave, and the others look where they have mapped it. Leaves zeros. Collective over the near ranks.
+///
+/// # Safety
+///
+/// As [`share`]; `base` is this rank's part as MPI has mapped it, and the parts are mapped.
+unsafe fn prove(ranks: &Ranks, base: *mut u8, parts: &[Option<*mut u8>]) -> Result<(), BusError> {
+    let mark = |rank: usize| 0x7469_6465_0000_0001 ^ (rank as u64) << 32;
+    let barrier = || {
+        // SAFETY: the caller's promise.
+        check("MPI_Barrier", unsafe { ffi::MPI_Barrier(ranks.shared) })
+    };
+    // SAFETY: parts have room for a number (no segment is as small as that), and nobody uses them yet; who writes and
+    // who reads is kept apart by the barriers.
+    unsafe {
+        base.cast::<u64>().write_unaligned(mark(ranks.me));
+        barrier()?;
+        let mut same = true;
+        for (rank, part) in parts.iter().enumerate() {
+            if let Some(part) = part {
+                same &= part.cast::<u64>().read_unaligned() == mark(rank);
+            }
+        }
+        barrier()?;
+        base.cast::<u64>().write_unaligned(0);
+        barrier()?;
+        if !same {
+            return Err(failed(
+                "memory of MPI_Win_allocate_shared cannot be mapped a second time",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Makes errors returns, checks that memory is what loads see, and locks all targets.
+///
+/// # Safety
+///
+/// The window is alive.
+unsafe fn open(window: ffi::MPI_Win) -> Result<(), BusError> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        check(
+            "MPI_Win_set_errhandler",
+            ffi::MPI_Win_set_errhandler(window, ffi::RSMPI_ERRORS_RETURN),
+        )?;
+        if !is_unified(window)? {
+            return Err(failed(
+                "windows have two copies (no MPI_WIN_UNIFIED): nobody would see what comes",
+            ));
+        }
+        let nocheck = ffi::MPI_MODE_NOCHECK as c_int;
+        check("MPI_Win_lock_all", ffi::MPI_Win_lock_all(nocheck, window))
     }
 }
 
@@ -348,7 +447,8 @@ mod tests {
         };
         let mut segments = [Segment {
             window: unsafe_null(),
-            kind: Kind::Alone,
+            shares: unsafe_null(),
+            parts: Vec::new(),
             base: std::ptr::null_mut(),
             skew: 0,
             bytes: Vec::new(),

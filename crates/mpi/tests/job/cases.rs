@@ -3,7 +3,7 @@
 use tidegate::Buffers;
 use tidegate_mpi::windows::Form;
 
-use crate::rank::Job;
+use crate::rank::{Job, Mode};
 use crate::{ends, epochs, faces};
 
 #[path = "../../../../tests/common/ring.rs"]
@@ -18,9 +18,6 @@ pub(crate) struct Case {
     pub(crate) run: fn(&mut Job),
 }
 
-/// Both forms of signals, whichever is faster here.
-pub(crate) const FORMS: [Form; 2] = [Form::Words, Form::Messages];
-
 const fn case(name: &'static str, ranks: &'static [usize], run: fn(&mut Job)) -> Case {
     Case {
         name,
@@ -32,38 +29,45 @@ const fn case(name: &'static str, ranks: &'static [usize], run: fn(&mut Job)) ->
 
 pub(crate) const ALL: &[Case] = &[
     case("ring", &[1, 2, 3, 8], |job| {
-        for form in FORMS {
+        for mode in job.modes() {
             for buffers in [Buffers::Single, Buffers::Double] {
-                ring::run(job.world(form), buffers, 10).unwrap();
+                ring::run(job.world(*mode), buffers, 10).unwrap();
             }
         }
-        ring::run(job.world(Form::Measured), Buffers::Double, 10).unwrap();
+        ring::run(job.world(Mode::Apart(Form::Measured)), Buffers::Double, 10).unwrap();
     }),
-    case("ranges", &[1, 2, 3], |job| {
-        job.in_both_forms(epochs::ranges)
-    }),
-    case("slots", &[2, 3], |job| job.in_both_forms(epochs::slots)),
+    case("ranges", &[1, 2, 3], |job| job.in_all_modes(epochs::ranges)),
+    case("slots", &[2, 3], |job| job.in_all_modes(epochs::slots)),
     case("atomics", &[1, 2, 3, 5], |job| {
-        job.in_both_forms(epochs::atomics)
+        for mode in job.modes() {
+            epochs::atomics(job.world(*mode), job.swaps(*mode));
+        }
     }),
     case("barrier", &[1, 2, 3, 8], |job| {
-        job.in_both_forms(epochs::barrier)
+        job.in_all_modes(epochs::barrier)
     }),
-    case("memory", &[1, 3], |job| job.in_both_forms(epochs::memory)),
-    case("polled", &[2, 3], |job| job.in_both_forms(epochs::polled)),
-    case("late", &[2], |job| job.in_both_forms(ends::late_put)),
+    case("memory", &[1, 3], |job| job.in_all_modes(epochs::memory)),
+    case("polled", &[2, 3], |job| job.in_all_modes(epochs::polled)),
+    case("late", &[2], |job| job.in_all_modes(ends::late_put)),
     case("computes", &[2], |job| {
-        job.in_both_forms(ends::target_computes)
+        job.in_all_modes(ends::target_computes)
     }),
-    case("dropped", &[2, 3], |job| job.in_both_forms(ends::dropped)),
+    case("dropped", &[2, 3], |job| job.in_all_modes(ends::dropped)),
+    case("swap", &[2], ends::swap),
     case("finalized", &[1, 2, 3], ends::finalized),
     case("threads", &[1, 2], ends::too_few_threads),
     case("refused", &[2], ends::refused),
-    case("faces", &[1, 2, 8], |job| job.in_both_forms(faces::all)),
+    case("faces", &[1, 2, 8], |job| job.in_all_modes(faces::all)),
     Case {
         name: "killed",
         ranks: &[2, 3],
         dies: true,
         run: ends::killed,
+    },
+    Case {
+        name: "killed-apart",
+        ranks: &[2, 3],
+        dies: true,
+        run: ends::killed_apart,
     },
 ];

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use mpi::traits::*;
 use tidegate::error::Cause;
 use tidegate::prelude::*;
+use tidegate::window::At;
 use tidegate::{Buffers, Error, Host, Region, World};
 use tidegate_boot::TcpControl;
 use tidegate_mpi::windows::{Form, JoinError, Options, join};
 
-use crate::rank::Job;
+use crate::rank::{Job, MODES, Mode};
 
 /// A put under an exposure that was given in advance, to a window that the target has dropped, and its signal, touch
 /// nothing of a window that was made later.
@@ -107,6 +108,46 @@ pub(crate) fn dropped(world: World<Host>) {
     world.gather("over", Vec::new()).unwrap();
 }
 
+/// Where an MPI would crash in a compare-and-swap, it is refused; elsewhere it swaps.
+pub(crate) fn swap(job: &mut Job) {
+    let mode = Mode::Apart(Form::Words);
+    let world = job.world(mode);
+    stream!(let s = world.stream().unwrap());
+    let window = Window::<i64, _>::atomic("swap", 1).target(0);
+    let (inbox, outbox) = window.open(&s).unwrap();
+    let region = |value| {
+        Region::from_slice(&world, &[value])
+            .unwrap()
+            .on(&s)
+            .unwrap()
+    };
+    let (compare, desired, mut was) = (region(0), region(5), region(9));
+    let exposed = inbox.post(&s).unwrap();
+    let mut epoch = outbox.start();
+    if world.rank() == 1 {
+        let at = At { rank: 0, first: 0 };
+        epoch
+            .compare_and_swap(&compare, &desired, &mut was, at)
+            .unwrap();
+    }
+    let completed = epoch.complete(&s);
+    let waited = exposed.wait(&s);
+    let outcome = s.synchronize();
+    if job.swaps(mode) {
+        outcome.unwrap();
+        drop((completed.unwrap(), waited.unwrap()));
+        let found = if world.rank() == 1 { 0 } else { 9 };
+        assert_eq!(was.into_host(&s).unwrap()[..], [found]);
+    } else {
+        let text = outcome.unwrap_err().to_string();
+        let revoked = world.rank() == 0;
+        assert!(revoked || text.contains("MPI_Compare_and_swap"), "{text}");
+        // Of a transport that has failed the other rank hears when the window goes.
+        drop((completed, waited));
+    }
+    world.gather("over", Vec::new()).unwrap();
+}
+
 /// Posts and waits in vain: the error, wherever it is met with.
 fn failing_wait<'s>(inbox: Inbox<'s, u64>, s: &Stream<'s>) -> Error {
     let exposed = match inbox.post(s) {
@@ -121,39 +162,55 @@ fn failing_wait<'s>(inbox: Inbox<'s, u64>, s: &Stream<'s>) -> Error {
 
 /// `MPI_Finalize` while windows are there, and a stream waits: it comes to an end, and later work is refused.
 pub(crate) fn finalized(job: &mut Job) {
-    let size = job.comm.size() as usize;
-    for form in crate::cases::FORMS {
+    for mode in MODES {
         // Closed in good order; its windows of MPI are freed at the end.
-        let world = job.world(form);
+        let world = job.world(mode);
         stream!(let s = world.stream().unwrap());
         drop(Window::<u64, _>::by_slot("before").open(&s).unwrap());
     }
-    let world = job.world(Form::Measured);
-    let rank = world.rank();
+    let worlds = MODES.map(|mode| job.world(mode));
+    stream!(let near = worlds[0].stream().unwrap());
+    stream!(let words = worlds[1].stream().unwrap());
+    stream!(let messages = worlds[2].stream().unwrap());
+    let waits = (
+        wait_in_vain(&near),
+        wait_in_vain(&words),
+        wait_in_vain(&messages),
+    );
+    worlds[0].gather("finalize", Vec::new()).unwrap();
+    job.end();
+    for error in [ends(&near), ends(&words), ends(&messages)] {
+        let text = error.to_string();
+        assert!(text.contains("MPI_Finalize was called"), "{text}");
+    }
+    drop(waits);
+    let later = [opens(&near), opens(&words), opens(&messages)];
+    assert_eq!(later, [false; 3]);
+}
+
+fn ends(s: &Stream<'_>) -> Error {
+    s.synchronize().unwrap_err()
+}
+
+fn opens(s: &Stream<'_>) -> bool {
+    Window::<u64, _>::by_slot("later").open(s).is_ok()
+}
+
+/// Waits on a stream for what nobody completes.
+fn wait_in_vain<'s>(s: &Stream<'s>) -> (Inbox<'s, u64>, Outbox<'s, u64>) {
+    let (rank, size) = (s.world().rank(), s.world().size());
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
-    stream!(let s = world.stream().unwrap());
     let window = Window::<u64, _>::by_slot("open")
         .buffers(Buffers::Single)
         .slot_from(left, 0, 4);
-    let (inbox, outbox) = window.slot_to(right, 0).open(&s).unwrap();
-    let exposed = inbox.post(&s).unwrap();
-    // Nobody completes.
-    let inbox = exposed.wait(&s).unwrap();
-    world.gather("finalize", Vec::new()).unwrap();
-    job.end();
-    let error = s.synchronize().unwrap_err();
-    assert!(
-        error.to_string().contains("MPI_Finalize was called"),
-        "{error}"
-    );
-    drop((inbox, outbox));
-    let made = Window::<u64, _>::by_slot("later").open(&s);
-    assert!(made.is_err());
+    let (inbox, outbox) = window.slot_to(right, 0).open(s).unwrap();
+    let exposed = inbox.post(s).unwrap();
+    (exposed.wait(s).unwrap(), outbox)
 }
 
 /// MPI was initialised for fewer threads than call it.
 pub(crate) fn too_few_threads(job: &mut Job) {
-    let error = join(&job.comm, job.control(), &Options::new())
+    let error = join(&job.comm, job.control(false), &Options::new())
         .err()
         .expect("it is refused");
     assert!(matches!(error, JoinError::Threads { .. }), "{error}");
@@ -175,14 +232,23 @@ pub(crate) fn refused(job: &mut Job) {
         other => panic!("{other}"),
     }
     // A packet as large as others may be leaves room for keys.
-    let world = job.world(Form::Words);
+    let world = job.world(Mode::Near);
     world.gather("large", vec![1; (1 << 20) - 4096]).unwrap();
     assert!(world.gather("too large", vec![1; 1 << 20]).is_err());
 }
 
 /// A rank that is killed is named by all others, whose waits end.
 pub(crate) fn killed(job: &mut Job) {
-    let world = job.world(Form::Measured);
+    killed_in(job, Mode::Near);
+}
+
+/// As `killed`, where ranks reach each other by calls of MPI.
+pub(crate) fn killed_apart(job: &mut Job) {
+    killed_in(job, Mode::Apart(Form::Measured));
+}
+
+fn killed_in(job: &mut Job, mode: Mode) {
+    let world = job.world(mode);
     let (rank, size) = (world.rank(), world.size());
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
     stream!(let s = world.stream().unwrap());

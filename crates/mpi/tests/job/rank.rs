@@ -23,6 +23,32 @@ pub(crate) fn secret() -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// How ranks reach each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mode {
+    /// By memory that they have in common.
+    Near,
+    /// By calls of MPI.
+    Apart(Form),
+    /// Two by two by memory, and else by calls of MPI.
+    Nodes(Form),
+}
+
+/// All of them. Both forms of signals, whichever is faster here.
+pub(crate) const MODES: [Mode; 5] = [
+    Mode::Near,
+    Mode::Apart(Form::Words),
+    Mode::Apart(Form::Messages),
+    Mode::Nodes(Form::Words),
+    Mode::Nodes(Form::Messages),
+];
+
+const FEW: [Mode; 3] = [
+    Mode::Near,
+    Mode::Apart(Form::Messages),
+    Mode::Nodes(Form::Words),
+];
+
 /// MPI, and worlds over it.
 pub(crate) struct Job {
     pub(crate) comm: SimpleCommunicator,
@@ -30,8 +56,8 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// The control plane among the ranks of the communicator.
-    pub(crate) fn control(&self) -> Arc<dyn Control> {
+    /// The control plane among the ranks of the communicator, which are on nodes of two each, if that is wanted.
+    pub(crate) fn control(&self, nodes: bool) -> Arc<dyn Control> {
         let (rank, size) = (self.comm.rank() as usize, self.comm.size() as usize);
         if size == 1 {
             return Arc::new(TcpControl::solo());
@@ -44,24 +70,40 @@ impl Job {
         let secret = std::env::var(SECRET).unwrap().into_bytes();
         let mut config = Config::new(rank, size, format!("127.0.0.1:{port}"), secret);
         config.listener = listener;
+        config.node = nodes.then(|| format!("node {}", rank / 2));
         Arc::new(TcpControl::join(config).unwrap())
     }
 
     /// A world whose ranks reach each other by windows of MPI.
-    pub(crate) fn world(&self, form: Form) -> World<Host> {
-        let options = Options::new().form(form);
-        let (control, device) = join(&self.comm, self.control(), &options).unwrap();
+    pub(crate) fn world(&self, mode: Mode) -> World<Host> {
+        let (options, nodes) = match mode {
+            Mode::Near => (Options::new(), false),
+            Mode::Apart(form) => (Options::new().not_shared().form(form), false),
+            Mode::Nodes(form) => (Options::new().form(form), true),
+        };
+        let (control, device) = join(&self.comm, self.control(nodes), &options).unwrap();
         // SAFETY: the control plane carries what it is given.
         unsafe { World::from_control(control, device) }.unwrap()
     }
 }
 
 impl Job {
-    /// A program, with each form of signals.
-    pub(crate) fn in_both_forms(&self, program: fn(World<Host>)) {
-        for form in cases::FORMS {
-            program(self.world(form));
+    /// Whether MPI can compare and swap: Open MPI 4 crashes in it, where windows of one node are not shared.
+    pub(crate) fn swaps(&self, mode: Mode) -> bool {
+        let version = mpi::environment::library_version().unwrap();
+        matches!(mode, Mode::Near) || self.comm.size() == 1 || !version.contains("Open MPI v4.")
+    }
+
+    /// A program, in each way in which ranks reach each other.
+    pub(crate) fn in_all_modes(&self, program: fn(World<Host>)) {
+        for mode in self.modes() {
+            program(self.world(*mode));
         }
+    }
+
+    /// All modes, but for large jobs, in which MPIs that wait in a spin take long.
+    pub(crate) fn modes(&self) -> &'static [Mode] {
+        if self.comm.size() > 4 { &FEW } else { &MODES }
     }
 
     /// Ends MPI, with whatever uses it still there.
