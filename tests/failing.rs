@@ -83,7 +83,7 @@ unsafe impl Wire for Misled {
 
     unsafe fn post(&mut self, peer: usize, op: Op<'_, Self>, cookie: u64) -> Outcome<Posted> {
         // SAFETY: the caller's promise.
-        unsafe { self.wire.post(peer, op.handed_on(), cookie) }
+        unsafe { self.wire.post(peer, op.handed_on(|remote| remote), cookie) }
     }
 
     fn poll(&mut self, events: &mut Vec<Event>) -> Outcome<()> {

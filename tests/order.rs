@@ -201,51 +201,33 @@ unsafe impl<W: Wire> Wire for Altered<W> {
     ) -> std::result::Result<Posted, NicError> {
         // Odd cookies are of notices that were sent ahead.
         let even = 2 * cookie;
-        let op: Op<'_, W> = match op {
-            Op::Write {
+        if let (
+            Some(late),
+            &Op::Write {
                 from,
                 bytes,
                 to,
                 offset,
-                notice,
-            } => {
-                if let (Some(late), Some(notice)) = (self.late, notice) {
-                    // SAFETY: a notice names no memory of this end.
-                    let posted = unsafe { self.wire.post(peer, Op::Notify(notice), even + 1) }?;
-                    if posted == Posted::Taken {
-                        self.held.push(Held {
-                            due: Instant::now() + late,
-                            peer,
-                            from,
-                            bytes,
-                            to: to.clone(),
-                            offset,
-                            cookie: even,
-                        });
-                    }
-                    return Ok(posted);
-                }
-                Op::Write {
+                notice: Some(notice),
+            },
+        ) = (self.late, &op)
+        {
+            // SAFETY: a notice names no memory of this end.
+            let posted = unsafe { self.wire.post(peer, Op::Notify(notice), even + 1) }?;
+            if posted == Posted::Taken {
+                self.held.push(Held {
+                    due: Instant::now() + late,
+                    peer,
                     from,
                     bytes,
-                    to: &**to,
+                    to: to.clone(),
                     offset,
-                    notice,
-                }
+                    cookie: even,
+                });
             }
-            Op::Read {
-                to,
-                bytes,
-                from,
-                offset,
-            } => Op::Read {
-                to,
-                bytes,
-                from: &**from,
-                offset,
-            },
-            Op::Notify(notice) => Op::Notify(notice),
-        };
+            return Ok(posted);
+        }
+        let op = op.handed_on(|remote| &**remote);
         // SAFETY: the caller's promise.
         unsafe { self.wire.post(peer, op, even) }
     }

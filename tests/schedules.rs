@@ -90,15 +90,10 @@ fn mutants_are_caught() {
             let job = plan(&tree.current());
             let (programs, adjust) = mutant.apply(&job, case as usize * 7)?;
             tried += 1;
-            trial::run::<Host>(&job, &programs, &adjust).err()
+            trial::caught::<Host>(mutant, &job, programs, &adjust)
         });
         let caught = caught.unwrap_or_else(|| panic!("{mutant:?} was not caught in {tried} tries"));
         println!("{mutant:?}, try {tried}: {caught}");
-        // Only what hangs is for the library to notice.
-        assert!(
-            mutant.may_hang() || !caught.contains("failed"),
-            "{mutant:?}: {caught}"
-        );
     }
 }
 

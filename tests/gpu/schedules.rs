@@ -118,14 +118,9 @@ fn mutants_are_caught() {
             }
             let (programs, adjust) = mutant.apply(&job, case as usize * 7)?;
             tried += 1;
-            trial::run::<Cuda>(&job, &programs, &adjust).err()
+            trial::caught::<Cuda>(mutant, &job, programs, &adjust)
         });
         let caught = caught.unwrap_or_else(|| panic!("{mutant:?} was not caught in {tried} tries"));
         say(&format!("{mutant:?}, try {tried}: {caught}"));
-        // Only what hangs is for the library to notice.
-        assert!(
-            mutant.may_hang() || !caught.contains("failed"),
-            "{mutant:?}: {caught}"
-        );
     }
 }

@@ -10,7 +10,7 @@
 //!   sees that of the last epoch it waited for.
 //! - A range or an atomic window is one array.
 //!
-//! If nobody can go on, the schedule has a deadlock: that is an error of the generator.
+//! If nobody can go on, the schedule has a deadlock: that is an error of the generator, or what a mutant was to do.
 //!
 //! Where several origins fetch from one element, any order is right. The oracle's is one; [`Tag`]s say which entries of the logs
 //! belong together, so that the real ones can be judged as a set.

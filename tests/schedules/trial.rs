@@ -11,6 +11,7 @@ use tidegate_loopback::{Loopback, Options};
 use super::bag::Adjust;
 use super::device::Bench;
 use super::job::{Item, Job};
+use super::mutants::Mutant;
 use super::{oracle, rank};
 
 /// How long a case may take. It takes milliseconds.
@@ -75,6 +76,31 @@ pub(crate) fn run<D: Bench>(
         real.push(result.map_err(|error| format!("rank {rank} failed: {error}"))?);
     }
     truth.judge(job, &real)
+}
+
+/// How a mutant's programs are caught, if they are: by a difference, or because nobody can go on.
+///
+/// # Panics
+///
+/// If the library refuses what does not hang.
+pub(crate) fn caught<D: Bench>(
+    mutant: Mutant,
+    job: &Job,
+    programs: Vec<Vec<Item>>,
+    adjust: &Adjust,
+) -> Option<String> {
+    let caught = run::<D>(job, &programs, adjust).err()?;
+    if !caught.contains("failed") {
+        return Some(caught);
+    }
+    // Only what hangs is for the library to notice.
+    assert!(mutant.may_hang(), "{mutant:?}: {caught}");
+    // That a wait has lasted too long may be the machine's fault. It is the mutant's if nobody could ever have gone on.
+    let mutated = Job {
+        programs,
+        ..job.clone()
+    };
+    oracle::run(&mutated).is_err().then_some(caught)
 }
 
 /// Ends the process with the schedule if the run does not end: a hang must not hang whoever runs the tests.

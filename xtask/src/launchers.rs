@@ -1,4 +1,7 @@
-//! The step `launchers`: ranks that launchers of others start. And the step `slurm`, for those of Slurm.
+//! The step `launchers`: Faces on ranks that launchers of others start. And the step `slurm`, for those of Slurm.
+//!
+//! The tests of launchers, and the examples under `mpirun`, are tests like all others, of the step `unit`. What they
+//! need is what this step installs; so it comes first.
 
 use crate::command::{Cmd, cmd};
 use crate::need::Need;
@@ -26,15 +29,9 @@ const LAUNCHERS: &[&str] = &[
     r#"["mpirun.mpich", "-n", "8"]"#,
 ];
 
-/// The launcher tests, the examples, and Faces, whose ranks verify their results.
+/// Faces, whose ranks verify their results.
 pub(crate) fn commands(place: &Place) -> Vec<Cmd> {
-    let mut commands = vec![
-        cmd("cargo build --workspace --bins --examples"),
-        cmd("cargo test -p tidegate-ffi --test pmix"),
-        cmd("cargo test -p tidegate-boot --test launchers --test hosts"),
-        cmd("cargo test -p tidegate --test mpirun"),
-    ];
-    commands.extend(LAUNCHERS.iter().enumerate().map(|(number, launcher)| {
+    let run = |(number, launcher): (usize, &&str)| {
         // This variable makes a process a rank that has been started already.
         let rows = place.scratch.join(format!("faces-under-mpirun-{number}"));
         cmd("cargo bench --quiet --bench faces")
@@ -44,8 +41,8 @@ pub(crate) fn commands(place: &Place) -> Vec<Cmd> {
             .args("-- --grid 2x2x2 --size 3x4x5x3 --init global --counts 2,1,3 --rounds 1")
             .args("--variants st,st-graph,rma,p2p")
             .env("TIDEGATE_FACES_ROWS", rows)
-    }));
-    commands
+    };
+    LAUNCHERS.iter().enumerate().map(run).collect()
 }
 
 /// Slurm's packages, and the one library that they need beyond what every Debian has.

@@ -206,16 +206,16 @@ pub(crate) static STEPS: &[Step] = &[
     },
     Step {
         name: "launchers",
-        what: "ranks that Open MPI's and MPICH's mpirun have started: they join, leave, die; the examples, and Faces",
+        what: "Faces on ranks that Open MPI's and MPICH's mpirun have started; each verifies its result",
         when: When::Always,
         needs: launchers::NEEDS,
         minutes: 12,
-        // Before `unit`, too: it runs these tests once more, and does not install launchers.
+        // Before `unit`, too, whose tests of launchers say by themselves what they lack.
         commands: launchers::commands,
     },
     Step {
         name: "unit",
-        what: "every test of every package: unit, documentation, compile-fail, jobs, schedules, alloc, faces, examples",
+        what: "every test of every package: unit, documentation, compile-fail, jobs, launchers, schedules, alloc, faces, examples",
         when: When::Always,
         needs: &[],
         minutes: 20,
@@ -401,6 +401,27 @@ mod tests {
                 !(step.commands)(&place).is_empty(),
                 "{} runs nothing",
                 step.name
+            );
+        }
+    }
+
+    /// Under `CI`, its tests fail without what they use; and it would be skipped elsewhere if it needed all of that.
+    #[test]
+    fn what_single_tests_use_is_there_before_they_run() {
+        let place = |name| STEPS.iter().position(|step| step.name == name).unwrap();
+        let before = &STEPS[..place("unit")];
+        let installed: Vec<String> = before
+            .iter()
+            .filter(|step| step.when == When::Always)
+            .flat_map(|step| step.needs)
+            .map(ToString::to_string)
+            .collect();
+        let network = [LIBFABRIC, IPROUTE];
+        for need in network.iter().chain(launchers::NEEDS) {
+            let need = need.to_string();
+            assert!(
+                installed.contains(&need),
+                "{need} is not there: {installed:?}"
             );
         }
     }

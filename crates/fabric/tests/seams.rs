@@ -88,7 +88,7 @@ unsafe impl Wire for Fickle {
             self.wish.posts.fetch_add(1, Ordering::SeqCst);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.wire.post(peer, op.handed_on(), cookie) }
+        unsafe { self.wire.post(peer, op.handed_on(|remote| remote), cookie) }
     }
 
     fn poll(&mut self, events: &mut Vec<Event>) -> Outcome<()> {

@@ -16,5 +16,6 @@
 
 pub mod cuda;
 pub mod fabric;
+mod open;
 pub mod pmix;
 pub mod resident;

@@ -2,9 +2,11 @@
 //!
 //! Four contracts and no policy: [`batch`] is the one primitive that streams execute for messaging, [`device`] what
 //! executes it, [`nic`] what reaches the peers that no device does, and [`control`] how ranks meet. ([`far`] is what a
-//! device may reach peers by that it cannot map; [`slots`] is the accounting that NICs' engines share.) Core validates
-//! what users ask for and hands down only what the contracts allow; back ends do not check again.
+//! device may reach peers by that it cannot map; [`armed`] and [`slots`] are what NICs' engines share: the programs of a
+//! queue, and the accounting of trigger slots.) Core validates what users ask for and hands down only what the contracts
+//! allow; back ends do not check again.
 
+pub mod armed;
 pub mod batch;
 pub mod control;
 pub mod device;

@@ -1,9 +1,9 @@
 //! A queue of armed programs.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use tidegate_hal::armed::Armed;
 use tidegate_hal::batch::{Action, Move, POISON, QUANTUM, Side};
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::{
@@ -38,21 +38,6 @@ pub(crate) struct Queue {
     armed: Mutex<Armed>,
     /// Whether the owner is gone.
     closed: AtomicBool,
-}
-
-#[derive(Default)]
-struct Armed {
-    runs: VecDeque<Run>,
-    given_up: bool,
-}
-
-/// `programs`, some times over.
-struct Run {
-    programs: Arc<[Prepared]>,
-    /// The next of them.
-    next: usize,
-    /// How many times, the current one included.
-    times: u64,
 }
 
 /// A program whose remote places have become addresses of this process.
@@ -136,7 +121,7 @@ impl Queue {
     pub(crate) fn is_idle(&self) -> bool {
         let rung = self.doorbell() & !POISON;
         let sent = self.sent().0.load() & !POISON;
-        lock(&self.armed).given_up || sent - self.sent_before == rung
+        lock(&self.armed).has_given_up() || sent - self.sent_before == rung
     }
 
     /// What is to be done, by the agent's thread alone. Gives up by itself.
@@ -147,10 +132,10 @@ impl Queue {
         if self.is_rung(doorbell) {
             let armed = lock(&self.armed);
             debug_assert!(
-                armed.given_up || !armed.runs.is_empty(),
+                armed.has_given_up() || !armed.is_empty(),
                 "arm comes before the batch that rings"
             );
-            if !armed.runs.is_empty() {
+            if !armed.is_empty() {
                 // Without a slot it is as if it had not been rung for: it has one when its turn comes.
                 return if self.slots.fire(self.member) {
                     Seen::Rung
@@ -167,11 +152,8 @@ impl Queue {
 
     /// Fires the next program, by the agent's thread alone.
     pub(crate) fn fire(&self) {
-        let program = {
-            let armed = lock(&self.armed);
-            let run = armed.runs.front().expect("a program was seen");
-            run.programs[run.next].clone()
-        };
+        let program = lock(&self.armed).first().cloned();
+        let program = program.expect("a program was seen");
         let script = script(&program);
         self.fired.advance(self.fired.operand() + QUANTUM);
         for step in &script.moves {
@@ -181,7 +163,7 @@ impl Queue {
         }
         script.signal();
         // The place is free before the sent word says so: whoever has waited for that finds room.
-        let over = lock(&self.armed).pop();
+        let over = lock(&self.armed).through();
         self.slots.through(self.member);
         let (sent, bell) = self.sent();
         sent.add(QUANTUM);
@@ -191,19 +173,13 @@ impl Queue {
 
     /// Poisons what waits for programs that will not fire.
     fn give_up(&self, closed: bool) {
-        let runs = {
-            let mut armed = lock(&self.armed);
-            if std::mem::replace(&mut armed.given_up, true) {
-                return;
-            }
-            std::mem::take(&mut armed.runs)
+        let Some(runs) = lock(&self.armed).give_up() else {
+            return;
         };
         self.slots.give_up(self.member);
-        for run in &runs {
+        for program in runs.iter().flat_map(|run| run.iter()) {
             // Poisoning twice is no different from once.
-            run.programs
-                .iter()
-                .for_each(|program| script(program).poison());
+            script(program).poison();
         }
         // An owner that is gone in good order has left nothing that anybody could wait for in vain.
         if !closed || !runs.is_empty() {
@@ -217,24 +193,6 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         self.slots.leave(self.member);
-    }
-}
-
-impl Armed {
-    /// Takes the program that has been fired away; returns a run that has come to its end, to be dropped outside of the lock.
-    fn pop(&mut self) -> Option<Run> {
-        let run = self.runs.front_mut().expect("it has just been fired");
-        run.next += 1;
-        if run.next < run.programs.len() {
-            return None;
-        }
-        run.next = 0;
-        run.times -= 1;
-        if run.times == 0 {
-            self.runs.pop_front()
-        } else {
-            None
-        }
     }
 }
 
@@ -309,23 +267,10 @@ unsafe impl NicQueue for Handle {
 
     fn arm(&self, programs: &Arc<[Prepared]>, times: u64) -> Result<(), NicError> {
         let queue = &*self.queue;
-        let needed = usize::try_from(times)
-            .unwrap_or(usize::MAX)
-            .saturating_mul(programs.len());
-        if needed == 0 {
-            return Ok(());
-        }
         let mut armed = lock(&queue.armed);
-        if armed.given_up {
-            return Err(NicError::GivenUp);
-        }
-        armed.runs.push_back(Run {
-            programs: programs.clone(),
-            next: 0,
-            times,
-        });
+        let added = armed.arm(programs, times)?;
         // Under the lock: a queue that gives up returns all its slots, once.
-        queue.slots.arm(queue.member, needed);
+        queue.slots.arm(queue.member, added);
         Ok(())
     }
 

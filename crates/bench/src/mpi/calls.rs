@@ -118,22 +118,14 @@ impl Comm {
         rank: usize,
         tag: usize,
     ) -> ffi::MPI_Request {
-        // SAFETY: the constant is MPI's own.
-        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
-        // SAFETY: the communicator is alive; the memory is good by the caller's promise.
-        let code = unsafe {
-            ffi::MPI_Irecv(
-                to.cast(),
-                int(len),
-                ffi::RSMPI_DOUBLE,
-                int(rank),
-                int(tag),
-                self.raw,
-                &mut request,
-            )
-        };
-        fatal("MPI_Irecv", code);
-        request
+        let (len, rank, tag) = (int(len), int(rank), int(tag));
+        begun("MPI_Irecv", |request| {
+            // SAFETY: the communicator is alive; the memory is good by the caller's promise.
+            unsafe {
+                let of = ffi::RSMPI_DOUBLE;
+                ffi::MPI_Irecv(to.cast(), len, of, rank, tag, self.raw, request)
+            }
+        })
     }
 
     /// Begins to send to a rank.
@@ -148,53 +140,50 @@ impl Comm {
         rank: usize,
         tag: usize,
     ) -> ffi::MPI_Request {
-        // SAFETY: the constant is MPI's own.
-        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
-        // SAFETY: the communicator is alive; the memory is good by the caller's promise.
-        let code = unsafe {
-            ffi::MPI_Isend(
-                from.cast::<c_void>(),
-                int(len),
-                ffi::RSMPI_DOUBLE,
-                int(rank),
-                int(tag),
-                self.raw,
-                &mut request,
-            )
-        };
-        fatal("MPI_Isend", code);
-        request
+        let (len, rank, tag) = (int(len), int(rank), int(tag));
+        begun("MPI_Isend", |request| {
+            // SAFETY: the communicator is alive; the memory is good by the caller's promise.
+            unsafe {
+                let of = ffi::RSMPI_DOUBLE;
+                ffi::MPI_Isend(from.cast(), len, of, rank, tag, self.raw, request)
+            }
+        })
+    }
+}
+
+/// The request of what a call begins.
+fn begun(call: &str, begin: impl FnOnce(&mut ffi::MPI_Request) -> c_int) -> ffi::MPI_Request {
+    // SAFETY: the constant is MPI's own.
+    let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+    fatal(call, begin(&mut request));
+    request
+}
+
+/// Asks until it is so; gives the processor away between.
+fn polled(call: &str, mut test: impl FnMut(&mut c_int) -> c_int) {
+    let mut done = 0;
+    loop {
+        fatal(call, test(&mut done));
+        if done != 0 {
+            return;
+        }
+        std::thread::yield_now();
     }
 }
 
 /// Waits for what has begun.
 pub(crate) fn wait_all(requests: &mut Vec<ffi::MPI_Request>, polls: bool) {
-    let mut done = i32::from(!polls);
-    while done == 0 {
-        // SAFETY: as below.
-        let code = unsafe {
-            ffi::MPI_Testall(
-                int(requests.len()),
-                requests.as_mut_ptr(),
-                &mut done,
-                ffi::RSMPI_STATUSES_IGNORE,
-            )
-        };
-        fatal("MPI_Testall", code);
-        if done != 0 {
-            return requests.clear();
-        }
-        std::thread::yield_now();
+    let (count, all) = (int(requests.len()), requests.as_mut_ptr());
+    if polls {
+        polled("MPI_Testall", |done| {
+            // SAFETY: all are requests that were begun; as many as are said.
+            unsafe { ffi::MPI_Testall(count, all, done, ffi::RSMPI_STATUSES_IGNORE) }
+        });
+    } else {
+        // SAFETY: as above.
+        let code = unsafe { ffi::MPI_Waitall(count, all, ffi::RSMPI_STATUSES_IGNORE) };
+        fatal("MPI_Waitall", code);
     }
-    // SAFETY: all are requests that were begun; as many as are said.
-    let code = unsafe {
-        ffi::MPI_Waitall(
-            int(requests.len()),
-            requests.as_mut_ptr(),
-            ffi::RSMPI_STATUSES_IGNORE,
-        )
-    };
-    fatal("MPI_Waitall", code);
     requests.clear();
 }
 
@@ -359,19 +348,15 @@ impl Window {
     }
 
     pub(crate) fn wait(&self, polls: bool) {
-        let mut done = i32::from(!polls);
-        while done == 0 {
-            // SAFETY: as above.
-            fatal("MPI_Win_test", unsafe {
-                ffi::MPI_Win_test(self.raw, &mut done)
+        if polls {
+            polled("MPI_Win_test", |done| {
+                // SAFETY: as above.
+                unsafe { ffi::MPI_Win_test(self.raw, done) }
             });
-            if done != 0 {
-                return;
-            }
-            std::thread::yield_now();
+        } else {
+            // SAFETY: as above.
+            fatal("MPI_Win_wait", unsafe { ffi::MPI_Win_wait(self.raw) });
         }
-        // SAFETY: as above.
-        fatal("MPI_Win_wait", unsafe { ffi::MPI_Win_wait(self.raw) });
     }
 }
 

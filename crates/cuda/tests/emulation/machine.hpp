@@ -4,8 +4,8 @@
 // late. A barrier is strict: a thread that has left while others wait at one is an error, although a GPU may forgive it. Where a launch lets the next of its stream come, that one
 // may begin as soon as all blocks have said so; what it does before the one before is over is up to the kernel.
 //
-// Failure: a run that makes no progress (every thread waits at a barrier, or nothing ends within so many turns), an access that is not aligned or outside of what the test
-// has named, and a fiber that has used up its stack end the run with a message.
+// Failure: a run that makes no progress (every thread waits at a barrier, or there is no end after so many turns or primitives), an access that is not aligned or outside of what
+// the test has named, and a fiber that has used up its stack end the run with a message.
 #pragma once
 
 #include <link.h>
@@ -43,7 +43,8 @@ struct Run {
     const Stream *streams;
     u64 count;
     u64 seed;
-    u64 turns;  // the most
+    u64 turns;   // the most
+    u64 points;  // likewise: of primitives where a thread may give way, for one that never does
     // Plain accesses are allowed here only; all are if there is none.
     const Range *ranges;
     u64 range_count;
@@ -105,6 +106,7 @@ static std::vector<Progress> progress;
 static Group *loaded;
 static const Run *run;
 static u64 dice, turn, rarely, stay, looks;
+static u64 points;  // that the run has come to
 static char message[256];
 
 // What is shared: all variables of the library that each thread of the host has its own of.
@@ -164,6 +166,7 @@ void yield() {
 }
 
 void point() {
+    if (++points > run->points) fail("no end after so many primitives", points);
     if (rarely && roll() % rarely == 0) yield();
 }
 
@@ -463,7 +466,7 @@ extern "C" const char *tidegate_run(const machine::Run *what) {
     rarely = rates[roll() % 4];
     stay = stays[roll() % 4];
     progress.assign(what->count, Progress());
-    looks = 0;
+    looks = points = 0;
     // It has an address once it has been touched.
     touched++;
     dl_iterate_phdr(find_shared, nullptr);

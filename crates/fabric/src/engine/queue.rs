@@ -1,9 +1,9 @@
 //! A queue of armed programs: what the host that arms and the agent that fires share.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use tidegate_hal::armed::Armed;
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::{NicError, NicQueue, Prepared, Program, QueueConfig};
@@ -29,21 +29,6 @@ pub(crate) struct Queue {
     armed: Mutex<Armed>,
     /// Whether the owner is gone.
     pub(crate) closed: AtomicBool,
-}
-
-#[derive(Default)]
-struct Armed {
-    runs: VecDeque<Run>,
-    given_up: bool,
-}
-
-/// `programs`, some times over.
-struct Run {
-    programs: Arc<[Prepared]>,
-    /// The next of them.
-    next: usize,
-    /// How many times, the current one included.
-    times: u64,
 }
 
 /// What the agent sees when it looks at a queue.
@@ -105,20 +90,7 @@ impl Queue {
 
     /// The armed program that `after` others are to be fired before.
     pub(crate) fn armed(&self, after: usize) -> Option<Prepared> {
-        let armed = lock(&self.armed);
-        let mut left = after;
-        for run in &armed.runs {
-            let len = run.programs.len();
-            let here = usize::try_from(run.times)
-                .unwrap_or(usize::MAX)
-                .saturating_mul(len)
-                - run.next;
-            if left < here {
-                return Some(run.programs[(run.next + left) % len].clone());
-            }
-            left -= here;
-        }
-        None
+        lock(&self.armed).get(after).cloned()
     }
 
     /// How many of the armed programs have a trigger slot, so that hardware may know of them. `waits`: the first of
@@ -148,7 +120,7 @@ impl Queue {
     pub(crate) fn is_idle(&self) -> bool {
         let rung = self.doorbell() & !POISON;
         let sent = self.sent().0.load() & !POISON;
-        lock(&self.armed).given_up || self.is_abandoned() || sent - self.sent_before == rung
+        lock(&self.armed).has_given_up() || self.is_abandoned() || sent - self.sent_before == rung
     }
 
     /// Whether the rank has given its waits for this queue up: the peer is lost, the window is revoked.
@@ -172,20 +144,17 @@ impl Queue {
         // An acquire: what the stream did before it rang is what is read now.
         let doorbell = self.doorbell();
         let armed = lock(&self.armed);
-        if !armed.given_up && self.rung(doorbell) > self.fired.load(Ordering::Relaxed) {
-            debug_assert!(
-                !armed.runs.is_empty(),
-                "arm comes before the batch that rings"
-            );
-            if let Some(run) = armed.runs.front() {
+        if !armed.has_given_up() && self.rung(doorbell) > self.fired.load(Ordering::Relaxed) {
+            debug_assert!(!armed.is_empty(), "arm comes before the batch that rings");
+            if let Some(program) = armed.first() {
                 return if self.slots.fire(self.member) {
-                    Seen::Rung(run.programs[run.next].clone())
+                    Seen::Rung(program.clone())
                 } else {
                     Seen::Nothing
                 };
             }
         }
-        match (closed, doorbell & POISON != 0 && !armed.given_up) {
+        match (closed, doorbell & POISON != 0 && !armed.has_given_up()) {
             (true, _) => Seen::Over,
             (false, true) => Seen::Poisoned,
             (false, false) => Seen::Nothing,
@@ -195,7 +164,7 @@ impl Queue {
     /// The program that was being fired is through.
     pub(crate) fn through(&self) {
         // The place is free before the sent word says so: whoever has waited for that finds room.
-        let over = lock(&self.armed).pop();
+        let over = lock(&self.armed).through();
         self.slots.through(self.member);
         let (sent, bell) = self.sent();
         sent.add(QUANTUM);
@@ -207,11 +176,10 @@ impl Queue {
     pub(crate) fn give_up(&self) -> Vec<Prepared> {
         let (runs, closed) = {
             let mut armed = lock(&self.armed);
-            if std::mem::replace(&mut armed.given_up, true) {
+            let Some(runs) = armed.give_up() else {
                 return Vec::new();
-            }
-            let closed = self.closed.load(Ordering::Acquire);
-            (std::mem::take(&mut armed.runs), closed)
+            };
+            (runs, self.closed.load(Ordering::Acquire))
         };
         self.slots.give_up(self.member);
         // An owner that is gone in good order has left nothing that anybody could wait for in vain.
@@ -220,33 +188,13 @@ impl Queue {
             sent.poison();
             bell.wake_all();
         }
-        runs.iter()
-            .flat_map(|run| run.programs.iter().cloned())
-            .collect()
+        runs.iter().flat_map(|run| run.iter().cloned()).collect()
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
         self.slots.leave(self.member);
-    }
-}
-
-impl Armed {
-    /// Takes the program that has been fired away; returns a run that has come to its end, to be dropped outside of the lock.
-    fn pop(&mut self) -> Option<Run> {
-        let run = self.runs.front_mut()?;
-        run.next += 1;
-        if run.next < run.programs.len() {
-            return None;
-        }
-        run.next = 0;
-        run.times -= 1;
-        if run.times == 0 {
-            self.runs.pop_front()
-        } else {
-            None
-        }
     }
 }
 
@@ -271,23 +219,13 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
 
     fn arm(&self, programs: &Arc<[Prepared]>, times: u64) -> Result<(), NicError> {
         let queue = &*self.queue;
-        let needed = usize::try_from(times)
-            .unwrap_or(usize::MAX)
-            .saturating_mul(programs.len());
-        if needed == 0 {
+        let mut armed = lock(&queue.armed);
+        let added = armed.arm(programs, times)?;
+        if added == 0 {
             return Ok(());
         }
-        let mut armed = lock(&queue.armed);
-        if armed.given_up {
-            return Err(NicError::GivenUp);
-        }
-        armed.runs.push_back(Run {
-            programs: programs.clone(),
-            next: 0,
-            times,
-        });
         // Under the lock: a queue that gives up returns all its slots, once.
-        queue.slots.arm(queue.member, needed);
+        queue.slots.arm(queue.member, added);
         drop(armed);
         if let Some(chained) = &self.chained
             && lock(chained).feed(queue)

@@ -22,6 +22,7 @@
 mod bed;
 mod chain;
 mod choice;
+mod gate;
 mod pool;
 mod probe;
 

@@ -99,8 +99,11 @@ pub enum Op<'a, W: Wire + ?Sized> {
 }
 
 impl<'a, W: Wire + ?Sized> Op<'a, W> {
-    /// The same operation, of another wire whose peers' memory is the same: one that this one hands it on to.
-    pub fn handed_on<V: Wire<Remote = W::Remote> + ?Sized>(self) -> Op<'a, V> {
+    /// The same operation, for another wire that this one hands it on to: `remote` says what a peer's memory is to that.
+    pub fn handed_on<V: Wire + ?Sized>(
+        self,
+        remote: impl FnOnce(&'a W::Remote) -> &'a V::Remote,
+    ) -> Op<'a, V> {
         match self {
             Op::Write {
                 from,
@@ -111,7 +114,7 @@ impl<'a, W: Wire + ?Sized> Op<'a, W> {
             } => Op::Write {
                 from,
                 bytes,
-                to,
+                to: remote(to),
                 offset,
                 notice,
             },
@@ -123,7 +126,7 @@ impl<'a, W: Wire + ?Sized> Op<'a, W> {
             } => Op::Read {
                 to,
                 bytes,
-                from,
+                from: remote(from),
                 offset,
             },
             Op::Notify(notice) => Op::Notify(notice),

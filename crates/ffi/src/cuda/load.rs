@@ -4,9 +4,11 @@ use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
 
 use libloading::Library;
+use libloading::os::unix;
 
 use super::error::{CudaError, NOT_READY, Result};
 use super::table::{self, Table};
+use crate::open::{self, list};
 
 /// The names under which the driver is looked for, in this order: the one that drivers install, then the one that some
 /// installations link to it.
@@ -52,14 +54,6 @@ pub enum LoadError {
         /// What it returned.
         code: i32,
     },
-}
-
-fn list(tried: &[(String, String)]) -> String {
-    if tried.is_empty() {
-        return "nothing: no names were given".to_owned();
-    }
-    let one = |(name, said): &(String, String)| format!("{name} ({said})");
-    tried.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// The loaded driver: a table of functions.
@@ -113,16 +107,11 @@ impl Driver {
     /// Opening a library runs its initialisers: they must be sound to run. What the library has under the names of
     /// [`REQUIRED`](table::REQUIRED) and [`OPTIONAL`](table::OPTIONAL) must be those functions of the driver API.
     pub unsafe fn load_from(names: &[&str]) -> Result<Driver, LoadError> {
-        let mut tried = Vec::new();
-        for &name in names {
-            // SAFETY: the caller vouches for the library's initialisers.
-            match unsafe { Library::new(name) } {
-                // SAFETY: the caller vouches for the library's functions.
-                Ok(library) => return unsafe { Driver::from_library(library, name.to_owned()) },
-                Err(error) => tried.push((name.to_owned(), reason(&error))),
-            }
-        }
-        Err(LoadError::Library { tried })
+        // SAFETY: the caller vouches for the library's initialisers.
+        let opened = unsafe { open::first(names, unix::RTLD_LAZY | unix::RTLD_LOCAL) };
+        let (library, name) = opened.map_err(|tried| LoadError::Library { tried })?;
+        // SAFETY: the caller vouches for the library's functions.
+        unsafe { Driver::from_library(library.into(), name) }
     }
 
     /// # Safety
@@ -246,15 +235,4 @@ impl Driver {
     pub(crate) fn missing(&self, call: &'static str) -> CudaError {
         CudaError::missing(call, self.version)
     }
-}
-
-/// What the dynamic loader said.
-fn reason(error: &libloading::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        text = format!("{text}: {inner}");
-        source = inner.source();
-    }
-    text
 }

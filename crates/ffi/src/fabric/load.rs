@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use libloading::os::unix;
 
 use super::sys::{self, fi_fabric_attr, fi_info, fid_fabric};
+use crate::open::{self, list};
 
 /// The name under which the library is looked for, where [`LIBRARY_VARIABLE`] gives no other.
 pub const LIBRARIES: &[&str] = &["libfabric.so.1"];
@@ -63,14 +64,6 @@ pub enum LoadError {
         /// What is different.
         detail: &'static str,
     },
-}
-
-fn list(tried: &[(String, String)]) -> String {
-    if tried.is_empty() {
-        return "nothing: no names were given".to_owned();
-    }
-    let one = |(name, said): &(String, String)| format!("{name} ({said})");
-    tried.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// `fi_version`.
@@ -148,11 +141,7 @@ impl Library {
         static LIBRARY: OnceLock<Result<Library, LoadError>> = OnceLock::new();
         LIBRARY
             .get_or_init(|| {
-                let chosen = std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty());
-                let names: Vec<&OsStr> = match &chosen {
-                    Some(path) => vec![path.as_os_str()],
-                    None => LIBRARIES.iter().map(OsStr::new).collect(),
-                };
+                let names = open::chosen(LIBRARY_VARIABLE, LIBRARIES);
                 // SAFETY: these are the names of libfabric; that whoever installed something under them, or points at
                 // it, means libfabric is what every program that is linked to it relies on.
                 unsafe { Library::load_from(&names) }
@@ -172,32 +161,22 @@ impl Library {
     /// Opening a library runs its initialisers: they must be sound to run. What the library has under the names and
     /// versions of [`Functions`] must be those functions of libfabric.
     pub unsafe fn load_from<S: AsRef<OsStr>>(names: &[S]) -> Result<Library, LoadError> {
-        let mut tried = Vec::new();
-        for name in names {
-            let name = name.as_ref();
-            let shown = name.to_string_lossy().into_owned();
-            // SAFETY: the caller vouches for the library's initialisers.
-            let opened =
-                unsafe { unix::Library::open(Some(name), unix::RTLD_NOW | unix::RTLD_LOCAL) };
-            match opened {
-                Ok(library) => {
-                    // The pointers in the table, and the providers' threads, need the code until the process ends: the
-                    // handle is never closed.
-                    let handle = library.into_raw();
-                    // SAFETY: the caller vouches for the library's functions.
-                    let functions = unsafe { fill(handle) };
-                    let functions = functions.map_err(|(symbol, version)| LoadError::Symbol {
-                        library: shown.clone(),
-                        symbol,
-                        version,
-                    })?;
-                    // SAFETY: likewise.
-                    return unsafe { Library::from_functions(functions, shown) };
-                }
-                Err(error) => tried.push((shown, reason(&error))),
-            }
+        // SAFETY: the caller vouches for the library's initialisers.
+        let opened = unsafe { open::first(names, unix::RTLD_NOW | unix::RTLD_LOCAL) };
+        let (library, name) = opened.map_err(|tried| LoadError::Library { tried })?;
+        // The pointers in the table, and the providers' threads, need the code until the process ends: the handle is
+        // never closed.
+        let handle = library.into_raw();
+        // SAFETY: the caller vouches for the library's functions.
+        match unsafe { fill(handle) } {
+            // SAFETY: likewise.
+            Ok(functions) => unsafe { Library::from_functions(functions, name) },
+            Err((symbol, version)) => Err(LoadError::Symbol {
+                library: name,
+                symbol,
+                version,
+            }),
         }
-        Err(LoadError::Library { tried })
     }
 
     /// A library whose functions were found in another way: linked statically, for example. `name` is for messages.
@@ -371,15 +350,4 @@ const fn cstr(text: &'static str) -> &'static CStr {
 /// `text` as C wants it; `None` if it has a NUL inside.
 pub(crate) fn c_string(text: &str) -> Option<CString> {
     CString::new(text).ok()
-}
-
-/// What the dynamic loader said.
-fn reason(error: &libloading::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        text = format!("{text}: {inner}");
-        source = inner.source();
-    }
-    text
 }

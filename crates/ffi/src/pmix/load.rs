@@ -7,6 +7,7 @@ use libloading::os::unix;
 
 use super::error::{PmixError, Result};
 use super::sys::{self, pmix_info_t, pmix_proc_t, pmix_scope_t, pmix_status_t, pmix_value_t};
+use crate::open::{self, list};
 
 /// The name under which the library is looked for, where [`LIBRARY_VARIABLE`] gives no other.
 pub const LIBRARIES: &[&str] = &["libpmix.so.2"];
@@ -44,14 +45,6 @@ pub enum LoadError {
         /// What `PMIx_Get_version` says.
         found: String,
     },
-}
-
-fn list(tried: &[(String, String)]) -> String {
-    if tried.is_empty() {
-        return "nothing: no names were given".to_owned();
-    }
-    let one = |(name, said): &(String, String)| format!("{name} ({said})");
-    tried.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// The functions that are called.
@@ -118,11 +111,7 @@ impl Library {
         static LIBRARY: OnceLock<Result<Library, LoadError>> = OnceLock::new();
         LIBRARY
             .get_or_init(|| {
-                let chosen = std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty());
-                let names: Vec<&OsStr> = match &chosen {
-                    Some(path) => vec![path.as_os_str()],
-                    None => LIBRARIES.iter().map(OsStr::new).collect(),
-                };
+                let names = open::chosen(LIBRARY_VARIABLE, LIBRARIES);
                 // SAFETY: these are the names of PMIx; that whoever installed something under them, or points at it, means PMIx
                 // is what every program that is linked to it relies on.
                 unsafe { Library::load_from(&names) }
@@ -142,32 +131,23 @@ impl Library {
     /// Opening a library runs its initialisers: they must be sound to run. What the library has under the names of [`Functions`]
     /// must be those functions of PMIx.
     pub unsafe fn load_from<S: AsRef<OsStr>>(names: &[S]) -> Result<Library, LoadError> {
-        let mut tried = Vec::new();
-        for name in names {
-            let name = name.as_ref();
-            let shown = name.to_string_lossy().into_owned();
-            // Global: the library's own plugins look for its symbols there.
-            // SAFETY: the caller vouches for the library's initialisers.
-            let opened =
-                unsafe { unix::Library::open(Some(name), unix::RTLD_NOW | unix::RTLD_GLOBAL) };
-            match opened {
-                Ok(library) => {
-                    // SAFETY: the caller vouches for the library's functions.
-                    let functions = unsafe { fill(&library) };
-                    // The pointers in the table, and the library's thread, need the code until the process ends: the
-                    // handle is never closed.
-                    let _ = library.into_raw();
-                    let functions = functions.map_err(|symbol| LoadError::Symbol {
-                        library: shown.clone(),
-                        symbol,
-                    })?;
-                    // SAFETY: likewise.
-                    return unsafe { Library::from_functions(functions, shown) };
-                }
-                Err(error) => tried.push((shown, reason(&error))),
-            }
+        // Global: the library's own plugins look for its symbols there.
+        // SAFETY: the caller vouches for the library's initialisers.
+        let opened = unsafe { open::first(names, unix::RTLD_NOW | unix::RTLD_GLOBAL) };
+        let (library, name) = opened.map_err(|tried| LoadError::Library { tried })?;
+        // SAFETY: the caller vouches for the library's functions.
+        let functions = unsafe { fill(&library) };
+        // The pointers in the table, and the library's thread, need the code until the process ends: the handle is
+        // never closed.
+        let _ = library.into_raw();
+        match functions {
+            // SAFETY: likewise.
+            Ok(functions) => unsafe { Library::from_functions(functions, name) },
+            Err(symbol) => Err(LoadError::Symbol {
+                library: name,
+                symbol,
+            }),
         }
-        Err(LoadError::Library { tried })
     }
 
     /// A library whose functions were found in another way. `name` is for messages.
@@ -279,17 +259,6 @@ unsafe fn fill(library: &unix::Library) -> Result<Functions, &'static str> {
             .ok()
             .map(|found| *found),
     })
-}
-
-/// What the dynamic loader said.
-fn reason(error: &libloading::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        text = format!("{text}: {inner}");
-        source = inner.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 
 use super::Goal;
 use super::block::{self, Block, Inside};
-use super::kit::{Kit, urgent};
+use super::kit::{Kit, lost, urgent};
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::schedule::Exchange;
 use crate::faces::timeline::Lane;
@@ -78,9 +78,7 @@ pub(super) fn run<D: FacesDevice>(kit: &Kit<'_, D>, epochs: Epochs, goal: Goal<'
 
 impl<'s, 't, 'h, D: FacesDevice> HostSynchronised<'_, 's, 't, 'h, D> {
     fn lent(&mut self) -> Result<Lent<'s, 't, 'h, D>> {
-        self.lent
-            .take()
-            .ok_or_else(|| Error::Invalid("an earlier error has ended this variant".into()))
+        self.lent.take().ok_or_else(lost)
     }
 
     fn share(&self, lent: Lent<'s, 't, 'h, D>) -> Result<Lent<'s, 't, 'h, D>> {

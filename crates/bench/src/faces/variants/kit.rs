@@ -16,6 +16,11 @@ use tidegate_core::{
 /// What the NIC has been rung for takes less.
 const NIC_LIMIT: Duration = Duration::from_secs(60);
 
+/// What a variant says that an earlier error has left nothing to work with.
+pub(super) fn lost() -> Error {
+    Error::Invalid("an earlier error has ended this variant".into())
+}
+
 /// One rank's neighbours and kernels.
 pub(super) struct Kit<'a, D: FacesDevice> {
     pub(super) setup: &'a SetupOn<'a, D>,

@@ -8,7 +8,7 @@
 //! What `packed` and `received` point to is in turn the kernels' and MPI's: a share synchronises with the stream between them.
 
 use super::block::{self, Block, Inside};
-use super::kit::{Kit, urgent};
+use super::kit::{Kit, lost, urgent};
 use super::{Goal, SetupOn};
 use crate::faces::device::{FacesDevice, Shape};
 use crate::faces::kernels::{self, Points, SlotsBy, Values};
@@ -222,22 +222,12 @@ pub(super) fn run<D: FacesDevice>(
         return kit.measured(&mut direct, goal);
     }
     stream!(let s = urgent(world)?);
-    let on_stream = OnStream {
-        kit: &kit,
-        shape,
-        stream: &s,
-        side: None,
-        lent: None,
-        wire: None,
-        messages,
-        comm,
-    };
     if !setup.params.compute {
-        let mut on_stream = on_stream;
+        let mut on_stream = OnStream::new(&kit, shape, (&s, None), messages, comm);
         return kit.measured(&mut on_stream, goal);
     }
     stream!(let side = world.named_stream("compute")?);
-    let mut on_stream = on_stream.beside(&side);
+    let mut on_stream = OnStream::new(&kit, shape, (&s, Some(&side)), messages, comm);
     kit.measured(&mut on_stream, goal)
 }
 
@@ -260,24 +250,26 @@ impl Drop for OnStream<'_, '_, '_> {
     }
 }
 
-impl<'a, 's> OnStream<'a, 's, 's> {
-    /// With a second stream; before anything is built.
-    fn beside<'t>(self, side: &'a Stream<'t, Host>) -> OnStream<'a, 's, 't> {
+impl<'a, 's, 't> OnStream<'a, 's, 't> {
+    /// With a second stream, perhaps, for what is computed.
+    fn new(
+        kit: &'a Kit<'a, Host>,
+        shape: Arc<Shape>,
+        (stream, side): (&'a Stream<'s, Host>, Option<&'a Stream<'t, Host>>),
+        messages: Messages,
+        comm: Rc<Comm>,
+    ) -> Self {
         OnStream {
-            kit: self.kit,
-            shape: self.shape.clone(),
-            stream: self.stream,
-            side: Some(side),
+            kit,
+            shape,
+            stream,
+            side,
             lent: None,
             wire: None,
-            messages: self.messages,
-            comm: self.comm.clone(),
+            messages,
+            comm,
         }
     }
-}
-
-fn lost() -> Error {
-    Error::Invalid("an earlier error has ended this variant".into())
 }
 
 impl<'s, 't> OnStream<'_, 's, 't> {

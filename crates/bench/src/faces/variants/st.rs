@@ -3,7 +3,7 @@
 use super::Goal;
 use super::block::{self, Block, Inside};
 use super::host::groups;
-use super::kit::{Kit, Neighbour, urgent};
+use super::kit::{Kit, Neighbour, lost, urgent};
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::schedule::Exchange;
 use crate::faces::timeline::{Lane, SHARES};
@@ -186,9 +186,7 @@ impl<'s, 't, D: FacesDevice> St<'_, 's, 't, D> {
 
     /// What [`Exchange::build`] made, unless an error has lost it.
     fn lent(&mut self) -> Result<Both<'s, 't, D>> {
-        self.lent
-            .take()
-            .ok_or_else(|| Error::Invalid("an earlier error has ended this variant".into()))
+        self.lent.take().ok_or_else(lost)
     }
 }
 

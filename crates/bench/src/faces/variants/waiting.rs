@@ -7,7 +7,7 @@
 use super::Goal;
 use super::block::{self, Block, Inside};
 use super::host::{Epochs, groups};
-use super::kit::{Kit, urgent};
+use super::kit::{Kit, lost, urgent};
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::schedule::Exchange;
 use crate::faces::timeline::Lane;
@@ -59,9 +59,7 @@ pub(super) fn run<D: FacesDevice>(kit: &Kit<'_, D>, epochs: Epochs, goal: Goal<'
 
 impl<'s, 't, D: FacesDevice> Waiting<'_, 's, 't, D> {
     fn lent(&mut self) -> Result<Lent<'s, 't, D>> {
-        self.lent
-            .take()
-            .ok_or_else(|| Error::Invalid("an earlier error has ended this variant".into()))
+        self.lent.take().ok_or_else(lost)
     }
 
     fn share(

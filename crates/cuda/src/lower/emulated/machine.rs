@@ -138,6 +138,7 @@ struct RawRun {
     count: u64,
     seed: u64,
     turns: u64,
+    points: u64,
     ranges: *const Range,
     range_count: u64,
     context: *mut c_void,
@@ -251,6 +252,7 @@ impl Machine {
             seed,
             // Several times what any of the tests takes.
             turns: 8_000_000,
+            points: 8_000_000,
             ranges: ranges.as_ptr(),
             range_count: ranges.len() as u64,
             context: (&raw mut hear).cast(),

@@ -25,7 +25,8 @@
 //! | add | 2 (1) | 2 | p + 1 |
 //!
 //! A signal without data that comes behind others without data has nothing to wait for but its ring, since all of them
-//! say the same: it begins at T. A post is always of this kind. A write-back takes one more.
+//! say the same: it begins at T. A post is always of this kind. Where gates are [written back](super::gate), a signal
+//! takes one more.
 //!
 //! *Thresholds.* Counters only rise. The chain knows how far each gate will have come when all that was queued for it
 //! has counted, and adds what the firing adds: this is exact, because a gate is used again only when the firing that
@@ -41,10 +42,6 @@
 //! that is *queued* of it by now: the rest may be waiting for the works that firing n has). In between the chain is
 //! asked again: each of the counts comes without the other, unless an operation fails.
 //!
-//! *Write-back.* Where a counter can be written to memory by hardware (cxi), each signal asks for it, at the gate where
-//! it counts; a look at that memory then spares most reads of the counter. It is a hint and no proof: what proves is
-//! the counter.
-//!
 //! *Memory.* Each work keeps what it names until a counter has proved it complete ([`WorkQueue`]).
 //!
 //! # Failure
@@ -55,13 +52,11 @@
 //! its sent word is poisoned.) Sockets takes nothing back: what never fires is leaked, with the endpoint.
 
 use std::collections::VecDeque;
-use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use tidegate_ffi::fabric::{
     AtomicOp, Counter, CxiCounter, Desc, Endpoint, Local, OpFlags, Peer, Proof,
-    Remote as RemotePlace, RemoteRegion, WaitObject, Work, WorkId, WorkQueue, WriteBack,
+    Remote as RemotePlace, RemoteRegion, WaitObject, Work, WorkId, WorkQueue,
 };
 use tidegate_hal::batch::QUANTUM;
 use tidegate_hal::memory::Ptr;
@@ -69,6 +64,7 @@ use tidegate_hal::nic::{Keep, NicError};
 
 use super::super::chain::{Chain, Signal, Signals};
 use super::super::{Op, Posted};
+use super::gate::{self, Gate};
 use super::pool::{Pool, Share};
 use super::{FabricWire, PAD, Pad, Remote, system};
 use crate::NAME;
@@ -80,28 +76,6 @@ const DEPTH: usize = 8;
 pub(super) const FAR: u64 = 1 << 30;
 /// How often a chain that waits is looked at before its counters are poked: providers lose sight of works when there are many.
 const POKE: u32 = 256;
-
-/// A counter, and how far it will have come when all that was queued for it has counted.
-struct Gate {
-    counter: Arc<Counter>,
-    expected: u64,
-    back: Option<(CxiCounter, Arc<AtomicU64>)>,
-}
-
-impl Gate {
-    /// How far it is beyond `base`.
-    fn beyond(&self, base: u64) -> i32 {
-        Counter::distance(base, self.counter.read())
-    }
-
-    /// Whether hardware has not said that it is beyond `base`, so that there is no need to ask.
-    fn is_quiet(&self, base: u64) -> bool {
-        self.back.as_ref().is_some_and(|(_, word)| {
-            let back = WriteBack(word.load(Ordering::Acquire));
-            back.failures() == 0 && (!back.is_written() || back.successes() <= base)
-        })
-    }
-}
 
 /// A firing that is being queued, or was.
 struct Firing {
@@ -196,15 +170,7 @@ impl FabricChain {
         };
         let share = parts.pool.map(Pool::take).transpose()?;
         let trigger = counter()?;
-        let strike = parts.strikes.then(|| place(&trigger)).flatten();
-        let gate = |_| {
-            let counter = counter()?;
-            Ok(Gate {
-                back: write_back(&counter),
-                counter,
-                expected: 0,
-            })
-        };
+        let strike = parts.strikes.then(|| gate::strike(&trigger)).flatten();
         let depth = DEPTH.min(parts.budget).max(1);
         Ok(FabricChain {
             // The works that one gate counts are of two firings, in any order.
@@ -217,7 +183,9 @@ impl FabricChain {
             share,
             trigger,
             strike,
-            gates: (0..=depth).map(gate).collect::<Result<_, NicError>>()?,
+            gates: (0..=depth)
+                .map(|_| counter().map(Gate::new))
+                .collect::<Result<_, NicError>>()?,
             origin: 0,
             far: parts.far,
             firings: VecDeque::new(),
@@ -256,8 +224,7 @@ impl FabricChain {
         let ahead = self.fired - self.queued;
         self.trigger.set(ahead).map_err(refused())?;
         for gate in &mut self.gates {
-            gate.counter.set(0).map_err(refused())?;
-            gate.expected = 0;
+            gate.begin_anew().map_err(refused())?;
         }
         self.origin = self.queued;
         Ok(true)
@@ -278,7 +245,7 @@ impl FabricChain {
     }
 
     fn cost(&self, works: usize) -> usize {
-        works + usize::from(self.gates[0].back.is_some())
+        works + usize::from(self.gates[0].writes_back())
     }
 
     /// A place of the peer's.
@@ -338,7 +305,7 @@ impl FabricChain {
         signal: &Signal<'_, FabricWire>,
     ) -> Result<Work, NicError> {
         let mut flags = OpFlags::DELIVERY_COMPLETE | OpFlags::COMPLETION;
-        if self.gates[0].back.is_some() {
+        if self.gates[0].writes_back() {
             flags = flags | OpFlags::CXI_CNTR_WB;
         }
         let refused = system("making a deferred work");
@@ -379,7 +346,7 @@ impl FabricChain {
         let number = self.queued;
         let firing = self.firings.back().expect("it is being queued");
         let (gate, next) = (self.gate(number), self.gate(number + 1));
-        let (gate, next) = (&self.gates[gate].counter, &self.gates[next].counter);
+        let (gate, next) = (self.gates[gate].counter(), self.gates[next].counter());
         if plan.told && index == 0 {
             return Ok(Work::counter_add(gate, 1).after(&self.trigger, self.ring(number)));
         }
@@ -428,40 +395,25 @@ impl FabricChain {
 
     /// What a work that waits for long may need.
     fn poke(&mut self) -> Result<(), NicError> {
-        if let Some((number, gate)) = self.gates.iter().enumerate().find_map(|(number, gate)| {
-            let failures = gate.counter.read_err();
-            (failures > 0).then_some((number, failures))
-        }) {
+        if let Some((number, failures)) =
+            self.gates.iter().enumerate().find_map(|(number, gate)| {
+                let failures = gate.failures();
+                (failures > 0).then_some((number, failures))
+            })
+        {
             return Err(NicError::System {
                 what: "a deferred work",
-                detail: format!("gate {number} has counted {gate} failures"),
+                detail: format!("gate {number} has counted {failures} failures"),
             });
         }
         if self.strike.is_none() {
             let gate = &self.gates[self.gate(self.through)];
-            for counter in [&self.trigger, &gate.counter] {
+            for counter in [&self.trigger, gate.counter()] {
                 counter.add(0).map_err(system("poking a counter"))?;
             }
         }
         Ok(())
     }
-}
-
-/// Where a store adds to a counter, if there is such a place.
-fn place(counter: &Arc<Counter>) -> Option<(CxiCounter, Ptr)> {
-    let cxi = CxiCounter::new(counter).ok()?;
-    let place = cxi.mmio().ok()?.at(0)?;
-    Some((cxi, Ptr(place.as_ptr().cast())))
-}
-
-/// Lets hardware write a counter to memory, if it can.
-fn write_back(counter: &Arc<Counter>) -> Option<(CxiCounter, Arc<AtomicU64>)> {
-    let cxi = CxiCounter::new(counter).ok()?;
-    let word = Arc::new(AtomicU64::new(0));
-    let at = word.as_ptr().cast::<c_void>();
-    // SAFETY: the word lives as long as it is shared with the counter, is aligned, and is only accessed atomically.
-    unsafe { cxi.set_write_back(at, size_of::<AtomicU64>(), word.clone()) }.ok()?;
-    Some((cxi, word))
 }
 
 impl Chain<FabricWire> for FabricChain {

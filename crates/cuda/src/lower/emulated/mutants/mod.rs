@@ -2,10 +2,14 @@
 //!
 //! # Failure
 //!
-//! A kernel that is wrong may read and write anywhere, so each is run by a process of its own, which it may take down,
-//! or keep from ending.
+//! A kernel that is wrong may read and write anywhere, so each is run by a process of its own, which it may take down.
+//! It is found when the check says what is wrong, when the test panics, or when the process dies of what the kernel did.
+//! A kernel that goes in circles is ended by the emulated machine, which counts its steps, and by nothing else: a
+//! process that has not ended in time, or that somebody else has ended, has shown nothing, and fails the test.
 
-use std::process::{Command, Stdio};
+use std::io::Read as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -50,9 +54,17 @@ fn mutants() -> Vec<Mutant> {
 const WHICH: &str = "TIDEGATE_MUTANT";
 const BUILT: &str = "the kernel with the error is built";
 const PASSED: &str = "the kernel with the error has passed";
+const FOUND: &str = "the kernel with the error is found:";
 
-/// Whether the check of an error finds it.
-fn is_found(number: usize) -> Result<(), String> {
+/// How long a process may take: ten times what the longest takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// How the check of an error finds it.
+///
+/// # Errors
+///
+/// It does not, or nothing is known.
+fn find(number: usize) -> Result<String, String> {
     let name = concat!(module_path!(), "::one_error");
     let name = name
         .split_once("::")
@@ -66,19 +78,65 @@ fn is_found(number: usize) -> Result<(), String> {
         .spawn()
         .expect("the test can be run");
     let begun = Instant::now();
-    while child.try_wait().expect("it is a child").is_none() {
-        // In circles.
-        if begun.elapsed() > Duration::from_secs(60) {
-            let _ = child.kill();
+    // It says three short lines, which the pipe has room for: they are read when it has ended.
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it is a child") {
+            break status;
+        }
+        if begun.elapsed() > PATIENCE {
+            child.kill().expect("it is a child");
+            child.wait().expect("it is a child");
+            return Err(format!("is undecided: no end after {PATIENCE:?}"));
         }
         std::thread::sleep(Duration::from_millis(5));
+    };
+    let (mut said, mut stdout) = (Vec::new(), child.stdout.take().expect("it is a pipe"));
+    stdout.read_to_end(&mut said).expect("it can be read");
+    verdict(&String::from_utf8_lossy(&said), status)
+}
+
+/// What a process that has ended has shown.
+fn verdict(said: &str, status: ExitStatus) -> Result<String, String> {
+    if !said.contains(BUILT) {
+        return Err(format!("was not built: {said}"));
     }
-    let said = child.wait_with_output().expect("it is a child").stdout;
-    let said = String::from_utf8_lossy(&said);
-    match (said.contains(BUILT), said.contains(PASSED)) {
-        (true, false) => Ok(()),
-        (true, true) => Err("is not found".into()),
-        (false, _) => Err(format!("was not built: {said}")),
+    if said.contains(PASSED) {
+        return Err("is not found".into());
+    }
+    if let Some((_, why)) = said.split_once(FOUND) {
+        return Ok(why.lines().next().unwrap_or_default().trim().to_owned());
+    }
+    /// Of processes that do what none may: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
+    const OWN: [i32; 5] = [4, 6, 7, 8, 11];
+    /// What a test ends with that has panicked.
+    const PANICKED: i32 = 101;
+    match (status.signal(), status.code()) {
+        (Some(signal), _) if OWN.contains(&signal) => Ok(format!("died of signal {signal}")),
+        (_, Some(PANICKED)) => Ok("the test has panicked".into()),
+        _ => Err(format!(
+            "is undecided: it ended with {status}, and said {said}"
+        )),
+    }
+}
+
+#[test]
+fn only_what_the_kernel_did_counts() {
+    let signal = ExitStatus::from_raw;
+    let code = |code: i32| ExitStatus::from_raw(code << 8);
+    let built = |more: &str| format!("{BUILT}\n{more}");
+    assert!(verdict(&built(FOUND), code(0)).is_ok());
+    assert!(verdict(&built(""), signal(11)).is_ok());
+    assert!(verdict(&built(""), code(101)).is_ok());
+    for (said, status) in [
+        (built(PASSED), code(0)),
+        (built(""), code(0)),
+        // Ended by somebody else: for want of memory, for example.
+        (built(""), signal(9)),
+        (built(""), signal(15)),
+        (String::new(), code(101)),
+        (String::new(), signal(11)),
+    ] {
+        assert!(verdict(&said, status).is_err(), "{said}, {status}");
     }
 }
 
@@ -96,9 +154,12 @@ fn errors_in_the_kernel_are_found() {
             let Some((_, before, after)) = mutants.get(number) else {
                 return;
             };
-            if let Err(why) = is_found(number) {
-                let error = format!("{number}: `{before}` as `{after}` {why}");
-                missed.lock().expect("nobody panics").push(error);
+            match find(number) {
+                Ok(how) => println!("{number}: {how}"),
+                Err(why) => {
+                    let error = format!("{number}: `{before}` as `{after}` {why}");
+                    missed.lock().expect("nobody panics").push(error);
+                }
             }
         }
     };
@@ -125,6 +186,7 @@ fn one_error() {
     println!("{BUILT}");
     match check(&mut machine) {
         Ok(()) => println!("{PASSED}"),
-        Err(why) => println!("{why}"),
+        // What is wrong may be a long list.
+        Err(why) => println!("{FOUND} {}", why.chars().take(200).collect::<String>()),
     }
 }

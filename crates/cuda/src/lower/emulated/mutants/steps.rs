@@ -201,6 +201,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "was == compare ? value : was",
         "was == value ? compare : was",
     ),
+    // Circles, without ever looking at a word that others change.
+    (
+        MOVES,
+        "for (; i < count; i += stride) {\n        Unit value;",
+        "for (; i < count;) {\n        Unit value;",
+    ),
     // Two waits count together.
     (
         EPOCHS,

@@ -1,0 +1,94 @@
+//! Counters of a chain, as what they are there for: gates, and the place where streams strike.
+//!
+//! # Model
+//!
+//! A [`Gate`] is a counter that works of one [chain](super::chain) count at, and that others of them wait for. The chain
+//! says how far it is to come; the gate says how far it is.
+//!
+//! *Write-back.* Where a counter can be written to memory by hardware (cxi), each signal asks for it, at the gate where
+//! it counts; a look at that memory then spares most reads of the counter. It is a hint and no proof: what proves is
+//! the counter.
+//!
+//! *Strike.* cxi's counters also have an address: a store there adds to the counter ([`strike`]). So a stream fires by
+//! itself what waits for the chain's trigger, as it would ring a doorbell.
+//!
+//! # Failure
+//!
+//! A counter that can do neither is a counter all the same: it is read each time, and an agent adds to it. Failures are
+//! counted beside successes ([`Gate::failures`]), and end each [quiet](Gate::is_quiet).
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_ffi::fabric::{Counter, CxiCounter, FabricError, WriteBack};
+use tidegate_hal::memory::Ptr;
+
+/// A counter, and how far it will have come when all that was queued for it has counted.
+pub(super) struct Gate {
+    counter: Arc<Counter>,
+    pub(super) expected: u64,
+    back: Option<(CxiCounter, Arc<AtomicU64>)>,
+}
+
+impl Gate {
+    /// Of a counter that nothing has counted at.
+    pub(super) fn new(counter: Arc<Counter>) -> Self {
+        Gate {
+            back: write_back(&counter),
+            counter,
+            expected: 0,
+        }
+    }
+
+    pub(super) fn counter(&self) -> &Arc<Counter> {
+        &self.counter
+    }
+
+    /// Whether hardware writes it to memory, for works that ask for it.
+    pub(super) fn writes_back(&self) -> bool {
+        self.back.is_some()
+    }
+
+    /// How far it is beyond `base`.
+    pub(super) fn beyond(&self, base: u64) -> i32 {
+        Counter::distance(base, self.counter.read())
+    }
+
+    /// Whether hardware has not said that it is beyond `base`, so that there is no need to ask.
+    pub(super) fn is_quiet(&self, base: u64) -> bool {
+        self.back.as_ref().is_some_and(|(_, word)| {
+            let back = WriteBack(word.load(Ordering::Acquire));
+            back.failures() == 0 && (!back.is_written() || back.successes() <= base)
+        })
+    }
+
+    /// How many works have failed that were to count here.
+    pub(super) fn failures(&self) -> u64 {
+        self.counter.read_err()
+    }
+
+    /// Sets it to what it was at first. Nothing may be queued for it.
+    pub(super) fn begin_anew(&mut self) -> Result<(), FabricError> {
+        self.counter.set(0)?;
+        self.expected = 0;
+        Ok(())
+    }
+}
+
+/// Where a store adds to a counter, if there is such a place, and what has it.
+pub(super) fn strike(counter: &Arc<Counter>) -> Option<(CxiCounter, Ptr)> {
+    let cxi = CxiCounter::new(counter).ok()?;
+    let place = cxi.mmio().ok()?.at(0)?;
+    Some((cxi, Ptr(place.as_ptr().cast())))
+}
+
+/// Lets hardware write a counter to memory, if it can.
+fn write_back(counter: &Arc<Counter>) -> Option<(CxiCounter, Arc<AtomicU64>)> {
+    let cxi = CxiCounter::new(counter).ok()?;
+    let word = Arc::new(AtomicU64::new(0));
+    let at = word.as_ptr().cast::<c_void>();
+    // SAFETY: the word lives as long as it is shared with the counter, is aligned, and is only accessed atomically.
+    unsafe { cxi.set_write_back(at, size_of::<AtomicU64>(), word.clone()) }.ok()?;
+    Some((cxi, word))
+}

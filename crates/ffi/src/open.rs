@@ -1,0 +1,115 @@
+//! Opening a library by the first of its names that opens.
+//!
+//! # Model
+//!
+//! A library has a list of names under which it is looked for, in order; for some an environment variable names another
+//! in place of them all. The first that opens is the one. Whether it is what was looked for, its module finds out: the
+//! names after it are not tried, since two of a kind in one process are never what was meant.
+//!
+//! # Failure
+//!
+//! If none opens, each name comes back with what the dynamic loader said of it, for messages.
+
+use std::ffi::{OsStr, OsString, c_int};
+
+use libloading::os::unix;
+
+/// The names tried, and what the loader said of each.
+pub(crate) type Tried = Vec<(String, String)>;
+
+/// The name in the environment variable, if there is one, or else the `usual` ones.
+pub(crate) fn chosen(variable: &str, usual: &[&str]) -> Vec<OsString> {
+    match std::env::var_os(variable) {
+        Some(path) if !path.is_empty() => vec![path],
+        _ => usual.iter().map(OsString::from).collect(),
+    }
+}
+
+/// Opens the first of `names` that can be opened, and says which that is. A name without a slash is looked for where the
+/// dynamic loader looks. `flags` are those of `dlopen`.
+///
+/// # Errors
+///
+/// What was tried, if none can be.
+///
+/// # Safety
+///
+/// Opening a library runs its initialisers: they must be sound to run.
+pub(crate) unsafe fn first<S: AsRef<OsStr>>(
+    names: &[S],
+    flags: c_int,
+) -> Result<(unix::Library, String), Tried> {
+    let mut tried = Vec::new();
+    for name in names {
+        let name = name.as_ref();
+        let shown = name.to_string_lossy().into_owned();
+        // SAFETY: the caller vouches for the library's initialisers.
+        match unsafe { unix::Library::open(Some(name), flags) } {
+            Ok(library) => return Ok((library, shown)),
+            Err(error) => tried.push((shown, reason(&error))),
+        }
+    }
+    Err(tried)
+}
+
+/// What was tried, for a message.
+pub(crate) fn list(tried: &[(String, String)]) -> String {
+    if tried.is_empty() {
+        return "nothing: no names were given".to_owned();
+    }
+    let one = |(name, said): &(String, String)| format!("{name} ({said})");
+    tried.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// What the dynamic loader said.
+fn reason(error: &libloading::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        text = format!("{text}: {inner}");
+        source = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLAGS: c_int = unix::RTLD_NOW | unix::RTLD_LOCAL;
+
+    #[test]
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    fn the_first_that_opens_is_taken() {
+        // SAFETY: the C library is in the process already.
+        let opened = unsafe { first(&["libno-such-thing.so.1", "libc.so.6", "libm.so.6"], FLAGS) };
+        assert_eq!(opened.expect("it is there").1, "libc.so.6");
+    }
+
+    #[test]
+    fn each_that_does_not_open_is_named() {
+        let names = ["libno-such-thing.so.1", "libno-such-thing.so"];
+        // SAFETY: there are no such libraries.
+        let tried = unsafe { first(&names, FLAGS) }.expect_err("there are none");
+        let found: Vec<_> = tried.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(found, names);
+        let text = list(&tried);
+        for (name, said) in &tried {
+            assert!(
+                !said.is_empty() && text.contains(&format!("{name} ({said})")),
+                "{text}"
+            );
+        }
+        assert!(list(&[]).contains("no names"));
+    }
+
+    #[test]
+    fn a_variable_names_another() {
+        // One that every process has, and one that none has.
+        assert_eq!(
+            chosen("PATH", &["a"]),
+            [std::env::var_os("PATH").expect("it is set")]
+        );
+        assert_eq!(chosen("TIDEGATE_NO_SUCH_VARIABLE", &["a", "b"]), ["a", "b"]);
+    }
+}
