@@ -126,10 +126,10 @@ impl Machine {
             if put && machine.form == Form::Messages && unsafe { machine.take_along(pieces) } {
                 return Ok(());
             }
-            // SAFETY: as above.
-            pieces
-                .iter()
-                .try_for_each(|piece| unsafe { machine.copy_one(piece, put) })?;
+            for piece in pieces {
+                // SAFETY: as above.
+                unsafe { machine.copy_one(piece, put) }?;
+            }
             match pieces.first() {
                 Some(piece) if !put => machine.flush(machine.names.resolve(piece.far).rank),
                 _ => Ok(()),

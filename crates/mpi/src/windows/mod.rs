@@ -3,45 +3,49 @@
 //! # Model
 //!
 //! [`join`] makes a *bus* of a communicator ([`tidegate_hal::far`]): a [`Host`] device whose streams reach peers by
-//! one-sided operations of MPI, and a control plane that carries the keys to their memory. Everything above is as with
-//! memory that is mapped: windows, epochs, graphs, barriers. All ranks are reached so, those of the same node, too.
+//! windows of MPI, and a control plane that carries the keys to their memory. Everything above is as without MPI:
+//! windows, epochs, graphs, barriers.
 //!
+//! - **Near and far.** Ranks that can have memory in common, by MPI's word (`MPI_COMM_TYPE_SHARED`) and by the control
+//!   plane's (a node), are *near*: their memory comes from `MPI_Win_allocate_shared`, `MPI_Win_shared_query` tells where
+//!   it is, and streams put, get and signal by loads, stores and processor atomics. All others are *far*.
 //! - **Memory** comes from segments, windows of MPI that all ranks make together when one of them has no room; no heap
 //!   is sized by hand (`segment.rs`). Each is locked for good (`MPI_Win_lock_all`): all targets are passive.
-//! - **Data** goes by `MPI_Put`, `MPI_Get`, `MPI_Accumulate` and its like. "`MPI_WIN_FLUSH` completes all outstanding
-//!   RMA operations initiated by the calling process to the target rank on the specified window. The operations are
-//!   completed both at the origin and at the target" (MPI-3.1, 11.5.4): so a signal that is given after it comes after
-//!   the data, with any MPI.
-//! - **Signals** have two forms. [`Form::Words`]: an `MPI_Accumulate` to a mailbox beside the word, which the waiter
-//!   polls and adds to the word itself: all that is done to a word is done by processor atomics of its own process, all
-//!   that is done to a mailbox by MPI. [`Form::Messages`]: a message, which whoever turns MPI adds to the word; small
-//!   data goes along with it, and needs no put. [`Form::Measured`] takes the one that is faster between neighbours
-//!   here.
+//! - **Data** for far ranks goes by `MPI_Put`, `MPI_Get`, `MPI_Accumulate` and its like. "`MPI_WIN_FLUSH` completes all
+//!   outstanding RMA operations initiated by the calling process to the target rank on the specified window. The
+//!   operations are completed both at the origin and at the target" (MPI-3.1, 11.5.4): so a signal that is given after
+//!   it comes after the data, with any MPI.
+//! - **Signals** to far ranks have two forms. [`Form::Words`]: an `MPI_Accumulate` to a mailbox beside the word, which
+//!   the waiter polls and adds to the word itself: all that is done to a word is done by processor atomics of its own
+//!   node, all that is done to a mailbox by MPI. [`Form::Messages`]: a message, which whoever turns MPI adds to the
+//!   word; small data goes along with it, and needs no put. [`Form::Measured`] takes the one that is faster between
+//!   nodes here.
 //! - **Memory model.** Windows must be *unified* (`MPI_WIN_UNIFIED`): "public and private copies are identical", and an
 //!   update by MPI becomes visible to loads of the owner without further calls (11.4), at the latest with
 //!   `MPI_WIN_SYNC` (11.7). That is called when a signal was found and before the word is added to; and before a signal
-//!   is given, so that peers' gets see what streams have stored.
+//!   is given, so that peers' gets see what streams have stored. Between near ranks the signal itself is the barrier.
 //! - **Progress** is the host's. Whoever waits turns MPI (tests a receive that is always posted), yields, and naps
 //!   after a while, 1 ms at most. While nobody waits, an *agent* thread does: MPIs whose one-sided operations need the
 //!   target's help get it within 1 ms.
 //! - **Threads.** Streams, agent and program call MPI, so it must have been initialised with `MPI_THREAD_MULTIPLE`.
 //!   This library's own calls take turns under one lock; none waits for a peer's *program* under it.
-//! - **Atomics** of a window are all made by MPI, those of a rank on its own memory, too: nothing else is atomic with
-//!   what MPI does. MPI compares no floats: a compare-and-swap of floats is one of integers as wide, and whether MPI
-//!   makes that atomic with its arithmetic on floats is its own affair (the known ones do). What the least and greatest
-//!   of a NaN is, is MPI's affair, too.
+//! - **Atomics** of a window are all made by MPI, those of near ranks and of a rank on its own memory, too: nothing else
+//!   is atomic with what MPI does. Where several origins update one element in one epoch, MPI promises atomicity for one
+//!   operation and no other beside it (`same_op_no_op`, its default); the known MPIs keep it for all, since they lock.
+//!   MPI compares no floats: a compare-and-swap of floats is one of integers as wide. What the least and greatest of a
+//!   NaN is, is MPI's affair, too.
 //!
 //! # Failure
 //!
-//! Every return code is looked at. What MPI refuses fails the bus for good: streams end with the error, and peers hear
-//! of it when windows are revoked. A rank that dies is noticed by the control plane, if MPI lets the others live
-//! (`mpirun` usually ends the job); waits end, since none waits inside of MPI. Only completing data (`MPI_Win_flush`)
-//! can: how long a dead target, or one whose processor is taken, keeps it, is MPI's affair. When `MPI_Finalize` is
-//! called, the bus closes before MPI does: waits then end with an error that says so, and memory stays where it is.
+//! Every return code is looked at. What MPI refuses fails the bus for good, and with it those of all ranks, since the
+//! others are told: streams end with the error. A rank that dies is noticed by the control plane, if MPI lets the others
+//! live (`mpirun` usually ends the job); waits end, since none waits inside of MPI. Only what is under way to a far rank
+//! can (`MPI_Win_flush`, and with Open MPI an accumulate): how long a dead target, or one whose processor is taken, keeps
+//! it, is MPI's affair. When `MPI_Finalize` is called, all buses close before MPI does: waits then end with an error that
+//! says so, and memory stays where it is.
 //!
-//! An MPI that makes no windows here for `MPI_THREAD_MULTIPLE` says so when the ranks meet: a typed error. Open MPI
-//! 4.1.4 crashes in `MPI_Compare_and_swap` where its `osc/rdma` works over shared memory, so windows of one node are
-//! shared there (`osc/sm`), unless asked otherwise.
+//! An MPI that makes no windows here for `MPI_THREAD_MULTIPLE` says so when the ranks meet: a typed error. Open MPI 4
+//! crashes in `MPI_Compare_and_swap` where ranks of one node reach each other as far ones: there, it is refused.
 
 mod agent;
 mod bus;
@@ -111,7 +115,7 @@ impl Options {
         Options::default()
     }
 
-    /// Makes windows as between nodes, even where all ranks have memory in common.
+    /// Lets each rank reach all others as far ones, by calls of MPI, even where they have memory in common.
     #[must_use]
     pub fn not_shared(mut self) -> Self {
         self.shared = false;

@@ -242,9 +242,10 @@ pub(crate) fn killed(job: &mut Job) {
     killed_in(job, Mode::Near);
 }
 
-/// As `killed`, where ranks reach each other by calls of MPI.
+/// As `killed`, where ranks reach each other by calls of MPI. By messages: Open MPI would wait for the dead one in an
+/// accumulate.
 pub(crate) fn killed_apart(job: &mut Job) {
-    killed_in(job, Mode::Apart(Form::Measured));
+    killed_in(job, Mode::Apart(Form::Messages));
 }
 
 fn killed_in(job: &mut Job, mode: Mode) {
