@@ -1,5 +1,6 @@
-//! A put and its epochs, one way: raw MPI (post, start, complete, wait on `MPI_Win_allocate`), and windows over MPI, in
-//! one process and by turns.
+//! A put and its epochs, one way: raw MPI (post, start, complete, wait on `MPI_Win_allocate`, and on `MPI_Win_create`),
+//! and windows over MPI, in one process and by turns. Far ranks are compared with `MPI_Win_create`, which is served by
+//! the same part of an MPI as between nodes.
 //!
 //! `mpirun -n 2 pingpong [rounds]`. Reports medians over runs of half a round trip, in us, and the ratio to raw MPI.
 
@@ -25,6 +26,8 @@ type Inbox<'s> = window::Inbox<'s, u8, BySlot, Host>;
 type Outbox<'s> = window::Outbox<'s, u8, BySlot, Host>;
 
 const RUNS: usize = 101;
+/// Ways before this one are compared with the first, the others with this one.
+const FAR: usize = 3;
 
 fn control(comm: &SimpleCommunicator) -> Result<Arc<dyn Control>, Box<dyn Error>> {
     let rank = comm.rank() as usize;
@@ -51,10 +54,11 @@ struct Raw {
     peer: ffi::MPI_Group,
     to: i32,
     src: Vec<u8>,
+    _memory: Vec<u8>,
 }
 
 impl Raw {
-    fn new(comm: &SimpleCommunicator, bytes: usize) -> Self {
+    fn new(comm: &SimpleCommunicator, bytes: usize, allocate: bool) -> Self {
         let to = 1 - comm.rank();
         let mut base: *mut u8 = std::ptr::null_mut();
         // SAFETY: constants of the binding's.
@@ -65,16 +69,16 @@ impl Raw {
                 ffi::RSMPI_GROUP_NULL,
             )
         };
-        // SAFETY: MPI runs, both ranks come here, and what is passed lives meanwhile.
+        let (size, comm) = (bytes as ffi::MPI_Aint, comm.as_raw());
+        let mut memory = vec![0u8; if allocate { 0 } else { bytes }];
+        // SAFETY: MPI runs, both ranks come here, and what is passed lives meanwhile; the memory is freed after the window.
         unsafe {
-            ffi::MPI_Win_allocate(
-                bytes as ffi::MPI_Aint,
-                1,
-                ffi::RSMPI_INFO_NULL,
-                comm.as_raw(),
-                (&raw mut base).cast(),
-                &raw mut window,
-            );
+            let (info, at) = (ffi::RSMPI_INFO_NULL, &raw mut window);
+            if allocate {
+                ffi::MPI_Win_allocate(size, 1, info, comm, (&raw mut base).cast(), at);
+            } else {
+                ffi::MPI_Win_create(memory.as_mut_ptr().cast(), size, 1, info, comm, at);
+            }
             ffi::MPI_Win_get_group(window, &raw mut all);
             ffi::MPI_Group_incl(all, 1, &raw const to, &raw mut peer);
         }
@@ -83,6 +87,7 @@ impl Raw {
             peer,
             to,
             src: vec![1; bytes],
+            _memory: memory,
         }
     }
 
@@ -183,43 +188,42 @@ fn main() -> Result<(), Box<dyn Error>> {
         // SAFETY: the control plane carries what it is given.
         Ok(unsafe { World::from_control(control, device) }?)
     };
-    let words = world(&Options::new().form(Form::Words))?;
-    let messages = world(&Options::new().form(Form::Messages))?;
-    let unshared = world(&Options::new().not_shared())?;
-    stream!(let a = words.inline_stream()?);
-    stream!(let b = messages.inline_stream()?);
-    stream!(let c = unshared.inline_stream()?);
-    stream!(let d = words.stream()?);
+    let near = world(&Options::new())?;
+    let far = |form| world(&Options::new().not_shared().form(form));
+    let (words, messages) = (far(Form::Words)?, far(Form::Messages)?);
+    stream!(let a = near.inline_stream()?);
+    stream!(let b = near.stream()?);
+    stream!(let c = words.inline_stream()?);
+    stream!(let d = messages.inline_stream()?);
+    stream!(let e = messages.stream()?);
     if first {
+        let version = mpi::environment::library_version()?;
+        println!("{}", version.lines().next().unwrap_or(""));
         println!(
-            "{}",
-            mpi::environment::library_version()?
-                .lines()
-                .next()
-                .unwrap_or("")
-        );
-        println!(
-            "one way, us: raw PSCW | inline: words | messages | measured, windows not shared | words, a thread"
+            "one way, us: raw, MPI_Win_allocate | near, inline | near, a stream || raw, MPI_Win_create | far, words, inline | far, messages, inline | far, messages, a stream"
         );
     }
     for bytes in [8, 1024, 65536, 1 << 20] {
-        let raw = Raw::new(&comm, bytes);
-        let mut by_words = Ours::new(&a, &words, bytes)?;
-        let mut by_messages = Ours::new(&b, &messages, bytes)?;
-        let mut by_unshared = Ours::new(&c, &unshared, bytes)?;
-        let mut by_thread = Ours::new(&d, &words, bytes)?;
+        let (allocated, created) = (Raw::new(&comm, bytes, true), Raw::new(&comm, bytes, false));
+        let mut by_near = Ours::new(&a, &near, bytes)?;
+        let mut by_near_stream = Ours::new(&b, &near, bytes)?;
+        let mut by_words = Ours::new(&c, &words, bytes)?;
+        let mut by_messages = Ours::new(&d, &messages, bytes)?;
+        let mut by_messages_stream = Ours::new(&e, &messages, bytes)?;
         let rounds = (rounds * 65536 / (65536 + 8 * bytes)).max(5);
-        let mut times = vec![Vec::new(); 5];
+        let mut times = vec![Vec::new(); 7];
         for run in 0..=RUNS {
             for (way, times) in times.iter_mut().enumerate() {
                 comm.barrier();
                 let begun = Instant::now();
                 match way {
-                    0 => raw.run(rounds),
-                    1 => by_words.run(&a, first, rounds)?,
-                    2 => by_messages.run(&b, first, rounds)?,
-                    3 => by_unshared.run(&c, first, rounds)?,
-                    _ => by_thread.run(&d, first, rounds)?,
+                    0 => allocated.run(rounds),
+                    1 => by_near.run(&a, first, rounds)?,
+                    2 => by_near_stream.run(&b, first, rounds)?,
+                    FAR => created.run(rounds),
+                    4 => by_words.run(&c, first, rounds)?,
+                    5 => by_messages.run(&d, first, rounds)?,
+                    _ => by_messages_stream.run(&e, first, rounds)?,
                 }
                 let took = begun.elapsed().as_secs_f64() * 1e6 / rounds as f64 / 2.0;
                 // The first is for warming up.
@@ -236,17 +240,20 @@ fn main() -> Result<(), Box<dyn Error>> {
             let medians: Vec<_> = times.iter_mut().map(median).collect();
             let tenths: Vec<_> = times.iter().map(|times| times[times.len() / 10]).collect();
             for (what, all) in [("median", medians), ("lowest tenth", tenths)] {
-                let raw = all[0];
-                print!("{bytes:>8} B  {what:>12}  {raw:8.3}");
-                for ours in &all[1..] {
-                    print!("  {ours:8.3} ({:.2})", ours / raw);
+                print!("{bytes:>8} B  {what:>12}");
+                for group in [&all[..FAR], &all[FAR..]] {
+                    print!("  | {:8.3}", group[0]);
+                    for ours in &group[1..] {
+                        print!("  {ours:8.3} ({:.2})", ours / group[0]);
+                    }
                 }
                 println!();
             }
         }
-        let mut window = raw.window;
-        // SAFETY: both ranks come here; nobody uses the window any more.
-        unsafe { ffi::MPI_Win_free(&raw mut window) };
+        for mut raw in [allocated, created] {
+            // SAFETY: both ranks come here; nobody uses the window any more.
+            unsafe { ffi::MPI_Win_free(&raw mut raw.window) };
+        }
     }
     Ok(())
 }
