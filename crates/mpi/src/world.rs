@@ -82,13 +82,13 @@ impl<D: Device> FromMpi for World<D> {
 fn join<C: Communicator + ?Sized>(communicator: &C) -> Result<TcpControl, MpiError> {
     usable()?;
     // What this rank can say of itself, before anybody depends on it.
-    let limits = Invitation::check_environment();
-    let limit = limits
+    let mine = Invitation::patience().and_then(|patience| Ok((patience, network()?)));
+    let limit = mine
         .as_ref()
-        .map_or(Duration::from_secs(60), |config| config.timeout);
+        .map_or(Duration::from_secs(60), |(patience, _)| *patience);
     // SAFETY: a communicator of rsmpi is alive as long as it is there, and MPI is as well.
     let own = unsafe { Own::duplicate(communicator.as_raw(), limit) }?;
-    let joined = meet(&own, limits.map(|_| ()));
+    let joined = meet(&own, mine.map(|(_, network)| network));
     // Of what MPI has failed at nobody knows in what state it is.
     match joined {
         Err(error @ MpiError::Call { .. }) => Err(error),
@@ -102,23 +102,17 @@ fn join<C: Communicator + ?Sized>(communicator: &C) -> Result<TcpControl, MpiErr
     }
 }
 
-/// Agrees on where to meet; collective. What to join with, and for each rank the lowest that is on its node, says MPI.
-fn meet(own: &Own, mine: Result<(), BootError>) -> Result<(Config, Vec<u64>), MpiError> {
-    let network = network();
-    let mine = mine.and(
-        network
-            .as_ref()
-            .map(|_| ())
-            .map_err(|e| BootError::Aborted(e.to_string())),
-    );
-    let network = network.unwrap_or(0);
+/// Agrees on where to meet; collective. `mine` is the [network] of this rank, or why it cannot take part. What to join
+/// with, and for each rank the lowest that is on its node, says MPI.
+fn meet(own: &Own, mine: Result<u64, BootError>) -> Result<(Config, Vec<u64>), MpiError> {
+    let network = *mine.as_ref().unwrap_or(&0);
     let all = own.all_gather([u64::from(mine.is_ok()), network, own.lowest_on_node()?])?;
     if let Some(rank) = all.iter().position(|each| each[0] == 0) {
         let reason = mine.as_ref().err().map(ToString::to_string);
         let reason = own.broadcast(rank, reason.unwrap_or_default().into_bytes())?;
         return Err(match mine {
             Err(error) => failed(error.into()),
-            Ok(()) => MpiError::Peer {
+            Ok(_) => MpiError::Peer {
                 rank,
                 reason: String::from_utf8_lossy(&reason).into_owned(),
             },

@@ -12,7 +12,7 @@
 //! that can be known, and else from [`TcpControl::join`](crate::TcpControl::join).
 
 use std::net::TcpListener;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::meeting::{self, Met};
 use super::record::{self, Record};
@@ -85,16 +85,17 @@ impl Invitation {
         Ok(config)
     }
 
-    /// Whether what the environment says of limits and addresses can be read, before anything depends on it.
+    /// How long ranks wait for each other to meet, by the environment. All that [`config`](Self::config) and
+    /// [`offer`](Self::offer) will read there is read, so that a rank can say that it cannot, before others depend on it.
     ///
     /// # Errors
     ///
     /// [`BootError::BadVariable`].
-    pub fn check_environment() -> Result<Config, BootError> {
+    pub fn patience() -> Result<Duration, BootError> {
         let mut config = Config::new(0, 1, "", "");
         config.read_settings(&|name| text(&std::env::var_os, name))?;
         crate::config::own_address()?;
-        Ok(config)
+        Ok(config.timeout)
     }
 }
 
