@@ -13,6 +13,8 @@ mod ring;
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) ranks: &'static [usize],
+    /// Also with so many hosts, and so many ranks on each.
+    pub(crate) hosts: &'static [(usize, usize)],
     /// A rank of it dies, so `mpirun` has no success to tell of. The others say so themselves.
     pub(crate) dies: bool,
     pub(crate) run: fn(&mut Job),
@@ -22,6 +24,7 @@ const fn case(name: &'static str, ranks: &'static [usize], run: fn(&mut Job)) ->
     Case {
         name,
         ranks,
+        hosts: &[],
         dies: false,
         run,
     }
@@ -37,6 +40,16 @@ pub(crate) const ALL: &[Case] = &[
         ring::run(job.world(Mode::Apart(Form::Measured)), Buffers::Double, 10).unwrap();
     }),
     case("ranges", &[1, 2, 3], |job| job.in_all_modes(epochs::ranges)),
+    Case {
+        hosts: &[(2, 1), (2, 2)],
+        ..case("hosts", &[], |job| {
+            ring::run(job.world(Mode::Near), Buffers::Double, 10).unwrap();
+            epochs::ranges(job.world(Mode::Near));
+            epochs::slots(job.world(Mode::Near));
+            epochs::atomics(job.world(Mode::Near), true);
+            epochs::memory(job.world(Mode::Near));
+        })
+    },
     case("slots", &[2, 3], |job| job.in_all_modes(epochs::slots)),
     case("atomics", &[1, 2, 3, 5], |job| {
         for mode in job.modes() {
@@ -61,12 +74,14 @@ pub(crate) const ALL: &[Case] = &[
     Case {
         name: "killed",
         ranks: &[2, 3],
+        hosts: &[],
         dies: true,
         run: ends::killed,
     },
     Case {
         name: "killed-apart",
         ranks: &[2, 3],
+        hosts: &[],
         dies: true,
         run: ends::killed_apart,
     },

@@ -8,7 +8,7 @@ use mpi::environment::Universe;
 use mpi::topology::{Communicator, SimpleCommunicator};
 use mpi::traits::*;
 use tidegate::{Host, World};
-use tidegate_boot::{Config, TcpControl};
+use tidegate_boot::{Config, Invitation, TcpControl};
 use tidegate_hal::control::Control;
 use tidegate_mpi::windows::{Form, Options, join};
 
@@ -16,6 +16,9 @@ use crate::cases;
 
 /// Where the driver says the secret of the job.
 pub(crate) const SECRET: &str = "TIDEGATE_TEST_SECRET";
+
+/// Set where ranks are on several hosts: then they must not meet at a loopback address.
+pub(crate) const HOSTS: &str = "TIDEGATE_TEST_HOSTS";
 
 pub(crate) fn secret() -> String {
     let mut bytes = [0u8; 16];
@@ -62,6 +65,9 @@ impl Job {
         if size == 1 {
             return Arc::new(TcpControl::solo());
         }
+        if std::env::var_os(HOSTS).is_some() {
+            return self.control_of_hosts();
+        }
         let listener = (rank == 0).then(|| TcpListener::bind("127.0.0.1:0").unwrap());
         let mut port = listener
             .as_ref()
@@ -71,6 +77,31 @@ impl Job {
         let mut config = Config::new(rank, size, format!("127.0.0.1:{port}"), secret);
         config.listener = listener;
         config.node = nodes.then(|| format!("node {}", rank / 2));
+        Arc::new(TcpControl::join(config).unwrap())
+    }
+
+    fn control_of_hosts(&self) -> Arc<dyn Control> {
+        let (rank, size) = (self.comm.rank() as usize, self.comm.size() as usize);
+        let (mut line, mut listener) = ([b' '; 1024], None);
+        if rank == 0 {
+            let (invitation, socket) = Invitation::offer(false).unwrap();
+            let text = invitation.line();
+            line[..text.len()].copy_from_slice(text.as_bytes());
+            listener = Some((invitation, socket));
+        }
+        self.comm.process_at_rank(0).broadcast_into(&mut line);
+        let line = str::from_utf8(&line).unwrap().trim_end();
+        let config = match listener {
+            Some((invitation, socket)) => {
+                let mut config = invitation.config(rank, size).unwrap();
+                config.listener = Some(socket);
+                config
+            }
+            None => {
+                let told = Invitation::parse(line).unwrap();
+                told.config(rank, size).unwrap()
+            }
+        };
         Arc::new(TcpControl::join(config).unwrap())
     }
 

@@ -1,0 +1,72 @@
+//! Jobs of several hosts, which are network namespaces, under MPICH's launcher: its daemons are started there by hand,
+//! as it lets one do. MPI reaches the other hosts by TCP.
+
+use std::process::{Child, Command, Stdio};
+
+use tidegate_testbed::Bed;
+
+/// Namespaces of one machine have memory in common, and UCX would find it.
+const WIRE: &str = "tcp,self";
+/// UCX looks for the devices of its namespace where the machine's are shown.
+const SEES_ITS_DEVICES: &str = "mount -t sysfs sysfs /sys && exec \"$0\" \"$@\"";
+
+/// Hosts, and how many ranks each has.
+pub(crate) struct Hosts {
+    bed: Bed,
+    each: usize,
+    daemons: Vec<Child>,
+}
+
+impl Hosts {
+    /// Hosts on which no job has run yet; none, with a word of why, where namespaces cannot be made.
+    pub(crate) fn new(nodes: usize, each: usize) -> Option<Self> {
+        Some(Hosts {
+            bed: Bed::builder(nodes).build_or_skip("jobs of several hosts")?,
+            each,
+            daemons: Vec::new(),
+        })
+    }
+
+    pub(crate) fn ranks(&self) -> usize {
+        self.bed.nodes() * self.each
+    }
+
+    /// Says to the launcher where the ranks are to be; it runs on the first host itself.
+    pub(crate) fn place(&self, mpirun: &mut Command) {
+        let host = |node| format!("node{node}:{}", self.each);
+        let hosts: Vec<_> = (0..self.bed.nodes()).map(host).collect();
+        mpirun.args(["-launcher", "manual", "-hosts", &hosts.join(",")]);
+        mpirun.args(["-localhost", &self.bed.address(0).to_string()]);
+        mpirun.env("UCX_TLS", WIRE);
+        self.bed.enter(0, mpirun);
+    }
+
+    /// Starts the daemons, once the launcher has said how.
+    pub(crate) fn attend(&mut self, said: &str) {
+        if !self.daemons.is_empty() || !said.contains("HYDRA_LAUNCH_END") {
+            return;
+        }
+        let lines = said
+            .lines()
+            .filter_map(|line| line.strip_prefix("HYDRA_LAUNCH: "));
+        for (node, line) in lines.enumerate() {
+            let mut daemon = Command::new("unshare");
+            daemon.args(["--mount", "sh", "-c", SEES_ITS_DEVICES]);
+            daemon.args(line.split_whitespace()).env("UCX_TLS", WIRE);
+            daemon.stdin(Stdio::null()).stdout(Stdio::null());
+            self.bed.enter(node, &mut daemon);
+            self.daemons
+                .push(daemon.spawn().expect("the daemon starts"));
+        }
+        assert_eq!(self.daemons.len(), self.bed.nodes(), "{said}");
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for daemon in &mut self.daemons {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+    }
+}
