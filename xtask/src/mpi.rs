@@ -6,7 +6,7 @@
 
 use crate::command::{Cmd, cmd};
 use crate::need::Need;
-use crate::steps::{Place, Step, When};
+use crate::steps::{IPROUTE, Place, Step, When};
 
 /// The row of the table.
 pub(crate) const STEP: Step = Step {
@@ -35,6 +35,8 @@ pub(crate) const STEP: Step = Step {
             name: "libclang",
             package: "libclang-dev",
         },
+        // Hosts are network namespaces.
+        IPROUTE,
     ],
     minutes: 20,
     commands,

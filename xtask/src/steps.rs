@@ -81,7 +81,7 @@ const LIBFABRIC: Need = Need::Apt {
     program: "fi_info",
     package: "libfabric-bin",
 };
-const IPROUTE: Need = Need::Apt {
+pub(crate) const IPROUTE: Need = Need::Apt {
     program: "ip",
     package: "iproute2",
 };
