@@ -3,10 +3,11 @@
 use std::ffi::c_int;
 
 use mpi::ffi;
+use tidegate_hal::batch::{Op, Scalar};
 use tidegate_hal::control::Control;
 use tidegate_hal::far::BusError;
 
-use super::call::check;
+use super::call::{check, failed, op, scalar};
 
 /// The ranks of a job, and which of them have memory in common with this one.
 pub(super) struct Ranks {
@@ -76,6 +77,26 @@ impl Ranks {
 
     pub(super) fn is_near(&self, rank: usize) -> bool {
         self.near[rank].is_some()
+    }
+
+    /// What came of something at this rank; an error at all ranks, if there was one at any. Collective.
+    ///
+    /// # Safety
+    ///
+    /// The communicator is alive.
+    pub(super) unsafe fn agree(&self, mine: Result<(), BusError>) -> Result<(), BusError> {
+        let (ok, mut all_ok) = (u64::from(mine.is_ok()), 0u64);
+        // SAFETY: the caller's promise; a number goes in, a number comes out.
+        let reduced = unsafe {
+            let (from, to) = ((&raw const ok).cast(), (&raw mut all_ok).cast());
+            ffi::MPI_Allreduce(from, to, 1, scalar(Scalar::U64), op(Op::Min), self.all)
+        };
+        mine?;
+        check("MPI_Allreduce", reduced)?;
+        if all_ok == 0 {
+            return Err(failed("another rank could not make its memory"));
+        }
+        Ok(())
     }
 
     /// Whether all of them are near, this one's view and everybody's: near is who is in one part of the ranks, and then

@@ -237,16 +237,18 @@ impl Segment {
     /// The communicators are alive, and this library's alone.
     pub(super) unsafe fn make(ranks: &Ranks, bytes: Vec<usize>) -> Result<Self, BusError> {
         let (me, size) = (ranks.me, bytes[ranks.me] as ffi::MPI_Aint);
-        // SAFETY: a constant of the binding's.
-        let mut window = unsafe { ffi::RSMPI_WIN_NULL };
-        let mut shares = window;
+        // SAFETY: constants of the binding's.
+        let (mut window, mut shares) = unsafe { (ffi::RSMPI_WIN_NULL, ffi::RSMPI_WIN_NULL) };
         let mut parts = vec![None; bytes.len()];
-        if ranks.near.iter().flatten().count() > 1 {
+        let memory = if ranks.near.iter().flatten().count() > 1 {
             // SAFETY: the caller's promise.
-            unsafe { share(ranks, &bytes, &mut shares, &mut parts) }?;
+            unsafe { share(ranks, &bytes, &mut shares, &mut parts) }
         } else {
-            parts[me] = Some(lasting(bytes[me])?);
-        }
+            lasting(bytes[me]).map(|base| parts[me] = Some(base))
+        };
+        // A rank without memory must not leave the others waiting for it in what follows.
+        // SAFETY: the caller's promise.
+        unsafe { ranks.agree(memory) }?;
         let base = parts[me].expect("a rank is near itself");
         if ranks.all_near() {
             // One window is enough, and Open MPI makes none over memory of a single rank's.
@@ -325,14 +327,40 @@ unsafe fn share(
         ffi::MPI_Win_allocate_shared(size, 1, info.0, ranks.shared, at, window)
     };
     check("MPI_Win_allocate_shared", made)?;
+    // Whatever becomes of it, the others wait at the barriers.
+    // SAFETY: the window was made just now.
+    let mapped = unsafe { map(ranks, bytes, *window, base, parts) };
+    // SAFETY: the caller's promise; nobody uses the memory yet.
+    let same = unsafe { prove(ranks, base, parts) }?;
+    mapped?;
+    if !same {
+        return Err(failed(
+            "memory of MPI_Win_allocate_shared cannot be mapped a second time",
+        ));
+    }
+    Ok(())
+}
+
+/// Maps the parts of all near ranks; `base` is where MPI has mapped this rank's.
+///
+/// # Safety
+///
+/// The window is alive, and these ranks have made it together, with so many bytes each.
+unsafe fn map(
+    ranks: &Ranks,
+    bytes: &[usize],
+    window: ffi::MPI_Win,
+    base: *mut u8,
+    parts: &mut [Option<*mut u8>],
+) -> Result<(), BusError> {
     for (rank, near) in ranks.near.iter().enumerate() {
         let Some(near) = *near else { continue };
         let (mut part, mut size, mut unit) = (base, 0, 0);
         if rank != ranks.me {
-            // SAFETY: the window was made just now, with that rank; MPI stores where its memory is here.
+            // SAFETY: the caller's promise; MPI stores where the rank's memory is here.
             let found = unsafe {
                 let part = (&raw mut part).cast();
-                ffi::MPI_Win_shared_query(*window, near, &raw mut size, &raw mut unit, part)
+                ffi::MPI_Win_shared_query(window, near, &raw mut size, &raw mut unit, part)
             };
             check("MPI_Win_shared_query", found)?;
             if size != bytes[rank] as ffi::MPI_Aint || part.is_null() {
@@ -345,28 +373,27 @@ unsafe fn share(
         // SAFETY: MPI has mapped the part, for so many bytes.
         parts[rank] = Some(unsafe { alias(part, bytes[rank]) }?);
     }
-    // SAFETY: the caller's promise; nobody uses the memory yet.
-    unsafe { prove(ranks, base, parts) }
+    Ok(())
 }
 
-/// Checks that all parts are the memory that they should be: each rank writes into its own, at the address that MPI
-/// gave, and the others look where they have mapped it. Leaves zeros. Collective over the near ranks.
+/// Whether all parts are the memory that they should be: each rank writes into its own, at the address that MPI gave,
+/// and the others look where they have mapped it. Leaves zeros. Collective over the near ranks.
 ///
 /// # Safety
 ///
 /// As [`share`]; `base` is this rank's part as MPI has mapped it, and the parts are mapped.
-unsafe fn prove(ranks: &Ranks, base: *mut u8, parts: &[Option<*mut u8>]) -> Result<(), BusError> {
+unsafe fn prove(ranks: &Ranks, base: *mut u8, parts: &[Option<*mut u8>]) -> Result<bool, BusError> {
     let mark = |rank: usize| 0x7469_6465_0000_0001 ^ (rank as u64) << 32;
     let barrier = || {
         // SAFETY: the caller's promise.
         check("MPI_Barrier", unsafe { ffi::MPI_Barrier(ranks.shared) })
     };
+    let mut same = true;
     // SAFETY: parts have room for a number (no segment is as small as that), and nobody uses them yet; who writes and
     // who reads is kept apart by the barriers.
     unsafe {
         base.cast::<u64>().write_unaligned(mark(ranks.me));
         barrier()?;
-        let mut same = true;
         for (rank, part) in parts.iter().enumerate() {
             if let Some(part) = part {
                 same &= part.cast::<u64>().read_unaligned() == mark(rank);
@@ -375,13 +402,8 @@ unsafe fn prove(ranks: &Ranks, base: *mut u8, parts: &[Option<*mut u8>]) -> Resu
         barrier()?;
         base.cast::<u64>().write_unaligned(0);
         barrier()?;
-        if !same {
-            return Err(failed(
-                "memory of MPI_Win_allocate_shared cannot be mapped a second time",
-            ));
-        }
     }
-    Ok(())
+    Ok(same)
 }
 
 /// Makes errors returns, checks that memory is what loads see, and locks all targets.
