@@ -17,25 +17,36 @@ use super::{oracle, rank};
 /// How long a case may take. It takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A runner whose cases are the same each time, of the test program with this source.
-pub(crate) fn runner(cases: u32, source: &'static str) -> TestRunner {
-    let number = |name: &str| {
-        std::env::var(name)
-            .ok()
-            .and_then(|value| value.parse().ok())
-    };
-    let cases = number("TIDEGATE_SCHEDULES").map_or(cases, |cases: u64| cases as u32);
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// How many cases are run: so many, unless `TIDEGATE_SCHEDULES` says otherwise.
+pub(crate) fn cases(usual: u32) -> u32 {
+    number("TIDEGATE_SCHEDULES").map_or(usual, |cases| cases as u32)
+}
+
+/// A seed, the same each time, unless `TIDEGATE_SCHEDULES_SEED` says otherwise; `which` tells several from each other.
+pub(crate) fn seed(which: u64) -> [u8; 32] {
     let mut seed = [0x5e; 32];
     seed[..8].copy_from_slice(&number("TIDEGATE_SCHEDULES_SEED").unwrap_or(0).to_le_bytes());
+    if which > 0 {
+        seed[8..16].copy_from_slice(&which.to_le_bytes());
+    }
+    seed
+}
+
+/// A runner whose cases are the same each time, of the test program with this source.
+pub(crate) fn runner(usual: u32, source: &'static str) -> TestRunner {
     let config = Config {
-        cases,
+        cases: cases(usual),
         max_shrink_iters: 2000,
         max_shrink_time: 120_000,
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         source_file: Some(source),
         ..Config::default()
     };
-    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed))
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed(0)))
 }
 
 /// Runs the programs, which may be others than the job's own, and compares with what the job's must come to.
@@ -104,7 +115,7 @@ pub(crate) fn caught<D: Bench>(
 }
 
 /// Ends the process with the schedule if the run does not end: a hang must not hang whoever runs the tests.
-fn guarded<R>(job: &Job, run: impl FnOnce() -> R) -> R {
+pub(crate) fn guarded<R>(job: &Job, run: impl FnOnce() -> R) -> R {
     std::thread::scope(|scope| {
         let (done, over) = channel::<()>();
         scope.spawn(move || {

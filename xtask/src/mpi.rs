@@ -11,7 +11,7 @@ use crate::steps::{IPROUTE, Place, Step, When};
 /// The row of the table.
 pub(crate) const STEP: Step = Step {
     name: "mpi",
-    what: "worlds of communicators, epochs over windows of MPI, and Faces beside its baselines, inside jobs of Open MPI and of MPICH",
+    what: "worlds of communicators, epochs over windows of MPI, and Faces beside its baselines, and over such windows, inside jobs of Open MPI and of MPICH",
     when: When::Always,
     needs: &[
         Need::Apt {
@@ -72,6 +72,26 @@ const FACES: [(&str, &str); 4] = [
 const VARIANTS: &str = "--init global --counts 2,1,3 --rounds 1 \
      --variants st,st-graph,rma,p2p,mpi-rma,mpi-p2p,mpi-rma-direct,mpi-p2p-direct";
 
+/// Small runs of Faces over windows of MPI: rank grid, size, and how.
+const OVER_WINDOWS: [(&str, &str, &str); 4] = [
+    ("2x1x1", "4x5x2x3", ""),
+    (
+        "2x1x1",
+        "2x3x2x4 --compute",
+        "--mpi-not-shared --mpi-signals words",
+    ),
+    ("2x2x2", "2x3x2x3", ""),
+    (
+        "2x2x2",
+        "2x3x2x3",
+        "--mpi-not-shared --mpi-signals messages",
+    ),
+];
+
+/// With an MPI's own in the same run.
+const VARIANTS_OVER_WINDOWS: &str = "--transport mpi --init global --counts 2,1,3 --rounds 1 \
+     --variants st,st-graph,st-separate,st-strided,rma,p2p,mpi-rma,mpi-p2p";
+
 impl Mpi {
     fn cmd(&self, line: &str) -> Cmd {
         cmd(line)
@@ -125,6 +145,15 @@ fn commands(place: &Place) -> Vec<Cmd> {
                 .args(&format!("--grid {grid} --size {size}"))
                 .args(VARIANTS)
                 // Eight ranks on few processors, of an MPI that keeps them.
+                .arg("--mpi-polls")
+                .arg("--report")
+                .arg(place.scratch.join("faces"))
+        }));
+        all.extend(OVER_WINDOWS.map(|(grid, size, how)| {
+            mpi.bench("faces")
+                .args(&format!("--grid {grid} --size {size}"))
+                .args(VARIANTS_OVER_WINDOWS)
+                .args(how)
                 .arg("--mpi-polls")
                 .arg("--report")
                 .arg(place.scratch.join("faces"))

@@ -13,7 +13,7 @@
 //! turns. Otherwise the scheduler moves ranks, and what they exchange, about, and some runs take
 //! twice as long as others.
 //!
-//! Where a variant goes over [MPI](crate::mpi), an MPI's launcher starts the ranks instead.
+//! Where a variant, or the transport, goes over [MPI](crate::mpi), an MPI's launcher starts the ranks instead.
 //!
 //! # Failures
 //!
@@ -35,6 +35,8 @@ use crate::progress::Progress;
 use crate::report::{self, About};
 use crate::results::{Row, comparison, exit_code, json, table};
 use crate::rounds::bind_to;
+#[cfg(feature = "mpi")]
+use crate::transport::Transport;
 use crate::transport::Way;
 use crate::{charts, throttling};
 use std::error::Error;
@@ -72,18 +74,8 @@ pub fn main() -> ExitCode {
 ///
 /// What is wrong with the device, before there is a rank; what a rank could not do.
 pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
-    #[cfg(feature = "mpi")]
-    if args.variants.iter().any(|variant| variant.is_mpi()) {
-        return over_mpi::<D>(args);
-    }
-    #[cfg(not(feature = "mpi"))]
-    if let Some(variant) = args.variants.iter().find(|variant| variant.is_mpi()) {
-        return Err(NoMpi {
-            what: format!("the variant `{variant}`"),
-            bench: "faces",
-            example: "--variants st,mpi-rma",
-        }
-        .into());
+    if let Some(what) = args.over_mpi() {
+        return over_mpi(args, what);
     }
     if let Some(rows) = std::env::var_os(IS_RANK) {
         if !args.no_bind {
@@ -145,16 +137,31 @@ pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
     Ok(code.max(exit_code(&rows)))
 }
 
-/// There are variants that go over MPI: the program as an MPI job, or as the one that starts it.
+#[cfg(not(feature = "mpi"))]
+fn over_mpi(_: &FacesArgs, what: String) -> Result<u8, Box<dyn Error>> {
+    Err(NoMpi {
+        what,
+        bench: "faces",
+        example: "--variants st,mpi-rma",
+    }
+    .into())
+}
+
+/// Something goes over MPI, on the host: the program as an MPI job, or as the one that starts it.
 #[cfg(feature = "mpi")]
-fn over_mpi<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
+fn over_mpi(args: &FacesArgs, _: String) -> Result<u8, Box<dyn Error>> {
     use crate::mpi::calls::{How, library};
-    use crate::mpi::job;
+    use crate::mpi::job::{self, Job};
     let rows_to = std::env::var_os(IS_RANK);
     if rows_to.is_none() && !job::is_rank() {
-        D::available()?;
         let file = tempfile::NamedTempFile::new()?;
         let code = job::launch(&args.mpirun, args.ranks(), IS_RANK, file.path().as_os_str())?;
+        if let Some(path) = &args.timeline {
+            if code == 0 {
+                writeln!(std::io::stdout(), "timeline: {}", path.display())?;
+            }
+            return Ok(code);
+        }
         let text = std::fs::read_to_string(file.path())?;
         if text.is_empty() {
             return Ok(code.max(1));
@@ -168,14 +175,28 @@ fn over_mpi<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
         polls: args.mpi_polls,
     };
     how.choose();
-    let Way { options, label, .. } = args.over.world()?;
-    let joined = job::join::<D>(!args.no_bind, options)?;
-    let mut rows = measure(args, &joined.world, None)?;
-    if joined.world.rank() != 0 {
+    let windows = args.over.transport == Transport::Mpi;
+    let job = Job::begin(!args.no_bind, windows)?;
+    let (world, label): (World<Host>, _) = if windows {
+        let (options, label) = args.over.windows();
+        (job.world_over_windows(&options)?, label)
+    } else {
+        let Way { options, label, .. } = args.over.world()?;
+        (job.world(options)?, label)
+    };
+    if let Some(path) = &args.timeline {
+        return record(args, &world, path);
+    }
+    let mut rows = measure(args, &world, None)?;
+    if world.rank() != 0 {
         return Ok(0);
     }
-    for (row, variant) in rows.iter_mut().zip(&args.variants) {
-        row.setting.transport = match variant.is_mpi() {
+    let theirs = |row: &Row| {
+        let mut variants = args.variants.iter();
+        variants.any(|variant| variant.is_mpi() && variant.name() == row.variant)
+    };
+    for row in &mut rows {
+        row.setting.transport = match theirs(row) {
             true => library(),
             false => label.clone(),
         };
@@ -339,9 +360,12 @@ mod tests {
     #[cfg(not(feature = "mpi"))]
     #[test]
     fn mpi_is_missed() {
-        let args = FacesArgs::try_from_iter(["faces", "--variants", "st,mpi-rma"]).unwrap();
-        let error = run::<Host>(&args).unwrap_err().downcast::<NoMpi>().unwrap();
-        assert!(error.to_string().contains("--features mpi"), "{error}");
+        for (option, value) in [("--variants", "st,mpi-rma"), ("--transport", "mpi")] {
+            let args = FacesArgs::try_from_iter(["faces", option, value]).unwrap();
+            let error = run::<Host>(&args).unwrap_err().downcast::<NoMpi>().unwrap();
+            assert!(error.to_string().contains("--features mpi"), "{error}");
+            assert!(error.what.contains("mpi"), "{error}");
+        }
     }
 
     /// Where there is a driver, this says nothing.

@@ -1,4 +1,5 @@
-//! How ranks reach each other: mapped memory, or a NIC over libfabric; on one node, or on several that this host acts as.
+//! How ranks reach each other: mapped memory, a NIC over libfabric, or windows of MPI; on one node, or on several that this
+//! host acts as.
 //!
 //! # Model
 //!
@@ -6,9 +7,13 @@
 //! within a node memory is mapped. `fabric` takes the NIC everywhere, `shm` never. With `--netns` each node is a
 //! network namespace, and what is between them can be slowed and can lose packets.
 //!
+//! With `--transport mpi` the ranks are a job of an MPI, and its one-sided operations carry everything
+//! (`tidegate_mpi::windows`), as in a program that has nothing else between its ranks.
+//!
 //! # Failures
 //!
-//! Where there is no libfabric, or no provider that will do, each rank says so and ends.
+//! [`Unfit`] are arguments that do not go together, before there is a rank. Where there is no libfabric, or no provider
+//! that will do, each rank says so and ends.
 
 use clap::{Args, ValueEnum};
 use std::error::Error;
@@ -18,6 +23,8 @@ use tidegate_core::{Route, Throttle, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::{Fabric, Options};
 use tidegate_hal::slots::Slots;
+#[cfg(feature = "mpi")]
+use tidegate_mpi::windows::{Form, Options as Windows};
 
 /// Which way messages go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -29,6 +36,49 @@ pub enum Transport {
     Shm,
     /// By libfabric, everywhere
     Fabric,
+    /// By windows of an MPI, everywhere, in a job that --mpirun starts (feature `mpi`)
+    Mpi,
+}
+
+/// What a signal is over windows of MPI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Signals {
+    /// What is found to be faster when the ranks meet
+    #[default]
+    Measured,
+    /// An MPI_Accumulate to a word that waiters look at
+    Words,
+    /// A message
+    Messages,
+}
+
+/// Arguments that do not go together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// The nodes have another number of ranks.
+    #[error("--nodes {nodes} has {has} ranks, and there are {ranks}")]
+    Nodes {
+        /// As it was said.
+        nodes: String,
+        /// The nodes' ranks.
+        has: usize,
+        /// How many there are to be.
+        ranks: usize,
+    },
+    /// Something that windows of MPI do not have.
+    #[error("{option} does not go with --transport mpi: {why}")]
+    NotOverMpi {
+        /// What was asked for.
+        option: &'static str,
+        /// Why not.
+        why: &'static str,
+    },
+    /// Something that only windows of MPI have.
+    #[error("{option} is about windows of MPI: it goes with --transport mpi")]
+    OnlyOverMpi {
+        /// What was asked for.
+        option: &'static str,
+    },
 }
 
 /// What a rank does that is short of trigger slots.
@@ -130,6 +180,14 @@ pub struct TransportArgs {
     /// What is between the nodes.
     #[command(flatten)]
     pub bed: BedArgs,
+
+    /// What a signal is over windows of MPI
+    #[arg(long, value_enum, default_value_t, value_name = "FORM")]
+    pub mpi_signals: Signals,
+
+    /// Make windows of MPI as between nodes, even where all ranks have memory in common
+    #[arg(long)]
+    pub mpi_not_shared: bool,
 }
 
 impl TransportArgs {
@@ -137,35 +195,85 @@ impl TransportArgs {
     pub(crate) fn has_nic(&self) -> bool {
         match self.transport {
             Transport::Auto => self.nodes.as_ref().is_some_and(|nodes| nodes.count() > 1),
-            Transport::Shm => false,
+            Transport::Shm | Transport::Mpi => false,
             Transport::Fabric => true,
         }
     }
 
-    /// Whether this fits so many ranks.
+    /// Whether this fits so many ranks; `windows`: whether some may go over windows of MPI.
     ///
     /// # Errors
     ///
     /// What does not fit.
-    pub(crate) fn fits(&self, ranks: usize) -> Result<(), String> {
-        if let Some(nodes) = &self.nodes
-            && nodes.ranks() != ranks
-        {
-            return Err(format!(
-                "--nodes {nodes} has {} ranks, and there are {ranks}",
-                nodes.ranks()
-            ));
+    pub(crate) fn fits(&self, ranks: usize, windows: bool) -> Result<(), Unfit> {
+        if self.transport == Transport::Mpi {
+            let not = |option, why| Err(Unfit::NotOverMpi { option, why });
+            let launcher = "its ranks are those that an MPI's launcher starts";
+            let nic = "there is no NIC of this library's";
+            let asked = [
+                ("--netns", self.bed.netns, launcher),
+                ("--nodes", self.nodes.is_some(), launcher),
+                ("--provider", self.provider.is_some(), nic),
+                ("--engine", self.engine.is_some(), nic),
+                ("--budget", self.budget.is_some(), nic),
+                ("--staged", self.staged, nic),
+                ("--throttle", self.throttle != ThrottleOf::default(), nic),
+            ];
+            if let Some((option, _, why)) = asked.into_iter().find(|(_, asked, _)| *asked) {
+                return not(option, why);
+            }
         }
-        Ok(())
+        if !windows {
+            let only = |option| Err(Unfit::OnlyOverMpi { option });
+            if self.mpi_signals != Signals::default() {
+                return only("--mpi-signals");
+            }
+            if self.mpi_not_shared {
+                return only("--mpi-not-shared");
+            }
+        }
+        match &self.nodes {
+            Some(nodes) if nodes.ranks() != ranks => Err(Unfit::Nodes {
+                nodes: nodes.to_string(),
+                has: nodes.ranks(),
+                ranks,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// How windows of MPI are used, and what that is called.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn windows(&self) -> (Windows, String) {
+        let mut options = Windows::new();
+        let mut label = format!("windows of {}", crate::mpi::calls::library());
+        if self.mpi_not_shared {
+            options = options.not_shared();
+            label += ", not shared";
+        }
+        options = options.form(match self.mpi_signals {
+            Signals::Measured => Form::Measured,
+            Signals::Words => Form::Words,
+            Signals::Messages => Form::Messages,
+        });
+        if self.mpi_signals != Signals::default() {
+            let name = self.mpi_signals.to_possible_value();
+            let name = name.expect("none is skipped");
+            label += &format!(", {}", name.get_name());
+        }
+        (options, label)
     }
 
     /// What a rank makes its world with.
     ///
     /// # Errors
     ///
-    /// Why there is no NIC.
+    /// Why there is no NIC; [`Transport::Mpi`], whose worlds are made in jobs of that MPI.
     pub(crate) fn world(&self) -> Result<Way, Box<dyn Error>> {
         let options = WorldOptions::new();
+        if self.transport == Transport::Mpi {
+            return Err("--transport mpi is for jobs of an MPI".into());
+        }
         if !self.has_nic() {
             return Ok(Way {
                 options: options.route(Route::Mapped),
@@ -260,6 +368,14 @@ impl TransportArgs {
         }
         if self.bed.netns {
             words += &format!(" --netns{}", self.bed.shape_text());
+        }
+        if self.mpi_signals != Signals::default() {
+            let name = self.mpi_signals.to_possible_value();
+            let name = name.expect("none is skipped");
+            words += &format!(" --mpi-signals {}", name.get_name());
+        }
+        if self.mpi_not_shared {
+            words += " --mpi-not-shared";
         }
         words
     }

@@ -72,14 +72,19 @@ impl<D: Device> FromMpi for World<D> {
         communicator: &C,
         options: WorldOptions,
     ) -> Result<Self, MpiError> {
-        let control = Arc::new(join(communicator)?);
+        let control = Arc::new(control(communicator)?);
         // SAFETY: the control plane of `tidegate-boot` carries what it is given.
         Ok(unsafe { World::join_with(control, options) }?)
     }
 }
 
-/// Joins the ranks of a communicator; collective.
-fn join<C: Communicator + ?Sized>(communicator: &C) -> Result<TcpControl, MpiError> {
+/// The control plane among the ranks of a communicator, in the same order: what worlds of other kinds are made with, as
+/// those over [windows of MPI](crate::windows). Collective over the communicator, which may go before the control plane.
+///
+/// # Errors
+///
+/// As [`FromMpi::from_mpi`].
+pub fn control<C: Communicator + ?Sized>(communicator: &C) -> Result<TcpControl, MpiError> {
     usable()?;
     // What this rank can say of itself, before anybody depends on it.
     let mine = Invitation::patience().and_then(|patience| Ok((patience, network()?)));

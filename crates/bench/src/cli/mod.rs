@@ -15,7 +15,7 @@ use crate::faces::params::{Counts, Grid, Init, Params, Size, Variant};
 use crate::faces::timeline;
 use crate::peers::Peer;
 use crate::throttling::BUDGETS;
-use crate::transport::TransportArgs;
+use crate::transport::{Transport, TransportArgs, Unfit};
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use std::ffi::OsString;
 use std::fmt;
@@ -198,7 +198,7 @@ pub struct FacesArgs {
     #[arg(long, value_enum, default_value_t, hide = true)]
     pub ranks_as: RanksAs,
 
-    /// What starts the ranks where a variant goes over MPI; `-n RANKS PROGRAM …` comes behind it
+    /// What starts the ranks where something goes over MPI: --transport mpi, or a variant; `-n RANKS PROGRAM …` comes behind it
     #[arg(long, value_name = "COMMAND", default_value = "mpirun")]
     pub mpirun: String,
 
@@ -244,7 +244,10 @@ impl FacesArgs {
             true => args.exchange_fits(),
             false => args.unchecked().validate().map_err(|e| e.to_string()),
         };
-        let over = args.over.fits(args.ranks());
+        let windows = args.over.transport == Transport::Mpi;
+        let over = args.over.fits(args.ranks(), windows);
+        let over = over.and_then(|()| if windows { args.fit_windows() } else { Ok(()) });
+        let over = over.map_err(|unfit| unfit.to_string());
         let throttling = match args.throttling && !args.over.has_nic() {
             true => Err("--throttling goes with a NIC: --nodes, or --transport fabric".to_owned()),
             false => Ok(()),
@@ -262,6 +265,46 @@ impl FacesArgs {
             Ok(()) => Ok(args),
             Err(why) => refuse(why),
         }
+    }
+
+    /// Whether this can be done over windows of MPI, as far as it is not about the transport.
+    fn fit_windows(&self) -> Result<(), Unfit> {
+        let asked = [
+            (
+                "--device cuda",
+                self.device == Device::Cuda,
+                "windows of MPI carry what is in memory of the host",
+            ),
+            (
+                "--peers",
+                !self.peers.is_empty(),
+                "their programs are not part of an MPI job",
+            ),
+            (
+                "--ranks-as threads",
+                self.ranks_as == RanksAs::Threads,
+                "ranks of an MPI are processes",
+            ),
+            (
+                "--throttling",
+                self.throttling,
+                "there is no NIC of this library's",
+            ),
+        ];
+        let mut unfit = asked.into_iter().filter(|(_, asked, _)| *asked);
+        match unfit.next() {
+            Some((option, _, why)) => Err(Unfit::NotOverMpi { option, why }),
+            None => Ok(()),
+        }
+    }
+
+    /// What goes over MPI, if anything does: the ranks are those of an MPI then.
+    pub(crate) fn over_mpi(&self) -> Option<String> {
+        if self.over.transport == Transport::Mpi {
+            return Some("`--transport mpi`".into());
+        }
+        let variant = self.variants.iter().find(|variant| variant.is_mpi())?;
+        Some(format!("the variant `{variant}`"))
     }
 
     /// Whether there are such messages.
@@ -363,7 +406,7 @@ impl FacesArgs {
             let peers: Vec<_> = self.peers.iter().map(|peer| peer.name()).collect();
             say(format!("--peers {}", peers.join(",")));
         }
-        if self.variants.iter().any(|variant| variant.is_mpi()) {
+        if self.over_mpi().is_some() {
             line = line.replacen("--bench faces", "--bench faces --features mpi", 1);
             line += &format!(" --mpirun '{}'", self.mpirun);
         }
@@ -460,6 +503,22 @@ mod tests {
     }
 
     #[test]
+    fn runs_over_windows_of_mpi_can_be_repeated() {
+        for line in [
+            "--transport mpi --variants st,st-strided --rounds 3 --device host --mpirun 'mpirun.mpich'",
+            "--transport mpi --mpi-signals messages --mpi-not-shared --variants st,mpi-rma --rounds 3 --device host --mpirun 'mpirun.mpich'",
+        ] {
+            let args = parse(&line.replace('\'', "")).unwrap();
+            let again = args.command_line();
+            assert!(again.ends_with(line), "{again}");
+            assert!(again.contains("--features mpi"), "{again}");
+        }
+        for line in ["--exchange", "--pair", "--timeline t.json", "--compute"] {
+            parse(&format!("--transport mpi {line}")).expect(line);
+        }
+    }
+
+    #[test]
     fn published_sizes_bring_their_counts() {
         assert_eq!(
             parse("--size small").unwrap().params().unwrap().counts,
@@ -512,6 +571,33 @@ mod tests {
                 "cannot be used with",
             ),
             ("--budgets 3", "--throttling"),
+            (
+                "--transport mpi --netns --nodes 2x4",
+                "--netns does not go with --transport mpi",
+            ),
+            (
+                "--transport mpi --nodes 2x4",
+                "that an MPI's launcher starts",
+            ),
+            (
+                "--transport mpi --provider sockets",
+                "no NIC of this library's",
+            ),
+            ("--transport mpi --staged", "--staged does not go"),
+            (
+                "--transport mpi --throttle static",
+                "--throttle does not go",
+            ),
+            ("--transport mpi --device cuda", "memory of the host"),
+            ("--transport mpi --throttling", "--throttling does not go"),
+            ("--transport mpi --peers nccl", "not part of an MPI job"),
+            ("--transport mpi --ranks-as threads", "are processes"),
+            ("--mpi-signals words", "goes with --transport mpi"),
+            (
+                "--transport fabric --mpi-not-shared",
+                "goes with --transport mpi",
+            ),
+            ("--nodes 2x2", "has 4 ranks, and there are 8"),
             (
                 "--transport fabric --throttle none",
                 "application, static, adaptive",

@@ -4,12 +4,16 @@ use crate::rounds::bind_to;
 use std::error::Error;
 use std::ffi::OsStr;
 use std::process::Command;
+use std::sync::Arc;
 use tidegate_core::{World, WorldOptions};
 use tidegate_hal::device::Device;
+use tidegate_host::Host;
 use tidegate_mpi::FromMpi as _;
 use tidegate_mpi::mpi::environment::Universe;
 use tidegate_mpi::mpi::topology::Communicator as _;
 use tidegate_mpi::mpi::{Threading, initialize_with_threading};
+use tidegate_mpi::windows;
+use tidegate_mpi::world::control;
 
 /// What launchers tell their ranks by.
 const TOLD_BY: [&str; 4] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PMI_RANK"];
@@ -44,28 +48,47 @@ pub(crate) fn launch(
     })
 }
 
-/// A rank's MPI, and the world of its ranks. The world goes first.
-pub(crate) struct Joined<D: Device> {
-    pub(crate) world: World<D>,
-    _universe: Universe,
-}
+/// A rank's MPI. Worlds of its ranks go before it does.
+pub(crate) struct Job(Universe);
 
-/// Joins the MPI job; `bound`: to one processor, if there are fewer than ranks.
-pub(crate) fn join<D: Device>(
-    bound: bool,
-    options: WorldOptions,
-) -> Result<Joined<D>, Box<dyn Error>> {
-    let (universe, provided) = initialize_with_threading(Threading::Funneled)
-        .ok_or("MPI has been initialised by somebody else")?;
-    if provided < Threading::Funneled {
-        return Err(format!("MPI provides {provided:?}, and there are threads here").into());
+impl Job {
+    /// Joins the MPI job; `bound`: to one processor, if there are fewer than ranks; `windows`: worlds are to go over
+    /// windows of MPI, whose streams call it from threads of their own.
+    ///
+    /// The level is asked for only where it is needed: an MPI may take locks for it in each call.
+    pub(crate) fn begin(bound: bool, windows: bool) -> Result<Self, Box<dyn Error>> {
+        let level = match windows {
+            true => Threading::Multiple,
+            false => Threading::Funneled,
+        };
+        let (universe, provided) =
+            initialize_with_threading(level).ok_or("MPI has been initialised by somebody else")?;
+        if provided < Threading::Funneled {
+            return Err(format!("MPI provides {provided:?}, and there are threads here").into());
+        }
+        let comm = universe.world();
+        if bound {
+            bind_to(comm.rank() as usize, comm.size() as usize);
+        }
+        Ok(Job(universe))
     }
-    let comm = universe.world();
-    if bound {
-        bind_to(comm.rank() as usize, comm.size() as usize);
+
+    /// A world that MPI is used to meet for; collective.
+    pub(crate) fn world<D: Device>(
+        &self,
+        options: WorldOptions,
+    ) -> Result<World<D>, Box<dyn Error>> {
+        Ok(World::from_mpi_with(&self.0.world(), options)?)
     }
-    Ok(Joined {
-        world: World::from_mpi_with(&comm, options)?,
-        _universe: universe,
-    })
+
+    /// A world whose ranks reach each other by windows of MPI; collective.
+    pub(crate) fn world_over_windows(
+        &self,
+        options: &windows::Options,
+    ) -> Result<World<Host>, Box<dyn Error>> {
+        let comm = self.0.world();
+        let (control, device) = windows::join(&comm, Arc::new(control(&comm)?), options)?;
+        // SAFETY: the control plane of `tidegate-boot` carries what it is given.
+        Ok(unsafe { World::from_control(control, device) }?)
+    }
 }

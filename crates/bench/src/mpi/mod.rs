@@ -3,9 +3,10 @@
 //! # Model
 //!
 //! With the feature `mpi` the programs are MPI programs where MPI is asked for: variants `mpi-…` of
-//! [Faces](crate::faces), and the rows of MPI of [`osu`](crate::osu). An MPI's launcher starts them: the program calls
-//! it itself (`--mpirun` says how), or the user does, who then gets what rank 0 has to say. The ranks make a
-//! [`World`](tidegate_core::World) of MPI_COMM_WORLD, and so both libraries serve the same ranks in turn.
+//! [Faces](crate::faces), the rows of MPI of [`osu`](crate::osu), and `--transport mpi`, where the variants and ways of this
+//! library go over windows of MPI. An MPI's launcher starts them: the program calls it itself (`--mpirun` says how), or
+//! the user does, who then gets what rank 0 has to say. The ranks make a [`World`](tidegate_core::World) of
+//! MPI_COMM_WORLD (or one over each transport), and so both libraries serve the same ranks in turn.
 //!
 //! | module | holds |
 //! |---|---|

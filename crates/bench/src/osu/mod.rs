@@ -10,26 +10,34 @@
 //! Several *ways* do the same: this library's stream-triggered epochs, enqueued (`st`) or replayed (`st-graph`), or
 //! done by the calling thread as they are called (`inline`); and, with the feature `mpi`, the calls of an MPI (`mpi`,
 //! `mpi-create`: MPI_Win_allocate, MPI_Win_create). For each size all ways have their turn, and all of that several
-//! times; what is printed is the median. The output is a block for each way, in two columns.
+//! times; what is printed is the median. The output is a block for each way, in two columns. All ways put to as much
+//! memory, each message to a place of its own: slots have one buffer, as windows of an MPI have (`--buffers double`).
 //!
-//! Ways of this library run over a [`Transport`]: a world, however it was made.
+//! Ways of this library run over a [`Transport`]: a world, however it was made. In a job of an MPI these are mapped memory,
+//! and windows of that MPI, side by side, unless `--transport` names one. (Streams over windows call MPI from threads of
+//! their own, so it is initialised for MPI_THREAD_MULTIPLE then, which may cost the MPI's own ways something:
+//! `--transport shm` leaves windows out, and asks for MPI_THREAD_FUNNELED.)
 //!
 //! # Failures
 //!
-//! What has come is compared with what was sent, after every measurement: a difference ends the program with code 1.
+//! What does not go together ([`Unfit`](crate::transport::Unfit)), or needs an MPI that is not there, is said before there is a rank. What has come is compared with what was sent, after every measurement: a difference ends the program with code 1.
 
 mod ours;
 #[cfg(feature = "mpi")]
 mod theirs;
 
+use crate::cli::BuffersOf;
 #[cfg(not(feature = "mpi"))]
 use crate::mpi::NoMpi;
 use crate::results::stats::median;
-use crate::transport::TransportArgs;
+#[cfg(feature = "mpi")]
+use crate::transport::Way;
+use crate::transport::{Transport as To, TransportArgs};
 use clap::{Parser, ValueEnum};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::ops::Range;
 use std::process::ExitCode;
 use tidegate_boot::launch::{Job, Output};
 use tidegate_core::World;
@@ -100,6 +108,11 @@ pub struct OsuArgs {
     #[arg(long, value_name = "TIMES", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
 
+    /// Buffers of a slot, in this library's ways: single, as the windows of an MPI are; or double, as slots are unless told
+    /// otherwise, so that twice the memory goes through the caches
+    #[arg(long, value_enum, default_value_t = BuffersOf::Single, value_name = "HOW")]
+    pub buffers: BuffersOf,
+
     /// What starts the ranks where an MPI takes part; `-n 2 PROGRAM …` comes behind it
     #[arg(long, value_name = "COMMAND", default_value = "mpirun")]
     pub mpirun: String,
@@ -119,7 +132,7 @@ pub struct OsuArgs {
 
 /// What this library's ways run over.
 pub struct Transport<'a> {
-    /// What it is called: `mapped`, …
+    /// What it is called: `mapped`, `windows of Open MPI v4.1.4`, …
     pub name: String,
     /// The world.
     pub world: &'a World<Host>,
@@ -134,9 +147,9 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Iterations before the clock starts.
+    /// Iterations before the clock starts: enough for each page of each buffer to be there, whatever is measured.
     fn ahead(&self) -> u64 {
-        (self.iterations / 10).clamp(1, 100)
+        (self.iterations / 10).clamp(4, 100)
     }
 
     /// How many messages an epoch has.
@@ -159,22 +172,33 @@ impl Case {
 
     /// What a rank sends.
     fn pattern(&self, rank: usize) -> Vec<u8> {
-        let bytes = self.bytes * self.puts();
-        (0..bytes)
-            .map(|at| ((at + 7 * rank) % 251) as u8 + 1)
-            .collect()
+        pattern(rank, 0..self.bytes * self.puts())
     }
 
     /// Compares what has come to `rank` with what the other has sent.
     fn check(&self, rank: usize, at: usize, received: &[u8]) -> Result<(), String> {
-        let sent = self.pattern(1 - rank);
-        match received == &sent[at..at + received.len()] {
+        match received == pattern(1 - rank, at..at + received.len()) {
             true => Ok(()),
             false => Err(format!(
                 "rank {rank}: what has come is not what was sent ({self:?})"
             )),
         }
     }
+}
+
+/// A part of the bytes that a rank sends. They repeat, so that hundreds of MB are made as fast as they are copied.
+fn pattern(rank: usize, part: Range<usize>) -> Vec<u8> {
+    const PERIOD: usize = 251;
+    let first = part.start + 7 * rank;
+    let period = (first..first + PERIOD).map(|at| (at % PERIOD) as u8 + 1);
+    let mut bytes: Vec<u8> = period.collect();
+    bytes.truncate(part.len());
+    bytes.reserve_exact(part.len() - bytes.len());
+    while bytes.len() < part.len() {
+        let more = bytes.len().min(part.len() - bytes.len());
+        bytes.extend_from_within(..more);
+    }
+    bytes
 }
 
 /// The whole of the program.
@@ -201,8 +225,15 @@ pub fn run(args: &OsuArgs) -> Result<u8, Box<dyn Error>> {
             .filter(|by| cfg!(feature = "mpi") || !by.is_mpi())
             .collect();
     }
-    if args.ways.iter().any(|by| by.is_mpi()) {
-        return over_mpi(&args);
+    let mpi = match args.ways.iter().any(|by| by.is_mpi()) {
+        true => Some("the way `mpi`"),
+        false => (args.over.transport == To::Mpi).then_some("`--transport mpi`"),
+    };
+    let windows =
+        matches!(args.over.transport, To::Mpi) || mpi.is_some() && args.over.transport == To::Auto;
+    args.over.fits(2, windows)?;
+    if let Some(what) = mpi {
+        return over_mpi(&args, what, windows);
     }
     if std::env::var_os(IS_RANK).is_some() {
         let way = args.over.world()?;
@@ -224,31 +255,35 @@ pub fn run(args: &OsuArgs) -> Result<u8, Box<dyn Error>> {
 }
 
 #[cfg(not(feature = "mpi"))]
-fn over_mpi(_: &OsuArgs) -> Result<u8, Box<dyn Error>> {
+fn over_mpi(_: &OsuArgs, what: &str, _: bool) -> Result<u8, Box<dyn Error>> {
     Err(NoMpi {
-        what: "the way `mpi`".into(),
+        what: what.into(),
         bench: "osu",
         example: "--ways st,mpi",
     }
     .into())
 }
 
+/// In a job of an MPI, or as the one that starts it; `windows`: some of it goes over windows of that MPI.
 #[cfg(feature = "mpi")]
-fn over_mpi(args: &OsuArgs) -> Result<u8, Box<dyn Error>> {
+fn over_mpi(args: &OsuArgs, _: &str, windows: bool) -> Result<u8, Box<dyn Error>> {
     use crate::mpi::job;
     if std::env::var_os(IS_RANK).is_none() && !job::is_rank() {
         return job::launch(&args.mpirun, 2, IS_RANK, "1".as_ref());
     }
-    let way = args.over.world()?;
-    let joined = job::join::<Host>(!args.no_bind, way.options)?;
-    let world = &joined.world;
-    measure(
-        args,
-        &[Transport {
-            name: way.label,
-            world,
-        }],
-    )
+    let job = job::Job::begin(!args.no_bind, windows)?;
+    let mut worlds: Vec<(String, World<Host>)> = Vec::new();
+    if args.over.transport != To::Mpi {
+        let Way { options, label, .. } = args.over.world()?;
+        worlds.push((label, job.world(options)?));
+    }
+    if windows {
+        let (options, label) = args.over.windows();
+        worlds.push((label, job.world_over_windows(&options)?));
+    }
+    let transport = |(name, world)| Transport { name, world };
+    let named = worlds.iter().map(|(name, world)| (name.clone(), world));
+    measure(args, &named.map(transport).collect::<Vec<_>>())
 }
 
 /// One rank's part of all measurements; rank 0 prints them.
@@ -284,7 +319,7 @@ fn measure(args: &OsuArgs, transports: &[Transport<'_>]) -> Result<u8, Box<dyn E
             for _ in 0..args.rounds {
                 for ((by, over, _), figures) in blocks.iter().zip(&mut figures) {
                     let seconds = match over {
-                        Some(over) => ours::measure(over.world, *by, &case)?,
+                        Some(over) => ours::measure(over.world, *by, &case, args.buffers)?,
                         None => mpi(*by, &case)?,
                     };
                     figures.push(case.figure(seconds));
@@ -351,6 +386,16 @@ fn theirs_name(by: By) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::Unfit;
+
+    #[test]
+    fn patterns_are_of_one_piece() {
+        let byte = |rank: usize, at: usize| ((at + 7 * rank) % 251) as u8 + 1;
+        for (rank, part) in [(0, 0..0), (0, 3..40), (1, 0..1000), (1, 250..5000)] {
+            let expected: Vec<_> = part.clone().map(|at| byte(rank, at)).collect();
+            assert_eq!(pattern(rank, part), expected);
+        }
+    }
 
     #[test]
     fn figures_and_blocks() {
@@ -394,19 +439,53 @@ mod tests {
                 iterations: 20,
             };
             World::<Host>::local(2, |world| {
-                for by in [By::St, By::StGraph, By::Inline] {
-                    assert!(ours::measure(&world, by, &case).unwrap() > 0.0);
+                let ways = [By::St, By::StGraph, By::Inline];
+                let both = [BuffersOf::Single, BuffersOf::Double];
+                for (by, buffers) in ways.into_iter().flat_map(|by| both.map(|two| (by, two))) {
+                    assert!(ours::measure(&world, by, &case, buffers).unwrap() > 0.0);
                 }
             });
         }
+    }
+
+    /// What cannot be is said before a rank starts.
+    #[test]
+    fn arguments_that_do_not_go_together() {
+        let unfit = |line: &str| {
+            let args = OsuArgs::parse_from(line.split_whitespace());
+            *run(&args).unwrap_err().downcast::<Unfit>().expect(line)
+        };
+        assert!(matches!(
+            unfit("osu --transport mpi --netns --nodes 1x2"),
+            Unfit::NotOverMpi {
+                option: "--netns",
+                ..
+            }
+        ));
+        assert!(matches!(
+            unfit("osu --ways st --mpi-signals words"),
+            Unfit::OnlyOverMpi {
+                option: "--mpi-signals"
+            }
+        ));
+        assert!(matches!(
+            unfit("osu --ways st --transport fabric --nodes 2x2"),
+            Unfit::Nodes {
+                has: 4,
+                ranks: 2,
+                ..
+            }
+        ));
     }
 
     /// Without the feature, MPI is missed before a rank starts.
     #[cfg(not(feature = "mpi"))]
     #[test]
     fn mpi_is_missed() {
-        let args = OsuArgs::parse_from(["osu", "--ways", "st,mpi"]);
-        let error = run(&args).unwrap_err().downcast::<NoMpi>().unwrap();
-        assert!(error.to_string().contains("--features mpi"), "{error}");
+        for line in ["osu --ways st,mpi", "osu --ways st --transport mpi"] {
+            let args = OsuArgs::parse_from(line.split_whitespace());
+            let error = run(&args).unwrap_err().downcast::<NoMpi>().unwrap();
+            assert!(error.to_string().contains("--features mpi"), "{error}");
+        }
     }
 }

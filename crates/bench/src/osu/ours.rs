@@ -1,6 +1,7 @@
 //! The ways of this library.
 
 use super::{By, Case, Test};
+use crate::cli::BuffersOf;
 use std::error::Error;
 use std::time::Instant;
 use tidegate_core::window::{BySlot, Inbox, Outbox, Slot, Window, exchange};
@@ -19,6 +20,7 @@ pub(super) fn measure(
     world: &World<Host>,
     by: By,
     case: &Case,
+    buffers: BuffersOf,
 ) -> std::result::Result<f64, Box<dyn Error>> {
     let rank = world.rank();
     let stream = match by {
@@ -26,7 +28,7 @@ pub(super) fn measure(
         _ => world.named_stream("osu")?,
     };
     stream!(let s = stream);
-    let mut window = Window::by_slot("osu");
+    let mut window = Window::by_slot("osu").buffers(buffers.into());
     for key in 0..case.puts() as u64 {
         window = window
             .slot_from(1 - rank, key, case.bytes)

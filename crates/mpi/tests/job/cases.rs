@@ -1,10 +1,12 @@
 //! What the jobs do.
 
+use std::time::Duration;
+
 use tidegate::Buffers;
 use tidegate_mpi::windows::Form;
 
 use crate::rank::{Job, Mode};
-use crate::{ends, epochs, faces};
+use crate::{ends, epochs, faces, random};
 
 #[path = "../../../../tests/common/ring.rs"]
 mod ring;
@@ -17,8 +19,13 @@ pub(crate) struct Case {
     pub(crate) hosts: &'static [(usize, usize)],
     /// A rank of it dies, so `mpirun` has no success to tell of. The others say so themselves.
     pub(crate) dies: bool,
+    /// A job that takes longer is stuck.
+    pub(crate) limit: fn() -> Duration,
     pub(crate) run: fn(&mut Job),
 }
+
+/// Long enough for nearly all of them.
+const LIMIT: fn() -> Duration = || Duration::from_secs(120);
 
 const fn case(name: &'static str, ranks: &'static [usize], run: fn(&mut Job)) -> Case {
     Case {
@@ -26,6 +33,7 @@ const fn case(name: &'static str, ranks: &'static [usize], run: fn(&mut Job)) ->
         ranks,
         hosts: &[],
         dies: false,
+        limit: LIMIT,
         run,
     }
 }
@@ -72,10 +80,16 @@ pub(crate) const ALL: &[Case] = &[
     case("refused", &[2], ends::refused),
     case("faces", &[1, 2, 8], |job| job.in_all_modes(faces::all)),
     Case {
+        limit: random::limit,
+        ..case("schedules", &[1, 2, 3, 4], random::agree)
+    },
+    case("mutants", &[3], random::mutants),
+    Case {
         name: "killed",
         ranks: &[2, 3],
         hosts: &[],
         dies: true,
+        limit: LIMIT,
         run: ends::killed,
     },
     Case {
@@ -83,6 +97,7 @@ pub(crate) const ALL: &[Case] = &[
         ranks: &[2, 3],
         hosts: &[],
         dies: true,
+        limit: LIMIT,
         run: ends::killed_apart,
     },
 ];

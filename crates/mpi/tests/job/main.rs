@@ -9,7 +9,11 @@ mod ends;
 mod epochs;
 mod faces;
 mod hosts;
+mod random;
 mod rank;
+#[allow(dead_code, reason = "other test programs have this module, too")]
+#[path = "../../../../tests/schedules/mod.rs"]
+mod schedules;
 
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex};
@@ -17,8 +21,6 @@ use std::time::{Duration, Instant};
 
 use hosts::Hosts;
 
-/// A job that takes longer is stuck.
-const LIMIT: Duration = Duration::from_secs(120);
 /// How long the launcher of a job of which a rank has died may take to end after the others.
 const LAUNCHER: Duration = Duration::from_secs(5);
 
@@ -163,7 +165,7 @@ impl Mpirun {
             let said = said.lock().expect("nobody panics");
             said.matches(rank::SAID).count()
         };
-        let began = Instant::now();
+        let (began, limit) = (Instant::now(), (case.limit)());
         let mut all_said = None;
         let status = loop {
             if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
@@ -181,10 +183,10 @@ impl Mpirun {
                     return Ok(());
                 }
             }
-            if began.elapsed() > LIMIT {
+            if began.elapsed() > limit {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("it was stuck for {LIMIT:?}"));
+                return Err(format!("it was stuck for {limit:?}"));
             }
             std::thread::sleep(Duration::from_millis(10));
         };
