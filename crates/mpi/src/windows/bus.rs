@@ -19,6 +19,7 @@ use super::agent::Agent;
 use super::call::{NAME, failed};
 use super::control::Notice;
 use super::machine::Machine;
+use super::reductions::Wrong;
 use super::segment::{Round, Segment};
 
 /// How often a waiter looks before it turns MPI once, where what it looks at comes without that: words that near ranks
@@ -289,6 +290,20 @@ impl Rma {
         first.expect("a rank is near itself")
     }
 
+    /// What this rank has stored is there for peers' gets and updates.
+    pub(super) fn publish(&self) -> Result<(), BusError> {
+        let machine = self.inner.machine();
+        let synced = machine
+            .open()
+            .and_then(|()| machine.segments.iter().try_for_each(Segment::sync));
+        self.inner.note(synced)
+    }
+
+    /// MPI is not asked for these any more.
+    pub(super) fn leave_out(&self, wrong: Wrong) {
+        self.inner.machine().wrong = wrong;
+    }
+
     /// From now on signals have this form.
     pub(super) fn set(&self, form: Form) {
         let looks = match form {
@@ -309,8 +324,9 @@ impl Rma {
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let mine = {
             let machine = &mut *inner.machine();
-            machine.open().map_err(system)?;
-            machine.in_use.round(&mut machine.segments, bytes)
+            machine
+                .open()
+                .and_then(|()| machine.in_use.round(&mut machine.segments, bytes))
         };
         // A rank that cannot go on says so, and does not leave the others waiting.
         let said = postcard::to_stdvec(&mine.as_ref().map_err(ToString::to_string));
@@ -447,10 +463,11 @@ unsafe impl Bus for Rma {
     }
 
     fn name_of(&self, near: Ptr) -> Result<Option<Ptr>, BusError> {
-        let machine = &mut *self.inner.machine();
-        if machine.ranks.size() == 1 {
+        // Where all ranks are near, nobody but processors updates anything.
+        if !self.inner.has_far {
             return Ok(None);
         }
+        let machine = &mut *self.inner.machine();
         let found = machine
             .segments
             .iter()

@@ -39,7 +39,7 @@ struct Mine {
 }
 
 /// Two ranks that take turns.
-struct Pair<'a> {
+pub(super) struct Pair<'a> {
     bus: &'a Rma,
     first: bool,
     own: Ptr,
@@ -64,14 +64,7 @@ pub(super) fn choose(bus: &Rma) -> Result<Form, JoinError> {
     let mut times = Times([0; FORMS.len()]);
     if let Some(mate) = mate(&nodes, rank) {
         let there = bus.reach(&all[mate].key, CELL + LARGE)?;
-        let mut pair = Pair {
-            bus,
-            first: rank < mate,
-            own: own.base,
-            there: there.base,
-            operand: 0,
-            data: vec![1; LARGE],
-        };
+        let mut pair = Pair::new(bus, rank < mate, own.base, there.base);
         for (form, time) in FORMS.into_iter().zip(&mut times.0) {
             bus.set(form);
             for (bytes, weight) in [(8, WEIGHT), (LARGE, 1)] {
@@ -95,7 +88,7 @@ pub(super) fn choose(bus: &Rma) -> Result<Form, JoinError> {
 }
 
 /// Tells all ranks something, and hears what they tell. Collective.
-fn tell<T: Serialize + DeserializeOwned>(
+pub(super) fn tell<T: Serialize + DeserializeOwned>(
     bus: &Rma,
     what: &str,
     mine: &T,
@@ -111,7 +104,7 @@ fn tell<T: Serialize + DeserializeOwned>(
 
 /// With whom a rank plays: a rank of another node, so that the two have no memory in common, and the same for both.
 /// Nodes are named by their first rank; they play in pairs, and in each the first rank with the first, and so on.
-fn mate(nodes: &[usize], rank: usize) -> Option<usize> {
+pub(super) fn mate(nodes: &[usize], rank: usize) -> Option<usize> {
     let mut firsts = nodes.to_vec();
     firsts.sort_unstable();
     firsts.dedup();
@@ -121,7 +114,19 @@ fn mate(nodes: &[usize], rank: usize) -> Option<usize> {
     on(*firsts.get(number ^ 1)?).nth(index)
 }
 
-impl Pair<'_> {
+impl<'a> Pair<'a> {
+    /// Both blocks begin with a cell whose word the other rank alone adds to.
+    pub(super) fn new(bus: &'a Rma, first: bool, own: Ptr, there: Ptr) -> Self {
+        Pair {
+            bus,
+            first,
+            own,
+            there,
+            operand: 0,
+            data: vec![1; LARGE],
+        }
+    }
+
     /// A trial: ns, unless the neighbour does not answer.
     fn play(&mut self, bytes: usize) -> Result<Option<u64>, JoinError> {
         let begun = Instant::now();
@@ -129,7 +134,7 @@ impl Pair<'_> {
             if self.first {
                 self.send(bytes)?;
             }
-            if !self.wait(begun) {
+            if !self.wait(begun, LIMIT) {
                 return Ok(None);
             }
             if !self.first {
@@ -154,7 +159,8 @@ impl Pair<'_> {
         Ok(())
     }
 
-    fn wait(&mut self, begun: Instant) -> bool {
+    /// Waits for the neighbour's next signal; not longer than so long from the beginning on.
+    pub(super) fn wait(&mut self, begun: Instant, limit: Duration) -> bool {
         // SAFETY: the first cell of the block, which is alive, begins with a word.
         let word = unsafe { &*self.own.0.cast::<Word>() };
         let mut looks = 0u32;
@@ -170,7 +176,7 @@ impl Pair<'_> {
                 self.bus.turn();
             }
             if looks.is_multiple_of(64) {
-                if self.bus.failure().is_some() || begun.elapsed() > LIMIT {
+                if self.bus.failure().is_some() || begun.elapsed() > limit {
                     return false;
                 }
                 std::thread::yield_now();

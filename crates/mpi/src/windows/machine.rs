@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::c_int;
 
 use mpi::ffi;
-use tidegate_hal::batch::{POISON, Scalar};
+use tidegate_hal::batch::{Op, POISON, Scalar};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::far::{BusError, MAILBOX, Piece, Update};
 use tidegate_hal::memory::Ptr;
@@ -15,6 +15,7 @@ use super::call::{bits, byte, bytes_of, check, failed, op, scalar};
 use super::messages::{HEAD, LONGEST, Messages, PIECE_HEAD};
 use super::names::{Names, Place};
 use super::ranks::Ranks;
+use super::reductions::Wrong;
 use super::segment::{InUse, Segment};
 
 /// MPI counts with an `int`.
@@ -44,6 +45,8 @@ pub(super) struct Machine {
     /// Ranks to which messages were sent, and ranks that have said that they send no more.
     told: BTreeSet<usize>,
     left: BTreeSet<usize>,
+    /// What MPI gets wrong.
+    pub(super) wrong: Wrong,
     /// Why no call of MPI is made any more.
     pub(super) closed: Option<BusError>,
 }
@@ -66,6 +69,7 @@ impl Machine {
             poisoned: BTreeSet::new(),
             told: BTreeSet::new(),
             left: BTreeSet::new(),
+            wrong: Wrong::new(),
             closed: None,
         }
     }
@@ -216,6 +220,16 @@ impl Machine {
     ) -> Result<(), BusError> {
         let size = bytes_of(of);
         let most = MOST / size;
+        match update {
+            // MPI_Accumulate takes no MPI_NO_OP.
+            Update::Accumulate(Op::Keep) => return self.open(),
+            Update::Accumulate(op) | Update::Fetch(op, _) if self.wrong.contains(&(op, of)) => {
+                return Err(failed(format!(
+                    "this MPI reduces numbers of type {of:?} wrongly by {op:?}, which was found when the ranks met"
+                )));
+            }
+            _ => {}
+        }
         self.once(|machine| {
             for first in (0..count).step_by(most) {
                 let n = (count - first).min(most);

@@ -29,11 +29,12 @@
 //!   target's help get it within 1 ms.
 //! - **Threads.** Streams, agent and program call MPI, so it must have been initialised with `MPI_THREAD_MULTIPLE`.
 //!   This library's own calls take turns under one lock; none waits for a peer's *program* under it.
-//! - **Atomics** of a window are all made by MPI, those of near ranks and of a rank on its own memory, too: nothing else
-//!   is atomic with what MPI does. Where several origins update one element in one epoch, MPI promises atomicity for one
-//!   operation and no other beside it (`same_op_no_op`, its default); the known MPIs keep it for all, since they lock.
-//!   MPI compares no floats: a compare-and-swap of floats is one of integers as wide. What the least and greatest of a
-//!   NaN is, is MPI's affair, too.
+//! - **Atomics** of a window are all made by processors, where all ranks are near; else all by MPI, those of near ranks
+//!   and of a rank on its own memory, too: nothing else is atomic with what MPI does. What MPI reduces wrongly is found
+//!   when ranks meet, and refused (`reductions.rs`). Where several origins update one element in one epoch, MPI promises
+//!   atomicity for one operation and no other beside it (`same_op_no_op`, its default); the known MPIs keep it for all,
+//!   since they lock. MPI compares no floats: a compare-and-swap of floats is one of integers as wide. What the least and
+//!   greatest of a NaN is, is MPI's affair.
 //!
 //! # Failure
 //!
@@ -58,6 +59,7 @@ mod messages;
 mod names;
 mod pool;
 mod ranks;
+mod reductions;
 mod segment;
 
 use std::ffi::c_int;
@@ -203,7 +205,8 @@ pub fn join(
     let messages = unsafe { Messages::open(own) }?;
     // SAFETY: the duplicate is alive, and this library's alone; its ranks were compared with the control plane's.
     let ranks = unsafe { Ranks::meet(own, &*control, options.shared) }?;
-    let machine = Machine::new(ranks, Names::reserve()?, messages);
+    let names = Names::reserve(!ranks.all_near())?;
+    let machine = Machine::new(ranks, names, messages);
     let inner = Arc::new(Inner::new(machine, &control));
     finalize::watch(&inner)?;
     let bus = Arc::new(Rma::start(inner.clone(), control.clone())?);
@@ -212,6 +215,7 @@ pub fn join(
         form => form,
     };
     bus.set(form);
+    bus.leave_out(reductions::wrong(&bus)?);
     Ok((Arc::new(Keyed(control, inner)), Host::over(bus)))
 }
 

@@ -9,8 +9,9 @@ use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::Ptr;
 
 const GRANULE: usize = 1 << 24;
-/// What is reserved: the most, and the least that will do (where address space is limited).
-const RESERVED: Range<usize> = 1 << 36..1 << 44;
+/// What is reserved: the most, so that there is room for the names of a hundred buses, and the least that will do (where
+/// address space is limited).
+const RESERVED: Range<usize> = 1 << 34..1 << 40;
 
 /// A place in a window of MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +42,16 @@ pub(super) struct Names {
 unsafe impl Send for Names {}
 
 impl Names {
-    pub(super) fn reserve() -> Result<Self, DeviceError> {
+    /// None, where nobody is far.
+    pub(super) fn reserve(has_far: bool) -> Result<Self, DeviceError> {
         use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+        if !has_far {
+            return Ok(Names {
+                base: std::ptr::null_mut(),
+                bytes: 0,
+                granules: Vec::new(),
+            });
+        }
         let mut bytes = RESERVED.end;
         loop {
             let (protection, flags) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
@@ -114,6 +123,9 @@ impl Names {
 
 impl Drop for Names {
     fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
         // SAFETY: the range was mapped by `reserve`, and nothing is there. Whoever still had a far address would be an
         // owner of the bus.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.bytes) };
@@ -126,7 +138,7 @@ mod tests {
 
     #[test]
     fn names_say_what_they_were_dealt_for() {
-        let mut names = Names::reserve().unwrap();
+        let mut names = Names::reserve(true).unwrap();
         let a = names.deal(0, 3, 1000).unwrap();
         let b = names.deal(1, 2, GRANULE * 2 + 1).unwrap();
         let c = names.deal(1, 4, 8).unwrap();

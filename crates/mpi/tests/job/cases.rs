@@ -75,6 +75,7 @@ pub(crate) const ALL: &[Case] = &[
     }),
     case("dropped", &[2, 3], |job| job.in_all_modes(ends::dropped)),
     case("swap", &[2], ends::swap),
+    case("reductions", &[2], ends::reductions),
     case("finalized", &[1, 2, 3], ends::finalized),
     case("threads", &[1, 2], ends::too_few_threads),
     case("refused", &[2], ends::refused),

@@ -148,6 +148,50 @@ pub(crate) fn swap(job: &mut Job) {
     world.gather("over", Vec::new()).unwrap();
 }
 
+/// What an MPI reduces wrongly is refused; the rest is right.
+pub(crate) fn reductions(job: &mut Job) {
+    const HIGH: u32 = 1 << 31;
+    for (mode, may_refuse) in [(Mode::Near, false), (Mode::Apart(Form::Words), true)] {
+        let world = job.world(mode);
+        let rank = world.rank();
+        stream!(let s = world.stream().unwrap());
+        let window = Window::<u32, _>::atomic("reductions", 2).target(0);
+        let (mut inbox, outbox) = window.open(&s).unwrap();
+        if rank == 0 {
+            inbox.host_mut(&s).unwrap().fill(HIGH);
+        }
+        world.gather("filled", Vec::new()).unwrap();
+        let one = Region::from_slice(&world, &[1]).unwrap().on(&s).unwrap();
+        let exposed = inbox.post(&s).unwrap();
+        let mut epoch = outbox.start();
+        if rank == 1 {
+            // As signed numbers, the other one would be left.
+            let at = |first| At { rank: 0, first };
+            epoch.accumulate(&one, at(0), Op::Max).unwrap();
+            epoch.accumulate(&one, at(1), Op::Min).unwrap();
+        }
+        let completed = epoch.complete(&s);
+        let waited = exposed.wait(&s);
+        match s.synchronize() {
+            Ok(()) => {
+                let mut inbox = waited.unwrap();
+                if rank == 0 {
+                    assert_eq!(inbox.host_mut(&s).unwrap()[..], [HIGH, 1]);
+                }
+            }
+            Err(error) => {
+                let text = error.to_string();
+                assert!(
+                    may_refuse && (rank == 0 || text.contains("wrongly")),
+                    "{text}"
+                );
+                drop((completed, waited));
+            }
+        }
+        world.gather("over", Vec::new()).unwrap();
+    }
+}
+
 /// Posts and waits in vain: the error, wherever it is met with.
 fn failing_wait<'s>(inbox: Inbox<'s, u64>, s: &Stream<'s>) -> Error {
     let exposed = match inbox.post(s) {

@@ -63,8 +63,8 @@ impl Spared {
     fn of(job: &Job, mode: Mode) -> Self {
         Spared {
             swaps: !job.swaps(mode),
-            // Atomics go by MPI, even between ranks that have memory in common.
-            reductions: job.comm.size() > 1,
+            // Where all ranks have memory in common, processors do it.
+            reductions: job.comm.size() > 1 && !matches!(mode, Mode::Near),
         }
     }
 }
@@ -102,7 +102,6 @@ fn planned(mut genes: Genes, ranks: usize, spared: Spared) -> Plan {
 
 /// Another reduction, the same for all who use the first, in place of
 ///
-/// - the one that keeps what is there, in an accumulate: MPI_Accumulate takes no MPI_NO_OP, though the bus hands it on;
 /// - the least and greatest of unsigned numbers: MPICH 4.0.2, and Open MPI 4.1.4 in windows that are not shared, take
 ///   them for signed ones;
 /// - sums of bytes, in an accumulate: those of Open MPI 4.1.4 (its `op/avx`) stay at 255 where they should go round.
@@ -113,7 +112,6 @@ fn spare(act: &mut Act, ty: Ty, reductions: bool) {
     };
     let unsigned = matches!(ty, Ty::U64 | Ty::U32 | Ty::U8);
     match *op {
-        Op::Keep if !fetches => *op = Op::Replace,
         Op::Min if reductions && unsigned => *op = Op::BitXor,
         Op::Max if reductions && unsigned => *op = Op::BitOr,
         Op::Sum if reductions && !fetches && ty == Ty::U8 => *op = Op::BitXor,

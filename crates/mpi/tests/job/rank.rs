@@ -46,7 +46,14 @@ pub(crate) const MODES: [Mode; 5] = [
     Mode::Nodes(Form::Messages),
 ];
 
-const FEW: [Mode; 3] = [
+/// Of one or two ranks, no two are on different nodes.
+const SMALL: [Mode; 3] = [
+    Mode::Near,
+    Mode::Apart(Form::Words),
+    Mode::Apart(Form::Messages),
+];
+/// In larger jobs, MPIs that wait in a spin take long.
+const LARGE: [Mode; 3] = [
     Mode::Near,
     Mode::Apart(Form::Messages),
     Mode::Nodes(Form::Words),
@@ -132,9 +139,9 @@ impl Job {
         }
     }
 
-    /// All modes, but for large jobs, in which MPIs that wait in a spin take long.
+    /// The modes that make a difference.
     pub(crate) fn modes(&self) -> &'static [Mode] {
-        if self.comm.size() > 4 { &FEW } else { &MODES }
+        if self.comm.size() > 2 { &LARGE } else { &SMALL }
     }
 
     /// Ends MPI, with whatever uses it still there.

@@ -1,0 +1,280 @@
+//! What an MPI reduces wrongly, and is not asked for.
+//!
+//! Some do, without an error: MPICH 4.0 takes the least and greatest of unsigned numbers for those of signed ones, Open
+//! MPI 4.1 lets long sums of bytes stay at 255 where they should go round. So ranks of different nodes try each
+//! reduction of each type on each other when they meet, alone and in a row, and compare with what processors make of
+//! the same. What one of them has found wrong, none asks for: it is a typed error.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tidegate_hal::batch::{Action, Move, Op, QUANTUM, Scalar, Shape, Side};
+use tidegate_hal::far::{Bus, CELL, Update};
+use tidegate_hal::memory::Ptr;
+use tidegate_host::HostMover;
+use tidegate_words::Mover;
+
+use super::JoinError;
+use super::bus::{Rma, system};
+use super::call::{bytes_of, failed};
+use super::choose::{Pair, mate, tell};
+
+const OPS: [Op; 8] = [
+    Op::Sum,
+    Op::Prod,
+    Op::Min,
+    Op::Max,
+    Op::BitAnd,
+    Op::BitOr,
+    Op::BitXor,
+    Op::Replace,
+];
+const SCALARS: [Scalar; 10] = [
+    Scalar::I8,
+    Scalar::I16,
+    Scalar::I32,
+    Scalar::I64,
+    Scalar::U8,
+    Scalar::U16,
+    Scalar::U32,
+    Scalar::U64,
+    Scalar::F32,
+    Scalar::F64,
+];
+/// Elements in a row: more than vector units and networks' own operations take at a time.
+const ROW: usize = 200;
+/// Bytes of one trial, on each side: a row, one element that is accumulated, one that is fetched.
+const TRIAL: usize = (ROW + 2) * 8;
+/// Long enough for a neighbour whose processor is taken.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// What an MPI cannot be trusted with: a reduction, a type.
+pub(super) type Wrong = Vec<(Op, Scalar)>;
+
+/// What each rank says before, and after.
+#[derive(Serialize, Deserialize)]
+struct Mine {
+    first_near: usize,
+    key: Vec<u8>,
+}
+
+/// All trials: each number stands for a pair that makes sense.
+fn trials() -> impl Iterator<Item = (Op, Scalar)> {
+    let bits = |op| matches!(op, Op::BitAnd | Op::BitOr | Op::BitXor);
+    let float = |scalar| matches!(scalar, Scalar::F32 | Scalar::F64);
+    SCALARS
+        .into_iter()
+        .flat_map(|scalar| OPS.map(|op| (op, scalar)))
+        .filter(move |(op, scalar)| !(bits(*op) && float(*scalar)))
+}
+
+/// The reductions that MPI gets wrong here. Collective.
+pub(super) fn wrong(bus: &Rma) -> Result<Wrong, JoinError> {
+    if !bus.has_far() {
+        return Ok(Vec::new());
+    }
+    let count = trials().count();
+    let bytes = CELL + count * TRIAL;
+    let own = bus.alloc(bytes)?;
+    let (before, with) = (values(count, 1), values(count, 2));
+    // SAFETY: the block is this rank's alone until its key is told, and so long.
+    unsafe {
+        let data = own.base.byte_add(CELL).0;
+        data.copy_from_nonoverlapping(before.as_ptr().cast(), count * TRIAL);
+    }
+    bus.publish()?;
+    let mine = Mine {
+        first_near: bus.first_near(),
+        key: own.key.clone(),
+    };
+    let all: Vec<Mine> = tell(bus, "trial of reductions", &mine)?;
+    let nodes: Vec<_> = all.iter().map(|rank| rank.first_near).collect();
+    let rank = bus.control().rank();
+    let mut found: Vec<usize> = Vec::new();
+    if let Some(mate) = mate(&nodes, rank) {
+        let there = bus.reach(&all[mate].key, bytes)?;
+        let mut fetched = vec![0u64; count];
+        for (number, (op, scalar)) in trials().enumerate() {
+            let at = number * TRIAL;
+            let far = |index: usize| there.base.byte_add(CELL + at + 8 * index);
+            let local = |index: usize| Ptr(with[at / 8 + index..].as_ptr().cast_mut().cast());
+            let result = Ptr((&raw mut fetched[number]).cast());
+            let fetch = Update::Fetch(op, result);
+            // SAFETY: both blocks are held; each trial has bytes of its own on all sides, aligned for all types, for so
+            // many elements; the sources live until the signal has completed the trials.
+            unsafe {
+                bus.update(Update::Accumulate(op), scalar, far(0), local(0), ROW)?;
+                bus.update(Update::Accumulate(op), scalar, far(ROW), local(ROW), 1)?;
+                bus.update(fetch, scalar, far(ROW + 1), local(ROW + 1), 1)?;
+            }
+        }
+        let mut pair = Pair::new(bus, rank < mate, own.base, there.base);
+        // SAFETY: the first cell of the neighbour's block begins with a word that is this rank's to add to.
+        unsafe { bus.signal(there.base, QUANTUM) }?;
+        if !pair.wait(Instant::now(), LIMIT) {
+            Err(failed(format!(
+                "rank {mate} does not answer within {LIMIT:?}"
+            )))?;
+        }
+        // SAFETY: the neighbour has signalled after all that it has done to the block, which is alive, and so long.
+        let after = unsafe {
+            let data = own.base.byte_add(CELL).0.cast::<u64>();
+            std::slice::from_raw_parts(data, count * TRIAL / 8)
+        };
+        found = compare(after, &before, &with, &fetched);
+    }
+    let all: Vec<Vec<usize>> = tell(bus, "reductions", &found)?;
+    let all_trials: Vec<_> = trials().collect();
+    let mut numbers: Vec<usize> = all.concat();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let pick = |number: usize| {
+        all_trials
+            .get(number)
+            .copied()
+            .ok_or_else(|| system("a trial"))
+    };
+    let wrong: Wrong = numbers.into_iter().map(pick).collect::<Result<_, _>>()?;
+    if !wrong.is_empty() {
+        tracing::debug!(?wrong, "what MPI reduces wrongly");
+    }
+    Ok(wrong)
+}
+
+/// Numbers of all sizes and signs; as floats, none that is not a number. What is rounded is rounded once, so alike.
+fn values(count: usize, seed: u64) -> Vec<u64> {
+    let mut state = seed;
+    let mut next = move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        state ^ state >> 29
+    };
+    let mut all = Vec::with_capacity(count * TRIAL / 8);
+    for (_, scalar) in trials() {
+        let small = |word: u64| (word >> 40) as i16 as f32;
+        all.extend((0..TRIAL / 8).map(|_| match (scalar, next()) {
+            (Scalar::F32, word) => {
+                let pair = [small(word), small(word << 16)]
+                    .map(f32::to_bits)
+                    .map(u64::from);
+                pair[0] | pair[1] << 32
+            }
+            (Scalar::F64, word) => f64::from(small(word)).to_bits(),
+            (_, word) => word,
+        }));
+    }
+    all
+}
+
+/// The trials that processors do in another way.
+fn compare(after: &[u64], before: &[u64], with: &[u64], fetched: &[u64]) -> Vec<usize> {
+    let mut expected = before.to_vec();
+    let mut wrong = Vec::new();
+    for (number, (op, scalar)) in trials().enumerate() {
+        let trial = number * TRIAL / 8..(number + 1) * TRIAL / 8;
+        let size = bytes_of(scalar);
+        let mine = &mut expected[trial.clone()];
+        for (first, count) in [(0, ROW), (ROW, 1), (ROW + 1, 1)] {
+            let src = with[trial.start + first..].as_ptr().cast_mut().cast();
+            let dst = mine[first..].as_mut_ptr().cast();
+            // SAFETY: both sides are so long, aligned for all types, and nobody else's.
+            unsafe { HostMover.carry(&step(op, scalar, size, count, src, dst)) };
+        }
+        let old = &before[trial.start + ROW + 1].to_ne_bytes()[..size];
+        let same = fetched[number].to_ne_bytes()[..size] == *old;
+        if !same || after[trial.clone()] != *mine {
+            wrong.push(number);
+        }
+    }
+    wrong
+}
+
+fn step(op: Op, scalar: Scalar, size: usize, count: usize, src: *mut u8, dst: *mut u8) -> Move {
+    let side = |base| Side {
+        base: Ptr(base),
+        flip: 0,
+        shape: Shape::Linear,
+    };
+    Move {
+        action: Action::Accumulate {
+            op,
+            scalar,
+            atomic: false,
+        },
+        size: size as u32,
+        count,
+        src: side(src),
+        dst: side(dst),
+        parity: Ptr::NULL,
+        early: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_wrong_one_is_found() {
+        let count = trials().count();
+        assert_eq!(count, 8 * 8 + 2 * 5);
+        let (before, with) = (values(count, 1), values(count, 2));
+        let fetched: Vec<_> = (0..count)
+            .map(|n| before[n * TRIAL / 8 + ROW + 1])
+            .collect();
+        let mut after = before.clone();
+        // By the same means: only what was put in otherwise is wrong.
+        for (number, (op, scalar)) in trials().enumerate() {
+            for (first, len) in [(0, ROW), (ROW, 1), (ROW + 1, 1)] {
+                let at = number * TRIAL / 8 + first;
+                let src = with[at..].as_ptr().cast_mut().cast();
+                let dst = after[at..].as_mut_ptr().cast();
+                // SAFETY: both sides are so long, aligned for all types, and nobody else's.
+                unsafe { HostMover.carry(&step(op, scalar, bytes_of(scalar), len, src, dst)) };
+            }
+        }
+        assert_eq!(compare(&after, &before, &with, &fetched), []);
+        for number in 0..count {
+            let mut after = after.clone();
+            after[number * TRIAL / 8 + number % 2 * ROW] ^= 1;
+            assert_eq!(compare(&after, &before, &with, &fetched), [number]);
+            let mut fetched = fetched.clone();
+            fetched[number] ^= 1;
+            let found = compare(&before, &before, &with, &fetched);
+            assert!(found.contains(&number));
+        }
+    }
+
+    #[test]
+    fn signed_and_unsigned_differ_somewhere() {
+        // A trial in which the least of signed and of unsigned numbers were the same would find nothing.
+        let all: Vec<_> = trials().collect();
+        let count = all.len();
+        let (before, with) = (values(count, 1), values(count, 2));
+        for (number, (op, scalar)) in all.into_iter().enumerate() {
+            let wrongly = match scalar {
+                Scalar::U8 => Scalar::I8,
+                Scalar::U16 => Scalar::I16,
+                Scalar::U32 => Scalar::I32,
+                Scalar::U64 => Scalar::I64,
+                _ => continue,
+            };
+            if !matches!(op, Op::Min | Op::Max) {
+                continue;
+            }
+            let at = number * TRIAL / 8;
+            let made = |scalar| {
+                let mut row = before[at..at + ROW].to_vec();
+                let (src, dst) = (
+                    with[at..].as_ptr().cast_mut().cast(),
+                    row.as_mut_ptr().cast(),
+                );
+                // SAFETY: as above.
+                unsafe { HostMover.carry(&step(op, scalar, bytes_of(scalar), ROW, src, dst)) };
+                row
+            };
+            assert_ne!(made(scalar), made(wrongly));
+        }
+    }
+}
