@@ -248,6 +248,8 @@ pub enum Cause {
     NotEnqueued {
         /// Which rank.
         rank: usize,
+        /// Why.
+        reason: String,
     },
     /// A rank's NIC is of no more use.
     NicFailed {
@@ -276,10 +278,10 @@ impl fmt::Display for Cause {
             Cause::NotCreated { rank, reason } => {
                 write!(f, "rank {rank} could not create it: {reason}")
             }
-            Cause::NotEnqueued { rank } => {
+            Cause::NotEnqueued { rank, reason } => {
                 write!(
                     f,
-                    "rank {rank} could not enqueue what its NIC was armed for"
+                    "rank {rank} could not enqueue what its NIC was armed for: {reason}"
                 )
             }
             Cause::NicFailed { rank, reason } => {

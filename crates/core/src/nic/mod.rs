@@ -277,7 +277,7 @@ fn arm_times<D: Device>(stream: &Stream<'_, D>, sets: &[&[Arm<D>]], times: u64) 
         if let Err(error) = arm.line.queue.arm(&arm.programs, times) {
             arms()
                 .take(index)
-                .for_each(|armed| disarm(stream, std::slice::from_ref(armed)));
+                .for_each(|armed| disarm(stream, std::slice::from_ref(armed), &error));
             // The reason behind it says more.
             stream.healthy()?;
             arm.window.usable()?;
@@ -289,12 +289,16 @@ fn arm_times<D: Device>(stream: &Stream<'_, D>, sets: &[&[Arm<D>]], times: u64) 
 
 /// What was armed will not be rung for. The next ring would fire it instead of its own, so there must be none.
 #[cold]
-pub(crate) fn disarm<D: Device>(stream: &Stream<'_, D>, arms: &[Arm<D>]) {
+pub(crate) fn disarm<D: Device>(
+    stream: &Stream<'_, D>,
+    arms: &[Arm<D>],
+    error: &impl std::fmt::Display,
+) {
     let rank = stream.world().rank();
     for arm in arms {
-        stream
-            .world()
-            .revoke(&arm.window, Cause::NotEnqueued { rank });
+        let reason = error.to_string();
+        let cause = Cause::NotEnqueued { rank, reason };
+        stream.world().revoke(&arm.window, cause);
     }
 }
 
@@ -342,7 +346,7 @@ impl<D: Device> Recorded<D> {
         while left > 0 {
             let turn = left.min(most);
             arm_times(stream, &[&self.0], turn)?;
-            submit(turn).inspect_err(|_| disarm(stream, &self.0))?;
+            submit(turn).inspect_err(|error| disarm(stream, &self.0, error))?;
             left -= turn;
         }
         Ok(())

@@ -236,7 +236,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
             .plan(&body.half, &body.edges, members, &body.touched)?;
         settle(stream, &body.touched)?;
         arm(stream, &[&plan.arms])?;
-        submit(stream, &plan.batch).inspect_err(|_| disarm(stream, &plan.arms))?;
+        submit(stream, &plan.batch).inspect_err(|error| disarm(stream, &plan.arms, error))?;
         body.leave_tickets();
         body.count_own_complete();
         Ok(())

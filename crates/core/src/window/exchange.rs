@@ -62,9 +62,9 @@ fn try_exchange<'s, T: Element, K: Discipline, D: Device>(
     let (_, batch) = plan.exchange.as_ref().expect("it was just made");
     settle(stream, touched)?;
     arm(stream, &[inbox.arms(), &plan.arms])?;
-    submit(stream, batch).inspect_err(|_| {
-        disarm(stream, inbox.arms());
-        disarm(stream, &plan.arms);
+    submit(stream, batch).inspect_err(|error| {
+        disarm(stream, inbox.arms(), error);
+        disarm(stream, &plan.arms, error);
     })?;
     outbox.leave_tickets();
     inbox.count_own_post(stream);

@@ -188,7 +188,7 @@ impl<D: Device> InboxBody<D> {
     /// Submits the post.
     fn post(&self, stream: &Stream<'_, D>) -> Result<()> {
         arm(stream, &[self.arms()])?;
-        submit(stream, self.post_batch()).inspect_err(|_| disarm(stream, self.arms()))
+        submit(stream, self.post_batch()).inspect_err(|error| disarm(stream, self.arms(), error))
     }
 
     pub(super) fn wait_batch(&self) -> &Arc<Batch> {
