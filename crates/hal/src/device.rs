@@ -19,7 +19,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::task::Waker;
 
-use crate::batch::{Batch, Tag};
+use crate::batch::{Batch, Op, Scalar, Tag};
 use crate::control::Handle;
 pub use crate::error::DeviceError;
 use crate::memory::{Block, Ptr, Sharing};
@@ -186,6 +186,13 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     /// Whether streams can do [`Store`](crate::batch::Step::Store) steps, to registers of NICs too.
     fn stores(&self) -> bool {
         false
+    }
+
+    /// Why an operation on elements of peers' memory cannot be had, if it cannot: a reduction, or a compare-and-swap
+    /// (`None`). The same on all ranks. Cheap.
+    fn refuses(&self, reduction: Option<Op>, scalar: Scalar) -> Option<String> {
+        let _ = (reduction, scalar);
+        None
     }
 
     /// Allocates zeroed memory; `bytes` is not 0.

@@ -9,7 +9,7 @@
 //! to the bus.
 //!
 //! **Signals.** A far word is added to by [`Bus::signal`], after all that the caller has moved to or from that rank
-//! before. How the addition comes to the word is the bus's affair, but it is made by processor atomics of the process
+//! before. How the addition comes to the word is the bus's affair, but it is made by processor atomics of the node
 //! whose word it is, so that it is atomic with what that process does itself (it poisons words). For that the word has
 //! room: a word in memory that came from [`Bus::alloc`], and that a peer adds to, lies at the beginning of a cell of
 //! [`CELL`] bytes, of which [`MAILBOX`]`..`[`CELL`] is the bus's own; it was zero when the block was made. Only one
@@ -18,13 +18,14 @@
 //! **Progress.** Nobody rings a bell for what a bus brings. Whoever waits for a far peer calls [`Bus::turn`] and looks
 //! again; the bus sees to it that what peers do to this rank's memory comes to an end while nobody waits.
 //!
-//! **Atomics.** Atomic moves to memory that came from a bus are all made by the bus ([`Bus::name`] tells the far
-//! address of a rank's own memory), since what it does need not be atomic with what processors do.
+//! **Atomics.** Atomic moves to memory that came from a bus are all made by the bus, if anybody is far
+//! ([`Bus::name_of`] tells the far address of memory that is mapped), since what it does need not be atomic with what
+//! processors do.
 //!
 //! # Failure
 //!
-//! A bus that fails says so ([`BusError`]) from each call, for good. What was moved then may have come or not; no
-//! signal that stood behind it is given.
+//! A bus that fails says so ([`Bus::failure`]), for good, and so do those of all ranks once they hear of it. What was
+//! moved then may have come or not; no signal that stood behind it is given.
 
 use std::any::Any;
 use std::ops::Range;
@@ -130,6 +131,10 @@ pub unsafe trait Bus: Send + Sync + 'static {
     /// There are no far addresses left, or the bus has failed.
     fn name_of(&self, near: Ptr) -> Result<Option<Ptr>, BusError>;
 
+    /// Why an update cannot be had, if it cannot: a reduction, or a compare-and-swap (`None`). The same on all ranks, and
+    /// always the same. [`Bus::update`] is not called for it.
+    fn refuses(&self, reduction: Option<Op>, scalar: Scalar) -> Option<String>;
+
     /// Why the bus has failed, if it has. Cheap: no more than a load while it has not.
     fn failure(&self) -> Option<BusError>;
 
@@ -189,13 +194,13 @@ pub unsafe trait Bus: Send + Sync + 'static {
     /// The word lies in a block that is held, at the beginning of a cell, and no other rank adds to it.
     unsafe fn signal(&self, word: Ptr, value: u64) -> Result<(), BusError>;
 
-    /// Poisons a word of a peer, once what was moved has been completed or has failed. If the bus has failed, nothing
-    /// happens: the peer hears of it in another way.
+    /// Poisons a word of a peer, once what was moved has been completed. If the bus has failed, nothing happens: the peer
+    /// hears of it in another way. Returns whether what was moved has been completed: else sources may still be read.
     ///
     /// # Safety
     ///
     /// As [`Bus::signal`].
-    unsafe fn poison(&self, word: Ptr);
+    unsafe fn poison(&self, word: Ptr) -> bool;
 
     /// Brings a word of this rank up to date with what has come for it. Does nothing with one that does not lie at the
     /// beginning of a cell: an operand, which no peer adds to.

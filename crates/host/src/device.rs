@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tidegate_hal::batch::{Op, Scalar};
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::{ClosureDevice, Device, DeviceError, HostAccess, StreamConfig};
 use tidegate_hal::far::Bus;
@@ -96,6 +97,10 @@ unsafe impl Device for Host {
             (Some(bus), Handle::Key(key)) => HostBlock::reach(&**bus, &key, bytes),
             (_, handle) => HostBlock::map(handle, bytes),
         }
+    }
+
+    fn refuses(&self, reduction: Option<Op>, scalar: Scalar) -> Option<String> {
+        self.options.bus.as_ref()?.refuses(reduction, scalar)
     }
 
     fn helps(&self) -> bool {

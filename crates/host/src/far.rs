@@ -256,8 +256,7 @@ impl Mover for Far {
         // SAFETY: as for `add`.
         unsafe {
             if self.is_far(add.word.0) {
-                self.bus.poison(add.word);
-                if self.bus.failure().is_none() {
+                if self.bus.poison(add.word) {
                     self.scratch.clear();
                 }
             } else {

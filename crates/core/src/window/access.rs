@@ -153,6 +153,22 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
         }))
     }
 
+    /// Whether the device can have it at all.
+    #[inline]
+    fn check_carried(&self, reduction: Option<Op>) -> Result<()>
+    where
+        T: Arithmetic,
+    {
+        let half = &self.held.half;
+        match half.world.device().refuses(reduction, T::SCALAR) {
+            None => Ok(()),
+            Some(why) => Err(Error::Invalid(format!(
+                "window `{}`: {why}",
+                half.window.name
+            ))),
+        }
+    }
+
     /// Checks what one operation can show, and notes it.
     #[inline]
     fn note(
@@ -319,7 +335,8 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, ByRange, D> {
     ///
     /// # Errors
     ///
-    /// As [`Access::put`](Self::put); [`Error::Invalid`] for a bitwise operation on floats.
+    /// As [`Access::put`](Self::put); [`Error::Invalid`] for a bitwise operation on floats, and for what the transport
+    /// cannot do.
     pub fn accumulate(
         &mut self,
         source: impl Into<Source<'b, 's, T, D>>,
@@ -327,6 +344,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, ByRange, D> {
         op: Op,
     ) -> Result<()> {
         check_op::<T>(op)?;
+        self.check_carried(Some(op))?;
         let what = What::Accumulate {
             op,
             scalar: T::SCALAR,
@@ -342,7 +360,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
     /// # Errors
     ///
     /// [`Error::NotInGroup`] if the rank is no declared target, [`Error::OutOfBounds`], [`Error::Invalid`] for a
-    /// bitwise operation on floats; nothing was noted.
+    /// bitwise operation on floats, and for what the transport cannot do; nothing was noted.
     pub fn accumulate(
         &mut self,
         source: impl Into<Source<'b, 's, T, D>>,
@@ -350,6 +368,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
         op: Op,
     ) -> Result<()> {
         check_op::<T>(op)?;
+        self.check_carried(Some(op))?;
         let dest = self.locate(at)?;
         self.note(
             What::Accumulate {
@@ -375,6 +394,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
         op: Op,
     ) -> Result<()> {
         check_op::<T>(op)?;
+        self.check_carried(Some(op))?;
         let (dest, operand, result) = (
             self.locate(at)?,
             operand.into(),
@@ -424,6 +444,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
         result: &'b mut Region<T, On<'s, D>>,
         at: At,
     ) -> Result<()> {
+        self.check_carried(None)?;
         let dest = self.locate(at)?;
         let (compare, desired, result) = (
             Source::from(compare),

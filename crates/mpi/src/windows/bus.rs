@@ -2,12 +2,12 @@
 
 use std::any::Any;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tidegate_hal::batch::{POISON, Scalar};
+use tidegate_hal::batch::{Op, POISON, Scalar};
 use tidegate_hal::control::{Control, Packet};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::far::{Bus, BusError, CELL, MAILBOX, Piece, Reached, Span, Update};
@@ -19,6 +19,7 @@ use super::agent::Agent;
 use super::call::{NAME, failed};
 use super::control::Notice;
 use super::machine::Machine;
+use super::ranks::Ranks;
 use super::reductions::Wrong;
 use super::segment::{Round, Segment};
 
@@ -46,12 +47,18 @@ struct Key {
 /// This rank's end, as threads share it.
 pub(super) struct Inner {
     me: usize,
+    ranks: Arc<Ranks>,
     /// Whether there are ranks that are not near.
     has_far: bool,
+    /// Whether all ranks have met: until then they exchange verdicts, and need no notices.
+    met: AtomicBool,
     machine: Mutex<Machine>,
     /// Blocks are made one after the other: each takes an exchange, and perhaps a collective call of MPI.
     rounds: Mutex<()>,
     failure: OnceLock<BusError>,
+    /// What MPI gets wrong, once that is known.
+    wrong: OnceLock<Wrong>,
+    crashes_in_swap: bool,
     /// Who tells the others of a failure; the bus may outlive it.
     control: Weak<dyn Control>,
     /// This rank's parts of the segments, first byte and length, for looks without the lock.
@@ -73,13 +80,19 @@ pub(super) struct Activity {
 
 impl Inner {
     pub(super) fn new(machine: Machine, control: &Arc<dyn Control>) -> Self {
+        let ranks = machine.ranks.clone();
+        let crashes_in_swap = ranks.crashes_in_swap;
         Inner {
-            me: machine.ranks.me,
-            has_far: !machine.ranks.all_near(),
+            me: ranks.me,
+            has_far: !ranks.all_near(),
+            ranks,
+            met: AtomicBool::new(false),
             far: machine.names.range(),
             machine: Mutex::new(machine),
             rounds: Mutex::default(),
             failure: OnceLock::new(),
+            wrong: OnceLock::new(),
+            crashes_in_swap,
             control: Arc::downgrade(control),
             own: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; SEGMENTS],
             owns: AtomicUsize::new(0),
@@ -108,10 +121,24 @@ impl Inner {
     fn fail(&self, error: &BusError) {
         if self.failure.set(error.clone()).is_ok() {
             tracing::error!("{error}");
-            if let Some(control) = self.control.upgrade() {
-                // Who has gone needs to hear nothing.
-                let _ = control.notify(None, &Notice::Failed(error.detail.clone()).encode());
+            if self.met.load(Ordering::Acquire) {
+                self.tell_all(error);
             }
+        }
+    }
+
+    fn tell_all(&self, error: &BusError) {
+        if let Some(control) = self.control.upgrade() {
+            // Who has gone needs to hear nothing.
+            let _ = control.notify(None, &Notice::Failed(error.detail.clone()).encode());
+        }
+    }
+
+    /// The ranks have met: what fails from now on, the others are told.
+    pub(super) fn meet(&self) {
+        self.met.store(true, Ordering::Release);
+        if let Some(error) = self.failure.get() {
+            self.tell_all(error);
         }
     }
 
@@ -123,30 +150,51 @@ impl Inner {
     /// Closes it: no call of MPI is made any more.
     pub(super) fn close(&self, machine: &mut Machine, why: &str) {
         let error = failed(why);
+        machine.ended = true;
         machine.closed.get_or_insert(error.clone());
         let _ = self.failure.set(error);
     }
 
     /// Turns MPI, unless somebody else is at it.
     pub(super) fn turn(&self) -> bool {
-        let mut machine = match self.machine.try_lock() {
-            Ok(machine) => machine,
-            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(std::sync::TryLockError::WouldBlock) => return false,
+        let Some(mut machine) = self.if_free() else {
+            return false;
         };
-        machine.closed.is_none() && self.note(machine.turn()).unwrap_or(false)
+        // Also where this rank's bus has failed: what others have under way may need it.
+        !machine.ended && self.note(machine.turn()).unwrap_or(false)
+    }
+
+    /// The machine, unless somebody is at it.
+    fn if_free(&self) -> Option<MutexGuard<'_, Machine>> {
+        match self.machine.try_lock() {
+            Ok(machine) => Some(machine),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Keeps others from making blocks.
+    pub(super) fn rounds(&self) -> MutexGuard<'_, ()> {
+        self.rounds
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Waits until peers have heard all signals that were given, since who leaves is waited for no longer; but not for
     /// a peer that does not turn its MPI any more.
     pub(super) fn settle(&self) {
         let begun = Instant::now();
-        let said = self.machine().say_last(self.me);
-        let mut naps = 0;
-        while said.is_ok() && begun.elapsed() < LAST_WORDS {
-            let heard = self.machine().all_heard();
-            if self.note(heard).unwrap_or(true) {
-                break;
+        let (mut said, mut naps) = (false, 0);
+        while begun.elapsed() < LAST_WORDS {
+            // Somebody may be held inside of MPI, by a rank that is gone.
+            if let Some(mut machine) = self.if_free() {
+                let heard = match std::mem::replace(&mut said, true) {
+                    true => machine.all_heard(),
+                    false => machine.say_last(self.me).map(|()| false),
+                };
+                if self.note(heard).unwrap_or(true) {
+                    break;
+                }
             }
             naps += 1;
             if naps < 100 {
@@ -164,9 +212,9 @@ impl Inner {
         }
     }
 
-    /// The segment of a place in this rank's memory, and where in its part.
+    /// Where in its part of a segment a place in this rank's memory is.
     #[inline]
-    fn own(&self, at: Ptr) -> Option<(usize, usize)> {
+    fn own(&self, at: Ptr) -> Option<usize> {
         let at = at.0.addr();
         let owns = self.owns.load(Ordering::Acquire);
         self.own[..owns]
@@ -174,7 +222,7 @@ impl Inner {
             .position(|(base, bytes)| {
                 at.wrapping_sub(base.load(Ordering::Relaxed)) < bytes.load(Ordering::Relaxed)
             })
-            .map(|segment| (segment, at - self.own[segment].0.load(Ordering::Relaxed)))
+            .map(|segment| at - self.own[segment].0.load(Ordering::Relaxed))
     }
 
     /// Adds to a word what its mailbox holds that has not been added yet.
@@ -183,7 +231,7 @@ impl Inner {
     ///
     /// The word lies at the beginning of a cell, in a block of this rank.
     #[cold]
-    unsafe fn empty(&self, segment: usize, word: Ptr) {
+    unsafe fn empty(&self, word: Ptr) {
         // SAFETY: the cell is the word's (the caller's promise), and these three places are only ever accessed atomically here.
         let (word, mailbox, seen) = unsafe { cell(word) };
         // Two may look at a time: nobody is to find the mark moved, and the word as it was.
@@ -194,9 +242,7 @@ impl Inner {
                 return;
             }
             // What came before the signal is seen by whoever sees the word now.
-            let synced = machine
-                .open()
-                .and_then(|()| machine.segments[segment].sync());
+            let synced = machine.open().and_then(|()| machine.sync());
             if self.note(synced).is_err() {
                 return;
             }
@@ -285,7 +331,7 @@ impl Rma {
 
     /// The first of this rank and those near it.
     pub(super) fn first_near(&self) -> usize {
-        let ranks = &self.inner.machine().ranks;
+        let ranks = &self.inner.ranks;
         let first = (0..ranks.size()).find(|rank| ranks.is_near(*rank));
         first.expect("a rank is near itself")
     }
@@ -293,15 +339,13 @@ impl Rma {
     /// What this rank has stored is there for peers' gets and updates.
     pub(super) fn publish(&self) -> Result<(), BusError> {
         let machine = self.inner.machine();
-        let synced = machine
-            .open()
-            .and_then(|()| machine.segments.iter().try_for_each(Segment::sync));
+        let synced = machine.open().and_then(|()| machine.sync());
         self.inner.note(synced)
     }
 
     /// MPI is not asked for these any more.
     pub(super) fn leave_out(&self, wrong: Wrong) {
-        self.inner.machine().wrong = wrong;
+        let _ = self.inner.wrong.set(wrong);
     }
 
     /// From now on signals have this form.
@@ -315,13 +359,37 @@ impl Rma {
         self.inner.machine().form = form;
     }
 
+    /// Another window. Collective, and not under the machine's lock: streams go on, and hear of a rank that does not come.
+    fn add_segment(&self, said: &[Round]) -> Result<(), DeviceError> {
+        let inner = &self.inner;
+        let (number, mine) = {
+            let machine = inner.machine();
+            (machine.segments.len(), machine.open())
+        };
+        // The same on all ranks, since all have made them together.
+        if number == SEGMENTS {
+            return Err(DeviceError::Exhausted {
+                what: "segments of MPI",
+                detail: format!("{number} are all"),
+            });
+        }
+        let sizes = said.iter().map(|rank| rank.bytes).collect();
+        // SAFETY: nobody else is making one (`rounds`), nor does MPI end meanwhile, whose end waits for that; nobody else
+        // has the communicators for collective calls.
+        let segment = unsafe { Segment::make(&inner.ranks, sizes, mine) };
+        let segment = inner.note(segment).map_err(system)?;
+        let (base, len) = &inner.own[number];
+        base.store(segment.base.addr(), Ordering::Relaxed);
+        len.store(segment.bytes[inner.me] - segment.skew, Ordering::Relaxed);
+        inner.owns.store(number + 1, Ordering::Release);
+        inner.machine().segments.push(segment);
+        Ok(())
+    }
+
     /// One round: see `segment.rs`.
     fn make(&self, bytes: usize) -> Result<(usize, usize, u32, Ptr), DeviceError> {
         let inner = &self.inner;
-        let _one = inner
-            .rounds
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _one = inner.rounds();
         let mine = {
             let machine = &mut *inner.machine();
             machine
@@ -344,29 +412,11 @@ impl Rma {
                 detail: format!("rank {rank}: {text}"),
             })?);
         }
+        if said.iter().any(|rank| rank.needs) {
+            self.add_segment(&said)?;
+        }
         let machine = &mut *inner.machine();
         machine.open().map_err(system)?;
-        if said.iter().any(|rank| rank.needs) {
-            let number = machine.segments.len();
-            if number == SEGMENTS {
-                return Err(DeviceError::Exhausted {
-                    what: "segments of MPI",
-                    detail: format!("{bytes} bytes more"),
-                });
-            }
-            let sizes = said.iter().map(|rank| rank.bytes).collect();
-            let me = inner.me;
-            // All ranks have said that they come here, and none goes back to its program before: they are not waited
-            // for long under the lock.
-            // SAFETY: the communicators are alive as long as the machine is not closed, and nobody else has them.
-            let segment = unsafe { Segment::make(&machine.ranks, sizes) };
-            let segment = inner.note(segment).map_err(system)?;
-            let (base, len) = &inner.own[number];
-            base.store(segment.base.addr(), Ordering::Relaxed);
-            len.store(segment.bytes[me] - segment.skew, Ordering::Relaxed);
-            inner.owns.store(number + 1, Ordering::Release);
-            machine.segments.push(segment);
-        }
         machine.in_use.reuse(&mut machine.segments, &said);
         let round = machine.in_use.rounds;
         machine.in_use.rounds += 1;
@@ -380,11 +430,36 @@ impl Rma {
             detail: format!("{bytes} bytes"),
         })?;
         machine.in_use.has(round, segment, at, bytes);
-        // SAFETY: the stretch was free: it lies within this rank's part of the segment, and no rank holds what was there before.
-        unsafe { base.write_bytes(0, bytes) };
+        // SAFETY: the stretch was free: it lies within this rank's part of the segment, and no rank holds what was there
+        // before.
+        unsafe {
+            back(base, bytes)?;
+            base.write_bytes(0, bytes);
+        }
         machine.segments[segment].sync().map_err(system)?;
         let at = at + machine.segments[segment].skew;
         Ok((segment, at, round, Ptr(base)))
+    }
+}
+
+/// Gives memory its pages: those of a file system that is full (`/dev/shm`) would end the process when they are touched.
+///
+/// # Safety
+///
+/// The memory is mapped, and this rank's.
+unsafe fn back(base: *mut u8, bytes: usize) -> Result<(), DeviceError> {
+    use rustix::mm::{Advice, madvise};
+    let page = rustix::param::page_size();
+    let before = base.addr() % page;
+    let first = base.wrapping_sub(before).cast();
+    // SAFETY: the caller's promise; populating changes nothing that is there.
+    match unsafe { madvise(first, before + bytes, Advice::LinuxPopulateWrite) } {
+        // Linux knows it since 5.14.
+        Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
+        Err(error) => Err(DeviceError::Exhausted {
+            what: "shared memory",
+            detail: format!("{bytes} bytes: {error}"),
+        }),
     }
 }
 
@@ -396,7 +471,7 @@ pub(super) fn system(error: impl std::fmt::Display) -> DeviceError {
 }
 
 // SAFETY: data is complete at the target (`MPI_Win_flush`) before a signal is given, and before a get or a fetch
-// returns; words are added to by processor atomics of their own process; blocks are used again only when all ranks have
+// returns; words are added to by processor atomics of their own node; blocks are used again only when all ranks have
 // said that they hold nothing of their round.
 unsafe impl Bus for Rma {
     fn name(&self) -> &'static str {
@@ -481,6 +556,22 @@ unsafe impl Bus for Rma {
         Ok(Some(self.inner.note(part)?.byte_add(at)))
     }
 
+    fn refuses(&self, reduction: Option<Op>, scalar: Scalar) -> Option<String> {
+        if !self.inner.has_far {
+            return None;
+        }
+        match reduction {
+            None if self.inner.crashes_in_swap => Some(
+                "Open MPI 4 crashes in MPI_Compare_and_swap where ranks of one node do not share their windows"
+                    .into(),
+            ),
+            Some(op) if self.inner.wrong.get()?.contains(&(op, scalar)) => Some(format!(
+                "this MPI reduces numbers of type {scalar:?} wrongly by {op:?}, which was found when the ranks met"
+            )),
+            _ => None,
+        }
+    }
+
     fn failure(&self) -> Option<BusError> {
         self.inner.failure.get().cloned()
     }
@@ -518,12 +609,10 @@ unsafe impl Bus for Rma {
             .note(unsafe { self.inner.machine().signal(word, value) })
     }
 
-    unsafe fn poison(&self, word: Ptr) {
+    unsafe fn poison(&self, word: Ptr) -> bool {
         let mut machine = self.inner.machine();
-        if machine.closed.is_none() {
-            // SAFETY: the caller's promise.
-            let _ = self.inner.note(unsafe { machine.poison(word) });
-        }
+        // SAFETY: the caller's promise.
+        machine.closed.is_none() && self.inner.note(unsafe { machine.poison(word) }).is_ok()
     }
 
     #[inline]
@@ -531,7 +620,7 @@ unsafe impl Bus for Rma {
         if !self.inner.has_far {
             return;
         }
-        let Some((segment, at)) = self.inner.own(word) else {
+        let Some(at) = self.inner.own(word) else {
             return;
         };
         // What lies elsewhere in a cell, an operand, peers do not add to.
@@ -542,7 +631,7 @@ unsafe impl Bus for Rma {
         let (_, mailbox, seen) = unsafe { cell(word) };
         if mailbox.load() != seen.load() {
             // SAFETY: as above.
-            unsafe { self.inner.empty(segment, word) };
+            unsafe { self.inner.empty(word) };
         }
     }
 

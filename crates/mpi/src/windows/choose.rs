@@ -6,16 +6,14 @@
 
 use std::time::{Duration, Instant};
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidegate_hal::batch::QUANTUM;
-use tidegate_hal::control::Packet;
-use tidegate_hal::far::{Bus, CELL, Piece};
+use tidegate_hal::far::{Bus, CELL, Piece, Reached, Span};
 use tidegate_hal::memory::Ptr;
 use tidegate_words::{State, Word};
 
-use super::bus::{Rma, system};
-use super::{Form, JoinError};
+use super::bus::Rma;
+use super::{Form, JoinError, tell};
 
 /// Rounds of a trial, and trials of a form, of which the best counts.
 const ROUNDS: u32 = 10;
@@ -28,15 +26,8 @@ const LARGE: usize = 1 << 16;
 const WEIGHT: u64 = 4;
 
 /// What each rank says: how long its best trial took, in ns.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Times([u64; FORMS.len()]);
-
-/// What each rank says of itself before: the first rank of its node, and the key of its memory for trials.
-#[derive(Serialize, Deserialize)]
-struct Mine {
-    first_near: usize,
-    key: Vec<u8>,
-}
 
 /// Two ranks that take turns.
 pub(super) struct Pair<'a> {
@@ -53,31 +44,10 @@ pub(super) fn choose(bus: &Rma) -> Result<Form, JoinError> {
     if !bus.has_far() {
         return Ok(Form::Words);
     }
-    let own = bus.alloc(CELL + LARGE)?;
-    let mine = Mine {
-        first_near: bus.first_near(),
-        key: own.key.clone(),
-    };
-    let all: Vec<Mine> = tell(bus, "trial of MPI", &mine)?;
-    let nodes: Vec<_> = all.iter().map(|rank| rank.first_near).collect();
-    let rank = bus.control().rank();
-    let mut times = Times([0; FORMS.len()]);
-    if let Some(mate) = mate(&nodes, rank) {
-        let there = bus.reach(&all[mate].key, CELL + LARGE)?;
-        let mut pair = Pair::new(bus, rank < mate, own.base, there.base);
-        for (form, time) in FORMS.into_iter().zip(&mut times.0) {
-            bus.set(form);
-            for (bytes, weight) in [(8, WEIGHT), (LARGE, 1)] {
-                let mut best = LIMIT.as_nanos() as u64;
-                for _ in 0..TRIALS {
-                    best = pair.play(bytes)?.map_or(best, |took| took.min(best));
-                }
-                *time += weight * best;
-            }
-        }
-    }
+    let met = Met::new(bus, CELL + LARGE, "trial of MPI", |_| {})?;
+    let times = met.pair().map_or(Ok(Times::default()), trials);
     let mut sums = [0; FORMS.len()];
-    for times in tell::<Times>(bus, "times of MPI", &times)? {
+    for times in tell(bus.control(), "times of MPI", times)? {
         sums.iter_mut()
             .zip(times.0)
             .for_each(|(sum, time)| *sum += time);
@@ -87,24 +57,101 @@ pub(super) fn choose(bus: &Rma) -> Result<Form, JoinError> {
     Ok(form)
 }
 
-/// Tells all ranks something, and hears what they tell. Collective.
-pub(super) fn tell<T: Serialize + DeserializeOwned>(
-    bus: &Rma,
-    what: &str,
-    mine: &T,
-) -> Result<Vec<T>, JoinError> {
-    let packet = Packet {
-        bytes: postcard::to_stdvec(mine).expect("plain data can be encoded"),
-        handles: Vec::new(),
-    };
-    let packets = bus.control().exchange(what, packet)?;
-    let parse = |packet: Packet| postcard::from_bytes(&packet.bytes).map_err(system);
-    Ok(packets.into_iter().map(parse).collect::<Result<_, _>>()?)
+fn trials(mut pair: Pair<'_>) -> Result<Times, JoinError> {
+    let mut times = Times::default();
+    for (form, time) in FORMS.into_iter().zip(&mut times.0) {
+        pair.bus.set(form);
+        for (bytes, weight) in [(8, WEIGHT), (LARGE, 1)] {
+            let mut best = LIMIT.as_nanos() as u64;
+            for _ in 0..TRIALS {
+                best = pair.play(bytes)?.map_or(best, |took| took.min(best));
+            }
+            *time += weight * best;
+        }
+    }
+    Ok(times)
+}
+
+/// Memory of all ranks for trials, and this rank's mate, if it has one.
+pub(super) struct Met<'a> {
+    bus: &'a Rma,
+    pub(super) own: Span,
+    mate: Option<(usize, Reached)>,
+}
+
+/// What each rank says of itself: the first rank of its node, and the key of its memory.
+#[derive(Serialize, Deserialize)]
+struct Mine {
+    first_near: usize,
+    key: Vec<u8>,
+}
+
+impl<'a> Met<'a> {
+    /// Makes so many bytes at each rank, of which the first cell is for a word, and lets `fill` write into the rest.
+    /// Collective.
+    pub(super) fn new(
+        bus: &'a Rma,
+        bytes: usize,
+        what: &str,
+        fill: impl FnOnce(Ptr),
+    ) -> Result<Self, JoinError> {
+        let (own, mine) = match bus.alloc(bytes) {
+            Ok(own) => {
+                fill(own.base.byte_add(CELL));
+                let (first_near, key) = (bus.first_near(), own.key.clone());
+                let mine = bus.publish().map(|()| Mine { first_near, key });
+                (Some(own), mine.map_err(JoinError::from))
+            }
+            Err(error) => (None, Err(error.into())),
+        };
+        let all = tell(bus.control(), what, mine)?;
+        let nodes: Vec<_> = all.iter().map(|rank| rank.first_near).collect();
+        let reach = |rank: usize| Ok((rank, bus.reach(&all[rank].key, bytes)?));
+        let mate = mate(&nodes, bus.control().rank());
+        let mate: Result<_, JoinError> = mate.map(reach).transpose();
+        // Nobody begins with a rank that does not.
+        let (mate, mine) = match mate {
+            Ok(mate) => (mate, Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        tell(bus.control(), what, mine)?;
+        let own = own.expect("it was told so");
+        Ok(Met { bus, own, mate })
+    }
+
+    /// The mate, and the beginning of its memory.
+    pub(super) fn mate(&self) -> Option<(usize, Ptr)> {
+        let (rank, there) = self.mate.as_ref()?;
+        Some((*rank, there.base))
+    }
+
+    /// This rank and its mate.
+    pub(super) fn pair(&self) -> Option<Pair<'a>> {
+        let (mate, there) = self.mate()?;
+        let first = self.bus.control().rank() < mate;
+        Some(Pair {
+            bus: self.bus,
+            first,
+            own: self.own.base,
+            there,
+            operand: 0,
+            data: vec![1; LARGE],
+        })
+    }
+}
+
+impl Drop for Pair<'_> {
+    fn drop(&mut self) {
+        if self.bus.failure().is_some() {
+            // What MPI still reads, nobody knows.
+            std::mem::forget(std::mem::take(&mut self.data));
+        }
+    }
 }
 
 /// With whom a rank plays: a rank of another node, so that the two have no memory in common, and the same for both.
 /// Nodes are named by their first rank; they play in pairs, and in each the first rank with the first, and so on.
-pub(super) fn mate(nodes: &[usize], rank: usize) -> Option<usize> {
+fn mate(nodes: &[usize], rank: usize) -> Option<usize> {
     let mut firsts = nodes.to_vec();
     firsts.sort_unstable();
     firsts.dedup();
@@ -114,19 +161,7 @@ pub(super) fn mate(nodes: &[usize], rank: usize) -> Option<usize> {
     on(*firsts.get(number ^ 1)?).nth(index)
 }
 
-impl<'a> Pair<'a> {
-    /// Both blocks begin with a cell whose word the other rank alone adds to.
-    pub(super) fn new(bus: &'a Rma, first: bool, own: Ptr, there: Ptr) -> Self {
-        Pair {
-            bus,
-            first,
-            own,
-            there,
-            operand: 0,
-            data: vec![1; LARGE],
-        }
-    }
-
+impl Pair<'_> {
     /// A trial: ns, unless the neighbour does not answer.
     fn play(&mut self, bytes: usize) -> Result<Option<u64>, JoinError> {
         let begun = Instant::now();

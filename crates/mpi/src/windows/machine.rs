@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;
+use std::sync::Arc;
 
 use mpi::ffi;
 use tidegate_hal::batch::{Op, POISON, Scalar};
@@ -15,7 +16,6 @@ use super::call::{bits, byte, bytes_of, check, failed, op, scalar};
 use super::messages::{HEAD, LONGEST, Messages, PIECE_HEAD};
 use super::names::{Names, Place};
 use super::ranks::Ranks;
-use super::reductions::Wrong;
 use super::segment::{InUse, Segment};
 
 /// MPI counts with an `int`.
@@ -30,7 +30,7 @@ const WORDS: u32 = 8;
 
 /// This rank's end.
 pub(super) struct Machine {
-    pub(super) ranks: Ranks,
+    pub(super) ranks: Arc<Ranks>,
     pub(super) segments: Vec<Segment>,
     pub(super) names: Names,
     pub(super) in_use: InUse,
@@ -45,10 +45,10 @@ pub(super) struct Machine {
     /// Ranks to which messages were sent, and ranks that have said that they send no more.
     told: BTreeSet<usize>,
     left: BTreeSet<usize>,
-    /// What MPI gets wrong.
-    pub(super) wrong: Wrong,
-    /// Why no call of MPI is made any more.
+    /// Why nothing is begun any more.
     pub(super) closed: Option<BusError>,
+    /// MPI has ended: no call of it is made any more.
+    pub(super) ended: bool,
 }
 
 // SAFETY: handles of MPI are good on all threads (`MPI_THREAD_MULTIPLE`, which `open` asks for); the pointers are to
@@ -58,7 +58,7 @@ unsafe impl Send for Machine {}
 impl Machine {
     pub(super) fn new(ranks: Ranks, names: Names, messages: Messages) -> Self {
         Machine {
-            ranks,
+            ranks: Arc::new(ranks),
             segments: Vec::new(),
             names,
             in_use: InUse::default(),
@@ -69,8 +69,8 @@ impl Machine {
             poisoned: BTreeSet::new(),
             told: BTreeSet::new(),
             left: BTreeSet::new(),
-            wrong: Wrong::new(),
             closed: None,
+            ended: false,
         }
     }
 
@@ -220,15 +220,9 @@ impl Machine {
     ) -> Result<(), BusError> {
         let size = bytes_of(of);
         let most = MOST / size;
-        match update {
+        if let Update::Accumulate(Op::Keep) = update {
             // MPI_Accumulate takes no MPI_NO_OP.
-            Update::Accumulate(Op::Keep) => return self.open(),
-            Update::Accumulate(op) | Update::Fetch(op, _) if self.wrong.contains(&(op, of)) => {
-                return Err(failed(format!(
-                    "this MPI reduces numbers of type {of:?} wrongly by {op:?}, which was found when the ranks met"
-                )));
-            }
-            _ => {}
+            return self.open();
         }
         self.once(|machine| {
             for first in (0..count).step_by(most) {
@@ -245,9 +239,9 @@ impl Machine {
                 // To who is near no far signal follows that would complete it.
                 Update::Accumulate(_) => {
                     machine.flush(rank)?;
-                    machine.segments.iter().try_for_each(Segment::sync)
+                    machine.sync()
                 }
-                _ => machine.flush(rank),
+                _ => machine.flush(rank).and_then(|()| machine.sync()),
             }
         })
     }
@@ -314,9 +308,6 @@ impl Machine {
                         window,
                     ),
                 ),
-                Update::Swap { .. } if self.ranks.crashes_in_swap => Err(failed(
-                    "Open MPI 4 crashes in MPI_Compare_and_swap where ranks of one node do not share their windows",
-                )),
                 Update::Swap { compare, result } => {
                     let (kind, size) = (scalar(bits(of)), bytes_of(of));
                     (0..n).try_for_each(|index| {
@@ -335,6 +326,11 @@ impl Machine {
                 }
             }
         }
+    }
+
+    /// Orders what this process stores and loads with what comes through all windows.
+    pub(super) fn sync(&self) -> Result<(), BusError> {
+        self.segments.iter().try_for_each(Segment::sync)
     }
 
     /// Completes all that was begun towards a rank.
@@ -362,7 +358,7 @@ impl Machine {
         self.once(|machine| {
             let place = machine.names.resolve(word);
             machine.flush(place.rank)?;
-            machine.segments.iter().try_for_each(Segment::sync)?;
+            machine.sync()?;
             // SAFETY: the caller's promise.
             unsafe { machine.tell(word, place, value, false) }
         })
@@ -450,17 +446,23 @@ impl Machine {
     /// Turns MPI, and takes what has come. Returns whether something has.
     #[inline]
     pub(super) fn turn(&mut self) -> Result<bool, BusError> {
-        self.once(|machine| {
-            let mut came = false;
-            while machine.messages.received()? {
-                came = true;
-                // SAFETY: it has come, and the next one is asked for when it has been taken.
-                let message = unsafe { machine.messages.inbound() };
-                machine.take(message)?;
-                machine.messages.post()?;
-            }
-            Ok(came)
-        })
+        let outcome = self.take_all();
+        if let Err(error) = &outcome {
+            self.closed.get_or_insert_with(|| error.clone());
+        }
+        outcome
+    }
+
+    fn take_all(&mut self) -> Result<bool, BusError> {
+        let mut came = false;
+        while self.messages.received()? {
+            came = true;
+            // SAFETY: it has come, and the next one is asked for when it has been taken.
+            let message = unsafe { self.messages.inbound() };
+            self.take(message)?;
+            self.messages.post()?;
+        }
+        Ok(came)
     }
 
     fn take(&mut self, message: &[u64; LONGEST]) -> Result<(), BusError> {
@@ -498,8 +500,8 @@ impl Machine {
         let Some((segment, at)) = place.filter(|(_, at)| at.is_multiple_of(8)) else {
             return Ok(());
         };
+        self.sync()?;
         let held = &self.segments[segment];
-        held.sync()?;
         // SAFETY: the place lies within a block of this rank in the segment, which is alive, and is aligned; what a
         // signal names is a word, which is only ever accessed atomically.
         let word = unsafe { &*held.base.add(at).cast::<Word>() };

@@ -67,6 +67,8 @@ use std::sync::Arc;
 
 use mpi::ffi;
 use mpi::topology::Communicator;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tidegate_hal::control::{Control, ControlError, Packet};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::far::BusError;
@@ -84,7 +86,7 @@ use ranks::Ranks;
 const ALIGN: usize = 4096;
 
 /// The form of signals.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Form {
     /// The one that is found to be faster when the ranks meet; the same on all ranks.
     #[default]
@@ -189,7 +191,15 @@ pub fn join(
     let comm = comm.as_raw();
     // SAFETY: the communicator is alive as long as it is borrowed.
     let mine = unsafe { fits(comm, &*control) };
-    agree(&*control, mine)?;
+    let mine = mine.map(|()| (options.shared, options.form));
+    let all = tell(&*control, "windows of MPI", mine)?;
+    if let Some(rank) = all
+        .iter()
+        .position(|other| *other != (options.shared, options.form))
+    {
+        let reason = "its options are others".into();
+        return Err(JoinError::Peer { rank, reason });
+    }
     // SAFETY: a constant of the binding's.
     let mut own = unsafe { ffi::RSMPI_COMM_NULL };
     // SAFETY: the communicator is alive as long as it is borrowed; MPI runs. The duplicate is this library's alone, so that no message, and no error handler, is taken for another's.
@@ -201,22 +211,35 @@ pub fn join(
             ffi::MPI_Comm_set_errhandler(own, handler),
         )?;
     }
-    // SAFETY: the duplicate stays until the bus is closed, which takes the receive back.
-    let messages = unsafe { Messages::open(own) }?;
     // SAFETY: the duplicate is alive, and this library's alone; its ranks were compared with the control plane's.
     let ranks = unsafe { Ranks::meet(own, &*control, options.shared) }?;
-    let names = Names::reserve(!ranks.all_near())?;
-    let machine = Machine::new(ranks, names, messages);
-    let inner = Arc::new(Inner::new(machine, &control));
-    finalize::watch(&inner)?;
-    let bus = Arc::new(Rma::start(inner.clone(), control.clone())?);
+    let started = start(ranks, &control);
+    let (started, mine) = match started {
+        Ok(started) => (Some(started), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    tell(&*control, "streams over MPI", mine)?;
+    let (inner, bus) = started.expect("it was told so");
     let form = match options.form {
         Form::Measured => choose::choose(&bus)?,
         form => form,
     };
     bus.set(form);
     bus.leave_out(reductions::wrong(&bus)?);
+    inner.meet();
     Ok((Arc::new(Keyed(control, inner)), Host::over(bus)))
+}
+
+/// What a rank does for itself, and can fail at.
+fn start(ranks: Ranks, control: &Arc<dyn Control>) -> Result<(Arc<Inner>, Arc<Rma>), JoinError> {
+    let names = Names::reserve(!ranks.all_near())?;
+    // SAFETY: the duplicate stays until the bus is closed, which takes the receive back.
+    let messages = unsafe { Messages::open(ranks.all) }?;
+    let machine = Machine::new(ranks, names, messages);
+    let inner = Arc::new(Inner::new(machine, control));
+    finalize::watch(&inner)?;
+    let bus = Rma::start(inner.clone(), control.clone())?;
+    Ok((inner, Arc::new(bus)))
 }
 
 /// Whether this rank can take part.
@@ -243,21 +266,27 @@ unsafe fn fits(comm: ffi::MPI_Comm, control: &dyn Control) -> Result<(), JoinErr
     })
 }
 
-/// Tells the others whether this rank can take part, before any of them waits for it inside of MPI. Collective.
-fn agree(control: &dyn Control, mine: Result<(), JoinError>) -> Result<(), JoinError> {
-    let said: Result<(), String> = mine.as_ref().copied().map_err(ToString::to_string);
+/// Tells all ranks something, or why this rank has nothing to tell, and hears what they tell. Collective: so nobody waits
+/// for a rank that has failed.
+fn tell<T: Serialize + DeserializeOwned>(
+    control: &dyn Control,
+    what: &str,
+    mine: Result<T, JoinError>,
+) -> Result<Vec<T>, JoinError> {
+    let said = mine.as_ref().map_err(ToString::to_string);
     let packet = Packet {
         bytes: postcard::to_stdvec(&said).expect("plain data can be encoded"),
         handles: Vec::new(),
     };
-    let packets = control.exchange("windows of MPI", packet);
+    let packets = control.exchange(what, packet);
     mine?;
+    let mut all = Vec::new();
     for (rank, packet) in packets?.into_iter().enumerate() {
-        let said: Result<Result<(), String>, _> = postcard::from_bytes(&packet.bytes);
+        let said: Result<Result<T, String>, _> = postcard::from_bytes(&packet.bytes);
         let said = said.unwrap_or_else(|error| Err(error.to_string()));
-        said.map_err(|reason| JoinError::Peer { rank, reason })?;
+        all.push(said.map_err(|reason| JoinError::Peer { rank, reason })?);
     }
-    Ok(())
+    Ok(all)
 }
 
 /// Checks that MPI runs, and for which threads.

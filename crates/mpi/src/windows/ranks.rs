@@ -23,6 +23,11 @@ pub(super) struct Ranks {
     pub(super) crashes_in_swap: bool,
 }
 
+// SAFETY: handles of MPI are good on all threads (`MPI_THREAD_MULTIPLE`, which `join` asks for).
+unsafe impl Send for Ranks {}
+// SAFETY: as above; who may make collective calls with them is the affair of the callers.
+unsafe impl Sync for Ranks {}
+
 impl Ranks {
     /// Asks MPI which ranks can have memory in common; of those that the control plane puts on different nodes it is not
     /// asked. Collective.
@@ -83,20 +88,20 @@ impl Ranks {
     ///
     /// # Safety
     ///
-    /// The communicator is alive.
+    /// The communicators are alive.
     pub(super) unsafe fn agree(&self, mine: Result<(), BusError>) -> Result<(), BusError> {
-        let (ok, mut all_ok) = (u64::from(mine.is_ok()), 0u64);
-        // SAFETY: the caller's promise; a number goes in, a number comes out.
-        let reduced = unsafe {
-            let (from, to) = ((&raw const ok).cast(), (&raw mut all_ok).cast());
-            ffi::MPI_Allreduce(from, to, 1, scalar(Scalar::U64), op(Op::Min), self.all)
-        };
-        mine?;
-        check("MPI_Allreduce", reduced)?;
-        if all_ok == 0 {
-            return Err(failed("another rank could not make its memory"));
-        }
-        Ok(())
+        // SAFETY: the caller's promise.
+        unsafe { agree(self.all, mine) }
+    }
+
+    /// As [`Ranks::agree`], among the near ranks.
+    ///
+    /// # Safety
+    ///
+    /// As above.
+    pub(super) unsafe fn agree_near(&self, mine: Result<(), BusError>) -> Result<(), BusError> {
+        // SAFETY: the caller's promise.
+        unsafe { agree(self.shared, mine) }
     }
 
     /// Whether all of them are near, this one's view and everybody's: near is who is in one part of the ranks, and then
@@ -133,4 +138,22 @@ unsafe fn numbers(
     let undefined = unsafe { ffi::RSMPI_UNDEFINED };
     let number = |found: c_int| (found != undefined).then_some(found);
     Ok(found.into_iter().map(number).collect())
+}
+
+/// # Safety
+///
+/// The communicator is alive.
+unsafe fn agree(comm: ffi::MPI_Comm, mine: Result<(), BusError>) -> Result<(), BusError> {
+    let (ok, mut all_ok) = (u64::from(mine.is_ok()), 0u64);
+    // SAFETY: the caller's promise; a number goes in, a number comes out.
+    let reduced = unsafe {
+        let (from, to) = ((&raw const ok).cast(), (&raw mut all_ok).cast());
+        ffi::MPI_Allreduce(from, to, 1, scalar(Scalar::U64), op(Op::Min), comm)
+    };
+    mine?;
+    check("MPI_Allreduce", reduced)?;
+    if all_ok == 0 {
+        return Err(failed("another rank could not make its memory"));
+    }
+    Ok(())
 }

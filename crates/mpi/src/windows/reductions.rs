@@ -3,21 +3,21 @@
 //! Some do, without an error: MPICH 4.0 takes the least and greatest of unsigned numbers for those of signed ones, Open
 //! MPI 4.1 lets long sums of bytes stay at 255 where they should go round. So ranks of different nodes try each
 //! reduction of each type on each other when they meet, alone and in a row, and compare with what processors make of
-//! the same. What one of them has found wrong, none asks for: it is a typed error.
+//! the same. What one of them has found wrong, none asks for: it is a typed error, before anything is noted. Between ranks
+//! of one node, where only some are far, the same is taken to hold.
 
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
 use tidegate_hal::batch::{Action, Move, Op, QUANTUM, Scalar, Shape, Side};
-use tidegate_hal::far::{Bus, CELL, Update};
+use tidegate_hal::far::{Bus, BusError, CELL, Update};
 use tidegate_hal::memory::Ptr;
 use tidegate_host::HostMover;
 use tidegate_words::Mover;
 
-use super::JoinError;
 use super::bus::{Rma, system};
 use super::call::{bytes_of, failed};
-use super::choose::{Pair, mate, tell};
+use super::choose::Met;
+use super::{JoinError, tell};
 
 const OPS: [Op; 8] = [
     Op::Sum,
@@ -51,13 +51,6 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// What an MPI cannot be trusted with: a reduction, a type.
 pub(super) type Wrong = Vec<(Op, Scalar)>;
 
-/// What each rank says before, and after.
-#[derive(Serialize, Deserialize)]
-struct Mine {
-    first_near: usize,
-    key: Vec<u8>,
-}
-
 /// All trials: each number stands for a pair that makes sense.
 fn trials() -> impl Iterator<Item = (Op, Scalar)> {
     let bits = |op| matches!(op, Op::BitAnd | Op::BitOr | Op::BitXor);
@@ -74,56 +67,17 @@ pub(super) fn wrong(bus: &Rma) -> Result<Wrong, JoinError> {
         return Ok(Vec::new());
     }
     let count = trials().count();
-    let bytes = CELL + count * TRIAL;
-    let own = bus.alloc(bytes)?;
-    let (before, with) = (values(count, 1), values(count, 2));
-    // SAFETY: the block is this rank's alone until its key is told, and so long.
-    unsafe {
-        let data = own.base.byte_add(CELL).0;
-        data.copy_from_nonoverlapping(before.as_ptr().cast(), count * TRIAL);
-    }
-    bus.publish()?;
-    let mine = Mine {
-        first_near: bus.first_near(),
-        key: own.key.clone(),
-    };
-    let all: Vec<Mine> = tell(bus, "trial of reductions", &mine)?;
-    let nodes: Vec<_> = all.iter().map(|rank| rank.first_near).collect();
-    let rank = bus.control().rank();
-    let mut found: Vec<usize> = Vec::new();
-    if let Some(mate) = mate(&nodes, rank) {
-        let there = bus.reach(&all[mate].key, bytes)?;
-        let mut fetched = vec![0u64; count];
-        for (number, (op, scalar)) in trials().enumerate() {
-            let at = number * TRIAL;
-            let far = |index: usize| there.base.byte_add(CELL + at + 8 * index);
-            let local = |index: usize| Ptr(with[at / 8 + index..].as_ptr().cast_mut().cast());
-            let result = Ptr((&raw mut fetched[number]).cast());
-            let fetch = Update::Fetch(op, result);
-            // SAFETY: both blocks are held; each trial has bytes of its own on all sides, aligned for all types, for so
-            // many elements; the sources live until the signal has completed the trials.
-            unsafe {
-                bus.update(Update::Accumulate(op), scalar, far(0), local(0), ROW)?;
-                bus.update(Update::Accumulate(op), scalar, far(ROW), local(ROW), 1)?;
-                bus.update(fetch, scalar, far(ROW + 1), local(ROW + 1), 1)?;
-            }
-        }
-        let mut pair = Pair::new(bus, rank < mate, own.base, there.base);
-        // SAFETY: the first cell of the neighbour's block begins with a word that is this rank's to add to.
-        unsafe { bus.signal(there.base, QUANTUM) }?;
-        if !pair.wait(Instant::now(), LIMIT) {
-            Err(failed(format!(
-                "rank {mate} does not answer within {LIMIT:?}"
-            )))?;
-        }
-        // SAFETY: the neighbour has signalled after all that it has done to the block, which is alive, and so long.
-        let after = unsafe {
-            let data = own.base.byte_add(CELL).0.cast::<u64>();
-            std::slice::from_raw_parts(data, count * TRIAL / 8)
+    let (before, with) = (values(count, true), values(count, false));
+    let fill = |data: Ptr| {
+        // SAFETY: the block is this rank's alone until its key is told, and has so many bytes behind its first cell.
+        unsafe {
+            data.0
+                .copy_from_nonoverlapping(before.as_ptr().cast(), count * TRIAL)
         };
-        found = compare(after, &before, &with, &fetched);
-    }
-    let all: Vec<Vec<usize>> = tell(bus, "reductions", &found)?;
+    };
+    let met = Met::new(bus, CELL + count * TRIAL, "trial of reductions", fill)?;
+    let found = try_all(bus, &met, &before, with);
+    let all: Vec<Vec<usize>> = tell(bus.control(), "reductions", found)?;
     let all_trials: Vec<_> = trials().collect();
     let mut numbers: Vec<usize> = all.concat();
     numbers.sort_unstable();
@@ -141,9 +95,70 @@ pub(super) fn wrong(bus: &Rma) -> Result<Wrong, JoinError> {
     Ok(wrong)
 }
 
-/// Numbers of all sizes and signs; as floats, none that is not a number. What is rounded is rounded once, so alike.
-fn values(count: usize, seed: u64) -> Vec<u64> {
-    let mut state = seed;
+/// The trials that MPI does in another way than processors, of those that the mate has made in this rank's memory.
+fn try_all(
+    bus: &Rma,
+    met: &Met<'_>,
+    before: &[u64],
+    with: Vec<u64>,
+) -> Result<Vec<usize>, JoinError> {
+    let (Some((mate, there)), Some(mut pair)) = (met.mate(), met.pair()) else {
+        return Ok(Vec::new());
+    };
+    let mut fetched = vec![0u64; trials().count()];
+    // SAFETY: the mate's memory is held, as long as this rank's, and this rank's alone to update until its signal.
+    let made = unsafe { make_all(bus, there, &with, &mut fetched) };
+    if let Err(error) = made {
+        // What MPI still reads and writes, nobody knows.
+        std::mem::forget((with, fetched));
+        return Err(error.into());
+    }
+    if !pair.wait(Instant::now(), LIMIT) {
+        return Err(failed(format!("rank {mate} does not answer within {LIMIT:?}")).into());
+    }
+    // SAFETY: the mate has signalled after all that it has done to the block, which is alive, and so long.
+    let after = unsafe {
+        let data = met.own.base.byte_add(CELL).0.cast::<u64>();
+        std::slice::from_raw_parts(data, before.len())
+    };
+    Ok(compare(after, before, &with, &fetched))
+}
+
+/// Makes all trials in the mate's memory, and signals.
+///
+/// # Safety
+///
+/// The memory is held, and nobody else accesses it; until this has returned without an error, sources and results stay.
+unsafe fn make_all(
+    bus: &Rma,
+    there: Ptr,
+    with: &[u64],
+    fetched: &mut [u64],
+) -> Result<(), BusError> {
+    for ((number, (op, scalar)), fetched) in trials().enumerate().zip(fetched) {
+        let at = number * TRIAL;
+        let far = |index: usize| there.byte_add(CELL + at + 8 * index);
+        let local = |index: usize| Ptr(with[at / 8 + index..].as_ptr().cast_mut().cast());
+        let fetch = Update::Fetch(op, Ptr((&raw mut *fetched).cast()));
+        // SAFETY: the caller's promise; each trial has bytes of its own on all sides, aligned for all types, for so many
+        // elements.
+        unsafe {
+            bus.update(Update::Accumulate(op), scalar, far(0), local(0), ROW)?;
+            bus.update(Update::Accumulate(op), scalar, far(ROW), local(ROW), 1)?;
+            bus.update(fetch, scalar, far(ROW + 1), local(ROW + 1), 1)?;
+        }
+    }
+    // SAFETY: the first cell of the mate's memory begins with a word that is this rank's to add to.
+    unsafe { bus.signal(there, QUANTUM) }
+}
+
+/// The top bits of integers of all sizes.
+const TOPS: u64 = 1 << 7 | 1 << 15 | 1 << 31 | 1 << 63;
+
+/// Numbers of all sizes and signs, those that stand alone negative ones if `negative` and else positive ones, so that
+/// signs matter there, too; as floats, none that is not a number. What is rounded is rounded once, so alike.
+fn values(count: usize, negative: bool) -> Vec<u64> {
+    let mut state = u64::from(negative);
     let mut next = move || {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -153,7 +168,7 @@ fn values(count: usize, seed: u64) -> Vec<u64> {
     let mut all = Vec::with_capacity(count * TRIAL / 8);
     for (_, scalar) in trials() {
         let small = |word: u64| (word >> 40) as i16 as f32;
-        all.extend((0..TRIAL / 8).map(|_| match (scalar, next()) {
+        all.extend((0..TRIAL / 8).map(|index| match (scalar, next()) {
             (Scalar::F32, word) => {
                 let pair = [small(word), small(word << 16)]
                     .map(f32::to_bits)
@@ -161,7 +176,9 @@ fn values(count: usize, seed: u64) -> Vec<u64> {
                 pair[0] | pair[1] << 32
             }
             (Scalar::F64, word) => f64::from(small(word)).to_bits(),
-            (_, word) => word,
+            (_, word) if index < ROW => word,
+            (_, word) if negative => word | TOPS,
+            (_, word) => word & !TOPS,
         }));
     }
     all
@@ -219,7 +236,7 @@ mod tests {
     fn each_wrong_one_is_found() {
         let count = trials().count();
         assert_eq!(count, 8 * 8 + 2 * 5);
-        let (before, with) = (values(count, 1), values(count, 2));
+        let (before, with) = (values(count, true), values(count, false));
         let fetched: Vec<_> = (0..count)
             .map(|n| before[n * TRIAL / 8 + ROW + 1])
             .collect();
@@ -251,7 +268,7 @@ mod tests {
         // A trial in which the least of signed and of unsigned numbers were the same would find nothing.
         let all: Vec<_> = trials().collect();
         let count = all.len();
-        let (before, with) = (values(count, 1), values(count, 2));
+        let (before, with) = (values(count, true), values(count, false));
         for (number, (op, scalar)) in all.into_iter().enumerate() {
             let wrongly = match scalar {
                 Scalar::U8 => Scalar::I8,
@@ -263,18 +280,22 @@ mod tests {
             if !matches!(op, Op::Min | Op::Max) {
                 continue;
             }
-            let at = number * TRIAL / 8;
-            let made = |scalar| {
-                let mut row = before[at..at + ROW].to_vec();
-                let (src, dst) = (
-                    with[at..].as_ptr().cast_mut().cast(),
-                    row.as_mut_ptr().cast(),
-                );
-                // SAFETY: as above.
-                unsafe { HostMover.carry(&step(op, scalar, bytes_of(scalar), ROW, src, dst)) };
-                row
-            };
-            assert_ne!(made(scalar), made(wrongly));
+            for (first, count) in [(0, ROW), (ROW, 1), (ROW + 1, 1)] {
+                let at = number * TRIAL / 8 + first;
+                let made = |scalar| {
+                    let mut row = before[at..at + count].to_vec();
+                    let (src, dst) = (
+                        with[at..].as_ptr().cast_mut().cast(),
+                        row.as_mut_ptr().cast(),
+                    );
+                    // SAFETY: as above.
+                    unsafe {
+                        HostMover.carry(&step(op, scalar, bytes_of(scalar), count, src, dst))
+                    };
+                    row
+                };
+                assert_ne!(made(scalar), made(wrongly));
+            }
         }
     }
 }

@@ -191,9 +191,9 @@ fn lasting(bytes: usize) -> Result<*mut u8, BusError> {
 ///
 /// The memory is mapped, for so many bytes.
 unsafe fn alias(base: *mut u8, bytes: usize) -> Result<*mut u8, BusError> {
-    const PAGE: usize = super::ALIGN;
-    let before = base.addr() % PAGE;
-    let len = (before + bytes).next_multiple_of(PAGE);
+    let page = rustix::param::page_size();
+    let before = base.addr() % page;
+    let len = (before + bytes).next_multiple_of(page);
     let flags = rustix::mm::MremapFlags::MAYMOVE;
     // SAFETY: an old length of 0 asks for a second mapping of what is shared, and leaves the first alone.
     let other = unsafe { rustix::mm::mremap(base.wrapping_sub(before).cast(), 0, len, flags) };
@@ -230,12 +230,17 @@ impl Drop for Info {
 }
 
 impl Segment {
-    /// Makes one. Collective: each rank comes with the size that it has told the others.
+    /// Makes one. Collective: each rank comes with the size that it has told the others; `mine` is an error, if it cannot
+    /// go on.
     ///
     /// # Safety
     ///
     /// The communicators are alive, and this library's alone.
-    pub(super) unsafe fn make(ranks: &Ranks, bytes: Vec<usize>) -> Result<Self, BusError> {
+    pub(super) unsafe fn make(
+        ranks: &Ranks,
+        bytes: Vec<usize>,
+        mine: Result<(), BusError>,
+    ) -> Result<Self, BusError> {
         let (me, size) = (ranks.me, bytes[ranks.me] as ffi::MPI_Aint);
         // SAFETY: constants of the binding's.
         let (mut window, mut shares) = unsafe { (ffi::RSMPI_WIN_NULL, ffi::RSMPI_WIN_NULL) };
@@ -246,24 +251,28 @@ impl Segment {
         } else {
             lasting(bytes[me]).map(|base| parts[me] = Some(base))
         };
-        // A rank without memory must not leave the others waiting for it in what follows.
+        // A rank that cannot go on must not leave the others waiting for it in what follows.
         // SAFETY: the caller's promise.
-        unsafe { ranks.agree(memory) }?;
+        unsafe { ranks.agree(memory.and(mine)) }?;
         let base = parts[me].expect("a rank is near itself");
-        if ranks.all_near() {
+        let made = if ranks.all_near() {
             // One window is enough, and Open MPI makes none over memory of a single rank's.
             std::mem::swap(&mut window, &mut shares);
+            Ok(())
         } else {
             // SAFETY: the caller's promise; memory that is given to MPI is never freed.
             let made = unsafe {
                 let info = ffi::RSMPI_INFO_NULL;
                 ffi::MPI_Win_create(base.cast(), size, 1, info, ranks.all, &raw mut window)
             };
-            check("MPI_Win_create", made)?;
-        }
+            check("MPI_Win_create", made)
+        };
         if ranks.size() > 1 {
-            // SAFETY: the window was made just now.
-            unsafe { open(window) }?;
+            // SAFETY: the window was made just now, if it was made.
+            let opened = made.and_then(|()| unsafe { open(window) });
+            // All have it, or none: at the end they free what they have together.
+            // SAFETY: the caller's promise.
+            unsafe { ranks.agree(opened) }?;
         }
         let skew = base.align_offset(super::ALIGN);
         let usable = bytes[me].checked_sub(skew);
@@ -320,13 +329,17 @@ unsafe fn share(
 ) -> Result<(), BusError> {
     let mut base: *mut u8 = std::ptr::null_mut();
     let size = bytes[ranks.me] as ffi::MPI_Aint;
-    let info = Info::with(c"alloc_shared_noncontig", c"true")?;
+    let info = Info::with(c"alloc_shared_noncontig", c"true");
+    // SAFETY: the caller's promise, here and below.
+    unsafe { ranks.agree_near(info.as_ref().map(|_| ()).map_err(Clone::clone)) }?;
+    let info = info?;
     // SAFETY: the caller's promise; MPI stores where the memory is, and the window.
     let made = unsafe {
         let at = (&raw mut base).cast();
         ffi::MPI_Win_allocate_shared(size, 1, info.0, ranks.shared, at, window)
     };
-    check("MPI_Win_allocate_shared", made)?;
+    // SAFETY: as above.
+    unsafe { ranks.agree_near(check("MPI_Win_allocate_shared", made)) }?;
     // Whatever becomes of it, the others wait at the barriers.
     // SAFETY: the window was made just now.
     let mapped = unsafe { map(ranks, bytes, *window, base, parts) };

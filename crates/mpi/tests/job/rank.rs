@@ -55,8 +55,8 @@ const SMALL: [Mode; 3] = [
 /// In larger jobs, MPIs that wait in a spin take long.
 const LARGE: [Mode; 3] = [
     Mode::Near,
-    Mode::Apart(Form::Messages),
     Mode::Nodes(Form::Words),
+    Mode::Nodes(Form::Messages),
 ];
 
 /// MPI, and worlds over it.
