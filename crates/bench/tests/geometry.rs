@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
-use tidegate_bench::faces::kernels::{self, Packed, Points, Values};
+use std::collections::{BTreeSet, HashMap};
+use tidegate_bench::faces::kernels::{self, Packed, Points, SlotsBy, Values};
 use tidegate_bench::faces::layout::{Direction, Geometry, Kind};
 use tidegate_bench::faces::params::{Grid, Init, Size};
 
@@ -36,6 +36,114 @@ impl Points for Noted {
         self.written.insert(index);
         self.values[index] = value;
     }
+}
+
+/// A message that has only `get`.
+struct Bare<'a>(&'a [f64]);
+
+impl Values for Bare<'_> {
+    fn get(&self, index: usize) -> f64 {
+        self.0[index]
+    }
+}
+
+/// What the kernels promise, word for word: all copies of a point, in pairs along x, those sums along y, those along z.
+struct Definition<'a> {
+    geometry: &'a Geometry,
+    u: &'a [f64],
+    received: &'a [f64],
+    /// Where a point of the block is in each message that it is part of.
+    places: Vec<HashMap<usize, usize>>,
+}
+
+impl Definition<'_> {
+    fn new<'a>(geometry: &'a Geometry, u: &'a [f64], received: &'a [f64]) -> Definition<'a> {
+        let place = |d| {
+            let indices = geometry.strided(d).indices();
+            indices.into_iter().zip(0..).collect()
+        };
+        let places = Direction::all().map(place).collect();
+        Definition {
+            geometry,
+            u,
+            received,
+            places,
+        }
+    }
+
+    /// The sum over the copies in dimensions up to `d`, of the copy at point `i` of element `j` that the neighbour at
+    /// `side` has.
+    fn sum(&self, d: usize, i: [usize; 3], j: [usize; 3], side: [i8; 3]) -> f64 {
+        let g = self.geometry;
+        let Some(below) = d.checked_sub(1) else {
+            let index = g.index(i, j);
+            return match Direction::from_offset(side) {
+                None => self.u[index],
+                Some(d) => self.received[g.slot(d)][self.places[d.index()][&index]],
+            };
+        };
+        let (n, m) = (g.size().n, g.size().m[below]);
+        let at = |i_d: usize, j_d: usize, side_d: i8| {
+            let (mut i, mut j, mut side) = (i, j, side);
+            (i[below], j[below], side[below]) = (i_d, j_d, side_d);
+            self.sum(below, i, j, side)
+        };
+        let present = |side_d: i8| {
+            let mut side = [0; 3];
+            side[below] = side_d;
+            Direction::from_offset(side).is_some_and(|d| g.neighbour(d).is_some())
+        };
+        let (i, j) = (i[below], j[below]);
+        match (i, j) {
+            (0, 0) if present(-1) => at(i, j, 0) + at(i, j, -1),
+            (0, 0) => at(i, j, 0),
+            (0, _) => at(n - 1, j - 1, 0) + at(0, j, 0),
+            _ if i < n - 1 => at(i, j, 0),
+            _ if j < m - 1 => at(n - 1, j, 0) + at(0, j + 1, 0),
+            _ if present(1) => at(i, j, 0) + at(i, j, 1),
+            _ => at(i, j, 0),
+        }
+    }
+
+    /// The block afterwards.
+    fn block(&self, surface: bool) -> Vec<u64> {
+        let value = |k: usize| {
+            let (i, j) = self.geometry.coordinates(k);
+            match self.geometry.is_surface(k) == surface {
+                true => self.sum(3, i, j, [0; 3]),
+                false => self.u[k],
+            }
+        };
+        (0..self.geometry.len())
+            .map(|k| value(k).to_bits())
+            .collect()
+    }
+}
+
+/// Values of many magnitudes and both signs, so that the order of summation shows.
+fn noise(len: usize, seed: u64) -> Vec<f64> {
+    let mut state = seed | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut value = || (next() as i64 as f64) * f64::from((next() % 24) as u32).exp2();
+    (0..len).map(|_| value()).collect()
+}
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|v| v.to_bits()).collect()
+}
+
+/// Blocks whose surface is walked in one go, and larger ones.
+fn sizes_of_both_sorts() -> impl Strategy<Value = Geometry> {
+    let m = || 1usize..6;
+    ([1usize..4, 1..4, 1..4], [m(), m(), m()], 3usize..9).prop_flat_map(|(grid, m, n)| {
+        let grid = Grid(grid);
+        (0..grid.ranks()).prop_map(move |rank| Geometry::new(grid, Size { m, n }, rank).unwrap())
+    })
 }
 
 fn geometries() -> impl Strategy<Value = Geometry> {
@@ -167,5 +275,37 @@ proptest! {
             rotated = noted.values;
         }
         prop_assert_eq!(forward, rotated);
+    }
+
+    #[test]
+    fn sums_are_those_of_the_definition_bit_for_bit(g in sizes_of_both_sorts(), seed: u64) {
+        let before = noise(g.len(), seed);
+        let received = noise(g.packed_len(), !seed);
+        let definition = Definition::new(&g, &before, &received);
+
+        let expected = definition.block(true);
+        let packed = Packed::new(&g, &received);
+        let mut u = before.clone();
+        kernels::unpack(&g, u.as_mut_slice(), &packed);
+        prop_assert!(bits(&u) == expected, "slices");
+        let mut noted = Noted::new(before.clone());
+        kernels::unpack(&g, &mut noted, &packed);
+        prop_assert!(bits(&noted.values) == expected, "a view of the block");
+        let mut u = before.clone();
+        kernels::unpack(&g, u.as_mut_slice(), &SlotsBy(|d| Bare(&received[g.slot(d)])));
+        prop_assert!(bits(&u) == expected, "views of the messages");
+        let mut u = before.clone();
+        for d in Direction::all().rev() {
+            kernels::unpack_piece(&g, u.as_mut_slice(), &packed, d);
+        }
+        prop_assert!(bits(&u) == expected, "piece by piece");
+
+        let expected = definition.block(false);
+        let mut u = before.clone();
+        kernels::compute(&g, u.as_mut_slice());
+        prop_assert!(bits(&u) == expected, "compute over slices");
+        let mut noted = Noted::new(before.clone());
+        kernels::compute(&g, &mut noted);
+        prop_assert!(bits(&noted.values) == expected, "compute over a view");
     }
 }

@@ -1,257 +1,292 @@
 //! Sums of all copies of a point: what `unpack` and `compute` have in common.
 //!
-//! A [`Piece`] of the block is walked row by row; indices are affine along a row, so nothing is
-//! looked up in tables that grow with the block. The points of a row have the same number of
-//! copies: two in each dimension in which there is a pair of elements or a neighbour, so 2, 4 or 8.
-//! Numbered with the first such dimension fastest, copies are summed as a perfect binary tree over
+//! A kernel is one flat loop over the [`Patch`]es that the geometry has prepared: nothing in that
+//! list is without work, and all points of a patch have the same number of copies (2, 4 or 8), in
+//! the same places relative to each other. So there is one loop nest, compiled once for each kind:
+//! how many copies there are, and which of them neighbours have sent. Copies are numbered with
+//! the first dimension in which there are two fastest, and summed as a perfect binary tree over
 //! neighbouring numbers; that is the order of summation that the kernels promise.
+//!
+//! The two inner loops of a patch are a *plane*. Over slices, bounds are checked by the row or by the
+//! plane where they can be: nearly all points have two copies; where these are contiguous a row is two
+//! slices, and where they are strided it is cut into steps, with one copy in each.
 
 use super::{Points, Slots, Values};
-use crate::faces::layout::{How, Piece};
+use crate::faces::layout::{Direction, Geometry, Group, Loop, Patch};
+use std::cell::Cell;
 
-/// One copy of each point of a row.
-#[derive(Clone, Copy, Default)]
-struct Copies {
-    /// Which source it is in: 0 is the block.
-    set: usize,
-    /// The first point's index in there.
-    start: usize,
-    /// From a point to the next.
-    step: usize,
-}
-
-impl Copies {
-    #[inline]
-    fn at(&self, k: usize) -> usize {
-        self.start + k * self.step
-    }
-}
-
-/// Replaces each point of the piece by the sum of all its copies. Points with a single copy are not
-/// touched.
-pub(super) fn sum_copies<P: Points + ?Sized, S: Slots + ?Sized>(
-    piece: &Piece,
+/// Replaces each point of the surface, or of one piece of it, by the sum of all its copies. Points
+/// with a single copy are not touched.
+pub(super) fn sum_surface<P: Points + ?Sized, S: Slots + ?Sized>(
+    geometry: &Geometry,
     u: &mut P,
     slots: &S,
+    piece: Option<Direction>,
 ) {
-    // By set of remote dimensions, as `Line::at` is.
-    let mut received: [Option<S::Slot<'_>>; 8] = Default::default();
-    let mut pair = [[0; 3]; 8];
-    let mut step = [[0; 2]; 8];
-    let [inner, middle, outer] = piece.order;
-    for source in &piece.sources {
-        received[source.set] = source.direction.map(|d| slots.slot(d));
-        pair[source.set] = source.pair;
-        step[source.set] = [source.strides.i[inner], source.strides.j[inner]];
+    let received = Direction::table(|d| geometry.neighbour(d).map(|_| slots.slot(d)));
+    for group in geometry.surface_patches() {
+        sum_group(u, &received, group, |patch| {
+            piece.is_none() || piece == patch.piece
+        });
     }
-    let remote = piece.remote;
-    let bit = |d: usize, how: How| usize::from(how == How::Pair) << d;
-    for far in &piece.around[1] {
-        for near in &piece.around[0] {
-            let around = bit(outer, far.how) | bit(middle, near.how);
-            for line in piece.rows.iter().rev() {
-                let pairs = around | bit(inner, line.how);
-                let start = |set: usize| far.at[set] + near.at[set] + line.at[set];
-                let step = |set: usize| step[set][usize::from(line.by_element)];
-                match (remote, pairs) {
-                    // One copy: nothing to do; and rows of pairs come last, so there are no others.
-                    (0, 0) => break,
-                    // Nearly all points of a face.
-                    (1 | 2 | 4, 0) => {
-                        let own = Copies {
-                            set: 0,
-                            start: start(0),
-                            step: step(0),
-                        };
-                        let other = Copies {
-                            set: remote,
-                            start: start(remote),
-                            step: step(remote),
-                        };
-                        if let Some(slot) = &received[remote] {
-                            add_received(u, slot, own, other, line.count);
-                        }
-                    }
-                    // Nearly all points between two elements.
-                    (0, 1 | 2 | 4) => {
-                        let low = Copies {
-                            set: 0,
-                            start: start(0),
-                            step: step(0),
-                        };
-                        let high = Copies {
-                            start: low.start + pair[0][pairs.trailing_zeros() as usize],
-                            ..low
-                        };
-                        add_pairs(u, low, high, line.count);
-                    }
-                    // Nearly all other points of a face: those between two elements.
-                    (1 | 2 | 4, 1 | 2 | 4) => {
-                        let low = |set: usize| Copies {
-                            set,
-                            start: start(set),
-                            step: step(set),
-                        };
-                        let high = |set: usize| Copies {
-                            start: start(set) + pair[set][pairs.trailing_zeros() as usize],
-                            ..low(set)
-                        };
-                        let own = [low(0), high(0)];
-                        let other = [low(remote), high(remote)];
-                        if let Some(slot) = &received[remote] {
-                            add_received_pairs(u, slot, own, other, line.count, remote < pairs);
-                        }
-                    }
-                    _ => {
-                        let mut copies = [Copies::default(); 8];
-                        let mut len = 0;
-                        for c in 0..8 {
-                            if c & !(remote | pairs) == 0 {
-                                let set = c & remote;
-                                let up = |d: usize| {
-                                    if c & pairs & (1 << d) != 0 {
-                                        pair[set][d]
-                                    } else {
-                                        0
-                                    }
-                                };
-                                copies[len] = Copies {
-                                    set,
-                                    start: start(set) + up(0) + up(1) + up(2),
-                                    step: step(set),
-                                };
-                                len += 1;
-                            }
-                        }
-                        if let ([first @ .., _, _, _, _], 4) = (&copies, len) {
-                            add_all::<P, _, 4>(u, &received, first, line.count);
-                        } else {
-                            add_all::<P, _, 8>(u, &received, &copies, line.count);
-                        }
-                    }
+}
+
+/// The same for the interior.
+pub(super) fn sum_interior<P: Points + ?Sized>(geometry: &Geometry, u: &mut P) {
+    sum_group(u, &NOTHING, geometry.interior_patches(), |_| true);
+}
+
+/// Patches that take turns row by row, so that all that is done to a row is done while it is in the
+/// cache.
+#[inline(always)]
+fn sum_group<P: Points + ?Sized, V: Values>(
+    u: &mut P,
+    received: &Received<V>,
+    group: &Group,
+    wanted: impl Fn(&Patch) -> bool,
+) {
+    let [inner, outer] = group.rows;
+    for z in 0..outer {
+        for y in 0..inner {
+            for patch in &group.patches {
+                if y < patch.rows[0].count && z < patch.rows[1].count && wanted(patch) {
+                    sum_patch(u, received, patch, [y, z]);
                 }
             }
         }
     }
 }
 
-/// Adds a row of received values to a row of the block.
+/// What points hear that hear from nobody.
+static NOTHING: Received<&[f64]> = [None; Direction::COUNT];
+
+/// What each neighbour has sent.
+type Received<V> = [Option<V>; Direction::COUNT];
+
+/// One row of a patch.
 #[inline]
-fn add_received<P: Points + ?Sized, V: Values>(
+fn sum_patch<P: Points + ?Sized, V: Values>(
     u: &mut P,
-    slot: &V,
-    own: Copies,
-    other: Copies,
-    count: usize,
+    received: &Received<V>,
+    patch: &Patch,
+    row: [u32; 2],
 ) {
-    if let (Some(u), Some(slot), 1) = (u.as_mut_slice(), slot.as_slice(), other.step) {
-        let slot = &slot[other.start..other.start + count];
-        let row = &mut u[own.start..=own.at(count - 1)];
-        if own.step == 1 {
-            row.iter_mut().zip(slot).for_each(|(u, r)| *u += r);
-        } else {
-            row.iter_mut()
-                .step_by(own.step)
-                .zip(slot)
-                .for_each(|(u, r)| *u += r);
+    match (patch.copies, patch.remote) {
+        (2, 0) => sum::<P, V, 2, 0>(u, received, patch, row),
+        (2, _) => sum::<P, V, 2, 1>(u, received, patch, row),
+        (4, 0) => sum::<P, V, 4, 0>(u, received, patch, row),
+        (4, 1) => sum::<P, V, 4, 1>(u, received, patch, row),
+        (4, 2) => sum::<P, V, 4, 2>(u, received, patch, row),
+        (4, _) => sum::<P, V, 4, 3>(u, received, patch, row),
+        (_, 0) => sum::<P, V, 8, 0>(u, received, patch, row),
+        (_, 1) => sum::<P, V, 8, 1>(u, received, patch, row),
+        (_, 2) => sum::<P, V, 8, 2>(u, received, patch, row),
+        (_, 3) => sum::<P, V, 8, 3>(u, received, patch, row),
+        (_, 4) => sum::<P, V, 8, 4>(u, received, patch, row),
+        (_, 5) => sum::<P, V, 8, 5>(u, received, patch, row),
+        (_, 6) => sum::<P, V, 8, 6>(u, received, patch, row),
+        (_, _) => sum::<P, V, 8, 7>(u, received, patch, row),
+    }
+}
+
+/// One patch: points of `N` copies, of which those with a bit of `REMOTE` in their number were
+/// received.
+#[inline(never)]
+fn sum<P: Points + ?Sized, V: Values, const N: usize, const REMOTE: usize>(
+    u: &mut P,
+    received: &Received<V>,
+    patch: &Patch,
+    row: [u32; 2],
+) {
+    let message = |copy: usize| match copy & REMOTE {
+        0 => None,
+        _ => received[usize::from(patch.from[copy])].as_ref(),
+    };
+    // Those that are in the block stay empty.
+    let mut slices: [&[f64]; N] = [&[]; N];
+    let mut all = true;
+    for copy in (0..N).filter(|copy| copy & REMOTE != 0) {
+        match message(copy).and_then(Values::as_slice) {
+            Some(slice) => slices[copy] = slice,
+            None => all = false,
         }
+    }
+    if let (true, Some(u)) = (all, u.as_mut_slice()) {
+        // All points of a patch have the same place within a step.
+        let place = [0, 1].map(|copy| (patch.start[copy] % patch.loops[0].stride[0]) as usize);
+        for_each_plane::<N, REMOTE>(patch, row, |at| {
+            sum_plane_of_slices::<N, REMOTE>(u, &slices, at, place, patch);
+        });
     } else {
-        for k in 0..count {
-            u.set(own.at(k), u.get(own.at(k)) + slot.get(other.at(k)));
+        let messages = std::array::from_fn(message);
+        for_each_plane::<N, REMOTE>(patch, row, |at| {
+            sum_plane::<P, V, N, REMOTE>(u, &messages, at, patch);
+        });
+    }
+}
+
+/// Where the copies of the first point of every plane are: the two outer loops of a patch, whose
+/// inner two are a plane.
+#[inline(always)]
+fn for_each_plane<const N: usize, const REMOTE: usize>(
+    patch: &Patch,
+    row: [u32; 2],
+    mut visit: impl FnMut([usize; N]),
+) {
+    let [_, _, inner, outer] = &patch.loops;
+    let mut far = [0, 1, 2, 3].map(|source| {
+        let begin = |k: usize| row[k] as usize * patch.rows[k].stride[source] as usize;
+        begin(0) + begin(1)
+    });
+    for _ in 0..outer.count {
+        let mut near = far;
+        for _ in 0..inner.count {
+            visit(std::array::from_fn(|copy| {
+                patch.start[copy] as usize + near[Patch::source(copy, REMOTE)]
+            }));
+            advance(&mut near, inner);
         }
+        advance(&mut far, outer);
+    }
+}
+
+#[inline(always)]
+fn advance(at: &mut [usize; 4], by: &Loop) {
+    for (at, stride) in at.iter_mut().zip(by.stride) {
+        *at += stride as usize;
+    }
+}
+
+/// The sum of all copies, in the promised order.
+#[inline(always)]
+fn tree<const N: usize>(mut value: [f64; N]) -> f64 {
+    let mut width = N;
+    while width > 1 {
+        width /= 2;
+        for t in 0..width {
+            value[t] = value[2 * t] + value[2 * t + 1];
+        }
+    }
+    value[0]
+}
+
+/// A plane of any view.
+#[inline(always)]
+fn sum_plane<P: Points + ?Sized, V: Values, const N: usize, const REMOTE: usize>(
+    u: &mut P,
+    messages: &[Option<&V>; N],
+    at: [usize; N],
+    patch: &Patch,
+) {
+    let [points, rows, ..] = &patch.loops;
+    let mut row = [0; 4];
+    for _ in 0..rows.count {
+        let mut point = row;
+        for _ in 0..points.count {
+            let index = |copy: usize| at[copy] + point[Patch::source(copy, REMOTE)];
+            let sum = tree::<N>(std::array::from_fn(|copy| match messages[copy] {
+                Some(message) => message.get(index(copy)),
+                None => u.get(index(copy)),
+            }));
+            for copy in (0..N).filter(|copy| copy & REMOTE == 0) {
+                u.set(index(copy), sum);
+            }
+            advance(&mut point, points);
+        }
+        advance(&mut row, rows);
+    }
+}
+
+/// A plane of slices.
+#[inline(always)]
+fn sum_plane_of_slices<const N: usize, const REMOTE: usize>(
+    u: &mut [f64],
+    messages: &[&[f64]; N],
+    at: [usize; N],
+    place: [usize; 2],
+    patch: &Patch,
+) {
+    let [points, rows, ..] = &patch.loops;
+    // Two copies, and what was received lies side by side, as it nearly always does.
+    if N == 2 && (REMOTE == 0 || points.stride[1] == 1) {
+        let (count, step) = (points.count as usize, points.stride[0] as usize);
+        let mut row = [0; 4];
+        for _ in 0..rows.count {
+            let [own, other] = [at[0] + row[0], at[1] + row[REMOTE]];
+            match (REMOTE, step) {
+                (0, 1) => {
+                    // A row, which lies within an element, is shorter than its copies are apart.
+                    let (below, above) = u.split_at_mut(other);
+                    add_pairs(&mut below[own..own + count], &mut above[..count]);
+                }
+                (0, _) => {
+                    let u = Cell::from_mut(&mut *u).as_slice_of_cells();
+                    let low = u[own - place[0]..][..count * step].chunks_exact(step);
+                    let high = u[other - place[1]..][..count * step].chunks_exact(step);
+                    for (low, high) in low.zip(high) {
+                        let sum = low[place[0]].get() + high[place[1]].get();
+                        low[place[0]].set(sum);
+                        high[place[1]].set(sum);
+                    }
+                }
+                (_, 1) => {
+                    let message = &messages[1][other..other + count];
+                    add_received(&mut u[own..own + count], message);
+                }
+                _ => {
+                    let own = u[own - place[0]..][..count * step].chunks_exact_mut(step);
+                    for (own, message) in own.zip(&messages[1][other..other + count]) {
+                        own[place[0]] += message;
+                    }
+                }
+            }
+            advance(&mut row, rows);
+        }
+        return;
+    }
+    // All copies of the plane get a slice of their own first, so that one check of the bounds of a
+    // point is one for all its copies in the block.
+    let last = |by: &Loop, source: usize| (by.count as usize - 1) * by.stride[source] as usize;
+    let spans = [0, 1, 2, 3].map(|source| last(points, source) + last(rows, source) + 1);
+    let u = Cell::from_mut(u).as_slice_of_cells();
+    let own: [&[Cell<f64>]; N] = std::array::from_fn(|copy| match copy & REMOTE {
+        0 => &u[at[copy]..][..spans[0]],
+        _ => &[],
+    });
+    let messages: [&[f64]; N] = std::array::from_fn(|copy| match copy & REMOTE {
+        0 => &[],
+        _ => &messages[copy][at[copy]..][..spans[Patch::source(copy, REMOTE)]],
+    });
+    let mut row = [0; 4];
+    for _ in 0..rows.count {
+        let mut point = row;
+        for _ in 0..points.count {
+            let sum = tree::<N>(std::array::from_fn(|copy| match copy & REMOTE {
+                0 => own[copy][point[0]].get(),
+                _ => messages[copy][point[Patch::source(copy, REMOTE)]],
+            }));
+            for copy in (0..N).filter(|copy| copy & REMOTE == 0) {
+                own[copy][point[0]].set(sum);
+            }
+            advance(&mut point, points);
+        }
+        advance(&mut row, rows);
     }
 }
 
 /// Adds two rows of the block, and writes the sum to both.
-#[inline]
-fn add_pairs<P: Points + ?Sized>(u: &mut P, low: Copies, high: Copies, count: usize) {
-    match u.as_mut_slice() {
-        // Rows that do not cross: two slices.
-        Some(u) if low.step == 1 && low.start + count <= high.start => {
-            let (below, above) = u.split_at_mut(high.start);
-            let below = &mut below[low.start..low.start + count];
-            for (a, b) in below.iter_mut().zip(&mut above[..count]) {
-                let sum = *a + *b;
-                (*a, *b) = (sum, sum);
-            }
-        }
-        _ => {
-            for k in 0..count {
-                let sum = u.get(low.at(k)) + u.get(high.at(k));
-                u.set(low.at(k), sum);
-                u.set(high.at(k), sum);
-            }
-        }
+#[inline(always)]
+fn add_pairs(low: &mut [f64], high: &mut [f64]) {
+    for (a, b) in low.iter_mut().zip(high) {
+        let sum = *a + *b;
+        (*a, *b) = (sum, sum);
     }
 }
 
-/// Sums two rows of the block and the two that were received for them, and writes the sum to both.
-/// The pairs that are summed first are a row and what was received for it if `received_first`, else
-/// the two rows and the two that were received.
-#[inline]
-fn add_received_pairs<P: Points + ?Sized, V: Values>(
-    u: &mut P,
-    slot: &V,
-    own: [Copies; 2],
-    other: [Copies; 2],
-    count: usize,
-    received_first: bool,
-) {
-    let sum = |own: [f64; 2], other: [f64; 2]| {
-        if received_first {
-            (own[0] + other[0]) + (own[1] + other[1])
-        } else {
-            (own[0] + own[1]) + (other[0] + other[1])
-        }
-    };
-    match (u.as_mut_slice(), slot.as_slice()) {
-        (Some(u), Some(slot)) => {
-            for k in 0..count {
-                let [low, high] = own.map(|row| row.at(k));
-                let sum = sum([u[low], u[high]], other.map(|row| slot[row.at(k)]));
-                (u[low], u[high]) = (sum, sum);
-            }
-        }
-        _ => {
-            for k in 0..count {
-                let [low, high] = own.map(|row| row.at(k));
-                let sum = sum(
-                    [u.get(low), u.get(high)],
-                    other.map(|row| slot.get(row.at(k))),
-                );
-                u.set(low, sum);
-                u.set(high, sum);
-            }
-        }
-    }
-}
-
-/// Sums any four or eight rows, of which the first is in the block, and writes the sum to all that
-/// are.
-#[inline]
-fn add_all<P: Points + ?Sized, V: Values, const N: usize>(
-    u: &mut P,
-    received: &[Option<V>; 8],
-    copies: &[Copies],
-    count: usize,
-) {
-    for k in 0..count {
-        let mut value = [0.0; N];
-        for (value, copy) in value.iter_mut().zip(copies) {
-            *value = match &received[copy.set] {
-                Some(slot) => slot.get(copy.at(k)),
-                None => u.get(copy.at(k)),
-            };
-        }
-        let mut width = N;
-        while width > 1 {
-            width /= 2;
-            for t in 0..width {
-                value[t] = value[2 * t] + value[2 * t + 1];
-            }
-        }
-        for copy in copies.iter().filter(|c| c.set == 0) {
-            u.set(copy.at(k), value[0]);
-        }
+/// Adds a row of received values to a row of the block.
+#[inline(always)]
+fn add_received(row: &mut [f64], message: &[f64]) {
+    for (u, r) in row.iter_mut().zip(message) {
+        *u += r;
     }
 }

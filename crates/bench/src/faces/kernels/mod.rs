@@ -45,7 +45,7 @@ use super::layout::{Direction, Geometry};
 ///
 /// When `u` has fewer than [`Geometry::len`] values.
 pub fn compute<P: Points + ?Sized>(geometry: &Geometry, u: &mut P) {
-    gather::sum_copies(geometry.interior_piece(), u, &NoSlots);
+    gather::sum_interior(geometry, u);
 }
 
 /// Replaces every surface point by the sum of all its copies: its own in the block, and those
@@ -58,9 +58,7 @@ pub fn compute<P: Points + ?Sized>(geometry: &Geometry, u: &mut P) {
 ///
 /// When `u` has fewer than [`Geometry::len`] values, or a slot is too short.
 pub fn unpack<P: Points + ?Sized, S: Slots + ?Sized>(geometry: &Geometry, u: &mut P, slots: &S) {
-    for d in Direction::all() {
-        unpack_piece(geometry, u, slots, d);
-    }
+    gather::sum_surface(geometry, u, slots, None);
 }
 
 /// One of the 26 independent pieces of [`unpack`]: the surface points that touch the neighbour at
@@ -76,15 +74,5 @@ pub fn unpack_piece<P: Points + ?Sized, S: Slots + ?Sized>(
     slots: &S,
     d: Direction,
 ) {
-    gather::sum_copies(geometry.surface_piece(d), u, slots);
-}
-
-/// For points that hear from nobody.
-struct NoSlots;
-
-impl Slots for NoSlots {
-    type Slot<'a> = &'a [f64];
-    fn slot(&self, _: Direction) -> &[f64] {
-        &[]
-    }
+    gather::sum_surface(geometry, u, slots, Some(d));
 }

@@ -34,11 +34,13 @@ pub fn pack_direction<V: Values + ?Sized>(
         let Some(out) = rows.next() else { return };
         match u.as_slice() {
             Some(u) if stride == 1 => out.copy_from_slice(&u[start..start + count]),
-            // One check of the bounds for the whole row.
+            // One check of the bounds for the whole row, which is cut into steps: they divide the block,
+            // so the last one is whole.
             Some(u) => {
-                let row = &u[start..=start + (count - 1) * stride];
-                for (out, value) in out.iter_mut().zip(row.iter().step_by(stride)) {
-                    *out = *value;
+                let place = start % stride;
+                let row = &u[start - place..][..count * stride];
+                for (out, values) in out.iter_mut().zip(row.chunks_exact(stride)) {
+                    *out = values[place];
                 }
             }
             None => {

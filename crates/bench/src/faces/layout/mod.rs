@@ -22,9 +22,9 @@
 //! and interior) would make it trivial to lend the two parts to two streams: then packing would be
 //! a copy of contiguous memory, and the benchmark would no longer measure what a halo exchange
 //! costs. The kernels take views instead ([`Points`](super::kernels::Points)). A view of relaxed
-//! atomic words costs up to 8 % over a slice in `compute` and `unpack` and up to 50 % in `pack`;
-//! one that looks each index up in a bit set of its part costs 15 to 25 % in `unpack`, 30 to 65 %
-//! in `compute` and up to 100 % in `pack` (`cargo bench -p tidegate-bench --bench kernels`).
+//! atomic words costs up to 15 % over a slice in `compute`, 30 % in `unpack` and 50 % in `pack`; one
+//! that looks each index up in a bit set of its part costs 20 to 75 % in `unpack`, 50 to 150 % in
+//! `compute` and up to 100 % in `pack` (`cargo bench -p tidegate-bench --bench kernels`).
 //!
 //! # Failures
 //!
@@ -32,12 +32,12 @@
 //! range panic.
 
 mod direction;
-mod pieces;
+mod patches;
 mod strided;
 
 pub use direction::{Direction, Kind};
-use pieces::Affine;
-pub(crate) use pieces::{How, Piece};
+use patches::Affine;
+pub(crate) use patches::{Group, Loop, Patch};
 pub use strided::{Dim, Strided};
 
 use super::params::{Grid, ParamsError, Size};
@@ -57,8 +57,8 @@ pub struct Geometry {
     neighbours: [Option<usize>; Direction::COUNT],
     slots: [Range<usize>; Direction::COUNT],
     messages: [Strided; Direction::COUNT],
-    surface: Vec<Piece>,
-    interior: Piece,
+    surface: Vec<Group>,
+    interior: Group,
 }
 
 impl Geometry {
@@ -90,9 +90,6 @@ impl Geometry {
             1 => place[d] + 1 < grid.0[d],
             _ => false,
         };
-        let surface = Direction::all()
-            .map(|d| Piece::new(size, d.offset(), present))
-            .collect();
         Ok(Geometry {
             grid,
             size,
@@ -101,8 +98,8 @@ impl Geometry {
             neighbours,
             slots,
             messages: Direction::table(|d| Strided::message(size, d)),
-            surface,
-            interior: Piece::new(size, [0; 3], present),
+            surface: Patch::surface(size, present),
+            interior: Patch::interior(size),
         })
     }
 
@@ -250,13 +247,13 @@ impl Geometry {
         })
     }
 
-    /// The surface points that touch direction `d`, and no neighbour that is not implied by it.
-    pub(crate) fn surface_piece(&self, d: Direction) -> &Piece {
-        &self.surface[d.index()]
+    /// The surface points that have several copies, each of them in one patch.
+    pub(crate) fn surface_patches(&self) -> &[Group] {
+        &self.surface
     }
 
-    /// The points strictly inside.
-    pub(crate) fn interior_piece(&self) -> &Piece {
+    /// The same strictly inside.
+    pub(crate) fn interior_patches(&self) -> &Group {
         &self.interior
     }
 }

@@ -118,24 +118,17 @@ impl Size {
     ///
     /// # Errors
     ///
-    /// No elements in a dimension, `n < 3`, or more bytes than can be addressed.
+    /// No elements in a dimension, `n < 3`, or 2^32 values or more (32 GiB).
     pub fn validate(self) -> Result<(), ParamsError> {
         at_least("the elements in every dimension", 1, self.m)?;
         at_least("the points along a side of an element", 3, [self.n])?;
-        let bytes = [
-            self.m[0],
-            self.m[1],
-            self.m[2],
-            self.n,
-            self.n,
-            self.n,
-            size_of::<f64>(),
-        ]
-        .iter()
-        .try_fold(1usize, |all, &l| all.checked_mul(l));
-        match bytes {
-            Some(bytes) if isize::try_from(bytes).is_ok() => Ok(()),
-            _ => Err(ParamsError::TooLarge { what: "the block" }),
+        let [x, y, z] = self.m;
+        let values = [x, y, z, self.n, self.n, self.n]
+            .into_iter()
+            .try_fold(1u32, |all, l| all.checked_mul(u32::try_from(l).ok()?));
+        match values {
+            Some(_) => Ok(()),
+            None => Err(ParamsError::TooLarge { what: "the block" }),
         }
     }
 }
