@@ -456,6 +456,12 @@ unsafe fn back(base: *mut u8, bytes: usize) -> Result<(), DeviceError> {
     match unsafe { madvise(first, before + bytes, Advice::LinuxPopulateWrite) } {
         // Linux knows it since 5.14.
         Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
+        Err(rustix::io::Errno::FAULT) => Err(DeviceError::Exhausted {
+            what: "shared memory",
+            detail: format!(
+                "{bytes} bytes: there is no room where MPI keeps it (/dev/shm, most often)"
+            ),
+        }),
         Err(error) => Err(DeviceError::Exhausted {
             what: "shared memory",
             detail: format!("{bytes} bytes: {error}"),
