@@ -320,7 +320,9 @@ fn a_step_that_ends_with_something_else() -> Result<()> {
     let region = || Region::from_slice(&world, &[1.0; 4]);
     let lent = (region()?.on(&s)?, region()?.on(&s)?);
     let swapped = s.capture(lent, |_, (a, b)| Ok((b, a)));
-    assert!(matches!(error_of(swapped), Error::NotReplayable { .. }));
+    let error = error_of(swapped);
+    assert!(matches!(error, Error::NotReplayable { .. }));
+    assert!(error.to_string().contains("capture two steps"), "{error}");
     let lent = vec![region()?.on(&s)?, region()?.on(&s)?];
     let dropped = s.capture(lent, |s, mut lent| {
         let mut last = lent.pop().expect("there are two");
@@ -328,6 +330,38 @@ fn a_step_that_ends_with_something_else() -> Result<()> {
         Ok(lent)
     });
     assert!(matches!(error_of(dropped), Error::NotReplayable { .. }));
+    Ok(())
+}
+
+/// What `main` prints of an error, and `unwrap` of what was refused, are its words.
+#[test]
+fn an_error_is_printed_in_words() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let (_inbox, outbox) = window(&s)?;
+    let src = Region::from_slice(&world, &[1.0; 9])?.on(&s)?;
+    let mut epoch = outbox.start();
+    let error = epoch.put(&src, Slot(0)).expect_err("it is too long");
+    let words = "window `w`: elements 0..9 do not fit in outbound slot 0 (declared by rank 0) of 4 elements";
+    assert_eq!(error.to_string(), words);
+    assert_eq!(format!("{error:?}"), words);
+    assert_eq!(format!("{:?}", Rejected { error, value: () }), words);
+    epoch.complete(&s)?;
+    Ok(())
+}
+
+/// As all accessors that panic, it names what there is and what was asked for.
+#[test]
+fn a_slot_that_does_not_exist() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let mut s = world.stream()?);
+    let (mut inbox, _outbox) = window(&s)?;
+    let slots = inbox.read(&s)?;
+    let panic = catch_unwind(AssertUnwindSafe(|| slots.slot(1)[0])).expect_err("there is one");
+    let said = panic.downcast::<String>().expect("it is a text");
+    assert_eq!(*said, "the window has 1 inbound slot; slot 1 was asked for");
+    // `mut` is accepted above, and there is something to be mutated.
+    s.capture((), |_, ()| Ok(()))?;
     Ok(())
 }
 

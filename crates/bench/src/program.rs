@@ -259,7 +259,16 @@ fn present(args: &FacesArgs, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout().lock();
     match args.peers.is_empty() {
         true if args.throttling => write!(out, "{}", throttling::table(rows))?,
-        true => write!(out, "{}", table::table(rows))?,
+        true => {
+            let processors = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
+            // All ranks are processes of this machine; those on GPUs leave the waiting to these.
+            let legend = match args.device {
+                _ if args.pair => String::new(),
+                Device::Host => table::legend(rows, processors),
+                Device::Cuda => table::legend(rows, usize::MAX),
+            };
+            write!(out, "{}{legend}", table::table(rows))?;
+        }
         false => write!(out, "{}", comparison::comparison(rows))?,
     }
     if let Some(path) = &args.json {
