@@ -338,8 +338,9 @@ fn a_step_that_ends_with_something_else() -> Result<()> {
 fn an_error_is_printed_in_words() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let (_inbox, outbox) = window(&s)?;
+    let (inbox, outbox) = window(&s)?;
     let src = Region::from_slice(&world, &[1.0; 9])?.on(&s)?;
+    let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     let error = epoch.put(&src, Slot(0)).expect_err("it is too long");
     let words = "window `w`: elements 0..9 do not fit in outbound slot 0 (declared by rank 0) of 4 elements";
@@ -347,6 +348,7 @@ fn an_error_is_printed_in_words() -> Result<()> {
     assert_eq!(format!("{error:?}"), words);
     assert_eq!(format!("{:?}", Rejected { error, value: () }), words);
     epoch.complete(&s)?;
+    exposed.wait(&s)?;
     Ok(())
 }
 
