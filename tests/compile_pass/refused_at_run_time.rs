@@ -1,8 +1,8 @@
 //! Attacks that types cannot refuse, and that are refused at run time.
 
 use std::mem::forget;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate::error::Error;
@@ -352,16 +352,26 @@ fn an_error_is_printed_in_words() -> Result<()> {
     Ok(())
 }
 
-/// As all accessors that panic, it names what there is and what was asked for.
+/// It names what there is, and what was asked for, and is said to be where that was: here.
 #[test]
 fn a_slot_that_does_not_exist() -> Result<()> {
     let world: World = World::init()?;
     stream!(let mut s = world.stream()?);
     let (mut inbox, _outbox) = window(&s)?;
     let slots = inbox.read(&s)?;
-    let panic = catch_unwind(AssertUnwindSafe(|| slots.slot(1)[0])).expect_err("there is one");
-    let said = panic.downcast::<String>().expect("it is a text");
-    assert_eq!(*said, "the window has 1 inbound slot; slot 1 was asked for");
+    let (said, before) = (Arc::new(Mutex::new(String::new())), take_hook());
+    let heard = said.clone();
+    // Stays: tests that panic meanwhile are heard of as before.
+    set_hook(Box::new(move |info| match info.payload().downcast_ref() {
+        Some::<&String>(text) if text.contains(" inbound slot") => {
+            let file = info.location().map_or("nowhere", |place| place.file());
+            *heard.lock().unwrap() = format!("{text}, in {file}");
+        }
+        _ => before(info),
+    }));
+    catch_unwind(AssertUnwindSafe(|| slots.slot(1)[0])).expect_err("there is one");
+    let text = "the window has 1 inbound slot; slot 1 was asked for";
+    assert_eq!(*said.lock().unwrap(), format!("{text}, in {}", file!()));
     // `mut` is accepted above, and there is something to be mutated.
     s.capture((), |_, ()| Ok(()))?;
     Ok(())

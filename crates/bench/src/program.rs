@@ -260,12 +260,15 @@ fn present(args: &FacesArgs, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     match args.peers.is_empty() {
         true if args.throttling => write!(out, "{}", throttling::table(rows))?,
         true => {
-            let processors = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
-            // All ranks are processes of this machine; those on GPUs leave the waiting to these.
-            let legend = match args.device {
-                _ if args.pair => String::new(),
-                Device::Host => table::legend(rows, processors),
-                Device::Cuda => table::legend(rows, usize::MAX),
+            // Ranks that an MPI starts may be on other machines, and GPUs do the work of theirs.
+            let all_here = args.device == Device::Host && args.over_mpi().is_none();
+            let processors = match std::thread::available_parallelism() {
+                Ok(count) if all_here => count.get(),
+                _ => usize::MAX,
+            };
+            let legend = match args.pair {
+                true => String::new(),
+                false => table::legend(rows, processors),
             };
             write!(out, "{}{legend}", table::table(rows))?;
         }
