@@ -29,7 +29,8 @@
 //! | `MPI_Win_free` | drop both halves | not collective; memory stays until the stream is past it |
 //! | `MPI_Win_post(group)` | [`inbox.post(&s)`](crate::window::Inbox::post), [`post_to(&s, &group)`](crate::window::Inbox::post_to) | the group is all declared origins, unless said otherwise |
 //! | `MPI_Win_start(group)` | [`outbox.start()`](crate::window::Outbox::start), [`start_with(&group)`](crate::window::Outbox::start_with) | never waits |
-//! | `MPI_Put(origin, …, target_rank, target_disp, …)` | [`epoch.put(&src, Slot(0))`](crate::window::Access::put) | the target is a slot or a range, declared at creation: no address, no datatype |
+//! | `MPI_Put(origin, …, target_rank, target_disp, …)` | [`epoch.put(&src, Slot(0))`](crate::window::Access::put) | the target is a slot or a range, declared at creation: no address, no datatype; a shorter source fills the beginning of the slot |
+//! | memory that stays as the last epoch left it | [`.buffers(Buffers::Single)`](crate::window::Window::buffers) | slots have two buffers at first, used by turns: what an epoch does not put is what the one before last left |
 //! | `MPI_Put` with derived datatypes | `epoch.put(src.with(&layout)?, slot.with(&layout))`, [`Layout`](crate::Layout) | |
 //! | `MPI_Get` | [`epoch.get(&mut dst, Slot(0))`](crate::window::Access::get), by range | `dst` cannot be looked at before the epoch is complete |
 //! | `MPI_Accumulate` | [`epoch.accumulate(&src, …, Op::Sum)`](crate::window::Access::accumulate) | by range: one origin; atomic window: any number of origins |
@@ -155,7 +156,8 @@
 //! # What remains your promise
 //!
 //! - **That both sides take part.** No type on this rank says that another posts as often as this one starts. It is
-//!   found at run time, as a wait that is reported, and that [`fail_after`](crate::window::Window::fail_after) can end.
+//!   found at run time, as a wait that is reported after 30 s, and that [`fail_after`](crate::window::Window::fail_after) can end.
+//! - **To post before completing**, where ranks exchange: if all complete first, each may wait for the others' posts.
 //! - **Collective calls in the same order**: making and opening of worlds, windows and barriers, and the end of worlds
 //!   that are alive at once.
 //! - **Kernels on GPUs**: what a function of a module accesses is said once, where it is bound (`kernel!`), and is not checked.

@@ -21,7 +21,8 @@ pub use tidegate_mpi as mpi;
 pub use window::{Atomic, Buffers, ByRange, BySlot, Group, Op, Slot, Slots, Window, exchange};
 
 #[doc(hidden)]
-pub use tidegate_core::{__private, UnboundStream};
+pub use tidegate_core::__private;
+pub use tidegate_core::UnboundStream;
 
 /// One rank's view of the job, on a device (at first the host).
 pub type World<D = Host> = tidegate_core::World<D>;

@@ -1,5 +1,5 @@
 //! The examples run on 1, 2, 3 and 8 ranks that are processes. (Each checks its own result.) Those for GPUs run on 1,
-//! 2, and as many ranks as there are GPUs.
+//! 2, and as many ranks as there are GPUs. And the commands of the README name what there is.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -129,4 +129,44 @@ fn without_a_gpu_they_say_so() {
             "{name}: {errors}"
         );
     }
+}
+
+/// What stands behind a word in the README's commands: `example` for each `--example example`.
+fn named<'a>(readme: &'a str, word: &str) -> Vec<&'a str> {
+    let ends = |c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c));
+    readme
+        .split(word)
+        .skip(1)
+        .map(|rest| rest.split(ends).next().unwrap_or_default())
+        .collect()
+}
+
+/// The README's commands name what there is. (Its programs are documentation tests.)
+#[test]
+fn the_commands_of_the_readme_name_what_there_is() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    for (word, folder, ending) in [
+        ("--example ", "examples", ".rs"),
+        ("release/examples/", "examples", ".rs"),
+        ("--bench ", "benches", ".rs"),
+        ("`scripts/", "scripts", ""),
+    ] {
+        let names = named(&readme, word);
+        assert!(!names.is_empty(), "nothing behind {word}");
+        for name in names {
+            let path = root.join(folder).join(format!("{name}{ending}"));
+            assert!(path.exists(), "{word}{name}: no {}", path.display());
+        }
+    }
+    // Several packages of the workspace have programs: `cargo run` says so, unless it is told which one is meant.
+    assert!(readme.contains("cargo run --release -- run -n "));
+    let metadata = Command::new(env!("CARGO"))
+        .args(["metadata", "--offline", "--no-deps", "--format-version=1"])
+        .current_dir(root)
+        .output()
+        .unwrap();
+    let metadata = String::from_utf8(metadata.stdout).unwrap();
+    let is_default = metadata.matches("\"default_run\":\"tidegate\"").count();
+    assert_eq!(is_default, 1, "{metadata}");
 }

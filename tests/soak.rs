@@ -17,7 +17,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use counting::{Counting, alone};
-use processes::{error, longest_survival};
+use processes::{error, lines, longest_survival};
 use tidegate::prelude::*;
 use tidegate_boot::fuzz;
 
@@ -98,14 +98,14 @@ fn survivors_of_a_kill_get_their_errors() {
                 continue;
             }
             let error = error(end);
-            let kind = error.split(['(', ' ']).next().unwrap_or_default();
+            let kind = lines(end, "kind: ").next().unwrap_or_default();
             match kind {
-                "Wait" | "Revoked" => {
-                    let cause = format!("cause: PeerLost {{ rank: {victim},");
+                "wait" | "revoked" => {
+                    let cause = format!(": rank {victim} is lost (");
                     assert!(error.contains(&cause), "{context}: {error}");
                 }
-                "Control" => {}
-                "Join" => late += RENDEZVOUS,
+                "control" => {}
+                "join" => late += RENDEZVOUS,
                 _ => panic!("{context}: {error}"),
             }
             let (count, longest) = seen.entry(kind.to_owned()).or_default();

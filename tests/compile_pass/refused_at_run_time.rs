@@ -1,8 +1,8 @@
 //! Attacks that types cannot refuse, and that are refused at run time.
 
 use std::mem::forget;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate::error::Error;
@@ -320,7 +320,9 @@ fn a_step_that_ends_with_something_else() -> Result<()> {
     let region = || Region::from_slice(&world, &[1.0; 4]);
     let lent = (region()?.on(&s)?, region()?.on(&s)?);
     let swapped = s.capture(lent, |_, (a, b)| Ok((b, a)));
-    assert!(matches!(error_of(swapped), Error::NotReplayable { .. }));
+    let error = error_of(swapped);
+    assert!(matches!(error, Error::NotReplayable { .. }));
+    assert!(error.to_string().contains("capture two steps"), "{error}");
     let lent = vec![region()?.on(&s)?, region()?.on(&s)?];
     let dropped = s.capture(lent, |s, mut lent| {
         let mut last = lent.pop().expect("there are two");
@@ -328,6 +330,52 @@ fn a_step_that_ends_with_something_else() -> Result<()> {
         Ok(lent)
     });
     assert!(matches!(error_of(dropped), Error::NotReplayable { .. }));
+    Ok(())
+}
+
+/// What `main` prints of an error, and `unwrap` of what was refused, are its words.
+#[test]
+fn an_error_is_printed_in_words() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let (inbox, outbox) = window(&s)?;
+    let src = Region::from_slice(&world, &[1.0; 9])?.on(&s)?;
+    let exposed = inbox.post(&s)?;
+    let mut epoch = outbox.start();
+    let error = epoch.put(&src, Slot(0)).expect_err("it is too long");
+    let words = "window `w`: elements 0..9 do not fit in outbound slot 0 (declared by rank 0) of 4 elements";
+    assert_eq!(error.to_string(), words);
+    assert_eq!(format!("{error:?}"), words);
+    assert_eq!(format!("{:?}", Rejected { error, value: () }), words);
+    epoch.complete(&s)?;
+    exposed.wait(&s)?;
+    Ok(())
+}
+
+/// It names what there is, and what was asked for, and is said to be where that was: here.
+#[test]
+fn a_slot_that_does_not_exist() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let mut s = world.stream()?);
+    let (mut inbox, _outbox) = window(&s)?;
+    let slots = inbox.read(&s)?;
+    let (said, before) = (Arc::new(Mutex::new(String::new())), take_hook());
+    let heard = said.clone();
+    // Stays: tests that panic meanwhile are heard of as before.
+    set_hook(Box::new(move |info| match info.payload().downcast_ref() {
+        Some::<&String>(text) if text.starts_with("the window has ") => {
+            let file = info.location().map_or("nowhere", |place| place.file());
+            *heard.lock().unwrap() = format!("{text}, in {file}");
+        }
+        _ => before(info),
+    }));
+    catch_unwind(AssertUnwindSafe(|| slots.slot(1)[0])).expect_err("there is one");
+    let text = "the window has 1 inbound slot; slot 1 was asked for";
+    // Not locked while it is compared: the hook would wait for itself.
+    let said = said.lock().unwrap().clone();
+    assert_eq!(said, format!("{text}, in {}", file!()));
+    // `mut` is accepted above, and there is something to be mutated.
+    s.capture((), |_, ()| Ok(()))?;
     Ok(())
 }
 

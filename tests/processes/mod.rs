@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use tidegate::Error;
 use tidegate::launch::{Job, Outcome, Output, RankOutcome, Running, Signal};
 use tidegate::prelude::*;
 
@@ -180,6 +181,18 @@ pub(crate) fn longest_survival(outcome: &Outcome, first: usize) -> Duration {
     last.saturating_sub(end)
 }
 
+/// Which of the errors it is, where a test asks for that.
+fn kind(error: &Error) -> &'static str {
+    match error {
+        Error::Wait(_) => "wait",
+        Error::Revoked { .. } => "revoked",
+        Error::WindowMismatch { .. } => "window mismatch",
+        Error::Control(_) => "control",
+        Error::Join(_) => "join",
+        _ => "another",
+    }
+}
+
 /// In a process that was started as a rank: plays its role, and does not return. Otherwise (in the test program that a
 /// person has started) returns at once.
 pub(crate) fn play(roles: impl FnOnce(&str, World) -> Result<()>) {
@@ -193,7 +206,8 @@ pub(crate) fn play(roles: impl FnOnce(&str, World) -> Result<()>) {
     std::process::exit(match result {
         Ok(()) => 0,
         Err(error) => {
-            println!("error: {error:?}");
+            println!("kind: {}", kind(&error));
+            println!("error: {error}");
             FAILED
         }
     });

@@ -259,7 +259,19 @@ fn present(args: &FacesArgs, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout().lock();
     match args.peers.is_empty() {
         true if args.throttling => write!(out, "{}", throttling::table(rows))?,
-        true => write!(out, "{}", table::table(rows))?,
+        true => {
+            // Ranks that an MPI starts may be on other machines, and GPUs do the work of theirs.
+            let all_here = args.device == Device::Host && args.over_mpi().is_none();
+            let processors = match std::thread::available_parallelism() {
+                Ok(count) if all_here => count.get(),
+                _ => usize::MAX,
+            };
+            let legend = match args.pair {
+                true => String::new(),
+                false => table::legend(rows, processors),
+            };
+            write!(out, "{}{legend}", table::table(rows))?;
+        }
         false => write!(out, "{}", comparison::comparison(rows))?,
     }
     if let Some(path) = &args.json {

@@ -13,8 +13,8 @@ use tidegate_hal::device::DeviceError;
 /// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong.
-#[derive(Debug, thiserror::Error)]
+/// What went wrong. Its `Debug` is its `Display`: who wants the parts matches the variant, and prints those.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A wait ended without what it waited for.
@@ -140,7 +140,9 @@ pub enum Error {
     Invalid(String),
     /// The steps of a recording do not end with what they began with, in the same places.
     #[error(
-        "not replayable: the step got {lent} things and gave back {returned}; place {position} differs"
+        "not replayable: the step got {lent} things and gave back {returned}; place {position} differs \
+         (a captured step gives back all that it was lent, in the same places; \
+         where buffers are swapped, capture two steps)"
     )]
     NotReplayable {
         /// How many regions and window halves went in.
@@ -174,6 +176,13 @@ pub enum Error {
     /// The job could not be joined by another bootstrap than the library's own: its error is inside.
     #[error(transparent)]
     Bootstrap(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// In words, too: it is what `fn main() -> Result<()>`, `unwrap` and `expect` print.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl From<DeviceError> for Error {
@@ -322,11 +331,10 @@ impl<T> From<Rejected<T>> for Error {
     }
 }
 
+/// The error, in words.
 impl<T> fmt::Debug for Rejected<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rejected")
-            .field("error", &self.error)
-            .finish_non_exhaustive()
+        fmt::Debug::fmt(&self.error, f)
     }
 }
 

@@ -18,9 +18,9 @@ pub(crate) enum Message {
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum WatchMessage {
-    /// To rank 0: a wait here has passed the deadline.
-    Stuck,
-    /// From rank 0: tell me what you wait for.
+    /// To rank 0: a wait here has passed the deadline, and `asked` rounds of questions had come here till then.
+    Stuck { asked: u32 },
+    /// From rank 0: tell me what you wait for. Rounds count from 1.
     Query { round: u32 },
     /// To rank 0.
     Answer { round: u32, waits: Vec<Waiting> },

@@ -183,6 +183,7 @@ impl<T: Element, P: Place> Region<T, P> {
     /// # Panics
     ///
     /// If `N` is 0.
+    #[track_caller]
     pub fn reunite<const N: usize>(
         parts: [Part<T, P>; N],
     ) -> Result<Self, Rejected<[Part<T, P>; N]>> {
@@ -338,6 +339,7 @@ impl<T: Element> Cells<'_, T> {
     ///
     /// If the part does not hold it.
     #[inline(always)]
+    #[track_caller]
     pub fn get(&self, index: usize) -> T {
         // SAFETY: `at` points to an element of this part, live while the kernel runs; other parts do not hold it, and
         // what else uses this one is ordered with the kernel.
@@ -345,6 +347,7 @@ impl<T: Element> Cells<'_, T> {
     }
 
     #[inline(always)]
+    #[track_caller]
     fn at(&self, index: usize) -> *const T {
         if !self.members.holds(index) {
             not_in_part(index);
@@ -355,6 +358,7 @@ impl<T: Element> Cells<'_, T> {
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn not_in_part(index: usize) -> ! {
     panic!("element {index} is not in this part")
 }
@@ -371,6 +375,7 @@ impl<T: Element> CellsMut<'_, T> {
     ///
     /// As [`Cells::get`].
     #[inline(always)]
+    #[track_caller]
     pub fn get(&self, index: usize) -> T {
         self.0.get(index)
     }
@@ -381,6 +386,7 @@ impl<T: Element> CellsMut<'_, T> {
     ///
     /// As [`Cells::get`].
     #[inline(always)]
+    #[track_caller]
     pub fn set(&mut self, index: usize, value: T) {
         // SAFETY: as for `get`; the kernel has the part exclusively.
         unsafe { self.0.at(index).cast_mut().write(value) }

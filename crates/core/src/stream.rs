@@ -26,12 +26,17 @@ use crate::nic::Arm;
 use crate::place::Brand;
 use crate::world::World;
 
-/// Declares a stream with a brand of its own: `stream!(let s = world.stream()?);`.
+/// Declares a stream with a brand of its own: `stream!(let s = world.stream()?);`. Without the
+/// macro (`let s = world.stream()?`) it is an [`UnboundStream`], which no call takes.
 ///
 /// `s` is then a [`Stream`], alive until the end of the block. The expression is evaluated where the macro stands, so
 /// `?` and `.await` work in it.
 #[macro_export]
 macro_rules! stream {
+    // Whoever sees that `capture` takes `&mut s` may write `mut`; `s` is, anyway.
+    (let mut $name:tt = $unbound:expr $(;)?) => {
+        $crate::stream!(let $name = $unbound);
+    };
     // A token tree, not an identifier: it keeps its place in the caller's program, and errors point there.
     (let $name:tt = $unbound:expr $(;)?) => {
         let unbound = $unbound;
@@ -54,7 +59,8 @@ macro_rules! stream {
     };
 }
 
-/// A stream before it has a brand; see [`stream!`](crate::stream!).
+/// A stream before it has a brand: what `world.stream()` gives, for [`stream!`](crate::stream!) to make a [`Stream`] of. (An
+/// error that expects `&Stream` and has found `&UnboundStream` wants `stream!(let s = …);` where `let s = …;` is.)
 pub struct UnboundStream<D: Device> {
     raw: D::Stream,
     world: World<D>,

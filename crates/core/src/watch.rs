@@ -36,7 +36,39 @@ struct State {
     report: Option<String>,
     /// On rank 0: the round of questions under way.
     round: Option<Round>,
+    /// The last round of questions that this rank knows of; 0 before the first.
     rounds: u32,
+}
+
+impl State {
+    /// Whether this rank should have a round of questions begun: one report a wait; and again if it lasts a deadline
+    /// longer.
+    fn is_due(&self) -> bool {
+        let again = |at: Instant| at.elapsed() >= self.deadline;
+        self.reported.is_none_or(again)
+    }
+
+    /// Round `number` asks this rank what it waits for: that will be in the report, and needs no other.
+    fn asked(&mut self, number: u32) {
+        self.rounds = number;
+        self.reported = Some(Instant::now());
+    }
+
+    /// On rank 0: begins a round for a rank that knew of the first `known` ones, and gives its number. None if a later
+    /// one has asked, or asks, that rank: the two have crossed, and a second report would say the same.
+    fn begin(&mut self, known: u32, rank: usize, waits: Vec<Waiting>) -> Option<u32> {
+        if self.round.is_some() || known != self.rounds {
+            return None;
+        }
+        let number = self.rounds + 1;
+        self.asked(number);
+        self.round = Some(Round {
+            number,
+            until: Instant::now() + PATIENCE,
+            answers: BTreeMap::from([(rank, waits)]),
+        });
+        Some(number)
+    }
 }
 
 struct Round {
@@ -131,21 +163,17 @@ fn tick<D: Device>(inner: &Arc<Inner<D>>, streams: &[Arc<ReclaimOf<D>>]) {
     for (window, limit) in expired {
         inner.revoke(&window, Cause::Limit { rank, limit });
     }
-    let ask = {
+    if overdue {
         let mut state = lock(&inner.watch.state);
-        // One report a wait; and again if it lasts a deadline longer.
-        let again = state.reported.is_none_or(|at| at.elapsed() >= deadline);
-        let ask = overdue && again;
-        if ask {
+        if state.is_due() {
             state.reported = Some(Instant::now());
-        }
-        ask
-    };
-    if ask {
-        if rank == 0 {
-            begin_round(inner);
-        } else {
-            send(inner, Some(&[0]), WatchMessage::Stuck);
+            let asked = state.rounds;
+            drop(state);
+            if rank == 0 {
+                begin_round(inner, asked);
+            } else {
+                send(inner, Some(&[0]), WatchMessage::Stuck { asked });
+            }
         }
     }
     end_round(inner);
@@ -178,8 +206,9 @@ fn waits<D: Device>(inner: &Inner<D>) -> Vec<Waiting> {
 
 pub(crate) fn on_message<D: Device>(inner: &Arc<Inner<D>>, from: usize, message: WatchMessage) {
     match message {
-        WatchMessage::Stuck => begin_round(inner),
+        WatchMessage::Stuck { asked } => begin_round(inner, asked),
         WatchMessage::Query { round } => {
+            lock(&inner.watch.state).asked(round);
             let waits = waits(inner);
             send(inner, Some(&[from]), WatchMessage::Answer { round, waits });
         }
@@ -194,24 +223,14 @@ pub(crate) fn on_message<D: Device>(inner: &Arc<Inner<D>>, from: usize, message:
     }
 }
 
-fn begin_round<D: Device>(inner: &Arc<Inner<D>>) {
+fn begin_round<D: Device>(inner: &Arc<Inner<D>>, known: u32) {
+    // Before the state is locked: streams are looked at, which takes locks of their own.
     let own = waits(inner);
-    let number = {
-        let mut state = lock(&inner.watch.state);
-        if state.round.is_some() {
-            return;
-        }
-        state.rounds += 1;
-        let number = state.rounds;
-        let answers = BTreeMap::from([(inner.control().rank(), own)]);
-        state.round = Some(Round {
-            number,
-            until: Instant::now() + PATIENCE,
-            answers,
-        });
-        number
-    };
-    send(inner, None, WatchMessage::Query { round: number });
+    let rank = inner.control().rank();
+    let begun = lock(&inner.watch.state).begin(known, rank, own);
+    if let Some(round) = begun {
+        send(inner, None, WatchMessage::Query { round });
+    }
 }
 
 fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
@@ -323,6 +342,32 @@ mod tests {
             cycles(&graph(&[(0, 1), (1, 2), (2, 1), (3, 3)])),
             [vec![1, 2], vec![3]]
         );
+    }
+
+    #[test]
+    fn ranks_that_ask_for_one_report_get_one() {
+        let watch = Watch::default();
+        let mut zero = lock(&watch.state);
+        assert!(zero.is_due(), "nothing was reported before");
+        // Rank 1 asks; then rank 2, which does not know of that: once while the round is under way, once when it is over.
+        assert_eq!(zero.begin(0, 0, vec![]), Some(1));
+        assert_eq!(zero.begin(0, 0, vec![]), None);
+        zero.round = None;
+        assert_eq!(zero.begin(0, 0, vec![]), None);
+        assert!(!zero.is_due(), "rank 0's own waits are in the report, too");
+        // A deadline later it lasts still, and who asks has been asked before.
+        zero.deadline = Duration::ZERO;
+        assert!(zero.is_due());
+        assert_eq!(zero.begin(1, 0, vec![]), Some(2));
+    }
+
+    #[test]
+    fn who_was_asked_does_not_ask() {
+        let watch = Watch::default();
+        let mut state = lock(&watch.state);
+        state.asked(1);
+        assert!(!state.is_due());
+        assert_eq!(state.rounds, 1);
     }
 
     #[test]

@@ -102,6 +102,25 @@ pub fn table(rows: &[Row]) -> String {
     text
 }
 
+/// What the words of the table mean, and whether the ranks had a processor each: lines to follow it.
+pub fn legend(rows: &[Row], processors: usize) -> String {
+    let Some(row) = rows.first() else {
+        return String::new();
+    };
+    let mut text = String::from(
+        "a share is one halo exchange with its kernels; st: epochs enqueued on the stream, st-graph: the same, captured; \
+         rma, p2p: the host waits\n",
+    );
+    let ranks = row.setting.ranks;
+    if ranks > processors {
+        _ = writeln!(
+            text,
+            "{ranks} ranks on {processors} processors: times show scheduling, too"
+        );
+    }
+    text
+}
+
 /// How many times as long as the stream-triggered rows those over MPI took; empty if there are none.
 pub fn against_mpi(rows: &[Row]) -> String {
     let mut text = String::new();
@@ -149,6 +168,20 @@ max is the slowest rank; x rma is max as a multiple of that of rma: below 1 is f
 FAILED st strided: rank 0: did not report
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn the_legend_says_when_ranks_share_processors() {
+        let rows = rows();
+        assert!(
+            legend(&rows, 2).ends_with("\n4 ranks on 2 processors: times show scheduling, too\n")
+        );
+        let enough = legend(&rows, 4);
+        assert!(
+            enough.starts_with("a share is ") && !enough.contains("processors"),
+            "{enough}"
+        );
+        assert_eq!(legend(&[], 1), "");
     }
 
     #[test]

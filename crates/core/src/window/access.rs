@@ -9,7 +9,7 @@ use super::Typed;
 use super::outbox::{Outbox, OutboxBody, settle};
 use super::plan::{Draft, What};
 use super::source::{Source, SourceMut, distinct};
-use super::{Atomic, ByRange, BySlot, Discipline, Held, submit};
+use super::{Atomic, ByRange, BySlot, Discipline, Held, Kind, submit};
 use crate::element::{Arithmetic, Element};
 use crate::error::{Error, Rejected, Result};
 use crate::layout::Layout;
@@ -188,7 +188,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
         }
         let extent = dest.layout.map_or(source.count, Layout::extent);
         if dest.first > edge.len || extent > edge.len - dest.first {
-            return Err(too_long(body, dest.first, extent, edge.len));
+            return Err(too_long(body, K::KIND, dest, extent));
         }
         if let Some(layout) = dest.layout {
             distinct(layout)?;
@@ -277,18 +277,25 @@ fn foreign_slot<D: Device>(body: &OutboxBody<D>) -> Error {
 }
 
 #[cold]
-fn too_long<D: Device>(body: &OutboxBody<D>, first: usize, extent: usize, len: usize) -> Error {
-    let (window, what, end) = (
-        body.half.window.name.clone(),
-        "the slot".to_owned(),
-        first.saturating_add(extent),
-    );
+fn too_long<D: Device>(
+    body: &OutboxBody<D>,
+    kind: Kind,
+    dest: &Dest<'_, D>,
+    extent: usize,
+) -> Error {
+    let edge = &body.edges[dest.edge as usize];
+    let (slot, rank) = (dest.edge, body.half.peers[edge.lane].rank);
+    let what = match kind {
+        Kind::Slot => format!("outbound slot {slot} (declared by rank {rank})"),
+        Kind::Range => format!("outbound slot {slot} (a range of rank {rank})"),
+        Kind::Atomic => format!("the memory of rank {rank}"),
+    };
     Error::OutOfBounds {
-        window,
+        window: body.half.window.name.clone(),
         what,
-        first,
-        end,
-        len,
+        first: dest.first,
+        end: dest.first.saturating_add(extent),
+        len: edge.len,
     }
 }
 

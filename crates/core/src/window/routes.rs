@@ -175,7 +175,8 @@ fn import<D: Device>(
             "it"
         };
         return Err(Error::Invalid(format!(
-            "window `{name}`: rank {rank} is to be reached by a NIC, and {who} has none"
+            "window `{name}`: rank {rank} is to be reached by a NIC, and {who} has none \
+             (`World::init_with(WorldOptions::new().nic(…))` brings one)"
         )));
     };
     let nic = &attached.nic;

@@ -132,8 +132,11 @@ impl<'k, T: Element> Slots<'k, T> {
     /// # Panics
     ///
     /// If there are not so many.
+    #[track_caller]
     pub fn slot(&self, index: usize) -> &'k [T] {
-        let entry = &self.entries[index];
+        let Some(entry) = self.entries.get(index) else {
+            no_such_slot(index, self.len());
+        };
         // SAFETY: the buffer has `len` elements for which all bytes are valid, aligned to a cache line; while the inbox is
         // not exposed no origin writes this one (with two buffers, the other may be written); see `Slots::new`.
         unsafe { std::slice::from_raw_parts(entry.current().0.cast::<T>(), entry.len as usize) }
@@ -143,6 +146,14 @@ impl<'k, T: Element> Slots<'k, T> {
     pub fn iter(&self) -> impl Iterator<Item = &'k [T]> + '_ {
         (0..self.len()).map(|index| self.slot(index))
     }
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn no_such_slot(index: usize, slots: usize) -> ! {
+    let plural = if slots == 1 { "" } else { "s" };
+    panic!("the window has {slots} inbound slot{plural}; slot {index} was asked for")
 }
 
 /// An inbox as a kernel's argument: [`Slots`] for the kernel. See [`Inbox::view`].
