@@ -272,6 +272,7 @@ fn over_mpi(args: &OsuArgs, _: &str, windows: bool) -> Result<u8, Box<dyn Error>
         return job::launch(&args.mpirun, 2, IS_RANK, "1".as_ref());
     }
     let job = job::Job::begin(!args.no_bind, windows)?;
+    let args = &theirs::without_refused(args)?;
     let mut worlds: Vec<(String, World<Host>)> = Vec::new();
     if args.over.transport != To::Mpi {
         let Way { options, label, .. } = args.over.world()?;

@@ -1,8 +1,23 @@
 //! The calls of an MPI.
 
-use super::{By, Case, Test};
+use super::{By, Case, OsuArgs, Test};
 use crate::mpi::calls::{Comm, Group, Window, WindowBy};
 use std::time::Instant;
+
+/// The ways, without one that this MPI has not, which rank 0 says. Collective.
+pub(super) fn without_refused(args: &OsuArgs) -> Result<OsuArgs, String> {
+    let mut args = args.clone();
+    if args.ways.contains(&By::MpiCreate) {
+        let comm = Comm::world().ok_or("MPI is not initialised")?;
+        if let Some(why) = Window::create_is_refused(&comm) {
+            args.ways.retain(|by| *by != By::MpiCreate);
+            if comm.rank == 0 {
+                eprintln!("mpi-create is left out: MPI_Win_create: {why}");
+            }
+        }
+    }
+    Ok(args)
+}
 
 /// Seconds of all iterations, on this rank; collective.
 pub(super) fn measure(by: By, case: &Case) -> Result<f64, String> {
