@@ -5,19 +5,15 @@
 //! `mpirun -n 2 pingpong [rounds]`. Reports medians over runs of half a round trip, in us, and the ratio to raw MPI.
 
 use std::error::Error;
-use std::net::TcpListener;
-use std::sync::Arc;
 use std::time::Instant;
 
 use mpi::ffi;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
-use tidegate_boot::{Config, TcpControl};
 use tidegate_core::window::{Buffers, BySlot, Slot, Window};
 use tidegate_core::{stream, window};
-use tidegate_hal::control::Control;
 use tidegate_host::Host;
-use tidegate_mpi::windows::{Form, Options, join};
+use tidegate_mpi::windows::{self, Form, Options};
 
 type World = tidegate_core::World<Host>;
 type Stream<'s> = tidegate_core::Stream<'s, Host>;
@@ -28,25 +24,6 @@ type Outbox<'s> = window::Outbox<'s, u8, BySlot, Host>;
 const RUNS: usize = 101;
 /// Ways before this one are compared with the first, the others with this one.
 const FAR: usize = 3;
-
-fn control(comm: &SimpleCommunicator) -> Result<Arc<dyn Control>, Box<dyn Error>> {
-    let rank = comm.rank() as usize;
-    let listener = (rank == 0)
-        .then(|| TcpListener::bind("127.0.0.1:0"))
-        .transpose()?;
-    let mut port = 0;
-    if let Some(listener) = &listener {
-        port = listener.local_addr()?.port();
-    }
-    let mut secret = [0u8; 16];
-    getrandom::fill(&mut secret)?;
-    comm.process_at_rank(0).broadcast_into(&mut port);
-    comm.process_at_rank(0).broadcast_into(&mut secret);
-    let address = format!("127.0.0.1:{port}");
-    let mut config = Config::new(rank, comm.size() as usize, address, secret);
-    config.listener = listener;
-    Ok(Arc::new(TcpControl::join(config)?))
-}
 
 /// Raw MPI.
 struct Raw {
@@ -183,11 +160,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         mpi::initialize_with_threading(mpi::Threading::Multiple).ok_or("MPI does not start")?;
     let comm = universe.world().duplicate();
     let first = comm.rank() == 0;
-    let world = |options: &Options| -> Result<World, Box<dyn Error>> {
-        let (control, device) = join(&comm, control(&comm)?, options)?;
-        // SAFETY: the control plane carries what it is given.
-        Ok(unsafe { World::from_control(control, device) }?)
-    };
+    let world = |options: &Options| windows::world(&comm, options);
     let near = world(&Options::new())?;
     let far = |form| world(&Options::new().not_shared().form(form));
     let (words, messages) = (far(Form::Words)?, far(Form::Messages)?);

@@ -4,7 +4,6 @@ use crate::rounds::bind_to;
 use std::error::Error;
 use std::ffi::OsStr;
 use std::process::Command;
-use std::sync::Arc;
 use tidegate_core::{World, WorldOptions};
 use tidegate_hal::device::Device;
 use tidegate_host::Host;
@@ -13,7 +12,6 @@ use tidegate_mpi::mpi::environment::Universe;
 use tidegate_mpi::mpi::topology::Communicator as _;
 use tidegate_mpi::mpi::{Threading, initialize_with_threading};
 use tidegate_mpi::windows;
-use tidegate_mpi::world::control;
 
 /// What launchers tell their ranks by.
 const TOLD_BY: [&str; 4] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PMI_RANK"];
@@ -86,9 +84,6 @@ impl Job {
         &self,
         options: &windows::Options,
     ) -> Result<World<Host>, Box<dyn Error>> {
-        let comm = self.0.world();
-        let (control, device) = windows::join(&comm, Arc::new(control(&comm)?), options)?;
-        // SAFETY: the control plane of `tidegate-boot` carries what it is given.
-        Ok(unsafe { World::from_control(control, device) }?)
+        Ok(windows::world(&self.0.world(), options)?)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! # Model
 //!
-//! [`join`] makes a *bus* of a communicator ([`tidegate_hal::far`]): a [`Host`] device whose streams reach peers by
+//! [`world`] makes a world over a *bus*, and [`join`] the bus of a communicator ([`tidegate_hal::far`]): a [`Host`] device whose streams reach peers by
 //! windows of MPI, and a control plane that carries the keys to their memory. Everything above is as without MPI:
 //! windows, epochs, graphs, barriers.
 //!
@@ -69,11 +69,14 @@ use mpi::ffi;
 use mpi::topology::Communicator;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tidegate_core::{Error, World};
 use tidegate_hal::control::{Control, ControlError, Packet};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::far::BusError;
 use tidegate_host::Host;
 
+use crate::error::MpiError;
+use crate::world::control as control_of;
 use bus::{Inner, Rma};
 use call::check;
 use control::Keyed;
@@ -174,10 +177,35 @@ pub enum JoinError {
     /// The device has.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The ranks of the communicator have not met, or the world could not be made.
+    #[error(transparent)]
+    Meet(#[from] MpiError),
 }
 
-/// Makes a device whose streams reach the ranks of a communicator by MPI, and the control plane to make a world with:
-/// `World::from_control`. Collective over the communicator, whose ranks the control plane must have numbered alike. The
+impl From<JoinError> for Error {
+    fn from(error: JoinError) -> Self {
+        match error {
+            JoinError::Meet(error) => error.into(),
+            other => Error::Bootstrap(Box::new(other)),
+        }
+    }
+}
+
+/// A world whose ranks are those of a communicator, in the same order, and reach each other by windows of MPI.
+/// Collective over the communicator, which is duplicated; it may be freed.
+///
+/// # Errors
+///
+/// [`JoinError`].
+pub fn world<C: Communicator>(comm: &C, options: &Options) -> Result<World<Host>, JoinError> {
+    let (control, device) = join(comm, Arc::new(control_of(comm)?), options)?;
+    // SAFETY: the control plane of `tidegate-boot` carries what it is given, and keys besides, as `join` has made it.
+    let world = unsafe { World::from_control(control, device) };
+    world.map_err(|error| MpiError::World(error).into())
+}
+
+/// What [`world`] does for a control plane of one's own: makes a device whose streams reach the ranks of a communicator by
+/// MPI, and the control plane to make a world with it: `World::from_control`. Collective over the communicator, whose ranks the control plane must have numbered alike. The
 /// communicator is duplicated; it may be freed.
 ///
 /// # Errors
