@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::bus::Inner;
+use super::inner::Inner;
 
 /// How long it naps: where something came or was sent not long ago, and else at most.
 const NAPS: std::ops::Range<Duration> = Duration::from_micros(50)..Duration::from_millis(1);

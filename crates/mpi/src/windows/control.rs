@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::bus::Inner;
+use super::inner::Inner;
 use serde::{Deserialize, Serialize};
 use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet, Sink};
 

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mpi::ffi;
 use tidegate_hal::far::BusError;
 
-use super::bus::Inner;
 use super::call::check;
+use super::inner::Inner;
 use super::machine::Machine;
 
 /// The buses of this process, in the order in which they were made, which is the same on all their ranks. They are kept

@@ -41,8 +41,9 @@
 //! Every return code is looked at. What MPI refuses fails the bus for good, and with it those of all ranks, since the
 //! others are told: streams end with the error. A rank that dies is noticed by the control plane, if MPI lets the others
 //! live (`mpirun` usually ends the job); waits end, since none waits inside of MPI. Only what is under way to a far rank
-//! can (`MPI_Win_flush`, and with Open MPI an accumulate): how long a dead target, or one whose processor is taken, keeps
-//! it, is MPI's affair. When `MPI_Finalize` is called, all buses close before MPI does: waits then end with an error that
+//! can (`MPI_Win_flush`, and with Open MPI an accumulate), and the making of memory, which all ranks do together: how long
+//! a dead rank, or one whose processor is taken, keeps them, is MPI's affair. Streams that wait for near ranks go on
+//! meanwhile. When `MPI_Finalize` is called, all buses close before MPI does: waits then end with an error that
 //! says so, and memory stays where it is.
 //!
 //! An MPI that makes no windows here for `MPI_THREAD_MULTIPLE` says so when the ranks meet: a typed error. Open MPI 4
@@ -54,6 +55,7 @@ mod call;
 mod choose;
 mod control;
 mod finalize;
+mod inner;
 mod machine;
 mod messages;
 mod names;
@@ -77,9 +79,10 @@ use tidegate_host::Host;
 
 use crate::error::MpiError;
 use crate::world::control as control_of;
-use bus::{Inner, Rma};
+use bus::Rma;
 use call::check;
 use control::Keyed;
+use inner::Inner;
 use machine::Machine;
 use messages::Messages;
 use names::Names;
