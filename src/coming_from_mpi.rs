@@ -167,7 +167,9 @@
 //!
 //! With the feature `mpi` (it takes an MPI's `mpicc`, and libclang), ranks of a communicator are the ranks of a world:
 //! the trait `FromMpi` of the prelude. MPI is used to meet, and for nothing after that: the communicator may be freed,
-//! MPI finalised, and no call of this library ever is a call of MPI. `examples/ring_mpi.rs` is a whole program:
+//! MPI finalised, and no call of such a world ever is a call of MPI. (A world over windows of MPI is another thing:
+//! `tidegate::mpi::windows::world`, for machines that have nothing else between the ranks.) `examples/ring_mpi.rs` is a
+//! whole program:
 //!
 //! ```text
 //! let universe = mpi::initialize().expect("MPI was not initialised before");
