@@ -7,7 +7,6 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use mpi::ffi;
 use tidegate_hal::far::BusError;
@@ -15,9 +14,6 @@ use tidegate_hal::far::BusError;
 use super::call::check;
 use super::inner::Inner;
 use super::machine::Machine;
-
-/// How long the end of MPI waits for messages that are on their way.
-const LAST_MESSAGES: Duration = Duration::from_secs(2);
 
 /// The buses of this process, in the order in which they were made, which is the same on all their ranks. They are kept
 /// until MPI ends: their windows can be freed by no rank alone.
@@ -84,7 +80,6 @@ fn free(machine: &mut Machine) {
             tracing::debug!("at the end of MPI: {error}");
         }
     };
-    note(machine.messages.drain(LAST_MESSAGES));
     note(machine.messages.close());
     // SAFETY: MPI still runs. All ranks come here, as they all call `MPI_Finalize`, and in the order in which they have
     // made their buses; the windows are alive, and no call of MPI is made with them any more: the buses are closed, and

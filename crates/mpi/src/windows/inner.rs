@@ -141,6 +141,10 @@ impl Inner {
 
     /// Turns MPI, unless somebody else is at it.
     pub(super) fn turn(&self) -> bool {
+        // Between near ranks nothing comes by MPI.
+        if !self.has_far {
+            return false;
+        }
         let Some(mut machine) = self.if_free() else {
             return false;
         };

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
-use std::time::{Duration, Instant};
 
 use mpi::ffi;
 use tidegate_hal::batch::Scalar;
@@ -174,32 +173,6 @@ impl Messages {
             } else {
                 index += 1;
             }
-        }
-        Ok(())
-    }
-
-    /// Takes and drops what still comes, until all ranks have got rid of what they had to send: a transport may not end
-    /// while somebody holds back what was sent to him. No longer than `limit`: a rank may have died. Collective, for the
-    /// end of MPI.
-    pub(super) fn drain(&mut self, limit: Duration) -> Result<(), BusError> {
-        let begun = Instant::now();
-        // SAFETY: a constant of the binding's.
-        let mut all = unsafe { ffi::RSMPI_REQUEST_NULL };
-        let mut is_through = false;
-        while begun.elapsed() < limit {
-            while self.received()? {
-                self.post()?;
-            }
-            if !is_through && self.outbound.is_empty() {
-                // SAFETY: the communicator is alive (`open`), and no collective call of it is under way any more.
-                let code = unsafe { ffi::MPI_Ibarrier(self.comm, &raw mut all) };
-                check("MPI_Ibarrier", code)?;
-                is_through = true;
-            }
-            if is_through && done(&mut all)? {
-                break;
-            }
-            std::thread::yield_now();
         }
         Ok(())
     }

@@ -44,7 +44,8 @@
 //! can (`MPI_Win_flush`, and with Open MPI an accumulate), and the making of memory, which all ranks do together: how long
 //! a dead rank, or one whose processor is taken, keeps them, is MPI's affair. Streams that wait for near ranks go on
 //! meanwhile. When `MPI_Finalize` is called, all buses close before MPI does: waits then end with an error that
-//! says so, and memory stays where it is.
+//! says so, and memory stays where it is. (MPICH 4.0 may abort then if a thread is inside of it: worlds with far ranks are
+//! to go before `MPI_Finalize` there. Where all ranks are near, no thread is.)
 //!
 //! An MPI that makes no windows here for `MPI_THREAD_MULTIPLE` says so when the ranks meet: a typed error. Open MPI 4
 //! crashes in `MPI_Compare_and_swap` where ranks of one node reach each other as far ones: there, it is refused.
