@@ -243,32 +243,27 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Why MPI makes no window over memory of the program's, if it makes none (Open MPI 4 without UCX or a fast network,
-    /// where more than one thread may call it). Collective.
-    pub(crate) fn create_is_refused(comm: &Comm) -> Option<String> {
+    /// The code with which MPI refuses to make a window over memory of the program's, if it does: some builds have no
+    /// means to (Open MPI 4.1.6 of one machine). Collective.
+    pub(crate) fn create_is_refused(comm: &Comm) -> Option<c_int> {
         let mut memory = [0u64; 1];
-        // SAFETY: the communicator is ours, and gets its handler back; the window is freed before its memory; the text
-        // has room for any MPI's.
+        // SAFETY: the communicator is ours, and gets its handler back; the window is freed before its memory.
         unsafe {
             let (mut window, info) = (ffi::RSMPI_WIN_NULL, ffi::RSMPI_INFO_NULL);
-            let handler = ffi::RSMPI_ERRORS_RETURN;
-            let set = ffi::MPI_Comm_set_errhandler(comm.raw, handler);
-            fatal("MPI_Comm_set_errhandler", set);
+            let handled_by = |handler| {
+                let set = ffi::MPI_Comm_set_errhandler(comm.raw, handler);
+                fatal("MPI_Comm_set_errhandler", set);
+            };
+            handled_by(ffi::RSMPI_ERRORS_RETURN);
             let base = memory.as_mut_ptr().cast();
             let code = ffi::MPI_Win_create(base, 8, 1, info, comm.raw, &mut window);
-            let handler = ffi::RSMPI_ERRORS_ARE_FATAL;
-            let set = ffi::MPI_Comm_set_errhandler(comm.raw, handler);
-            fatal("MPI_Comm_set_errhandler", set);
-            if code == ffi::MPI_SUCCESS as c_int {
-                fatal("MPI_Win_free", ffi::MPI_Win_free(&mut window));
-                return None;
+            handled_by(ffi::RSMPI_ERRORS_ARE_FATAL);
+            if code != ffi::MPI_SUCCESS as c_int {
+                return Some(code);
             }
-            let (mut text, mut length) = ([0u8; 8192], 0);
-            let said = ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &mut length);
-            fatal("MPI_Error_string", said);
-            let text = &text[..usize::try_from(length).unwrap_or(0)];
-            Some(String::from_utf8_lossy(text).into_owned())
+            fatal("MPI_Win_free", ffi::MPI_Win_free(&mut window));
         }
+        None
     }
 
     /// So many bytes on each rank, zeroed; collective.

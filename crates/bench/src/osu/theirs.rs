@@ -9,10 +9,10 @@ pub(super) fn without_refused(args: &OsuArgs) -> Result<OsuArgs, String> {
     let mut args = args.clone();
     if args.ways.contains(&By::MpiCreate) {
         let comm = Comm::world().ok_or("MPI is not initialised")?;
-        if let Some(why) = Window::create_is_refused(&comm) {
+        if let Some(code) = Window::create_is_refused(&comm) {
             args.ways.retain(|by| *by != By::MpiCreate);
             if comm.rank == 0 {
-                eprintln!("mpi-create is left out: MPI_Win_create: {why}");
+                eprintln!("mpi-create is left out: MPI_Win_create failed with code {code}");
             }
         }
     }

@@ -33,7 +33,8 @@ struct Key {
 pub(super) struct Rma {
     inner: Arc<Inner>,
     control: Arc<dyn Control>,
-    _agent: Agent,
+    /// Nothing comes by MPI where all ranks are near.
+    _agent: Option<Agent>,
 }
 
 /// Holds a block of this rank, or a peer's.
@@ -60,7 +61,8 @@ impl Drop for Hold {
 
 impl Rma {
     pub(super) fn start(inner: Arc<Inner>, control: Arc<dyn Control>) -> Result<Self, DeviceError> {
-        let agent = Agent::start(&inner).map_err(|e| DeviceError::Exhausted {
+        let agent = inner.has_far.then(|| Agent::start(&inner)).transpose();
+        let agent = agent.map_err(|e| DeviceError::Exhausted {
             what: "threads",
             detail: e.to_string(),
         })?;
@@ -130,7 +132,10 @@ impl Rma {
         let segment = inner.note(segment).map_err(system)?;
         let (base, len) = &inner.own[number];
         base.store(segment.base.addr(), Ordering::Relaxed);
-        len.store(segment.bytes[inner.me] - segment.skew, Ordering::Relaxed);
+        len.store(
+            segment.bytes[inner.ranks.me] - segment.skew,
+            Ordering::Relaxed,
+        );
         inner.owns.store(number + 1, Ordering::Release);
         inner.machine().segments.push(segment);
         Ok(())
@@ -237,7 +242,7 @@ unsafe impl Bus for Rma {
     fn alloc(&self, bytes: usize) -> Result<Span, DeviceError> {
         let (segment, at, round, base) = self.make(bytes)?;
         let key = Key {
-            rank: self.inner.me,
+            rank: self.inner.ranks.me,
             segment,
             at,
             bytes,
@@ -317,7 +322,7 @@ unsafe impl Bus for Rma {
             return None;
         }
         match reduction {
-            None if self.inner.crashes_in_swap => Some(
+            None if self.inner.ranks.crashes_in_swap => Some(
                 "Open MPI 4 crashes in MPI_Compare_and_swap where ranks of one node do not share their windows"
                     .into(),
             ),

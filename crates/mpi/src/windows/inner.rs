@@ -30,21 +30,19 @@ pub(super) const SEGMENTS: usize = 64;
 
 /// This rank's end, as threads share it.
 pub(super) struct Inner {
-    pub(super) me: usize,
     pub(super) ranks: Arc<Ranks>,
     /// Whether there are ranks that are not near.
     pub(super) has_far: bool,
     /// Whether all ranks have met: until then they exchange verdicts, and need no notices.
-    pub(super) met: AtomicBool,
-    pub(super) machine: Mutex<Machine>,
+    met: AtomicBool,
+    machine: Mutex<Machine>,
     /// Blocks are made one after the other: each takes an exchange, and perhaps a collective call of MPI.
-    pub(super) rounds: Mutex<()>,
+    rounds: Mutex<()>,
     pub(super) failure: OnceLock<BusError>,
     /// What MPI gets wrong, once that is known.
     pub(super) wrong: OnceLock<Wrong>,
-    pub(super) crashes_in_swap: bool,
     /// Who tells the others of a failure; the bus may outlive it.
-    pub(super) control: Weak<dyn Control>,
+    control: Weak<dyn Control>,
     /// This rank's parts of the segments, first byte and length, for looks without the lock.
     pub(super) own: [(AtomicUsize, AtomicUsize); SEGMENTS],
     pub(super) owns: AtomicUsize,
@@ -65,9 +63,7 @@ pub(super) struct Activity {
 impl Inner {
     pub(super) fn new(machine: Machine, control: &Arc<dyn Control>) -> Self {
         let ranks = machine.ranks.clone();
-        let crashes_in_swap = ranks.crashes_in_swap;
         Inner {
-            me: ranks.me,
             has_far: !ranks.all_near(),
             ranks,
             met: AtomicBool::new(false),
@@ -76,7 +72,6 @@ impl Inner {
             rounds: Mutex::default(),
             failure: OnceLock::new(),
             wrong: OnceLock::new(),
-            crashes_in_swap,
             control: Arc::downgrade(control),
             own: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; SEGMENTS],
             owns: AtomicUsize::new(0),
@@ -171,6 +166,10 @@ impl Inner {
     /// Waits until peers have heard all signals that were given, since who leaves is waited for no longer; but not for
     /// a peer that does not turn its MPI any more.
     pub(super) fn settle(&self) {
+        // Near ranks heard them as they were given.
+        if !self.has_far {
+            return;
+        }
         let begun = Instant::now();
         let (mut said, mut naps) = (false, 0);
         while begun.elapsed() < LAST_WORDS {
@@ -178,7 +177,7 @@ impl Inner {
             if let Some(mut machine) = self.if_free() {
                 let heard = match std::mem::replace(&mut said, true) {
                     true => machine.all_heard(),
-                    false => machine.say_last(self.me).map(|()| false),
+                    false => machine.say_last(self.ranks.me).map(|()| false),
                 };
                 if self.note(heard).unwrap_or(true) {
                     break;

@@ -26,7 +26,7 @@
 //!   is given, so that peers' gets see what streams have stored. Between near ranks the signal itself is the barrier.
 //! - **Progress** is the host's. Whoever waits turns MPI (tests a receive that is always posted), yields, and naps
 //!   after a while, 1 ms at most. While nobody waits, an *agent* thread does: MPIs whose one-sided operations need the
-//!   target's help get it within 1 ms.
+//!   target's help get it within 1 ms. Where all ranks are near, nothing comes by MPI, and nobody turns it.
 //! - **Threads.** Streams, agent and program call MPI, so it must have been initialised with `MPI_THREAD_MULTIPLE`.
 //!   This library's own calls take turns under one lock; none waits for a peer's *program* under it.
 //! - **Atomics** of a window are all made by processors, where all ranks are near; else all by MPI, those of near ranks
@@ -209,8 +209,8 @@ pub fn world<C: Communicator>(comm: &C, options: &Options) -> Result<World<Host>
 }
 
 /// What [`world`] does for a control plane of one's own: makes a device whose streams reach the ranks of a communicator by
-/// MPI, and the control plane to make a world with it: `World::from_control`. Collective over the communicator, whose ranks the control plane must have numbered alike. The
-/// communicator is duplicated; it may be freed.
+/// MPI, and the control plane to make a world with it: `World::from_control`. Collective over the communicator, whose
+/// ranks the control plane must have numbered alike. The communicator is duplicated; it may be freed.
 ///
 /// # Errors
 ///
@@ -234,7 +234,8 @@ pub fn join(
     }
     // SAFETY: a constant of the binding's.
     let mut own = unsafe { ffi::RSMPI_COMM_NULL };
-    // SAFETY: the communicator is alive as long as it is borrowed; MPI runs. The duplicate is this library's alone, so that no message, and no error handler, is taken for another's.
+    // SAFETY: the communicator is alive as long as it is borrowed; MPI runs. The duplicate is this library's alone, so
+    // that no message, and no error handler, is taken for another's.
     unsafe {
         check("MPI_Comm_dup", ffi::MPI_Comm_dup(comm, &raw mut own))?;
         let handler = ffi::RSMPI_ERRORS_RETURN;

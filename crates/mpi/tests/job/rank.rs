@@ -8,7 +8,7 @@ use mpi::environment::Universe;
 use mpi::topology::{Communicator, SimpleCommunicator};
 use mpi::traits::*;
 use tidegate::{Host, World};
-use tidegate_boot::{Config, Invitation, TcpControl};
+use tidegate_boot::{Config, TcpControl};
 use tidegate_hal::control::Control;
 use tidegate_mpi::windows::{Form, Options, join};
 
@@ -17,7 +17,7 @@ use crate::cases;
 /// Where the driver says the secret of the job.
 pub(crate) const SECRET: &str = "TIDEGATE_TEST_SECRET";
 
-/// Set where ranks are on several hosts: then they must not meet at a loopback address.
+/// Set where ranks are on several hosts.
 pub(crate) const HOSTS: &str = "TIDEGATE_TEST_HOSTS";
 
 pub(crate) fn secret() -> String {
@@ -68,13 +68,10 @@ pub(crate) struct Job {
 impl Job {
     /// The control plane among the ranks of the communicator, which are on nodes of two each, if that is wanted.
     pub(crate) fn control(&self, nodes: bool) -> Arc<dyn Control> {
+        if !nodes {
+            return Arc::new(tidegate_mpi::world::control(&self.comm).unwrap());
+        }
         let (rank, size) = (self.comm.rank() as usize, self.comm.size() as usize);
-        if size == 1 {
-            return Arc::new(TcpControl::solo());
-        }
-        if std::env::var_os(HOSTS).is_some() {
-            return self.control_of_hosts();
-        }
         let listener = (rank == 0).then(|| TcpListener::bind("127.0.0.1:0").unwrap());
         let mut port = listener
             .as_ref()
@@ -83,32 +80,7 @@ impl Job {
         let secret = std::env::var(SECRET).unwrap().into_bytes();
         let mut config = Config::new(rank, size, format!("127.0.0.1:{port}"), secret);
         config.listener = listener;
-        config.node = nodes.then(|| format!("node {}", rank / 2));
-        Arc::new(TcpControl::join(config).unwrap())
-    }
-
-    fn control_of_hosts(&self) -> Arc<dyn Control> {
-        let (rank, size) = (self.comm.rank() as usize, self.comm.size() as usize);
-        let (mut line, mut listener) = ([b' '; 1024], None);
-        if rank == 0 {
-            let (invitation, socket) = Invitation::offer(false).unwrap();
-            let text = invitation.line();
-            line[..text.len()].copy_from_slice(text.as_bytes());
-            listener = Some((invitation, socket));
-        }
-        self.comm.process_at_rank(0).broadcast_into(&mut line);
-        let line = str::from_utf8(&line).unwrap().trim_end();
-        let config = match listener {
-            Some((invitation, socket)) => {
-                let mut config = invitation.config(rank, size).unwrap();
-                config.listener = Some(socket);
-                config
-            }
-            None => {
-                let told = Invitation::parse(line).unwrap();
-                told.config(rank, size).unwrap()
-            }
-        };
+        config.node = Some(format!("node {}", rank / 2));
         Arc::new(TcpControl::join(config).unwrap())
     }
 
