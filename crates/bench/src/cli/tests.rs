@@ -1,0 +1,196 @@
+//! Command lines: what they mean, and which are refused.
+
+use super::*;
+
+fn parse(line: &str) -> Result<FacesArgs, String> {
+    let args = std::iter::once("faces").chain(line.split_whitespace());
+    FacesArgs::try_from_iter(args).map_err(|e| e.to_string())
+}
+
+#[test]
+fn the_definition_is_consistent() {
+    FacesArgs::command().debug_assert();
+}
+
+#[test]
+fn a_bare_run_is_the_desk_run() {
+    let params = parse("--bench").unwrap().params().unwrap();
+    assert_eq!(params.grid, Grid([2, 2, 2]));
+    assert_eq!((params.size, params.counts), (Size::DESK, Counts::DESK));
+    assert_eq!(params.variants, Variant::DEFAULT);
+    assert!(!params.compute && params.init == Init::Same);
+}
+
+#[test]
+fn everything_can_be_said() {
+    let args = parse(
+        "--grid 3x2x1 --size 5x4x3x10 --counts 1,2,3 --compute --init global --variants rma,st --device host \
+         --json out.json --report out --rounds 1 --no-bind --bench",
+    )
+    .unwrap();
+    let params = args.params().unwrap();
+    assert_eq!(
+        params.size,
+        Size {
+            m: [5, 4, 3],
+            n: 10
+        }
+    );
+    assert_eq!(params.variants, [Variant::Rma, Variant::St]);
+    assert!(params.compute && params.init == Init::Global);
+    assert_eq!(args.json.as_deref(), Some("out.json".as_ref()));
+    assert_eq!(args.report, std::path::Path::new("out"));
+    let again = args.command_line();
+    assert!(
+        again.ends_with(
+            "--init global --compute --no-bind --variants rma,st --rounds 1 --device host"
+        ),
+        "{again}"
+    );
+    let again = parse(again.split_once(" -- ").unwrap().1).unwrap();
+    assert_eq!(again.params().unwrap(), params);
+}
+
+#[test]
+fn exchanges_can_be_repeated() {
+    for line in [
+        "--exchange --buffers single --unroll 10 --counts 1,2,1000 --grid 2x1x1 --size small --variants st --rounds 2 --device cuda",
+        "--exchange --buffers double --unroll 1 --neighbours 9 --bytes 4096 --grid 8x1x1 --size desk --variants st,st-graph --rounds 2 --device cuda",
+        "--pair --buffers double --unroll 1 --bytes 64 --puts 3 --counts 1,2,3 --rounds 5 --device host",
+        "--pair --buffers double --unroll 1 --rounds 5 --device cuda --peers nccl,floor",
+    ] {
+        let args = parse(line).unwrap();
+        assert!(
+            args.command_line().ends_with(line),
+            "{}",
+            args.command_line()
+        );
+    }
+    assert_eq!(parse("--pair").unwrap().ranks(), 2);
+}
+
+#[test]
+fn throttling_can_be_repeated() {
+    let line = "--grid 4x4x4 --size 2x2x2x3 --counts 1,1,20 --init same --throttling --budgets 16,32 --nodes 8x8 --variants st --rounds 3 --device host";
+    let args = parse(line).unwrap();
+    assert!(
+        args.command_line().ends_with(line),
+        "{}",
+        args.command_line()
+    );
+    assert_eq!(
+        parse("--throttling --transport fabric").unwrap().budgets,
+        BUDGETS
+    );
+    let line =
+        "--transport fabric --budget 3 --throttle static --variants st --rounds 3 --device host";
+    assert!(parse(line).unwrap().command_line().ends_with(line));
+}
+
+#[test]
+fn runs_over_windows_of_mpi_can_be_repeated() {
+    for line in [
+        "--transport mpi --variants st,st-strided --rounds 3 --device host --mpirun 'mpirun.mpich'",
+        "--transport mpi --mpi-signals messages --mpi-not-shared --variants st,mpi-rma --rounds 3 --device host --mpirun 'mpirun.mpich'",
+    ] {
+        let args = parse(&line.replace('\'', "")).unwrap();
+        let again = args.command_line();
+        assert!(again.ends_with(line), "{again}");
+        assert!(again.contains("--features mpi"), "{again}");
+    }
+    for line in ["--exchange", "--pair", "--timeline t.json", "--compute"] {
+        parse(&format!("--transport mpi {line}")).expect(line);
+    }
+}
+
+#[test]
+fn published_sizes_bring_their_counts() {
+    assert_eq!(
+        parse("--size small").unwrap().params().unwrap().counts,
+        Counts::SMALL
+    );
+    assert_eq!(
+        parse("--size small --counts 1,1,1")
+            .unwrap()
+            .params()
+            .unwrap()
+            .counts
+            .ni,
+        1
+    );
+}
+
+#[test]
+fn errors_say_what_is_wrong() {
+    for (line, needle) in [
+        ("--grid 2x2", "a rank grid such as `2x2x2`"),
+        ("--size 2x2x2x2", "at least 3, not 2"),
+        ("--size tiny", "`desk`, `small`, `large`"),
+        ("--counts 1,1,1000", "at most 336 stay finite"),
+        (
+            "--variants st,mpi",
+            "one of `st`, `st-graph`, `st-strided`, `st-separate`, `rma`, `p2p`",
+        ),
+        ("--variants st,st", "asked for twice"),
+        ("--variants mpi-rma --device cuda", "on the host"),
+        ("--variants st,mpi-p2p --exchange", "for Faces alone"),
+        ("--init other", "`same` or `global`"),
+        ("--device gpu", "host, cuda"),
+        ("--pair --exchange", "cannot be used with"),
+        ("--pair --bytes 12", "multiples of 8 bytes"),
+        ("--exchange --bytes 16", "goes with --neighbours"),
+        ("--exchange --neighbours 3", "--bytes"),
+        ("--exchange --grid 1x1x1 --neighbours 3 --bytes 8", "alone"),
+        ("--exchange --neighbours 0 --bytes 8", "neighbours must be"),
+        ("--rounds 0", "0"),
+        ("--timeline t.json --exchange", "cannot be used with"),
+        ("--timeline t.json --counts 1,1,1", "cannot be used with"),
+        ("--peers gasnet", "nvshmem, nccl, mpi, hostrma, floor"),
+        (
+            "--exchange --neighbours 1 --bytes 8 --peers nccl",
+            "cannot be used with",
+        ),
+        ("--throttling", "goes with a NIC"),
+        (
+            "--throttling --transport fabric --budget 3",
+            "cannot be used with",
+        ),
+        ("--budgets 3", "--throttling"),
+        (
+            "--transport mpi --netns --nodes 2x4",
+            "--netns does not go with --transport mpi",
+        ),
+        (
+            "--transport mpi --nodes 2x4",
+            "that an MPI's launcher starts",
+        ),
+        (
+            "--transport mpi --provider sockets",
+            "no NIC of this library's",
+        ),
+        ("--transport mpi --staged", "--staged does not go"),
+        (
+            "--transport mpi --throttle static",
+            "--throttle does not go",
+        ),
+        ("--transport mpi --device cuda", "memory of the host"),
+        ("--transport mpi --throttling", "--throttling does not go"),
+        ("--transport mpi --peers nccl", "not part of an MPI job"),
+        ("--transport mpi --ranks-as threads", "are processes"),
+        ("--mpi-signals words", "goes with --transport mpi"),
+        (
+            "--transport fabric --mpi-not-shared",
+            "goes with --transport mpi",
+        ),
+        ("--nodes 2x2", "has 4 ranks, and there are 8"),
+        (
+            "--transport fabric --throttle none",
+            "application, static, adaptive",
+        ),
+        ("extra", "unexpected argument"),
+    ] {
+        let error = parse(line).expect_err(line);
+        assert!(error.contains(needle), "{line}: {error}");
+    }
+    assert!(!parse("--help").unwrap_err().contains("cargo adds"));
+}
