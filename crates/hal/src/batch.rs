@@ -135,6 +135,32 @@ pub enum Scalar {
     F64,
 }
 
+impl Scalar {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::I8,
+        Self::I16,
+        Self::I32,
+        Self::I64,
+        Self::U8,
+        Self::U16,
+        Self::U32,
+        Self::U64,
+        Self::F32,
+        Self::F64,
+    ];
+
+    /// Bytes of an element.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::I8 | Self::U8 => 1,
+            Self::I16 | Self::U16 => 2,
+            Self::I32 | Self::U32 | Self::F32 => 4,
+            Self::I64 | Self::U64 | Self::F64 => 8,
+        }
+    }
+}
+
 /// A reduction, as MPI names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
@@ -156,6 +182,26 @@ pub enum Op {
     Replace,
     /// The old value stays (a fetch).
     Keep,
+}
+
+impl Op {
+    /// All of them, those for integers alone last.
+    pub const ALL: [Self; 9] = [
+        Self::Sum,
+        Self::Prod,
+        Self::Min,
+        Self::Max,
+        Self::Replace,
+        Self::Keep,
+        Self::BitAnd,
+        Self::BitOr,
+        Self::BitXor,
+    ];
+
+    /// Whether it is for integers alone.
+    pub const fn is_bitwise(self) -> bool {
+        matches!(self, Self::BitAnd | Self::BitOr | Self::BitXor)
+    }
 }
 
 /// Which elements of a side a move touches, in which order.

@@ -492,7 +492,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
 }
 
 fn check_op<T: Arithmetic>(op: Op) -> Result<()> {
-    if T::FLOAT && matches!(op, Op::BitAnd | Op::BitOr | Op::BitXor) {
+    if T::FLOAT && op.is_bitwise() {
         return Err(Error::Invalid(format!("{op:?} is not defined for floats")));
     }
     Ok(())

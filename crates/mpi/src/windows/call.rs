@@ -82,15 +82,6 @@ pub(super) fn bits(of: Scalar) -> Scalar {
     }
 }
 
-pub(super) fn bytes_of(scalar: Scalar) -> usize {
-    match scalar {
-        Scalar::I8 | Scalar::U8 => 1,
-        Scalar::I16 | Scalar::U16 => 2,
-        Scalar::I32 | Scalar::U32 | Scalar::F32 => 4,
-        Scalar::I64 | Scalar::U64 | Scalar::F64 => 8,
-    }
-}
-
 /// MPI's name of a reduction.
 pub(super) fn op(op: Op) -> ffi::MPI_Op {
     // SAFETY: constants, which the binding declares as foreign variables.

@@ -12,7 +12,7 @@ use tidegate_hal::memory::Ptr;
 use tidegate_words::Word;
 
 use super::Form;
-use super::call::{bits, byte, bytes_of, check, failed, op, scalar};
+use super::call::{bits, byte, check, failed, op, scalar};
 use super::messages::{HEAD, LONGEST, Messages, PIECE_HEAD};
 use super::names::{Names, Place};
 use super::ranks::Ranks;
@@ -218,7 +218,7 @@ impl Machine {
         local: Ptr,
         count: usize,
     ) -> Result<(), BusError> {
-        let size = bytes_of(of);
+        let size = of.bytes();
         let most = MOST / size;
         if let Update::Accumulate(Op::Keep) = update {
             // MPI_Accumulate takes no MPI_NO_OP.
@@ -309,7 +309,7 @@ impl Machine {
                     ),
                 ),
                 Update::Swap { compare, result } => {
-                    let (kind, size) = (scalar(bits(of)), bytes_of(of));
+                    let (kind, size) = (scalar(bits(of)), of.bytes());
                     (0..n).try_for_each(|index| {
                         let by = |ptr: *mut u8| ptr.wrapping_add(index * size).cast();
                         let code = ffi::MPI_Compare_and_swap(

@@ -15,32 +15,10 @@ use tidegate_host::HostMover;
 use tidegate_words::Mover;
 
 use super::bus::{Rma, system};
-use super::call::{bytes_of, failed};
+use super::call::failed;
 use super::choose::Met;
 use super::{JoinError, tell};
 
-const OPS: [Op; 8] = [
-    Op::Sum,
-    Op::Prod,
-    Op::Min,
-    Op::Max,
-    Op::BitAnd,
-    Op::BitOr,
-    Op::BitXor,
-    Op::Replace,
-];
-const SCALARS: [Scalar; 10] = [
-    Scalar::I8,
-    Scalar::I16,
-    Scalar::I32,
-    Scalar::I64,
-    Scalar::U8,
-    Scalar::U16,
-    Scalar::U32,
-    Scalar::U64,
-    Scalar::F32,
-    Scalar::F64,
-];
 /// Elements in a row: more than vector units and networks' own operations take at a time.
 const ROW: usize = 200;
 /// Bytes of one trial, on each side: a row, one element that is accumulated, one that is fetched.
@@ -53,12 +31,11 @@ pub(super) type Wrong = Vec<(Op, Scalar)>;
 
 /// All trials: each number stands for a pair that makes sense.
 fn trials() -> impl Iterator<Item = (Op, Scalar)> {
-    let bits = |op| matches!(op, Op::BitAnd | Op::BitOr | Op::BitXor);
     let float = |scalar| matches!(scalar, Scalar::F32 | Scalar::F64);
-    SCALARS
+    Scalar::ALL
         .into_iter()
-        .flat_map(|scalar| OPS.map(|op| (op, scalar)))
-        .filter(move |(op, scalar)| !(bits(*op) && float(*scalar)))
+        .flat_map(|scalar| Op::ALL.map(|op| (op, scalar)))
+        .filter(move |(op, scalar)| *op != Op::Keep && !(op.is_bitwise() && float(*scalar)))
 }
 
 /// The reductions that MPI gets wrong here. Collective.
@@ -190,7 +167,7 @@ fn compare(after: &[u64], before: &[u64], with: &[u64], fetched: &[u64]) -> Vec<
     let mut wrong = Vec::new();
     for (number, (op, scalar)) in trials().enumerate() {
         let trial = number * TRIAL / 8..(number + 1) * TRIAL / 8;
-        let size = bytes_of(scalar);
+        let size = scalar.bytes();
         let mine = &mut expected[trial.clone()];
         for (first, count) in [(0, ROW), (ROW, 1), (ROW + 1, 1)] {
             let src = with[trial.start + first..].as_ptr().cast_mut().cast();
@@ -248,7 +225,7 @@ mod tests {
                 let src = with[at..].as_ptr().cast_mut().cast();
                 let dst = after[at..].as_mut_ptr().cast();
                 // SAFETY: both sides are so long, aligned for all types, and nobody else's.
-                unsafe { HostMover.carry(&step(op, scalar, bytes_of(scalar), len, src, dst)) };
+                unsafe { HostMover.carry(&step(op, scalar, scalar.bytes(), len, src, dst)) };
             }
         }
         assert_eq!(compare(&after, &before, &with, &fetched), []);
@@ -289,9 +266,7 @@ mod tests {
                         row.as_mut_ptr().cast(),
                     );
                     // SAFETY: as above.
-                    unsafe {
-                        HostMover.carry(&step(op, scalar, bytes_of(scalar), count, src, dst))
-                    };
+                    unsafe { HostMover.carry(&step(op, scalar, scalar.bytes(), count, src, dst)) };
                     row
                 };
                 assert_ne!(made(scalar), made(wrongly));

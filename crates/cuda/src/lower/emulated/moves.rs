@@ -15,40 +15,6 @@ use super::memory::{Arena, Rng};
 
 const ARENA: usize = 4 << 20;
 
-const SCALARS: [Scalar; 10] = [
-    Scalar::I8,
-    Scalar::I16,
-    Scalar::I32,
-    Scalar::I64,
-    Scalar::U8,
-    Scalar::U16,
-    Scalar::U32,
-    Scalar::U64,
-    Scalar::F32,
-    Scalar::F64,
-];
-
-const OPS: [Op; 9] = [
-    Op::Sum,
-    Op::Prod,
-    Op::Min,
-    Op::Max,
-    Op::Replace,
-    Op::Keep,
-    Op::BitAnd,
-    Op::BitOr,
-    Op::BitXor,
-];
-
-fn bytes_of(scalar: Scalar) -> usize {
-    match scalar {
-        Scalar::I8 | Scalar::U8 => 1,
-        Scalar::I16 | Scalar::U16 => 2,
-        Scalar::I32 | Scalar::U32 | Scalar::F32 => 4,
-        Scalar::I64 | Scalar::U64 | Scalar::F64 => 8,
-    }
-}
-
 /// Makes moves whose sides lie in an arena.
 struct Maker<'a> {
     rng: &'a mut Rng,
@@ -168,7 +134,7 @@ impl Maker<'_> {
 
     /// Gives the elements of a side, in both buffers, values that arithmetic is exact with.
     fn numbers(&mut self, at: *mut u8, reach: usize, scalar: Scalar, nan: bool) {
-        for index in 0..reach / bytes_of(scalar) {
+        for index in 0..reach / scalar.bytes() {
             let number =
                 (self.rng.within(1..=9) as f64) * if self.rng.once_in(2) { -0.5 } else { 1.0 };
             let number = if nan && self.rng.once_in(9) {
@@ -228,11 +194,11 @@ impl Maker<'_> {
     }
 
     fn arithmetic(&mut self, parity: Ptr) -> Move {
-        let scalar = self.rng.of(&SCALARS);
+        let scalar = self.rng.of(&Scalar::ALL);
         let float = matches!(scalar, Scalar::F32 | Scalar::F64);
-        let size = bytes_of(scalar);
+        let size = scalar.bytes();
         let count = self.count();
-        let op = self.rng.of(if float { &OPS[..6] } else { &OPS });
+        let op = self.rng.of(if float { &Op::ALL[..6] } else { &Op::ALL });
         let atomic = self.rng.once_in(2);
         let flips = !parity.is_null();
         let begin = self.arena.pieces().len();
