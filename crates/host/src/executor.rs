@@ -208,7 +208,8 @@ impl Executor {
             self.tell();
         }
         match outcome {
-            Ok(()) => {}
+            // SAFETY: the batch's promises.
+            Ok(()) => unsafe { crate::ahead::fetch(batch.ahead()) },
             Err(Some(halt)) => self.fail(Fault::Wait {
                 tag: halt.tag,
                 epoch: halt.epoch,

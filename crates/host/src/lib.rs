@@ -4,7 +4,7 @@
 //!
 //! A [`HostStream`] is a queue and a thread that executes it in order (`stream.rs`); made inline, it is only the
 //! executor, and the submitting thread does the work itself. Work is a batch, a kernel (a closure), an event, or the
-//! replay of a recording (`graph.rs`). Batches are run by the engine of `tidegate-words`, with the moves of `moves.rs`.
+//! replay of a recording (`graph.rs`). Batches are run by the engine of `tidegate-words`, with the moves of `moves/`.
 //! Peers of the node map each other's memory by file descriptor (`block.rs`); ranks that are threads share it by
 //! reference; and where there is a bus, what is not mapped is reached by that (`far.rs`).
 //!
@@ -13,6 +13,7 @@
 //! A wait that is poisoned or a kernel that panics makes the stream pass over what follows, as the hal says. A
 //! panic never unwinds into the queue.
 
+mod ahead;
 mod block;
 mod device;
 mod executor;

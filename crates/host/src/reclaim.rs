@@ -3,6 +3,7 @@
 //! The model checker of the words runs this very file (`crates/words/tests/model/stream.rs`), hence the atomics from there.
 
 use std::any::Any;
+use std::ops::Deref;
 use std::task::Waker;
 use std::time::Instant;
 
@@ -10,13 +11,27 @@ use tidegate_hal::device::{Blocked, Fault, Reclaim, StreamConfig};
 use tidegate_words::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use tidegate_words::{Bell, Patience};
 
+/// What one thread writes with every item: in lines of its own, or each write would take a line from the other thread.
+/// (Two lines, since processors fetch them in pairs.)
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Apart<T>(T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// What a stream's owner, its executor and its regions share.
 pub struct Shared {
     pub(crate) config: StreamConfig,
     /// Work items submitted; written by the owner.
-    pub(crate) submitted: AtomicU64,
+    pub(crate) submitted: Apart<AtomicU64>,
     /// Work items passed; written by the executor.
-    passed: AtomicU64,
+    passed: Apart<AtomicU64>,
     /// The item that failed, counted from 1; `u64::MAX` while none has.
     failed_at: AtomicU64,
     fault: Mutex<Option<Fault>>,
@@ -44,8 +59,8 @@ impl Shared {
     pub(crate) fn new(config: StreamConfig) -> Self {
         Shared {
             config,
-            submitted: AtomicU64::new(0),
-            passed: AtomicU64::new(0),
+            submitted: Apart(AtomicU64::new(0)),
+            passed: Apart(AtomicU64::new(0)),
             failed_at: AtomicU64::new(u64::MAX),
             fault: Mutex::new(None),
             aborted: AtomicBool::new(false),

@@ -11,6 +11,7 @@ use tidegate_hal::device::{DeviceError, Fault, Reclaim, Stream, StreamConfig};
 use tidegate_hal::far::Bus;
 use tidegate_words::Patience;
 
+use crate::ahead;
 use crate::executor::{Executor, Item};
 use crate::graph::{HostGraph, Link, Recorded};
 use crate::job::Job;
@@ -115,9 +116,14 @@ impl HostStream {
                 .spawn(move || {
                     loop {
                         let item = feed.work.wait(own, || consumer.pop().ok(), || {});
-                        // What stands behind it is looked at, and not taken.
+                        // What stands behind it is looked at, and not taken: it lies in the caches of another processor, and comes
+                        // over while this one is executed.
+                        let next = consumer.peek().ok();
+                        if let Some(next) = next {
+                            ahead::fetch_value(next);
+                        }
                         // SAFETY: items come from the `unsafe` methods below, whose callers promised.
-                        if !unsafe { executor.execute(item, consumer.peek().ok()) } {
+                        if !unsafe { executor.execute(item, next) } {
                             break;
                         }
                     }

@@ -444,6 +444,13 @@ impl<D: Device> Meeting<D> {
                 operand: inbound.peers[index_of(slot.origin, &shape.origins)].operand,
             });
         let entries: Vec<_> = entries.collect();
+        let ahead = |origin: usize| {
+            let slots = mine.inbound.iter().zip(&entries);
+            let slots =
+                slots.filter(|(slot, _)| slot.origin == origin && world.device().prefetches());
+            slots.map(|(_, entry)| entry.ahead(mine.size)).collect()
+        };
+        let ahead = shape.origins.iter().map(|&origin| ahead(origin)).collect();
         let memory = own.byte_add(shape.data());
         let table = Table::new(world.device(), &entries, memory, mine.memory)?;
         let edges = mine
@@ -488,7 +495,7 @@ impl<D: Device> Meeting<D> {
         let edges = edges.collect();
         let early = u64::from(mine.buffers == 2);
         Ok((
-            Inbox::new(InboxBody::new(inbound, table)?),
+            Inbox::new(InboxBody::new(inbound, table, ahead)?),
             Outbox::new(OutboxBody::new(outbound, edges, early)),
         ))
     }

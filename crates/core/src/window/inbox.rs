@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Tag, Wait};
+use tidegate_hal::batch::{Add, Ahead, Awaited, Batch, QUANTUM, Step, Tag, Wait};
 use tidegate_hal::device::{Device, HostAccess, Reclaim, Stream as _};
 use tidegate_hal::nic::Program;
 
@@ -52,6 +52,8 @@ pub(super) struct InboxBody<D: Device> {
     table: Table<D>,
     /// Post and wait for all origins, then for each group that was used.
     epochs: Vec<Epoch<D>>,
+    /// For each origin, what it puts into: whoever has waited for it reads that next. Empty where streams do nothing about it.
+    ahead: Vec<Vec<Ahead>>,
     /// The epoch that is open, or was last.
     current: usize,
     /// How far the stream must have come for the operands to be those of the last epoch.
@@ -79,7 +81,7 @@ impl<D: Device> Body for InboxBody<D> {
 }
 
 impl<D: Device> Epoch<D> {
-    fn new(half: &Half<D>, group: u64, members: Vec<usize>) -> Result<Self> {
+    fn new(half: &Half<D>, ahead: &[Vec<Ahead>], group: u64, members: Vec<usize>) -> Result<Self> {
         let peers = || members.iter().map(|index| &half.peers[*index]);
         let post = peers().map(post_steps);
         let wait = peers().map(|peer| vec![wait_step(peer, half.window.id)]);
@@ -96,8 +98,14 @@ impl<D: Device> Epoch<D> {
                 arms.push(Arm::new(line, program, &half.window));
             }
         }
+        let ahead = members.iter().flat_map(|index| &ahead[*index]).copied();
         // SAFETY: all words lie in blocks that the half holds; this inbox's stream alone advances the operands.
-        let (post, wait) = unsafe { (Batch::new(post, Vec::new()), Batch::new(wait, Vec::new())) };
+        let (post, wait) = unsafe {
+            (
+                Batch::new(post, Vec::new()),
+                Batch::new(wait, Vec::new()).reads_ahead(ahead.collect()),
+            )
+        };
         let by_nic = !arms.is_empty();
         let (post, wait) = (post.helped(by_nic), wait.helped(by_nic));
         let names_myself = peers().any(|peer| peer.rank == half.world.rank());
@@ -140,12 +148,13 @@ fn wait_step(peer: &Peer, window: u32) -> Step {
 }
 
 impl<D: Device> InboxBody<D> {
-    pub(super) fn new(half: Half<D>, table: Table<D>) -> Result<Self> {
-        let all = Epoch::new(&half, 0, (0..half.peers.len()).collect())?;
+    pub(super) fn new(half: Half<D>, table: Table<D>, ahead: Vec<Vec<Ahead>>) -> Result<Self> {
+        let all = Epoch::new(&half, &ahead, 0, (0..half.peers.len()).collect())?;
         Ok(InboxBody {
             half,
             table,
             epochs: vec![all],
+            ahead,
             current: 0,
             mark: 0,
         })
@@ -169,7 +178,8 @@ impl<D: Device> InboxBody<D> {
         {
             Some(index) => index + 1,
             None => {
-                self.epochs.push(Epoch::new(&self.half, id, members)?);
+                let epoch = Epoch::new(&self.half, &self.ahead, id, members)?;
+                self.epochs.push(epoch);
                 self.epochs.len() - 1
             }
         };

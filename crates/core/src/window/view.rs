@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use tidegate_hal::batch::Ahead;
 use tidegate_hal::device::{Device, Parameters};
 use tidegate_hal::memory::{Block, Ptr, Sharing};
 use tidegate_words::Word;
@@ -68,6 +69,16 @@ impl<D: Device> Table<D> {
 }
 
 impl SlotEntry {
+    /// The hint that it will be read, when its elements have `size` bytes.
+    pub(super) fn ahead(&self, size: usize) -> Ahead {
+        Ahead {
+            base: self.base,
+            flip: self.flip as usize,
+            bytes: self.len as usize * size,
+            parity: self.operand,
+        }
+    }
+
     fn current(&self) -> Ptr {
         if self.flip == 0 {
             return self.base;

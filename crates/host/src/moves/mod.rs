@@ -1,0 +1,219 @@
+//! Carries out moves with the processor.
+//!
+//! # Model
+//!
+//! A move is a number of *rows*: elements with one distance on each side. Where both sides are loops with strides, or
+//! linear, their common nest gives the rows (`nest.rs`); otherwise, as with tables of indices, the stretches do that are
+//! contiguous on both sides (`walk.rs`). What is done to a row is compiled for each size, or reduction and type: a copy of
+//! bytes, a gather or scatter, arithmetic that processors do several at a time (`numbers.rs`).
+//!
+//! A copy between two linear sides is one `memcpy`.
+//!
+//! # Failure
+//!
+//! None: what a batch promises was checked when it was made.
+
+mod nest;
+mod numbers;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use std::mem::MaybeUninit;
+
+use tidegate_hal::batch::{Action, Move, Shape, Side};
+use tidegate_hal::memory::Ptr;
+use tidegate_words::{Mover, Word};
+
+use nest::{Loop, Nest};
+use numbers::{combine, swap};
+use walk::for_each_stretch;
+
+/// The host's way to carry out moves. Agents of NICs that work with the processor use it too.
+pub struct HostMover;
+
+/// Whether the epoch that an operand stands at is an odd one.
+///
+/// # Safety
+///
+/// A parity that is not null points to a live word.
+#[inline]
+pub(crate) unsafe fn is_odd(parity: Ptr) -> bool {
+    // SAFETY: the caller's promise.
+    !parity.is_null() && unsafe { &*parity.0.cast::<Word>() }.epoch() & 1 == 1
+}
+
+/// Where the two sides of a move lie in this epoch.
+///
+/// # Safety
+///
+/// A parity that is not null points to a live word.
+#[inline]
+pub(crate) unsafe fn by_turns(step: &Move) -> (*mut u8, *mut u8) {
+    // SAFETY: the caller's promise.
+    let odd = unsafe { is_odd(step.parity) };
+    let base = |side: &Side| match odd {
+        true => side.base.0.wrapping_add(side.flip),
+        false => side.base.0,
+    };
+    (base(&step.src), base(&step.dst))
+}
+
+impl Mover for HostMover {
+    unsafe fn carry(&mut self, step: &Move) {
+        // SAFETY: `Batch::new` promises that a parity that is not null points to a live word.
+        let (src, dst) = unsafe { by_turns(step) };
+        match step.action {
+            Action::Copy => {
+                let size = step.size as usize;
+                if let (Shape::Linear, Shape::Linear) = (step.src.shape, step.dst.shape) {
+                    // SAFETY: `Batch::new` promises both sides live, not overlapping, and accessed by nobody else.
+                    unsafe { std::ptr::copy_nonoverlapping(src, dst, size * step.count) };
+                    return;
+                }
+                // SAFETY: as above, for every element that the shapes reach, which are aligned.
+                unsafe {
+                    match size {
+                        1 => copy::<u8>(step, src, dst),
+                        2 => copy::<u16>(step, src, dst),
+                        4 => copy::<u32>(step, src, dst),
+                        8 => copy::<u64>(step, src, dst),
+                        _ => copy_bytes(step, src, dst),
+                    }
+                }
+            }
+            Action::Accumulate { op, scalar, atomic } => {
+                // SAFETY: as above; `scalar` fits `size`.
+                unsafe { combine(step, src, dst, Ptr::NULL, op, scalar, atomic) };
+            }
+            Action::FetchOp {
+                op,
+                scalar,
+                result,
+                atomic,
+            } => {
+                // SAFETY: as above; `result` is live for `count` elements.
+                unsafe { combine(step, src, dst, result, op, scalar, atomic) };
+            }
+            Action::CompareSwap {
+                scalar,
+                compare,
+                result,
+            } => {
+                // SAFETY: as above; `result` and `compare` are live for `count` elements.
+                unsafe { swap(step, src, dst, compare, result, scalar) };
+            }
+        }
+    }
+}
+
+/// Calls `row` for all rows of a move, in order, with where each begins on both sides.
+///
+/// # Safety
+///
+/// Index tables are live for all elements.
+#[inline]
+unsafe fn for_each_row(
+    step: &Move,
+    src: *mut u8,
+    dst: *mut u8,
+    mut row: impl FnMut(*mut u8, *mut u8, Loop),
+) {
+    let size = step.size as usize;
+    let (from, to) = (&step.src.shape, &step.dst.shape);
+    if let Some(nest) = Nest::new(from, to, step.count, size) {
+        nest.for_each_row(src, dst, row);
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        for_each_stretch(from, to, step.count, |here, there, run| {
+            let here = src.wrapping_offset(here * size as isize);
+            let there = dst.wrapping_offset(there * size as isize);
+            row(here, there, Loop::contiguous(run, size));
+        });
+    }
+}
+
+/// Calls `each` for every stretch that is contiguous on both sides of a copy of `count` elements, in order: where it
+/// lies on the one, where on the other (in elements from the base), and how long it is.
+///
+/// # Safety
+///
+/// Index tables are live for all elements.
+pub unsafe fn for_each_run(
+    from: &Shape,
+    to: &Shape,
+    count: usize,
+    mut each: impl FnMut(isize, isize, usize),
+) {
+    let Some(nest) = Nest::new(from, to, count, 1) else {
+        // SAFETY: the caller's promise.
+        return unsafe { for_each_stretch(from, to, count, each) };
+    };
+    // With elements of one byte at address 0, addresses are numbers of elements.
+    nest.for_each_row(
+        std::ptr::null_mut(),
+        std::ptr::null_mut(),
+        |src, dst, by| {
+            let (mut here, mut there) = (src.addr() as isize, dst.addr() as isize);
+            let (turns, run) = match by == Loop::contiguous(by.turns, 1) {
+                true => (1, by.turns),
+                false => (by.turns, 1),
+            };
+            for _ in 0..turns {
+                each(here, there, run);
+                (here, there) = (here + by.by[0], there + by.by[1]);
+            }
+        },
+    );
+}
+
+/// Copies elements that have the size of a `T`.
+///
+/// # Safety
+///
+/// Both sides are live for all elements, aligned for `T`, do not overlap, and nobody else writes them or reads the
+/// destination; index tables are live.
+unsafe fn copy<T: Copy>(step: &Move, src: *mut u8, dst: *mut u8) {
+    let row = |src: *mut u8, dst: *mut u8, by: Loop| {
+        // SAFETY: the caller's promise for the elements of the row.
+        unsafe {
+            if by.by == [size_of::<T>() as isize; 2] {
+                std::ptr::copy_nonoverlapping(src.cast::<T>(), dst.cast(), by.turns);
+                return;
+            }
+            let (mut src, mut dst) = (src.cast::<MaybeUninit<T>>(), dst.cast::<MaybeUninit<T>>());
+            for _ in 0..by.turns {
+                dst.write(src.read());
+                src = src.wrapping_byte_offset(by.by[0]);
+                dst = dst.wrapping_byte_offset(by.by[1]);
+            }
+        }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { for_each_row(step, src, dst, row) };
+}
+
+/// The same for elements of any size.
+///
+/// # Safety
+///
+/// As [`copy`], without an alignment.
+unsafe fn copy_bytes(step: &Move, src: *mut u8, dst: *mut u8) {
+    let size = step.size as usize;
+    let row = |mut src: *mut u8, mut dst: *mut u8, by: Loop| {
+        let (turns, bytes) = match by.by == [size as isize; 2] {
+            true => (1, size * by.turns),
+            false => (by.turns, size),
+        };
+        for _ in 0..turns {
+            // SAFETY: the caller's promise for the elements of the row.
+            unsafe { std::ptr::copy_nonoverlapping(src, dst, bytes) };
+            src = src.wrapping_offset(by.by[0]);
+            dst = dst.wrapping_offset(by.by[1]);
+        }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { for_each_row(step, src, dst, row) };
+}

@@ -1,0 +1,171 @@
+//! Shapes that are loops with strides: both sides are walked by one nest.
+//!
+//! A side that is linear is one loop. Where the loops of one side are longer than those of the other, they are cut, so
+//! that both have the same turns; loops that continue each other on both sides become one. So the face of an array that
+//! goes into a slot is two loops, whatever it was described by.
+
+use tidegate_hal::batch::Shape;
+
+/// A loop around both sides of a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Loop {
+    pub(super) turns: usize,
+    /// Bytes from one turn to the next, in the source and in the destination.
+    pub(super) by: [isize; 2],
+}
+
+impl Loop {
+    /// One turn.
+    const ONCE: Loop = Loop {
+        turns: 1,
+        by: [0, 0],
+    };
+
+    /// Elements of `size` bytes that lie side by side, here and there.
+    pub(super) fn contiguous(turns: usize, size: usize) -> Loop {
+        Loop {
+            turns,
+            by: [size as isize; 2],
+        }
+    }
+}
+
+/// Cutting the loops of two sides leaves fewer than they have together.
+const MOST: usize = 2 * Shape::MAX_DIMS;
+
+/// The loops of a move, the innermost first. There is at least one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Nest {
+    loops: [Loop; MOST],
+    rank: usize,
+}
+
+/// What is left of the loops of one side.
+struct Side<'a> {
+    loops: &'a [(u32, i32)],
+    turns: usize,
+    stride: isize,
+}
+
+impl Side<'_> {
+    /// Goes on to the next loop where one has come to its end, and to those that continue it.
+    fn fill(&mut self) {
+        while let [(turns, stride), rest @ ..] = self.loops {
+            let (turns, stride) = (*turns as usize, *stride as isize);
+            if self.turns == 1 {
+                (self.turns, self.stride) = (turns, stride);
+            } else if stride == self.stride * self.turns as isize {
+                self.turns *= turns;
+            } else {
+                return;
+            }
+            self.loops = rest;
+        }
+    }
+
+    /// Takes the innermost `turns`, which divide what is left of the loop.
+    fn take(&mut self, turns: usize) -> isize {
+        let stride = self.stride;
+        self.turns /= turns;
+        self.stride *= turns as isize;
+        stride
+    }
+}
+
+impl Nest {
+    /// The nest for `count` elements of `size` bytes; none if the two sides have no loops in common.
+    pub(super) fn new(from: &Shape, to: &Shape, count: usize, size: usize) -> Option<Nest> {
+        let side = |shape| match shape {
+            &Shape::Linear => Some(Side {
+                loops: &[],
+                turns: count,
+                stride: 1,
+            }),
+            Shape::Strided { dims, rank } => Some(Side {
+                loops: &dims[..*rank as usize],
+                turns: 1,
+                stride: 0,
+            }),
+            Shape::Indexed { .. } => None,
+        };
+        if count == 0 {
+            return None;
+        }
+        let (mut from, mut to) = (side(from)?, side(to)?);
+        let mut nest = Nest {
+            loops: [Loop::ONCE; MOST],
+            rank: 0,
+        };
+        loop {
+            from.fill();
+            to.fill();
+            let turns = from.turns.min(to.turns);
+            if !from.turns.is_multiple_of(turns) || !to.turns.is_multiple_of(turns) {
+                return None;
+            }
+            if turns == 1 {
+                // Both sides have come to their end at once, since they have the same number of elements.
+                return (from.turns == to.turns).then_some(nest);
+            }
+            let size = size as isize;
+            nest.push(Loop {
+                turns,
+                by: [from.take(turns) * size, to.take(turns) * size],
+            });
+        }
+    }
+
+    /// Adds a loop around the others.
+    fn push(&mut self, next: Loop) {
+        if let Some(last) = self.loops[..self.rank].last_mut()
+            && last.by.map(|by| by * last.turns as isize) == next.by
+        {
+            last.turns *= next.turns;
+            return;
+        }
+        self.loops[self.rank] = next;
+        self.rank += 1;
+    }
+
+    #[cfg(test)]
+    pub(super) fn for_each_loop(&self, each: impl FnMut(&Loop)) {
+        self.loops[..self.rank].iter().for_each(each);
+    }
+
+    /// Calls `row` for each turn of all loops but the innermost, in order, with where it begins on both sides.
+    pub(super) fn for_each_row(
+        &self,
+        src: *mut u8,
+        dst: *mut u8,
+        mut row: impl FnMut(*mut u8, *mut u8, Loop),
+    ) {
+        // Most nests have two loops: those are two loops here, too.
+        let [inner, middle, outer @ ..] = &self.loops;
+        let outer = &outer[..self.rank.saturating_sub(2)];
+        let mut at = [0; MOST];
+        let mut far = [src, dst];
+        let step = |at: &mut [*mut u8; 2], by: &Loop, turns: isize| {
+            for (at, by) in at.iter_mut().zip(by.by) {
+                *at = at.wrapping_offset(by * turns);
+            }
+        };
+        loop {
+            let mut near = far;
+            for _ in 0..middle.turns {
+                row(near[0], near[1], *inner);
+                step(&mut near, middle, 1);
+            }
+            let mut loops = outer.iter().zip(&mut at);
+            loop {
+                let Some((by, at)) = loops.next() else { return };
+                *at += 1;
+                step(&mut far, by, 1);
+                if *at < by.turns {
+                    break;
+                }
+                *at = 0;
+                step(&mut far, by, -(by.turns as isize));
+            }
+        }
+    }
+}

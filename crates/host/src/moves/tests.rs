@@ -1,0 +1,398 @@
+//! Moves of random shapes, beside what their elements say one by one.
+
+use tidegate_hal::batch::{Op, Scalar};
+
+use super::*;
+
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % bound
+    }
+}
+
+/// A shape, and the elements that it means, counted from the lowest.
+struct Sample {
+    shape: Shape,
+    /// The element that offset 0 stands for.
+    first: usize,
+    elements: Vec<usize>,
+    /// What the shape points to.
+    _table: Vec<u32>,
+}
+
+impl Sample {
+    fn linear(count: usize) -> Sample {
+        Sample {
+            shape: Shape::Linear,
+            first: 0,
+            elements: (0..count).collect(),
+            _table: Vec::new(),
+        }
+    }
+
+    /// Loops of which no two turns meet, some of them backwards, in any order of strides.
+    fn strided(rng: &mut Rng, factors: &[u32]) -> Sample {
+        let mut counts = vec![1u32];
+        for factor in factors {
+            let room = counts.len() < Shape::MAX_DIMS;
+            match rng.below(3) {
+                0 if room => counts.push(*factor),
+                _ => *counts.last_mut().unwrap() *= factor,
+            }
+        }
+        let mut order: Vec<_> = (0..counts.len()).collect();
+        if rng.below(2) == 0 {
+            order.rotate_left(rng.below(counts.len()));
+        }
+        let (mut strides, mut next) = (vec![0i32; counts.len()], 1 + rng.below(2) as i32);
+        let mut first = 0;
+        for index in order {
+            let backwards = rng.below(4) == 0;
+            strides[index] = if backwards { -next } else { next };
+            if backwards {
+                first += (counts[index] as i32 - 1) * next;
+            }
+            // Often the next loop continues this one.
+            next = next * counts[index] as i32 + [0, 0, 3][rng.below(3)];
+        }
+        let mut elements = vec![i64::from(first)];
+        for (count, stride) in counts.iter().zip(&strides) {
+            let inner = elements.clone();
+            let turns = 1..i64::from(*count);
+            elements.extend(turns.flat_map(|turn| {
+                let by = turn * i64::from(*stride);
+                inner.iter().map(move |element| element + by)
+            }));
+        }
+        let mut dims = [(1, 0); Shape::MAX_DIMS];
+        for (dim, loop_) in dims.iter_mut().zip(counts.iter().copied().zip(strides)) {
+            *dim = loop_;
+        }
+        Sample {
+            shape: Shape::Strided {
+                dims,
+                rank: counts.len() as u32,
+            },
+            first: first as usize,
+            elements: elements
+                .into_iter()
+                .map(|e| usize::try_from(e).unwrap())
+                .collect(),
+            _table: Vec::new(),
+        }
+    }
+
+    fn indexed(rng: &mut Rng, count: usize) -> Sample {
+        let mut table: Vec<u32> = (0..2 * count as u32).collect();
+        for index in 0..count {
+            let other = index + rng.below(table.len() - index);
+            // Runs of neighbours, too.
+            if rng.below(2) == 0 {
+                table.swap(index, other);
+            }
+        }
+        table.truncate(count);
+        Sample {
+            shape: Shape::Indexed {
+                table: Ptr(table.as_mut_ptr().cast()),
+            },
+            first: 0,
+            elements: table.iter().map(|e| *e as usize).collect(),
+            _table: table,
+        }
+    }
+
+    fn any(rng: &mut Rng, factors: &[u32]) -> Sample {
+        let count = factors.iter().product::<u32>() as usize;
+        match rng.below(5) {
+            0 => Sample::linear(count),
+            1 => Sample::indexed(rng, count),
+            _ => Sample::strided(rng, factors),
+        }
+    }
+
+    fn extent(&self) -> usize {
+        self.elements.iter().max().unwrap() + 1
+    }
+}
+
+/// Two sides with the same number of elements.
+fn sides(rng: &mut Rng) -> [Sample; 2] {
+    let factors: Vec<u32> = (0..rng.below(6)).map(|_| [2, 3, 5][rng.below(3)]).collect();
+    std::array::from_fn(|_| Sample::any(rng, &factors))
+}
+
+fn step(action: Action, size: usize, [from, to]: &[Sample; 2], src: Ptr, dst: Ptr) -> Move {
+    let side = |sample: &Sample, base: Ptr| Side {
+        base: base.byte_add(sample.first * size),
+        flip: 0,
+        shape: sample.shape,
+    };
+    Move {
+        action,
+        size: size as u32,
+        count: from.elements.len(),
+        src: side(from, src),
+        dst: side(to, dst),
+        parity: Ptr::NULL,
+        early: false,
+    }
+}
+
+const ROUNDS: usize = if cfg!(miri) { 30 } else { 3000 };
+
+#[test]
+fn copies_of_any_shapes_and_sizes() {
+    let mut rng = Rng(0x9e37_79b9_7f4a_7c15);
+    for round in 0..ROUNDS {
+        let size = [1, 2, 3, 4, 8, 16, 24][round % 7];
+        let sides = sides(&mut rng);
+        // Words, so that all is aligned.
+        let words = |sample: &Sample| vec![0u64; (sample.extent() * size).div_ceil(8)];
+        let (mut src, mut dst) = (words(&sides[0]), words(&sides[1]));
+        for word in &mut src {
+            *word = (rng.below(1 << 30) as u64) << 32 | rng.below(1 << 30) as u64;
+        }
+        dst.fill(0x5555_5555_5555_5555);
+        let bytes = |words: &[u64]| {
+            words
+                .iter()
+                .flat_map(|w| w.to_ne_bytes())
+                .collect::<Vec<_>>()
+        };
+        let (from, mut expected) = (bytes(&src), bytes(&dst));
+        for (a, b) in sides[0].elements.iter().zip(&sides[1].elements) {
+            expected[b * size..][..size].copy_from_slice(&from[a * size..][..size]);
+        }
+        let [src, at] = [&mut src, &mut dst].map(|words| Ptr(words.as_mut_ptr().cast()));
+        // SAFETY: both sides were made for the shapes.
+        unsafe { HostMover.carry(&step(Action::Copy, size, &sides, src, at)) };
+        assert_eq!(bytes(&dst), expected, "{:?}", sides.map(|side| side.shape));
+    }
+}
+
+#[test]
+fn runs_are_all_elements_in_order() {
+    let mut rng = Rng(0x2545_f491_4f6c_dd1d);
+    for _ in 0..ROUNDS {
+        let [from, to] = sides(&mut rng);
+        let count = from.elements.len();
+        let mut pairs = Vec::new();
+        // SAFETY: tables are live.
+        unsafe {
+            for_each_run(&from.shape, &to.shape, count, |here, there, run| {
+                let (here, there) = (here + from.first as isize, there + to.first as isize);
+                pairs
+                    .extend((0..run as isize).map(|k| ((here + k) as usize, (there + k) as usize)));
+            });
+        }
+        let expected: Vec<_> = from
+            .elements
+            .iter()
+            .copied()
+            .zip(to.elements.iter().copied())
+            .collect();
+        assert_eq!(pairs, expected);
+    }
+}
+
+/// What an update of doubles leaves, by the definitions of MPI.
+fn reduced(op: Op, old: f64, with: f64) -> f64 {
+    match op {
+        Op::Sum => old + with,
+        Op::Prod => old * with,
+        Op::Min => {
+            if with < old {
+                with
+            } else {
+                old
+            }
+        }
+        Op::Max => {
+            if with > old {
+                with
+            } else {
+                old
+            }
+        }
+        Op::Replace => with,
+        _ => old,
+    }
+}
+
+#[test]
+fn reductions_over_any_shapes() {
+    let mut rng = Rng(0xd1b5_4a32_d192_ed03);
+    for round in 0..ROUNDS {
+        let op = [Op::Sum, Op::Prod, Op::Min, Op::Max, Op::Replace, Op::Keep][round % 6];
+        let (atomic, fetch) = (rng.below(2) == 0, rng.below(2) == 0);
+        let sides = sides(&mut rng);
+        let mut numbers = |sample: &Sample| -> Vec<f64> {
+            (0..sample.extent())
+                .map(|_| rng.below(9) as f64 - 4.0)
+                .collect()
+        };
+        let (mut src, mut dst) = (numbers(&sides[0]), numbers(&sides[1]));
+        let (mut expected, mut old) = (dst.clone(), Vec::new());
+        for (a, b) in sides[0].elements.iter().zip(&sides[1].elements) {
+            old.push(expected[*b]);
+            expected[*b] = reduced(op, expected[*b], src[*a]);
+        }
+        let mut fetched = vec![f64::NAN; old.len()];
+        let scalar = Scalar::F64;
+        let action = match fetch {
+            true => Action::FetchOp {
+                op,
+                scalar,
+                result: Ptr(fetched.as_mut_ptr().cast()),
+                atomic,
+            },
+            false => Action::Accumulate { op, scalar, atomic },
+        };
+        let [src, at] = [&mut src, &mut dst].map(|numbers| Ptr(numbers.as_mut_ptr().cast()));
+        // SAFETY: both sides were made for the shapes, and the result for the count.
+        unsafe { HostMover.carry(&step(action, 8, &sides, src, at)) };
+        assert_eq!(dst, expected, "{op:?} {:?}", sides.map(|side| side.shape));
+        assert!(!fetch || fetched == old);
+    }
+}
+
+#[test]
+fn comparisons_swap_elements_of_any_shapes() {
+    let mut rng = Rng(0x94d0_49bb_1331_11eb);
+    for _ in 0..ROUNDS {
+        let sides = sides(&mut rng);
+        let count = sides[0].elements.len();
+        let mut numbers =
+            |many: usize| -> Vec<u32> { (0..many).map(|_| rng.below(2) as u32).collect() };
+        let (mut src, mut dst) = (numbers(sides[0].extent()), numbers(sides[1].extent()));
+        let (mut compare, mut result) = (numbers(count), vec![9; count]);
+        let (mut expected, mut old) = (dst.clone(), Vec::new());
+        for ((a, b), compare) in sides[0]
+            .elements
+            .iter()
+            .zip(&sides[1].elements)
+            .zip(&compare)
+        {
+            old.push(expected[*b]);
+            if expected[*b] == *compare {
+                expected[*b] = src[*a];
+            }
+        }
+        let [src, at, compare, fetched] = [&mut src, &mut dst, &mut compare, &mut result]
+            .map(|numbers| Ptr(numbers.as_mut_ptr().cast()));
+        let action = Action::CompareSwap {
+            scalar: Scalar::U32,
+            compare,
+            result: fetched,
+        };
+        // SAFETY: both sides were made for the shapes, comparands and results for the count.
+        unsafe { HostMover.carry(&step(action, 4, &sides, src, at)) };
+        assert_eq!((dst, result), (expected, old));
+    }
+}
+
+/// Integers wrap, and each width has code of its own: rows long enough for vectors, with a rest.
+#[test]
+fn integers_of_all_widths_wrap() {
+    for scalar in Scalar::ALL
+        .into_iter()
+        .filter(|s| !matches!(s, Scalar::F32 | Scalar::F64))
+    {
+        for op in Op::ALL {
+            let (size, count) = (scalar.bytes(), 77);
+            let mut rng = Rng(op as u64 * 16 + scalar as u64 + 1);
+            let mut row = || -> Vec<u64> {
+                (0..count)
+                    .map(|_| (rng.below(1 << 40) as u64) << 24 ^ rng.below(1 << 30) as u64)
+                    .collect()
+            };
+            let (mut src, mut dst) = (row(), row());
+            let element = |words: &[u64], index: usize| {
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                let mut wide = [0; 8];
+                wide[..size].copy_from_slice(&bytes[index * size..][..size]);
+                u64::from_le_bytes(wide)
+            };
+            let before = dst.clone();
+            let sides = [Sample::linear(count), Sample::linear(count)];
+            let [from, to] = [&mut src, &mut dst].map(|words| Ptr(words.as_mut_ptr().cast()));
+            let action = Action::Accumulate {
+                op,
+                scalar,
+                atomic: false,
+            };
+            // SAFETY: the rows have more than so many elements.
+            unsafe { HostMover.carry(&step(action, size, &sides, from, to)) };
+            let mask = u64::MAX >> (64 - 8 * size);
+            let signed = |value: u64| {
+                let shift = 64 - 8 * size as u32;
+                match scalar {
+                    Scalar::I8 | Scalar::I16 | Scalar::I32 | Scalar::I64 => {
+                        i128::from((value << shift) as i64 >> shift)
+                    }
+                    _ => i128::from(value),
+                }
+            };
+            for index in 0..count {
+                let (old, with) = (element(&before, index), element(&src, index));
+                let expected = match op {
+                    Op::Sum => old.wrapping_add(with),
+                    Op::Prod => old.wrapping_mul(with),
+                    Op::Min => signed(old).min(signed(with)) as u64,
+                    Op::Max => signed(old).max(signed(with)) as u64,
+                    Op::BitAnd => old & with,
+                    Op::BitOr => old | with,
+                    Op::BitXor => old ^ with,
+                    Op::Replace => with,
+                    Op::Keep => old,
+                };
+                assert_eq!(
+                    element(&dst, index),
+                    expected & mask,
+                    "{op:?} {scalar:?} {index}"
+                );
+            }
+        }
+    }
+}
+
+fn strided(loops: &[(u32, i32)]) -> Shape {
+    let mut dims = [(1, 0); Shape::MAX_DIMS];
+    dims[..loops.len()].copy_from_slice(loops);
+    Shape::Strided {
+        dims,
+        rank: loops.len() as u32,
+    }
+}
+
+fn loops(from: &Shape, to: &Shape, count: usize) -> Option<Vec<(usize, [isize; 2])>> {
+    let nest = Nest::new(from, to, count, 8)?;
+    let mut loops = Vec::new();
+    nest.for_each_loop(|by| loops.push((by.turns, by.by)));
+    Some(loops)
+}
+
+#[test]
+fn nests_are_as_flat_as_they_can_be() {
+    // A face of an array of elements of 6 x 6 x 6 points, as it goes into a slot.
+    let face = strided(&[(6, 6), (6, 36), (4, 864), (4, 3456)]);
+    let expected = vec![(36, [48, 8]), (16, [6912, 288])];
+    assert_eq!(loops(&face, &Shape::Linear, 576), Some(expected));
+    // Loops of different lengths are cut.
+    let (a, b) = (strided(&[(6, 2)]), strided(&[(2, 1), (3, 10)]));
+    assert_eq!(loops(&a, &b, 6), Some(vec![(2, [16, 8]), (3, [32, 80])]));
+    assert_eq!(loops(&b, &a, 6), Some(vec![(2, [8, 16]), (3, [80, 32])]));
+    // 2 by 3 and 3 by 2 have no loops in common, unless each is one.
+    let c = strided(&[(3, 1), (2, 10)]);
+    assert_eq!(loops(&b, &c, 6), None);
+    let (a, b) = (strided(&[(2, 1), (3, 2)]), strided(&[(3, 1), (2, 3)]));
+    assert_eq!(loops(&a, &b, 6), Some(vec![(6, [8, 8])]));
+    assert_eq!(loops(&Shape::Linear, &Shape::Linear, 1), Some(vec![]));
+    assert_eq!(loops(&Shape::Linear, &Shape::Linear, 0), None);
+}
