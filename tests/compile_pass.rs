@@ -37,6 +37,7 @@ twins! {
     row04_inbox_viewed_on_another_stream
     row04_kernel_on_another_stream
     row04_put_from_a_region_of_another_stream
+    row04_put_from_a_region_of_the_host
     row04_replay_on_another_stream
     row04_to_the_host_by_another_stream
     row04_wait_on_another_stream
@@ -70,6 +71,7 @@ twins! {
     row10_outbox_dropped_in_an_open_epoch
     row10_source_dropped_in_an_open_epoch
     row10_source_out_of_scope_in_an_open_epoch
+    row11_number_for_a_slot
     row11_slot_copied
     row11_slot_used_twice
     row12_another_region_given_back

@@ -261,6 +261,10 @@ pub(crate) static STEPS: &[Step] = &[
                     .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks"),
                 cmd("cargo")
                     .arg(format!("+{}", nightly()))
+                    .args("miri test -p tidegate-host --lib")
+                    .env("MIRIFLAGS", "-Zmiri-disable-isolation"),
+                cmd("cargo")
+                    .arg(format!("+{}", nightly()))
                     .args("miri test -p tidegate-loopback --test contract")
                     .env("MIRIFLAGS", "-Zmiri-disable-isolation"),
             ]

@@ -209,7 +209,8 @@ impl Op {
 pub enum Shape {
     /// `count` elements, one after the other.
     Linear,
-    /// A nest of loops, the first fastest: `(count, stride)` in elements.
+    /// A nest of loops, the first fastest: `(count, stride)` in elements. Together they have as many turns as the move has
+    /// elements.
     Strided {
         /// The loops; those past `rank` are unused.
         dims: [(u32, i32); Shape::MAX_DIMS],
@@ -404,7 +405,8 @@ impl Batch {
     ///
     /// # Safety
     ///
-    /// The promises of [`Batch::new`] hold for all lanes together, in no order but that of their words.
+    /// The promises of [`Batch::new`] hold for all lanes together, in no order but that of their words, and those of
+    /// [`Batch::reads_ahead`] for what each batch says.
     ///
     /// # Panics
     ///

@@ -38,24 +38,35 @@ pub(crate) unsafe fn fetch(ahead: &[Ahead]) {
     wait_for_loads();
     for slot in short {
         // SAFETY: the caller's promise.
-        let flip = if unsafe { is_odd(slot.parity) } {
-            slot.flip
-        } else {
-            0
-        };
-        let base = slot.base.0.wrapping_add(flip);
-        for at in (0..slot.bytes).step_by(LINE) {
-            prefetch(base.wrapping_add(at));
-        }
+        unsafe { lines(slot) }.for_each(prefetch);
     }
+}
+
+/// The lines of what is said to be read.
+///
+/// # Safety
+///
+/// A parity that is not null points to a live word.
+unsafe fn lines(slot: &Ahead) -> impl Iterator<Item = *const u8> + use<> {
+    // SAFETY: the caller's promise.
+    let flip = match unsafe { is_odd(slot.parity) } {
+        true => slot.flip,
+        false => 0,
+    };
+    lines_of(slot.base.0.wrapping_add(flip), slot.bytes)
+}
+
+fn lines_of(base: *const u8, bytes: usize) -> impl Iterator<Item = *const u8> {
+    let before = base.addr() % LINE;
+    let first = base.wrapping_sub(before);
+    (0..before.saturating_add(bytes))
+        .step_by(LINE)
+        .map(move |at| first.wrapping_add(at))
 }
 
 /// Asks for a value.
 pub(crate) fn fetch_value<T>(value: &T) {
-    let base = std::ptr::from_ref(value).cast::<u8>();
-    for at in (0..size_of::<T>()).step_by(LINE) {
-        prefetch(base.wrapping_add(at));
-    }
+    lines_of(std::ptr::from_ref(value).cast(), size_of::<T>()).for_each(prefetch);
 }
 
 /// Lets nothing that follows begin before all earlier loads have their values.
@@ -93,19 +104,59 @@ fn prefetch(line: *const u8) {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_hal::batch::QUANTUM;
     use tidegate_hal::memory::Ptr;
+    use tidegate_words::Word;
 
     use super::*;
 
-    #[test]
-    fn memory_that_does_not_exist_is_not_accessed() {
-        let ahead = [0, 64, usize::MAX].map(|address| Ahead {
+    fn at(address: usize, bytes: usize) -> Ahead {
+        Ahead {
             base: Ptr(std::ptr::without_provenance_mut(address)),
             flip: 0,
-            bytes: MOST,
+            bytes,
             parity: Ptr::NULL,
-        });
+        }
+    }
+
+    #[test]
+    fn memory_that_does_not_exist_is_not_accessed() {
+        let ahead = [0, 64, usize::MAX].map(|address| at(address, MOST));
         // SAFETY: there are no parities.
         unsafe { fetch(&ahead) };
+    }
+
+    #[test]
+    fn every_line_that_is_touched_is_asked_for_once() {
+        for (address, bytes, expected) in [
+            (128, 0, vec![]),
+            (128, 1, vec![128]),
+            (128, 64, vec![128]),
+            (128, 65, vec![128, 192]),
+            (190, 2, vec![128]),
+            (190, 3, vec![128, 192]),
+            (160, 104, vec![128, 192, 256]),
+        ] {
+            // SAFETY: there is no parity.
+            let lines = unsafe { lines(&at(address, bytes)) };
+            let lines: Vec<_> = lines.map(|line| line.addr()).collect();
+            assert_eq!(lines, expected, "{address} {bytes}");
+        }
+    }
+
+    #[test]
+    fn the_buffer_is_that_of_the_epoch_that_is_over() {
+        // Epoch 0 is over when its wait has advanced the operand to one quantum.
+        for (epochs, expected) in [(1, 4096), (2, 8192), (3, 4096)] {
+            let word = Word::new(epochs * QUANTUM);
+            let slot = Ahead {
+                flip: 4096,
+                parity: Ptr(std::ptr::from_ref(&word).cast_mut().cast()),
+                ..at(4096, 8)
+            };
+            // SAFETY: the word is live.
+            let lines: Vec<_> = unsafe { lines(&slot) }.map(|line| line.addr()).collect();
+            assert_eq!(lines, [expected]);
+        }
     }
 }

@@ -208,7 +208,7 @@ impl Executor {
             self.tell();
         }
         match outcome {
-            // SAFETY: the batch's promises.
+            // SAFETY: `Batch::reads_ahead` promises that parities are live while the batch is executed.
             Ok(()) => unsafe { crate::ahead::fetch(batch.ahead()) },
             Err(Some(halt)) => self.fail(Fault::Wait {
                 tag: halt.tag,

@@ -13,7 +13,6 @@ use tidegate_words::{Bell, Patience};
 
 /// What one thread writes with every item: in lines of its own, or each write would take a line from the other thread.
 /// (Two lines, since processors fetch them in pairs.)
-#[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Apart<T>(T);
 

@@ -8,7 +8,7 @@ use tidegate_hal::device::Device;
 use super::Typed;
 use super::outbox::{Outbox, OutboxBody, settle};
 use super::plan::{Draft, What};
-use super::source::{Source, SourceMut, distinct};
+use super::source::{IntoSource, IntoSourceMut, Source, SourceMut, distinct};
 use super::{Atomic, ByRange, BySlot, Discipline, Held, Kind, submit};
 use crate::element::{Arithmetic, Element};
 use crate::error::{Error, Rejected, Result};
@@ -84,6 +84,19 @@ impl<'b, D: Device> Dest<'b, D> {
         self
     }
 }
+
+/// What can say where an operation goes: a slot, as the window's declaration counts them or as [`Access::slots`] hands
+/// them out, and [`Dest`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say where an operation goes",
+    label = "not a slot",
+    note = "slots are counted in the order of `slot_to` and `range_to`: `Slot(0)` is the first; `Slot(0).at(element)` goes further into it"
+)]
+pub trait IntoDest<'b, D: Device>: Into<Dest<'b, D>> {}
+
+impl<'b, D: Device> IntoDest<'b, D> for Slot {}
+impl<'b, D: Device> IntoDest<'b, D> for OutSlot {}
+impl<'b, D: Device> IntoDest<'b, D> for Dest<'b, D> {}
 
 impl<D: Device> From<Slot> for Dest<'_, D> {
     fn from(slot: Slot) -> Self {
@@ -311,8 +324,8 @@ macro_rules! put {
             #[inline]
             pub fn put(
                 &mut self,
-                source: impl Into<Source<'b, 's, T, D>>,
-                dest: impl Into<Dest<'b, D>>,
+                source: impl IntoSource<'b, 's, T, D>,
+                dest: impl IntoDest<'b, D>,
             ) -> Result<()> {
                 self.note(What::Put, &source.into(), &dest.into())
             }
@@ -330,8 +343,8 @@ impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, ByRange, D> {
     /// As [`Access::put`](Self::put).
     pub fn get(
         &mut self,
-        into: impl Into<SourceMut<'b, 's, T, D>>,
-        from: impl Into<Dest<'b, D>>,
+        into: impl IntoSourceMut<'b, 's, T, D>,
+        from: impl IntoDest<'b, D>,
     ) -> Result<()> {
         self.note(What::Get, &into.into().source, &from.into())
     }
@@ -346,8 +359,8 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, ByRange, D> {
     /// cannot do.
     pub fn accumulate(
         &mut self,
-        source: impl Into<Source<'b, 's, T, D>>,
-        dest: impl Into<Dest<'b, D>>,
+        source: impl IntoSource<'b, 's, T, D>,
+        dest: impl IntoDest<'b, D>,
         op: Op,
     ) -> Result<()> {
         check_op::<T>(op)?;
@@ -370,7 +383,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
     /// bitwise operation on floats, and for what the transport cannot do; nothing was noted.
     pub fn accumulate(
         &mut self,
-        source: impl Into<Source<'b, 's, T, D>>,
+        source: impl IntoSource<'b, 's, T, D>,
         at: At,
         op: Op,
     ) -> Result<()> {
@@ -395,7 +408,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
     /// As [`Access::accumulate`](Self::accumulate); [`Error::CountMismatch`].
     pub fn fetch_and_op(
         &mut self,
-        operand: impl Into<Source<'b, 's, T, D>>,
+        operand: impl IntoSource<'b, 's, T, D>,
         result: &'b mut Region<T, On<'s, D>>,
         at: At,
         op: Op,

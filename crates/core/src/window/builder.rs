@@ -446,11 +446,13 @@ impl<D: Device> Meeting<D> {
         let entries: Vec<_> = entries.collect();
         let ahead = |origin: usize| {
             let slots = mine.inbound.iter().zip(&entries);
-            let slots =
-                slots.filter(|(slot, _)| slot.origin == origin && world.device().prefetches());
+            let slots = slots.filter(|(slot, _)| slot.origin == origin);
             slots.map(|(_, entry)| entry.ahead(mine.size)).collect()
         };
-        let ahead = shape.origins.iter().map(|&origin| ahead(origin)).collect();
+        let mut ahead: Vec<Vec<_>> = shape.origins.iter().map(|&origin| ahead(origin)).collect();
+        if !world.device().prefetches() {
+            ahead.iter_mut().for_each(Vec::clear);
+        }
         let memory = own.byte_add(shape.data());
         let table = Table::new(world.device(), &entries, memory, mine.memory)?;
         let edges = mine

@@ -441,3 +441,86 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Exposed<'
         half.note_inbox_home();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_hal::batch::Ahead;
+    use tidegate_host::Host;
+
+    use super::*;
+    use crate::window::{Buffers, Window};
+    use crate::world::World;
+
+    /// Where each slot begins, as the host reads it now, and its bytes.
+    fn slots<'s>(
+        s: &Stream<'s, Host>,
+        inbox: &mut Inbox<'s, u16, BySlot, Host>,
+    ) -> Vec<(usize, usize)> {
+        let slots = inbox.read(s).unwrap();
+        let slots = (0..slots.len()).map(|index| slots.slot(index));
+        slots
+            .map(|slot| (slot.as_ptr().addr(), size_of_val(slot)))
+            .collect()
+    }
+
+    fn said(batch: &Batch) -> Vec<(usize, usize)> {
+        let said = |ahead: &Ahead| (ahead.base.0.addr(), ahead.bytes);
+        batch.ahead().iter().map(said).collect()
+    }
+
+    #[test]
+    fn waits_say_which_slots_are_read_next() {
+        World::<Host>::local(2, |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            for buffers in [Buffers::Single, Buffers::Double] {
+                let (me, peer) = (world.rank(), 1 - world.rank());
+                let window = Window::<u16, _>::by_slot(&format!("{buffers:?}"))
+                    .slot_from(peer, 0, 3)
+                    .slot_from(me, 0, 4)
+                    .slot_from(peer, 1, 50)
+                    .slot_to(me, 0)
+                    .slot_to(peer, 0)
+                    .slot_to(peer, 1);
+                let (inbox, outbox) = window.buffers(buffers).open(&s).unwrap();
+                // Epoch 0 is in the first buffer.
+                let inbox = inbox.post(&s).unwrap();
+                outbox.start().complete(&s).unwrap();
+                let mut inbox = inbox.wait(&s).unwrap();
+                let slots = slots(&s, &mut inbox);
+                let (mut all, mut of_peer) = (slots.clone(), vec![slots[0], slots[2]]);
+                for set in [&mut all, &mut of_peer] {
+                    set.sort_unstable();
+                }
+                let sorted = |batch: &Batch| {
+                    let mut said = said(batch);
+                    said.sort_unstable();
+                    said
+                };
+                assert_eq!(sorted(inbox.body_mut().wait_batch()), all);
+                // A post says nothing.
+                assert_eq!(said(inbox.body_mut().post_batch()), []);
+                for ahead in inbox.body_mut().wait_batch().ahead() {
+                    assert_eq!(ahead.flip != 0, buffers == Buffers::Double);
+                    assert_eq!(ahead.parity.is_null(), buffers == Buffers::Single);
+                }
+                // What is joined says what its parts do.
+                let body = inbox.body_mut();
+                // SAFETY: it is never executed.
+                let joined = unsafe { Batch::join(&[body.post_batch(), body.wait_batch()]) };
+                assert_eq!(joined.ahead(), body.wait_batch().ahead());
+                // A group says what its members put into.
+                for (group, expected) in [
+                    (Group::new([peer]), of_peer),
+                    (Group::new([me]), vec![slots[1]]),
+                ] {
+                    inbox.body_mut().choose(Some(&group)).unwrap();
+                    assert_eq!(sorted(inbox.body_mut().wait_batch()), expected);
+                }
+                inbox.body_mut().choose_all();
+            }
+            let window = Window::<u16, _>::by_range("range", 8);
+            let (mut inbox, _outbox) = window.range_to(world.rank(), 0..4).open(&s).unwrap();
+            assert_eq!(said(inbox.body_mut().wait_batch()), []);
+        });
+    }
+}

@@ -47,12 +47,12 @@ mod source;
 mod through;
 mod view;
 
-pub use access::{Access, At, Dest, OutSlot, Slot};
+pub use access::{Access, At, Dest, IntoDest, OutSlot, Slot};
 pub use builder::{Buffers, Window};
 pub use exchange::{Refused, exchange};
 pub use inbox::{Exposed, Inbox, Tested};
 pub use outbox::Outbox;
-pub use source::{Source, SourceMut};
+pub use source::{IntoSource, IntoSourceMut, Source, SourceMut};
 use through::Reach;
 pub use tidegate_hal::batch::Op;
 pub use view::{InboxView, LoweredSlots, Memory, MemoryMut, Slots};

@@ -27,6 +27,28 @@ pub struct SourceMut<'b, 's, T, D: Device> {
     marker: PhantomData<&'b mut T>,
 }
 
+/// What can be the source of an operation: `&region`, or what [`Region::slice`] and [`Region::with`] make of it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the source of an operation of this epoch",
+    label = "not at home on the epoch's stream, or not of the window's elements",
+    note = "a source is `&region`, `region.slice(range)?` or `region.with(&layout)?`, where the region has the window's elements and is at home on its stream (`region.on(&stream)?`)"
+)]
+pub trait IntoSource<'b, 's, T: Element, D: Device>: Into<Source<'b, 's, T, D>> {}
+
+impl<'b, 's, T: Element, D: Device> IntoSource<'b, 's, T, D> for &'b Region<T, On<'s, D>> {}
+impl<'b, 's, T: Element, D: Device> IntoSource<'b, 's, T, D> for Source<'b, 's, T, D> {}
+
+/// What a get can fetch into: `&mut region`, or what [`Region::slice_mut`] and [`Region::with_mut`] make of it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the destination of a get of this epoch",
+    label = "not at home on the epoch's stream, or not of the window's elements",
+    note = "a get fetches into `&mut region`, `region.slice_mut(range)?` or `region.with_mut(&layout)?`, where the region has the window's elements and is at home on its stream (`region.on(&stream)?`)"
+)]
+pub trait IntoSourceMut<'b, 's, T: Element, D: Device>: Into<SourceMut<'b, 's, T, D>> {}
+
+impl<'b, 's, T: Element, D: Device> IntoSourceMut<'b, 's, T, D> for &'b mut Region<T, On<'s, D>> {}
+impl<'b, 's, T: Element, D: Device> IntoSourceMut<'b, 's, T, D> for SourceMut<'b, 's, T, D> {}
+
 impl<'b, 's, T: Element, D: Device> From<&'b Region<T, On<'s, D>>> for Source<'b, 's, T, D> {
     fn from(region: &'b Region<T, On<'s, D>>) -> Self {
         Source {

@@ -75,7 +75,11 @@ impl SlotEntry {
             base: self.base,
             flip: self.flip as usize,
             bytes: self.len as usize * size,
-            parity: self.operand,
+            parity: if self.flip == 0 {
+                Ptr::NULL
+            } else {
+                self.operand
+            },
         }
     }
 

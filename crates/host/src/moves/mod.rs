@@ -67,11 +67,12 @@ impl Mover for HostMover {
             Action::Copy => {
                 let size = step.size as usize;
                 if let (Shape::Linear, Shape::Linear) = (step.src.shape, step.dst.shape) {
-                    // SAFETY: `Batch::new` promises both sides live, not overlapping, and accessed by nobody else.
+                    // SAFETY: `Batch::new` promises both sides live, not overlapping, the source written by nobody else
+                    // meanwhile, and the destination not accessed.
                     unsafe { std::ptr::copy_nonoverlapping(src, dst, size * step.count) };
                     return;
                 }
-                // SAFETY: as above, for every element that the shapes reach, which are aligned.
+                // SAFETY: the same promises, for every element that the shapes reach.
                 unsafe {
                     match size {
                         1 => copy::<u8>(step, src, dst),
@@ -83,7 +84,7 @@ impl Mover for HostMover {
                 }
             }
             Action::Accumulate { op, scalar, atomic } => {
-                // SAFETY: as above; `scalar` fits `size`.
+                // SAFETY: the caller's promise; these are the places of both sides in this epoch.
                 unsafe { combine(step, src, dst, Ptr::NULL, op, scalar, atomic) };
             }
             Action::FetchOp {
@@ -92,7 +93,7 @@ impl Mover for HostMover {
                 result,
                 atomic,
             } => {
-                // SAFETY: as above; `result` is live for `count` elements.
+                // SAFETY: as above; the result is the step's.
                 unsafe { combine(step, src, dst, result, op, scalar, atomic) };
             }
             Action::CompareSwap {
@@ -100,7 +101,7 @@ impl Mover for HostMover {
                 compare,
                 result,
             } => {
-                // SAFETY: as above; `result` and `compare` are live for `count` elements.
+                // SAFETY: as above; comparands and result are the step's.
                 unsafe { swap(step, src, dst, compare, result, scalar) };
             }
         }
@@ -140,7 +141,7 @@ unsafe fn for_each_row(
 ///
 /// # Safety
 ///
-/// Index tables are live for all elements.
+/// Index tables are live for all elements, and loops have `count` turns together.
 pub unsafe fn for_each_run(
     from: &Shape,
     to: &Shape,
@@ -169,26 +170,26 @@ pub unsafe fn for_each_run(
     );
 }
 
-/// Copies elements that have the size of a `T`.
+/// Copies elements that have the size of a `T`, wherever they lie.
 ///
 /// # Safety
 ///
-/// Both sides are live for all elements, aligned for `T`, do not overlap, and nobody else writes them or reads the
-/// destination; index tables are live.
+/// Both sides are live for all elements and do not overlap; nobody else writes the source or accesses the destination;
+/// index tables are live.
 unsafe fn copy<T: Copy>(step: &Move, src: *mut u8, dst: *mut u8) {
     let row = |src: *mut u8, dst: *mut u8, by: Loop| {
-        // SAFETY: the caller's promise for the elements of the row.
-        unsafe {
-            if by.by == [size_of::<T>() as isize; 2] {
-                std::ptr::copy_nonoverlapping(src.cast::<T>(), dst.cast(), by.turns);
-                return;
-            }
-            let (mut src, mut dst) = (src.cast::<MaybeUninit<T>>(), dst.cast::<MaybeUninit<T>>());
-            for _ in 0..by.turns {
-                dst.write(src.read());
-                src = src.wrapping_byte_offset(by.by[0]);
-                dst = dst.wrapping_byte_offset(by.by[1]);
-            }
+        // A single element, as of a table, is no row that a `memcpy` would be worth.
+        if by.turns > 1 && by == Loop::contiguous(by.turns, size_of::<T>()) {
+            // SAFETY: the caller's promise for the elements of the row.
+            unsafe { std::ptr::copy_nonoverlapping(src, dst, by.turns * size_of::<T>()) };
+            return;
+        }
+        let (mut src, mut dst) = (src.cast::<MaybeUninit<T>>(), dst.cast::<MaybeUninit<T>>());
+        for _ in 0..by.turns {
+            // SAFETY: as above; processors read and write numbers anywhere.
+            unsafe { dst.write_unaligned(src.read_unaligned()) };
+            src = src.wrapping_byte_offset(by.by[0]);
+            dst = dst.wrapping_byte_offset(by.by[1]);
         }
     };
     // SAFETY: the caller's promise.
@@ -199,11 +200,11 @@ unsafe fn copy<T: Copy>(step: &Move, src: *mut u8, dst: *mut u8) {
 ///
 /// # Safety
 ///
-/// As [`copy`], without an alignment.
+/// As [`copy`].
 unsafe fn copy_bytes(step: &Move, src: *mut u8, dst: *mut u8) {
     let size = step.size as usize;
     let row = |mut src: *mut u8, mut dst: *mut u8, by: Loop| {
-        let (turns, bytes) = match by.by == [size as isize; 2] {
+        let (turns, bytes) = match by == Loop::contiguous(by.turns, size) {
             true => (1, size * by.turns),
             false => (by.turns, size),
         };

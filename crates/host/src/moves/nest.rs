@@ -36,8 +36,8 @@ const MOST: usize = 2 * Shape::MAX_DIMS;
 /// The loops of a move, the innermost first. There is at least one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Nest {
-    loops: [Loop; MOST],
-    rank: usize,
+    pub(super) loops: [Loop; MOST],
+    pub(super) rank: usize,
 }
 
 /// What is left of the loops of one side.
@@ -48,11 +48,13 @@ struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// Goes on to the next loop where one has come to its end, and to those that continue it.
+    /// Goes on to the next loop where one has come to its end, and to those that continue it. (So does one of one turn.)
     fn fill(&mut self) {
         while let [(turns, stride), rest @ ..] = self.loops {
             let (turns, stride) = (*turns as usize, *stride as isize);
-            if self.turns == 1 {
+            if turns == 1 {
+                // Its stride is never gone.
+            } else if self.turns == 1 {
                 (self.turns, self.stride) = (turns, stride);
             } else if stride == self.stride * self.turns as isize {
                 self.turns *= turns;
@@ -72,8 +74,20 @@ impl Side<'_> {
     }
 }
 
+/// How many turns loops have together.
+fn turns(shape: &Shape) -> Option<usize> {
+    match shape {
+        Shape::Strided { dims, rank } => {
+            let dims = dims[..*rank as usize].iter();
+            Some(dims.map(|(turns, _)| *turns as usize).product())
+        }
+        _ => None,
+    }
+}
+
 impl Nest {
-    /// The nest for `count` elements of `size` bytes; none if the two sides have no loops in common.
+    /// The nest for `count` elements of `size` bytes, which are the turns of all loops of a side; none if the two sides have no
+    /// loops in common.
     pub(super) fn new(from: &Shape, to: &Shape, count: usize, size: usize) -> Option<Nest> {
         let side = |shape| match shape {
             &Shape::Linear => Some(Side {
@@ -91,6 +105,11 @@ impl Nest {
         if count == 0 {
             return None;
         }
+        debug_assert!(
+            [from, to]
+                .iter()
+                .all(|shape| turns(shape).is_none_or(|turns| turns == count))
+        );
         let (mut from, mut to) = (side(from)?, side(to)?);
         let mut nest = Nest {
             loops: [Loop::ONCE; MOST],
@@ -125,11 +144,6 @@ impl Nest {
         }
         self.loops[self.rank] = next;
         self.rank += 1;
-    }
-
-    #[cfg(test)]
-    pub(super) fn for_each_loop(&self, each: impl FnMut(&Loop)) {
-        self.loops[..self.rank].iter().for_each(each);
     }
 
     /// Calls `row` for each turn of all loops but the innermost, in order, with where it begins on both sides.

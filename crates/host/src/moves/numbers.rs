@@ -106,7 +106,8 @@ macro_rules! with_scalar {
 ///
 /// # Safety
 ///
-/// Both sides are live for all elements of the row, aligned, do not overlap, and nobody else accesses them.
+/// Both sides are live for all elements of the row, initialised, aligned, and do not overlap; nobody else writes the source
+/// or accesses the destination.
 #[inline(always)]
 unsafe fn plain_row<N: Number>(op: Op, src: *mut u8, dst: *mut u8, by: Loop) {
     let (mut src, mut dst) = (src.cast::<N>(), dst.cast::<N>());
@@ -171,9 +172,13 @@ unsafe fn update<N: Number>(at: *mut N, op: Op, value: N, atomic: bool) -> N {
     }
 }
 
+/// Updates elements; see [`Action::FetchOp`]. A `result` that is null is not wanted.
+///
 /// # Safety
 ///
-/// Both sides (and `result` unless null) are live for all elements; see [`Action::FetchOp`].
+/// As [`Mover::carry`](tidegate_words::Mover::carry), which is asked to carry `step`, whose sides lie at `src` and `dst` in
+/// this epoch: so they are live for all elements, aligned for the scalar, initialised, do not overlap, and the destination is
+/// accessed by nobody else, unless `atomic` and all do so atomically.
 pub(super) unsafe fn combine(
     step: &Move,
     src: *mut u8,
@@ -224,9 +229,11 @@ pub(super) unsafe fn combine(
     unsafe { with_scalar!(scalar, each(step, src, dst, result, op, atomic)) }
 }
 
+/// Compares and swaps elements; see [`Action::CompareSwap`].
+///
 /// # Safety
 ///
-/// Both sides, `compare` and `result` are live for all elements; see [`Action::CompareSwap`].
+/// As [`combine`], with `atomic`; `compare` and `result` are live for all elements, and aligned.
 pub(super) unsafe fn swap(
     step: &Move,
     src: *mut u8,

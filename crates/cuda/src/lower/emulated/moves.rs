@@ -173,7 +173,7 @@ impl Maker<'_> {
             _ => self.rng.of(&[12, 24, 40, 48, 3, 6, 32]),
         };
         let natural: usize = 1 << size.trailing_zeros().min(4);
-        // The host reads elements of 4 and 8 bytes as numbers.
+        // Elements of 4 and 8 bytes are numbers, and lie where numbers lie.
         let mut align = || match size {
             4 | 8 => natural,
             _ => 1 << self.rng.below(natural.trailing_zeros() as usize + 1),
