@@ -10,7 +10,7 @@
 # PART=checks|ours|peers|all (all)   what to run: a machine may be lent for a while only
 # BUDGET (540)                       seconds for all of it; a step that does not fit any more is named as not run
 # GPUS                               use only so many
-# EPOCHS (1000000), SCHEDULES (200)  of the checks; SANITIZE=no leaves compute-sanitizer out
+# EPOCHS (1000000, on one GPU 20000), SCHEDULES (200)  of the checks; SANITIZE=no leaves compute-sanitizer out
 # LARGE=no                           leaves the large size out
 # PEERS (nvshmem,nccl,mpi,hostrma)   the other libraries; PEERS_AT (OUT/peers) is where their programs are, or are built
 # SIZE (small)                       of a block
@@ -88,7 +88,9 @@ echo "$gpus x $machine, driver $driver; using $ranks"
 
 export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER RUST_BACKTRACE=0
 export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
-export TIDEGATE_GPU_EPOCHS=${EPOCHS:-1000000} TIDEGATE_SCHEDULES=${SCHEDULES:-200}
+# Ranks that share a GPU get it in slices of time: a million epochs would take them all day.
+if [ "$gpus" -gt 1 ]; then epochs=1000000; else epochs=20000; fi
+export TIDEGATE_GPU_EPOCHS=${EPOCHS:-$epochs} TIDEGATE_SCHEDULES=${SCHEDULES:-200}
 budget=${BUDGET:-540}
 size=${SIZE:-small}
 peers_at=${PEERS_AT:-$out/peers}

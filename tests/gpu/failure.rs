@@ -21,6 +21,8 @@ fn a_limit_ends_a_wait_and_names_it() {
         if world.rank() == 1 {
             // Posts and completes nothing, and stays until the other has given up.
             world.gather("given up", Vec::new()).unwrap();
+            // The other has its error from its own stream; what tells us comes after.
+            std::thread::sleep(Duration::from_secs(1));
             assert!(matches!(
                 inbox.post(&s).err().unwrap().error,
                 Error::Revoked { .. }
