@@ -297,19 +297,6 @@ pub struct Move {
     pub early: bool,
 }
 
-/// Memory that is likely to be read by what follows a batch on its stream: a hint, which is no access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ahead {
-    /// Where it begins.
-    pub base: Ptr,
-    /// Bytes to add to `base` in odd epochs; 0 where there is one buffer.
-    pub flip: usize,
-    /// How many bytes.
-    pub bytes: usize,
-    /// The operand whose count of quanta is the number of the epoch when the batch is over; null if there is no `flip`.
-    pub parity: Ptr,
-}
-
 /// One step of a lane.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
@@ -339,7 +326,6 @@ pub struct Lane {
 pub struct Batch {
     steps: Box<[Step]>,
     lanes: Box<[Lane]>,
-    ahead: Box<[Ahead]>,
     /// What must live as long as the batch may run.
     _keep: Box<[Arc<dyn Any + Send + Sync>]>,
     /// Whether it rings doorbells of a NIC, or waits for what one brings.
@@ -395,7 +381,6 @@ impl Batch {
             moves,
             steps: steps.into(),
             lanes,
-            ahead: Box::default(),
             _keep: keep.into(),
             lowered: Mutex::new(None),
         }
@@ -405,8 +390,7 @@ impl Batch {
     ///
     /// # Safety
     ///
-    /// The promises of [`Batch::new`] hold for all lanes together, in no order but that of their words, and those of
-    /// [`Batch::reads_ahead`] for what each batch says.
+    /// The promises of [`Batch::new`] hold for all lanes together, in no order but that of their words.
     ///
     /// # Panics
     ///
@@ -420,26 +404,8 @@ impl Batch {
             .map(|batch| -> Arc<dyn Any + Send + Sync> { Arc::clone(*batch) as _ })
             .collect();
         let helped = batches.iter().any(|batch| batch.helped);
-        let ahead = batches.iter().flat_map(|batch| &batch.ahead).copied();
         // SAFETY: the caller's promise; the batches themselves keep what they keep.
-        unsafe { Batch::new(lanes, keep).reads_ahead(ahead.collect()) }.helped(helped)
-    }
-
-    /// Says what is likely to be read next. Devices may pass over it.
-    ///
-    /// # Safety
-    ///
-    /// Whenever the batch is executed, every `parity` that is not null points to a live word. (The memory itself may be
-    /// anything.)
-    #[must_use]
-    pub unsafe fn reads_ahead(mut self, ahead: Vec<Ahead>) -> Self {
-        self.ahead = ahead.into();
-        self
-    }
-
-    /// What is likely to be read next.
-    pub fn ahead(&self) -> &[Ahead] {
-        &self.ahead
+        unsafe { Batch::new(lanes, keep) }.helped(helped)
     }
 
     /// Says whether the batch rings doorbells of a NIC, or waits for words that one adds to: then streams that are

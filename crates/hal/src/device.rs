@@ -188,11 +188,6 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         false
     }
 
-    /// Whether streams do something about [`Batch::ahead`](crate::batch::Batch::ahead): only then is it said.
-    fn prefetches(&self) -> bool {
-        false
-    }
-
     /// Why an operation on elements of peers' memory cannot be had, if it cannot: a reduction, or a compare-and-swap
     /// (`None`). The same on all ranks. Cheap.
     fn refuses(&self, reduction: Option<Op>, scalar: Scalar) -> Option<String> {

@@ -111,10 +111,6 @@ unsafe impl Device for Host {
         true
     }
 
-    fn prefetches(&self) -> bool {
-        true
-    }
-
     unsafe fn stream(&self, config: StreamConfig) -> Result<HostStream, DeviceError> {
         HostStream::new(config, self.options.bus.clone())
     }

@@ -208,8 +208,7 @@ impl Executor {
             self.tell();
         }
         match outcome {
-            // SAFETY: `Batch::reads_ahead` promises that parities are live while the batch is executed.
-            Ok(()) => unsafe { crate::ahead::fetch(batch.ahead()) },
+            Ok(()) => {}
             Err(Some(halt)) => self.fail(Fault::Wait {
                 tag: halt.tag,
                 epoch: halt.epoch,

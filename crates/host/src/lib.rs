@@ -13,7 +13,6 @@
 //! A wait that is poisoned or a kernel that panics makes the stream pass over what follows, as the hal says. A
 //! panic never unwinds into the queue.
 
-mod ahead;
 mod block;
 mod device;
 mod executor;

@@ -9,9 +9,8 @@ use rtrb::{Producer, PushError, RingBuffer};
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{DeviceError, Fault, Reclaim, Stream, StreamConfig};
 use tidegate_hal::far::Bus;
-use tidegate_words::Patience;
+use tidegate_words::{Patience, ahead};
 
-use crate::ahead;
 use crate::executor::{Executor, Item};
 use crate::graph::{HostGraph, Link, Recorded};
 use crate::job::Job;

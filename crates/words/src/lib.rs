@@ -24,6 +24,7 @@
 //! taking the sleepers' flag and waking them would leave them asleep: whoever notices the death poisons the words and
 //! calls [`Bell::wake_all`], which does not look at the flag.
 
+pub mod ahead;
 mod bell;
 mod engine;
 pub mod sync;

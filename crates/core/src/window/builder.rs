@@ -444,15 +444,6 @@ impl<D: Device> Meeting<D> {
                 operand: inbound.peers[index_of(slot.origin, &shape.origins)].operand,
             });
         let entries: Vec<_> = entries.collect();
-        let ahead = |origin: usize| {
-            let slots = mine.inbound.iter().zip(&entries);
-            let slots = slots.filter(|(slot, _)| slot.origin == origin);
-            slots.map(|(_, entry)| entry.ahead(mine.size)).collect()
-        };
-        let mut ahead: Vec<Vec<_>> = shape.origins.iter().map(|&origin| ahead(origin)).collect();
-        if !world.device().prefetches() {
-            ahead.iter_mut().for_each(Vec::clear);
-        }
         let memory = own.byte_add(shape.data());
         let table = Table::new(world.device(), &entries, memory, mine.memory)?;
         let edges = mine
@@ -497,7 +488,7 @@ impl<D: Device> Meeting<D> {
         let edges = edges.collect();
         let early = u64::from(mine.buffers == 2);
         Ok((
-            Inbox::new(InboxBody::new(inbound, table, ahead)?),
+            Inbox::new(InboxBody::new(inbound, table)?),
             Outbox::new(OutboxBody::new(outbound, edges, early)),
         ))
     }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_hal::batch::{Add, Ahead, Awaited, Batch, QUANTUM, Step, Tag, Wait};
+use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Tag, Wait};
 use tidegate_hal::device::{Device, HostAccess, Reclaim, Stream as _};
 use tidegate_hal::nic::Program;
 
@@ -52,8 +52,6 @@ pub(super) struct InboxBody<D: Device> {
     table: Table<D>,
     /// Post and wait for all origins, then for each group that was used.
     epochs: Vec<Epoch<D>>,
-    /// For each origin, what it puts into: whoever has waited for it reads that next. Empty where streams do nothing about it.
-    ahead: Vec<Vec<Ahead>>,
     /// The epoch that is open, or was last.
     current: usize,
     /// How far the stream must have come for the operands to be those of the last epoch.
@@ -81,7 +79,7 @@ impl<D: Device> Body for InboxBody<D> {
 }
 
 impl<D: Device> Epoch<D> {
-    fn new(half: &Half<D>, ahead: &[Vec<Ahead>], group: u64, members: Vec<usize>) -> Result<Self> {
+    fn new(half: &Half<D>, group: u64, members: Vec<usize>) -> Result<Self> {
         let peers = || members.iter().map(|index| &half.peers[*index]);
         let post = peers().map(post_steps);
         let wait = peers().map(|peer| vec![wait_step(peer, half.window.id)]);
@@ -98,14 +96,8 @@ impl<D: Device> Epoch<D> {
                 arms.push(Arm::new(line, program, &half.window));
             }
         }
-        let ahead = members.iter().flat_map(|index| &ahead[*index]).copied();
         // SAFETY: all words lie in blocks that the half holds; this inbox's stream alone advances the operands.
-        let (post, wait) = unsafe {
-            (
-                Batch::new(post, Vec::new()),
-                Batch::new(wait, Vec::new()).reads_ahead(ahead.collect()),
-            )
-        };
+        let (post, wait) = unsafe { (Batch::new(post, Vec::new()), Batch::new(wait, Vec::new())) };
         let by_nic = !arms.is_empty();
         let (post, wait) = (post.helped(by_nic), wait.helped(by_nic));
         let names_myself = peers().any(|peer| peer.rank == half.world.rank());
@@ -148,13 +140,12 @@ fn wait_step(peer: &Peer, window: u32) -> Step {
 }
 
 impl<D: Device> InboxBody<D> {
-    pub(super) fn new(half: Half<D>, table: Table<D>, ahead: Vec<Vec<Ahead>>) -> Result<Self> {
-        let all = Epoch::new(&half, &ahead, 0, (0..half.peers.len()).collect())?;
+    pub(super) fn new(half: Half<D>, table: Table<D>) -> Result<Self> {
+        let all = Epoch::new(&half, 0, (0..half.peers.len()).collect())?;
         Ok(InboxBody {
             half,
             table,
             epochs: vec![all],
-            ahead,
             current: 0,
             mark: 0,
         })
@@ -178,8 +169,7 @@ impl<D: Device> InboxBody<D> {
         {
             Some(index) => index + 1,
             None => {
-                let epoch = Epoch::new(&self.half, &self.ahead, id, members)?;
-                self.epochs.push(epoch);
+                self.epochs.push(Epoch::new(&self.half, id, members)?);
                 self.epochs.len() - 1
             }
         };
@@ -439,88 +429,5 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Exposed<'
         let state = State::Exposed(epochs[*current].group);
         visitor.leaf_in(state, half.id, &mut half.home, Some(mark));
         half.note_inbox_home();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tidegate_hal::batch::Ahead;
-    use tidegate_host::Host;
-
-    use super::*;
-    use crate::window::{Buffers, Window};
-    use crate::world::World;
-
-    /// Where each slot begins, as the host reads it now, and its bytes.
-    fn slots<'s>(
-        s: &Stream<'s, Host>,
-        inbox: &mut Inbox<'s, u16, BySlot, Host>,
-    ) -> Vec<(usize, usize)> {
-        let slots = inbox.read(s).unwrap();
-        let slots = (0..slots.len()).map(|index| slots.slot(index));
-        slots
-            .map(|slot| (slot.as_ptr().addr(), size_of_val(slot)))
-            .collect()
-    }
-
-    fn said(batch: &Batch) -> Vec<(usize, usize)> {
-        let said = |ahead: &Ahead| (ahead.base.0.addr(), ahead.bytes);
-        batch.ahead().iter().map(said).collect()
-    }
-
-    #[test]
-    fn waits_say_which_slots_are_read_next() {
-        World::<Host>::local(2, |world| {
-            crate::stream!(let s = world.stream().unwrap());
-            for buffers in [Buffers::Single, Buffers::Double] {
-                let (me, peer) = (world.rank(), 1 - world.rank());
-                let window = Window::<u16, _>::by_slot(&format!("{buffers:?}"))
-                    .slot_from(peer, 0, 3)
-                    .slot_from(me, 0, 4)
-                    .slot_from(peer, 1, 50)
-                    .slot_to(me, 0)
-                    .slot_to(peer, 0)
-                    .slot_to(peer, 1);
-                let (inbox, outbox) = window.buffers(buffers).open(&s).unwrap();
-                // Epoch 0 is in the first buffer.
-                let inbox = inbox.post(&s).unwrap();
-                outbox.start().complete(&s).unwrap();
-                let mut inbox = inbox.wait(&s).unwrap();
-                let slots = slots(&s, &mut inbox);
-                let (mut all, mut of_peer) = (slots.clone(), vec![slots[0], slots[2]]);
-                for set in [&mut all, &mut of_peer] {
-                    set.sort_unstable();
-                }
-                let sorted = |batch: &Batch| {
-                    let mut said = said(batch);
-                    said.sort_unstable();
-                    said
-                };
-                assert_eq!(sorted(inbox.body_mut().wait_batch()), all);
-                // A post says nothing.
-                assert_eq!(said(inbox.body_mut().post_batch()), []);
-                for ahead in inbox.body_mut().wait_batch().ahead() {
-                    assert_eq!(ahead.flip != 0, buffers == Buffers::Double);
-                    assert_eq!(ahead.parity.is_null(), buffers == Buffers::Single);
-                }
-                // What is joined says what its parts do.
-                let body = inbox.body_mut();
-                // SAFETY: it is never executed.
-                let joined = unsafe { Batch::join(&[body.post_batch(), body.wait_batch()]) };
-                assert_eq!(joined.ahead(), body.wait_batch().ahead());
-                // A group says what its members put into.
-                for (group, expected) in [
-                    (Group::new([peer]), of_peer),
-                    (Group::new([me]), vec![slots[1]]),
-                ] {
-                    inbox.body_mut().choose(Some(&group)).unwrap();
-                    assert_eq!(sorted(inbox.body_mut().wait_batch()), expected);
-                }
-                inbox.body_mut().choose_all();
-            }
-            let window = Window::<u16, _>::by_range("range", 8);
-            let (mut inbox, _outbox) = window.range_to(world.rank(), 0..4).open(&s).unwrap();
-            assert_eq!(said(inbox.body_mut().wait_batch()), []);
-        });
     }
 }

@@ -2,10 +2,9 @@
 
 use std::marker::PhantomData;
 
-use tidegate_hal::batch::Ahead;
 use tidegate_hal::device::{Device, Parameters};
 use tidegate_hal::memory::{Block, Ptr, Sharing};
-use tidegate_words::Word;
+use tidegate_words::{Word, ahead};
 
 use super::inbox::Inbox;
 use super::{Atomic, ByRange, BySlot};
@@ -69,20 +68,6 @@ impl<D: Device> Table<D> {
 }
 
 impl SlotEntry {
-    /// The hint that it will be read, when its elements have `size` bytes.
-    pub(super) fn ahead(&self, size: usize) -> Ahead {
-        Ahead {
-            base: self.base,
-            flip: self.flip as usize,
-            bytes: self.len as usize * size,
-            parity: if self.flip == 0 {
-                Ptr::NULL
-            } else {
-                self.operand
-            },
-        }
-    }
-
     fn current(&self) -> Ptr {
         if self.flip == 0 {
             return self.base;
@@ -255,7 +240,15 @@ unsafe impl<T: Element> Lowered for LoweredSlots<T> {
     unsafe fn view<'k>(self) -> Slots<'k, T> {
         // SAFETY: the table belongs to a half, which is retired in stream order; it was not exposed when the kernel was
         // enqueued, and a post that came later is later in stream order too.
-        unsafe { Slots::new(self.slots) }
+        let slots = unsafe { Slots::new(self.slots) };
+        let entries = slots.entries.iter();
+        ahead::fetch(entries.map(|slot| {
+            (
+                slot.current().0.cast_const(),
+                slot.len as usize * size_of::<T>(),
+            )
+        }));
+        slots
     }
 
     fn push(self, parameters: &mut Parameters) {

@@ -1,0 +1,110 @@
+//! Fetches what will be read next.
+//!
+//! # Model
+//!
+//! What a peer has put lies in the caches of the processor that has copied it, and each line comes over when it is first
+//! read: a kernel that walks over it otherwise than in a straight line waits for one after the other. So a kernel that is
+//! about to see the slots of a window asks for all lines of short ones at once, and finds them on its way. (Not the wait
+//! before it: who only waits, and does not read, leaves the lines to the peer, which may write them again.)
+//!
+//! Processors run ahead of the loads that they wait for: without a fence they ask for the lines as soon as they guess that
+//! a wait will succeed, while the peer still writes them, and take them away from it.
+//!
+//! # Failure
+//!
+//! None. A prefetch is no access, whatever the address.
+
+/// Longer stretches are left alone, all of them: from about this size on a kernel's own loads, which processors foresee, are
+/// as fast, and twice as long ones take longer if they are fetched (BENCHMARKS.md).
+const MOST: usize = 8 << 10;
+
+/// Bytes of a line of the caches.
+const LINE: usize = 64;
+
+/// Asks for stretches of memory, behind all loads before.
+// Inlined it would be in the way of kernels that see nothing short.
+#[inline(never)]
+pub fn fetch(stretches: impl Iterator<Item = (*const u8, usize)>) {
+    let mut short = stretches.filter(|(_, bytes)| *bytes <= MOST).peekable();
+    if short.peek().is_none() {
+        return;
+    }
+    wait_for_loads();
+    for (base, bytes) in short {
+        lines_of(base, bytes).for_each(prefetch);
+    }
+}
+
+fn lines_of(base: *const u8, bytes: usize) -> impl Iterator<Item = *const u8> {
+    let before = base.addr() % LINE;
+    let first = base.wrapping_sub(before);
+    (0..before.saturating_add(bytes))
+        .step_by(LINE)
+        .map(move |at| first.wrapping_add(at))
+}
+
+/// Asks for a value that another thread has written.
+pub fn fetch_value<T>(value: &T) {
+    lines_of(std::ptr::from_ref(value).cast(), size_of::<T>()).for_each(prefetch);
+}
+
+/// Lets nothing that follows begin before all earlier loads have their values.
+#[inline]
+fn wait_for_loads() {
+    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    // SAFETY: every x86-64 has SSE2.
+    unsafe {
+        std::arch::x86_64::_mm_lfence();
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri), not(loom)))]
+    // SAFETY: barriers, which touch nothing of the program's.
+    unsafe {
+        std::arch::asm!("dsb ishld", "isb", options(nostack, preserves_flags));
+    }
+}
+
+/// Asks the processor for a line, in its second cache: the first is full of what kernels work on.
+#[inline]
+fn prefetch(line: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    // SAFETY: every x86-64 has SSE; a prefetch of any address is no access, and never faults.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(line.cast());
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri), not(loom)))]
+    // SAFETY: a prefetch of any address is no access, and never faults.
+    unsafe {
+        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(any(miri, loom, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = line;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_does_not_exist_is_not_accessed() {
+        let places = [0, 64, usize::MAX].map(std::ptr::without_provenance);
+        fetch(places.into_iter().map(|place| (place, MOST)));
+    }
+
+    #[test]
+    fn every_line_that_is_touched_is_asked_for_once() {
+        for (address, bytes, expected) in [
+            (128, 0, vec![]),
+            (128, 1, vec![128]),
+            (128, 64, vec![128]),
+            (128, 65, vec![128, 192]),
+            (190, 2, vec![128]),
+            (190, 3, vec![128, 192]),
+            (160, 104, vec![128, 192, 256]),
+        ] {
+            let lines = lines_of(std::ptr::without_provenance(address), bytes);
+            let lines: Vec<_> = lines.map(|line| line.addr()).collect();
+            assert_eq!(lines, expected, "{address} {bytes}");
+        }
+    }
+}
