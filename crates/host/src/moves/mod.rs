@@ -32,17 +32,6 @@ use walk::for_each_stretch;
 /// The host's way to carry out moves. Agents of NICs that work with the processor use it too.
 pub struct HostMover;
 
-/// Whether the epoch that an operand stands at is an odd one.
-///
-/// # Safety
-///
-/// A parity that is not null points to a live word.
-#[inline]
-pub(crate) unsafe fn is_odd(parity: Ptr) -> bool {
-    // SAFETY: the caller's promise.
-    !parity.is_null() && unsafe { &*parity.0.cast::<Word>() }.epoch() & 1 == 1
-}
-
 /// Where the two sides of a move lie in this epoch.
 ///
 /// # Safety
@@ -51,7 +40,7 @@ pub(crate) unsafe fn is_odd(parity: Ptr) -> bool {
 #[inline]
 pub(crate) unsafe fn by_turns(step: &Move) -> (*mut u8, *mut u8) {
     // SAFETY: the caller's promise.
-    let odd = unsafe { is_odd(step.parity) };
+    let odd = !step.parity.is_null() && unsafe { &*step.parity.0.cast::<Word>() }.epoch() & 1 == 1;
     let base = |side: &Side| match odd {
         true => side.base.0.wrapping_add(side.flip),
         false => side.base.0,

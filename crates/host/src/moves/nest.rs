@@ -33,7 +33,7 @@ impl Loop {
 /// Cutting the loops of two sides leaves fewer than they have together.
 const MOST: usize = 2 * Shape::MAX_DIMS;
 
-/// The loops of a move, the innermost first. There is at least one.
+/// The loops of a move, the innermost first: `rank` of them, and behind these loops of one turn.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Nest {
     pub(super) loops: [Loop; MOST],
