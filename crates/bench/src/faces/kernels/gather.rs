@@ -1,7 +1,7 @@
 //! Sums of all copies of a point: what `unpack` and `compute` have in common.
 //!
-//! A kernel is one flat loop over the [`Patch`]es that the geometry has prepared: nothing in that
-//! list is without work, and all points of a patch have the same number of copies (2, 4 or 8), in
+//! The points of a small surface are listed one by one ([`sum_list`]). Otherwise a kernel is one flat
+//! loop over the [`Patch`]es that the geometry has prepared: nothing in that list is without work, and all points of a patch have the same number of copies (2, 4 or 8), in
 //! the same places relative to each other. So there is one loop nest, compiled once for each kind:
 //! how many copies there are, and which of them neighbours have sent. Copies are numbered with
 //! the first dimension in which there are two fastest, and summed as a perfect binary tree over
@@ -11,6 +11,7 @@
 //! plane where they can be: nearly all points have two copies; where these are contiguous a row is two
 //! slices, and where they are strided it is cut into steps, with one copy in each.
 
+use super::listed::sum_list;
 use super::{Points, Slots, Values};
 use crate::faces::layout::{Direction, Geometry, Group, Loop, Patch};
 use std::cell::Cell;
@@ -23,7 +24,14 @@ pub(super) fn sum_surface<P: Points + ?Sized, S: Slots + ?Sized>(
     slots: &S,
     piece: Option<Direction>,
 ) {
-    let received = Direction::table(|d| geometry.neighbour(d).map(|_| slots.slot(d)));
+    let mut received: Received<S::Slot<'_>> = [const { None }; Direction::COUNT];
+    for (d, _) in geometry.neighbours() {
+        received[d.index()] = Some(slots.slot(d));
+    }
+    if let (None, Some(lists)) = (piece, geometry.surface_lists()) {
+        lists.iter().for_each(|list| sum_list(u, &received, list));
+        return;
+    }
     for group in geometry.surface_patches() {
         sum_group(u, &received, group, |patch| {
             piece.is_none() || piece == patch.piece
@@ -61,7 +69,63 @@ fn sum_group<P: Points + ?Sized, V: Values>(
 static NOTHING: Received<&[f64]> = [None; Direction::COUNT];
 
 /// What each neighbour has sent.
-type Received<V> = [Option<V>; Direction::COUNT];
+pub(super) type Received<V> = [Option<V>; Direction::COUNT];
+
+/// What is done to points of `N` copies, of which those with a bit of `REMOTE` in their number were
+/// received: compiled once for each kind.
+pub(super) trait Kind {
+    fn sum<const N: usize, const REMOTE: usize>(self);
+}
+
+/// Takes what is there at run time to the code for it.
+#[inline(always)]
+pub(super) fn by_kind(copies: u8, remote: u8, kind: impl Kind) {
+    match (copies, remote) {
+        (2, 0) => kind.sum::<2, 0>(),
+        (2, _) => kind.sum::<2, 1>(),
+        (4, 0) => kind.sum::<4, 0>(),
+        (4, 1) => kind.sum::<4, 1>(),
+        (4, 2) => kind.sum::<4, 2>(),
+        (4, _) => kind.sum::<4, 3>(),
+        (_, 0) => kind.sum::<8, 0>(),
+        (_, 1) => kind.sum::<8, 1>(),
+        (_, 2) => kind.sum::<8, 2>(),
+        (_, 3) => kind.sum::<8, 3>(),
+        (_, 4) => kind.sum::<8, 4>(),
+        (_, 5) => kind.sum::<8, 5>(),
+        (_, 6) => kind.sum::<8, 6>(),
+        (_, _) => kind.sum::<8, 7>(),
+    }
+}
+
+/// The messages that copies are in: nothing for those of the block. `None` where one of them is no
+/// slice.
+#[inline(always)]
+pub(super) fn slices<'a, V: Values, const N: usize, const REMOTE: usize>(
+    received: &'a Received<V>,
+    from: &[u8; 8],
+) -> Option<[&'a [f64]; N]> {
+    let mut slices: [&[f64]; N] = [&[]; N];
+    for copy in (0..N).filter(|copy| copy & REMOTE != 0) {
+        slices[copy] = received[usize::from(from[copy])].as_ref()?.as_slice()?;
+    }
+    Some(slices)
+}
+
+/// One row of a patch.
+struct Row<'a, P: ?Sized, V> {
+    u: &'a mut P,
+    received: &'a Received<V>,
+    patch: &'a Patch,
+    row: [u32; 2],
+}
+
+impl<P: Points + ?Sized, V: Values> Kind for Row<'_, P, V> {
+    #[inline(always)]
+    fn sum<const N: usize, const REMOTE: usize>(self) {
+        sum::<P, V, N, REMOTE>(self.u, self.received, self.patch, self.row);
+    }
+}
 
 /// One row of a patch.
 #[inline]
@@ -71,22 +135,16 @@ fn sum_patch<P: Points + ?Sized, V: Values>(
     patch: &Patch,
     row: [u32; 2],
 ) {
-    match (patch.copies, patch.remote) {
-        (2, 0) => sum::<P, V, 2, 0>(u, received, patch, row),
-        (2, _) => sum::<P, V, 2, 1>(u, received, patch, row),
-        (4, 0) => sum::<P, V, 4, 0>(u, received, patch, row),
-        (4, 1) => sum::<P, V, 4, 1>(u, received, patch, row),
-        (4, 2) => sum::<P, V, 4, 2>(u, received, patch, row),
-        (4, _) => sum::<P, V, 4, 3>(u, received, patch, row),
-        (_, 0) => sum::<P, V, 8, 0>(u, received, patch, row),
-        (_, 1) => sum::<P, V, 8, 1>(u, received, patch, row),
-        (_, 2) => sum::<P, V, 8, 2>(u, received, patch, row),
-        (_, 3) => sum::<P, V, 8, 3>(u, received, patch, row),
-        (_, 4) => sum::<P, V, 8, 4>(u, received, patch, row),
-        (_, 5) => sum::<P, V, 8, 5>(u, received, patch, row),
-        (_, 6) => sum::<P, V, 8, 6>(u, received, patch, row),
-        (_, _) => sum::<P, V, 8, 7>(u, received, patch, row),
-    }
+    by_kind(
+        patch.copies,
+        patch.remote,
+        Row {
+            u,
+            received,
+            patch,
+            row,
+        },
+    );
 }
 
 /// One patch: points of `N` copies, of which those with a bit of `REMOTE` in their number were
@@ -98,27 +156,18 @@ fn sum<P: Points + ?Sized, V: Values, const N: usize, const REMOTE: usize>(
     patch: &Patch,
     row: [u32; 2],
 ) {
-    let message = |copy: usize| match copy & REMOTE {
-        0 => None,
-        _ => received[usize::from(patch.from[copy])].as_ref(),
-    };
-    // Those that are in the block stay empty.
-    let mut slices: [&[f64]; N] = [&[]; N];
-    let mut all = true;
-    for copy in (0..N).filter(|copy| copy & REMOTE != 0) {
-        match message(copy).and_then(Values::as_slice) {
-            Some(slice) => slices[copy] = slice,
-            None => all = false,
-        }
-    }
-    if let (true, Some(u)) = (all, u.as_mut_slice()) {
+    let slices = slices::<V, N, REMOTE>(received, &patch.from);
+    if let (Some(slices), Some(u)) = (slices, u.as_mut_slice()) {
         // All points of a patch have the same place within a step.
         let place = [0, 1].map(|copy| (patch.start[copy] % patch.loops[0].stride[0]) as usize);
         for_each_plane::<N, REMOTE>(patch, row, |at| {
             sum_plane_of_slices::<N, REMOTE>(u, &slices, at, place, patch);
         });
     } else {
-        let messages = std::array::from_fn(message);
+        let messages = std::array::from_fn(|copy| match copy & REMOTE {
+            0 => None,
+            _ => received[usize::from(patch.from[copy])].as_ref(),
+        });
         for_each_plane::<N, REMOTE>(patch, row, |at| {
             sum_plane::<P, V, N, REMOTE>(u, &messages, at, patch);
         });
@@ -159,7 +208,7 @@ fn advance(at: &mut [usize; 4], by: &Loop) {
 
 /// The sum of all copies, in the promised order.
 #[inline(always)]
-fn tree<const N: usize>(mut value: [f64; N]) -> f64 {
+pub(super) fn tree<const N: usize>(mut value: [f64; N]) -> f64 {
     let mut width = N;
     while width > 1 {
         width /= 2;

@@ -29,6 +29,7 @@
 mod access;
 mod gather;
 mod initial;
+mod listed;
 mod packing;
 
 pub use access::{Packed, Points, Slots, SlotsBy, Values};

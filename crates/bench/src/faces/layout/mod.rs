@@ -33,11 +33,13 @@
 
 mod direction;
 mod patches;
+mod points;
 mod strided;
 
 pub use direction::{Direction, Kind};
 use patches::Affine;
 pub(crate) use patches::{Group, Loop, Patch};
+pub(crate) use points::{PointList, WIDE};
 pub use strided::{Dim, Strided};
 
 use super::params::{Grid, ParamsError, Size};
@@ -58,6 +60,7 @@ pub struct Geometry {
     slots: [Range<usize>; Direction::COUNT],
     messages: [Strided; Direction::COUNT],
     surface: Vec<Group>,
+    lists: Option<Vec<PointList>>,
     interior: Group,
 }
 
@@ -90,6 +93,8 @@ impl Geometry {
             1 => place[d] + 1 < grid.0[d],
             _ => false,
         };
+        let surface = Patch::surface(size, present);
+        let lists = PointList::of_small(size, &surface);
         Ok(Geometry {
             grid,
             size,
@@ -98,7 +103,8 @@ impl Geometry {
             neighbours,
             slots,
             messages: Direction::table(|d| Strided::message(size, d)),
-            surface: Patch::surface(size, present),
+            surface,
+            lists,
             interior: Patch::interior(size),
         })
     }
@@ -250,6 +256,11 @@ impl Geometry {
     /// The surface points that have several copies, each of them in one patch.
     pub(crate) fn surface_patches(&self) -> &[Group] {
         &self.surface
+    }
+
+    /// The same one by one, if the surface is small.
+    pub(crate) fn surface_lists(&self) -> Option<&[PointList]> {
+        self.lists.as_deref()
     }
 
     /// The same strictly inside.

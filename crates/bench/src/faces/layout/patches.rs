@@ -14,8 +14,8 @@
 //! loops of one step; loops that continue each other are merged.
 //!
 //! Patches that lie in the same cache lines are walked together, row of elements by row of elements:
-//! those of the interior, and those of each piece of a large surface. All patches of a small surface,
-//! which stays in the cache, are walked one after the other ([`Patch::rows`]).
+//! those of the interior, and those of each piece of the surface ([`Patch::rows`]). Small surfaces are
+//! summed by [lists](super::points) instead, but for single pieces of them.
 //!
 //! There are at most 56 patches of the surface and 7 of the interior, however large the block is. So
 //! the tables have at most 63 times 164 bytes, 10 KB, where a block of desk size has 111 KB and one of
@@ -107,10 +107,6 @@ pub(crate) struct Patch {
     pub(crate) rows: [Loop; 2],
 }
 
-/// Surfaces with no face of more points than this are walked patch by patch: a line of cache for each
-/// is what a cache of the first level can hold.
-const SMALL: usize = 768;
-
 /// Patches that are walked together.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
@@ -143,26 +139,17 @@ enum Sort {
 impl Patch {
     /// All patches of the surface of a block; `present(d, s)` says whether there is a neighbour at side `s` of dimension `d`.
     pub(crate) fn surface(size: Size, present: impl Fn(usize, i8) -> bool) -> Vec<Group> {
-        let largest = Direction::all().map(|d| d.message_len(size)).max();
-        let small = largest.is_some_and(|largest| largest <= SMALL);
-        let pieces = Direction::all().map(|d| Patch::piece(size, d.offset(), small, &present));
-        match small {
-            true => vec![Group::new(pieces.flatten().collect())],
-            false => pieces.map(Group::new).collect(),
-        }
+        Direction::all()
+            .map(|d| Group::new(Patch::piece(size, d.offset(), &present)))
+            .collect()
     }
 
     /// Those of the interior.
     pub(crate) fn interior(size: Size) -> Group {
-        Group::new(Patch::piece(size, [0; 3], false, |_, _| false))
+        Group::new(Patch::piece(size, [0; 3], |_, _| false))
     }
 
-    fn piece(
-        size: Size,
-        side: [i8; 3],
-        small: bool,
-        present: impl Fn(usize, i8) -> bool,
-    ) -> Vec<Patch> {
+    fn piece(size: Size, side: [i8; 3], present: impl Fn(usize, i8) -> bool) -> Vec<Patch> {
         // Between two elements or not, in each dimension along which the piece extends.
         (0..8usize)
             .filter_map(|between| {
@@ -175,18 +162,13 @@ impl Patch {
                         _ => return None,
                     };
                 }
-                Patch::new(size, sorts, small, &present)
+                Patch::new(size, sorts, &present)
             })
             .collect()
     }
 
-    /// `None` for points of one copy. A `small` one is walked alone.
-    fn new(
-        size: Size,
-        sorts: [Sort; 3],
-        small: bool,
-        present: impl Fn(usize, i8) -> bool,
-    ) -> Option<Patch> {
+    /// `None` for points of one copy.
+    fn new(size: Size, sorts: [Sort; 3], present: impl Fn(usize, i8) -> bool) -> Option<Patch> {
         let (n, m) = (size.n, size.m);
         let remote = |d: usize| matches!(sorts[d], Sort::End(side) if present(d, side));
         let twice = |d: &usize| sorts[*d] == Sort::Between || remote(*d);
@@ -245,8 +227,8 @@ impl Patch {
         let elements = [0, 1, 2].map(|d| step(elements(d), &|lies| lies.j[d]));
         // On a face, the last dimension along which it extends; in the interior the last two.
         let split = match (piece, side) {
-            (None, _) | (_, [0, 0, _]) if !small => 1,
-            (_, [_, 0, 0] | [0, _, 0]) if !small => 2,
+            (None, _) | (_, [0, 0, _]) => 1,
+            (_, [_, 0, 0] | [0, _, 0]) => 2,
             _ => 3,
         };
         let row = |d: usize| match d >= split && elements[d].count > 1 {
