@@ -18,6 +18,7 @@
 use super::Direction;
 use super::patches::{Group, Patch};
 use crate::faces::params::Size;
+use std::collections::BTreeMap;
 
 /// So many points side by side are one entry.
 pub(crate) const WIDE: usize = 4;
@@ -49,30 +50,23 @@ impl PointList {
 
     /// All points of these patches, in lists that begin with those that hear from nobody.
     fn all_of(groups: &[Group]) -> Vec<PointList> {
-        let mut lists: Vec<PointList> = Vec::new();
-        let mut points: Vec<Vec<[u32; 8]>> = Vec::new();
+        let mut sorts: BTreeMap<_, Vec<[u32; 8]>> = BTreeMap::new();
         for patch in groups.iter().flat_map(|group| &group.patches) {
-            let key = (patch.copies, patch.remote, patch.from);
-            let same = |list: &PointList| (list.copies, list.remote, list.from) == key;
-            let which = lists.iter().position(same).unwrap_or_else(|| {
-                lists.push(PointList {
-                    copies: patch.copies,
-                    remote: patch.remote,
-                    from: patch.from,
-                    wide: Vec::new(),
-                    single: Vec::new(),
-                });
-                points.push(Vec::new());
-                lists.len() - 1
-            });
-            points[which].extend(patch.points());
+            let sort = (patch.remote, patch.copies, patch.from);
+            sorts.entry(sort).or_default().extend(patch.points());
         }
-        for (list, mut points) in lists.iter_mut().zip(points) {
+        let list = |((remote, copies, from), mut points): (_, Vec<_>)| {
             points.sort_unstable();
-            list.fill(&points);
-        }
-        lists.sort_by_key(|list| (list.remote, list.copies));
-        lists
+            let (wide, single) = split(&points, usize::from(copies));
+            PointList {
+                copies,
+                remote,
+                from,
+                wide,
+                single,
+            }
+        };
+        sorts.into_iter().map(list).collect()
     }
 
     /// Where the copies of [`WIDE`] points in a row begin.
@@ -92,22 +86,23 @@ impl PointList {
         let of_row = |at: [usize; N]| (0..WIDE).map(move |k| at.map(|at| at + k));
         self.wide().flat_map(of_row).chain(self.single())
     }
+}
 
-    fn fill(&mut self, points: &[[u32; 8]]) {
-        let copies = usize::from(self.copies);
-        let mut rest = points;
-        while let Some((first, others)) = rest.split_first() {
-            let in_a_row = |(k, point): (usize, &[u32; 8])| {
-                (0..copies).all(|copy| point[copy] == first[copy] + k as u32 + 1)
-            };
-            let (list, took) = match others.get(..WIDE - 1) {
-                Some(next) if next.iter().enumerate().all(in_a_row) => (&mut self.wide, WIDE),
-                _ => (&mut self.single, 1),
-            };
-            list.extend(&first[..copies]);
-            rest = &rest[took..];
-        }
+/// The indices of the first of [`WIDE`] points in a row, and of the others.
+fn split(mut points: &[[u32; 8]], copies: usize) -> (Vec<u32>, Vec<u32>) {
+    let (mut wide, mut single) = (Vec::new(), Vec::new());
+    while let Some((first, others)) = points.split_first() {
+        let in_a_row = |(k, point): (usize, &[u32; 8])| {
+            (0..copies).all(|copy| point[copy] == first[copy] + k as u32 + 1)
+        };
+        let (list, took) = match others.get(..WIDE - 1) {
+            Some(next) if next.iter().enumerate().all(in_a_row) => (&mut wide, WIDE),
+            _ => (&mut single, 1),
+        };
+        list.extend(&first[..copies]);
+        points = &points[took..];
     }
+    (wide, single)
 }
 
 /// Indices, by the `N`.
@@ -127,8 +122,8 @@ impl Patch {
             for by in loops.iter().rev() {
                 let step = number % by.count;
                 number /= by.count;
-                for copy in 0..usize::from(self.copies) {
-                    at[copy] += step * by.stride[Patch::source(copy, self.remote.into())];
+                for (copy, at) in at.iter_mut().enumerate().take(self.copies.into()) {
+                    *at += step * by.stride[Patch::source(copy, self.remote.into())];
                 }
             }
             at
