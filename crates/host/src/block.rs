@@ -48,10 +48,18 @@ impl std::fmt::Debug for Keep {
 }
 
 /// Zeroed heap memory.
-#[derive(Debug)]
 pub(crate) struct Heap {
     base: NonNull<u8>,
     layout: Layout,
+    /// What may have been told to read or write it.
+    bus: Option<Arc<dyn Bus>>,
+}
+
+impl std::fmt::Debug for Heap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Heap { base, layout, .. } = self;
+        f.debug_tuple("Heap").field(base).field(layout).finish()
+    }
 }
 
 // SAFETY: `Heap` is an allocation and nothing else; who accesses its bytes when is the affair of the block's users.
@@ -60,7 +68,7 @@ unsafe impl Send for Heap {}
 unsafe impl Sync for Heap {}
 
 impl Heap {
-    fn new(bytes: usize) -> Result<Self, DeviceError> {
+    fn new(bytes: usize, bus: Option<Arc<dyn Bus>>) -> Result<Self, DeviceError> {
         let out = |detail: String| DeviceError::Exhausted {
             what: "memory",
             detail,
@@ -71,19 +79,29 @@ impl Heap {
         // SAFETY: the layout has a size other than 0: `bytes` is not 0, which `Device::alloc` requires and `alloc` checks.
         let base = unsafe { alloc_zeroed(layout) };
         let base = NonNull::new(base).ok_or_else(|| out(format!("{bytes} bytes")))?;
-        Ok(Heap { base, layout })
+        Ok(Heap { base, layout, bus })
     }
 }
 
 impl Drop for Heap {
     fn drop(&mut self) {
+        if (self.bus.as_ref()).is_some_and(|bus| bus.failure().is_some()) {
+            // What a transport that has failed still reads or writes, nobody knows: the memory is given up.
+            return;
+        }
         // SAFETY: `base` was allocated with `layout` in `new`, and is freed only here.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
 }
 
 impl HostBlock {
-    pub(crate) fn alloc(bytes: usize, sharing: Sharing, by_fd: bool) -> Result<Self, DeviceError> {
+    /// Memory of this process, which a bus may be told to read or write.
+    pub(crate) fn alloc(
+        bytes: usize,
+        sharing: Sharing,
+        by_fd: bool,
+        bus: Option<&Arc<dyn Bus>>,
+    ) -> Result<Self, DeviceError> {
         if bytes == 0 {
             return Err(DeviceError::Exhausted {
                 what: "memory",
@@ -93,7 +111,7 @@ impl HostBlock {
         let backing = match sharing {
             // For peers, or for NICs that are themselves peers of the node.
             Sharing::Peers | Sharing::Nics if by_fd => Self::memfd(bytes)?,
-            _ => Backing::Heap(Arc::new(Heap::new(bytes)?)),
+            _ => Backing::Heap(Arc::new(Heap::new(bytes, bus.cloned())?)),
         };
         Ok(HostBlock { backing, bytes })
     }
@@ -220,5 +238,117 @@ unsafe impl Block for HostBlock {
                 "a mapping of a peer's memory".into(),
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ops::Range;
+    use std::sync::OnceLock;
+    use tidegate_hal::batch::{Op, Scalar};
+    use tidegate_hal::far::{BusError, Piece, Update};
+
+    /// A bus that fails when it is told to, and is never asked to carry anything.
+    #[derive(Default)]
+    struct Fails(OnceLock<BusError>);
+
+    // SAFETY: it has no memory, and reaches none.
+    unsafe impl Bus for Fails {
+        fn name(&self) -> &'static str {
+            "a bus that fails"
+        }
+
+        fn alloc(&self, _: usize) -> Result<Span, DeviceError> {
+            unreachable!()
+        }
+
+        fn reach(&self, _: &[u8], _: usize) -> Result<Reached, DeviceError> {
+            unreachable!()
+        }
+
+        fn far(&self) -> Range<usize> {
+            0..0
+        }
+
+        fn name_of(&self, _: Ptr) -> Result<Option<Ptr>, BusError> {
+            unreachable!()
+        }
+
+        fn refuses(&self, _: Option<Op>, _: Scalar) -> Option<String> {
+            None
+        }
+
+        fn failure(&self) -> Option<BusError> {
+            self.0.get().cloned()
+        }
+
+        unsafe fn put(&self, _: &[Piece]) -> Result<(), BusError> {
+            unreachable!()
+        }
+
+        unsafe fn get(&self, _: &[Piece]) -> Result<(), BusError> {
+            unreachable!()
+        }
+
+        unsafe fn update(
+            &self,
+            _: Update,
+            _: Scalar,
+            _: Ptr,
+            _: Ptr,
+            _: usize,
+        ) -> Result<(), BusError> {
+            unreachable!()
+        }
+
+        unsafe fn signal(&self, _: Ptr, _: u64) -> Result<(), BusError> {
+            unreachable!()
+        }
+
+        unsafe fn poison(&self, _: Ptr) -> bool {
+            unreachable!()
+        }
+
+        unsafe fn look(&self, _: Ptr) {}
+
+        fn turn(&self) -> bool {
+            false
+        }
+    }
+
+    /// Whether there is memory at this address.
+    fn is_mapped(at: usize) -> bool {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux says what is mapped");
+        maps.lines().any(|line| {
+            let range = line
+                .split(' ')
+                .next()
+                .and_then(|range| range.split_once('-'));
+            let number = |text| usize::from_str_radix(text, 16).expect("a hexadecimal number");
+            range.is_some_and(|(from, to)| (number(from)..number(to)).contains(&at))
+        })
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "there is no /proc")]
+    fn memory_that_a_failed_bus_may_read_is_given_up() {
+        let bus = Arc::new(Fails::default());
+        let device: Arc<dyn Bus> = bus.clone();
+        // So large that the allocator gives it back to the system at once.
+        let block = || HostBlock::alloc(1 << 26, Sharing::Private, true, Some(&device)).unwrap();
+        let place = |block: &HostBlock| block.base().0.addr() + (1 << 25);
+        let (before, after) = (block(), block());
+        let at = place(&before);
+        drop(before);
+        assert!(!is_mapped(at), "nothing is under way");
+        let error = BusError {
+            bus: "a bus that fails",
+            detail: "it was told to".into(),
+        };
+        bus.0.set(error).unwrap();
+        let at = place(&after);
+        drop(after);
+        assert!(is_mapped(at), "nobody knows what is under way");
     }
 }

@@ -88,7 +88,7 @@ unsafe impl Device for Host {
     fn alloc(&self, bytes: usize, sharing: Sharing) -> Result<HostBlock, DeviceError> {
         match &self.options.bus {
             Some(bus) if sharing == Sharing::Peers => HostBlock::by_bus(&**bus, bytes),
-            _ => HostBlock::alloc(bytes, sharing, self.options.by_fd),
+            bus => HostBlock::alloc(bytes, sharing, self.options.by_fd, bus.as_ref()),
         }
     }
 

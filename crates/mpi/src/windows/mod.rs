@@ -39,7 +39,8 @@
 //! # Failure
 //!
 //! Every return code is looked at. What MPI refuses fails the bus for good, and with it those of all ranks, since the
-//! others are told: streams end with the error. A rank that dies is noticed by the control plane, if MPI lets the others
+//! others are told: streams end with the error. What MPI still reads or writes then, nobody knows: memory of regions that
+//! are dropped from then on is given up, not used again. A rank that dies is noticed by the control plane, if MPI lets the others
 //! live (`mpirun` usually ends the job); waits end, since none waits inside of MPI. Only what is under way to a far rank
 //! can (`MPI_Win_flush`, and with Open MPI an accumulate), and the making of memory, which all ranks do together: how long
 //! a dead rank, or one whose processor is taken, keeps them, is MPI's affair. Streams that wait for near ranks go on

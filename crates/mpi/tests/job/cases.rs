@@ -9,7 +9,7 @@ use crate::rank::{Job, Mode};
 use crate::{ends, epochs, faces, random};
 
 #[path = "../../../../tests/common/ring.rs"]
-mod ring;
+pub(crate) mod ring;
 
 /// A job.
 pub(crate) struct Case {
@@ -76,6 +76,7 @@ pub(crate) const ALL: &[Case] = &[
     case("dropped", &[2, 3], |job| job.in_all_modes(ends::dropped)),
     case("swap", &[2], ends::swap),
     case("reductions", &[2], ends::reductions),
+    case("faulty", &[2, 3], ends::mpi_fails),
     case("finalized", &[1, 2, 3], ends::finalized),
     case("threads", &[1, 2], ends::too_few_threads),
     case("refused", &[2], ends::refused),

@@ -6,10 +6,11 @@ use mpi::traits::*;
 use tidegate::error::Cause;
 use tidegate::prelude::*;
 use tidegate::window::At;
-use tidegate::{Buffers, Error, Host, Region, World};
+use tidegate::{Buffers, Error, Host, Region, World, exchange};
 use tidegate_boot::TcpControl;
 use tidegate_mpi::windows::{Form, JoinError, Options, join};
 
+use crate::faulty;
 use crate::rank::{Job, MODES, Mode};
 
 /// A put under an exposure that was given in advance, to a window that the target has dropped, and its signal, touch
@@ -190,6 +191,51 @@ fn failing_wait<'s>(inbox: Inbox<'s, u64>, s: &Stream<'s>) -> Error {
         Ok(_inbox) => s.synchronize().unwrap_err(),
         Err(rejected) => rejected.into(),
     }
+}
+
+/// What MPI refuses one rank ends the epochs of all, which hear of it, and say whose it was; later worlds are well.
+pub(crate) fn mpi_fails(job: &mut Job) {
+    // What is short goes along with messages.
+    const LEN: usize = 100_000;
+    for form in [Form::Words, Form::Messages] {
+        let world = job.world(Mode::Apart(form));
+        let (rank, size) = (world.rank(), world.size());
+        let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+        stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, _>::by_slot("faulty").slot_from(left, 0, LEN);
+        let (inbox, outbox) = window.slot_to(right, 0).open(&s).unwrap();
+        let src = Region::from_slice(&world, &[7; LEN]).unwrap();
+        let src = src.on(&s).unwrap();
+        world.gather("begin", Vec::new()).unwrap();
+        if rank == 1 {
+            faulty::fail_after(10);
+        }
+        let begun = Instant::now();
+        let mut epochs = 0;
+        let mut halves = Some((inbox, outbox));
+        let error = loop {
+            let (inbox, outbox) = halves.take().unwrap();
+            let mut epoch = outbox.start();
+            epoch.put(&src, Slot(0)).unwrap();
+            match exchange(&s, inbox, epoch) {
+                Ok(both) => halves = Some(both),
+                Err(rejected) => break Error::from(rejected),
+            }
+            if let Err(error) = s.synchronize() {
+                break error;
+            }
+            epochs += 1;
+            assert!(epochs < 1000, "nothing has failed");
+        };
+        faulty::mend();
+        let (text, took) = (error.to_string(), begun.elapsed());
+        assert!(text.contains("MPI_Put"), "{text}");
+        assert!(rank == 1 || text.contains("rank 1"), "{text}");
+        assert!(rank != 1 || epochs == 10, "{epochs} epochs, then {text}");
+        assert!(took < Duration::from_secs(20), "it took {took:?}");
+        job.comm.barrier();
+    }
+    crate::cases::ring::run(job.world(Mode::Near), Buffers::Double, 10).unwrap();
 }
 
 /// `MPI_Finalize` while windows are there, and a stream waits: it comes to an end, and later work is refused.

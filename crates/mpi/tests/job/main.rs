@@ -8,6 +8,7 @@ mod cases;
 mod ends;
 mod epochs;
 mod faces;
+mod faulty;
 mod hosts;
 mod random;
 mod rank;
