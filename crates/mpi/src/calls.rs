@@ -268,6 +268,11 @@ impl Own {
         Ok(lowest)
     }
 
+    /// Keeps it, for whoever frees it, or as long as MPI is there.
+    pub(crate) fn keep(self) -> ffi::MPI_Comm {
+        self.raw
+    }
+
     /// Gives it back; collective.
     pub(crate) fn free(mut self) -> Result<(), MpiError> {
         // SAFETY: it is ours, and nothing is under way on it.

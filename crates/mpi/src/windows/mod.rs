@@ -68,17 +68,20 @@ mod segment;
 
 use std::ffi::c_int;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mpi::ffi;
 use mpi::topology::Communicator;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tidegate_boot::Invitation;
 use tidegate_core::{Error, World};
 use tidegate_hal::control::{Control, ControlError, Packet};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::far::BusError;
 use tidegate_host::Host;
 
+use crate::calls::Own;
 use crate::error::MpiError;
 use crate::world::control as control_of;
 use bus::Rma;
@@ -224,7 +227,11 @@ pub fn join(
     let comm = comm.as_raw();
     // SAFETY: the communicator is alive as long as it is borrowed.
     let mine = unsafe { fits(comm, &*control) };
-    let mine = mine.map(|()| (options.shared, options.form));
+    let bad = |error| MpiError::World(Error::Bootstrap(Box::new(error)));
+    let mine = mine.and_then(|()| Ok(Invitation::patience().map_err(bad)?));
+    // If this rank cannot take part, nobody does, nor comes to the duplicating.
+    let limit = mine.as_ref().map_or(Duration::ZERO, |limit| *limit);
+    let mine = mine.map(|_| (options.shared, options.form));
     let all = tell(&*control, "windows of MPI", mine)?;
     if let Some(rank) = all
         .iter()
@@ -233,18 +240,8 @@ pub fn join(
         let reason = "its options are others".into();
         return Err(JoinError::Peer { rank, reason });
     }
-    // SAFETY: a constant of the binding's.
-    let mut own = unsafe { ffi::RSMPI_COMM_NULL };
-    // SAFETY: the communicator is alive as long as it is borrowed; MPI runs. The duplicate is this library's alone, so
-    // that no message, and no error handler, is taken for another's.
-    unsafe {
-        check("MPI_Comm_dup", ffi::MPI_Comm_dup(comm, &raw mut own))?;
-        let handler = ffi::RSMPI_ERRORS_RETURN;
-        check(
-            "MPI_Comm_set_errhandler",
-            ffi::MPI_Comm_set_errhandler(own, handler),
-        )?;
-    }
+    // SAFETY: the communicator is alive as long as it is borrowed; MPI runs.
+    let own = unsafe { Own::duplicate(comm, limit) }?.keep();
     // SAFETY: the duplicate is alive, and this library's alone; its ranks were compared with the control plane's.
     let ranks = unsafe { Ranks::meet(own, &*control, options.shared) }?;
     let started = start(ranks, &control);
