@@ -1,4 +1,67 @@
 //! Safe, GPU-stream-aware, one-sided messaging: active-target RMA whose epochs are typed tokens.
+//!
+//! # Model
+//!
+//! The processes of a job are the *ranks* of a [`World`]. Work is enqueued on [`Stream`]s, which do it in order: kernels,
+//! and epochs. A [`Region`] is memory that is at home on one stream (or on the host), and its type says which. All
+//! ranks together create a [`Window`], and each gets two tokens:
+//!
+//! ```text
+//! Inbox  --post-->  Exposed  --wait-->      Inbox       others put into it between the two
+//! Outbox --start->  Access   --complete-->  Outbox      this rank puts into others' between the two
+//! ```
+//!
+//! Every arrow takes the token and gives the next one, so that what is not allowed in a state does not exist in it; and
+//! what is put is borrowed until its epoch is complete. `post`, `complete` and `wait` are *enqueued*: the stream opens and
+//! closes the epochs by itself, and the host waits once, when it wants to see a result.
+//!
+//! ```
+//! use tidegate::prelude::*;
+//!
+//! fn swap(world: World) -> Result<()> {
+//!     let peer = 1 - world.rank();
+//!     stream!(let s = world.stream()?);
+//!     let window = Window::by_slot("swap").slot_from(peer, 0, 4).slot_to(peer, 0);
+//!     let (inbox, outbox) = window.open(&s)?;
+//!     let src = Region::from_slice(&world, &[world.rank() as u64; 4])?.on(&s)?;
+//!
+//!     let exposed = inbox.post(&s)?;
+//!     let mut epoch = outbox.start();
+//!     epoch.put(&src, Slot(0))?;
+//!     let _outbox = epoch.complete(&s)?;
+//!     let mut inbox = exposed.wait(&s)?;
+//!
+//!     assert_eq!(inbox.read(&s)?.slot(0), [peer as u64; 4]);
+//!     Ok(())
+//! }
+//!
+//! // Two ranks, as threads of this process; `World::init` joins a job of processes.
+//! for outcome in World::local(2, swap) {
+//!     outcome.expect("both ranks are there");
+//! }
+//! ```
+//!
+//! # Where to look
+//!
+//! | to | look at |
+//! |---|---|
+//! | start, and find the others | [`World::init`], [`World::local`], [`launch`] |
+//! | say who may write what | [`window`]: by slot, by range, atomic |
+//! | compute between epochs | [`Stream::launch`](tidegate_core::Stream::launch), on GPUs [`kernel!`] and [`cuda`] |
+//! | do all of an epoch as one work item | [`exchange`] |
+//! | record a step once, and replay it | [`capture`] |
+//! | lend parts of one region to two streams | [`Region::partition`](tidegate_core::Region::partition), [`Part`], [`IndexSet`] |
+//! | put what does not lie side by side | [`Layout`] |
+//! | reach other nodes | [`fabric`] and [`WorldOptions::nic`] |
+//! | run inside an MPI job, or over nothing but an MPI | the feature `mpi`: `tidegate::mpi`, and [`coming_from_mpi`] |
+//! | write a device or a NIC of one's own | [`hal`] |
+//!
+//! # Failure
+//!
+//! Every wait can end: by its event, by the limit of its window, or by the death of whom it waits for, which is noticed and
+//! named. Errors ([`Error`]) of a call give its tokens back ([`Rejected`]); errors of a stream are met with by whoever
+//! waits for it, and follow what it would have sent to the ranks that wait for that. A token that is dropped
+//! half-way through its epoch revokes the window, for everybody, with that as the cause.
 
 pub use tidegate_boot::launch;
 pub use tidegate_core::{
