@@ -1,5 +1,6 @@
 //! Executes work items, on the stream's thread or (inline) on the submitting one.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -27,6 +28,13 @@ pub(crate) enum Item {
 }
 
 pub(crate) struct Executor {
+    core: Core,
+    /// What reaches peers that are not mapped.
+    far: Option<Box<Far>>,
+}
+
+/// All of an executor but what carries its moves.
+struct Core {
     shared: Arc<Shared>,
     engine: Engine,
     failed: bool,
@@ -36,8 +44,6 @@ pub(crate) struct Executor {
     peers: Patience,
     /// For waits for other streams.
     own: Patience,
-    /// What reaches peers that are not mapped.
-    far: Option<Box<Far>>,
 }
 
 /// A mover that can say why it did not go on.
@@ -62,14 +68,17 @@ impl Executor {
         (peers, own): (Patience, Patience),
         bus: Option<Arc<dyn Bus>>,
     ) -> Self {
-        Executor {
+        let core = Core {
             shared,
-            far: bus.map(|bus| Box::new(Far::new(bus))),
             engine: Engine::default(),
             failed: false,
             owed: Cell::new(false),
             peers,
             own,
+        };
+        Executor {
+            core,
+            far: bus.map(|bus| Box::new(Far::new(bus))),
         }
     }
 
@@ -88,17 +97,32 @@ impl Executor {
                 unsafe { self.batch(&batch, soon) };
             }
             Item::Kernel(job) => {
-                self.kernel(&job);
+                self.core.kernel(&job);
                 // What a kernel captured may panic when it is dropped, and this thread must go on.
-                self.guarded(|| drop(job));
+                self.core.guarded(|| drop(job));
             }
-            Item::Await(other, mark) => self.follow(&other, mark),
-            // SAFETY: the submitter's promise, for each time.
-            Item::Replay(list, times) => unsafe { self.replay(&list, times) },
+            Item::Await(other, mark) => self.core.follow(&other, mark),
+            Item::Replay(list, times) => {
+                // SAFETY: the submitter's promise, for each time.
+                let all = AssertUnwindSafe(|| unsafe { self.replay(&list, times) });
+                if let Err(panic) = catch_unwind(all) {
+                    self.core.broke(panic);
+                    // Gives up all that is in it.
+                    // SAFETY: as above.
+                    unsafe { self.replay(&list, 1) };
+                }
+            }
             Item::Stop => more = false,
         }
-        self.shared.pass();
+        self.core.shared.pass();
         more
+    }
+
+    /// After a panic that was no kernel's, in the midst of an item: the stream has failed, and has passed the item.
+    #[cold]
+    pub(crate) fn recover(&mut self, panic: Box<dyn Any + Send>) {
+        self.core.broke(panic);
+        self.core.shared.pass();
     }
 
     /// `soon`: a batch follows at once, which will do as well for telling the helper.
@@ -107,25 +131,56 @@ impl Executor {
     ///
     /// The promises of [`Batch::new`] hold.
     unsafe fn batch(&mut self, batch: &Batch, soon: bool) {
-        if self.far.is_none() {
+        match &mut self.far {
             // SAFETY: the caller's promise.
-            unsafe { self.batch_by(batch, soon, &mut HostMover) };
-        } else {
-            // SAFETY: the caller's promise.
-            unsafe { self.batch_with_far(batch, soon) };
+            None => unsafe { self.core.batch_by(batch, soon, &mut HostMover) },
+            // SAFETY: as above.
+            Some(far) => unsafe { self.core.batch_with_far(batch, soon, far) },
         }
     }
 
     /// # Safety
     ///
+    /// What the hal asks of the submitter of each recorded item holds, each time.
+    unsafe fn replay(&mut self, list: &List, times: u64) {
+        let mut list = list
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        for time in 0..times {
+            for at in 0..list.len() {
+                let next = match list.get(at + 1) {
+                    None if time + 1 < times => list.first(),
+                    next => next,
+                };
+                let soon = matches!(next, Some(Recorded::Batch(next)) if takes_no_time(next));
+                match &mut list[at] {
+                    // SAFETY: the caller's promise.
+                    Recorded::Batch(batch) => unsafe { self.batch(batch, soon) },
+                    Recorded::Kernel(job) => self.core.kernel(job),
+                    Recorded::Signal(link) => {
+                        let fault = || self.core.shared.fault().unwrap_or(Fault::Aborted);
+                        link.signal(self.core.failed.then(fault));
+                    }
+                    Recorded::Await(link, operand) => {
+                        self.core.tell();
+                        if let Some(fault) = link.follow(operand, self.core.own) {
+                            self.core.fail(fault);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Core {
+    /// # Safety
+    ///
     /// As [`Executor::batch`].
     #[inline(never)]
-    unsafe fn batch_with_far(&mut self, batch: &Batch, soon: bool) {
-        if let Some(mut far) = self.far.take() {
-            // SAFETY: the caller's promise.
-            unsafe { self.batch_by(batch, soon, &mut *far) };
-            self.far = Some(far);
-        }
+    unsafe fn batch_with_far(&mut self, batch: &Batch, soon: bool, far: &mut Far) {
+        // SAFETY: the caller's promise.
+        unsafe { self.batch_by(batch, soon, far) }
     }
 
     /// # Safety
@@ -163,10 +218,18 @@ impl Executor {
             self.peers
         };
         let mut slept = false;
+        let (engine, mover): (*mut Engine, *mut _) = (&mut self.engine, mover);
+        let unwinding = GiveUp {
+            engine,
+            batch,
+            mover,
+        };
+        // SAFETY: both were borrowed exclusively just now, and are used by nobody else until the guard is gone.
+        let (engine, mover) = unsafe { (&mut *engine, &mut *mover) };
         // SAFETY: the caller's promise; core builds batches with words whose bell is that of the rank, which is this stream's.
         let outcome = unsafe {
             tidegate_words::run(
-                &mut self.engine,
+                engine,
                 batch,
                 mover,
                 shared.bell(),
@@ -194,6 +257,7 @@ impl Executor {
                 },
             )
         };
+        std::mem::forget(unwinding);
         if slept {
             shared.set_running();
         }
@@ -237,14 +301,7 @@ impl Executor {
     /// Runs what is the user's; a panic of it is the stream's fault.
     fn guarded(&mut self, work: impl FnOnce()) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-            let text = panic
-                .downcast_ref::<&str>()
-                .map(|text| (*text).to_owned())
-                .or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_else(|| "a panic without a message".to_owned());
-            // The payload is the user's too.
-            std::mem::forget(panic);
-            self.fail(Fault::Kernel(text));
+            self.fail(Fault::Kernel(said(panic)));
         }
     }
 
@@ -256,37 +313,11 @@ impl Executor {
         }
     }
 
-    /// # Safety
-    ///
-    /// What the hal asks of the submitter of each recorded item holds, each time.
-    unsafe fn replay(&mut self, list: &List, times: u64) {
-        let mut list = list
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        for time in 0..times {
-            for at in 0..list.len() {
-                let next = match list.get(at + 1) {
-                    None if time + 1 < times => list.first(),
-                    next => next,
-                };
-                let soon = matches!(next, Some(Recorded::Batch(next)) if takes_no_time(next));
-                match &mut list[at] {
-                    // SAFETY: the caller's promise.
-                    Recorded::Batch(batch) => unsafe { self.batch(batch, soon) },
-                    Recorded::Kernel(job) => self.kernel(job),
-                    Recorded::Signal(link) => {
-                        let fault = || self.shared.fault().unwrap_or(Fault::Aborted);
-                        link.signal(self.failed.then(fault));
-                    }
-                    Recorded::Await(link, operand) => {
-                        self.tell();
-                        if let Some(fault) = link.follow(operand, self.own) {
-                            self.fail(fault);
-                        }
-                    }
-                }
-            }
-        }
+    #[cold]
+    fn broke(&mut self, panic: Box<dyn Any + Send>) {
+        let detail = format!("a panic outside of any kernel: {}", said(panic));
+        self.shared.set_running();
+        self.fail(Fault::Transport(detail));
     }
 
     fn fail(&mut self, fault: Fault) {
@@ -295,6 +326,32 @@ impl Executor {
             self.shared.set_fault(fault);
         }
     }
+}
+
+/// Gives up a batch in which this thread unwinds: others wait for what it would have added.
+struct GiveUp<'a, M: Mover> {
+    engine: *mut Engine,
+    batch: &'a Batch,
+    mover: *mut M,
+}
+
+impl<M: Mover> Drop for GiveUp<'_, M> {
+    fn drop(&mut self) {
+        // SAFETY: it is dropped by unwinding alone, out of the call that the two were lent to; the batch's promises hold.
+        unsafe { (*self.engine).give_up(self.batch, &mut *self.mover) };
+    }
+}
+
+/// The message of a panic.
+fn said(panic: Box<dyn Any + Send>) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_owned());
+    // The payload may be the user's, and panic when it is dropped.
+    std::mem::forget(panic);
+    text
 }
 
 /// Whether a batch that follows will do for telling the helper what the one before it has rung.

@@ -22,6 +22,8 @@ mod job;
 mod moves;
 mod reclaim;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub use block::HostBlock;
 pub use device::Host;

@@ -4,6 +4,7 @@
 
 use std::any::Any;
 use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 use std::time::Instant;
 
@@ -173,8 +174,8 @@ impl Shared {
             );
         }
         // Outside of the lock: dropping and waking may run foreign code.
-        drop(due);
-        awake.into_iter().for_each(Waker::wake);
+        due.into_iter().for_each(|each| foreign(|| drop(each)));
+        awake.into_iter().for_each(|waker| foreign(|| waker.wake()));
     }
 }
 
@@ -240,6 +241,18 @@ impl Reclaim for Shared {
             self.any_later.store(true, Ordering::SeqCst);
         }
         self.passed.load(Ordering::SeqCst) >= mark
+    }
+}
+
+/// Runs what may be the user's. A panic of it has been reported by its hook, and is no fault of the stream.
+fn foreign(work: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+        // A model's threads end by panics of its own.
+        #[cfg(loom)]
+        std::panic::resume_unwind(panic);
+        // Dropping it may panic, too.
+        #[cfg(not(loom))]
+        std::mem::forget(panic);
     }
 }
 

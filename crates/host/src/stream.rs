@@ -1,11 +1,12 @@
 //! Streams.
 
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use rtrb::{Producer, PushError, RingBuffer};
+use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{DeviceError, Fault, Reclaim, Stream, StreamConfig};
 use tidegate_hal::far::Bus;
@@ -93,6 +94,23 @@ fn processors() -> Option<usize> {
     counts.sum()
 }
 
+/// Executes items until the stream is dropped.
+fn work(executor: &mut Executor, items: &mut Consumer<Item>, shared: &Shared, own: Patience) {
+    loop {
+        let item = shared.work.wait(own, || items.pop().ok(), || {});
+        // What stands behind it is looked at, and not taken: it lies in the caches of another processor, and comes over
+        // while this one is executed.
+        let next = items.peek().ok();
+        if let Some(next) = next {
+            ahead::fetch_value(next);
+        }
+        // SAFETY: items come from the `unsafe` methods below, whose callers promised.
+        if !unsafe { executor.execute(item, next) } {
+            break;
+        }
+    }
+}
+
 impl HostStream {
     pub(crate) fn new(
         config: StreamConfig,
@@ -113,18 +131,12 @@ impl HostStream {
             let thread = std::thread::Builder::new()
                 .name(name)
                 .spawn(move || {
-                    loop {
-                        let item = feed.work.wait(own, || consumer.pop().ok(), || {});
-                        // What stands behind it is looked at, and not taken: it lies in the caches of another processor, and comes
-                        // over while this one is executed.
-                        let next = consumer.peek().ok();
-                        if let Some(next) = next {
-                            ahead::fetch_value(next);
-                        }
-                        // SAFETY: items come from the `unsafe` methods below, whose callers promised.
-                        if !unsafe { executor.execute(item, next) } {
-                            break;
-                        }
+                    // Who waits for this stream must hear of it, whatever happens.
+                    let (executor, consumer) = (&mut executor, &mut consumer);
+                    while let Err(panic) = catch_unwind(AssertUnwindSafe(|| {
+                        work(executor, consumer, &feed, own);
+                    })) {
+                        executor.recover(panic);
                     }
                 })
                 .map_err(|e| DeviceError::Exhausted {
@@ -153,8 +165,14 @@ impl HostStream {
             .submitted
             .store(self.mark() + 1, Ordering::Release);
         match &self.queue {
-            // SAFETY: the caller's promise.
-            Queue::Inline(executor) => drop(unsafe { executor.borrow_mut().execute(item, None) }),
+            Queue::Inline(executor) => {
+                let executor = &mut *executor.borrow_mut();
+                // SAFETY: the caller's promise.
+                let execute = || unsafe { executor.execute(item, None) };
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(execute)) {
+                    executor.recover(panic);
+                }
+            }
             Queue::Thread { producer, .. } => {
                 let mut producer = producer.borrow_mut();
                 if let Err(PushError::Full(item)) = producer.push(item) {

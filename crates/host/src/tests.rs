@@ -1,0 +1,242 @@
+//! What happens when something breaks that never should.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use std::task::{Wake, Waker};
+
+use tidegate_hal::batch::{
+    Action, Add, Batch, Move, Op, POISON, QUANTUM, Scalar, Shape, Side, Step,
+};
+use tidegate_hal::device::{Device, DeviceError, Fault, Priority, Reclaim, Stream, StreamConfig};
+use tidegate_hal::far::{Bus, BusError, Piece, Reached, Span, Update};
+use tidegate_hal::memory::{Block, Ptr, Sharing};
+use tidegate_words::{Bell, Word};
+
+use crate::{Host, HostBlock, HostStream};
+
+/// A bus that fails when it is told to, and panics when it is to carry anything.
+#[derive(Default)]
+struct Fails(OnceLock<BusError>);
+
+/// Where its far addresses are: nowhere.
+const FAR: usize = 1 << 40;
+
+// SAFETY: it has no memory, and reaches none.
+unsafe impl Bus for Fails {
+    fn name(&self) -> &'static str {
+        "a bus that fails"
+    }
+
+    fn alloc(&self, _: usize) -> Result<Span, DeviceError> {
+        unreachable!()
+    }
+
+    fn reach(&self, _: &[u8], _: usize) -> Result<Reached, DeviceError> {
+        unreachable!()
+    }
+
+    fn far(&self) -> Range<usize> {
+        FAR..2 * FAR
+    }
+
+    fn name_of(&self, _: Ptr) -> Result<Option<Ptr>, BusError> {
+        unreachable!()
+    }
+
+    fn refuses(&self, _: Option<Op>, _: Scalar) -> Option<String> {
+        None
+    }
+
+    fn failure(&self) -> Option<BusError> {
+        self.0.get().cloned()
+    }
+
+    unsafe fn put(&self, _: &[Piece]) -> Result<(), BusError> {
+        panic!("on purpose")
+    }
+
+    unsafe fn get(&self, _: &[Piece]) -> Result<(), BusError> {
+        unreachable!()
+    }
+
+    unsafe fn update(
+        &self,
+        _: Update,
+        _: Scalar,
+        _: Ptr,
+        _: Ptr,
+        _: usize,
+    ) -> Result<(), BusError> {
+        unreachable!()
+    }
+
+    unsafe fn signal(&self, _: Ptr, _: u64) -> Result<(), BusError> {
+        unreachable!()
+    }
+
+    unsafe fn poison(&self, _: Ptr) -> bool {
+        unreachable!()
+    }
+
+    unsafe fn look(&self, _: Ptr) {}
+
+    fn turn(&self) -> bool {
+        false
+    }
+}
+
+/// Whether there is memory at this address.
+fn is_mapped(at: usize) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux says what is mapped");
+    maps.lines().any(|line| {
+        let range = line
+            .split(' ')
+            .next()
+            .and_then(|range| range.split_once('-'));
+        let number = |text| usize::from_str_radix(text, 16).expect("a hexadecimal number");
+        range.is_some_and(|(from, to)| (number(from)..number(to)).contains(&at))
+    })
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "there is no /proc")]
+fn memory_that_a_failed_bus_may_read_is_given_up() {
+    let bus = Arc::new(Fails::default());
+    // So large that the allocator gives it back to the system at once.
+    let device = Host::over(bus.clone());
+    let block = || device.alloc(1 << 26, Sharing::Private).unwrap();
+    let place = |block: &HostBlock| block.base().0.addr() + (1 << 25);
+    let (before, after) = (block(), block());
+    let at = place(&before);
+    drop(before);
+    assert!(!is_mapped(at), "nothing is under way");
+    let error = BusError {
+        bus: "a bus that fails",
+        detail: "it was told to".into(),
+    };
+    bus.0.set(error).unwrap();
+    let at = place(&after);
+    drop(after);
+    assert!(is_mapped(at), "nobody knows what is under way");
+}
+
+/// A stream of a device, with a bell of its own.
+fn stream(device: &Host, inline: bool) -> HostStream {
+    let bell = Arc::new(Bell::new());
+    let config = StreamConfig {
+        name: "stream".into(),
+        bell: Ptr(Arc::as_ptr(&bell).cast_mut().cast()),
+        keep: bell,
+        inline,
+        ranks_on_node: 1,
+        priority: Priority::Normal,
+        helper: None,
+    };
+    // SAFETY: the bell is kept by the configuration.
+    unsafe { device.stream(config) }.unwrap()
+}
+
+fn pointer<T>(to: &T) -> Ptr {
+    Ptr(std::ptr::from_ref(to).cast_mut().cast())
+}
+
+/// A put that panics, and what stands behind it: the signal for a peer.
+fn put_and_signal(source: &u64, word: &Word, bell: &Bell) -> Arc<Batch> {
+    let side = |base| Side {
+        base,
+        flip: 0,
+        shape: Shape::Linear,
+    };
+    let put = Move {
+        action: Action::Copy,
+        size: 8,
+        count: 1,
+        src: side(pointer(source)),
+        dst: side(Ptr(std::ptr::without_provenance_mut(FAR))),
+        parity: Ptr::NULL,
+        early: true,
+    };
+    let signal = Add {
+        word: pointer(word),
+        value: QUANTUM,
+        bell: pointer(bell),
+    };
+    let lane = vec![Step::Move(put), Step::Flush, Step::Add(signal)];
+    // SAFETY: the test waits until the stream has passed it; the far address is the bus's, which never uses it.
+    Arc::new(unsafe { Batch::new([lane], Vec::new()) })
+}
+
+#[test]
+fn a_panic_in_a_stream_fails_it_and_poisons_what_others_wait_for() {
+    let device = Host::over(Arc::new(Fails::default()));
+    for (recorded, inline) in [(false, false), (true, false), (false, true), (true, true)] {
+        let s = stream(&device, inline);
+        let (source, words, bell) = (7, [Word::new(0), Word::new(0)], Bell::new());
+        let batches = words
+            .each_ref()
+            .map(|word| put_and_signal(&source, word, &bell));
+        if recorded {
+            s.begin_capture(&[]).unwrap();
+        }
+        for batch in &batches {
+            // SAFETY: the promises of the batch hold.
+            unsafe { s.submit(batch) }.unwrap();
+        }
+        if recorded {
+            let graph = Arc::new(s.end_capture(&[]).unwrap());
+            // SAFETY: as above.
+            unsafe { s.replay(&[], &graph, 3) }.unwrap();
+        }
+        let fault = s.synchronize().unwrap().unwrap_err();
+        match fault {
+            Fault::Transport(detail) => assert!(detail.contains("on purpose"), "{detail}"),
+            other => panic!("{other:?}"),
+        }
+        for word in &words {
+            assert_eq!(
+                word.load(),
+                POISON,
+                "recorded: {recorded}, inline: {inline}"
+            );
+        }
+    }
+}
+
+/// Panics when it is to wake somebody.
+struct Bad;
+
+impl Wake for Bad {
+    fn wake(self: Arc<Self>) {
+        panic!("on purpose")
+    }
+}
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("on purpose")
+    }
+}
+
+#[test]
+fn wakers_and_garbage_that_panic_do_not_end_a_stream() {
+    let device = Host::for_threads();
+    let s = stream(&device, false);
+    let gate = Arc::new(std::sync::Barrier::new(2));
+    let here = gate.clone();
+    let waits = move || {
+        here.wait();
+    };
+    // SAFETY: the kernel touches nothing but what it owns.
+    unsafe { s.launch(waits) };
+    let mark = s.mark();
+    assert!(!s.reclaim().wake_at(mark, &Waker::from(Arc::new(Bad))));
+    s.reclaim().retire(Box::new(Bomb));
+    gate.wait();
+    s.synchronize().unwrap().unwrap();
+    // SAFETY: as above.
+    unsafe { s.launch(|| {}) };
+    s.synchronize().unwrap().unwrap();
+}
