@@ -59,9 +59,10 @@
 //! # Failure
 //!
 //! Every wait can end: by its event, by the limit of its window, or by the death of whom it waits for, which is noticed and
-//! named. Errors ([`Error`]) of a call give its tokens back ([`Rejected`]); errors of a stream are met with by whoever
-//! waits for it, and follow what it would have sent to the ranks that wait for that. A token that is dropped
-//! half-way through its epoch revokes the window, for everybody, with that as the cause.
+//! named. A call that fails gives its tokens back with the error ([`Error`], [`Rejected`]). A stream that fails passes over
+//! what stands behind; what it would have signalled is poisoned, so that ranks that wait for it fail too, and whoever
+//! synchronises with it gets the error. A token that is dropped half-way through its epoch revokes the window, for
+//! everybody, with that as the cause.
 
 pub use tidegate_boot::launch;
 pub use tidegate_core::{

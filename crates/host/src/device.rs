@@ -81,8 +81,14 @@ unsafe impl Device for Host {
         Ok(Host::for_threads())
     }
 
-    fn same(&self, _other: &Self) -> bool {
-        true
+    /// Memory of one bus is not for streams of another, or of none: only its own bus knows that it is to be kept when
+    /// that fails.
+    fn same(&self, other: &Self) -> bool {
+        match (&self.options.bus, &other.options.bus) {
+            (None, None) => true,
+            (Some(mine), Some(others)) => std::ptr::addr_eq(Arc::as_ptr(mine), Arc::as_ptr(others)),
+            _ => false,
+        }
     }
 
     fn alloc(&self, bytes: usize, sharing: Sharing) -> Result<HostBlock, DeviceError> {

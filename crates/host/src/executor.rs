@@ -4,6 +4,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{Fault, Reclaim};
@@ -46,10 +47,18 @@ struct Core {
     own: Patience,
 }
 
+/// How many milliseconds the news of a bus that has failed may take.
+const NEWS: u32 = 50;
+
 /// A mover that can say why it did not go on.
 trait Way: Mover {
     fn fault(&self) -> Fault {
         Fault::Aborted
+    }
+
+    /// Why there is a poison, where the mover may know better than who asks whose word it was.
+    fn behind_poison(&self) -> Option<Fault> {
+        None
     }
 }
 
@@ -59,6 +68,17 @@ impl Way for Far {
     fn fault(&self) -> Fault {
         let failure = self.failure();
         failure.map_or(Fault::Aborted, |error| Fault::Transport(error.to_string()))
+    }
+
+    /// A peer that has heard of a bus that failed may be quicker with its poison than the news.
+    fn behind_poison(&self) -> Option<Fault> {
+        for _ in 0..NEWS {
+            if self.failure().is_some() {
+                return Some(self.fault());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
     }
 }
 
@@ -273,10 +293,13 @@ impl Core {
         }
         match outcome {
             Ok(()) => {}
-            Err(Some(halt)) => self.fail(Fault::Wait {
-                tag: halt.tag,
-                epoch: halt.epoch,
-            }),
+            Err(Some(halt)) => {
+                let wait = Fault::Wait {
+                    tag: halt.tag,
+                    epoch: halt.epoch,
+                };
+                self.fail(mover.behind_poison().unwrap_or(wait));
+            }
             Err(None) => self.fail(mover.fault()),
         }
     }

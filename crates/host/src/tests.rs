@@ -120,6 +120,18 @@ fn memory_that_a_failed_bus_may_read_is_given_up() {
     assert!(is_mapped(at), "nobody knows what is under way");
 }
 
+#[test]
+fn memory_of_one_bus_is_not_for_streams_of_another() {
+    let bus: Arc<dyn Bus> = Arc::new(Fails::default());
+    let (one, again) = (Host::over(bus.clone()), Host::over(bus));
+    let (other, none) = (
+        Host::over(Arc::new(Fails::default())),
+        Host::for_processes(),
+    );
+    assert!(one.same(&again) && one.same(&one.clone()) && none.same(&Host::for_threads()));
+    assert!(!one.same(&other) && !one.same(&none) && !none.same(&one));
+}
+
 /// A stream of a device, with a bell of its own.
 fn stream(device: &Host, inline: bool) -> HostStream {
     let bell = Arc::new(Bell::new());

@@ -338,15 +338,16 @@ unsafe impl Bus for Rma {
     }
 
     unsafe fn put(&self, pieces: &[Piece]) -> Result<(), BusError> {
+        // Held until it is noted, here and below: nobody is to find the machine closed, and the bus in good health.
+        let mut machine = self.inner.machine();
         // SAFETY: the caller's promise.
-        self.inner
-            .note(unsafe { self.inner.machine().copy(pieces, true) })
+        self.inner.note(unsafe { machine.copy(pieces, true) })
     }
 
     unsafe fn get(&self, pieces: &[Piece]) -> Result<(), BusError> {
+        let mut machine = self.inner.machine();
         // SAFETY: the caller's promise.
-        self.inner
-            .note(unsafe { self.inner.machine().copy(pieces, false) })
+        self.inner.note(unsafe { machine.copy(pieces, false) })
     }
 
     unsafe fn update(
@@ -365,15 +366,15 @@ unsafe impl Bus for Rma {
 
     unsafe fn signal(&self, word: Ptr, value: u64) -> Result<(), BusError> {
         self.inner.signals.fetch_add(1, Ordering::Relaxed);
+        let mut machine = self.inner.machine();
         // SAFETY: the caller's promise.
-        self.inner
-            .note(unsafe { self.inner.machine().signal(word, value) })
+        self.inner.note(unsafe { machine.signal(word, value) })
     }
 
     unsafe fn poison(&self, word: Ptr) -> bool {
         let mut machine = self.inner.machine();
         // SAFETY: the caller's promise.
-        machine.closed.is_none() && self.inner.note(unsafe { machine.poison(word) }).is_ok()
+        self.inner.note(unsafe { machine.poison(word) }).is_ok()
     }
 
     #[inline]

@@ -19,14 +19,17 @@ use super::machine::Machine;
 /// until MPI ends: their windows can be freed by no rank alone.
 static BUSES: Mutex<Vec<Arc<Inner>>> = Mutex::new(Vec::new());
 
-fn buses() -> MutexGuard<'static, Vec<Arc<Inner>>> {
-    BUSES.lock().unwrap_or_else(PoisonError::into_inner)
+/// Whether this process hears of the end.
+static PREPARED: Mutex<bool> = Mutex::new(false);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Closes a bus when MPI ends.
-pub(super) fn watch(inner: &Arc<Inner>) -> Result<(), BusError> {
-    let mut buses = buses();
-    if buses.is_empty() {
+/// Sees to it that this process hears of the end of MPI.
+pub(super) fn prepare() -> Result<(), BusError> {
+    let mut prepared = lock(&PREPARED);
+    if !*prepared {
         let mut key: c_int = 0;
         let nothing = std::ptr::null_mut();
         // SAFETY: MPI runs, which `join` has checked. The attribute has no value.
@@ -37,9 +40,14 @@ pub(super) fn watch(inner: &Arc<Inner>) -> Result<(), BusError> {
             let set = ffi::MPI_Comm_set_attr(ffi::RSMPI_COMM_SELF, key, nothing);
             check("MPI_Comm_set_attr", set)?;
         }
+        *prepared = true;
     }
-    buses.push(inner.clone());
     Ok(())
+}
+
+/// Closes a bus when MPI ends. All its ranks do, or none: what is freed then, they free together.
+pub(super) fn watch(inner: &Arc<Inner>) {
+    lock(&BUSES).push(inner.clone());
 }
 
 /// A duplicate of `MPI_COMM_SELF` does not get it.
@@ -58,7 +66,7 @@ unsafe extern "C" fn not_copied(
 
 /// MPI ends.
 unsafe extern "C" fn ended(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
-    let buses = std::mem::take(&mut *buses());
+    let buses = std::mem::take(&mut *lock(&BUSES));
     // Nobody is making windows, or begins to, from here on.
     let _rounds: Vec<_> = buses.iter().map(|bus| bus.rounds()).collect();
     let mut machines: Vec<_> = buses.iter().map(|bus| (bus, bus.machine())).collect();

@@ -45,6 +45,8 @@ pub(super) struct Machine {
     /// Ranks to which messages were sent, and ranks that have said that they send no more.
     told: BTreeSet<usize>,
     left: BTreeSet<usize>,
+    /// What is added to a mailbox. Where it is, it stays: a call that fails may go on reading it.
+    operand: Box<u64>,
     /// Why nothing is begun any more.
     pub(super) closed: Option<BusError>,
     /// MPI has ended: no call of it is made any more.
@@ -69,6 +71,7 @@ impl Machine {
             poisoned: BTreeSet::new(),
             told: BTreeSet::new(),
             left: BTreeSet::new(),
+            operand: Box::default(),
             closed: None,
             ended: false,
         }
@@ -397,14 +400,14 @@ impl Machine {
             self.told.insert(place.rank);
             return self.messages.send(place.rank, message);
         }
-        let value = if poison { POISON } else { value };
+        *self.operand = if poison { POISON } else { value };
         let (rank, window) = (place.rank as c_int, self.window(place));
         let (there, kind) = (place.at + MAILBOX, scalar(Scalar::U64));
         // SAFETY: the word has a mailbox of 8 bytes there (the caller's promise), which MPI alone writes; the window is
         // alive, and locked by this rank.
         unsafe {
             let code = ffi::MPI_Accumulate(
-                (&raw const value).cast(),
+                (&raw const *self.operand).cast(),
                 1,
                 kind,
                 rank,

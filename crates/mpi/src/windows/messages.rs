@@ -93,6 +93,11 @@ impl Messages {
         if !self.outbound.is_empty() {
             self.sent()?;
         }
+        // There is none asked for, if that has failed; MPI says of nothing that it is over.
+        // SAFETY: a constant of the binding's.
+        if self.request == unsafe { ffi::RSMPI_REQUEST_NULL } {
+            return Ok(false);
+        }
         done(&mut self.request)
     }
 

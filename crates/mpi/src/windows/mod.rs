@@ -227,10 +227,11 @@ pub fn join(
     let comm = comm.as_raw();
     // SAFETY: the communicator is alive as long as it is borrowed.
     let mine = unsafe { fits(comm, &*control) };
-    let bad = |error| MpiError::World(Error::Bootstrap(Box::new(error)));
-    let mine = mine.and_then(|()| Ok(Invitation::patience().map_err(bad)?));
-    // If this rank cannot take part, nobody does, nor comes to the duplicating.
-    let limit = mine.as_ref().map_or(Duration::ZERO, |limit| *limit);
+    let mine = mine.and_then(|()| {
+        let limit = Invitation::patience();
+        Ok(limit.map_err(|error| MpiError::World(Error::Bootstrap(Box::new(error))))?)
+    });
+    let limit = mine.as_ref().ok().copied();
     let mine = mine.map(|_| (options.shared, options.form));
     let all = tell(&*control, "windows of MPI", mine)?;
     if let Some(rank) = all
@@ -240,17 +241,19 @@ pub fn join(
         let reason = "its options are others".into();
         return Err(JoinError::Peer { rank, reason });
     }
+    let limit = limit.expect("it was told so");
     // SAFETY: the communicator is alive as long as it is borrowed; MPI runs.
-    let own = unsafe { Own::duplicate(comm, limit) }?.keep();
+    let own = unsafe { Own::duplicate(comm, limit) };
+    let (own, mine) = parted(own.map(Own::keep).map_err(JoinError::from));
+    tell(&*control, "a communicator of their own", mine)?;
+    let own = own.expect("it was told so");
     // SAFETY: the duplicate is alive, and this library's alone; its ranks were compared with the control plane's.
-    let ranks = unsafe { Ranks::meet(own, &*control, options.shared) }?;
-    let started = start(ranks, &control);
-    let (started, mine) = match started {
-        Ok(started) => (Some(started), Ok(())),
-        Err(error) => (None, Err(error)),
-    };
+    let ranks = unsafe { Ranks::meet(own, &*control, options.shared) };
+    let started = ranks.map_err(JoinError::from);
+    let (started, mine) = parted(started.and_then(|ranks| start(ranks, &control)));
     tell(&*control, "streams over MPI", mine)?;
     let (inner, bus) = started.expect("it was told so");
+    finalize::watch(&inner);
     let form = match options.form {
         Form::Measured => choose::choose(&bus)?,
         form => form,
@@ -261,6 +264,14 @@ pub fn join(
     Ok((Arc::new(Keyed(control, inner)), Host::over(bus)))
 }
 
+/// What came of something, and what to tell of it.
+fn parted<T>(outcome: Result<T, JoinError>) -> (Option<T>, Result<(), JoinError>) {
+    match outcome {
+        Ok(made) => (Some(made), Ok(())),
+        Err(error) => (None, Err(error)),
+    }
+}
+
 /// What a rank does for itself, and can fail at.
 fn start(ranks: Ranks, control: &Arc<dyn Control>) -> Result<(Arc<Inner>, Arc<Rma>), JoinError> {
     let names = Names::reserve(!ranks.all_near())?;
@@ -268,7 +279,7 @@ fn start(ranks: Ranks, control: &Arc<dyn Control>) -> Result<(Arc<Inner>, Arc<Rm
     let messages = unsafe { Messages::open(ranks.all) }?;
     let machine = Machine::new(ranks, names, messages);
     let inner = Arc::new(Inner::new(machine, control));
-    finalize::watch(&inner)?;
+    finalize::prepare()?;
     let bus = Rma::start(inner.clone(), control.clone())?;
     Ok((inner, Arc::new(bus)))
 }

@@ -339,7 +339,13 @@ unsafe fn share(
         ffi::MPI_Win_allocate_shared(size, 1, info.0, ranks.shared, at, window)
     };
     // SAFETY: as above.
-    unsafe { ranks.agree_near(check("MPI_Win_allocate_shared", made)) }?;
+    let made = check("MPI_Win_allocate_shared", made).and_then(|()| {
+        // SAFETY: the window was made just now.
+        let set = unsafe { ffi::MPI_Win_set_errhandler(*window, ffi::RSMPI_ERRORS_RETURN) };
+        check("MPI_Win_set_errhandler", set)
+    });
+    // SAFETY: as above.
+    unsafe { ranks.agree_near(made) }?;
     // Whatever becomes of it, the others wait at the barriers.
     // SAFETY: the window was made just now.
     let mapped = unsafe { map(ranks, bytes, *window, base, parts) };

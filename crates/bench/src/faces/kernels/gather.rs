@@ -28,36 +28,30 @@ pub(super) fn sum_surface<P: Points + ?Sized, S: Slots + ?Sized>(
     for (d, _) in geometry.neighbours() {
         received[d.index()] = Some(slots.slot(d));
     }
-    if let (None, Some(lists)) = (piece, geometry.surface_lists()) {
-        lists.iter().for_each(|list| sum_list(u, &received, list));
-        return;
-    }
-    for group in geometry.surface_patches() {
-        sum_group(u, &received, group, |patch| {
-            piece.is_none() || piece == patch.piece
-        });
+    let pieces = geometry.surface_patches();
+    match (piece, geometry.surface_lists()) {
+        (Some(piece), _) => sum_group(u, &received, &pieces[piece.index()]),
+        (None, Some(lists)) => lists.iter().for_each(|list| sum_list(u, &received, list)),
+        (None, None) => pieces
+            .iter()
+            .for_each(|piece| sum_group(u, &received, piece)),
     }
 }
 
 /// The same for the interior.
 pub(super) fn sum_interior<P: Points + ?Sized>(geometry: &Geometry, u: &mut P) {
-    sum_group(u, &NOTHING, geometry.interior_patches(), |_| true);
+    sum_group(u, &NOTHING, geometry.interior_patches());
 }
 
 /// Patches that take turns row by row, so that all that is done to a row is done while it is in the
 /// cache.
 #[inline(always)]
-fn sum_group<P: Points + ?Sized, V: Values>(
-    u: &mut P,
-    received: &Received<V>,
-    group: &Group,
-    wanted: impl Fn(&Patch) -> bool,
-) {
+fn sum_group<P: Points + ?Sized, V: Values>(u: &mut P, received: &Received<V>, group: &Group) {
     let [inner, outer] = group.rows;
     for z in 0..outer {
         for y in 0..inner {
             for patch in &group.patches {
-                if y < patch.rows[0].count && z < patch.rows[1].count && wanted(patch) {
+                if y < patch.rows[0].count && z < patch.rows[1].count {
                     sum_patch(u, received, patch, [y, z]);
                 }
             }

@@ -253,7 +253,7 @@ impl Geometry {
         })
     }
 
-    /// The surface points that have several copies, each of them in one patch.
+    /// The surface points that have several copies, each of them in one patch: a group for each direction.
     pub(crate) fn surface_patches(&self) -> &[Group] {
         &self.surface
     }

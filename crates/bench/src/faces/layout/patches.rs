@@ -19,7 +19,7 @@
 //!
 //! There are at most 56 patches of the surface and 7 of the interior, however large the block is. So
 //! the tables have at most 63 times 164 bytes, 10 KB, where a block of desk size has 111 KB and one of
-//! small size 38 MB. (Each of two ranks has 39 and 7 patches, 7.5 KB.)
+//! small size 38 MB. (Each of two ranks has 39 and 7 patches, 7.5 KB; the lists of a small surface, 40 KB at most, come on top.)
 //!
 //! # Failures
 //!
@@ -89,8 +89,6 @@ impl Loop {
 /// next one bit 1, and so on. A bit that is set is the upper one of a pair, or the neighbour's.
 #[derive(Debug, Clone)]
 pub(crate) struct Patch {
-    /// The piece that it is part of; `None` for the interior.
-    pub(crate) piece: Option<Direction>,
     /// How many copies its points have: 2, 4 or 8.
     pub(crate) copies: u8,
     /// The bits of copies' numbers that say "the neighbour's".
@@ -137,7 +135,7 @@ enum Sort {
 }
 
 impl Patch {
-    /// All patches of the surface of a block; `present(d, s)` says whether there is a neighbour at side `s` of dimension `d`.
+    /// All patches of the surface of a block, a group for each direction, in their order; `present(d, s)` says whether there is a neighbour at side `s` of dimension `d`.
     pub(crate) fn surface(size: Size, present: impl Fn(usize, i8) -> bool) -> Vec<Group> {
         Direction::all()
             .map(|d| Group::new(Patch::piece(size, d.offset(), &present)))
@@ -223,12 +221,11 @@ impl Patch {
             Sort::Between => m[d] - 1,
         };
         let side = sorts.map(|sort| if let Sort::End(side) = sort { side } else { 0 });
-        let piece = Direction::from_offset(side);
         let elements = [0, 1, 2].map(|d| step(elements(d), &|lies| lies.j[d]));
         // On a face, the last dimension along which it extends; in the interior the last two.
-        let split = match (piece, side) {
-            (None, _) | (_, [0, 0, _]) => 1,
-            (_, [_, 0, 0] | [0, _, 0]) => 2,
+        let split = match side {
+            [0, 0, _] => 1,
+            [_, 0, 0] | [0, _, 0] => 2,
             _ => 3,
         };
         let row = |d: usize| match d >= split && elements[d].count > 1 {
@@ -249,7 +246,6 @@ impl Patch {
             }
         }
         Some(Patch {
-            piece,
             copies: 1 << dims.len(),
             remote: remotes as u8,
             from,
