@@ -68,7 +68,6 @@ mod segment;
 
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::time::Duration;
 
 use mpi::ffi;
 use mpi::topology::Communicator;
