@@ -15,7 +15,7 @@ use crate::far::Far;
 use crate::graph::{List, Recorded};
 use crate::job::Job;
 use crate::moves::HostMover;
-use crate::reclaim::Shared;
+use crate::reclaim::{Shared, let_go};
 
 /// A work item in the queue.
 pub(crate) enum Item {
@@ -372,8 +372,7 @@ fn said(panic: Box<dyn Any + Send>) -> String {
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a panic without a message".to_owned());
-    // The payload may be the user's, and panic when it is dropped.
-    std::mem::forget(panic);
+    let_go(panic);
     text
 }
 

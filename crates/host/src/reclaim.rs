@@ -250,8 +250,15 @@ fn foreign(work: impl FnOnce()) {
         // A model's threads end by panics of its own.
         #[cfg(loom)]
         std::panic::resume_unwind(panic);
-        // Dropping it may panic, too.
         #[cfg(not(loom))]
+        let_go(panic);
+    }
+}
+
+/// Lets the payload of a panic go. One of a type of the user's may panic when it is dropped: it is kept for good.
+#[cfg(not(loom))]
+pub(crate) fn let_go(panic: Box<dyn Any + Send>) {
+    if !panic.is::<&'static str>() && !panic.is::<String>() {
         std::mem::forget(panic);
     }
 }
