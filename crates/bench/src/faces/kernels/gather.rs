@@ -1,8 +1,9 @@
 //! Sums of all copies of a point: what `unpack` and `compute` have in common.
 //!
 //! The points of a small surface are listed one by one ([`sum_list`]). Otherwise a kernel is one flat
-//! loop over the [`Patch`]es that the geometry has prepared: nothing in that list is without work, and all points of a patch have the same number of copies (2, 4 or 8), in
-//! the same places relative to each other. So there is one loop nest, compiled once for each kind:
+//! loop over the [`Patch`]es that the geometry has prepared: nothing in that list is without work, and
+//! all points of a patch have the same number of copies (2, 4 or 8), in the same places relative to
+//! each other. So there is one loop nest, compiled once for each kind:
 //! how many copies there are, and which of them neighbours have sent. Copies are numbered with
 //! the first dimension in which there are two fastest, and summed as a perfect binary tree over
 //! neighbouring numbers; that is the order of summation that the kernels promise.
