@@ -1,6 +1,8 @@
 //! The ring over the software engine, on a wire in memory: as it should be, and with faults.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tidegate::prelude::*;
@@ -252,23 +254,38 @@ fn whatever_goes_wrong_ends() {
         number("TIDEGATE_FAULTS_FROM", 0),
         number("TIDEGATE_FAULTS", 400),
     );
-    let (mut right, mut failed, mut harmless) = (0, 0, 0);
-    for case in first..first + count {
-        // So that neighbouring cases differ in everything.
-        let seed = (case + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-        let begin = Instant::now();
-        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| faulty(seed)));
-        let (ends, none) = outcome.unwrap_or_else(|_| panic!("case {case}, seed {seed}"));
-        let elapsed = begin.elapsed();
-        assert!(
-            elapsed < Duration::from_secs(10),
-            "case {case} took {elapsed:?}"
-        );
-        let well = ends.iter().all(|end| *end == End::Right);
-        assert!(well || !none, "case {case} had no fault: {ends:?}");
-        (right, failed) = (right + u64::from(well), failed + u64::from(!well));
-        harmless += u64::from(none);
-    }
+    let (right, failed, harmless) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let next = AtomicU64::new(first);
+    let cases = || {
+        loop {
+            let case = next.fetch_add(1, Ordering::Relaxed);
+            if case >= first + count {
+                return;
+            }
+            // So that neighbouring cases differ in everything.
+            let seed = (case + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+            let begin = Instant::now();
+            let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| faulty(seed)));
+            let (ends, none) = outcome.unwrap_or_else(|_| panic!("case {case}, seed {seed}"));
+            let elapsed = begin.elapsed();
+            assert!(
+                elapsed < Duration::from_secs(10),
+                "case {case} took {elapsed:?}"
+            );
+            let well = ends.iter().all(|end| *end == End::Right);
+            assert!(well || !none, "case {case} had no fault: {ends:?}");
+            let ended = if well { &right } else { &failed };
+            ended.fetch_add(1, Ordering::Relaxed);
+            harmless.fetch_add(u64::from(none), Ordering::Relaxed);
+        }
+    };
+    // Most of a case is waiting for a limit.
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(cases);
+        }
+    });
+    let [right, failed, harmless] = [right, failed, harmless].map(AtomicU64::into_inner);
     println!("{count} cases: {right} right ({harmless} without faults), {failed} with errors");
     // Neither kind is rare, or this shows nothing.
     assert!(

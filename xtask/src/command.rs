@@ -10,6 +10,8 @@ pub(crate) struct Cmd {
     program: OsString,
     args: Vec<OsString>,
     envs: Vec<(&'static str, OsString)>,
+    hidden_envs: Vec<(&'static str, OsString)>,
+    is_beside: bool,
 }
 
 /// A command from one line, split at white space. For anything that may hold a space there is [`Cmd::arg`].
@@ -20,6 +22,8 @@ pub(crate) fn cmd(line: &str) -> Cmd {
         program,
         args: words.collect(),
         envs: Vec::new(),
+        hidden_envs: Vec::new(),
+        is_beside: false,
     }
 }
 
@@ -43,6 +47,24 @@ impl Cmd {
         self
     }
 
+    /// Likewise, and the variable is not printed: it is of no use to whoever pastes the line into a shell.
+    pub(crate) fn hidden_env(mut self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
+        self.hidden_envs.push((name, value.as_ref().to_owned()));
+        self
+    }
+
+    /// It may run at the same time as the command before it, and as those that that one may run beside: for what keeps
+    /// one processor busy, and waits for nothing that has to come in time.
+    pub(crate) fn beside(mut self) -> Self {
+        self.is_beside = true;
+        self
+    }
+
+    /// Whether it may.
+    pub(crate) fn is_beside(&self) -> bool {
+        self.is_beside
+    }
+
     /// The same, ready to be started in `dir`.
     ///
     /// Standard input is closed: no check may ask a question. The variables by which cargo describes *this* package
@@ -63,7 +85,8 @@ impl Cmd {
                 command.env_remove(name);
             }
         }
-        command.envs(self.envs.iter().map(|(name, value)| (name, value)));
+        let envs = self.envs.iter().chain(&self.hidden_envs);
+        command.envs(envs.map(|(name, value)| (name, value)));
         command
     }
 }

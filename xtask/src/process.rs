@@ -3,10 +3,13 @@
 //! A messaging library's natural bug is a hang. A check that hangs must end as a failed step that names what was still
 //! running, not as a job that some outer limit kills without a word.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::Command;
-use std::thread::sleep;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use crate::command::Cmd;
@@ -14,8 +17,57 @@ use crate::command::Cmd;
 /// Runs the command to its end. The error says why it failed: its exit status, or that it did not end by `deadline`, in
 /// which case it and all that it started are killed.
 pub(crate) fn run(command: &Cmd, dir: &Path, deadline: Instant) -> Result<(), String> {
-    let mut child = command
-        .to_command(dir)
+    wait(command, command.to_command(dir), deadline)
+}
+
+/// Runs the commands at the same time, as many as there are processors. What one says is printed when it has ended, as one
+/// piece. All are run to their end; the error is that of the first that failed.
+pub(crate) fn run_beside(
+    commands: &[Cmd],
+    dir: &Path,
+    scratch: &Path,
+    deadline: Instant,
+) -> Result<(), String> {
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(command) = commands.get(at) else {
+                return;
+            };
+            let said = scratch.join(format!("said-{at}"));
+            let result = (|| {
+                let write = |error| format!("cannot write {}: {error}", said.display());
+                let output = File::create(&said).map_err(write)?;
+                let mut started = command.to_command(dir);
+                started
+                    .stderr(output.try_clone().map_err(write)?)
+                    .stdout(output);
+                wait(command, started, deadline)
+            })();
+            let mut failures = failures.lock().expect("nobody panics");
+            println!("$ {command}");
+            // Best effort, as printing is.
+            if let Ok(said) = fs::read(&said) {
+                let _ = io::stdout().write_all(&said);
+            }
+            failures.extend(result.err().map(|why| (at, why)));
+        }
+    };
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..workers.min(commands.len()) {
+            scope.spawn(work);
+        }
+    });
+    let failures = failures.into_inner().expect("nobody panics");
+    let first = failures.into_iter().min_by_key(|(at, _)| *at);
+    first.map_or(Ok(()), |(_, why)| Err(why))
+}
+
+/// Starts it, and waits for its end.
+fn wait(command: &Cmd, mut started: Command, deadline: Instant) -> Result<(), String> {
+    let mut child = started
         .spawn()
         .map_err(|error| format!("cannot start `{command}`: {error}"))?;
     loop {
@@ -129,6 +181,23 @@ mod tests {
         let error = run(&hangs, Path::new("."), started + Duration::from_millis(300)).unwrap_err();
         assert_eq!(error, "out of time; still running: sleep 61.25");
         assert!(started.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn several_end_each_in_its_way() {
+        let scratch = std::env::temp_dir().join(format!("tidegate-beside-{}", std::process::id()));
+        fs::create_dir_all(&scratch).unwrap();
+        let commands = ["true", "false", "no-such-program-as-this", "true"].map(cmd);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let error = run_beside(&commands, Path::new("."), &scratch, deadline).unwrap_err();
+        assert_eq!(error, "exit status: 1");
+        let commands = ["echo one", "echo two"].map(cmd);
+        assert_eq!(
+            run_beside(&commands, Path::new("."), &scratch, deadline),
+            Ok(())
+        );
+        assert_eq!(fs::read(scratch.join("said-1")).unwrap(), b"two\n");
+        fs::remove_dir_all(&scratch).unwrap();
     }
 
     #[test]

@@ -248,25 +248,27 @@ pub(crate) static STEPS: &[Step] = &[
         needs: &[MIRI, RUST_SRC],
         minutes: 25,
         // Leaks are allowed, for forgetting is what the tests do; isolation is off, for they need time and files.
-        // Miri keeps to a target folder of its own, `target/miri`.
+        // Miri keeps to a target folder of its own, `target/miri`, and to one processor: the longest come first, and are
+        // some tests of one program.
         commands: |_| {
+            let miri = |line: &str| {
+                cmd("cargo")
+                    .arg(format!("+{}", nightly()))
+                    .arg("miri")
+                    .args(line)
+            };
+            let test = |line: &str, leaks: bool| {
+                let flags = "-Zmiri-disable-isolation";
+                let more = if leaks { " -Zmiri-ignore-leaks" } else { "" };
+                miri(line).env("MIRIFLAGS", format!("{flags}{more}"))
+            };
             vec![
-                cmd("cargo")
-                    .arg(format!("+{}", nightly()))
-                    .args("miri test -p tidegate-core --test forget")
-                    .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks"),
-                cmd("cargo")
-                    .arg(format!("+{}", nightly()))
-                    .args("miri test -p tidegate-core --lib nic::")
-                    .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks"),
-                cmd("cargo")
-                    .arg(format!("+{}", nightly()))
-                    .args("miri test -p tidegate-host --lib")
-                    .env("MIRIFLAGS", "-Zmiri-disable-isolation"),
-                cmd("cargo")
-                    .arg(format!("+{}", nightly()))
-                    .args("miri test -p tidegate-loopback --test contract")
-                    .env("MIRIFLAGS", "-Zmiri-disable-isolation"),
+                // Miri's own standard library.
+                miri("setup"),
+                test("test -p tidegate-core --test forget", true),
+                test("test -p tidegate-core --lib nic::", true).beside(),
+                test("test -p tidegate-host --lib", false).beside(),
+                test("test -p tidegate-loopback --test contract", false).beside(),
             ]
         },
     },

@@ -496,7 +496,7 @@ fn random(rng: &mut Rng) -> Program {
 #[test]
 fn random_jobs_end_alike_in_every_form() {
     let (mut hung, mut over, mut poisoned) = (0, 0, 0);
-    for seed in 0..120 {
+    for seed in 0..60 {
         let rng = &mut Rng(seed ^ 0x7a97);
         let program = random(rng);
         let ranks = program.len();
@@ -528,7 +528,7 @@ fn random_jobs_end_alike_in_every_form() {
         }
     }
     assert!(
-        hung > 5 && over > 40 && poisoned > 20,
+        hung > 2 && over > 20 && poisoned > 10,
         "{hung} hang, {over} end, {poisoned} with poison"
     );
 }

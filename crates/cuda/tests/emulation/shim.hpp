@@ -1,6 +1,6 @@
 // What `kernels/batch.cu` needs of a GPU, for a processor: the words of the language that C++ lacks, and the primitives of `batch_machine.cuh`.
 //
-// Threads are fibers of one thread of the host, and change places in primitives only (`machine.hpp`). So all that a run does follows from its
+// Threads are fibers of one thread of the host, and change places in primitives only (`machine.cpp`). So all that a run does follows from its
 // seed, and memory is sequentially consistent: what is proved here is the protocol in all interleavings of primitives, not the orders that the primitives ask for. Those are
 // compared with the PTX (`crates/cuda/src/lower/emulated/ptx.rs`).
 #pragma once
@@ -26,11 +26,14 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
 
-static struct Index {
+struct Index {
     u32 x;
-} threadIdx, blockIdx;
+};
+extern Index threadIdx, blockIdx;
 
 namespace machine {
+// How much is shared, at least.
+extern const u64 least_shared;
 // Where another thread may go on, if the run's dice say so.
 void point();
 // As `point`, for longer.

@@ -12,6 +12,7 @@ pub(crate) fn all(world: World<Host>) {
     let grid = match world.size() {
         1 => [1, 1, 1],
         2 => [2, 1, 1],
+        4 => [2, 2, 1],
         8 => [2, 2, 2],
         other => panic!("no grid of {other}"),
     };

@@ -26,52 +26,65 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulation")
 }
 
+fn kernels() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels")
+}
+
+fn kernel_part(name: &str) -> String {
+    std::fs::read_to_string(kernels().join(name)).expect("the kernel's source is there")
+}
+
 /// The kernel's source as one text: its parts stand where they are included.
 pub(super) fn kernel_source() -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
-    let read = |name: &str| {
-        std::fs::read_to_string(folder.join(name)).expect("the kernel's source is there")
-    };
     let whole = |line: &str| {
         let name = line.strip_prefix("#include \"");
         match name.and_then(|name| name.strip_suffix('"')) {
-            Some(part) => read(part),
+            Some(part) => kernel_part(part),
             None => format!("{line}\n"),
         }
     };
-    read("batch.cu").lines().map(whole).collect()
+    kernel_part("batch.cu").lines().map(whole).collect()
 }
 
-/// Compiles a source of the kernel. None, and a line that says so, if there is no compiler and need not be one.
-fn compile(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let place =
-        std::env::temp_dir().join(format!("tidegate-batch-{}-{number}", std::process::id()));
-    std::fs::create_dir_all(&place).expect("a temporary folder can be made");
-    let (input, output) = (place.join("batch.cu"), place.join("batch.so"));
-    std::fs::write(&input, source).expect("a temporary file can be written");
-    let result = Command::new("g++")
+/// A folder for what the compiler reads and writes, which goes with it.
+pub(super) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(super) fn new() -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tidegate-batch-{}-{number}", std::process::id());
+        let place = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&place).expect("a temporary folder can be made");
+        Scratch(place)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Calls the compiler. None, and a line that says so, if there is none and need not be one.
+fn compile(sizes: Sizes, more: impl FnOnce(&mut Command)) -> Option<()> {
+    let mut command = Command::new("g++");
+    command
         // Machines share no variables: not those of templates either, which g++ has one of in a process if it is not told.
-        .args(["-std=c++17", "-fPIC", "-shared", "-fno-gnu-unique"])
+        .args(["-std=c++17", "-fPIC", "-fno-gnu-unique"])
         // Integers wrap, and bytes are what is looked at as them, as they are and do for the device's compiler. A jump
         // to another stack is what is meant.
         .args(["-fwrapv", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE"])
         .args(["-Wall", "-Wno-unknown-pragmas", "-Wno-maybe-uninitialized"])
-        // What is run for an instant only is not worth the time of optimising it.
-        .args(if changed {
-            ["-O0", "-w"].as_slice()
-        } else {
-            &["-O1", "-g", "-Werror"]
-        })
+        .arg("-DTIDEGATE_EMULATED")
         .arg(format!("-DTHREADS={}", sizes.threads))
-        .arg(format!("-DWARP={}", sizes.threads / sizes.warps))
-        .arg(format!("-DTIDEGATE_BATCH=\"{}\"", input.display()))
-        .arg(folder().join("emulated.cpp"))
-        .arg("-o")
-        .arg(&output)
-        .output();
-    let made = match result {
+        .arg(format!("-DWARP={}", sizes.threads / sizes.warps));
+    more(&mut command);
+    match command.output() {
         Err(error) if std::env::var_os("CI").is_none() => {
             println!("skipped: there is no g++ to compile the kernel with ({error})");
             None
@@ -80,11 +93,56 @@ fn compile(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
         Ok(done) => {
             let said = String::from_utf8_lossy(&done.stderr);
             assert!(done.status.success(), "g++: {said}");
-            Some(std::fs::read(&output).expect("g++ has written it"))
+            Some(())
+        }
+    }
+}
+
+/// Compiles the machine, which all kernels of these sizes are linked with.
+pub(super) fn compile_machine(sizes: Sizes, output: &Path) -> Option<()> {
+    let layout = kernels().join("batch_layout.cuh");
+    compile(sizes, |gxx| {
+        gxx.args(["-O2", "-g", "-Werror", "-c"])
+            .arg(format!("-DTIDEGATE_LAYOUT=\"{}\"", layout.display()))
+            .arg(folder().join("machine.cpp"))
+            .arg("-o")
+            .arg(output);
+    })
+}
+
+/// Names a file with the compiled machine for small teams, for a process that would make the same again.
+pub(super) const MACHINE: &str = "TIDEGATE_EMULATED_MACHINE";
+
+/// A machine for this source of the kernel, as a library.
+fn build(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
+    let scratch = Scratch::new();
+    let file = |name| scratch.file(name);
+    let machine = match std::env::var_os(MACHINE).filter(|_| sizes.threads == SMALL.threads) {
+        Some(made) => PathBuf::from(made),
+        None => {
+            compile_machine(sizes, &file("machine.o"))?;
+            file("machine.o")
         }
     };
-    let _ = std::fs::remove_dir_all(&place);
-    made
+    std::fs::write(file("batch.cu"), source).expect("a temporary file can be written");
+    compile(sizes, |gxx| {
+        // What is run for an instant only is not worth the time of optimising it.
+        let how: &[&str] = match changed {
+            true => &["-O0", "-w"],
+            false => &["-O1", "-g", "-Werror"],
+        };
+        gxx.args(how)
+            .arg(format!(
+                "-DTIDEGATE_BATCH=\"{}\"",
+                file("batch.cu").display()
+            ))
+            .arg("-shared")
+            .arg(folder().join("emulated.cpp"))
+            .arg(machine)
+            .arg("-o")
+            .arg(file("batch.so"));
+    })?;
+    Some(std::fs::read(file("batch.so")).expect("g++ has written it"))
 }
 
 /// What a stream does, one after the other.
@@ -179,14 +237,19 @@ impl Machine {
         for (from, to) in changes {
             let times = source.matches(from).count();
             assert_eq!(times, 1, "`{from}` is in the kernel");
+            // The machine has been told of that.
+            assert!(
+                !kernel_part("batch_layout.cuh").contains(from),
+                "`{from}` is layout"
+            );
             source = source.replace(from, to);
         }
         let code = if changes.is_empty() && sizes.threads == SMALL.threads {
             UNCHANGED
-                .get_or_init(|| compile(sizes, &source, false))
+                .get_or_init(|| build(sizes, &source, false))
                 .clone()
         } else {
-            compile(sizes, &source, !changes.is_empty())
+            build(sizes, &source, !changes.is_empty())
         }?;
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

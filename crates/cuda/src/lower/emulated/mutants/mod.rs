@@ -9,12 +9,13 @@
 
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::machine::{Machine, SMALL};
+use super::machine::{MACHINE, Machine, SMALL, Scratch, compile_machine};
 use super::protocol::Form;
 use super::{failure, moves, neighbours, order, protocol, waits};
 
@@ -64,7 +65,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// # Errors
 ///
 /// It does not, or nothing is known.
-fn find(number: usize) -> Result<String, String> {
+fn find(number: usize, machine: &Path) -> Result<String, String> {
     let name = concat!(module_path!(), "::one_error");
     let name = name
         .split_once("::")
@@ -73,6 +74,7 @@ fn find(number: usize) -> Result<String, String> {
     let mut child = Command::new(std::env::current_exe().expect("the test has a name"))
         .args(["--exact", name, "--ignored", "--nocapture"])
         .env(WHICH, number.to_string())
+        .env(MACHINE, machine)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -142,8 +144,10 @@ fn only_what_the_kernel_did_counts() {
 
 #[test]
 fn errors_in_the_kernel_are_found() {
+    let scratch = Scratch::new();
+    let machine = scratch.file("machine.o");
     // Without a compiler there is nothing to look for.
-    if Machine::new(SMALL, &[]).is_none() {
+    if compile_machine(SMALL, &machine).is_none() {
         return;
     }
     let mutants = mutants();
@@ -154,7 +158,7 @@ fn errors_in_the_kernel_are_found() {
             let Some((_, before, after)) = mutants.get(number) else {
                 return;
             };
-            match find(number) {
+            match find(number, &machine) {
                 Ok(how) => println!("{number}: {how}"),
                 Err(why) => {
                     let error = format!("{number}: `{before}` as `{after}` {why}");

@@ -6,16 +6,26 @@
 //
 // Failure: a run that makes no progress (every thread waits at a barrier, or there is no end after so many turns or primitives), an access that is not aligned or outside of what
 // the test has named, and a fiber that has used up its stack end the run with a message.
-#pragma once
+//
+// It knows of the kernel what the host knows, too, and is compiled once and optimised, whichever kernel it is linked with.
 
+// Before the shim: it redefines words that these headers use.
 #include <link.h>
 #include <setjmp.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
 #include <algorithm>
 #include <vector>
+
+#include "shim.hpp"
+#include TIDEGATE_LAYOUT
+
+extern "C" void tidegate_batch(const Launch launch);
+
+Index threadIdx, blockIdx;
 
 namespace machine {
 
@@ -470,7 +480,7 @@ extern "C" const char *tidegate_run(const machine::Run *what) {
     // It has an address once it has been touched.
     touched++;
     dl_iterate_phdr(find_shared, nullptr);
-    if (shared_bytes < sizeof(Stand) * 2 * WARPS) return "the shared memory was not found";
+    if (shared_bytes < least_shared) return "the shared memory was not found";
     loaded = nullptr;
     turns();
     if (message[0]) {
