@@ -266,8 +266,8 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
         self.adds
     }
 
-    fn hear(&self) {
-        self.shared.hear();
+    fn hear(&self, left: usize) {
+        self.shared.hear(left);
     }
 
     fn budget(&self) -> usize {

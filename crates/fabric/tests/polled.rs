@@ -3,10 +3,13 @@
 
 mod rig;
 
-use rig::Rig;
+use std::time::{Duration, Instant};
+
+use rig::{Rig, SENT, SIGNAL};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::wire::memory::{Faults, Net};
+use tidegate_hal::batch::{POISON, QUANTUM};
 
 #[path = "../../../tests/common/skip.rs"]
 mod skip;
@@ -26,3 +29,32 @@ fn each(options: &Options, test: impl Fn(&Rig)) {
 }
 
 rig::contract!(each);
+
+/// Some providers report a write as complete that the peer has refused: then the signal that it brings does not come, and
+/// that is found out by reading what has.
+#[test]
+fn a_refused_write_that_was_reported_complete_ends_its_queue() {
+    let silence = Duration::from_millis(300);
+    each(&Options::default().silence(silence), |rig| {
+        rig.write(0, 5);
+        rig.arm(&[rig.put(1), rig.refused(2), rig.put(3)], 1)
+            .unwrap();
+        rig.ring();
+        assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
+        let begun = Instant::now();
+        rig.ring();
+        // Whether or not this end has taken it for through.
+        let sent = loop {
+            let sent = rig.word(SENT).load();
+            if sent & POISON != 0 {
+                break sent & !POISON;
+            }
+            assert!(begun.elapsed() < 20 * silence, "nobody finds it out");
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        assert!(sent == QUANTUM || sent == 2 * QUANTUM, "{sent:#x}");
+        assert_eq!(rig.wait(SIGNAL, 2), QUANTUM | POISON);
+        assert_eq!((rig.read(1), rig.read(2), rig.read(3)), (5, 0, 0));
+        assert!(rig.nic.quiesce(Duration::from_secs(1)));
+    });
+}

@@ -37,6 +37,10 @@ struct Wish {
     full: AtomicUsize,
     /// How many operations were posted that poison nothing.
     posts: AtomicUsize,
+    /// How many signals are lost from now on, although their writes are done.
+    lose: AtomicUsize,
+    /// How many reads were posted.
+    reads: AtomicUsize,
 }
 
 /// The wire in memory, which does what one wishes.
@@ -81,14 +85,29 @@ unsafe impl Wire for Fickle {
         let notice = match &op {
             Op::Write { notice, .. } => *notice,
             Op::Notify(notice) => Some(*notice),
-            Op::Read { .. } => unreachable!("nothing is got here"),
+            // Whether signals have come.
+            Op::Read { .. } => {
+                self.wish.reads.fetch_add(1, Ordering::SeqCst);
+                // SAFETY: the caller's promise.
+                return unsafe { self.wire.post(peer, op.handed_on(|remote| remote), cookie) };
+            }
         };
         // The highest bit of a notice poisons.
         if notice.is_none_or(|notice| notice >> 63 == 0) {
             self.wish.posts.fetch_add(1, Ordering::SeqCst);
         }
+        let mut op = op.handed_on(|remote| remote);
+        if let Op::Write {
+            notice: notice @ Some(_),
+            ..
+        } = &mut op
+            && let left @ 1.. = self.wish.lose.load(Ordering::SeqCst)
+        {
+            self.wish.lose.store(left - 1, Ordering::SeqCst);
+            *notice = None;
+        }
         // SAFETY: the caller's promise.
-        unsafe { self.wire.post(peer, op.handed_on(|remote| remote), cookie) }
+        unsafe { self.wire.post(peer, op, cookie) }
     }
 
     fn poll(&mut self, events: &mut Vec<Event>) -> Outcome<()> {
@@ -124,18 +143,24 @@ struct Rig {
 
 impl Rig {
     fn new(peers: [usize; 2]) -> Self {
+        Self::with(peers, Options::default())
+    }
+
+    fn with(peers: [usize; 2], options: Options) -> Self {
         let net = Net::new(2, Faults::default());
         let wish = Arc::new(Wish {
             fail: AtomicBool::new(false),
             full: AtomicUsize::new(usize::MAX),
             posts: AtomicUsize::new(0),
+            lose: AtomicUsize::new(0),
+            reads: AtomicUsize::new(0),
         });
         let wire = Fickle {
             wire: net.wire(0),
             wish: wish.clone(),
         };
         let block = Arc::new(Host::for_threads().alloc(BYTES, Sharing::Peers).unwrap());
-        let nic = Fabric::over(wire, Options::default());
+        let nic = Fabric::over(wire, options);
         let at = |offset| block.base().byte_add(offset);
         let connection = Connection {
             addresses: vec![nic.address(); 2],
@@ -300,6 +325,105 @@ fn a_peer_that_takes_nothing_keeps_no_other_from_being_told_of_a_failure() {
     assert_eq!(rig.wait(0, SIGNAL, true), POISON);
     rig.wish.full.store(usize::MAX, Ordering::SeqCst);
     assert!(rig.nic.quiesce(LONG));
+}
+
+/// A connection that is lost and made again takes a signal along, and no operation fails.
+#[test]
+fn a_signal_that_is_lost_ends_its_queue_and_no_other() {
+    let options = Options::default().silence(Duration::from_millis(150));
+    let rig = Rig::with([0, 0], options);
+    rig.wish.lose.store(1, Ordering::SeqCst);
+    rig.arm(0, true);
+    rig.word(0, 0).add(QUANTUM);
+    rig.bell().ring();
+    // It is through at this end.
+    assert_eq!(rig.wait(0, SENT, false), QUANTUM);
+    assert_eq!(rig.wait(0, SENT, true), QUANTUM | POISON);
+    assert_eq!(rig.wait(0, SIGNAL, true), POISON);
+    rig.arm(1, true);
+    rig.word(1, 0).add(QUANTUM);
+    rig.bell().ring();
+    assert_eq!(rig.wait(1, SIGNAL, false), QUANTUM);
+    assert!(rig.nic.quiesce(LONG));
+    assert_eq!(rig.word(1, SENT).load(), QUANTUM);
+}
+
+/// Not while it is at work; once when it is quiet, and not again.
+#[test]
+fn a_queue_that_is_quiet_asks_once_what_has_come() {
+    const FIRINGS: u64 = 200;
+    let rig = Rig::new([0, 0]);
+    for _ in 0..FIRINGS {
+        rig.arm(0, true);
+        rig.word(0, 0).add(QUANTUM);
+        rig.bell().ring();
+    }
+    let begun = Instant::now();
+    while rig.word(0, SIGNAL).load() < FIRINGS * QUANTUM {
+        assert!(begun.elapsed() < LONG);
+        std::thread::yield_now();
+    }
+    let reads = || rig.wish.reads.load(Ordering::SeqCst);
+    while reads() == 0 {
+        assert!(begun.elapsed() < LONG, "nobody asks");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // A machine that stood still for a while has made it quiet more than once.
+    let asked = reads();
+    assert!(asked < 10, "{asked}");
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(reads(), asked);
+    assert!(rig.nic.quiesce(LONG));
+    assert_eq!(reads(), asked);
+}
+
+/// What keeps a queue's memory goes when its signals are known to have come, and not before.
+#[test]
+fn a_queue_that_ends_asks_what_has_come() {
+    let mut rig = Rig::new([0, 0]);
+    let held = |rig: &Rig| Arc::strong_count(&rig.block);
+    rig.wish.lose.store(1, Ordering::SeqCst);
+    rig.arm(0, true);
+    rig.word(0, 0).add(QUANTUM);
+    rig.bell().ring();
+    assert_eq!(rig.wait(0, SENT, false), QUANTUM);
+    let before = held(&rig);
+    drop(rig.queues.remove(0));
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(held(&rig) >= before, "{} of {before}", held(&rig));
+    assert!(!rig.nic.quiesce(Duration::from_millis(50)));
+    // As if it had come late.
+    rig.word(0, SIGNAL).add(QUANTUM);
+    assert!(rig.nic.quiesce(LONG));
+    let begun = Instant::now();
+    while held(&rig) >= before {
+        assert!(begun.elapsed() < LONG);
+        std::thread::yield_now();
+    }
+    assert_eq!(rig.word(0, SENT).load(), QUANTUM);
+}
+
+/// A peer that has left cannot be asked, and has got what it waited for.
+#[test]
+fn a_peer_that_has_left_is_not_asked() {
+    let rig = Rig::new([0, 1]);
+    rig.wish.lose.store(1, Ordering::SeqCst);
+    rig.arm(1, true);
+    rig.word(1, 0).add(QUANTUM);
+    rig.bell().ring();
+    assert_eq!(rig.wait(1, SENT, false), QUANTUM);
+    assert!(!rig.nic.quiesce(Duration::from_millis(50)));
+    rig.nic.hear(0);
+    assert!(!rig.nic.quiesce(Duration::from_millis(50)));
+    rig.nic.hear(1);
+    assert!(rig.nic.quiesce(Duration::from_millis(50)));
+    // Nor afterwards.
+    rig.wish.lose.store(1, Ordering::SeqCst);
+    rig.arm(1, false);
+    rig.word(1, 0).add(QUANTUM);
+    rig.bell().ring();
+    assert!(rig.nic.quiesce(LONG));
+    assert_eq!(rig.word(1, SENT).load() & !POISON, 2 * QUANTUM);
 }
 
 /// Whoever is told that the wire has failed may be the last to hold the endpoint, whose own thread it is that says so.

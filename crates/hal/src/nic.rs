@@ -344,9 +344,12 @@ pub unsafe trait Nic: Send + Sync + 'static {
     unsafe fn queue(&self, peer: usize, config: QueueConfig)
     -> Result<Arc<dyn NicQueue>, NicError>;
 
-    /// Adds to this rank's words what peers' firings that are through *there* still owe them, if it is this end that
-    /// does it. Called when a peer has left, before that ends the waits that it has not satisfied. Does not wait.
-    fn hear(&self) {}
+    /// A peer has left in good order. Adds to this rank's words what peers' firings that are through *there* still owe
+    /// them, if it is this end that does it: called before the departure ends the waits that it has not satisfied. And
+    /// this rank's own firings towards that peer are over, whatever is still known of them. Waits for moments only.
+    fn hear(&self, left: usize) {
+        let _ = left;
+    }
 
     /// How many programs of this rank can be armed and not yet through, with a slot each; at least 1. Known when the
     /// ranks have met.

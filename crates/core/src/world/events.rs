@@ -293,7 +293,7 @@ impl<D: Device> Inner<D> {
             tracing::warn!(rank, %cause, "a rank is lost");
         } else if let Some(attached) = &self.nic {
             // What it has sent before it left counts, also if this rank's NIC has not looked at it yet.
-            attached.nic.hear();
+            attached.nic.hear(rank);
         }
         let mut events = lock(&self.events);
         if matches!(events.gone.get(&rank), Some(Cause::PeerLost { .. })) {

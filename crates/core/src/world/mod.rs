@@ -397,7 +397,9 @@ impl<D: Device> Drop for Member<D> {
             let _ = self.control.notify(None, &Message::Panicked.encode());
         } else if let Some(attached) = &self.nic {
             let lost = |cause: &Cause| matches!(cause, Cause::PeerLost { .. });
-            attached.quiesce(lock(&self.events).gone.values().any(lost));
+            // Let go before the wait: that a peer has left is heard of by those who need the lock.
+            let any_lost = lock(&self.events).gone.values().any(lost);
+            attached.quiesce(any_lost);
         }
         self.control.leave();
     }

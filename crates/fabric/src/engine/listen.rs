@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use tidegate_words::Patience;
 
-use super::{Shared, release};
+use super::doubt::TICK;
+use super::{Engine, Shared, release};
 use crate::lock;
 use crate::wire::Wire;
 
@@ -99,7 +100,12 @@ impl<W: Wire> Shared<W> {
     pub(crate) fn listen(&self) {
         let (mut quiet, mut seen, mut last) = (0, 0, Instant::now());
         let polled = self.is_polled();
+        let mut ticked = Instant::now();
         while !self.stop.load(Ordering::SeqCst) {
+            if self.doubtful.load(Ordering::Relaxed) && ticked.elapsed() >= TICK {
+                ticked = Instant::now();
+                self.with(Engine::tick);
+            }
             let visits = self.visits.load(Ordering::Relaxed);
             if visits != seen {
                 // What they have heard counts: one that has just gone to sleep depends on this thread.
@@ -160,6 +166,11 @@ impl<W: Wire> Shared<W> {
                 (false, true) if hears => ACTIVE * doubled,
                 (false, true) => DEAF.0,
                 (false, false) => idle(hears, since),
+            };
+            let limit = if engine.is_doubtful() {
+                limit.min(TICK)
+            } else {
+                limit
             };
             // Under the lock: whoever posts after this sees it.
             self.asleep.store(!engine.full && !active, Ordering::SeqCst);

@@ -14,7 +14,8 @@
 //! 1. all pieces but the last are posted, as the wire takes them;
 //! 2. when all these are done, the last one is posted, with the signal as its notice (if it is a write; else the signal
 //!    follows alone);
-//! 3. when that is done, the firing is through: the sent word says so.
+//! 3. when its source has been read, the firing is through: the sent word says so. Whether its signal has come is found
+//!    out later, for many at a time, by reading the word that it went to: see [`doubt`].
 //!
 //! A signal without data (an exposure) does not go alone if, in the same turn, a short write to the same peer has a
 //! signal of the same registration: one notice names both words. It would be a message of its own otherwise, and an
@@ -36,6 +37,7 @@
 
 pub(crate) mod chained;
 mod contact;
+mod doubt;
 mod ear;
 mod listen;
 pub(crate) mod program;
@@ -85,6 +87,8 @@ pub(crate) struct Shared<W: Wire> {
     visits: AtomicU64,
     /// Whether something was under way after the last turn.
     active: AtomicBool,
+    /// Whether signals were in doubt.
+    doubtful: AtomicBool,
     sleeper: Box<dyn Sleeper>,
     /// Whether the listener sleeps on the wire until it is woken, more or less.
     asleep: AtomicBool,
@@ -113,6 +117,7 @@ impl<W: Wire> Shared<W> {
             said: AtomicBool::new(false),
             visits: AtomicU64::new(0),
             active: AtomicBool::new(false),
+            doubtful: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             chair: Chair::default(),
             rounds: AtomicU64::new(0),
@@ -207,6 +212,7 @@ impl<W: Wire> Shared<W> {
         let rung = self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::SeqCst);
         engine.turn(&self.regions, rung || look);
         self.active.store(engine.is_active(), Ordering::Relaxed);
+        self.doubtful.store(engine.is_doubtful(), Ordering::Relaxed);
         engine.failure.take()
     }
 
@@ -234,8 +240,8 @@ impl<W: Wire> Shared<W> {
         self.turn();
     }
 
-    /// Does what has arrived by now.
-    pub(crate) fn hear(&self) {
+    /// Does what has arrived by now, and expects nothing more of a peer, which has left.
+    pub(crate) fn hear(&self, left: usize) {
         // The listener may have taken something from the wire in its sleep, and not have come to it yet.
         let (round, since) = (self.rounds.load(Ordering::SeqCst), Instant::now());
         while self.rounds.load(Ordering::SeqCst) < round + 2 && since.elapsed() < ROUNDS {
@@ -253,9 +259,12 @@ impl<W: Wire> Shared<W> {
             let before = self.heard();
             self.turn();
             if self.heard() == before || since.elapsed() >= 2 * ROUNDS {
-                return;
+                break;
             }
         }
+        self.with(|engine| engine.left(left));
+        // Queues that have ended with that.
+        self.look();
     }
 
     /// A number that changes when something has happened.

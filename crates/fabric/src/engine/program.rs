@@ -6,6 +6,7 @@ use tidegate_hal::batch::Action;
 use tidegate_hal::nic::{Direction, Keep, NicError, Prepared, Program, RemotePtr, Transfer};
 use tidegate_host::for_each_run;
 
+use super::doubt::Signalled;
 use crate::notice::Notice;
 use crate::wire::{Limits, Op, Wire};
 use crate::{NAME, RemoteRegion};
@@ -38,6 +39,16 @@ pub(crate) struct Script<W: Wire> {
     /// The word that both name.
     pub(crate) word: (Arc<RemoteRegion<W>>, usize),
     _keep: Vec<Keep>,
+}
+
+impl<W: Wire> Script<W> {
+    /// Where its signal goes.
+    pub(super) fn signalled(&self) -> Signalled<W> {
+        Signalled {
+            word: self.word.clone(),
+            poison: self.poison,
+        }
+    }
 }
 
 pub(crate) fn script<W: Wire>(prepared: &Prepared) -> &Script<W> {

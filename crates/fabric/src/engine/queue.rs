@@ -172,6 +172,13 @@ impl Queue {
         drop(over);
     }
 
+    /// A signal that was through has not come: nobody is to build on this queue any more.
+    pub(crate) fn lose(&self) {
+        let (sent, bell) = self.sent();
+        sent.poison();
+        bell.wake_all();
+    }
+
     /// Nothing is fired any more; what was armed, to be poisoned. Nothing, if it had given up before.
     pub(crate) fn give_up(&self) -> Vec<Prepared> {
         let (runs, closed) = {

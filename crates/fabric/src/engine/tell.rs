@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use tidegate_hal::batch::POISON;
-use tidegate_hal::nic::Prepared;
 
+use super::doubt::Signalled;
 use super::program::script;
 use super::work::{Engine, Flight};
 use crate::wire::chain::Signals;
@@ -30,15 +30,24 @@ const PAUSE: Duration = Duration::from_millis(1);
 static POISONED: u8 = 1 << (POISON.trailing_zeros() % 8);
 
 /// A peer is to be told of a failure.
-pub(super) struct Poisoning {
+pub(super) struct Poisoning<W: Wire> {
     pub(super) peer: usize,
-    notice: u64,
-    /// Names the word.
-    program: Prepared,
+    what: Signalled<W>,
     /// How often that has failed.
     tries: u32,
     /// Not before.
     due: Option<Instant>,
+}
+
+impl<W: Wire> Poisoning<W> {
+    pub(super) fn new(peer: usize, what: Signalled<W>) -> Self {
+        Poisoning {
+            peer,
+            what,
+            tries: 0,
+            due: None,
+        }
+    }
 }
 
 impl<W: Wire> Engine<W> {
@@ -48,28 +57,22 @@ impl<W: Wire> Engine<W> {
             return;
         };
         let peer = agenda.queue.peer;
-        let mut poisons: Vec<(u64, Prepared)> = agenda
+        let mut poisons: Vec<Signalled<W>> = agenda
             .queue
             .give_up()
-            .into_iter()
-            .map(|program| (script::<W>(&program).poison, program))
+            .iter()
+            .map(|program| script::<W>(program).signalled())
             .collect();
         // Poisoning twice is no different from once.
-        poisons.sort_unstable_by_key(|(notice, _)| *notice);
-        poisons.dedup_by_key(|(notice, _)| *notice);
+        poisons.sort_unstable_by_key(|one| one.poison);
+        poisons.dedup_by_key(|one| one.poison);
         let poisons = poisons.into_iter();
         self.notices
-            .extend(poisons.map(|(notice, program)| Poisoning {
-                peer,
-                notice,
-                program,
-                tries: 0,
-                due: None,
-            }));
+            .extend(poisons.map(|one| Poisoning::new(peer, one)));
     }
 
     /// A peer has not been told of a failure. If it cannot be told at all, that is core's affair.
-    pub(super) fn untold(&mut self, mut untold: Poisoning, why: &str) {
+    pub(super) fn untold(&mut self, mut untold: Poisoning<W>, why: &str) {
         if untold.tries < TELL {
             untold.due = Some(Instant::now() + PAUSE * 2u32.pow(untold.tries));
             untold.tries += 1;
@@ -84,7 +87,7 @@ impl<W: Wire> Engine<W> {
 
     /// Tells peers of failures. One that takes nothing for now keeps no other's back.
     pub(super) fn send_notices(&mut self) {
-        let mut waiting: VecDeque<Poisoning> = VecDeque::new();
+        let mut waiting: VecDeque<Poisoning<W>> = VecDeque::new();
         while let Some(poisoning) = self.notices.pop_front() {
             let is_early = poisoning.due.is_some_and(|due| due > Instant::now());
             if is_early || waiting.iter().any(|before| before.peer == poisoning.peer) {
@@ -92,9 +95,9 @@ impl<W: Wire> Engine<W> {
                 continue;
             }
             let cookie = self.flights.next() as u64;
-            let (region, offset) = &script::<W>(&poisoning.program).word;
+            let (region, offset) = &poisoning.what.word;
             let op = match self.wire.signals() {
-                Signals::Notice => Op::Notify(poisoning.notice),
+                Signals::Notice => Op::Notify(poisoning.what.poison),
                 // Behind all adds of this end to the word, which nobody else adds to.
                 Signals::Add => Op::Write {
                     from: &POISONED,
@@ -104,8 +107,8 @@ impl<W: Wire> Engine<W> {
                     notice: None,
                 },
             };
-            // SAFETY: a notice names no memory of this end, and the byte lives for ever. The word is the program's, by
-            // the promise of `NicQueue::prepare`.
+            // SAFETY: a notice names no memory of this end, and the byte lives for ever. The word is that of a
+            // program, by the promise of `NicQueue::prepare`.
             let posted = unsafe { self.wire.post(poisoning.peer, op, cookie) };
             match posted {
                 Ok(Posted::Taken) => {

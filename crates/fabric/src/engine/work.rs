@@ -10,6 +10,7 @@ use tidegate_hal::slots::Slots;
 
 use super::chained::Chained;
 use super::contact::Contact;
+use super::doubt::{Doubt, Look};
 use super::program::{Script, operation, script};
 use super::queue::{Queue, Seen};
 use super::slab::Slab;
@@ -37,7 +38,7 @@ pub(crate) struct Engine<W: Wire> {
     /// Something of a chain may be through.
     moved: bool,
     /// By cookie.
-    pub(super) flights: Slab<Flight>,
+    pub(super) flights: Slab<Flight<W>>,
     /// Queues to be taken as far as they go.
     ready: Vec<usize>,
     /// Those that could not go on because the wire had no room.
@@ -48,14 +49,21 @@ pub(crate) struct Engine<W: Wire> {
     held: Vec<Held>,
     /// How many queues have a firing.
     firing: usize,
+    /// Queues whose signals are in doubt; also some where they are not any more.
+    pub(super) doubtful: Vec<usize>,
+    /// Those that are to be asked for again.
+    pub(super) asking: Vec<usize>,
+    /// How long a signal may take to come.
+    pub(super) silence: Duration,
     /// Poisonings that are to be sent.
-    pub(super) notices: VecDeque<Poisoning>,
+    pub(super) notices: VecDeque<Poisoning<W>>,
     events: Vec<Event>,
     pub(super) broken: bool,
     /// Why, until that has been said.
     pub(super) failure: Option<String>,
     /// What was under way when the wire broke: its memory is kept until the wire is closed.
     dead: Vec<Prepared>,
+    dead_looks: Vec<Look<W>>,
     /// How much has happened: operations were posted, events came.
     pub(super) heard: u64,
     /// The wire has refused something for now.
@@ -66,6 +74,7 @@ pub(crate) struct Engine<W: Wire> {
 pub(super) struct Agenda<W: Wire> {
     pub(super) queue: Arc<Queue>,
     firing: Option<Firing>,
+    pub(super) doubt: Doubt<W>,
     /// Instead of firings, where hardware has them.
     pub(super) chained: Option<Arc<Mutex<Chained<W>>>>,
     /// Whether hardware has something to do.
@@ -93,11 +102,12 @@ pub(super) struct Held {
 }
 
 /// An operation that is under way.
-pub(super) enum Flight {
+pub(super) enum Flight<W: Wire> {
     Of(usize),
     /// Of the first, with the signals of others.
     With(usize, Held),
-    Poisoning(Poisoning),
+    Poisoning(Poisoning<W>),
+    Look(Look<W>),
 }
 
 impl<W: Wire> Engine<W> {
@@ -116,11 +126,15 @@ impl<W: Wire> Engine<W> {
             late: Vec::new(),
             held: Vec::new(),
             firing: 0,
+            doubtful: Vec::new(),
+            asking: Vec::new(),
+            silence,
             notices: VecDeque::new(),
             events: Vec::new(),
             broken: false,
             failure: None,
             dead: Vec::new(),
+            dead_looks: Vec::new(),
             heard: 0,
             full: false,
         }
@@ -131,6 +145,7 @@ impl<W: Wire> Engine<W> {
         let number = self.queues.add(Agenda {
             queue,
             firing: None,
+            doubt: Doubt::default(),
             chained,
             busy: false,
             ready: false,
@@ -143,16 +158,21 @@ impl<W: Wire> Engine<W> {
         self.firing > 0
             || !self.notices.is_empty()
             || !self.flights.is_empty()
+            || !self.asking.is_empty()
             || (!self.chains.is_empty() && self.queues.iter().any(|agenda| agenda.busy))
     }
 
-    /// Whether everything that was rung for is through; and, if that is asked for, every peer is told that is to be
-    /// told of a failure.
-    pub(super) fn is_idle(&self, told: bool) -> bool {
-        let telling = |flight: &Flight| matches!(flight, Flight::Poisoning(..));
+    /// Whether everything that was rung for is through, and has come; and, if that is asked for, every peer is told
+    /// that is to be told of a failure.
+    pub(super) fn is_idle(&mut self, told: bool) -> bool {
+        let telling = |flight: &Flight<W>| matches!(flight, Flight::Poisoning(..));
         let all_told = self.notices.is_empty() && !self.flights.iter().any(telling);
-        self.broken
-            || ((all_told || !told) && self.queues.iter().all(|agenda| agenda.queue.is_idle()))
+        if self.broken {
+            return true;
+        }
+        self.ask_all();
+        let over = |agenda: &Agenda<W>| agenda.queue.is_idle() && !agenda.is_in_doubt();
+        (all_told || !told) && self.queues.iter().all(over)
     }
 
     /// Takes everything as far as it goes. `look`: doorbells may have been rung, or queues closed, since the last turn
@@ -183,6 +203,7 @@ impl<W: Wire> Engine<W> {
         if let Some(why) = self.contact.unanswered() {
             self.failure.get_or_insert(why);
         }
+        self.ask_again();
         self.go_on();
     }
 
@@ -252,7 +273,7 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    fn make_ready(&mut self, index: usize) {
+    pub(super) fn make_ready(&mut self, index: usize) {
         if let Some(agenda) = self.queues.get(index)
             && !std::mem::replace(&mut agenda.ready, true)
         {
@@ -288,8 +309,14 @@ impl<W: Wire> Engine<W> {
         if let Err(error) = polled {
             self.broken = true;
             self.failure = Some(format!("{}: {error}", self.wire.name()));
+            for number in 0..self.flights.numbers() {
+                if let Some(Flight::Look(look)) = self.flights.take(number) {
+                    self.dead_looks.push(look);
+                }
+            }
             self.flights.clear();
             self.held.clear();
+            self.asking.clear();
             self.notices.clear();
         }
     }
@@ -312,6 +339,7 @@ impl<W: Wire> Engine<W> {
                     self.untold(poisoning, &why);
                 }
             }
+            Some(Flight::Look(look)) => self.looked(&look, failed),
             None => debug_assert!(self.broken, "an event for nothing"),
         }
     }
@@ -367,6 +395,11 @@ impl<W: Wire> Engine<W> {
                         });
                         continue;
                     }
+                    // A poison is to come last, and memory to stay until then.
+                    Seen::Poisoned | Seen::Over if agenda.is_in_doubt() => {
+                        self.ask(index);
+                        return;
+                    }
                     Seen::Poisoned => {
                         self.give_up(index);
                         return;
@@ -390,9 +423,12 @@ impl<W: Wire> Engine<W> {
                 continue;
             }
             if firing.signalled && firing.under_way == 0 {
-                agenda.firing = None;
+                let firing = agenda.firing.take();
                 self.firing -= 1;
                 agenda.queue.through();
+                self.signalled(index, || {
+                    script(&firing.expect("there is one").program).signalled()
+                });
                 continue;
             }
             if firing.signalled || !self.advance(index) {
@@ -508,6 +544,16 @@ impl<W: Wire> Engine<W> {
                 self.make_ready(index);
             }
         }
+    }
+
+    /// A queue cannot go on: it gives up when nothing of it is under way.
+    pub(super) fn fail(&mut self, index: usize) {
+        let agenda = self.queues.get(index).expect("it is there");
+        match &mut agenda.firing {
+            Some(firing) => firing.failed = true,
+            None => self.give_up(index),
+        }
+        self.make_ready(index);
     }
 
     /// A queue's firing cannot go on.

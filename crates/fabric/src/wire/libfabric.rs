@@ -2,11 +2,12 @@
 //!
 //! # Model
 //!
-//! One endpoint, one completion queue. A write goes by `fi_writemsg` with `FI_DELIVERY_COMPLETE`, and a notice goes
-//! with it as `FI_REMOTE_CQ_DATA`: the entry in the target's queue comes when the data is there, and not at all if the
-//! write failed (fi_cq(3), fi_rma(3)); the origin's completion comes when it is delivered. Without that flag some
-//! providers report writes complete that the target has refused (`tcp;ofi_rxm` with a wrong key), so nothing goes
-//! without it. A notice without data writes 8 bytes to the peer's *pad*, memory that each endpoint has for that.
+//! One endpoint, one completion queue. A notice goes with a write as `FI_REMOTE_CQ_DATA`: the entry in the target's
+//! queue comes when the data is there, and not at all if the write failed (fi_cq(3), fi_rma(3)). Such a write is
+//! complete when its source may be used again; some providers report it so although the target has refused it
+//! (`tcp;ofi_rxm` with a wrong key), and a connection that is made again has lost what was on the way: the engine's
+//! affair, which reads what has come. All other writes ask for `FI_DELIVERY_COMPLETE`. A notice without data writes 8
+//! bytes to the peer's *pad*, memory that each endpoint has for that.
 //!
 //! Progress is made by whoever polls. Between polls the agent sleeps in `fi_cq_sread`, where the provider can;
 //! elsewhere it looks again after a short sleep.
@@ -40,7 +41,7 @@ use tidegate_hal::nic::{Keep, NicError};
 pub use choice::{Choice, EngineChoice, OpenError};
 
 use super::chain::{Chain, Signals};
-use super::{Event, Limits, Op, Posted, Sleeper, Wire};
+use super::{Event, LAST, Limits, Op, Posted, Sleeper, Wire};
 use bed::{Bed, Taken};
 use chain::{FabricChain, Parts};
 use pool::Pool;
@@ -311,8 +312,8 @@ impl Drop for FabricWire {
     }
 }
 
-// SAFETY: operations are posted to the one endpoint; their completions are delivery-complete, so an event comes when
-// neither end is accessed for it any more. A dropped endpoint is closed, after which the provider accesses nothing.
+// SAFETY: operations are posted to the one endpoint; those of writes without a notice are delivery-complete, and no
+// completion comes while its memory here is accessed. A dropped endpoint is closed, after which the provider accesses nothing.
 // Registrations keep what they were given.
 unsafe impl Wire for FabricWire {
     type Remote = Remote;
@@ -442,7 +443,9 @@ unsafe impl Wire for FabricWire {
             ),
         };
         let mut flags = OpFlags::COMPLETION;
-        if !reads {
+        // A signal says by its word that it has come; everything else is to say so by its completion.
+        let signals = notice.is_some_and(|notice| notice & LAST == 0);
+        if !reads && !signals {
             flags = flags | OpFlags::DELIVERY_COMPLETE;
         }
         if notice.is_some() {

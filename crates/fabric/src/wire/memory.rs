@@ -11,6 +11,7 @@
 //! [`Faults`] says how often (in a thousand) an operation is refused for now, fails, loses its notice, or takes its rank along.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -237,6 +238,16 @@ impl State {
                 let Some(at) = self.place(region, offset, bytes) else {
                     return bad();
                 };
+                // A word may be added to meanwhile, and networks read it as one.
+                let word = |at: *mut u8| at.cast::<AtomicU64>();
+                if bytes == size_of::<u64>() && word(at).is_aligned() {
+                    // SAFETY: as above; it is aligned, and all bytes are some number.
+                    let read = unsafe { &*word(at) }.load(Ordering::Acquire);
+                    let to: *mut u8 = std::ptr::with_exposed_provenance_mut(to);
+                    // SAFETY: as above.
+                    unsafe { to.cast::<u64>().write_unaligned(read) };
+                    return Event::Done(from.cookie);
+                }
                 // SAFETY: as above.
                 unsafe {
                     let to: *mut u8 = std::ptr::with_exposed_provenance_mut(to);

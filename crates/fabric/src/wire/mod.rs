@@ -6,8 +6,11 @@
 //! *notices* to a peer's agent. The engine posts an operation with a *cookie*, and polls for what has become of it.
 //! Between operations nothing is ordered that is not said here:
 //!
-//! - [`Event::Done`] says that the operation is over *at both ends*: what it read is not read any more, and what it
-//!   wrote is there for whoever hears of it.
+//! - [`Event::Done`] says that the operation is over at this end: what it read is not read any more. If it brings no
+//!   notice (or one with the bit [`LAST`]) it is over *at both ends*: what it wrote is there for whoever hears of it.
+//!   Of a write with a notice, or a notice, that is not said: whether it has come, the engine finds out by reading the
+//!   word that the notice names.
+//! - A read that is posted after a write to the same peer finds what that has written, once its notice was heard there.
 //! - A notice that goes with a write ([`Op::Write`]) is seen by the target after that write's data, and not at all if
 //!   the write failed.
 //! - A notice with the bit [`LAST`] is seen after every other that had come before it.
@@ -54,7 +57,7 @@ pub enum Posted {
 /// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The operation with this cookie is over.
+    /// The operation with this cookie is over; see the module for where.
     Done(u64),
     /// It has failed, and why.
     Failed(u64, String),

@@ -191,6 +191,11 @@ impl Rig {
         self.program(vec![self.transfer(&self.memory, Direction::Put, to)])
     }
 
+    /// A put by a key to nothing.
+    pub(crate) fn refused(&self, to: usize) -> Prepared {
+        self.program(vec![self.transfer(&self.wrong, Direction::Put, to)])
+    }
+
     pub(crate) fn queue(&self) -> &Arc<dyn NicQueue> {
         self.queue.as_ref().unwrap()
     }

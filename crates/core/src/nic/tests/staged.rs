@@ -109,7 +109,7 @@ fn it_is_the_wait_for_the_buffer_that_does_it() {
                 outbox = put(&s, &src, outbox);
                 let flag = passed.clone();
                 s.launch(move |_: &[u64]| flag.set(), &src).unwrap();
-                let early = passed.comes();
+                let early = passed.comes(ignore);
                 gate.open();
                 s.synchronize().unwrap();
                 drop(outbox);

@@ -1,0 +1,298 @@
+//! Whether signals have come.
+//!
+//! # Model
+//!
+//! A write that brings a signal is through at this end when its source has been read. To hear that it was delivered
+//! would be a message back for each, which is most of what a short one takes. So a queue's signals are *in doubt* until
+//! somebody reads the word that they go to: it counts what has come of this queue, and nothing else. That is done
+//!
+//! - when the queue ends, or gives up: memory may go then, and a poison is to be the last;
+//! - when the rank leaves its job;
+//! - when a queue has been quiet for a [`TICK`], once. A connection that is lost and made again loses signals without a
+//!   word, and a peer may refuse what was reported as sent. But what is lost is waited for, so the queue does grow quiet.
+//!
+//! Queues that are not quiet pay a comparison for each firing, and none of their signals is asked for.
+//!
+//! # Failure
+//!
+//! A count that is too low is read again, after pauses: a notice has come before the agent over there has added to the
+//! word. When that has lasted too long, or the read has failed for as long, a signal is *lost*: the queue gives up, and
+//! the peer is told by a poison. A peer that has left in good order has got all that it waited for; one that is lost is
+//! core's affair, who poisons the sent word.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tidegate_hal::batch::{POISON, QUANTUM};
+
+use super::tell::Poisoning;
+use super::work::{Agenda, Engine, Flight};
+use crate::RemoteRegion;
+use crate::wire::{Op, Posted, Wire};
+
+/// How often queues are looked at that may be quiet.
+pub(super) const TICK: Duration = Duration::from_millis(100);
+/// Before a count is read again: each pause is twice as long as the one before.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(20));
+
+/// The word that a queue's programs signal to, and the notice that poisons it.
+pub(super) struct Signalled<W: Wire> {
+    pub(super) word: (Arc<RemoteRegion<W>>, usize),
+    pub(super) poison: u64,
+}
+
+impl<W: Wire> Clone for Signalled<W> {
+    fn clone(&self) -> Self {
+        Signalled {
+            word: self.word.clone(),
+            poison: self.poison,
+        }
+    }
+}
+
+/// What a queue knows of its signals.
+pub(super) struct Doubt<W: Wire> {
+    /// Where they go, since the first of them.
+    signalled: Option<Signalled<W>>,
+    /// How many are through at this end.
+    count: u64,
+    /// How many have come.
+    come: u64,
+    /// How many there were at the last tick.
+    before: u64,
+    /// Whether the engine ticks for it.
+    is_listed: bool,
+    /// One will not come, or nothing can be known of it.
+    lost: bool,
+    /// The peer has left in good order.
+    departed: bool,
+    asked: Option<Asked>,
+    /// Where the count is read to.
+    count_there: Arc<AtomicU64>,
+}
+
+/// A question that is not answered.
+struct Asked {
+    since: Instant,
+    /// How many had been sent when the read was posted; none is under way otherwise.
+    reads: Option<u64>,
+    /// Not before: a pause.
+    due: Instant,
+    pause: Duration,
+}
+
+impl<W: Wire> Default for Doubt<W> {
+    fn default() -> Self {
+        Doubt {
+            signalled: None,
+            count: 0,
+            come: 0,
+            before: 0,
+            is_listed: false,
+            lost: false,
+            departed: false,
+            asked: None,
+            count_there: Arc::default(),
+        }
+    }
+}
+
+/// A read of a count.
+pub(super) struct Look<W: Wire> {
+    index: usize,
+    /// Written by the read; and which queue this is, should the number have become another's.
+    count_there: Arc<AtomicU64>,
+    _word: Arc<RemoteRegion<W>>,
+}
+
+impl<W: Wire> Agenda<W> {
+    /// Whether a signal is in doubt that somebody may wait for.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        let doubt = &self.doubt;
+        let open = !doubt.lost && !doubt.departed && !self.queue.is_abandoned();
+        doubt.come < doubt.count && open
+    }
+}
+
+impl<W: Wire> Engine<W> {
+    /// A signal of a queue is through at this end.
+    pub(super) fn signalled(&mut self, index: usize, signalled: impl FnOnce() -> Signalled<W>) {
+        let Some(agenda) = self.queues.get(index) else {
+            return;
+        };
+        let doubt = &mut agenda.doubt;
+        doubt.signalled.get_or_insert_with(signalled);
+        doubt.count += 1;
+        if !std::mem::replace(&mut doubt.is_listed, true) {
+            self.doubtful.push(index);
+        }
+    }
+
+    /// Whether somebody has to [`tick`](Self::tick).
+    pub(super) fn is_doubtful(&self) -> bool {
+        !self.doubtful.is_empty()
+    }
+
+    /// Asks for the signals of queues that have been quiet since the last tick.
+    pub(super) fn tick(&mut self) {
+        let mut quiet = Vec::new();
+        let mut doubtful = std::mem::take(&mut self.doubtful);
+        doubtful.retain(|index| {
+            // A number may have become another queue's.
+            let Some(agenda) = self.queues.get(*index).filter(|one| one.doubt.is_listed) else {
+                return false;
+            };
+            if !agenda.is_in_doubt() {
+                agenda.doubt.is_listed = false;
+                return false;
+            }
+            let doubt = &mut agenda.doubt;
+            let before = std::mem::replace(&mut doubt.before, doubt.count);
+            if before == doubt.count {
+                quiet.push(*index);
+            }
+            true
+        });
+        self.doubtful = doubtful;
+        quiet.into_iter().for_each(|index| self.ask(index));
+    }
+
+    /// Asks for all signals that are in doubt.
+    pub(super) fn ask_all(&mut self) {
+        for index in 0..self.queues.numbers() {
+            if self.queues.get(index).is_some_and(|one| one.is_in_doubt()) {
+                self.ask(index);
+            }
+        }
+    }
+
+    /// Asks again where it is time to.
+    pub(super) fn ask_again(&mut self) {
+        if self.asking.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let mut due = std::mem::take(&mut self.asking);
+        due.retain(|index| {
+            let asked = self.queues.get(*index).map(|one| &one.doubt.asked);
+            let early = matches!(asked, Some(Some(asked)) if asked.due > now);
+            if early {
+                self.asking.push(*index);
+            }
+            !early
+        });
+        due.into_iter().for_each(|index| self.ask(index));
+    }
+
+    /// Asks how many of a queue's signals have come, unless that is being found out.
+    pub(super) fn ask(&mut self, index: usize) {
+        let Some(agenda) = self.queues.get(index) else {
+            return;
+        };
+        let (peer, in_doubt) = (agenda.queue.peer, agenda.is_in_doubt());
+        let doubt = &mut agenda.doubt;
+        if !in_doubt {
+            doubt.asked = None;
+            return;
+        }
+        let now = Instant::now();
+        let asked = doubt.asked.get_or_insert(Asked {
+            since: now,
+            reads: None,
+            due: now,
+            pause: PAUSES.0,
+        });
+        if asked.reads.is_some() || asked.due > now {
+            return;
+        }
+        let signalled = doubt.signalled.as_ref();
+        let (word, offset) = signalled.expect("something was").word.clone();
+        let op = Op::Read {
+            to: doubt.count_there.as_ptr().cast(),
+            bytes: size_of::<u64>(),
+            from: &word.remote,
+            offset,
+        };
+        let cookie = self.flights.next() as u64;
+        // SAFETY: the flight keeps what is written, and nobody reads it before that is over. The word is one of the
+        // peer's memory, by the promise of `NicQueue::prepare`; it is only accessed atomically there, and whatever a
+        // read finds that meets an add is a count of before or after it.
+        match unsafe { self.wire.post(peer, op, cookie) } {
+            Ok(Posted::Taken) => {
+                asked.reads = Some(doubt.count);
+                let count_there = doubt.count_there.clone();
+                self.flights.add(Flight::Look(Look {
+                    index,
+                    count_there,
+                    _word: word,
+                }));
+                self.taken_by(peer);
+            }
+            Ok(Posted::Full) => self.not_known(index, "it takes nothing"),
+            Err(error) => self.not_known(index, &error.to_string()),
+        }
+    }
+
+    /// A count has been read, or could not be.
+    pub(super) fn looked(&mut self, look: &Look<W>, failed: Option<String>) {
+        let Some(agenda) = self.queues.get(look.index) else {
+            return;
+        };
+        let (peer, doubt) = (agenda.queue.peer, &mut agenda.doubt);
+        if !Arc::ptr_eq(&doubt.count_there, &look.count_there) {
+            return;
+        }
+        let sent = doubt.asked.as_mut().and_then(|asked| asked.reads.take());
+        self.contact.answers(peer);
+        match (failed, sent) {
+            (Some(why), _) => self.not_known(look.index, &why),
+            (None, Some(sent)) => {
+                let there = look.count_there.load(Ordering::Relaxed);
+                doubt.come = ((there & !POISON) / QUANTUM).min(doubt.count);
+                if doubt.come < sent {
+                    let missing = sent - doubt.come;
+                    self.not_known(look.index, &format!("{missing} have not come"));
+                } else {
+                    doubt.asked = None;
+                    self.make_ready(look.index);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// That signals have come is not known; asks again in a while, or no more.
+    fn not_known(&mut self, index: usize, why: &str) {
+        let silence = self.silence;
+        let agenda = self.queues.get(index).expect("it was asked for");
+        let (peer, doubt) = (agenda.queue.peer, &mut agenda.doubt);
+        let Some(asked) = &mut doubt.asked else {
+            return;
+        };
+        if asked.since.elapsed() <= silence {
+            asked.due = Instant::now() + asked.pause;
+            asked.pause = (2 * asked.pause).min(PAUSES.1);
+            self.asking.push(index);
+            return;
+        }
+        tracing::error!("rank {peer} was not reached by signals that were sent: {why}");
+        doubt.asked = None;
+        doubt.lost = true;
+        let signalled = doubt.signalled.clone().expect("something was");
+        agenda.queue.lose();
+        self.notices.push_back(Poisoning::new(peer, signalled));
+        self.fail(index);
+    }
+
+    /// A peer has left in good order: what it waited for has come, and it can be asked no more.
+    pub(super) fn left(&mut self, peer: usize) {
+        for index in 0..self.queues.numbers() {
+            let agenda = self.queues.get(index);
+            if let Some(agenda) = agenda.filter(|one| one.queue.peer == peer) {
+                agenda.doubt.departed = true;
+                self.make_ready(index);
+            }
+        }
+    }
+}
