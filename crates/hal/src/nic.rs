@@ -33,6 +33,9 @@
 //!   word; so every wait on either end comes to an end. Later arms are refused with [`NicError::GivenUp`].
 //! - A transfer that fails gives up the queue in the same way, and never adds to the remote word. (Some providers fire
 //!   a chained signal although the operation before it failed: an engine must not build on that.)
+//! - That a firing is through at this end does not say that its signal has come: an engine may find out later that one
+//!   was lost on the way, and gives up the queue then. But it lets the queue go ([`QueueConfig::keep`]), and is quiet
+//!   ([`Nic::quiesce`]), when all have come, or when nobody waits for them any more.
 //! - An endpoint that breaks gives up all its queues, and says so by [`Connection::failed`]: core then ends the waits
 //!   of the peers, through the control plane.
 //! - A dead peer may give no error at all. Whoever waits is ended by core, which poisons the sent words towards that
@@ -253,7 +256,8 @@ pub struct Transfer {
     pub remote: RemoteSide,
 }
 
-/// The word that a program adds `QUANTUM` to when its transfers are delivered.
+/// The word that a program adds `QUANTUM` to when its transfers are delivered. All programs of a queue name one, which
+/// counts them alone, from 0.
 #[derive(Clone)]
 pub struct Signal {
     /// The word.

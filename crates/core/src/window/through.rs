@@ -6,8 +6,8 @@
 //! advance is still one, a stream that has failed has waited for nothing, and to end a registration does not end a
 //! write that has begun (what `tcp;ofi_rxm` has begun to receive it goes on to write). So a block stays registered,
 //! behind the halves' backs ([`Reach`]), until each neighbour with a NIC has said that it is *through* with the window:
-//! its own halves are gone, its NIC has let go of all queues towards its neighbours, and all that was fired there was
-//! delivered. It says so once, by the control plane, when the last queue goes ([`Farewell`]).
+//! its own halves are gone, its NIC has let go of all queues towards its neighbours, and all that was fired there has
+//! come. It says so once, by the control plane, when the last queue goes ([`Farewell`]).
 //!
 //! # Failure
 //!
