@@ -6,8 +6,8 @@
 //! - `ping-pong`: one way, half of a round trip. The put of one rank answers the put of the other.
 //! - `exchange`: both put at the same time, and wait.
 //!
-//! The bare loops have no exposure (a put overwrites whatever is there), nor buffers by turns. `delivered` is the one
-//! that learns of errors, as tidegate does.
+//! The bare loops have no exposure (a put overwrites whatever is there), nor buffers by turns. `delivered` learns of a put
+//! that the target has refused or that was lost, at once; `bare` never does. (Tidegate does, when it looks.)
 
 mod raw;
 

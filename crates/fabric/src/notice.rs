@@ -8,24 +8,32 @@
 //! | bits | what |
 //! |---|---|
 //! | 63 | poison the word, instead of adding a quantum |
-//! | 49 to 62 | how much further on another word is that gets a quantum too, in words of 8 bytes, with a sign; 0 if there is none |
-//! | 45 to 48 | the number of the target's registration in which the bell begins |
-//! | 21 to 44 | that of the word |
-//! | 0 to 20 | where the word is in it, in words of 8 bytes |
+//! | 51 to 62 | how much further on another word is that gets a quantum too, in words of 8 bytes, with a sign; 0 if there is none |
+//! | 49, 50 | the number of that word's quantum |
+//! | 47, 48 | the number of the word's: how many it counts before this one, modulo 4 |
+//! | 43 to 46 | the number of the target's registration in which the bell begins |
+//! | 19 to 42 | that of the word |
+//! | 0 to 18 | where the word is in it, in words of 8 bytes |
 //!
-//! Numbers are given once in the life of an endpoint: a notice that comes late, when its window is gone, names nothing.
+//! Numbers of registrations are given once in the life of an endpoint: a notice that comes late, when its window is gone,
+//! names nothing. Numbers of quanta tell what is missing: the next one is no stand-in for one that was lost, or that it
+//! has overtaken. An origin is never more than two ahead of what its target has heard, since it needs exposures.
 
 use tidegate_hal::nic::NicError;
 
 /// A word that is poisoned before a quantum comes to it looks as if that would never come.
 const POISON: u64 = crate::wire::LAST;
-const OFFSET_BITS: u32 = 21;
+const OFFSET_BITS: u32 = 19;
 const REGION_BITS: u32 = 24;
 const BELL_BITS: u32 = 4;
-const FURTHER_BITS: u32 = 14;
+const NUMBER_BITS: u32 = 2;
+const FURTHER_BITS: u32 = 12;
 const REGION_AT: u32 = OFFSET_BITS;
 const BELL_AT: u32 = REGION_AT + REGION_BITS;
-const FURTHER_AT: u32 = BELL_AT + BELL_BITS;
+const NUMBER_AT: u32 = BELL_AT + BELL_BITS;
+const OTHER_NUMBER_AT: u32 = NUMBER_AT + NUMBER_BITS;
+const FURTHER_AT: u32 = OTHER_NUMBER_AT + NUMBER_BITS;
+const _: () = assert!(FURTHER_AT + FURTHER_BITS == 63);
 
 /// A notice, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +42,16 @@ pub(crate) struct Notice {
     pub(crate) word: u32,
     /// In bytes.
     pub(crate) offset: usize,
-    /// How many bytes further on the other word is.
-    pub(crate) further: Option<isize>,
+    /// Of the quantum, modulo [`Notice::NUMBERS`].
+    pub(crate) number: u64,
+    /// How many bytes further on the other word is, and the number of its quantum.
+    pub(crate) further: Option<(isize, u64)>,
     pub(crate) poison: bool,
+}
+
+/// The same notice for the quantum of this number.
+pub(crate) fn numbered(notice: u64, number: u64) -> u64 {
+    notice | part(number, 0, NUMBER_BITS) << NUMBER_AT
 }
 
 fn part(bits: u64, from: u32, wide: u32) -> u64 {
@@ -46,10 +61,13 @@ fn part(bits: u64, from: u32, wide: u32) -> u64 {
 impl Notice {
     /// How many registrations notices can tell apart. (Bells are among the first, since a rank registers its own when it joins.)
     pub(crate) const REGIONS: u32 = 1 << REGION_BITS;
+    /// How many numbers of quanta there are.
+    pub(crate) const NUMBERS: u64 = 1 << NUMBER_BITS;
 
     pub(crate) fn encode(self) -> Result<u64, NicError> {
         let words = (self.offset / 8) as u64;
-        let further = self.further.unwrap_or(0) / 8;
+        let (further, other) = self.further.unwrap_or((0, 0));
+        let further = further / 8;
         let fits = self.offset.is_multiple_of(8)
             && words < 1 << OFFSET_BITS
             && self.bell < 1 << BELL_BITS
@@ -62,9 +80,10 @@ impl Notice {
             )));
         }
         let poison = if self.poison { POISON } else { 0 };
-        let further = part(further as u64, 0, FURTHER_BITS) << FURTHER_AT;
+        let further = part(further as u64, 0, FURTHER_BITS) << FURTHER_AT
+            | part(other, 0, NUMBER_BITS) << OTHER_NUMBER_AT;
         let regions = u64::from(self.bell) << BELL_AT | u64::from(self.word) << REGION_AT;
-        Ok(poison | further | regions | words)
+        Ok(numbered(poison | further | regions | words, self.number))
     }
 
     pub(crate) fn decode(bits: u64) -> Self {
@@ -75,7 +94,13 @@ impl Notice {
             bell: part(bits, BELL_AT, BELL_BITS) as u32,
             word: part(bits, REGION_AT, REGION_BITS) as u32,
             offset: part(bits, 0, OFFSET_BITS) as usize * 8,
-            further: (further != 0).then_some(further as isize * 8),
+            number: part(bits, NUMBER_AT, NUMBER_BITS),
+            further: (further != 0).then(|| {
+                (
+                    further as isize * 8,
+                    part(bits, OTHER_NUMBER_AT, NUMBER_BITS),
+                )
+            }),
             poison: bits & POISON != 0,
         }
     }
@@ -89,7 +114,7 @@ impl Notice {
         if !(same && plain(one) && plain(other)) {
             return None;
         }
-        let further = Some(other.offset as isize - one.offset as isize);
+        let further = Some((other.offset as isize - one.offset as isize, other.number));
         Notice { further, ..one }.encode().ok()
     }
 }
@@ -104,16 +129,27 @@ mod tests {
             for (bell, word, offset) in [
                 (0, 0, 0),
                 (1, 2, 64),
-                (15, (1 << 24) - 1, ((1 << 21) - 1) * 8),
+                (15, (1 << 24) - 1, ((1 << 19) - 1) * 8),
             ] {
                 let notice = Notice {
                     bell,
                     word,
                     offset,
+                    number: 0,
                     further: None,
                     poison,
                 };
-                assert_eq!(Notice::decode(notice.encode().unwrap()), notice);
+                let bits = notice.encode().unwrap();
+                assert_eq!(Notice::decode(bits), notice);
+                let number = 6;
+                let bits = super::numbered(bits, number);
+                assert_eq!(
+                    Notice::decode(bits),
+                    Notice {
+                        number: 2,
+                        ..notice
+                    }
+                );
             }
         }
     }
@@ -125,13 +161,14 @@ mod tests {
                 bell,
                 word,
                 offset,
+                number: 0,
                 further: None,
                 poison: false,
             };
             notice.encode().is_err()
         };
         assert!(refused(16, 0, 0) && refused(0, 1 << 24, 0));
-        assert!(refused(0, 0, 4) && refused(0, 0, 1 << 24));
+        assert!(refused(0, 0, 4) && refused(0, 0, 1 << 22));
     }
 
     #[test]
@@ -141,22 +178,25 @@ mod tests {
                 bell,
                 word,
                 offset,
+                number: offset as u64 / 8 % 3,
                 further: None,
                 poison,
             };
             notice.encode().unwrap()
         };
-        let far = 64 * 1023;
+        let far = 64 * 255;
         for (one, other) in [(0, 8), (8, 0), (64, 64 + far), (64 + far, 64)] {
             let pair = Notice::pair(notice(1, 7, one, false), notice(1, 7, other, false));
             let said = Notice::decode(pair.unwrap());
             assert_eq!((said.bell, said.word, said.poison), (1, 7, false));
-            assert_eq!(said.offset, one);
+            assert_eq!((said.offset, said.number), (one, one as u64 / 8 % 3));
+            let (further, number) = said.further.unwrap();
             assert_eq!(
-                one.checked_add_signed(said.further.unwrap()),
+                one.checked_add_signed(further),
                 Some(other),
                 "{one} and {other}"
             );
+            assert_eq!(number, other as u64 / 8 % 3);
         }
         let one = notice(1, 7, 64, false);
         for other in [
@@ -164,7 +204,7 @@ mod tests {
             notice(1, 8, 0, false),
             notice(2, 7, 0, false),
             notice(1, 7, 0, true),
-            notice(1, 7, 64 + (8 << 13), false),
+            notice(1, 7, 64 + (8 << 11), false),
         ] {
             assert_eq!(Notice::pair(one, other), None);
             assert_eq!(Notice::pair(other, one), None);

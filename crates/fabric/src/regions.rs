@@ -1,9 +1,16 @@
 //! What this rank has registered, by number: where notices find words and bells.
+//!
+//! # Model
+//!
+//! A word counts what has come of one queue, and each quantum has its number. One whose number is not the next is *early*:
+//! it has overtaken another, or that one was lost, with a connection for example. It is kept until those before it have
+//! come; so nobody takes one epoch's signal for another's, whatever the network orders, and a signal that is lost is
+//! missing in the count for ever, which is how its origin finds out.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
-use tidegate_hal::batch::QUANTUM;
+use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::nic::{Keep, NicError};
 use tidegate_words::{Bell, Word};
 
@@ -25,6 +32,15 @@ pub(crate) struct Regions(Mutex<Table>);
 struct Table {
     regions: HashMap<u32, Region>,
     next: u32,
+    early: Vec<Early>,
+}
+
+/// A quantum that is not the next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Early {
+    region: u32,
+    offset: usize,
+    number: u64,
 }
 
 /// A number in the table, until it is dropped.
@@ -36,7 +52,10 @@ pub(crate) struct Numbered {
 impl Drop for Numbered {
     fn drop(&mut self) {
         if let Some(table) = self.table.upgrade() {
-            let region = lock(&table.0).regions.remove(&self.number);
+            let mut inner = lock(&table.0);
+            inner.early.retain(|early| early.region != self.number);
+            let region = inner.regions.remove(&self.number);
+            drop(inner);
             // Outside of the lock: it may be the last to keep the memory.
             drop(region);
         }
@@ -75,7 +94,8 @@ impl Regions {
 
     /// Does what a notice says. `false` if it names what is not there: the registration has ended, or a peer is out of its mind.
     pub(crate) fn hear(&self, notice: Notice) -> bool {
-        let table = lock(&self.0);
+        let mut table = lock(&self.0);
+        let table = &mut *table;
         let region = |number: u32| table.regions.get(&number);
         let (Some(of_word), Some(of_bell)) = (region(notice.word), region(notice.bell)) else {
             return false;
@@ -88,11 +108,18 @@ impl Regions {
         };
         let other = match notice.further {
             None => Some(None),
-            Some(further) => notice.offset.checked_add_signed(further).map(Some),
+            Some((further, number)) => {
+                let offset = notice.offset.checked_add_signed(further);
+                offset.map(|offset| Some((offset, number)))
+            }
         };
         let Some(other) = other else { return false };
-        let words = || [Some(notice.offset), other].into_iter().flatten();
-        if !words().all(|offset| inside(of_word, offset, size_of::<Word>()))
+        let words = || {
+            [Some((notice.offset, notice.number)), other]
+                .into_iter()
+                .flatten()
+        };
+        if !words().all(|(offset, _)| inside(of_word, offset, size_of::<Word>()))
             || !inside(of_bell, 0, size_of::<Bell>())
             || of_bell.base % align_of::<Bell>() != 0
         {
@@ -102,14 +129,19 @@ impl Regions {
         // `NicQueue::prepare` promised the origin's caller a bell there. All bytes are some bell, and it is only
         // accessed atomically.
         let bell: &Bell = unsafe { &*std::ptr::with_exposed_provenance(of_bell.base) };
-        for offset in words() {
+        for (offset, number) in words() {
             // SAFETY: as above, of a word.
             let word: &Word = unsafe { &*std::ptr::with_exposed_provenance(of_word.base + offset) };
             if notice.poison {
                 word.poison();
-            } else {
-                word.add(QUANTUM);
+                continue;
             }
+            let early = Early {
+                region: notice.word,
+                offset,
+                number,
+            };
+            come(word, early, &mut table.early);
         }
         if notice.poison {
             bell.wake_all();
@@ -117,5 +149,78 @@ impl Regions {
             bell.ring();
         }
         true
+    }
+}
+
+/// Adds a quantum to a word, and those after it that have come before; or keeps it, if it is early.
+fn come(word: &Word, one: Early, early: &mut Vec<Early>) {
+    // Nobody else adds to it, and the table is locked.
+    let next = || (word.load() & !POISON) / QUANTUM % Notice::NUMBERS;
+    let ahead = (one.number + Notice::NUMBERS - next()) % Notice::NUMBERS;
+    if ahead == Notice::NUMBERS - 1 || early.contains(&one) {
+        tracing::warn!("a signal has come twice");
+        return;
+    }
+    if ahead > 0 {
+        early.push(one);
+        return;
+    }
+    word.add(QUANTUM);
+    let wanted = |each: &Early, number| *each == Early { number, ..one };
+    while let Some(at) = early.iter().position(|each| wanted(each, next())) {
+        early.swap_remove(at);
+        word.add(QUANTUM);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(number: u64) -> Early {
+        Early {
+            region: 1,
+            offset: 8,
+            number: number % Notice::NUMBERS,
+        }
+    }
+
+    #[test]
+    fn a_signal_that_overtakes_waits_for_those_before() {
+        let (word, mut early) = (Word::new(0), Vec::new());
+        for (number, count) in [(0, 1), (2, 1), (1, 3), (3, 4), (5, 4), (6, 4), (4, 7)] {
+            come(&word, one(number), &mut early);
+            assert_eq!(word.load(), count * QUANTUM, "{number}");
+        }
+        assert!(early.is_empty());
+    }
+
+    #[test]
+    fn no_signal_stands_for_one_that_is_lost() {
+        let (word, mut early) = (Word::new(0), Vec::new());
+        for number in [0, 2, 3] {
+            come(&word, one(number), &mut early);
+            assert_eq!(word.load(), QUANTUM);
+        }
+        word.poison();
+        come(&word, one(1), &mut early);
+        assert_eq!(word.load(), 4 * QUANTUM | POISON);
+    }
+
+    #[test]
+    fn words_have_early_ones_of_their_own_and_none_counts_twice() {
+        let (word, other, mut early) = (Word::new(0), Word::new(0), Vec::new());
+        let of_other = |number| Early {
+            offset: 16,
+            ..one(number)
+        };
+        come(&word, one(1), &mut early);
+        come(&word, one(1), &mut early);
+        come(&other, of_other(0), &mut early);
+        come(&other, of_other(0), &mut early);
+        assert_eq!((word.load(), other.load()), (0, QUANTUM));
+        come(&word, one(0), &mut early);
+        assert_eq!((word.load(), other.load()), (2 * QUANTUM, QUANTUM));
+        assert!(early.is_empty());
     }
 }

@@ -34,7 +34,7 @@ rig::contract!(each);
 /// that is found out by reading what has.
 #[test]
 fn a_refused_write_that_was_reported_complete_ends_its_queue() {
-    let silence = Duration::from_millis(300);
+    let silence = Duration::from_secs(1);
     each(&Options::default().silence(silence), |rig| {
         rig.write(0, 5);
         rig.arm(&[rig.put(1), rig.refused(2), rig.put(3)], 1)
@@ -42,6 +42,8 @@ fn a_refused_write_that_was_reported_complete_ends_its_queue() {
         rig.ring();
         assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
         let begun = Instant::now();
+        // The third is no stand-in for the second.
+        rig.ring();
         rig.ring();
         // Whether or not this end has taken it for through.
         let sent = loop {
@@ -52,9 +54,9 @@ fn a_refused_write_that_was_reported_complete_ends_its_queue() {
             assert!(begun.elapsed() < 20 * silence, "nobody finds it out");
             std::thread::sleep(Duration::from_millis(1));
         };
-        assert!(sent == QUANTUM || sent == 2 * QUANTUM, "{sent:#x}");
+        assert!((1..=3).contains(&(sent / QUANTUM)), "{sent:#x}");
         assert_eq!(rig.wait(SIGNAL, 2), QUANTUM | POISON);
-        assert_eq!((rig.read(1), rig.read(2), rig.read(3)), (5, 0, 0));
+        assert_eq!((rig.read(1), rig.read(2)), (5, 0));
         assert!(rig.nic.quiesce(Duration::from_secs(1)));
     });
 }

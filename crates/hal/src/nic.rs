@@ -12,10 +12,10 @@
 //! 1. its transfers, in any order among each other; then, when all of them are delivered (a put's data is visible at
 //!    the target, a get's has arrived here),
 //! 2. an add of `QUANTUM` to its remote word, whose bell rings; then
-//! 3. an add of `QUANTUM` to the queue's local *sent* word, whose bell rings: nothing of this end is read or written
-//!    for that firing any more.
+//! 3. when nothing of this end is read or written for that firing any more, an add of `QUANTUM` to the queue's local
+//!    *sent* word, whose bell rings. (That may be before the signal has come.)
 //!
-//! Firings of one queue happen in order, one after the other as far as steps 2 and 3 are concerned. The number of the
+//! Firings of one queue happen in order: step 2 of one after step 2 of the one before, and so with step 3. The number of the
 //! firing (from 0) is the number of the epoch towards that peer: its parity chooses the buffer of a side with a `flip`.
 //! It is counted by the queue, and not read from a word, which may have moved on.
 //!
@@ -257,11 +257,13 @@ pub struct Transfer {
 }
 
 /// The word that a program adds `QUANTUM` to when its transfers are delivered. All programs of a queue name one, which
-/// counts them alone, from 0.
+/// counts them alone.
 #[derive(Clone)]
 pub struct Signal {
     /// The word.
     pub word: RemotePtr,
+    /// How many quanta it counts before the queue's first firing.
+    pub first: u64,
     /// The bell of the rank that waits on it. How the ring gets there is an affair of the two ends of the NIC.
     pub bell: RemotePtr,
 }
@@ -383,7 +385,8 @@ pub unsafe trait Nic: Send + Sync + 'static {
         false
     }
 
-    /// Waits until everything that was rung for is through, but no longer than `limit`; returns whether it is. A rank
+    /// Waits until everything that was rung for is through, and has come, but no longer than `limit`; returns whether it
+    /// is. A rank
     /// that leaves its job without it could take signals along that peers wait for.
     fn quiesce(&self, limit: Duration) -> bool;
 }

@@ -126,6 +126,7 @@ impl Rig {
             transfers: vec![transfer],
             signal: Signal {
                 word: self.place(SIGNAL),
+                first: 0,
                 bell: self.place(BELL),
             },
             keep: vec![self.block.clone()],
@@ -254,6 +255,7 @@ fn a_queue_that_waits_does_not_keep_another_from_firing() {
             transfers: Vec::new(),
             signal: Signal {
                 word: rig.place(SIGNAL),
+                first: 0,
                 bell: rig.place(BELL),
             },
             keep: vec![rig.block.clone()],

@@ -85,6 +85,8 @@ pub(crate) struct LineParts {
     pub(crate) remote: RemoteMemory,
     /// Where the word is, in the peer's memory, that its programs signal to.
     pub(crate) signal: usize,
+    /// What that word counts at first, in quanta.
+    pub(crate) first: u64,
     /// Of the waits for its tickets.
     pub(crate) tag: Tag,
     /// Keeps the words alive, and their waits watched.
@@ -145,6 +147,7 @@ impl Line {
             sent,
             signal: Signal {
                 word: place(&parts.remote, parts.signal),
+                first: parts.first,
                 bell: place(there, 0),
             },
             remote: parts.remote,

@@ -241,7 +241,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let shapes: Vec<_> = (0..all.len()).map(|rank| Shape::of(&all, rank)).collect();
         let mine = &shapes[rank];
         let own = mine.allocate(world.device()).and_then(|(block, far)| {
-            if K::KIND == Kind::Slot && self.description.buffers == 2 {
+            if exposed_at_first::<K>(&self.description) > 0 {
                 for (index, target) in mine.targets.iter().enumerate() {
                     let block = mine.of_rank(*target, &block, far.as_ref());
                     // Both buffers are free at first: the exposure for epoch 0 has been given.
@@ -311,6 +311,11 @@ impl<T: Element, K: Discipline> Window<T, K> {
     }
 }
 
+/// How many exposures every origin has from the beginning: both buffers are free then.
+fn exposed_at_first<K: Discipline>(description: &Description) -> u64 {
+    u64::from(K::KIND == Kind::Slot && description.buffers == 2)
+}
+
 fn not_created<D: Device>(world: &World<D>, error: &Error) -> Cause {
     Cause::NotCreated {
         rank: world.rank(),
@@ -357,49 +362,53 @@ impl<D: Device> Meeting<D> {
             Some(block) => block.base(),
             None => unreachable!("neighbours are mapped or behind the NIC"),
         };
-        let peer = |line: usize, other: usize, cell: usize, remote: usize| -> Result<Peer> {
-            let way = match &routes.remotes[other] {
-                None => Way::Mapped {
-                    word: base(other).byte_add(remote),
-                    bell: world.bell(other).expect("mapped peers are on this node"),
-                },
-                Some(memory) => {
-                    let lines = routes.own.lines.as_ref().expect("there is a NIC");
-                    let parts = LineParts {
-                        peer: other,
-                        words: words_of(lines.base(), line),
-                        remote: memory.clone(),
-                        signal: remote,
-                        tag: Tag {
-                            window: self.watched.id,
-                            peer: other as u32,
-                            awaited: Awaited::Ticket,
-                        },
-                        keep: Arc::new((self.watched.clone(), farewell.clone())),
-                    };
-                    // SAFETY: the words are as `meet` made them, this line's alone, and kept by the window; the signal
-                    // is the peer's word for this rank.
-                    Way::Nic(Arc::new(unsafe { Line::new(world, parts) }?))
-                }
+        let peer =
+            |line: usize, other: usize, cell: usize, remote: usize, first: u64| -> Result<Peer> {
+                let way = match &routes.remotes[other] {
+                    None => Way::Mapped {
+                        word: base(other).byte_add(remote),
+                        bell: world.bell(other).expect("mapped peers are on this node"),
+                    },
+                    Some(memory) => {
+                        let lines = routes.own.lines.as_ref().expect("there is a NIC");
+                        let parts = LineParts {
+                            peer: other,
+                            words: words_of(lines.base(), line),
+                            remote: memory.clone(),
+                            signal: remote,
+                            first,
+                            tag: Tag {
+                                window: self.watched.id,
+                                peer: other as u32,
+                                awaited: Awaited::Ticket,
+                            },
+                            keep: Arc::new((self.watched.clone(), farewell.clone())),
+                        };
+                        // SAFETY: the words are as `meet` made them, this line's alone, and kept by the window; the signal
+                        // is the peer's word for this rank.
+                        Way::Nic(Arc::new(unsafe { Line::new(world, parts) }?))
+                    }
+                };
+                Ok(Peer {
+                    rank: other,
+                    word: of(other).byte_add(cell),
+                    operand: own.byte_add(cell + Shape::OPERAND),
+                    buffers: own.byte_add(cell + Shape::BUFFERS),
+                    way,
+                })
             };
-            Ok(Peer {
-                rank: other,
-                word: of(other).byte_add(cell),
-                operand: own.byte_add(cell + Shape::OPERAND),
-                buffers: own.byte_add(cell + Shape::BUFFERS),
-                way,
-            })
-        };
         let targets = shape.targets.iter().enumerate().map(|(index, &target)| {
             let there = &self.shapes[target];
             let done = there.done(index_of(rank, &there.origins));
-            peer(index, target, shape.exposed(index), done)
+            peer(index, target, shape.exposed(index), done, 0)
         });
         let origins = shape.origins.iter().enumerate().map(|(index, &origin)| {
             let there = &self.shapes[origin];
             let exposed = there.exposed(index_of(rank, &there.targets));
             let line = shape.targets.len() + index;
-            peer(line, origin, shape.done(index), exposed)
+            // All ranks have described the window alike.
+            let first = exposed_at_first::<K>(&self.all[origin]);
+            peer(line, origin, shape.done(index), exposed, first)
         });
         let (targets, origins) = (
             targets.collect::<Result<Vec<_>>>()?,

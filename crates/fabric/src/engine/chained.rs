@@ -92,7 +92,7 @@ impl<W: Wire> Chained<W> {
                 .map(|piece| operation(piece, odd, None))
                 .collect();
             let signal = Signal {
-                notice: script.signal,
+                notice: script.notice(self.fed),
                 word: (&script.word.0.remote, script.word.1),
             };
             // SAFETY: `NicQueue::prepare` promised this for the time between the ring and the signal; the program keeps

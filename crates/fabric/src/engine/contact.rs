@@ -4,8 +4,9 @@
 //!
 //! What is refused towards a peer is tried again; when that has lasted too long, it has failed: a provider that cannot
 //! reach a peer may never say more. Others take everything, connect behind one's back, and never say that they cannot.
-//! So what is first sent to a peer must come back within a time, too. Once a peer has answered, its silence is no
-//! reason any more: it may be stopped, or far behind, and whether its rank lives is for the control plane to say.
+//! So what is first sent to a peer must come back within a time, too. (A signal that is through says nothing of the
+//! peer; but it is asked for soon: see [`doubt`](super::doubt).) Once a peer has answered, its silence is no reason any
+//! more: it may be stopped, or far behind, and whether its rank lives is for the control plane to say.
 //!
 //! # Failure
 //!
@@ -61,7 +62,12 @@ impl Contact {
         }
     }
 
-    /// What was under way towards a peer has come to an end, well or not.
+    /// Whether a peer has never answered, and something is under way to it.
+    pub(super) fn is_asked(&self, peer: usize) -> bool {
+        self.asked.contains_key(&peer)
+    }
+
+    /// What was under way towards a peer has come to an end over there, or has failed.
     pub(super) fn answers(&mut self, peer: usize) {
         if self.met.len() <= peer {
             self.met.resize(peer + 1, false);

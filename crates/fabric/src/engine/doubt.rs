@@ -9,15 +9,17 @@
 //! - when the queue ends, or gives up: memory may go then, and a poison is to be the last;
 //! - when the rank leaves its job;
 //! - when a queue has been quiet for a [`TICK`], once. A connection that is lost and made again loses signals without a
-//!   word, and a peer may refuse what was reported as sent. But what is lost is waited for, so the queue does grow quiet.
+//!   word, and a peer may refuse what was reported as sent. But what is lost is waited for (signals are numbered, so the
+//!   next is no stand-in: [`crate::regions`]), and the queue does grow quiet;
+//! - at the first tick, where a peer has never answered anything.
 //!
 //! Queues that are not quiet pay a comparison for each firing, and none of their signals is asked for.
 //!
 //! # Failure
 //!
 //! A count that is too low is read again, after pauses: a notice has come before the agent over there has added to the
-//! word. When that has lasted too long, or the read has failed for as long, a signal is *lost*: the queue gives up, and
-//! the peer is told by a poison. A peer that has left in good order has got all that it waited for; one that is lost is
+//! word. When that has lasted too long since the first answer, or the read has failed for as long, a signal is *lost*: the
+//! queue gives up, and the peer is told by a poison. A peer that does not answer, because it is stopped, is waited for. A peer that has left in good order has got all that it waited for; one that is lost is
 //! core's affair, who poisons the sent word.
 
 use std::sync::Arc;
@@ -26,7 +28,6 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::batch::{POISON, QUANTUM};
 
-use super::tell::Poisoning;
 use super::work::{Agenda, Engine, Flight};
 use crate::RemoteRegion;
 use crate::wire::{Op, Posted, Wire};
@@ -36,9 +37,14 @@ pub(super) const TICK: Duration = Duration::from_millis(100);
 /// Before a count is read again: each pause is twice as long as the one before.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(20));
 
+/// How long is waited for what came before a failure.
+const FAILED: Duration = Duration::from_secs(1);
+
 /// The word that a queue's programs signal to, and the notice that poisons it.
 pub(super) struct Signalled<W: Wire> {
     pub(super) word: (Arc<RemoteRegion<W>>, usize),
+    /// What the word counts before the first.
+    pub(super) first: u64,
     pub(super) poison: u64,
 }
 
@@ -46,6 +52,7 @@ impl<W: Wire> Clone for Signalled<W> {
     fn clone(&self) -> Self {
         Signalled {
             word: self.word.clone(),
+            first: self.first,
             poison: self.poison,
         }
     }
@@ -67,6 +74,8 @@ pub(super) struct Doubt<W: Wire> {
     lost: bool,
     /// The peer has left in good order.
     departed: bool,
+    /// The peer is to be told that one was lost.
+    pub(super) unreached: Option<Signalled<W>>,
     asked: Option<Asked>,
     /// Where the count is read to.
     count_there: Arc<AtomicU64>,
@@ -74,7 +83,8 @@ pub(super) struct Doubt<W: Wire> {
 
 /// A question that is not answered.
 struct Asked {
-    since: Instant,
+    /// Since when it is known that something is wrong: a count was too low, or the read has failed.
+    since: Option<Instant>,
     /// How many had been sent when the read was posted; none is under way otherwise.
     reads: Option<u64>,
     /// Not before: a pause.
@@ -82,8 +92,8 @@ struct Asked {
     pause: Duration,
 }
 
-impl<W: Wire> Default for Doubt<W> {
-    fn default() -> Self {
+impl<W: Wire> Doubt<W> {
+    pub(super) fn new(departed: bool) -> Self {
         Doubt {
             signalled: None,
             count: 0,
@@ -91,7 +101,8 @@ impl<W: Wire> Default for Doubt<W> {
             before: 0,
             is_listed: false,
             lost: false,
-            departed: false,
+            departed,
+            unreached: None,
             asked: None,
             count_there: Arc::default(),
         }
@@ -134,9 +145,10 @@ impl<W: Wire> Engine<W> {
         !self.doubtful.is_empty()
     }
 
-    /// Asks for the signals of queues that have been quiet since the last tick.
+    /// Asks for the signals of queues that have been quiet since the last tick, and takes those further that nobody asks
+    /// for any more.
     pub(super) fn tick(&mut self) {
-        let mut quiet = Vec::new();
+        let (mut quiet, mut over) = (Vec::new(), Vec::new());
         let mut doubtful = std::mem::take(&mut self.doubtful);
         doubtful.retain(|index| {
             // A number may have become another queue's.
@@ -145,17 +157,20 @@ impl<W: Wire> Engine<W> {
             };
             if !agenda.is_in_doubt() {
                 agenda.doubt.is_listed = false;
+                over.push(*index);
                 return false;
             }
             let doubt = &mut agenda.doubt;
             let before = std::mem::replace(&mut doubt.before, doubt.count);
-            if before == doubt.count {
+            if before == doubt.count || self.contact.is_asked(agenda.queue.peer) {
                 quiet.push(*index);
             }
             true
         });
         self.doubtful = doubtful;
         quiet.into_iter().for_each(|index| self.ask(index));
+        over.into_iter().for_each(|index| self.make_ready(index));
+        self.go_on();
     }
 
     /// Asks for all signals that are in doubt.
@@ -194,11 +209,13 @@ impl<W: Wire> Engine<W> {
         let doubt = &mut agenda.doubt;
         if !in_doubt {
             doubt.asked = None;
+            // It may have waited for that.
+            self.make_ready(index);
             return;
         }
         let now = Instant::now();
         let asked = doubt.asked.get_or_insert(Asked {
-            since: now,
+            since: None,
             reads: None,
             due: now,
             pause: PAUSES.0,
@@ -216,8 +233,8 @@ impl<W: Wire> Engine<W> {
         };
         let cookie = self.flights.next() as u64;
         // SAFETY: the flight keeps what is written, and nobody reads it before that is over. The word is one of the
-        // peer's memory, by the promise of `NicQueue::prepare`; it is only accessed atomically there, and whatever a
-        // read finds that meets an add is a count of before or after it.
+        // peer's memory, by the promise of `NicQueue::prepare`, and is only added to there. (Eight bytes that are aligned
+        // are taken to be read as one, as every processor and NIC does that this was built for.)
         match unsafe { self.wire.post(peer, op, cookie) } {
             Ok(Posted::Taken) => {
                 asked.reads = Some(doubt.count);
@@ -229,6 +246,8 @@ impl<W: Wire> Engine<W> {
                 }));
                 self.taken_by(peer);
             }
+            // Too much is under way, which is no fault of this peer's.
+            Ok(Posted::Full) if self.flights.len() >= self.wire.limits().depth => self.pause(index),
             Ok(Posted::Full) => self.not_known(index, "it takes nothing"),
             Err(error) => self.not_known(index, &error.to_string()),
         }
@@ -248,9 +267,15 @@ impl<W: Wire> Engine<W> {
         match (failed, sent) {
             (Some(why), _) => self.not_known(look.index, &why),
             (None, Some(sent)) => {
-                let there = look.count_there.load(Ordering::Relaxed);
-                doubt.come = ((there & !POISON) / QUANTUM).min(doubt.count);
-                if doubt.come < sent {
+                let there = (look.count_there.load(Ordering::Relaxed) & !POISON) / QUANTUM;
+                let first = doubt.signalled.as_ref().map_or(0, |one| one.first);
+                let come = there.saturating_sub(first).min(doubt.count);
+                if std::mem::replace(&mut doubt.come, come) < come
+                    && let Some(asked) = &mut doubt.asked
+                {
+                    asked.since = None;
+                }
+                if come < sent {
                     let missing = sent - doubt.come;
                     self.not_known(look.index, &format!("{missing} have not come"));
                 } else {
@@ -262,31 +287,43 @@ impl<W: Wire> Engine<W> {
         }
     }
 
+    /// Asks again in a while.
+    fn pause(&mut self, index: usize) {
+        let agenda = self.queues.get(index).expect("it was asked for");
+        if let Some(asked) = &mut agenda.doubt.asked {
+            asked.due = Instant::now() + asked.pause;
+            asked.pause = (2 * asked.pause).min(PAUSES.1);
+            self.asking.push(index);
+        }
+    }
+
     /// That signals have come is not known; asks again in a while, or no more.
     fn not_known(&mut self, index: usize, why: &str) {
-        let silence = self.silence;
         let agenda = self.queues.get(index).expect("it was asked for");
+        // What has failed has taken the connection along: it is known that something is wrong.
+        let limit = match agenda.fails {
+            true => self.silence.min(FAILED),
+            false => self.silence,
+        };
         let (peer, doubt) = (agenda.queue.peer, &mut agenda.doubt);
         let Some(asked) = &mut doubt.asked else {
             return;
         };
-        if asked.since.elapsed() <= silence {
-            asked.due = Instant::now() + asked.pause;
-            asked.pause = (2 * asked.pause).min(PAUSES.1);
-            self.asking.push(index);
+        if asked.since.get_or_insert_with(Instant::now).elapsed() <= limit {
+            self.pause(index);
             return;
         }
         tracing::error!("rank {peer} was not reached by signals that were sent: {why}");
         doubt.asked = None;
         doubt.lost = true;
-        let signalled = doubt.signalled.clone().expect("something was");
+        doubt.unreached = doubt.signalled.clone();
         agenda.queue.lose();
-        self.notices.push_back(Poisoning::new(peer, signalled));
         self.fail(index);
     }
 
     /// A peer has left in good order: what it waited for has come, and it can be asked no more.
     pub(super) fn left(&mut self, peer: usize) {
+        self.departed.insert(peer);
         for index in 0..self.queues.numbers() {
             let agenda = self.queues.get(index);
             if let Some(agenda) = agenda.filter(|one| one.queue.peer == peer) {

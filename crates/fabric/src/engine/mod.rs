@@ -307,10 +307,16 @@ impl<W: Wire> Shared<W> {
         self.tell_listener();
     }
 
-    /// Whether everything that was rung for is through; and, if that is asked for, every peer is told that is to be
-    /// told of a failure.
+    /// Whether everything that was rung for is through, and has come; and, if that is asked for, every peer is told that
+    /// is to be told of a failure.
     pub(crate) fn is_idle(&self, told: bool) -> bool {
-        self.with(|engine| engine.is_idle(told))
+        let idle = self.with(|engine| {
+            let idle = engine.is_idle(told);
+            self.active.store(engine.is_active(), Ordering::Relaxed);
+            idle
+        });
+        self.tell_listener();
+        idle
     }
 }
 

@@ -7,7 +7,7 @@ use tidegate_hal::nic::{Direction, Keep, NicError, Prepared, Program, RemotePtr,
 use tidegate_host::for_each_run;
 
 use super::doubt::Signalled;
-use crate::notice::Notice;
+use crate::notice::{Notice, numbered};
 use crate::wire::{Limits, Op, Wire};
 use crate::{NAME, RemoteRegion};
 
@@ -34,7 +34,9 @@ unsafe impl<W: Wire> Sync for Piece<W> {}
 pub(crate) struct Script<W: Wire> {
     /// A write last, if there is one: it brings the notice along.
     pub(crate) pieces: Vec<Piece<W>>,
-    pub(crate) signal: u64,
+    signal: u64,
+    /// What the word counts before the queue's first firing.
+    pub(crate) first: u64,
     pub(crate) poison: u64,
     /// The word that both name.
     pub(crate) word: (Arc<RemoteRegion<W>>, usize),
@@ -42,10 +44,16 @@ pub(crate) struct Script<W: Wire> {
 }
 
 impl<W: Wire> Script<W> {
+    /// The notice of a firing.
+    pub(super) fn notice(&self, firing: u64) -> u64 {
+        numbered(self.signal, self.first.wrapping_add(firing))
+    }
+
     /// Where its signal goes.
     pub(super) fn signalled(&self) -> Signalled<W> {
         Signalled {
             word: self.word.clone(),
+            first: self.first,
             poison: self.poison,
         }
     }
@@ -93,6 +101,7 @@ impl<W: Wire> Script<W> {
                 bell: bell_in.number,
                 word: word_in.number,
                 offset: word.offset,
+                number: 0,
                 further: None,
                 poison,
             }
@@ -101,6 +110,7 @@ impl<W: Wire> Script<W> {
         Ok(Script {
             pieces,
             signal: notice(false)?,
+            first: program.signal.first,
             poison: notice(true)?,
             word: (word_in.clone(), word.offset),
             _keep: program.keep,

@@ -62,6 +62,7 @@ impl<W: Wire> Engine<W> {
             .give_up()
             .iter()
             .map(|program| script::<W>(program).signalled())
+            .chain(agenda.doubt.unreached.take())
             .collect();
         // Poisoning twice is no different from once.
         poisons.sort_unstable_by_key(|one| one.poison);

@@ -1,6 +1,6 @@
 //! What is under way, and how it goes on.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -55,6 +55,8 @@ pub(crate) struct Engine<W: Wire> {
     pub(super) asking: Vec<usize>,
     /// How long a signal may take to come.
     pub(super) silence: Duration,
+    /// Peers that have left in good order.
+    pub(super) departed: HashSet<usize>,
     /// Poisonings that are to be sent.
     pub(super) notices: VecDeque<Poisoning<W>>,
     events: Vec<Event>,
@@ -81,16 +83,24 @@ pub(super) struct Agenda<W: Wire> {
     pub(super) busy: bool,
     /// Whether it is among the ready ones.
     ready: bool,
+    /// It is to give up, when nothing of it is under way or in doubt.
+    pub(super) fails: bool,
 }
 
 struct Firing {
     program: Prepared,
-    odd: bool,
+    number: u64,
     /// The next piece.
     next: usize,
     under_way: usize,
     signalled: bool,
     failed: bool,
+}
+
+impl Firing {
+    fn is_odd(&self) -> bool {
+        self.number % 2 == 1
+    }
 }
 
 /// The signal of a queue's firing, which counts as under way.
@@ -129,6 +139,7 @@ impl<W: Wire> Engine<W> {
             doubtful: Vec::new(),
             asking: Vec::new(),
             silence,
+            departed: HashSet::new(),
             notices: VecDeque::new(),
             events: Vec::new(),
             broken: false,
@@ -142,10 +153,12 @@ impl<W: Wire> Engine<W> {
 
     pub(super) fn add(&mut self, queue: Arc<Queue>, chained: Option<Arc<Mutex<Chained<W>>>>) {
         let is_chained = chained.is_some();
+        let departed = self.departed.contains(&queue.peer);
         let number = self.queues.add(Agenda {
             queue,
             firing: None,
-            doubt: Doubt::default(),
+            doubt: Doubt::new(departed),
+            fails: false,
             chained,
             busy: false,
             ready: false,
@@ -239,7 +252,7 @@ impl<W: Wire> Engine<W> {
     }
 
     /// Takes what is ready as far as it goes.
-    fn go_on(&mut self) {
+    pub(super) fn go_on(&mut self) {
         self.go_on_with_slots();
         // A slot that has come back is another queue's, which may have been looked at before.
         while self.slots.take_again() {
@@ -354,7 +367,10 @@ impl<W: Wire> Engine<W> {
             return;
         };
         firing.under_way -= 1;
-        self.contact.answers(peer);
+        // That a signal is through at this end says nothing of the peer.
+        if failed.is_some() || !firing.signalled {
+            self.contact.answers(peer);
+        }
         if let Some(why) = failed {
             tracing::error!("a transfer to rank {peer} failed: {why}");
             firing.failed = true;
@@ -379,6 +395,16 @@ impl<W: Wire> Engine<W> {
                 }
                 return;
             }
+            if agenda.fails && agenda.firing.is_none() {
+                // A poison is to come last.
+                if agenda.is_in_doubt() {
+                    self.ask(index);
+                    return;
+                }
+                agenda.fails = false;
+                self.give_up(index);
+                continue;
+            }
             let Some(firing) = &mut agenda.firing else {
                 match agenda.queue.look() {
                     Seen::Nothing => return,
@@ -387,7 +413,7 @@ impl<W: Wire> Engine<W> {
                         self.firing += 1;
                         agenda.firing = Some(Firing {
                             program,
-                            odd: number % 2 == 1,
+                            number,
                             next: 0,
                             under_way: 0,
                             signalled: false,
@@ -418,8 +444,8 @@ impl<W: Wire> Engine<W> {
                     return;
                 }
                 agenda.firing = None;
+                agenda.fails = true;
                 self.firing -= 1;
-                self.give_up(index);
                 continue;
             }
             if firing.signalled && firing.under_way == 0 {
@@ -452,7 +478,7 @@ impl<W: Wire> Engine<W> {
             self.held.push(Held {
                 queue: index,
                 peer,
-                notice: script.signal,
+                notice: script.notice(firing.number),
             });
             firing.signalled = true;
             firing.under_way = 1;
@@ -464,7 +490,7 @@ impl<W: Wire> Engine<W> {
             }
             return false;
         }
-        let op = operation(piece, firing.odd, None);
+        let op = operation(piece, firing.is_odd(), None);
         let cookie = self.flights.next() as u64;
         // SAFETY: `NicQueue::prepare` promised this for the time between the ring, which was acquired when the doorbell
         // was read, and the signal, which is posted last; the program keeps the memory, and stands in its queue until
@@ -502,11 +528,12 @@ impl<W: Wire> Engine<W> {
         let firing = agenda.firing.as_mut().expect("it has a firing");
         let script: &Script<W> = script(&firing.program);
         let piece = &script.pieces[firing.next];
+        let own = script.notice(firing.number);
         let mut along = None;
         if piece.bytes <= ALONG {
             let pairs = |held: &Held| {
                 (held.peer == peer)
-                    .then(|| Notice::pair(script.signal, held.notice))
+                    .then(|| Notice::pair(own, held.notice))
                     .flatten()
             };
             along = self
@@ -515,8 +542,8 @@ impl<W: Wire> Engine<W> {
                 .enumerate()
                 .find_map(|(at, held)| Some((at, pairs(held)?)));
         }
-        let notice = along.map_or(script.signal, |(_, notice)| notice);
-        let op = operation(piece, firing.odd, Some(notice));
+        let notice = along.map_or(own, |(_, notice)| notice);
+        let op = operation(piece, firing.is_odd(), Some(notice));
         let cookie = self.flights.next() as u64;
         // SAFETY: as in `advance`.
         let posted = unsafe { self.wire.post(peer, op, cookie) };
@@ -551,7 +578,7 @@ impl<W: Wire> Engine<W> {
         let agenda = self.queues.get(index).expect("it is there");
         match &mut agenda.firing {
             Some(firing) => firing.failed = true,
-            None => self.give_up(index),
+            None => agenda.fails = true,
         }
         self.make_ready(index);
     }

@@ -4,7 +4,9 @@
 //!
 //! A [`Net`] has an endpoint for each rank of one process. What is posted lies in the *origin's* endpoint until its
 //! time has come, counted in polls; then the origin's poll carries it out in the target's memory. Nothing is ordered
-//! with anything else: of what is due, any comes first.
+//! with anything else: of what is due, any comes first. A write with a signal (a notice that is not the
+//! [last](super::LAST)) is copied when it is posted, and done before it is carried out: what an endpoint that is dropped
+//! has not carried out is lost.
 //!
 //! # Failure
 //!
@@ -17,7 +19,7 @@ use std::time::Duration;
 
 use tidegate_hal::nic::{Keep, NicError};
 
-use super::{Event, Limits, Op, Posted, Sleeper, Wire};
+use super::{Event, LAST, Limits, Op, Posted, Sleeper, Wire};
 
 const NAME: &str = "memory";
 
@@ -30,7 +32,7 @@ pub struct Faults {
     pub full: u32,
     /// An operation fails; nothing of it was done.
     pub fail: u32,
-    /// A notice never comes. (The data does.)
+    /// A signal never comes, nor does its data, though it is done. (Of other notices, the notice alone.)
     pub lose: u32,
     /// The rank that posts dies: nothing of its endpoint happens any more, and nobody is told.
     pub die: u32,
@@ -90,6 +92,11 @@ impl Sleeper for Arc<Bed> {
         *lock(&self.awake) = true;
         self.rung.notify_all();
     }
+}
+
+/// Whether a notice is a signal.
+fn is_signal(notice: u64) -> bool {
+    notice & LAST == 0
 }
 
 impl State {
@@ -165,6 +172,9 @@ pub struct MemoryWire {
 struct Waiting {
     peer: usize,
     cookie: u64,
+    /// Whether it is done when it is on its way.
+    signals: bool,
+    done: bool,
     polls: u32,
     work: Work,
     notice: Option<u64>,
@@ -172,6 +182,11 @@ struct Waiting {
 
 enum Work {
     Nothing,
+    Send {
+        bytes: Vec<u8>,
+        region: u64,
+        offset: usize,
+    },
     Write {
         from: usize,
         region: u64,
@@ -211,8 +226,25 @@ impl State {
     /// Carries out what is due.
     fn carry(&mut self, from: &Waiting) -> Event {
         let bad = || Event::Failed(from.cookie, "the memory is registered no longer".into());
+        let lost = self.faults.lose;
+        let lost = from.notice.is_some() && self.happens(lost);
+        if lost && from.signals {
+            return Event::Done(from.cookie);
+        }
         match from.work {
             Work::Nothing => {}
+            Work::Send {
+                ref bytes,
+                region,
+                offset,
+            } => {
+                let Some(to) = self.place(region, offset, bytes.len()) else {
+                    return bad();
+                };
+                // SAFETY: `Wire::post` promises that this write is ordered with what others do there; registered memory
+                // is kept.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+            }
             Work::Write {
                 from: at,
                 region,
@@ -255,14 +287,11 @@ impl State {
                 }
             }
         }
-        if let Some(notice) = from.notice {
-            let lost = self.faults.lose;
-            if !self.happens(lost) {
-                let end = &mut self.ends[from.peer];
-                if !end.gone {
-                    end.arrived.push(Event::Notice(notice));
-                    end.bed.wake();
-                }
+        if let Some(notice) = from.notice.filter(|_| !lost) {
+            let end = &mut self.ends[from.peer];
+            if !end.gone {
+                end.arrived.push(Event::Notice(notice));
+                end.bed.wake();
             }
         }
         Event::Done(from.cookie)
@@ -352,16 +381,24 @@ unsafe impl Wire for MemoryWire {
                 offset,
                 notice,
             } => {
-                let from = from.expose_provenance();
-                (
+                let region = to.0;
+                let work = if notice.is_some_and(is_signal) {
+                    // SAFETY: the caller's promise.
+                    let bytes = unsafe { std::slice::from_raw_parts(from, bytes) }.to_vec();
+                    Work::Send {
+                        bytes,
+                        region,
+                        offset,
+                    }
+                } else {
                     Work::Write {
-                        from,
-                        region: to.0,
+                        from: from.expose_provenance(),
+                        region,
                         offset,
                         bytes,
-                    },
-                    notice,
-                )
+                    }
+                };
+                (work, notice)
             }
             Op::Read {
                 to,
@@ -386,6 +423,8 @@ unsafe impl Wire for MemoryWire {
         self.waiting.push(Waiting {
             peer,
             cookie,
+            signals: notice.is_some_and(is_signal),
+            done: false,
             polls,
             work,
             notice,
@@ -408,20 +447,29 @@ unsafe impl Wire for MemoryWire {
         }
         events.append(&mut state.ends[rank].arrived);
         let mut index = 0;
+        let fail = state.faults.fail;
         while index < self.waiting.len() {
-            if self.waiting[index].polls > 0 {
-                self.waiting[index].polls -= 1;
+            let one = &mut self.waiting[index];
+            if one.polls > 0 && (one.done || !one.signals) {
+                one.polls -= 1;
                 index += 1;
                 continue;
             }
+            if !one.done && state.happens(fail) {
+                let one = self.waiting.swap_remove(index);
+                events.push(Event::Failed(one.cookie, "an injected fault".into()));
+                continue;
+            }
+            if one.signals && !one.done {
+                one.done = true;
+                events.push(Event::Done(one.cookie));
+                // It may be carried out at once.
+                continue;
+            }
             let one = self.waiting.swap_remove(index);
-            let fail = state.faults.fail;
-            let event = if state.happens(fail) {
-                Event::Failed(one.cookie, "an injected fault".into())
-            } else {
-                state.carry(&one)
-            };
-            events.push(event);
+            let event = state.carry(&one);
+            // Of what was done nothing more is heard here, whatever becomes of it.
+            events.extend((!one.done).then_some(event));
         }
         Ok(())
     }

@@ -175,6 +175,7 @@ impl Rig {
             transfers,
             signal: Signal {
                 word: Self::place(&self.memory, SIGNAL),
+                first: 0,
                 bell: Self::place(&self.memory, 0),
             },
             keep: vec![self.block.clone()],
