@@ -204,7 +204,7 @@ mod tests {
         }
         word.poison();
         come(&word, one(1), &mut early);
-        assert_eq!(word.load(), 4 * QUANTUM | POISON);
+        assert_eq!(word.load(), (4 * QUANTUM) | POISON);
     }
 
     #[test]
