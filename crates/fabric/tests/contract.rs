@@ -47,6 +47,23 @@ fn each(options: &Options, test: impl Fn(&Rig)) {
 
 rig::contract!(each);
 
+/// A peer that leaves in good order leaves queues as they are: what was not rung for is not fired, by whatever fires.
+#[test]
+fn a_peer_that_leaves_fires_nothing() {
+    each(&Options::default(), |rig| {
+        rig.arm(&[rig.put(1)], 3).unwrap();
+        rig.write(0, 7);
+        rig.ring();
+        assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
+        assert_eq!(rig.wait(SENT, 1), QUANTUM);
+        rig.nic.hear(0);
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(rig.word(SIGNAL).load(), QUANTUM);
+        assert_eq!(rig.word(SENT).load(), QUANTUM);
+        assert_eq!(rig.queue().counts(), (3, 1));
+    });
+}
+
 /// What was rung for fires, what was not is poisoned; what hardware cannot give back is kept.
 #[test]
 fn a_queue_that_is_dropped_poisons_what_was_not_rung_for() {

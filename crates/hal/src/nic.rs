@@ -15,7 +15,9 @@
 //! 3. when nothing of this end is read or written for that firing any more, an add of `QUANTUM` to the queue's local
 //!    *sent* word, whose bell rings. (That may be before the signal has come.)
 //!
-//! Firings of one queue happen in order: step 2 of one after step 2 of the one before, and so with step 3. The number of the
+//! Firings of one queue happen in order: step 2 of one after step 2 of the one before, and so with step 3. (Core rings for
+//! two more at most than the peer has been told of, since each needs an exposure; an engine over a network that reorders
+//! may rely on that.) The number of the
 //! firing (from 0) is the number of the epoch towards that peer: its parity chooses the buffer of a side with a `flip`.
 //! It is counted by the queue, and not read from a word, which may have moved on.
 //!

@@ -47,24 +47,29 @@ impl Contact {
         (since.elapsed() > self.limit).then(|| format!("nothing was taken for {:?}", self.limit))
     }
 
-    /// The wire has taken something towards a peer.
+    /// The wire has taken something towards a peer that will be answered.
     pub(super) fn takes(&mut self, peer: usize) {
+        self.takes_signal(peer);
+        self.asks(peer);
+    }
+
+    /// The wire has taken a signal towards a peer.
+    pub(super) fn takes_signal(&mut self, peer: usize) {
         if !self.refusing.is_empty() {
             self.refusing.remove(&peer);
         }
-        self.asks(peer);
     }
 
     /// Something is under way towards a peer.
     pub(super) fn asks(&mut self, peer: usize) {
-        if !self.met.get(peer).is_some_and(|met| *met) {
+        if !self.has_met(peer) {
             self.asked.entry(peer).or_insert_with(Instant::now);
         }
     }
 
-    /// Whether a peer has never answered, and something is under way to it.
-    pub(super) fn is_asked(&self, peer: usize) -> bool {
-        self.asked.contains_key(&peer)
+    /// Whether a peer has answered at all.
+    pub(super) fn has_met(&self, peer: usize) -> bool {
+        self.met.get(peer).is_some_and(|met| *met)
     }
 
     /// What was under way towards a peer has come to an end over there, or has failed.

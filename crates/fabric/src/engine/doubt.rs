@@ -18,8 +18,9 @@
 //! # Failure
 //!
 //! A count that is too low is read again, after pauses: a notice has come before the agent over there has added to the
-//! word. When that has lasted too long since the first answer, or the read has failed for as long, a signal is *lost*: the
-//! queue gives up, and the peer is told by a poison. A peer that does not answer, because it is stopped, is waited for. A peer that has left in good order has got all that it waited for; one that is lost is
+//! word. When that has lasted too long since the first answer (without the time in which there was none), or the read has
+//! failed for as long, a signal is *lost*: the queue gives up, and the peer is told by a poison. A peer that does not
+//! answer, because it is stopped, is waited for. A peer that has left in good order has got all that it waited for; one that is lost is
 //! core's affair, who poisons the sent word.
 
 use std::sync::Arc;
@@ -85,8 +86,8 @@ pub(super) struct Doubt<W: Wire> {
 struct Asked {
     /// Since when it is known that something is wrong: a count was too low, or the read has failed.
     since: Option<Instant>,
-    /// How many had been sent when the read was posted; none is under way otherwise.
-    reads: Option<u64>,
+    /// How many had been sent when the read was posted, and when that was; none is under way otherwise.
+    reads: Option<(u64, Instant)>,
     /// Not before: a pause.
     due: Instant,
     pause: Duration,
@@ -112,6 +113,7 @@ impl<W: Wire> Doubt<W> {
 /// A read of a count.
 pub(super) struct Look<W: Wire> {
     index: usize,
+    peer: usize,
     /// Written by the read; and which queue this is, should the number have become another's.
     count_there: Arc<AtomicU64>,
     _word: Arc<RemoteRegion<W>>,
@@ -162,7 +164,7 @@ impl<W: Wire> Engine<W> {
             }
             let doubt = &mut agenda.doubt;
             let before = std::mem::replace(&mut doubt.before, doubt.count);
-            if before == doubt.count || self.contact.is_asked(agenda.queue.peer) {
+            if before == doubt.count || !self.contact.has_met(agenda.queue.peer) {
                 quiet.push(*index);
             }
             true
@@ -237,10 +239,11 @@ impl<W: Wire> Engine<W> {
         // are taken to be read as one, as every processor and NIC does that this was built for.)
         match unsafe { self.wire.post(peer, op, cookie) } {
             Ok(Posted::Taken) => {
-                asked.reads = Some(doubt.count);
+                asked.reads = Some((doubt.count, now));
                 let count_there = doubt.count_there.clone();
                 self.flights.add(Flight::Look(Look {
                     index,
+                    peer,
                     count_there,
                     _word: word,
                 }));
@@ -255,18 +258,22 @@ impl<W: Wire> Engine<W> {
 
     /// A count has been read, or could not be.
     pub(super) fn looked(&mut self, look: &Look<W>, failed: Option<String>) {
+        self.contact.answers(look.peer);
         let Some(agenda) = self.queues.get(look.index) else {
             return;
         };
-        let (peer, doubt) = (agenda.queue.peer, &mut agenda.doubt);
+        let doubt = &mut agenda.doubt;
         if !Arc::ptr_eq(&doubt.count_there, &look.count_there) {
             return;
         }
         let sent = doubt.asked.as_mut().and_then(|asked| asked.reads.take());
-        self.contact.answers(peer);
         match (failed, sent) {
             (Some(why), _) => self.not_known(look.index, &why),
-            (None, Some(sent)) => {
+            (None, Some((sent, posted))) => {
+                // While nobody answers, nothing goes wrong: the peer may be stopped.
+                if let Some(since) = doubt.asked.as_mut().and_then(|asked| asked.since.as_mut()) {
+                    *since += posted.elapsed();
+                }
                 let there = (look.count_there.load(Ordering::Relaxed) & !POISON) / QUANTUM;
                 let first = doubt.signalled.as_ref().map_or(0, |one| one.first);
                 let come = there.saturating_sub(first).min(doubt.count);
@@ -324,9 +331,13 @@ impl<W: Wire> Engine<W> {
     /// A peer has left in good order: what it waited for has come, and it can be asked no more.
     pub(super) fn left(&mut self, peer: usize) {
         self.departed.insert(peer);
+        self.contact.answers(peer);
+        self.notices.retain(|poisoning| poisoning.peer != peer);
         for index in 0..self.queues.numbers() {
             let agenda = self.queues.get(index);
-            if let Some(agenda) = agenda.filter(|one| one.queue.peer == peer) {
+            let of_peer =
+                |agenda: &&mut Agenda<W>| agenda.queue.peer == peer && agenda.chained.is_none();
+            if let Some(agenda) = agenda.filter(of_peer) {
                 agenda.doubt.departed = true;
                 self.make_ready(index);
             }

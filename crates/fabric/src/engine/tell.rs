@@ -67,13 +67,18 @@ impl<W: Wire> Engine<W> {
         // Poisoning twice is no different from once.
         poisons.sort_unstable_by_key(|one| one.poison);
         poisons.dedup_by_key(|one| one.poison);
-        let poisons = poisons.into_iter();
-        self.notices
-            .extend(poisons.map(|one| Poisoning::new(peer, one)));
+        if !self.departed.contains(&peer) {
+            let poisons = poisons.into_iter();
+            self.notices
+                .extend(poisons.map(|one| Poisoning::new(peer, one)));
+        }
     }
 
     /// A peer has not been told of a failure. If it cannot be told at all, that is core's affair.
     pub(super) fn untold(&mut self, mut untold: Poisoning<W>, why: &str) {
+        if self.departed.contains(&untold.peer) {
+            return;
+        }
         if untold.tries < TELL {
             untold.due = Some(Instant::now() + PAUSE * 2u32.pow(untold.tries));
             untold.tries += 1;

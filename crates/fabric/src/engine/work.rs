@@ -273,6 +273,8 @@ impl<W: Wire> Engine<W> {
                     self.work(index);
                 }
             }
+            // With those that have become ready meanwhile.
+            ready.append(&mut self.ready);
             self.ready = ready;
             // Now that all signals are known that could go along.
             let mut late = std::mem::take(&mut self.late);
@@ -384,6 +386,9 @@ impl<W: Wire> Engine<W> {
             let Some(agenda) = self.queues.get(index) else {
                 return;
             };
+            if agenda.chained.is_some() {
+                return;
+            }
             if self.broken {
                 if let Some(firing) = agenda.firing.take() {
                     self.firing -= 1;
@@ -557,7 +562,7 @@ impl<W: Wire> Engine<W> {
                     Some((at, _)) => Flight::With(index, self.held.swap_remove(at)),
                 };
                 self.flights.add(flight);
-                self.taken_by(peer);
+                self.signal_taken_by(peer);
             }
             Ok(Posted::Full) => match self.refused_by(peer) {
                 None => self.stalled.push(index),
@@ -595,6 +600,12 @@ impl<W: Wire> Engine<W> {
     pub(super) fn taken_by(&mut self, peer: usize) {
         self.heard += 1;
         self.contact.takes(peer);
+    }
+
+    /// Likewise of a signal, of which nothing is heard.
+    fn signal_taken_by(&mut self, peer: usize) {
+        self.heard += 1;
+        self.contact.takes_signal(peer);
     }
 
     /// The wire takes nothing towards a peer for now. Says why, if that has been so for too long. (That too much is
@@ -640,7 +651,7 @@ impl<W: Wire> Engine<W> {
                         Some((at, _)) => Flight::With(held.queue, self.held.swap_remove(at)),
                     };
                     self.flights.add(flight);
-                    self.taken_by(held.peer);
+                    self.signal_taken_by(held.peer);
                 }
                 Ok(Posted::Full) => {
                     let given_up = abandoned(self);
