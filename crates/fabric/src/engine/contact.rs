@@ -47,16 +47,18 @@ impl Contact {
         (since.elapsed() > self.limit).then(|| format!("nothing was taken for {:?}", self.limit))
     }
 
-    /// The wire has taken something towards a peer that will be answered.
+    /// The wire has taken something towards a peer.
     pub(super) fn takes(&mut self, peer: usize) {
-        self.takes_signal(peer);
+        if !self.refusing.is_empty() {
+            self.refusing.remove(&peer);
+        }
         self.asks(peer);
     }
 
-    /// The wire has taken a signal towards a peer.
-    pub(super) fn takes_signal(&mut self, peer: usize) {
-        if !self.refusing.is_empty() {
-            self.refusing.remove(&peer);
+    /// A signal towards a peer is through at this end, which says nothing of the peer: what is asked next has its time.
+    pub(super) fn is_through(&mut self, peer: usize) {
+        if !self.asked.is_empty() {
+            self.asked.remove(&peer);
         }
     }
 

@@ -369,9 +369,10 @@ impl<W: Wire> Engine<W> {
             return;
         };
         firing.under_way -= 1;
-        // That a signal is through at this end says nothing of the peer.
         if failed.is_some() || !firing.signalled {
             self.contact.answers(peer);
+        } else {
+            self.contact.is_through(peer);
         }
         if let Some(why) = failed {
             tracing::error!("a transfer to rank {peer} failed: {why}");
@@ -562,7 +563,7 @@ impl<W: Wire> Engine<W> {
                     Some((at, _)) => Flight::With(index, self.held.swap_remove(at)),
                 };
                 self.flights.add(flight);
-                self.signal_taken_by(peer);
+                self.taken_by(peer);
             }
             Ok(Posted::Full) => match self.refused_by(peer) {
                 None => self.stalled.push(index),
@@ -600,12 +601,6 @@ impl<W: Wire> Engine<W> {
     pub(super) fn taken_by(&mut self, peer: usize) {
         self.heard += 1;
         self.contact.takes(peer);
-    }
-
-    /// Likewise of a signal, of which nothing is heard.
-    fn signal_taken_by(&mut self, peer: usize) {
-        self.heard += 1;
-        self.contact.takes_signal(peer);
     }
 
     /// The wire takes nothing towards a peer for now. Says why, if that has been so for too long. (That too much is
@@ -651,7 +646,7 @@ impl<W: Wire> Engine<W> {
                         Some((at, _)) => Flight::With(held.queue, self.held.swap_remove(at)),
                     };
                     self.flights.add(flight);
-                    self.signal_taken_by(held.peer);
+                    self.taken_by(held.peer);
                 }
                 Ok(Posted::Full) => {
                     let given_up = abandoned(self);
