@@ -85,8 +85,9 @@ impl Options {
     /// For how long the wire may be silent (10 s at first): a rank that leaves does not wait for its last messages any
     /// longer when nothing at all has happened on it for so long; what nobody takes towards a peer for so long has
     /// failed; so has what finds no room among the NIC's triggers, when it has been rung for; and a signal that has not
-    /// come for so long, since that was first seen, is lost. A peer that has never answered, and does not for twice as long, has a NIC that nothing reaches: then this endpoint is of no more use,
-    /// and the windows that need it are revoked.
+    /// come for so long, since that was first seen, is lost. A peer that has never answered, and does not for twice as
+    /// long, has a NIC that nothing reaches: then this endpoint is of no more use, and the windows that need it are
+    /// revoked.
     #[must_use]
     pub fn silence(mut self, limit: Duration) -> Self {
         self.silence = limit;

@@ -40,6 +40,7 @@ mod contact;
 mod doubt;
 mod ear;
 mod listen;
+mod post;
 pub(crate) mod program;
 pub(crate) mod queue;
 mod slab;

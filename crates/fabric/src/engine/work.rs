@@ -5,23 +5,19 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_hal::nic::{Direction, Prepared};
+use tidegate_hal::nic::Prepared;
 use tidegate_hal::slots::Slots;
 
 use super::chained::Chained;
 use super::contact::Contact;
 use super::doubt::{Doubt, Look};
-use super::program::{Script, operation, script};
+use super::program::script;
 use super::queue::{Queue, Seen};
 use super::slab::Slab;
 use super::tell::Poisoning;
 use crate::notice::Notice;
 use crate::regions::Regions;
-use crate::wire::{Event, Op, Posted, Wire};
-
-/// The most bytes of a write that takes the signal of another queue along: a longer one would keep it back for longer
-/// than a message of its own costs.
-const ALONG: usize = 64 << 10;
+use crate::wire::{Event, Wire};
 
 /// What is under way.
 pub(crate) struct Engine<W: Wire> {
@@ -42,11 +38,11 @@ pub(crate) struct Engine<W: Wire> {
     /// Queues to be taken as far as they go.
     ready: Vec<usize>,
     /// Those that could not go on because the wire had no room.
-    stalled: Vec<usize>,
+    pub(super) stalled: Vec<usize>,
     /// Those whose next operation brings the signal with its data.
-    late: Vec<usize>,
+    pub(super) late: Vec<usize>,
     /// Signals that have no data, and are not posted yet.
-    held: Vec<Held>,
+    pub(super) held: Vec<Held>,
     /// How many queues have a firing.
     firing: usize,
     /// Queues whose signals are in doubt; also some where they are not any more.
@@ -75,7 +71,7 @@ pub(crate) struct Engine<W: Wire> {
 /// A queue, and how far its firing is.
 pub(super) struct Agenda<W: Wire> {
     pub(super) queue: Arc<Queue>,
-    firing: Option<Firing>,
+    pub(super) firing: Option<Firing>,
     pub(super) doubt: Doubt<W>,
     /// Instead of firings, where hardware has them.
     pub(super) chained: Option<Arc<Mutex<Chained<W>>>>,
@@ -87,18 +83,18 @@ pub(super) struct Agenda<W: Wire> {
     pub(super) fails: bool,
 }
 
-struct Firing {
-    program: Prepared,
-    number: u64,
+pub(super) struct Firing {
+    pub(super) program: Prepared,
+    pub(super) number: u64,
     /// The next piece.
-    next: usize,
-    under_way: usize,
-    signalled: bool,
-    failed: bool,
+    pub(super) next: usize,
+    pub(super) under_way: usize,
+    pub(super) signalled: bool,
+    pub(super) failed: bool,
 }
 
 impl Firing {
-    fn is_odd(&self) -> bool {
+    pub(super) fn is_odd(&self) -> bool {
         self.number % 2 == 1
     }
 }
@@ -106,9 +102,9 @@ impl Firing {
 /// The signal of a queue's firing, which counts as under way.
 #[derive(Clone, Copy)]
 pub(super) struct Held {
-    queue: usize,
-    peer: usize,
-    notice: u64,
+    pub(super) queue: usize,
+    pub(super) peer: usize,
+    pub(super) notice: u64,
 }
 
 /// An operation that is under way.
@@ -360,7 +356,7 @@ impl<W: Wire> Engine<W> {
     }
 
     /// An operation of a queue is over.
-    fn over(&mut self, index: usize, failed: Option<String>) {
+    pub(super) fn over(&mut self, index: usize, failed: Option<String>) {
         let agenda = self.queues.get(index);
         let Some((firing, peer)) =
             agenda.and_then(|agenda| Some((agenda.firing.as_mut()?, agenda.queue.peer)))
@@ -467,199 +463,5 @@ impl<W: Wire> Engine<W> {
                 return;
             }
         }
-    }
-
-    /// Posts the next operation of a firing; `false` if it must wait.
-    fn advance(&mut self, index: usize) -> bool {
-        let agenda = self.queues.get(index).expect("it is worked on");
-        let peer = agenda.queue.peer;
-        let firing = agenda.firing.as_mut().expect("there is one");
-        let script: &Script<W> = script(&firing.program);
-        let left = script.pieces.len() - firing.next;
-        let Some(piece) = script.pieces.get(firing.next) else {
-            // The signal alone, when all else is done.
-            if firing.under_way > 0 {
-                return false;
-            }
-            self.held.push(Held {
-                queue: index,
-                peer,
-                notice: script.notice(firing.number),
-            });
-            firing.signalled = true;
-            firing.under_way = 1;
-            return false;
-        };
-        if left == 1 && piece.direction == Direction::Put {
-            if firing.under_way == 0 {
-                self.late.push(index);
-            }
-            return false;
-        }
-        let op = operation(piece, firing.is_odd(), None);
-        let cookie = self.flights.next() as u64;
-        // SAFETY: `NicQueue::prepare` promised this for the time between the ring, which was acquired when the doorbell
-        // was read, and the signal, which is posted last; the program keeps the memory, and stands in its queue until
-        // this is over, or the wire is dropped.
-        let posted = unsafe { self.wire.post(peer, op, cookie) };
-        match posted {
-            Ok(Posted::Taken) => {
-                firing.under_way += 1;
-                firing.next += 1;
-                self.flights.add(Flight::Of(index));
-                self.taken_by(peer);
-                true
-            }
-            Ok(Posted::Full) => match self.refused_by(peer) {
-                None => {
-                    self.stalled.push(index);
-                    false
-                }
-                Some(why) => {
-                    self.spoil(index, &why);
-                    true
-                }
-            },
-            Err(error) => {
-                self.spoil(index, &error.to_string());
-                true
-            }
-        }
-    }
-
-    /// Posts the last piece of a firing with its signal, and with one that is held for the same peer.
-    fn bring(&mut self, index: usize) {
-        let agenda = self.queues.get(index).expect("it has a firing");
-        let peer = agenda.queue.peer;
-        let firing = agenda.firing.as_mut().expect("it has a firing");
-        let script: &Script<W> = script(&firing.program);
-        let piece = &script.pieces[firing.next];
-        let own = script.notice(firing.number);
-        let mut along = None;
-        if piece.bytes <= ALONG {
-            let pairs = |held: &Held| {
-                (held.peer == peer)
-                    .then(|| Notice::pair(own, held.notice))
-                    .flatten()
-            };
-            along = self
-                .held
-                .iter()
-                .enumerate()
-                .find_map(|(at, held)| Some((at, pairs(held)?)));
-        }
-        let notice = along.map_or(own, |(_, notice)| notice);
-        let op = operation(piece, firing.is_odd(), Some(notice));
-        let cookie = self.flights.next() as u64;
-        // SAFETY: as in `advance`.
-        let posted = unsafe { self.wire.post(peer, op, cookie) };
-        match posted {
-            Ok(Posted::Taken) => {
-                firing.under_way += 1;
-                firing.next += 1;
-                firing.signalled = true;
-                let flight = match along {
-                    None => Flight::Of(index),
-                    Some((at, _)) => Flight::With(index, self.held.swap_remove(at)),
-                };
-                self.flights.add(flight);
-                self.taken_by(peer);
-            }
-            Ok(Posted::Full) => match self.refused_by(peer) {
-                None => self.stalled.push(index),
-                Some(why) => {
-                    self.spoil(index, &why);
-                    self.make_ready(index);
-                }
-            },
-            Err(error) => {
-                self.spoil(index, &error.to_string());
-                self.make_ready(index);
-            }
-        }
-    }
-
-    /// A queue cannot go on: it gives up when nothing of it is under way.
-    pub(super) fn fail(&mut self, index: usize) {
-        let agenda = self.queues.get(index).expect("it is there");
-        match &mut agenda.firing {
-            Some(firing) => firing.failed = true,
-            None => agenda.fails = true,
-        }
-        self.make_ready(index);
-    }
-
-    /// A queue's firing cannot go on.
-    fn spoil(&mut self, index: usize, why: &str) {
-        let agenda = self.queues.get(index).expect("it has a firing");
-        let peer = agenda.queue.peer;
-        tracing::error!("a transfer to rank {peer} was refused: {why}");
-        agenda.firing.as_mut().expect("it has a firing").failed = true;
-    }
-
-    /// The wire has taken something towards a peer.
-    pub(super) fn taken_by(&mut self, peer: usize) {
-        self.heard += 1;
-        self.contact.takes(peer);
-    }
-
-    /// The wire takes nothing towards a peer for now. Says why, if that has been so for too long. (That too much is
-    /// under way is no fault of the peer's.)
-    pub(super) fn refused_by(&mut self, peer: usize) -> Option<String> {
-        self.full = true;
-        if self.flights.len() >= self.wire.limits().depth {
-            return None;
-        }
-        self.contact.refuses(peer)
-    }
-
-    /// Posts the signals that are held, by two where that can be; `false` if some must wait. A peer for which there is
-    /// no room keeps back none but its own.
-    fn send_held(&mut self) -> bool {
-        let mut waiting: Vec<Held> = Vec::new();
-        while let Some(held) = self.held.pop() {
-            if waiting.iter().any(|before| before.peer == held.peer) {
-                waiting.push(held);
-                continue;
-            }
-            let abandoned = |engine: &mut Self| {
-                let agenda = engine.queues.get(held.queue);
-                agenda.is_none_or(|agenda| agenda.queue.is_abandoned())
-            };
-            let pairs = |other: &Held| {
-                (other.peer == held.peer)
-                    .then(|| Notice::pair(held.notice, other.notice))
-                    .flatten()
-            };
-            let other = self
-                .held
-                .iter()
-                .enumerate()
-                .find_map(|(at, other)| Some((at, pairs(other)?)));
-            let notice = other.map_or(held.notice, |(_, notice)| notice);
-            let cookie = self.flights.next() as u64;
-            // SAFETY: a notice names no memory of this end.
-            match unsafe { self.wire.post(held.peer, Op::Notify(notice), cookie) } {
-                Ok(Posted::Taken) => {
-                    let flight = match other {
-                        None => Flight::Of(held.queue),
-                        Some((at, _)) => Flight::With(held.queue, self.held.swap_remove(at)),
-                    };
-                    self.flights.add(flight);
-                    self.taken_by(held.peer);
-                }
-                Ok(Posted::Full) => {
-                    let given_up = abandoned(self);
-                    let given_up = given_up.then(|| "it was given up before it was sent".into());
-                    match self.refused_by(held.peer).or(given_up) {
-                        Some(why) => self.over(held.queue, Some(why)),
-                        None => waiting.push(held),
-                    }
-                }
-                Err(error) => self.over(held.queue, Some(error.to_string())),
-            }
-        }
-        self.held = waiting;
-        self.held.is_empty()
     }
 }
