@@ -46,6 +46,7 @@
 #include "batch_waits.cuh"
 #include "batch_moves.cuh"
 #include "batch_lanes.cuh"
+#include "batch_landings.cuh"
 
 // ---- Lanes in short ----
 
@@ -198,6 +199,10 @@ DEV void run_batch(const Launch &launch) {
         return;
     } else if (kind == LANE_WAITS) {
         if (threadIdx.x % WARP == 0) run_wait(launch, lane);
+        return;
+    } else if (kind & LANE_LANDS) {
+        if (kind & LANE_ADDS) run_landing(launch, stands[member], lane);
+        else run_landed(launch, stands[member], lane);
         return;
     } else if (!(kind & LANE_STEPS)) {
         run_short<Warp, V16>(launch, Warp(), stands[member], lane, 0, 1);

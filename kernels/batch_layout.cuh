@@ -21,7 +21,7 @@ static_assert(WARP >= 16, "the bytes that follow the units have a thread each");
 
 enum { TEAM_WARPS = 0, TEAM_BLOCKS = 1 };
 enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3 };
-enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8 };
+enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8, LANE_LANDS = 16 };
 enum { ADD_HAS_WAITER = 1 };
 enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2, MOVE_BULK = 4 };
 enum { SHAPE_LINEAR = 0, SHAPE_STRIDED = 1, SHAPE_INDEXED = 2 };
@@ -53,6 +53,8 @@ struct alignas(16) Lane {
     u64 count;  // units (LANE_STEPS: bytes of the steps)
     u64 out, value;
     u64 tail;   // so many bytes follow the units, fewer than 16
+    // LANE_LANDS: of a put, or of a wait, whose slot is `dst` with its flip; then `count` is in bytes, and there is no tail.
+    u64 landing, landing_flip;
 };
 
 struct Step {

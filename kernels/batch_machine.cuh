@@ -33,6 +33,13 @@ DEV void store_relaxed(u64 at, u64 value) {
 DEV void store_release32(u32 *at, u32 value) {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
 }
+// Two words beside each other at a time: each is one access, the two together need not be.
+DEV void load_both(u64 at, u64 &first, u64 &second) {
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(first), "=l"(second) : "l"(at) : "memory");
+}
+DEV void store_both(u64 at, u64 first, u64 second) {
+    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(first), "l"(second) : "memory");
+}
 DEV void add_release(u64 at, u64 value) {
     asm volatile("red.release.sys.global.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }

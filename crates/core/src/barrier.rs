@@ -143,6 +143,7 @@ impl<'s, D: Device> Barrier<'s, D> {
                 operand: word.byte_add(size_of::<u64>()),
                 quantum: QUANTUM,
                 tag,
+                landed: None,
             }));
             words.push((word, from));
             blocks.push(there);

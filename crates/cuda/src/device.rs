@@ -111,6 +111,14 @@ unsafe impl Device for Cuda {
         true
     }
 
+    fn lands(&self) -> usize {
+        // A gate looks at words alone.
+        if self.gpu.gated() {
+            return 0;
+        }
+        self.gpu.land_up_to
+    }
+
     fn alloc(&self, bytes: usize, sharing: Sharing) -> Result<CudaBlock, DeviceError> {
         CudaBlock::alloc(&self.gpu, bytes, sharing)
     }

@@ -31,6 +31,7 @@
 //! | [`WAITING_STREAMS`] | how many streams of a device will wait |
 //! | [`EARLY`] | how early a batch may be launched |
 //! | [`COPY_ENGINE_FROM`] | from how many bytes on the puts of a lane go by the copy engines: a number, or `never`; 4 MiB. Not in recordings, nor where a slot has two buffers |
+//! | [`LAND_UP_TO`] | up to how many bytes a slot has a landing, where a put is found without waiting for its fence: a number; 256. The least of what the ranks say counts |
 //! | [`GATES`] | when waits have gates: `auto`, `always`, `never` |
 
 use std::collections::{HashMap, HashSet};
@@ -48,10 +49,11 @@ use tidegate_hal::device::DeviceError;
 use crate::error::Doing;
 use crate::gates;
 pub use crate::gates::GATES;
-use crate::lower::apart;
 pub use crate::lower::apart::COPY_ENGINE_FROM;
+pub use crate::lower::landings::LAND_UP_TO;
 use crate::lower::operands::Operands;
 use crate::lower::{MAX_BLOCKS, Mirror, THREADS};
+use crate::lower::{apart, landings};
 use crate::pinned::Pinned;
 use crate::reclaim::Shared;
 use crate::reserve::Reserve;
@@ -104,6 +106,8 @@ pub struct Gpu {
     pub(crate) memory_operations: bool,
     /// From how many bytes on the puts of a lane go by the copy engines.
     pub(crate) copy_engine_from: u64,
+    /// Up to how many bytes a slot has a landing.
+    pub(crate) land_up_to: usize,
     gates: gates::Mode,
     /// Whether waits have gates, and operands are counted.
     gated: AtomicBool,
@@ -273,6 +277,7 @@ impl Gpu {
             early,
             memory_operations,
             copy_engine_from: apart::threshold(variable(COPY_ENGINE_FROM).as_deref()),
+            land_up_to: landings::up_to(variable(LAND_UP_TO).as_deref()),
             gates,
             gated: AtomicBool::new(false),
             operands: Mutex::default(),

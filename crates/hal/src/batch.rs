@@ -10,6 +10,18 @@
 //! the word (the *operand*), and the wait itself advances it. So every launch of an unchanged batch has the same
 //! arguments: it can be recorded once, replayed, and mixed with eager launches.
 //!
+//! # Landings
+//!
+//! A word is added to when its data is there. Between memories of two devices that takes a journey there and back before
+//! the word's own journey, and for a few bytes it is most of what a put takes. So a slot may have a [`Landing`], where
+//! every four bytes stand beside a *tag*, the number of their epoch: who finds the tag has the bytes, in whichever order
+//! they came. A move that fills a slot may leave its bytes there instead of in the slot ([`Move::landing`]), and then
+//! the add behind it falls away as well; the wait for that word looks at both ([`Wait::landed`]), puts what has landed to
+//! the slot, and adds the quantum to the word itself. So a word counts epochs, however they came.
+//!
+//! A device that says that it [makes something of landings](crate::device::Device::lands) promises that its waits look
+//! there, all of them; that it leaves something there is up to each of its moves.
+//!
 //! # Abort by value
 //!
 //! A high bit of a word ([`POISON`]) says that whoever should have added to it never will. A wait whose count has
@@ -82,7 +94,9 @@ impl std::fmt::Display for Awaited {
     }
 }
 
-/// Waits until `word - operand >= quantum`, then advances the operand by `quantum`.
+/// Waits until `word - operand >= quantum`, then advances the operand by `quantum`; or until all data has
+/// [landed](Landed) with the tag `operand / quantum + 1`, then puts it to its slot, and advances both. What has landed
+/// counts, poisoned or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     /// The word, in memory of this device; others add to it.
@@ -93,6 +107,39 @@ pub struct Wait {
     pub quantum: u64,
     /// For people.
     pub tag: Tag,
+    /// Where what the word stands for may land instead.
+    pub landed: Option<Landed>,
+}
+
+/// A place where a few bytes are left with a tag to every four of them: eight bytes for four, the bytes first, then the
+/// tag, a `u32` of which each store is one with its bytes. The tag is the number of the epoch, counted from 1, modulo
+/// 2^32. Zero at first, and aligned to 16 bytes; its length is a multiple of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Landing {
+    /// Its beginning.
+    pub base: Ptr,
+    /// Bytes to add to `base` in odd epochs; 0 where the slot has one buffer.
+    pub flip: usize,
+}
+
+impl Landing {
+    /// How long a landing for so many bytes is, which are a multiple of 4.
+    pub const fn room(bytes: usize) -> usize {
+        (2 * bytes).next_multiple_of(16)
+    }
+}
+
+/// What a wait may find in a landing, and where it belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Landed {
+    /// Where it lands, in memory of this device.
+    pub from: Landing,
+    /// The slot.
+    pub slot: Ptr,
+    /// Bytes to add to `slot` in odd epochs.
+    pub flip: usize,
+    /// Bytes of the slot; a multiple of 4.
+    pub bytes: usize,
 }
 
 /// Adds `value` to a word, after all that stands before it in its lane, with release order.
@@ -295,6 +342,9 @@ pub struct Move {
     /// Whether the source may be read before the waits of the lane that stand before the move: nothing that they wait for writes
     /// it (a put's source is the stream's own). A device may then fetch it while it waits.
     pub early: bool,
+    /// Where a copy may leave what it writes with tags, instead of in `dst`, and then the lane's add falls away: the wait
+    /// before it says which epoch it is, and the wait for the word of that add looks there.
+    pub landing: Option<Landing>,
 }
 
 /// One step of a lane.
@@ -356,7 +406,12 @@ impl Batch {
     ///   reaches, aligned for elements of `size` bytes; sources are initialised;
     /// - no memory that a move writes is accessed by anything that is not ordered with the move by the words of
     ///   its lane or by stream order, unless both are atomic; the sides of one move do not overlap;
-    /// - `scalar` fits `size`, and bitwise operations are not asked of floats.
+    /// - `scalar` fits `size`, and bitwise operations are not asked of floats;
+    /// - a landing is live, as long as [`Landing::room`] says (twice that far with a flip), and zero before its first
+    ///   epoch. A move that has one copies all bytes of a slot, a multiple of 4, from one linear side to the other; in its
+    ///   lane stand a wait for the slot's exposure, of one quantum, before it, and behind it nothing but the add of one
+    ///   quantum to the word whose wait has the other end of the landing, and whose operand numbers epochs as that of
+    ///   the exposure does. Nothing else writes the landing.
     ///
     /// # Panics
     ///

@@ -188,6 +188,12 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         false
     }
 
+    /// Of up to how many bytes a slot is to have a [landing](crate::batch::Landing), where streams of this device then
+    /// look. 0 where they do not. Asked when the ranks have met.
+    fn lands(&self) -> usize {
+        0
+    }
+
     /// Why an operation on elements of peers' memory cannot be had, if it cannot: a reduction, or a compare-and-swap
     /// (`None`). The same on all ranks. Cheap.
     fn refuses(&self, reduction: Option<Op>, scalar: Scalar) -> Option<String> {

@@ -189,6 +189,7 @@ fn linear(step: &Move, from: (*mut u8, Shape), to: (*mut u8, Shape)) -> Move {
         dst: side(to),
         parity: Ptr::NULL,
         early: false,
+        landing: None,
     }
 }
 

@@ -167,6 +167,7 @@ fn put_and_signal(source: &u64, word: &Word, bell: &Bell) -> Arc<Batch> {
         dst: side(Ptr(std::ptr::without_provenance_mut(FAR))),
         parity: Ptr::NULL,
         early: true,
+        landing: None,
     };
     let signal = Add {
         word: pointer(word),

@@ -239,6 +239,7 @@ impl Handle {
             dst,
             parity: Ptr(fired.cast_mut().cast()),
             early: false,
+            landing: None,
         })
     }
 }

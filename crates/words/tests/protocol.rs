@@ -30,6 +30,7 @@ fn wait(word: &Word, operand: &Word, quantum: u64, peer: u32) -> Step {
         operand: at(operand),
         quantum,
         tag: tag(peer),
+        landed: None,
     })
 }
 
@@ -56,6 +57,7 @@ fn note(count: usize) -> Step {
         dst: side,
         parity: Ptr::NULL,
         early: false,
+        landing: None,
     })
 }
 

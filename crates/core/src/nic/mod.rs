@@ -127,6 +127,7 @@ impl Line {
             operand: issued,
             quantum: 0,
             tag: parts.tag,
+            landed: None,
         });
         // SAFETY: both words live as long as `keep`; the wait does not write its operand, whose other accesses are
         // atomic: should the outbox have gone to another stream and issue more there, then it waits for that too, which
@@ -192,6 +193,7 @@ impl Line {
                 awaited: Awaited::Ticket,
                 ..tag
             },
+            landed: None,
         })
     }
 

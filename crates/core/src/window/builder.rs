@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_hal::batch::{Awaited, QUANTUM, Tag};
+use tidegate_hal::batch::{Awaited, Landed, QUANTUM, Tag};
 use tidegate_hal::control::Packet;
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::far;
@@ -67,6 +67,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             outbound: Vec::new(),
             staged: false,
             far: Vec::new(),
+            lands: 0,
         };
         Window {
             description,
@@ -210,6 +211,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let world = stream.world().clone();
         let rank = world.rank();
         self.description.staged = world.staged();
+        self.description.lands = world.device().lands();
         if world.staged() {
             let near = |other: usize| world.bell(other).is_some();
             let far = (0..world.size()).filter(|other| world.by_nic(*other, near(*other)));
@@ -394,9 +396,22 @@ impl<D: Device> Meeting<D> {
                     word: of(other).byte_add(cell),
                     operand: own.byte_add(cell + Shape::OPERAND),
                     buffers: own.byte_add(cell + Shape::BUFFERS),
+                    landed: None,
                     way,
                 })
             };
+        // Of a rank that has a landing the one slot, which is near.
+        let landed = |origin: usize| {
+            let mine = &self.all[rank];
+            let index = mine.inbound.iter().position(|slot| slot.origin == origin)?;
+            let from = shape.landing(index, own)?;
+            Some(Landed {
+                from,
+                slot: own.byte_add(shape.data() + shape.slots[index]),
+                flip: shape.flip(origin),
+                bytes: mine.inbound[index].len * mine.size,
+            })
+        };
         let targets = shape.targets.iter().enumerate().map(|(index, &target)| {
             let there = &self.shapes[target];
             let done = there.done(index_of(rank, &there.origins));
@@ -408,7 +423,11 @@ impl<D: Device> Meeting<D> {
             let line = shape.targets.len() + index;
             // All ranks have described the window alike.
             let first = exposed_at_first::<K>(&self.all[origin]);
-            peer(line, origin, shape.done(index), exposed, first)
+            let peer = peer(line, origin, shape.done(index), exposed, first)?;
+            Ok(Peer {
+                landed: landed(origin),
+                ..peer
+            })
         });
         let (targets, origins) = (
             targets.collect::<Result<Vec<_>>>()?,
@@ -461,6 +480,8 @@ impl<D: Device> Meeting<D> {
             .zip(&shape.staging)
             .map(|(out, staging)| {
                 let (target, there) = (&self.all[out.target], &self.shapes[out.target]);
+                let lane = index_of(out.target, &shape.targets);
+                let mut landing = None;
                 let (offset, len) = match K::KIND {
                     Kind::Slot => {
                         let is_ours = |slot: &Inbound| (slot.origin, slot.key) == (rank, out.key);
@@ -469,12 +490,12 @@ impl<D: Device> Meeting<D> {
                             .iter()
                             .position(is_ours)
                             .expect("edges were checked");
+                        landing = there.landing(index, base[lane]);
                         (there.slots[index], target.inbound[index].len)
                     }
                     Kind::Range => (out.range.start * mine.size, out.range.len()),
                     Kind::Atomic => (0, target.memory),
                 };
-                let lane = index_of(out.target, &shape.targets);
                 let by_nic = by_nic[out.target];
                 Edge {
                     lane,
@@ -485,6 +506,7 @@ impl<D: Device> Meeting<D> {
                     },
                     offset: there.data() + offset,
                     by_nic,
+                    landing: landing.filter(|_| !by_nic),
                     staging: staging.map(|offset| Staging {
                         base: far.byte_add(offset),
                         flip: shape.staging_flip(),

@@ -26,6 +26,8 @@ pub(super) struct Description {
     pub(super) staged: bool,
     /// The ranks that this one reaches by its NIC, if it is staged.
     pub(super) far: Vec<usize>,
+    /// Bytes of slots up to which its device makes something of landings.
+    pub(super) lands: usize,
 }
 
 /// A slot for an origin.
@@ -85,6 +87,21 @@ pub(super) fn room(from: usize, len: usize, size: usize) -> Option<usize> {
 /// Whether two ranks reach each other through staged memory.
 pub(super) fn far(all: &[Description], a: usize, b: usize) -> bool {
     all[a].far.contains(&b) || all[b].far.contains(&a)
+}
+
+/// Whether an inbound slot of `rank` has a landing: both ends make something of it, and the slot alone is what the
+/// word of its origin stands for.
+pub(super) fn lands(all: &[Description], rank: usize, slot: &Inbound) -> bool {
+    let (mine, origin) = (&all[rank], &all[slot.origin]);
+    let of_origin = mine
+        .inbound
+        .iter()
+        .filter(|other| other.origin == slot.origin);
+    let bytes = slot.len.saturating_mul(mine.size);
+    bytes <= mine.lands.min(origin.lands)
+        && bytes.is_multiple_of(4)
+        && of_origin.count() == 1
+        && !far(all, rank, slot.origin)
 }
 
 /// The ranks that put to `rank`, ascending.
@@ -213,9 +230,18 @@ fn check_rank(all: &[Description], rank: usize, each: &Description) -> Result<()
             .find(|slot| (slot.origin, slot.key) == (rank, out.key));
         room(end, slot.map_or(0, |slot| slot.len), each.size)
     });
+    let landings = each.inbound.iter().try_fold(0usize, |sum, slot| {
+        let bytes = slot.len.checked_mul(each.size)?;
+        sum.checked_add(if bytes <= each.lands {
+            2 * bytes + SLOT_ALIGN
+        } else {
+            0
+        })
+    });
     let bytes = each.slots(|_| false).and_then(|(_, [near, far])| {
         near.checked_add(far)?
             .checked_add(outbound?)?
+            .checked_add(landings?)?
             .checked_mul(each.buffers as usize)
     });
     if bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
@@ -273,6 +299,7 @@ mod tests {
                 .collect(),
             staged: false,
             far: Vec::new(),
+            lands: 0,
         }
     }
 

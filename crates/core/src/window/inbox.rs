@@ -4,9 +4,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Tag, Wait};
+use tidegate_hal::batch::{Add, Awaited, Batch, Landed, Landing, QUANTUM, Step, Tag, Wait};
 use tidegate_hal::device::{Device, HostAccess, Reclaim, Stream as _};
 use tidegate_hal::nic::Program;
+use tidegate_words::State as Look;
 
 use super::Typed;
 use super::view::{Slots, Table};
@@ -124,6 +125,21 @@ fn post_steps(peer: &Peer) -> Vec<Step> {
     }
 }
 
+/// Whether all that the epoch after `operand` puts to a slot has landed. (What cannot be read never comes.)
+fn has_landed<D: Device>(device: &D, landed: &Landed, operand: u64) -> bool {
+    let epoch = operand / QUANTUM;
+    let flip = if epoch % 2 == 1 { landed.from.flip } else { 0 };
+    let mut bytes = vec![0; Landing::room(landed.bytes)];
+    // SAFETY: the landing lies in the window's block, which the half holds. Its origin may be writing it: four bytes and
+    // their tag by one store, and a copy of an aligned word is not torn; nothing but the tags is looked at.
+    let read = unsafe { device.read(landed.from.base.byte_add(flip), &mut bytes) };
+    let tag = (epoch + 1) as u32;
+    read.is_ok()
+        && bytes
+            .chunks_exact(8)
+            .all(|unit| unit[4..] == tag.to_ne_bytes())
+}
+
 /// Waits until an origin has completed.
 fn wait_step(peer: &Peer, window: u32) -> Step {
     let tag = Tag {
@@ -136,6 +152,7 @@ fn wait_step(peer: &Peer, window: u32) -> Step {
         operand: peer.operand,
         quantum: QUANTUM,
         tag,
+        landed: peer.landed,
     })
 }
 
@@ -379,12 +396,22 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
             let peer = &half.peers[*index];
             // SAFETY: word and operand lie in the window's block, which the half holds.
             let (word, operand) = unsafe { (device.peek(peer.word), device.peek(peer.operand)) };
-            tidegate_words::Word::new(word).look(operand, QUANTUM)
+            match tidegate_words::Word::new(word).look(operand, QUANTUM) {
+                Look::Reached => Look::Reached,
+                // What has landed counts, poisoned or not.
+                _ if peer
+                    .landed
+                    .is_some_and(|landed| has_landed(device, &landed, operand)) =>
+                {
+                    Look::Reached
+                }
+                state => state,
+            }
         });
         let (mut all, mut in_vain) = (true, false);
         for state in states {
-            all &= state == tidegate_words::State::Reached;
-            in_vain |= state == tidegate_words::State::Poisoned;
+            all &= state == Look::Reached;
+            in_vain |= state == Look::Poisoned;
         }
         // What will never come is for the stream to find out: then the error says what it was.
         if all || in_vain {

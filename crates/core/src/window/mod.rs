@@ -60,7 +60,7 @@ pub use view::{InboxView, LoweredSlots, Memory, MemoryMut, Slots};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-use tidegate_hal::batch::Batch;
+use tidegate_hal::batch::{Batch, Landed};
 use tidegate_hal::device::{Device, Fault, Reclaim};
 use tidegate_hal::memory::Ptr;
 
@@ -144,6 +144,8 @@ struct Peer {
     operand: Ptr,
     /// The operand of the wait for a buffer of staging, if the peer is far.
     buffers: Ptr,
+    /// Of an origin, where what it puts may be found before its word has come.
+    landed: Option<Landed>,
     way: Way,
 }
 

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tidegate_hal::batch::Landing;
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
 
@@ -33,6 +34,8 @@ pub(super) struct Edge {
     pub(super) offset: usize,
     /// Whether the target is reached by the NIC.
     pub(super) by_nic: bool,
+    /// The landing of the slot, if it has one and the target is mapped.
+    pub(super) landing: Option<Landing>,
     /// Where this rank's streams put what the NIC is to send, if that is staged.
     pub(super) staging: Option<Staging>,
     /// Where it begins in the target's memory, in elements.

@@ -355,6 +355,7 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
                 operand: peer.operand,
                 quantum: QUANTUM,
                 tag,
+                landed: None,
             };
             let wait = Step::Wait(wait);
             let moves = || {
@@ -498,5 +499,11 @@ pub(super) fn lower_note<D: Device>(
         // What a put or an accumulate sends is this stream's own, and borrowed until the epoch is complete; a get's
         // source is the target's.
         early: note.what != What::Get,
+        // A slot that is filled by one put. (What is only a part of it would leave the rest of the landing behind.)
+        landing: edge.landing.filter(|_| {
+            let whole = note.first == 0 && note.count == edge.len;
+            let linear = note.local_layout.is_none() && note.remote_layout.is_none();
+            note.what == What::Put && whole && linear
+        }),
     }
 }

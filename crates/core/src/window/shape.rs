@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! a cell for each target (its exposures) | a cell for each origin (its completions) | data, in one buffer or two
+//!   | landings of small slots, in as many
 //! ```
 //!
 //! Where NICs cannot work with that, it has a second block in memory of the host, the *far* one, for the ranks that it
@@ -15,10 +16,11 @@
 //!
 //! All ranks know all ranks' shapes, from their descriptions.
 
+use tidegate_hal::batch::Landing;
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Ptr, Sharing};
 
-use super::describe::{Description, far, origins, room};
+use super::describe::{Description, far, lands, origins, room};
 use crate::error::Result;
 use crate::nic::Line;
 
@@ -28,6 +30,8 @@ pub(super) struct Shape {
     pub(super) origins: Vec<usize>,
     /// Where each inbound slot lies in a buffer of its block.
     pub(super) slots: Vec<usize>,
+    /// Where in the block the landing of each inbound slot lies that has one.
+    pub(super) landings: Vec<Option<usize>>,
     /// For each outbound slot of a far target, where its staging begins in the far block.
     pub(super) staging: Vec<Option<usize>>,
     /// Bytes of the block.
@@ -37,6 +41,8 @@ pub(super) struct Shape {
     far: Vec<usize>,
     /// Bytes of one buffer of data, near and far.
     buffer: [usize; 2],
+    /// Bytes of one buffer of landings.
+    landing_buffer: usize,
     /// Bytes of one buffer of staging.
     staging_buffer: usize,
     double: bool,
@@ -74,16 +80,29 @@ impl Shape {
             targets,
             origins,
             slots,
+            landings: Vec::new(),
             staging: Vec::new(),
             bytes: 0,
             far_bytes: 0,
             buffer,
+            landing_buffer: 0,
             staging_buffer: 0,
             double: mine.buffers == 2,
         };
         let buffers = mine.buffers as usize;
+        let end = shape.data() + buffer[0] * buffers;
+        for slot in &mine.inbound {
+            let landing = lands(all, rank, slot).then(|| {
+                let at = shape.landing_buffer;
+                let bytes = Landing::room(slot.len * mine.size);
+                // Each in lines of its own, as slots are: others write beside it.
+                shape.landing_buffer = room(at, bytes, 1).expect(CHECKED);
+                end + at
+            });
+            shape.landings.push(landing);
+        }
         // Never empty, so that every rank has a block to share.
-        shape.bytes = (shape.data() + buffer[0] * buffers).max(Self::CELL);
+        shape.bytes = (end + shape.landing_buffer * buffers).max(Self::CELL);
         let begin = shape.data() + buffer[1] * buffers;
         for out in &mine.outbound {
             let slots = &all[out.target].inbound;
@@ -149,6 +168,14 @@ impl Shape {
         if self.double { buffer } else { 0 }
     }
 
+    /// Where the landing of an inbound slot lies, in the block as it is mapped at `base`, if it has one.
+    pub(super) fn landing(&self, slot: usize, base: Ptr) -> Option<Landing> {
+        self.landings[slot].map(|at| Landing {
+            base: base.byte_add(at),
+            flip: if self.double { self.landing_buffer } else { 0 },
+        })
+    }
+
     /// The same for staging.
     pub(super) fn staging_flip(&self) -> usize {
         if self.double { self.staging_buffer } else { 0 }
@@ -187,6 +214,7 @@ mod tests {
                 .collect(),
             staged: true,
             far: others(rank).filter(|other| Some(*other) == far).collect(),
+            lands: if rank == 3 { 16 } else { 24 },
         };
         (0..ranks).map(describe).collect()
     }
@@ -202,6 +230,15 @@ mod tests {
             for buffer in 0..buffers {
                 let from = shape.data() + offset + buffer * shape.flip(slot.origin);
                 places.push((shape.is_far(slot.origin), from, from + slot.len * 8));
+            }
+        }
+        for (index, slot) in all[rank].inbound.iter().enumerate() {
+            if let Some(landing) = shape.landing(index, Ptr::NULL) {
+                for buffer in 0..buffers {
+                    let from = landing.base.0.addr() + buffer * landing.flip;
+                    assert!(from.is_multiple_of(16));
+                    places.push((false, from, from + Landing::room(slot.len * 8)));
+                }
             }
         }
         for staging in shape.staging.iter().flatten() {
@@ -233,6 +270,39 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_is_small_for_both_ends_and_near_has_a_landing() {
+        // Of origin 0 a slot of 8 bytes, of origin 1 one of 16, and so on.
+        let mut all = all(4, 1, None);
+        for each in &mut all {
+            for slot in &mut each.inbound {
+                slot.len = slot.origin + 1;
+            }
+        }
+        let landed = |all: &[Description], rank| -> Vec<usize> {
+            let shape = Shape::of(all, rank);
+            let slots = all[rank].inbound.iter().zip(&shape.landings);
+            slots
+                .filter(|(_, landing)| landing.is_some())
+                .map(|(slot, _)| slot.origin)
+                .collect()
+        };
+        // Ranks 0 to 2 take 24 bytes, rank 3 takes 16.
+        assert_eq!(landed(&all, 0), [1, 2]);
+        assert_eq!(landed(&all, 3), [0, 1]);
+        // What comes by a NIC has none.
+        all[1].far = vec![0];
+        assert_eq!(landed(&all, 0), [2]);
+        // Nor has what shares its word with another slot.
+        let slot = Inbound {
+            origin: 2,
+            key: 1,
+            len: 1,
+        };
+        all[0].inbound.push(slot);
+        assert_eq!(landed(&all, 0), []);
     }
 
     #[test]

@@ -192,6 +192,7 @@ pub(crate) fn take_apart(batch: &Batch, from: u64, couriers: &[Words]) -> Apart 
                     peer,
                     awaited: Awaited::Event,
                 },
+                landed: None,
             })
         });
         let instead: Vec<_> = go.chain(back).collect();

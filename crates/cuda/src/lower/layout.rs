@@ -51,6 +51,7 @@ pub(crate) const LANE_STEPS: u32 = 1;
 pub(crate) const LANE_WAITS: u32 = 2;
 pub(crate) const LANE_COPIES: u32 = 4;
 pub(crate) const LANE_ADDS: u32 = 8;
+pub(crate) const LANE_LANDS: u32 = 16;
 
 /// A lane in short.
 #[repr(C)]
@@ -72,6 +73,9 @@ pub(crate) struct ShortLane {
     pub(crate) value: u64,
     /// So many bytes follow the units, fewer than 16.
     pub(crate) tail: u64,
+    /// `LANE_LANDS`: where the bytes of a slot land; `count` is how many they are, `dst` and `flip` say where the slot is.
+    pub(crate) landing: u64,
+    pub(crate) landing_flip: u64,
 }
 
 #[repr(C)]
@@ -241,7 +245,7 @@ macro_rules! plain {
 
 plain! {
     Record: 16;
-    ShortLane: 96;
+    ShortLane: 112;
     Head: 8;
     WaitStep: 56;
     AddStep: 32;

@@ -12,6 +12,7 @@
 //! A batch with more lanes than the quota can hold at a time is refused: none of its lanes may wait for another to end.
 
 pub(crate) mod apart;
+pub(crate) mod landings;
 mod layout;
 mod moves;
 pub(crate) mod operands;
@@ -98,6 +99,8 @@ struct Lane {
     linear: Vec<(usize, u64)>,
     /// The lane in short.
     short: ShortLane,
+    /// The lane in short, if its bytes land: that is for a warp.
+    lands: Option<ShortLane>,
     /// The number of the first of these counters.
     counter: usize,
     /// Whether it must have one team: an add is too small to be made of several parts, or a step needs an operand as an
@@ -240,7 +243,7 @@ impl Program {
         let mut bulk = false;
         for lane in &mut lanes {
             bulk |= lane.mark_bulk(sizes.bulk);
-            lane.short = lane.in_short();
+            lane.short = lane.lands.unwrap_or_else(|| lane.in_short());
         }
         // The blocks of a lane share counters.
         let mut counters = 0;
@@ -388,6 +391,7 @@ fn lower(
         waits: Vec::new(),
         linear: Vec::new(),
         short: ShortLane::default(),
+        lands: None,
         counter: 0,
         whole: false,
         rings: false,
@@ -455,6 +459,9 @@ fn lower(
             }
         }
     }
+    if !lane.rings {
+        lane.lands = landings::in_short(steps);
+    }
     let end = Head {
         kind: STEP_END,
         length: 1,
@@ -468,7 +475,8 @@ fn lower(
 /// Gives the lanes that move much their blocks.
 fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceError> {
     let mut large: Vec<usize> = (0..lanes.len())
-        .filter(|lane| lanes[*lane].units > sizes.small && !lanes[*lane].whole)
+        .filter(|lane| lanes[*lane].units > sizes.small)
+        .filter(|lane| !lanes[*lane].whole && lanes[*lane].lands.is_none())
         .collect();
     large.sort_unstable_by_key(|lane| std::cmp::Reverse(lanes[*lane].units));
     let all = lanes.len();

@@ -35,6 +35,7 @@ pub(super) fn wait(word: u64) -> Step {
             peer: 3,
             awaited: Awaited::Exposure,
         },
+        landed: None,
     })
 }
 
@@ -60,6 +61,7 @@ pub(super) fn copy(bytes: usize) -> Move {
         dst: side(0x90_0000),
         parity: Ptr::NULL,
         early: true,
+        landing: None,
     }
 }
 

@@ -317,6 +317,7 @@ mod tests {
             dst,
             parity: Ptr::NULL,
             early: true,
+            landing: None,
         }
     }
 

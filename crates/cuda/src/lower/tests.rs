@@ -15,6 +15,7 @@ fn wait(word: usize) -> Step {
             peer: 2,
             awaited: Awaited::Exposure,
         },
+        landed: None,
     })
 }
 
@@ -40,6 +41,7 @@ fn put(doubles: usize) -> Step {
         dst: side(0x20_0000),
         parity: Ptr::NULL,
         early: true,
+        landing: None,
     })
 }
 

@@ -107,6 +107,21 @@ static inline void store_release32(u32 *at, u32 value) {
     __atomic_store_n(atomic<u32>((u64)at), value, __ATOMIC_RELEASE);
     machine::point();
 }
+// Another thread may come between the two, whichever is first.
+static inline void load_both(u64 at, u64 &first, u64 &second) {
+    second = __atomic_load_n(atomic<u64>(at + 8), __ATOMIC_RELAXED);
+    machine::point();
+    first = __atomic_load_n(atomic<u64>(at), __ATOMIC_RELAXED);
+    machine::point();
+}
+static inline void store_both(u64 at, u64 first, u64 second) {
+    machine::point();
+    machine::wrote();
+    __atomic_store_n(atomic<u64>(at + 8), second, __ATOMIC_RELAXED);
+    machine::point();
+    __atomic_store_n(atomic<u64>(at), first, __ATOMIC_RELAXED);
+    machine::point();
+}
 static inline void add_release(u64 at, u64 value) {
     machine::point();
     __atomic_fetch_add(atomic<u64>(at), value, __ATOMIC_RELEASE);

@@ -153,6 +153,7 @@ fn step(action: Action, size: usize, [from, to]: &[Sample; 2], src: Ptr, dst: Pt
         dst: side(to, dst),
         parity: Ptr::NULL,
         early: false,
+        landing: None,
     }
 }
 
@@ -424,6 +425,7 @@ fn a_move_without_elements_touches_nothing() {
                 dst: side(to),
                 parity: Ptr::NULL,
                 early: false,
+                landing: None,
             };
             // SAFETY: there are no elements.
             unsafe { HostMover.carry(&step) };
@@ -449,6 +451,7 @@ fn the_parity_of_the_epoch_chooses_the_buffers() {
             dst: side(dst.as_mut_ptr(), 24),
             parity: Ptr(std::ptr::from_ref(&word).cast_mut().cast()),
             early: false,
+            landing: None,
         };
         // SAFETY: both buffers of both sides are live.
         unsafe { HostMover.carry(&step) };

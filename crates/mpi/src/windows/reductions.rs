@@ -202,6 +202,7 @@ fn step(op: Op, scalar: Scalar, size: usize, count: usize, src: *mut u8, dst: *m
         dst: side(dst),
         parity: Ptr::NULL,
         early: false,
+        landing: None,
     }
 }
 

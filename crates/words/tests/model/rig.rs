@@ -258,6 +258,7 @@ impl Edge {
                 Ptr::NULL
             },
             early: false,
+            landing: None,
         })
     }
 }
@@ -293,6 +294,7 @@ pub(crate) fn wait(count: &Count, quantum: u64, peer: u32, awaited: Awaited) -> 
             peer,
             awaited,
         },
+        landed: None,
     })
 }
 

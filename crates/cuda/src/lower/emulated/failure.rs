@@ -17,12 +17,12 @@ pub(super) const FAULT_ABORTED: u32 = 2;
 const EPOCHS: u64 = 8;
 
 /// What a failed rank must not change any more: where it puts, with what lay there.
-type Frozen = Vec<(usize, Vec<u64>, Vec<u64>)>;
+type Frozen = Vec<(usize, Vec<u64>)>;
 
 fn frozen(job: &Job, rank: usize) -> Frozen {
     let mine = job.edges.iter().enumerate();
     mine.filter(|(_, edge)| edge.origin == rank)
-        .map(|(index, edge)| (index, edge.found(0), edge.found(1)))
+        .map(|(index, edge)| (index, edge.written()))
         .collect()
 }
 
@@ -306,6 +306,7 @@ pub(super) fn check_reports(machine: &mut Machine, seeds: Range<u64>) -> Result<
                 dst: side(true),
                 parity: Ptr::NULL,
                 early: rng.once_in(2),
+                landing: None,
             }));
         }
         if !only {

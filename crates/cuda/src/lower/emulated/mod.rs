@@ -12,6 +12,7 @@
 //! * [`order`]: batches of a stream, of which the next may come before the one before is over;
 //! * [`waits`]: lanes that only wait, of one launch and the next;
 //! * [`neighbours`]: lanes that share a block, each at an epoch of its own;
+//! * [`landings`]: bytes that land with tags, seen from either end;
 //! * [`failure`]: poison, abort, streams that follow, reports of waits that take long;
 //! * [`mutants`]: each of those tests finds the errors that it is there for;
 //! * [`couriers`]: copies beside the kernel are made under an exposure, or not at all;
@@ -23,6 +24,7 @@
 
 mod couriers;
 mod failure;
+mod landings;
 mod machine;
 mod memory;
 mod moves;
@@ -88,6 +90,18 @@ fn epochs_of_whole_blocks() {
 fn lanes_that_only_wait_pass_once_for_each_launch() {
     let Some(mut machine) = small() else { return };
     waits::check(&mut machine, 0..400).unwrap();
+}
+
+#[test]
+fn what_has_landed_is_in_the_slot_and_counted() {
+    let Some(mut machine) = small() else { return };
+    landings::check_waits(&mut machine, 0..400).unwrap();
+}
+
+#[test]
+fn puts_that_land_do_nothing_else() {
+    let Some(mut machine) = small() else { return };
+    landings::check_puts(&mut machine, 0..300).unwrap();
 }
 
 #[test]

@@ -190,6 +190,7 @@ impl Maker<'_> {
             dst: self.side(size, count, aligns[1], true, flips),
             parity,
             early: self.rng.once_in(2),
+            landing: None,
         }
     }
 
@@ -252,6 +253,7 @@ impl Maker<'_> {
             dst,
             parity,
             early: self.rng.once_in(2),
+            landing: None,
         }
     }
 
@@ -287,6 +289,7 @@ impl Maker<'_> {
             operand,
             quantum,
             tag,
+            landed: None,
         };
         (Step::Wait(wait), operand)
     }
@@ -341,6 +344,7 @@ impl Maker<'_> {
                 dst: side(flip, true),
                 parity,
                 early: !self.rng.once_in(8),
+                landing: None,
             }));
         }
         if !self.rng.once_in(5) {

@@ -64,6 +64,7 @@ impl Lane {
             },
             parity: self.operand,
             early: true,
+            landing: None,
         };
         let wait = wait(self.word, self.operand, QUANTUM, number);
         vec![wait, Step::Move(copy), add(self.out, bell)]

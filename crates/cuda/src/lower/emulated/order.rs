@@ -29,6 +29,7 @@ fn moved(src: Ptr, dst: Ptr, count: usize, sum: bool, rng: &mut Rng) -> Step {
         parity: Ptr::NULL,
         // What a batch before it has written is there when it begins.
         early: rng.once_in(2),
+        landing: None,
     })
 }
 

@@ -14,7 +14,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tidegate_hal::batch::{
-    Action, Add, Awaited, Batch, Move, Op, POISON, QUANTUM, Scalar, Shape, Side, Step, Tag, Wait,
+    Action, Add, Awaited, Batch, Landed, Landing, Move, Op, POISON, QUANTUM, Scalar, Shape, Side,
+    Step, Tag, Wait,
 };
 use tidegate_hal::memory::Ptr;
 
@@ -47,6 +48,10 @@ pub(super) struct Edge {
     stride: usize,
     /// Bytes between the target's two buffers, if it has two.
     flip: usize,
+    /// Where the data of both buffers may land, if it may.
+    landing: Option<Landing>,
+    /// Whether its origin makes no use of it.
+    plain: bool,
     /// A counter at the target, to which everybody adds 1 every epoch whose lane does more than one copy.
     counter: Option<Ptr>,
 }
@@ -88,6 +93,26 @@ impl Edge {
             // SAFETY: the piece is as long; between primitives nothing writes.
             .map(|index| unsafe { base.0.cast::<u64>().add(index * self.stride).read() })
             .collect()
+    }
+
+    /// What its origin writes: nothing, when it has failed.
+    pub(super) fn written(&self) -> Vec<u64> {
+        let Some(landing) = self.landing.filter(|_| !self.plain) else {
+            return [self.found(0), self.found(1)].concat();
+        };
+        let words = (landing.flip + Landing::room(8 * self.count)) / 8;
+        // SAFETY: the piece is as long; between primitives nothing writes.
+        let word = |index| unsafe { landing.base.0.cast::<u64>().add(index).read() };
+        (0..words).map(word).collect()
+    }
+
+    fn landed(&self) -> Option<Landed> {
+        self.landing.map(|from| Landed {
+            from,
+            slot: self.dst,
+            flip: self.flip,
+            bytes: 8 * self.count,
+        })
     }
 
     /// Whether all data of an epoch is there.
@@ -134,6 +159,7 @@ impl Edge {
                 dst: side(self.dst.byte_add(8 * first * self.stride), self.flip, shape),
                 parity,
                 early: true,
+                landing: self.landing.filter(|_| !self.plain),
             }));
             first += count;
         }
@@ -230,6 +256,16 @@ impl Job {
                     0
                 };
                 let rung = rings.once_in(4);
+                let lands = plain && !rung && count <= 40 && rings.once_in(2);
+                let landing = lands.then(|| {
+                    let room = Landing::room(8 * count);
+                    let flip = if flip == 0 { 0 } else { room + 64 };
+                    let base = Ptr(arena.take(room + flip, 0, true));
+                    for word in 0..(room + flip) / 8 {
+                        change(base.byte_add(8 * word), |_| 0);
+                    }
+                    Landing { base, flip }
+                });
                 let mut any = || if plain { beyond } else { 8 * rng.below(4) };
                 let posted = if ahead { QUANTUM } else { 0 };
                 edges.push(Edge {
@@ -243,6 +279,8 @@ impl Job {
                     count,
                     stride,
                     flip,
+                    landing,
+                    plain: rings.once_in(4),
                     counter: (!plain).then_some(counter),
                 });
             }
@@ -266,14 +304,16 @@ impl Job {
                     })]
                 });
                 let post: Vec<_> = post.collect();
-                let wait = |words: (Ptr, Ptr), tag| {
+                let wait_landed = |words: (Ptr, Ptr), tag, landed| {
                     Step::Wait(Wait {
                         word: words.0,
                         operand: words.1,
                         quantum: QUANTUM,
                         tag,
+                        landed,
                     })
                 };
+                let wait = |words, tag| wait_landed(words, tag, None);
                 let mut complete = Vec::new();
                 for edge in edges.iter().filter(|edge| edge.origin == rank) {
                     let mut lane = vec![wait(edge.exposed, edge.tag(Awaited::Exposure))];
@@ -296,6 +336,7 @@ impl Job {
                             dst: side(counter),
                             parity: Ptr::NULL,
                             early: true,
+                            landing: None,
                         })
                     }));
                     lane.push(Step::Flush);
@@ -308,7 +349,10 @@ impl Job {
                 }
                 let arrive = edges.iter().filter(|edge| edge.target == rank);
                 let arrive: Vec<_> = arrive
-                    .map(|edge| vec![wait(edge.done, edge.tag(Awaited::Completion))])
+                    .map(|edge| {
+                        let tag = edge.tag(Awaited::Completion);
+                        vec![wait_landed(edge.done, tag, edge.landed())]
+                    })
                     .collect();
                 let mut steps = Vec::new();
                 for round in 0..rounds {

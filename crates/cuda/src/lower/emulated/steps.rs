@@ -17,6 +17,7 @@ pub(super) fn wait(word: Ptr, operand: Ptr, quantum: u64, peer: u32) -> Step {
             peer,
             awaited: Awaited::Event,
         },
+        landed: None,
     })
 }
 

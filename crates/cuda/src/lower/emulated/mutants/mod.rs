@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 
 use super::machine::{MACHINE, Machine, SMALL, Scratch, compile_machine};
 use super::protocol::Form;
-use super::{failure, moves, neighbours, order, protocol, waits};
+use super::{failure, landings as lands, moves, neighbours, order, protocol, waits};
 
+mod landings;
 mod short;
 mod steps;
 mod teams;
@@ -39,6 +40,8 @@ const REPORTS: Check = |machine| failure::check_reports(machine, 0..40);
 const ORDER: Check = |machine| order::check(machine, 0..80);
 const LOOKS: Check = |machine| order::check_looks(machine, 0..40);
 const WAITS: Check = |machine| waits::check(machine, 0..400);
+const LANDED: Check = |machine| lands::check_waits(machine, 0..200);
+const LANDING: Check = |machine| lands::check_puts(machine, 0..200);
 const NEIGHBOURS: Check = |machine| neighbours::check(machine, 0..100);
 
 fn mutants() -> Vec<Mutant> {
@@ -47,6 +50,7 @@ fn mutants() -> Vec<Mutant> {
         short::MUTANTS,
         wait::MUTANTS,
         teams::MUTANTS,
+        landings::MUTANTS,
     ]
     .concat()
 }

@@ -303,6 +303,8 @@ fn a_team_adds_right_after_its_barrier() {
             let steps = name.contains("run_steps");
             let expected = match name.as_str() {
                 name if name.contains("tidegate_batch") => [2, 0],
+                // What lands is not added to.
+                name if name.contains("run_land") => [0, 0],
                 name if name.contains("run_") => [1, usize::from(steps)],
                 _ => [0, 0],
             };
@@ -353,6 +355,38 @@ fn what_is_stored_for_the_host_was_counted() {
     }
 }
 
+/// Nothing lands before the barrier of the wait. What has landed is read by whole words, a tag with its four bytes.
+#[test]
+fn what_lands_comes_after_the_barrier_of_the_wait() {
+    let acquires = |line: &str| line.starts_with("ld.acquire") || line.contains("wait_long");
+    let lands = |line: &str| line.starts_with("st.relaxed.sys.global.v2.u64");
+    for (text, _) in TEXTS {
+        let functions = functions(text);
+        let landing = named(&functions, "run_landing");
+        assert_eq!(landing.len(), 1);
+        for (name, items) in landing {
+            let all = items
+                .iter()
+                .filter(|item| item.is("st.relaxed.sys.global.v2.u64"));
+            // Those that were fetched before the wait, and the rest.
+            let all = all.count();
+            assert!(all >= 2, "{name}: {all}");
+            assert_eq!(always(text, name, is_barrier, acquires, lands), all);
+            // No fence, and no release: that is what landings are for.
+            let orders = |item: &&Item| item.is("fence") || item.is("red.release");
+            assert_eq!(items.iter().filter(orders).count(), 0, "{name}");
+        }
+        for part in ["run_landed", "landed_late"] {
+            for (name, items) in named(&functions, part) {
+                let looks = items
+                    .iter()
+                    .filter(|item| item.is("ld.relaxed.sys.global.v2.u64"));
+                assert_ne!(looks.count(), 0, "{name}");
+            }
+        }
+    }
+}
+
 /// Words are accessed with the orders of the protocol, and by nothing else; data never through the non-coherent path.
 #[test]
 fn primitives_have_their_orders() {
@@ -384,6 +418,12 @@ fn primitives_have_their_orders() {
             let more: &[&str] = match name.as_str() {
                 name if name.contains("compute") => &arithmetic,
                 name if name.contains("run_steps") || name.contains("give_up") => &counts,
+                name if name.contains("run_landing") => {
+                    &["st.relaxed.sys.global.v2.u64", "griddepcontrol."]
+                }
+                name if name.contains("land") => {
+                    &["ld.relaxed.sys.global.v2.u64", posts[1], "griddepcontrol."]
+                }
                 name if name.contains("tidegate_batch") => match new {
                     true => &[posts[0], posts[1], "griddepcontrol."],
                     false => &posts,
@@ -413,7 +453,9 @@ fn a_launch_that_began_early_waits_first() {
         let waits = |line: &str| line.starts_with("griddepcontrol.wait");
         let others = |line: &str| {
             let primitive = items.contains(&Item::Primitive(line.to_owned()));
-            (primitive && !waits(line)) || line.starts_with("call")
+            // Lanes whose bytes land do so themselves: see below. (A call's function stands on the next line.)
+            let calls = line.starts_with("_Z") && !line.contains("run_land");
+            (primitive && !waits(line)) || calls
         };
         let found = always(text, name, waits, |_| false, others);
         assert!(found > 40, "{name}: {found}");
@@ -428,8 +470,20 @@ fn a_launch_that_began_early_waits_first() {
         assert_eq!(count.count(), 5, "{name}");
     }
     for (name, items) in &functions {
-        let any = items.iter().any(|item| item.is("griddepcontrol"));
-        assert_eq!(any, name.contains("tidegate_batch"), "{name}");
+        let count = items.iter().filter(|item| item.is("griddepcontrol"));
+        let count = count.count();
+        if name.contains("run_land") {
+            assert_eq!(count, 2, "{name}");
+            let waits = |line: &str| line.starts_with("griddepcontrol.wait");
+            // The barrier before it is for what threads of the warp share.
+            let others = |line: &str| {
+                let primitive = items.contains(&Item::Primitive(line.to_owned()));
+                (primitive && !waits(line) && !is_barrier(line)) || line.starts_with("_Z")
+            };
+            assert!(always(text, name, waits, |_| false, others) > 5, "{name}");
+        } else {
+            assert_eq!(count != 0, name.contains("tidegate_batch"), "{name}");
+        }
     }
 }
 

@@ -1,0 +1,90 @@
+//! Lanes whose few bytes land with tags (see [`tidegate_hal::batch`]).
+//!
+//! # Model
+//!
+//! Two kinds of lanes have a landing in their short form: a wait for an exposure, one put that fills its slot, and the
+//! add to its word; and a lane that only waits for such a word. Each knows both ends of the other's way, so either may
+//! be carried out otherwise, and is, when it has several blocks, or something else to do.
+
+use tidegate_hal::batch::{Action, Add, Move, QUANTUM, Shape, Step, Wait};
+
+use super::{LANE_ADDS, LANE_COPIES, LANE_LANDS, LANE_WAITS, ShortLane, address};
+
+/// The environment variable that says up to how many bytes a slot has a landing: a number; 256 if it is not set, and
+/// 0 for none.
+pub const LAND_UP_TO: &str = "TIDEGATE_CUDA_LAND_UP_TO";
+
+/// What [`LAND_UP_TO`] is if it is not set: 8 bytes for each thread of a warp. Behind that each thread would look for
+/// one thing after the other, and what is gained is lost (BENCHMARKS.md).
+const UP_TO: usize = 256;
+
+/// What the variable says; what cannot be read counts as if it were not set.
+pub(crate) fn up_to(value: Option<&str>) -> usize {
+    let Some(value) = value else { return UP_TO };
+    value.trim().parse().unwrap_or_else(|_| {
+        tracing::warn!("{LAND_UP_TO} is `{value}`: a number of bytes is wanted");
+        UP_TO
+    })
+}
+
+/// The short form of a lane whose bytes land.
+pub(super) fn in_short(steps: &[Step]) -> Option<ShortLane> {
+    let mut steps = steps.iter().filter(|step| !matches!(step, Step::Flush));
+    let (first, then, last) = (steps.next()?, steps.next(), steps.next());
+    let Step::Wait(wait) = first else { return None };
+    // A tag is the number of an epoch.
+    if wait.quantum != QUANTUM || steps.next().is_some() {
+        return None;
+    }
+    match (then, last) {
+        (None, None) => waited(wait),
+        (Some(Step::Move(mv)), Some(Step::Add(add))) => put(wait, mv, add),
+        _ => None,
+    }
+}
+
+fn waited(wait: &Wait) -> Option<ShortLane> {
+    let landed = wait.landed?;
+    Some(ShortLane {
+        kind: LANE_WAITS | LANE_LANDS,
+        dst: address(landed.slot),
+        flip: landed.flip as u64,
+        count: landed.bytes as u64,
+        landing: address(landed.from.base),
+        landing_flip: landed.from.flip as u64,
+        ..of(wait)
+    })
+}
+
+fn put(wait: &Wait, mv: &Move, add: &Add) -> Option<ShortLane> {
+    let landing = mv.landing?;
+    let linear = (mv.src.shape, mv.dst.shape) == (Shape::Linear, Shape::Linear);
+    // Which buffer it is, is what the wait says.
+    let parity = mv.parity == wait.operand || (mv.parity.is_null() && mv.dst.flip == 0);
+    let early = mv.early && mv.src.flip == 0;
+    let aligned = (mv.src.base.0.addr() | mv.dst.base.0.addr()).is_multiple_of(4);
+    if mv.action != Action::Copy || !linear || !parity || !early || !aligned {
+        return None;
+    }
+    Some(ShortLane {
+        kind: LANE_WAITS | LANE_COPIES | LANE_ADDS | LANE_LANDS,
+        src: address(mv.src.base),
+        dst: address(mv.dst.base),
+        flip: mv.dst.flip as u64,
+        count: mv.count as u64 * u64::from(mv.size),
+        out: address(add.word),
+        value: add.value,
+        landing: address(landing.base),
+        landing_flip: landing.flip as u64,
+        ..of(wait)
+    })
+}
+
+fn of(wait: &Wait) -> ShortLane {
+    ShortLane {
+        word: address(wait.word),
+        operand: address(wait.operand),
+        quantum: wait.quantum,
+        ..ShortLane::default()
+    }
+}

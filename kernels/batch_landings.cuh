@@ -1,0 +1,175 @@
+// A part of batch.cu: short lanes whose few bytes land with tags.
+//
+// A word is added to behind a fence, and a fence takes a journey to the peer and back. Bytes that stand beside a tag need
+// none: a store of 8 bytes is one access, so who finds the tag of his epoch has the 4 bytes beside it. So the put is
+// over when its stores are on their way, and whoever waits puts what has landed to the slot, and adds to the word
+// himself. An origin that puts otherwise adds to the word, behind a fence, as ever: a wait takes whichever comes.
+
+// Four bytes, and four bytes: what a thread moves at a time, and their two tags.
+struct Pair {
+    u32 first, second;
+};
+
+DEV u32 tag_of(u64 from, u64 quantum) { return (u32)((from + quantum) >> QUANTUM_BITS); }
+
+// An epoch's number is one less than its tag.
+DEV bool is_odd(u32 tag) { return !(tag & 1); }
+
+DEV Pair fetch_pair(u64 src, u64 i, u64 bytes) {
+    Pair pair = {0, 0};
+    fetch(pair.first, src + 8 * i);
+    if (8 * i + 4 < bytes) fetch(pair.second, src + 8 * i + 4);
+    return pair;
+}
+
+DEV void land(u64 landing, u64 i, Pair pair, u32 tag) {
+    store_both(landing + 16 * i, pair.first | (u64)tag << 32, pair.second | (u64)tag << 32);
+}
+
+// A wait for the exposure, and a put that fills its slot.
+APART void run_landing(const Launch &launch, Stand *stand, const Lane *at) {
+    const Warp team;
+    const u64 first = team.rank(), src = at->src, bytes = at->count, pairs = (bytes + 7) / 8;
+    const u64 word = at->word, quantum = at->quantum, operand = at->operand;
+    const u64 landings = at->landing, flip = at->landing_flip;
+    wait_for_previous();
+    if (launch.flags & LAUNCH_NEXT) let_next_come();
+    // What is sent is fetched while the exposure is looked at: all of it, where it is as short as the host has it.
+    Pair early;
+    if (first < pairs) early = fetch_pair(src, first, bytes);
+    if (first == 0) {
+        u64 from = load_relaxed(operand);
+        u32 stop = load_relaxed32(&launch.state->stop);
+        u64 value = load_acquire(word);
+        bool exposed = false;
+        // As in `wait_for`.
+#pragma unroll 1
+        for (int looks = 0; !stop && !launch.follow[0] && looks < 64 && !(exposed = reached(value, from, quantum)); looks++) value = load_acquire(word);
+        if (!exposed) exposed = !has_failed(launch) && wait_long(launch, (const WaitStep *)(launch.program + 16ull * at->steps), from, true);
+        stand->failed = !exposed;
+        stand->epoch = from;
+    }
+    team.barrier();
+    if (stand->failed) {
+        if (first == 0) give_up(launch, at->steps, true);
+        return;
+    }
+    const u32 tag = tag_of(stand->epoch, quantum);
+    const u64 landing = landings + (is_odd(tag) ? flip : 0);
+    if (first < pairs) land(landing, first, early, tag);
+    for (u64 i = first + WARP; i < pairs; i += WARP) land(landing, i, fetch_pair(src, i, bytes), tag);
+    if (first == 0) store_relaxed(operand, stand->epoch + quantum);
+}
+
+// What a thread of a wait looks for: its pairs, from `next` on, one after the other.
+struct Landed {
+    u64 word, from, quantum, landing, slot, bytes;
+    u64 next;
+    u32 tag;
+    bool by_word;  // the word has come, so nothing has landed: the slot is as the origin has left it
+
+    // Looks a few times for each; whether all have come.
+    DEV bool look(int times) {
+        for (; next < bytes; next += 8 * WARP) {
+            bool come = false;
+#pragma unroll 1
+            for (int looks = 0; looks < times && !come; looks++) {
+                // Both are on their way together.
+                u64 first, second;
+                load_both(landing + 2 * next, first, second);
+                by_word = reached(load_acquire(word), from, quantum);
+                if ((u32)(first >> 32) == tag && (u32)(second >> 32) == tag) {
+                    put(slot + next, (u32)first);
+                    if (next + 4 < bytes) put(slot + next + 4, (u32)second);
+                    by_word = false;
+                    come = true;
+                } else if (by_word) {
+                    next = bytes;
+                    return true;
+                }
+            }
+            if (!come) return false;
+        }
+        return true;
+    }
+};
+
+enum { NOT_COME = 0, HAS_LANDED = 1, BY_WORD = 2 };
+
+// What `run_landed` does when it takes longer than an instant: all threads together, until all have what they look for,
+// or it will not come. (By value: what the first looks use is to stay in registers.)
+APART u32 landed_late(const Launch &launch, Stand *stands, const Lane *at, Landed landed) {
+    enum { GO_ON = 0, POISONED = 1, FAILED = 2 };
+    const Warp team;
+    const bool first = team.rank() == 0;
+    const WaitStep *wait = (const WaitStep *)(launch.program + 16ull * at->steps);
+    Blocked *blocked = &launch.mirror->blocked[wait->slot];
+    const u64 epoch = landed.from >> QUANTUM_BITS;
+    bool is_reported = false, ok = false;
+    for (u32 round = 0;; round++) {
+        // By turns: who is slow reads one while the first thread is at the next.
+        Stand *stand = stands + round % 2;
+        if (first) {
+            u64 value = load_acquire(landed.word);
+            bool poisoned = (value & POISON) && !reached(value, landed.from, landed.quantum);
+            stand->epoch = has_failed(launch) ? FAILED : poisoned ? POISONED : GO_ON;
+            stand->failed = 0;
+            if (round == 64) {
+                blocked->window = wait->window;
+                blocked->peer = wait->peer;
+                blocked->awaited = wait->awaited;
+                blocked->epoch = epoch;
+                store_release32(&blocked->active, 1);
+                is_reported = true;
+            }
+        }
+        team.barrier();
+        const u64 end = stand->epoch;
+        // What has landed by the time of the poison counts.
+        if (end == FAILED || !landed.look(round < 64 ? 16 : 1)) stand->failed = 1;
+        team.barrier();
+        ok = !stand->failed;
+        if (ok || end != GO_ON) {
+            if (first && !ok && end == POISONED) {
+                Fault fault = {FAULT_WAIT, wait->window, wait->peer, wait->awaited, epoch};
+                record_fault(launch, fault);
+            }
+            break;
+        }
+        if (round > 16) pause(round > 256 ? 1000 : 50);
+    }
+    if (is_reported) store_release32(&blocked->active, 0);
+    return !ok ? NOT_COME : landed.by_word ? BY_WORD : HAS_LANDED;
+}
+
+// Only a wait, of a word whose data may land instead.
+APART void run_landed(const Launch &launch, Stand *stands, const Lane *at) {
+    const Warp team;
+    const bool first = team.rank() == 0;
+    if (first) stands[1].failed = 0;
+    team.barrier();
+    const u64 operand = at->operand, landings = at->landing, landing_flip = at->landing_flip, slot = at->dst, flip = at->flip;
+    Landed landed;
+    landed.word = at->word;
+    landed.quantum = at->quantum;
+    landed.bytes = at->count;
+    landed.next = 8 * team.rank();
+    landed.by_word = false;
+    wait_for_previous();
+    if (launch.flags & LAUNCH_NEXT) let_next_come();
+    const u32 stop = load_relaxed32(&launch.state->stop);
+    landed.from = load_relaxed(operand);
+    landed.tag = tag_of(landed.from, landed.quantum);
+    landed.landing = landings + (is_odd(landed.tag) ? landing_flip : 0);
+    landed.slot = slot + (is_odd(landed.tag) ? flip : 0);
+    // As in `wait_for`.
+    if (stop || launch.follow[0] || !landed.look(64)) stands[1].failed = 1;
+    team.barrier();
+    u32 how = landed.by_word ? BY_WORD : HAS_LANDED;
+    if (stands[1].failed) how = landed_late(launch, stands, at, landed);
+    if (first && how != NOT_COME) {
+        // Nobody else does: it is this wait that says what the word would have said.
+        if (how == HAS_LANDED) red_u64(landed.word, landed.quantum);
+        store_relaxed(operand, landed.from + landed.quantum);
+    }
+}
