@@ -54,8 +54,8 @@ pub(crate) struct Chained<W: Wire> {
 impl<W: Wire> Chained<W> {
     pub(crate) fn new(chain: Box<dyn Chain<W>>, limit: Duration) -> Self {
         Chained {
-            strikes: chain.strike().is_some(),
             chain,
+            strikes: false,
             fed: 0,
             through: 0,
             struck: 0,
@@ -69,6 +69,13 @@ impl<W: Wire> Chained<W> {
 
     pub(crate) fn chain(&self) -> &dyn Chain<W> {
         &*self.chain
+    }
+
+    /// Streams strike by themselves from now on; nothing was armed yet.
+    pub(crate) fn struck_by_streams(&mut self) {
+        debug_assert_eq!((self.fed, self.struck), (0, 0), "it is said at once");
+        self.strikes = true;
+        self.chain.struck_by_streams();
     }
 
     /// Gives hardware what is armed; returns whether somebody must come back to it: it refuses for now what it should
