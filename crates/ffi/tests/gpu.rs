@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, c_void};
 use std::os::fd::AsFd;
+use std::ptr::NonNull;
 
 use tidegate_ffi::cuda::*;
 
