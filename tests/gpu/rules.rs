@@ -9,7 +9,6 @@
 //! What waits is mostly a rank that has a window with itself: the inbox waits on one stream, and the same thread
 //! completes on another, later.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::{Cell, RefCell};
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -17,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::{
-    CudaContext, CudaModule, DevicePtr as _, LaunchConfig, PushKernelArg as _, result, sys,
+    CudaContext, CudaModule, DevicePtr as _, LaunchConfig, PushKernelArg as _, result,
 };
 use cudarc::nvrtc::Ptx;
 use tidegate::cuda::gpu::{COPY_ENGINE_FROM, GATES, QUEUES, SHARE, WAITING_STREAMS};
@@ -25,11 +24,9 @@ use tidegate::kernel::Module;
 use tidegate::launch::{Job, Output};
 use tidegate::prelude::*;
 use tidegate::{Buffers, Cuda, Error};
-use tidegate_hal::device::Device as _;
-use tidegate_hal::memory::Ptr;
-use tidegate_hal::nic::Register;
 
 use super::common::{Kernels, Out, S, W, ranks};
+use super::registers;
 
 const ROLE: &str = "TIDEGATE_GPU_RULE";
 const LOADING: &str = "CUDA_MODULE_LOADING";
@@ -40,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// What a child says, at once.
-fn say(text: &str) {
+pub(super) fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
@@ -139,7 +136,7 @@ fn a_rank() {
         }
         "register" | "unregister raw" => {
             ranks(1, |world, _| {
-                register_behind_a_wait(&world, role != "register")
+                registers::behind_a_wait(&world, role != "register")
             });
         }
         "queues" => queues(false),
@@ -166,10 +163,10 @@ fn a_rank() {
     }
 }
 
-type Halves<'s> = (super::common::In<'s, u64>, Out<'s, u64>);
+pub(super) type Halves<'s> = (super::common::In<'s, u64>, Out<'s, u64>);
 
 /// A window of a rank with itself.
-fn own_window<'s>(name: &str, s: &S<'s>) -> Result<Halves<'s>> {
+pub(super) fn own_window<'s>(name: &str, s: &S<'s>) -> Result<Halves<'s>> {
     Window::by_slot(name)
         .slot_from(0, 0, 8)
         .slot_to(0, 0)
@@ -237,88 +234,6 @@ fn nothing_is_called_that_blocks_behind_a_wait() {
     for (what, environment) in [("load", eagerly), ("use", lazily), ("free", eagerly)] {
         ends(what, &environment);
         hangs(&format!("{what} raw"), &environment);
-    }
-}
-
-/// A page that stands for one of a NIC.
-struct Page(*mut u8);
-
-// SAFETY: nobody accesses it but the GPU.
-unsafe impl Send for Page {}
-// SAFETY: as above.
-unsafe impl Sync for Page {}
-
-impl Page {
-    const LAYOUT: Layout = match Layout::from_size_align(1 << 16, 1 << 16) {
-        Ok(layout) => layout,
-        Err(_) => panic!("a power of two"),
-    };
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        // SAFETY: it was allocated so, and nothing leads there any more.
-        unsafe { dealloc(self.0, Self::LAYOUT) };
-    }
-}
-
-/// Maps registers and lets them go while a stream waits for what the same thread does next.
-fn register_behind_a_wait(world: &W, raw: bool) {
-    // SAFETY: the size is not 0.
-    let page = Arc::new(Page(unsafe { alloc_zeroed(Page::LAYOUT) }));
-    let (at, bytes) = (page.0, Page::LAYOUT.size());
-    let map = |offset| {
-        let register = Register {
-            at: Ptr(at.wrapping_add(offset)),
-            keep: page.clone(),
-        };
-        // SAFETY: the page is kept, and nothing else's.
-        unsafe { world.device().map_register(&register) }.unwrap()
-    };
-    let context = CudaContext::new(world.device().ordinal()).unwrap();
-    context.bind_to_thread().unwrap();
-    if raw {
-        // SAFETY: the page is as long, and is not freed while it is registered.
-        unsafe { sys::cuMemHostRegister_v2(at.cast(), bytes, 0) }
-            .result()
-            .unwrap();
-    }
-    {
-        stream!(let s = world.stream().unwrap());
-        stream!(let t = world.stream().unwrap());
-        let (inbox, outbox) = own_window("own", &s).unwrap();
-        let outbox = s.hand_off(outbox, &t).unwrap();
-        let inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
-        std::thread::sleep(Duration::from_millis(200));
-        assert!(!s.is_idle(), "the stream waits for this thread");
-        say("waiting");
-        if raw {
-            // SAFETY: it is registered, and no device uses it.
-            unsafe { sys::cuMemHostUnregister(at.cast()) }
-                .result()
-                .unwrap();
-        } else {
-            // Two of a page, which is registered once.
-            let (first, second) = (map(0), map(64));
-            assert_eq!(first.at.byte_add(64), second.at);
-            drop((first, second));
-            // It stays registered as long as somebody waits, and kept. So it can be mapped again.
-            assert_eq!(Arc::strong_count(&page), 2);
-            drop(map(128));
-            assert_eq!(Arc::strong_count(&page), 2);
-        }
-        say("went on");
-        let outbox = outbox.start().complete(&t).unwrap();
-        s.synchronize().unwrap();
-        t.synchronize().unwrap();
-        drop((inbox, outbox));
-    }
-    // Streams have ended, and nothing waits.
-    assert_eq!(Arc::strong_count(&page), 1, "the page is taken back");
-    if !raw {
-        // For the next registration it is as any.
-        drop(map(0));
-        assert_eq!(Arc::strong_count(&page), 2);
     }
 }
 

@@ -4,9 +4,9 @@
 //!
 //! [`library`] gives the functions of a provider called `cxi` that knows [`Card`]s by their names: who asks for an
 //! endpoint at the address [`Card::name`] gets one of that card. All endpoints of a card, of one process, reach each
-//! other. A card's thread is its hardware: it sees stores to the pages of counters (which fault, or are plain memory), fires deferred works whose counters
-//! have come far enough, and carries out one operation after the other, *in any order*, drawn from a seed; so what is
-//! not ordered by counters comes out of order soon.
+//! other. A card's thread is its hardware: it sees stores to the pages of counters (which fault, or are plain memory),
+//! fires deferred works whose counters have come far enough, and carries out one operation after the other, *in any
+//! order*, drawn from a seed; so what is not ordered by counters comes out of order soon.
 //!
 //! It has what [`tidegate_ffi::fabric`] calls for writes, reads, atomic adds, deferred works, counters with pages and
 //! write-back; no messages, and nothing to wait on, as the real one.
