@@ -146,6 +146,40 @@ fn works_that_never_find_room_are_an_error() {
     }
 }
 
+/// Stores that are dropped between the stream and the NIC are an error on both ends, and no hang: here from some time on,
+/// when the peer is known to answer.
+#[test]
+fn strikes_that_do_not_arrive_are_an_error() {
+    for plain in [true, false] {
+        let card = Card::new(Config {
+            plain,
+            ..Config::default()
+        });
+        let nic = |_| {
+            world(
+                on(&card),
+                Options::default().silence(Duration::from_millis(300)),
+            )
+        };
+        let begin = Instant::now();
+        let ends = World::local_with(2, nic, |world| {
+            ring::run(world.clone(), Buffers::Single, 2).unwrap();
+            world.gather("heard", Vec::new()).unwrap();
+            card.deafen(true);
+            ring::run(world, Buffers::Single, 2)
+        });
+        assert!(begin.elapsed() < Duration::from_secs(10));
+        let lost = plain || tidegate_fake::PAGES;
+        for end in ends {
+            let failed = matches!(
+                end,
+                Err(Error::Wait(_) | Error::Revoked { .. } | Error::Nic(_))
+            );
+            assert!(failed == lost, "{end:?}");
+        }
+    }
+}
+
 /// A share of the pool that is too small for a queue is said when the window is created.
 #[test]
 fn a_pool_with_nothing_left_is_a_typed_error() {

@@ -24,8 +24,8 @@
 //! Whatever the system does not let be mapped is refused: it may want privileges for registers, or know nothing of
 //! another device's. Then the NIC's agent looks at the doorbells, which takes longer, and nothing else changes.
 //!
-//! That a page was mapped does not say that stores get there: switches and IOMMUs between two devices may drop them. A
-//! transfer that is rung for does not begin then. [`STRIKES`] says `no` on such machines.
+//! That a page was mapped does not say that stores get there: switches and IOMMUs between two devices may drop them.
+//! Then nothing that is rung for begins, which the NIC's agent finds out. [`STRIKES`] says `no` on such machines.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;

@@ -150,6 +150,7 @@ struct State {
     open: HashMap<u64, Kind>,
     held: bool,
     crowded: bool,
+    deaf: bool,
     complaints: Vec<String>,
     endpoints: HashMap<u64, Endpoint>,
     queues: HashMap<u64, VecDeque<Entry>>,
@@ -208,6 +209,10 @@ impl Card {
 
     pub(crate) fn hold(&self, hold: bool) {
         lock(&self.state).held = hold;
+    }
+
+    pub(crate) fn deafen(&self, deaf: bool) {
+        lock(&self.state).deaf = deaf;
     }
 
     pub(crate) fn crowd(&self, full: bool) {
@@ -452,6 +457,9 @@ impl State {
         for counter in self.counters.values_mut() {
             if let Some(register) = &counter.register {
                 let stored = register.take();
+                if self.deaf {
+                    continue;
+                }
                 counter.value += stored;
                 self.strikes += stored;
             }

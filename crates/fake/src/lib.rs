@@ -124,6 +124,11 @@ impl Card {
         self.inner.hold(hold);
     }
 
+    /// Loses all stores to pages on their way, or no more.
+    pub fn deafen(&self, deaf: bool) {
+        self.inner.deafen(deaf);
+    }
+
     /// Takes all room for deferred works away, as other processes may, or gives it back.
     pub fn crowd(&self, full: bool) {
         self.inner.crowd(full);

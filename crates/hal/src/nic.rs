@@ -438,6 +438,7 @@ pub unsafe trait NicQueue: Send + Sync + 'static {
     }
 
     /// Hears, before anything is armed, that the stream will store to the [register](Self::register). If nobody says
-    /// so, that it has rung must be found out by looking at the doorbell.
+    /// so, that it has rung must be found out by looking at the doorbell. A store that does not come although the
+    /// doorbell was rung is a transfer that fails.
     fn struck_by_streams(&self) {}
 }

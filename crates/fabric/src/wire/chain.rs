@@ -78,6 +78,9 @@ pub trait Chain<W: Wire + ?Sized>: Send + 'static {
     /// Hears, before anything is queued, that streams store there: then nobody [fires](Self::fire).
     fn struck_by_streams(&mut self);
 
+    /// How many stores of a stream that has rung so often have not arrived at the register.
+    fn missing(&self, rung: u64) -> u64;
+
     /// Queues the next firing. [`Posted::Full`]: not all of it could be queued; try again with the same, after
     /// [`poll`](Self::poll).
     ///

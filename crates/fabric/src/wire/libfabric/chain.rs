@@ -441,6 +441,15 @@ impl Chain<FabricWire> for FabricChain {
         self.struck = true;
     }
 
+    fn missing(&self, rung: u64) -> u64 {
+        let missing = Counter::distance(self.trigger.read(), self.ring(rung) - 1);
+        if self.struck {
+            missing.max(0) as u64
+        } else {
+            0
+        }
+    }
+
     unsafe fn queue(
         &mut self,
         pieces: &[Op<'_, FabricWire>],
