@@ -30,6 +30,9 @@
 // several blocks each counts its part, acquiring what was counted before, and the last one stores; its release covers
 // what all have written.
 //
+// A register of a NIC is stored to by the thread that has rung the doorbell before it, once, behind a fence at system
+// scope (`strike`): the NIC that reads because of it sees what the doorbell's release covers, and the doorbell.
+//
 // # Failure
 //
 // A word with POISON set ends a wait whose count has not come. The first team that fails records what it waited for and

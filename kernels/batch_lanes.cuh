@@ -1,10 +1,21 @@
 // A part of batch.cu: lanes, step by step.
 
 // Adds to a word of the host, which not every bus can do: what is counted here is stored there. Of several blocks the
-// one that comes last stores: the word is never seen between two quanta.
-DEV void ring(const AddStep *add, u64 part, u32 parts) {
+// one that comes last stores: the word is never seen between two quanta. Whether it was this one.
+DEV bool ring(const AddStep *add, u64 part, u32 parts) {
     u64 count = add_fetch(add->count, part) + part;
-    if (parts == 1 || !(count & (QUANTUM - 1))) store_release(add->word, count);
+    if (parts == 1 || !(count & (QUANTUM - 1))) {
+        store_release(add->word, count);
+        return true;
+    }
+    return false;
+}
+
+// Stores to a register, behind all that this thread has seen or done: the word that it has rung by, and what all blocks
+// of the lane have put.
+DEV void strike(const StoreStep *store) {
+    fence();
+    store_register(store->to, store->value);
 }
 
 DEV void poison_rest(const u8 *steps) {
@@ -55,6 +66,7 @@ APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const Wa
 template <typename Team>
 DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *steps, u32 index, u32 count) {
     Stand *stand = stands;  // after the last wait
+    bool rang = true;       // of several blocks, this one: known to the thread that adds
     // A lane that begins with a wait looks there how the stream stands.
     bool first = ((const Step *)steps)->kind == STEP_WAIT;
     if (!first) {
@@ -96,13 +108,18 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                 carry(team, (const MoveStep *)step, stand->epoch, index, count);
                 break;
             }
+            case STEP_STORE: {
+                team.barrier();
+                if (team.rank() == 0 && rang) strike((const StoreStep *)step);
+                break;
+            }
             default: {
                 const AddStep *add = (const AddStep *)step;
                 team.barrier();
                 if (team.rank() == 0) {
                     // All parts together are the value; the first block's is what the others leave.
                     u64 part = index == 0 ? add->value - (count - 1) : 1;
-                    if (add->count) ring(add, part, count);
+                    if (add->count) rang = ring(add, part, count);
                     else add_release(add->word, part);
                 }
                 break;

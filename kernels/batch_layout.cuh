@@ -20,7 +20,7 @@ static_assert(WARP >= 16, "the bytes that follow the units have a thread each");
 #define QUANTUM (1ull << QUANTUM_BITS)
 
 enum { TEAM_WARPS = 0, TEAM_BLOCKS = 1 };
-enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3 };
+enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3, STEP_STORE = 4 };
 enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8, LANE_LANDS = 16 };
 enum { ADD_HAS_WAITER = 1 };
 enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2, MOVE_BULK = 4 };
@@ -75,6 +75,11 @@ struct AddStep {
     Step step;
     u64 word, value;
     u64 count;  // a word in device memory that counts for one of the host's, which is stored to; 0: the word itself is added to
+};
+
+struct StoreStep {
+    Step step;
+    u64 to, value;  // of several blocks, only behind an add with a `count`: who has stored that stores this
 };
 
 struct MoveStep {

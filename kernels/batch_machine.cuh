@@ -69,6 +69,11 @@ DEV u64 or_fetch(u64 at, u64 value) {
 DEV void store_release(u64 at, u64 value) {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
+// To a register of another device, where each store counts: it is made once, as it stands here. It has no order of its
+// own but what a fence gives it.
+DEV void store_register(u64 at, u64 value) {
+    asm volatile("st.mmio.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
 DEV u32 or_fetch32(u32 *at, u32 value) {
     u32 old;
     asm volatile("atom.acq_rel.sys.global.or.b32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(value) : "memory");

@@ -11,6 +11,7 @@ mod gpu {
     mod interop;
     mod nic;
     mod processes;
+    mod registers;
     mod rules;
     mod schedules;
 }

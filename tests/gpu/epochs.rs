@@ -133,14 +133,14 @@ fn ring(n: usize, buffers: Buffers, len: usize, rounds: u64) {
     ring_with(n, |_| WorldOptions::new(), buffers, len, rounds);
 }
 
-/// A ring, eager, replayed and fused by turns, of ranks with options.
+/// A ring, eager, replayed and fused by turns, of ranks with options. How many epochs each had.
 pub(crate) fn ring_with(
     n: usize,
     options: impl Fn(usize) -> WorldOptions + Sync,
     buffers: Buffers,
     len: usize,
     rounds: u64,
-) {
+) -> u64 {
     let verdicts = ranks_with(n, options, |world, k| -> Result<(u64, u64)> {
         let plan = Plan::new(&k, &world, len);
         stream!(let s = world.stream()?);
@@ -161,10 +161,13 @@ pub(crate) fn ring_with(
         assert_eq!(epochs, steps);
         Ok((epochs, errors))
     });
+    let mut steps = 0;
     for (rank, verdict) in verdicts.into_iter().enumerate() {
-        let (_, errors) = verdict.unwrap();
+        let (epochs, errors) = verdict.unwrap();
         assert_eq!(errors, 0, "rank {rank} of {n}, {buffers:?}, {len} elements");
+        steps = epochs;
     }
+    steps
 }
 
 #[test]

@@ -1,14 +1,17 @@
-//! Peers behind a NIC: what it sends and gets is staged in pinned memory, and its agent polls the doorbells.
+//! Peers behind a NIC: what it sends and gets is staged in pinned memory, and its agent polls the doorbells. Or streams
+//! strike it themselves: the register is a page of ordinary memory there, which a fake card looks at.
 
 use std::time::{Duration, Instant};
 
 use super::common::{In, Out, ranks_with};
 use super::epochs::ring_with;
+use tidegate::cuda::gpu::STRIKES;
 use tidegate::fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate::fabric::wire::memory::{Faults, Net};
 use tidegate::fabric::{Fabric, Options};
 use tidegate::prelude::*;
 use tidegate::{Buffers, ByRange, Route, WorldOptions};
+use tidegate_fake::{Card, Config};
 
 const BOTH: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 
@@ -80,11 +83,14 @@ fn a_budget_of_two_holds_nothing_up() {
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn a_window_is_made_while_a_stream_waits() {
     let net = Net::new(2, Faults::default());
-    let nic = |rank| {
+    made_while_a_stream_waits(|rank| {
         WorldOptions::new()
             .nic(Fabric::over(net.wire(rank), Options::default()))
             .route(Route::Nic)
-    };
+    });
+}
+
+fn made_while_a_stream_waits(nic: impl Fn(usize) -> WorldOptions + Sync) {
     ranks_with(2, nic, |world, k| {
         let rank = world.rank();
         stream!(let s = world.stream().unwrap());
@@ -120,6 +126,100 @@ fn a_window_is_made_while_a_stream_waits() {
         s.synchronize().unwrap();
         drop((inbox, outbox, second));
     });
+}
+
+/// A card whose registers are memory: of two strikes at once it sees one. So slots have one buffer here: then whoever
+/// rings a doorbell waits, before the next ring, for what comes of the last.
+fn card(data: bool, pages: bool) -> Card {
+    Card::new(Config {
+        data,
+        pages,
+        plain: true,
+        ..Config::default()
+    })
+}
+
+fn on(card: &Card) -> WorldOptions {
+    let wire = FabricWire::open_by(&tidegate_fake::library(), &Choice::at(card.name())).unwrap();
+    WorldOptions::new()
+        .nic(Fabric::over(wire, Options::default()))
+        .route(Route::Nic)
+}
+
+/// A ring over a card: how often its registers were struck, and how often doorbells were rung.
+fn ring_over(card: &Card, n: usize, len: usize) -> (u64, u64) {
+    let steps = ring_with(n, |_| on(card), Buffers::Single, len, 8);
+    assert_eq!(card.complaints(), [""; 0]);
+    // What has mapped a page is let go when the GPU has let the page go: when the last stream ends.
+    let begin = Instant::now();
+    while !card.open().is_empty() {
+        let left = card.open();
+        assert!(begin.elapsed() < Duration::from_secs(5), "left: {left:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // A post and a complete for each neighbour, and of two ranks each has one.
+    let neighbours = if n > 2 { 2 } else { 1 };
+    (card.strikes(), n as u64 * steps * 2 * neighbours)
+}
+
+/// From the stream's store to the peer's signal there is no software of this library, but for the card: each ring, eager
+/// or replayed, of a warp or of several blocks, strikes once, and what comes of it is right.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn streams_strike_a_card_once_for_each_ring() {
+    for n in [1, 2, 3] {
+        for data in [true, false] {
+            for len in [1, 31, 600, 5_000, 100_000] {
+                let (strikes, rings) = ring_over(&card(data, true), n, len);
+                assert_eq!(
+                    strikes, rings,
+                    "{n} ranks, {len} elements, by notices: {data}"
+                );
+            }
+        }
+    }
+}
+
+/// The same without registers: an agent sees the doorbells, and strikes.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn an_agent_strikes_a_card_without_registers() {
+    for data in [true, false] {
+        let (strikes, rings) = ring_over(&card(data, false), 2, 600);
+        assert!(strikes == 0 && rings > 0);
+    }
+}
+
+/// Where the GPU does not reach registers, or is not to, an agent strikes as well. (It is not to in a process of its own.)
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn an_agent_strikes_where_streams_may_not() {
+    if std::env::var(STRIKES).is_ok_and(|value| value == "no") {
+        let (strikes, rings) = ring_over(&card(true, true), 2, 600);
+        assert!(strikes == 0 && rings > 0);
+        return;
+    }
+    let name = "gpu::nic::an_agent_strikes_where_streams_may_not";
+    let again = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--ignored"])
+        .env(STRIKES, "no")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&again.stdout);
+    assert!(
+        again.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+}
+
+/// Nor does what it takes to map a register block behind a wait.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn a_window_whose_registers_are_mapped_is_made_while_a_stream_waits() {
+    let card = card(true, true);
+    made_while_a_stream_waits(|_| on(&card));
+    // One post and one complete.
+    assert_eq!(card.strikes(), 2);
 }
 
 /// What cannot be staged is refused, by all ranks.

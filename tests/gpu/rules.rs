@@ -26,6 +26,7 @@ use tidegate::prelude::*;
 use tidegate::{Buffers, Cuda, Error};
 
 use super::common::{Kernels, Out, S, W, ranks};
+use super::registers;
 
 const ROLE: &str = "TIDEGATE_GPU_RULE";
 const LOADING: &str = "CUDA_MODULE_LOADING";
@@ -36,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// What a child says, at once.
-fn say(text: &str) {
+pub(super) fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
@@ -133,6 +134,11 @@ fn a_rank() {
         "load raw" | "use raw" | "free raw" | "load" | "use" | "free" => {
             ranks(1, |world, k| behind_a_wait(&world, &k, &role));
         }
+        "register" | "unregister raw" => {
+            ranks(1, |world, _| {
+                registers::behind_a_wait(&world, role != "register")
+            });
+        }
         "queues" => queues(false),
         "queues, and a lie" => queues(true),
         "fill" => {
@@ -157,10 +163,10 @@ fn a_rank() {
     }
 }
 
-type Halves<'s> = (super::common::In<'s, u64>, Out<'s, u64>);
+pub(super) type Halves<'s> = (super::common::In<'s, u64>, Out<'s, u64>);
 
 /// A window of a rank with itself.
-fn own_window<'s>(name: &str, s: &S<'s>) -> Result<Halves<'s>> {
+pub(super) fn own_window<'s>(name: &str, s: &S<'s>) -> Result<Halves<'s>> {
     Window::by_slot(name)
         .slot_from(0, 0, 8)
         .slot_to(0, 0)
@@ -229,6 +235,15 @@ fn nothing_is_called_that_blocks_behind_a_wait() {
         ends(what, &environment);
         hangs(&format!("{what} raw"), &environment);
     }
+}
+
+/// Registers of NICs are mapped and let go behind a kernel that waits; to end a registration there would block.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn registers_are_mapped_and_let_go_behind_a_wait() {
+    let environment = [(QUEUES, "32"), (LOADING, "EAGER")];
+    ends("register", &environment);
+    hangs("unregister raw", &environment);
 }
 
 /// Many streams that each wait, with a kernel behind it, for what one stream does that gets its work last.

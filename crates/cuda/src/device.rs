@@ -8,6 +8,7 @@ use tidegate_hal::batch::POISON;
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::{Device, DeviceError, StreamConfig};
 use tidegate_hal::memory::{Ptr, Sharing};
+use tidegate_hal::nic::Register;
 
 use crate::block::CudaBlock;
 use crate::gpu::Gpu;
@@ -117,6 +118,11 @@ unsafe impl Device for Cuda {
             return 0;
         }
         self.gpu.land_up_to
+    }
+
+    unsafe fn map_register(&self, register: &Register) -> Result<Register, DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.gpu.map_register(register) }
     }
 
     fn alloc(&self, bytes: usize, sharing: Sharing) -> Result<CudaBlock, DeviceError> {

@@ -18,8 +18,9 @@
 //!   of. There are 8, or as many as `CUDA_DEVICE_MAX_CONNECTIONS` says (up to 32; the launcher sets it). No more
 //!   streams are made than there are queues. A courier takes one too (`courier.rs`).
 //! - *Calls that block behind a wait.* Loading of code is refused while a stream has work. What recordings need is
-//!   reserved (`reserve.rs`). Pinned memory is kept for the next stream, and never freed. Memory of the device is freed
-//!   by the stream-ordered allocator or by unmapping, which do not block.
+//!   reserved (`reserve.rs`). Pinned memory is kept for the next stream, and never freed; pages of NICs stay registered
+//!   until nothing waits (`registers.rs`). Memory of the device is freed by the stream-ordered allocator or by
+//!   unmapping, which do not block.
 //! - *Time slices.* Where several processes of the job use the GPU, waits have gates, so that none of them keeps it
 //!   from the others (`gates.rs`).
 //!
@@ -32,6 +33,7 @@
 //! | [`EARLY`] | how early a batch may be launched |
 //! | [`COPY_ENGINE_FROM`] | from how many bytes on the puts of a lane go by the copy engines: a number, or `never`; 4 MiB. Not in recordings, nor where a slot has two buffers |
 //! | [`LAND_UP_TO`] | up to how many bytes a slot has a landing, where a put is found without waiting for its fence: a number; 256. The least of what the ranks say counts |
+//! | [`STRIKES`] | whether streams store to registers of NICs, where those have some that the GPU reaches: not if it is `no` |
 //! | [`GATES`] | when waits have gates: `auto`, `always`, `never` |
 
 use std::collections::{HashMap, HashSet};
@@ -56,6 +58,7 @@ use crate::lower::{MAX_BLOCKS, Mirror, THREADS};
 use crate::lower::{apart, landings};
 use crate::pinned::Pinned;
 use crate::reclaim::Shared;
+use crate::registers::Registers;
 use crate::reserve::Reserve;
 
 /// The share of the multiprocessors on which blocks may wait: three quarters.
@@ -70,6 +73,9 @@ pub const WAITING_STREAMS: &str = "TIDEGATE_CUDA_WAITING_STREAMS";
 /// The environment variable that says how early a batch may be launched, from compute capability 9.0 on: `no`, `launch`
 /// (while what stands before it ends), or, if it is not set, while the batch before it is at work.
 pub const EARLY: &str = "TIDEGATE_CUDA_EARLY";
+
+/// The environment variable that says whether streams store to registers of NICs: `no`, or wherever the driver maps them.
+pub const STRIKES: &str = "TIDEGATE_CUDA_STRIKES";
 
 /// What the environment of a process should say before its driver starts: as many hardware queues as there are, and
 /// code loaded when it is asked for, not behind a wait. The launcher sets these for its ranks.
@@ -119,6 +125,9 @@ pub struct Gpu {
     admitted: Mutex<Admitted>,
     mirrors: Mutex<Vec<NonNull<Mirror>>>,
     pub(crate) pinned: Pinned,
+    /// Whether streams may store to registers of NICs.
+    pub(crate) strikes: bool,
+    pub(crate) registers: Registers,
     pub(crate) reserve: Reserve,
     /// Functions that wait by themselves for what stands before them.
     early_functions: Mutex<HashSet<Function>>,
@@ -290,6 +299,8 @@ impl Gpu {
             admitted: Mutex::default(),
             mirrors: Mutex::default(),
             pinned: Pinned::default(),
+            strikes: variable(STRIKES).is_none_or(|value| value.trim() != "no"),
+            registers: Registers::default(),
             reserve: Reserve::default(),
             early_functions: Mutex::default(),
         };

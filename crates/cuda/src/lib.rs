@@ -36,6 +36,7 @@ mod module;
 mod pinned;
 mod place;
 mod reclaim;
+mod registers;
 mod reserve;
 mod stream;
 mod submit;

@@ -469,6 +469,7 @@ impl Drop for CudaStream {
         if self.shared.synchronize().is_ok() {
             self.held.borrow_mut().clear();
             self.shared.gpu.sweep_recordings();
+            self.shared.gpu.sweep_registers();
         } else {
             // It may be in use still, for all that the driver says.
             std::mem::forget(self.held.take());

@@ -248,7 +248,7 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
             });
         }
         let budget = self.shared.slots.budget();
-        let chain = |engine: &mut Engine<W>| engine.wire.chain(peer, budget, config.strikes);
+        let chain = |engine: &mut Engine<W>| engine.wire.chain(peer, budget);
         let chain = self.shared.with(chain)?;
         let chained = chain.map(|chain| {
             let chained = Chained::new(chain, self.options.silence);

@@ -205,7 +205,6 @@ impl Rig {
                 doorbell: at(words),
                 sent: at(words + SENT),
                 sent_bell: at(BELL),
-                strikes: false,
                 keep: block.clone(),
             };
             // SAFETY: the block is zeroed, which is words, and kept.

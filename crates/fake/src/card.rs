@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tidegate_ffi::fabric::sys::*;
 
+use crate::plain::Plain;
 use crate::{Config, lock};
 
 /// How long the thread sleeps when there is nothing to do.
@@ -82,10 +83,49 @@ struct Endpoint {
 struct Counter {
     value: u64,
     failures: u64,
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    register: Option<crate::strike::Register>,
+    register: Option<Register>,
     /// Where it is written to.
     back: Option<usize>,
+}
+
+/// The pages of a counter.
+enum Register {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    Faulting(crate::strike::Register),
+    Plain(Plain),
+}
+
+impl Register {
+    /// New ones, if there can be such.
+    fn new(plain: bool) -> Option<Self> {
+        if plain {
+            return Some(Register::Plain(Plain::new()));
+        }
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        return crate::strike::Register::new().map(Register::Faulting);
+        #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+        None
+    }
+
+    /// Where they are, and how long.
+    fn pages(&self) -> (usize, usize) {
+        match self {
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Register::Faulting(register) => {
+                (register.page() as usize, crate::strike::Register::BYTES)
+            }
+            Register::Plain(plain) => (plain.page().expose_provenance(), Plain::BYTES),
+        }
+    }
+
+    /// What was stored since the last call, added up.
+    fn take(&self) -> u64 {
+        match self {
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Register::Faulting(register) => register.take(),
+            Register::Plain(plain) => plain.take(),
+        }
+    }
 }
 
 struct Region {
@@ -110,6 +150,7 @@ struct State {
     open: HashMap<u64, Kind>,
     held: bool,
     crowded: bool,
+    deaf: bool,
     complaints: Vec<String>,
     endpoints: HashMap<u64, Endpoint>,
     queues: HashMap<u64, VecDeque<Entry>>,
@@ -152,10 +193,13 @@ impl Card {
             .name("fake-card".into())
             .spawn(move || {
                 while let Some(card) = weak.upgrade() {
-                    let busy = card.turn();
+                    let (busy, plain) = (card.turn(), card.config.plain);
                     drop(card);
-                    if !busy {
-                        std::thread::sleep(IDLE);
+                    match busy {
+                        true => {}
+                        // What it does not see at once it may not see at all.
+                        false if plain => std::thread::yield_now(),
+                        false => std::thread::sleep(IDLE),
                     }
                 }
             })
@@ -165,6 +209,10 @@ impl Card {
 
     pub(crate) fn hold(&self, hold: bool) {
         lock(&self.state).held = hold;
+    }
+
+    pub(crate) fn deafen(&self, deaf: bool) {
+        lock(&self.state).deaf = deaf;
     }
 
     pub(crate) fn crowd(&self, full: bool) {
@@ -323,20 +371,13 @@ impl Card {
     }
 
     /// The pages of a counter: where, and how long.
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     pub(crate) fn pages(&self, counter: u64) -> Option<(usize, usize)> {
         let mut state = lock(&self.state);
         let counter = state.counters.get_mut(&counter)?;
         if counter.register.is_none() {
-            counter.register = crate::strike::Register::new();
+            counter.register = Register::new(self.config.plain);
         }
-        let register = counter.register.as_ref()?;
-        Some((register.page() as usize, crate::strike::Register::BYTES))
-    }
-
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-    pub(crate) fn pages(&self, _: u64) -> Option<(usize, usize)> {
-        None
+        counter.register.as_ref().map(Register::pages)
     }
 
     /// The next entries of a queue, or that the first is a failure.
@@ -413,10 +454,12 @@ impl State {
 
     /// Sees what was stored to pages.
     fn sense(&mut self) {
-        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
         for counter in self.counters.values_mut() {
             if let Some(register) = &counter.register {
                 let stored = register.take();
+                if self.deaf {
+                    continue;
+                }
                 counter.value += stored;
                 self.strikes += stored;
             }

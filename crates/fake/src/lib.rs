@@ -4,9 +4,9 @@
 //!
 //! [`library`] gives the functions of a provider called `cxi` that knows [`Card`]s by their names: who asks for an
 //! endpoint at the address [`Card::name`] gets one of that card. All endpoints of a card, of one process, reach each
-//! other. A card's thread is its hardware: it sees stores to the pages of counters, fires deferred works whose counters
-//! have come far enough, and carries out one operation after the other, *in any order*, drawn from a seed; so what is
-//! not ordered by counters comes out of order soon.
+//! other. A card's thread is its hardware: it sees stores to the pages of counters (which fault, or are plain memory),
+//! fires deferred works whose counters have come far enough, and carries out one operation after the other, *in any
+//! order*, drawn from a seed; so what is not ordered by counters comes out of order soon.
 //!
 //! It has what [`tidegate_ffi::fabric`] calls for writes, reads, atomic adds, deferred works, counters with pages and
 //! write-back; no messages, and nothing to wait on, as the real one.
@@ -21,6 +21,7 @@
 mod calls;
 mod card;
 mod open;
+mod plain;
 mod strike;
 mod tables;
 
@@ -49,6 +50,9 @@ pub struct Config {
     pub data: bool,
     /// Whether counters have pages, where that can be.
     pub pages: bool,
+    /// Whether those are plain memory, which the card looks at all the time: that can be everywhere, and for stores of
+    /// GPUs. But of two stores that come at once it sees one.
+    pub plain: bool,
     /// Whether counters can be written to memory.
     pub back: bool,
     /// Whether works can be taken back.
@@ -75,6 +79,7 @@ impl Default for Config {
             full: tidegate_ffi::fabric::sys::FI_EAGAIN,
             data: true,
             pages: true,
+            plain: false,
             back: true,
             cancels: true,
             torn: std::time::Duration::ZERO,
@@ -86,7 +91,7 @@ impl Default for Config {
     }
 }
 
-/// Whether counters can have pages here at all.
+/// Whether counters can have pages here that are not plain memory.
 pub const PAGES: bool = cfg!(all(target_arch = "x86_64", target_os = "linux"));
 
 /// A network of its own.
@@ -117,6 +122,11 @@ impl Card {
     /// Lets nothing be carried out any more, or again.
     pub fn hold(&self, hold: bool) {
         self.inner.hold(hold);
+    }
+
+    /// Loses all stores to pages on their way, or no more.
+    pub fn deafen(&self, deaf: bool) {
+        self.inner.deafen(deaf);
     }
 
     /// Takes all room for deferred works away, as other processes may, or gives it back.

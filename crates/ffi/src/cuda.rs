@@ -70,7 +70,7 @@ pub use ipc::IpcMemHandle;
 pub use launch::{HostFn, LaunchConfig};
 pub use load::{Driver, LIBRARIES, LoadError, MIN_VERSION};
 pub use memop::{MemOp, MemoryBarrier, WaitFlags, WriteFlags};
-pub use memory::HostFlags;
+pub use memory::{HostFlags, RegisterFlags};
 pub use module::LoadingMode;
 pub use pool::{PoolAttribute, PoolProps};
 pub use stream::{CaptureInfo, CaptureMode, CaptureStatus, EventFlags};

@@ -183,6 +183,8 @@ fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
         memset_d32_async(at, 0, 2, stream) => "cuMemsetD32Async";
         mem_host_alloc(8, HostFlags::PORTABLE | HostFlags::DEVICE_MAP) => "cuMemHostAlloc";
         mem_free_host(host) => "cuMemFreeHost";
+        mem_host_register(host, 8, RegisterFlags::IO_MEMORY | RegisterFlags::DEVICE_MAP) => "cuMemHostRegister_v2";
+        mem_host_unregister(host) => "cuMemHostUnregister";
         mem_host_device_ptr(host) => "cuMemHostGetDevicePointer_v2";
         mem_alloc(8) => "cuMemAlloc_v2";
         mem_free(at) => "cuMemFree_v2";

@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, c_void};
 use std::os::fd::AsFd;
+use std::ptr::NonNull;
 
 use tidegate_ffi::cuda::*;
 
@@ -179,6 +180,34 @@ fn memory_words_and_events_work_on_a_stream() {
         d.event_destroy(end).expect("destroyed");
         d.stream_destroy(stream).expect("destroyed");
         d.mem_free_host(pinned).expect("freed");
+    }
+}
+
+/// A page that the process has mapped, as the page of a register is.
+#[test]
+fn memory_that_was_mapped_otherwise_is_registered_for_a_while() {
+    let Some((d, _)) = driver() else { return };
+    let stream = d.stream_create(0).expect("stream");
+    let layout = std::alloc::Layout::from_size_align(4096, 4096).expect("a page");
+    // SAFETY: the page is of this size, and nobody else's; it is unregistered before it is freed, when the stream is done.
+    unsafe {
+        let page = NonNull::new(std::alloc::alloc_zeroed(layout)).expect("a page");
+        let (at, word) = (page.cast(), page.cast::<u64>().as_ptr().add(3));
+        d.mem_host_register(at, 4096, RegisterFlags::DEVICE_MAP)
+            .expect("registered");
+        let again = d.mem_host_register(at, 4096, RegisterFlags::DEVICE_MAP);
+        assert!(again.expect_err("it is").is_already_registered());
+        // An address within it, too.
+        let there = NonNull::new(word).expect("it lies in the page");
+        let there = d.mem_host_device_ptr(there.cast()).expect("address");
+        d.stream_write_value64(stream, there, 77, WriteFlags::DEFAULT)
+            .expect("write");
+        d.stream_synchronize(stream).expect("done");
+        assert_eq!(word.read_volatile(), 77);
+        d.mem_host_unregister(at).expect("unregistered");
+        assert!(d.mem_host_unregister(at).is_err());
+        std::alloc::dealloc(page.as_ptr(), layout);
+        d.stream_destroy(stream).expect("destroyed");
     }
 }
 

@@ -154,13 +154,14 @@ pub struct Add {
 }
 
 /// Stores 8 bytes, after all that stands before it in its lane: to a register of a NIC, say, which does something about it.
+/// Once each time that the batch is executed, however many threads or blocks carry the lane out.
 ///
 /// Whoever reads memory because of the store sees what came before it, as behind the release of an [`Add`]. A batch
 /// that fails skips it: nothing stands for it then, so what must be told of the failure has a word, which an add before
 /// the store is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Store {
-    /// Where; 8-byte aligned.
+    /// Where, as the device's streams find it ([`map_register`](crate::device::Device::map_register)); 8-byte aligned.
     pub to: Ptr,
     /// What.
     pub value: u64,
@@ -401,7 +402,8 @@ impl Batch {
     /// From when it is submitted until the stream has passed it, every time it is executed:
     /// - every `word`, `operand`, `parity` and `bell` that is not null points to a live, 8-byte aligned word (a
     ///   live bell) that the device can reach, and operands are written by streams ordered with this one only;
-    /// - the place of every [`Store`] is live, and may be written so at that point of its lane;
+    /// - the place of every [`Store`] is live, at an address of the device's, and may be written so at that point of its
+    ///   lane;
     /// - every side, result, comparand and index table is live for all the elements that its shape (and flip)
     ///   reaches, aligned for elements of `size` bytes; sources are initialised;
     /// - no memory that a move writes is accessed by anything that is not ordered with the move by the words of

@@ -23,6 +23,7 @@ use crate::batch::{Batch, Op, Scalar, Tag};
 use crate::control::Handle;
 pub use crate::error::DeviceError;
 use crate::memory::{Block, Ptr, Sharing};
+use crate::nic::Register;
 
 /// Why a stream stopped doing work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,9 +184,25 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         false
     }
 
-    /// Whether streams can do [`Store`](crate::batch::Step::Store) steps, to registers of NICs too.
-    fn stores(&self) -> bool {
-        false
+    /// Makes a register of a NIC one that streams can store to, by [`Store`](crate::batch::Step::Store) steps: the same
+    /// register, at the address at which they find it. It is kept as long as somebody holds what is returned, and that
+    /// is held until all streams have passed what stores there. Several registers may lie in one page.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Unsupported`] if the device's streams store to no registers, or not to one of this kind; others if
+    /// the system refuses. Then streams add to the doorbell and do no more, and somebody looks at that.
+    ///
+    /// # Safety
+    ///
+    /// As long as it is kept, the register is mapped at its address, in pages that the device may store to at the place
+    /// of a register and nowhere else.
+    unsafe fn map_register(&self, register: &Register) -> Result<Register, DeviceError> {
+        let _ = register;
+        Err(DeviceError::Unsupported {
+            device: Self::NAME,
+            what: "stores to registers of other devices".into(),
+        })
     }
 
     /// Of up to how many bytes a slot is to have a [landing](crate::batch::Landing), where streams of this device then

@@ -21,7 +21,8 @@
 //! firing (from 0) is the number of the epoch towards that peer: its parity chooses the buffer of a side with a `flip`.
 //! It is counted by the queue, and not read from a word, which may have moved on.
 //!
-//! Where the NIC has a register for it ([`NicQueue::strike`]), the stream stores to that besides, just after the add:
+//! Where the NIC has a register for it ([`NicQueue::register`]), and the device reaches that
+//! ([`Device::map_register`](crate::device::Device::map_register)), the stream stores to it besides, just after the add:
 //! then no software of this end stands between the stream and the transfer. The doorbell's count says how often the
 //! stream has rung, all the same, and the poison of a stream that fails goes there.
 //!
@@ -212,12 +213,18 @@ pub struct QueueConfig {
     pub sent: Ptr,
     /// The bell of whoever may sleep on it.
     pub sent_bell: Ptr,
-    /// Whether this rank's streams store where [`NicQueue::strike`] says; if not, that they have rung must be found out
-    /// by looking at the doorbell.
-    pub strikes: bool,
     /// Keeps the words and the bell alive. The NIC lets it go when the queue is closed and nothing of it is under way
     /// any more (or the endpoint is closed), under none of its locks: whoever hears of that may call the NIC, or be the
     /// last to hold it.
+    pub keep: Keep,
+}
+
+/// A register of a NIC: 8 bytes that are written, by one store each time, and never read. Each store counts.
+#[derive(Clone)]
+pub struct Register {
+    /// Where it is stored to; 8-byte aligned.
+    pub at: Ptr,
+    /// Keeps it at that address.
     pub keep: Keep,
 }
 
@@ -424,10 +431,14 @@ pub unsafe trait NicQueue: Send + Sync + 'static {
     /// How many programs were armed so far, and how many of them are through (or were given up).
     fn counts(&self) -> (u64, u64);
 
-    /// Where a stream stores 1 (8 bytes, by one store) after each add to the doorbell, if that fires the next program.
-    /// `None` where the doorbell's word is all, or [`QueueConfig::strikes`] says that streams do not. It stays what it
-    /// is, and live, as long as the queue.
-    fn strike(&self) -> Option<Ptr> {
+    /// The register of which a stream fires the next program that stores 1 there after each add to the doorbell. It is
+    /// the queue's alone. `None` where the doorbell's word is all. The address is one for threads of this process.
+    fn register(&self) -> Option<Register> {
         None
     }
+
+    /// Hears, before anything is armed, that the stream will store to the [register](Self::register). If nobody says
+    /// so, that it has rung must be found out by looking at the doorbell. A store that does not come although the
+    /// doorbell was rung is a transfer that fails.
+    fn struck_by_streams(&self) {}
 }

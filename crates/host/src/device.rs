@@ -7,6 +7,7 @@ use tidegate_hal::control::Handle;
 use tidegate_hal::device::{ClosureDevice, Device, DeviceError, HostAccess, StreamConfig};
 use tidegate_hal::far::Bus;
 use tidegate_hal::memory::{Ptr, Sharing};
+use tidegate_hal::nic::Register;
 use tidegate_words::{Bell, Word};
 
 use crate::block::HostBlock;
@@ -113,8 +114,9 @@ unsafe impl Device for Host {
         true
     }
 
-    fn stores(&self) -> bool {
-        true
+    unsafe fn map_register(&self, register: &Register) -> Result<Register, DeviceError> {
+        // Streams are threads of this process.
+        Ok(register.clone())
     }
 
     unsafe fn stream(&self, config: StreamConfig) -> Result<HostStream, DeviceError> {

@@ -62,7 +62,6 @@ impl Rig {
                 doorbell: at(DOORBELL),
                 sent: at(SENT),
                 sent_bell: at(BELL),
-                strikes: true,
                 keep: block.clone(),
             };
             (key, nic.queue(0, config).unwrap())
@@ -247,7 +246,6 @@ fn a_queue_that_waits_does_not_keep_another_from_firing() {
             sent: rig.at(SENT + 8),
             sent_bell: rig.at(BELL),
             keep: rig.block.clone(),
-            strikes: false,
         };
         // SAFETY: as in `Rig::new`.
         let other = unsafe { rig.nic.queue(0, config) }.unwrap();
@@ -303,7 +301,6 @@ fn a_queue_whose_sent_word_is_poisoned_already_is_idle() {
         doorbell: at(DOORBELLS + 64),
         sent: at(SENT),
         sent_bell: at(BELL),
-        strikes: false,
         keep: rig.block.clone(),
     };
     // SAFETY: the block is zeroed but for that, which is words, and kept.

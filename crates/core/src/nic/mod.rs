@@ -11,9 +11,9 @@
 //! - *sent*: how many firings are through at this end, added to by the NIC.
 //!
 //! So a post is `[add(doorbell)]`, a complete is `[wait(exposure), add(issued), add(doorbell)]`, and a stream never
-//! knows what a NIC is. (Where the NIC has a register for it, a store to that follows the doorbell's add: a step like
-//! any other.) Programs are *armed* by the host before the batch that rings is submitted. While a stream is captured
-//! the arms are noted instead ([`Arm`]), belong to the graph, and are made at every replay.
+//! knows what a NIC is. (Where the NIC has a register for it that the device reaches, a store to that follows the
+//! doorbell's add: a step like any other.) Programs are *armed* by the host before the batch that rings is submitted.
+//! While a stream is captured the arms are noted instead ([`Arm`]), belong to the graph, and are made at every replay.
 //!
 //! # Tickets
 //!
@@ -49,7 +49,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_hal::batch::{Add, Awaited, Batch, POISON, QUANTUM, Step, Store, Tag, Wait};
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr};
-use tidegate_hal::nic::{Keep, NicQueue, Prepared, QueueConfig, RemoteMemory, RemotePtr, Signal};
+use tidegate_hal::nic::{
+    Keep, NicQueue, Prepared, QueueConfig, Register, RemoteMemory, RemotePtr, Signal,
+};
 use tidegate_words::Word;
 
 pub(crate) use options::Attached;
@@ -65,6 +67,8 @@ use crate::world::{Watched, World, lock};
 /// The way of one window half to one peer behind the NIC.
 pub(crate) struct Line {
     queue: Arc<dyn NicQueue>,
+    /// Where streams store after each ring, if hardware fires then.
+    strike: Option<Register>,
     doorbell: Ptr,
     bell: Ptr,
     issued: Ptr,
@@ -117,11 +121,23 @@ impl Line {
             doorbell,
             sent,
             sent_bell: nic.rung.base(),
-            strikes: world.device().stores(),
             keep: Arc::new((parts.keep.clone(), nic.rung.clone())),
         };
         // SAFETY: the words are zeroed and this line's alone, by the caller's promise; words and bell are kept.
         let queue = unsafe { nic.nic.queue(parts.peer, config) }?;
+        let strike = queue.register().and_then(|register| {
+            // SAFETY: the NIC vouches for its register as long as that is kept; the line keeps it until the streams have
+            // passed whatever stores there.
+            let mapped = unsafe { world.device().map_register(&register) };
+            mapped
+                .inspect_err(
+                    |error| tracing::debug!(%error, "streams only ring, and strike no NIC"),
+                )
+                .ok()
+        });
+        if strike.is_some() {
+            queue.struck_by_streams();
+        }
         let wait = Step::Wait(Wait {
             word: sent,
             operand: issued,
@@ -142,6 +158,7 @@ impl Line {
             .expect("a peer with a NIC has registered its bell");
         Ok(Line {
             queue,
+            strike,
             doorbell,
             bell: nic.bell(),
             issued,
@@ -165,10 +182,12 @@ impl Line {
             value: QUANTUM,
             bell: self.bell,
         });
-        let strike = self
-            .queue
-            .strike()
-            .map(|to| Step::Store(Store { to, value: 1 }));
+        let strike = self.strike.as_ref().map(|register| {
+            Step::Store(Store {
+                to: register.at,
+                value: 1,
+            })
+        });
         std::iter::once(add).chain(strike)
     }
 

@@ -16,6 +16,7 @@ pub(crate) const STEP_END: u16 = 0;
 pub(crate) const STEP_WAIT: u16 = 1;
 pub(crate) const STEP_MOVE: u16 = 2;
 pub(crate) const STEP_ADD: u16 = 3;
+pub(crate) const STEP_STORE: u16 = 4;
 
 pub(crate) const ADD_HAS_WAITER: u32 = 1;
 pub(crate) const MOVE_EARLY: u32 = 1;
@@ -109,6 +110,14 @@ pub(crate) struct AddStep {
     pub(crate) value: u64,
     /// Where a word of the host is counted; 0: the word is added to itself.
     pub(crate) count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StoreStep {
+    pub(crate) head: Head,
+    pub(crate) to: u64,
+    pub(crate) value: u64,
 }
 
 #[repr(C)]
@@ -249,6 +258,7 @@ plain! {
     Head: 8;
     WaitStep: 56;
     AddStep: 32;
+    StoreStep: 24;
     MoveStep: 88;
     ShapeStep: 56;
     State: 32;

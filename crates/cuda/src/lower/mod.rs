@@ -224,16 +224,6 @@ impl Program {
         sizes: Sizes,
         mut count: impl FnMut(Ptr) -> Result<u64, DeviceError>,
     ) -> Result<Self, DeviceError> {
-        let stores = |lane: &tidegate_hal::batch::Lane| {
-            let steps = batch.steps(*lane).iter();
-            steps.clone().any(|step| matches!(step, Step::Store(_)))
-        };
-        if batch.lanes().iter().any(stores) {
-            return Err(DeviceError::Unsupported {
-                device: "cuda",
-                what: "stores to registers of other devices".into(),
-            });
-        }
         let mut slot = 0;
         let each = batch.lanes().iter();
         let each = each.map(|lane| lower(batch.steps(*lane), &mut slot, &mut count));
@@ -399,7 +389,10 @@ fn lower(
     };
     let mut last = Ptr::NULL;
     let mut changed = Vec::new();
+    // Whether one of several blocks is known to be the last: it has just stored what all have counted.
+    let mut rung = false;
     for step in steps {
+        rung &= matches!(step, Step::Flush | Step::Add(_) | Step::Store(_));
         match step {
             Step::Wait(wait) => {
                 lane.whole |= changed.contains(&wait.operand) || changed.contains(&wait.word);
@@ -432,10 +425,26 @@ fn lower(
                 lane.whole |= !mv.parity.is_null() && mv.parity != last;
                 lane.units += moves::lower(mv, last, &mut lane.steps, &mut lane.linear);
             }
-            // An add releases what the team has written. Stores were refused.
-            Step::Flush | Step::Store(_) => {}
+            // An add releases what the team has written, and so does a store.
+            Step::Flush => {}
+            Step::Store(store) => {
+                // Once, and when all blocks have come so far.
+                lane.whole |= !rung;
+                let store_step = StoreStep {
+                    head: Head {
+                        kind: STEP_STORE,
+                        length: size_of::<StoreStep>().div_ceil(16) as u16,
+                        flags: 0,
+                    },
+                    to: address(store.to),
+                    value: store.value,
+                };
+                lane.steps.extend_from_slice(store_step.bytes());
+                lane.steps.resize(lane.steps.len().next_multiple_of(16), 0);
+            }
             Step::Add(add) => {
                 let count = count(add.word)?;
+                rung = count != 0;
                 lane.rings |= count != 0;
                 // What is counted is stored when whole quanta have come together.
                 lane.whole |=

@@ -266,13 +266,62 @@ fn plain_lanes_stand_in_the_record_in_short() {
     assert_eq!((short.flip, short.count, short.tail), (4096, 0, 8));
 }
 
-/// A batch kernel knows no such step: the agent of a NIC looks at the doorbell instead.
-#[test]
-fn stores_are_refused() {
-    let store = Step::Store(tidegate_hal::batch::Store {
-        to: ptr(0x5000),
+fn store(to: usize) -> Step {
+    Step::Store(tidegate_hal::batch::Store {
+        to: ptr(to),
         value: 1,
-    });
-    let refused = program(vec![vec![add(0x3000)], vec![add(0x3000), store]], 8);
-    assert!(matches!(refused, Err(DeviceError::Unsupported { .. })));
+    })
+}
+
+/// The steps of the first lane.
+fn steps(program: &Program) -> Vec<u16> {
+    let lane: ShortLane = read(&program.bytes[size_of::<Record>()..]);
+    let mut rest = &program.bytes[16 * lane.steps as usize..];
+    let mut kinds = Vec::new();
+    loop {
+        let head: Head = read(rest);
+        kinds.push(head.kind);
+        if head.kind == STEP_STORE {
+            let step: StoreStep = read(rest);
+            assert_eq!((step.to, step.value), (0x5000, 1));
+        }
+        if head.kind == STEP_END {
+            return kinds;
+        }
+        rest = &rest[usize::from(head.length) * 16..];
+    }
+}
+
+/// A register is stored to by its step, and never in short.
+#[test]
+fn a_store_is_a_step() {
+    for word in [0x3000, HOST] {
+        let lowered = program(vec![vec![add(word), store(0x5000)]], 8).unwrap();
+        assert_eq!(lanes(&lowered)[0].kind, LANE_STEPS);
+        assert_eq!(steps(&lowered), [STEP_ADD, STEP_STORE, STEP_END]);
+    }
+}
+
+/// Of several blocks one must know that it is the last: that is who has stored the count of a word of the host, just before.
+#[test]
+fn a_lane_that_stores_has_several_blocks_only_if_one_knows_that_it_is_the_last() {
+    let blocks = |lane: Vec<Step>| teams(&program(vec![lane], 16).unwrap())[1];
+    let put = || put(1 << 20);
+    let ring = [wait(0x2000), put(), add(HOST), Step::Flush, store(0x5000)];
+    assert_eq!(blocks(ring.to_vec()), 2);
+    assert_eq!(
+        blocks(vec![put(), add(HOST), store(0x5000), store(0x5000)]),
+        2
+    );
+    assert_eq!(blocks(vec![put(), add(0x3000), store(0x5000)]), 0);
+    assert_eq!(blocks(vec![put(), store(0x5000), add(HOST)]), 0);
+    assert_eq!(blocks(vec![add(HOST), put(), store(0x5000)]), 0);
+    assert_eq!(
+        blocks(vec![put(), add(HOST), wait(0x2000), store(0x5000)]),
+        0
+    );
+    assert_eq!(
+        blocks(vec![put(), add(HOST), add(0x3000), store(0x5000)]),
+        0
+    );
 }

@@ -503,7 +503,7 @@ extern "C" u64 tidegate_layout(u64 *out) {
 #define FIELD(type, field) note(offsetof(type, field))
     note(THREADS), note(WARPS), note(MAX_BLOCKED), note(POISON), note(1ull << QUANTUM_BITS);
     note(TEAM_WARPS), note(TEAM_BLOCKS);
-    note(STEP_END), note(STEP_WAIT), note(STEP_MOVE), note(STEP_ADD);
+    note(STEP_END), note(STEP_WAIT), note(STEP_MOVE), note(STEP_ADD), note(STEP_STORE);
     note(LANE_STEPS), note(LANE_WAITS), note(LANE_COPIES), note(LANE_ADDS);
     note(ADD_HAS_WAITER), note(MOVE_EARLY), note(MOVE_LAST_PARITY), note(MOVE_BULK), note(LAUNCH_NEXT);
     note(SHAPE_LINEAR), note(SHAPE_STRIDED), note(SHAPE_INDEXED);
@@ -516,6 +516,7 @@ extern "C" u64 tidegate_layout(u64 *out) {
     note(sizeof(WaitStep)), FIELD(WaitStep, word), FIELD(WaitStep, operand), FIELD(WaitStep, quantum), FIELD(WaitStep, arrivals), FIELD(WaitStep, window);
     FIELD(WaitStep, peer), FIELD(WaitStep, awaited), FIELD(WaitStep, slot);
     note(sizeof(AddStep)), FIELD(AddStep, word), FIELD(AddStep, value), FIELD(AddStep, count);
+    note(sizeof(StoreStep)), FIELD(StoreStep, to), FIELD(StoreStep, value);
     note(sizeof(MoveStep)), FIELD(MoveStep, count), FIELD(MoveStep, src), FIELD(MoveStep, dst), FIELD(MoveStep, src_flip), FIELD(MoveStep, dst_flip), FIELD(MoveStep, parity);
     FIELD(MoveStep, result), FIELD(MoveStep, compare), FIELD(MoveStep, size), FIELD(MoveStep, sub), FIELD(MoveStep, action), FIELD(MoveStep, op), FIELD(MoveStep, scalar);
     FIELD(MoveStep, unit), FIELD(MoveStep, src_shape), FIELD(MoveStep, dst_shape);

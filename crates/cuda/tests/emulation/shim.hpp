@@ -161,6 +161,13 @@ static inline void store_release(u64 at, u64 value) {
     machine::added(at);
     machine::point();
 }
+static inline void store_register(u64 at, u64 value) {
+    machine::point();
+    if (!machine::is_fenced()) machine::fail("a store to a register that releases nothing", at);
+    __atomic_store_n(atomic<u64>(at), value, __ATOMIC_RELAXED);
+    machine::added(at);
+    machine::point();
+}
 static inline u32 or_fetch32(u32 *at, u32 value) {
     machine::point();
     u32 old = __atomic_fetch_or(atomic<u32>((u64)at), value, __ATOMIC_ACQ_REL);

@@ -14,7 +14,7 @@
 //! A stream that fails poisons the doorbell: when all that was rung for is through, the rest is taken back as far as
 //! hardware can, and the queue gives up. An operation that fails blocks the chain behind it; when nothing has moved for
 //! a moment, the queue gives up too. What the NIC refuses for want of triggers is tried again, for as long as a limit
-//! says: then that is a failure like any other.
+//! says: then that is a failure like any other. So it is when a stream has rung, and its strike has not come by then.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -54,8 +54,8 @@ pub(crate) struct Chained<W: Wire> {
 impl<W: Wire> Chained<W> {
     pub(crate) fn new(chain: Box<dyn Chain<W>>, limit: Duration) -> Self {
         Chained {
-            strikes: chain.strike().is_some(),
             chain,
+            strikes: false,
             fed: 0,
             through: 0,
             struck: 0,
@@ -69,6 +69,13 @@ impl<W: Wire> Chained<W> {
 
     pub(crate) fn chain(&self) -> &dyn Chain<W> {
         &*self.chain
+    }
+
+    /// Streams strike by themselves from now on; nothing was armed yet.
+    pub(crate) fn struck_by_streams(&mut self) {
+        debug_assert_eq!((self.fed, self.struck), (0, 0), "it is said at once");
+        self.strikes = true;
+        self.chain.struck_by_streams();
     }
 
     /// Gives hardware what is armed; returns whether somebody must come back to it: it refuses for now what it should
@@ -150,6 +157,19 @@ impl<W: Wire> Chained<W> {
         self.through != before
     }
 
+    /// What has been rung for does not begin, since the stores of the stream do not arrive: between a GPU and a NIC are
+    /// switches and IOMMUs, and of what they drop nobody hears.
+    fn listens(&mut self, rung: u64) {
+        if self.strikes && rung > self.through && self.moved.elapsed() > self.limit {
+            let missing = self.chain.missing(rung);
+            if missing > 0 {
+                self.fail(&format!(
+                    "{missing} of a stream's {rung} stores to a register of the NIC have not arrived"
+                ));
+            }
+        }
+    }
+
     /// What has been rung for finds no room, for longer than it may take.
     fn starves(&mut self) {
         let waits = self.struck > self.fed && self.refused.is_some();
@@ -217,6 +237,7 @@ impl<W: Wire> Engine<W> {
             self.heard += 1;
         }
         chained.starves();
+        chained.listens(rung);
         let waits = rung > chained.through;
         if chained.through > before {
             self.contact.answers(queue.peer);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tidegate_hal::armed::Armed;
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::memory::Ptr;
-use tidegate_hal::nic::{NicError, NicQueue, Prepared, Program, QueueConfig};
+use tidegate_hal::nic::{NicError, NicQueue, Prepared, Program, QueueConfig, Register};
 use tidegate_hal::slots::{Member, Slots};
 use tidegate_words::{Bell, Word};
 
@@ -248,8 +248,14 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
         self.queue.slots.counts(self.queue.member)
     }
 
-    fn strike(&self) -> Option<Ptr> {
-        lock(self.chained.as_ref()?).chain().strike()
+    fn register(&self) -> Option<Register> {
+        lock(self.chained.as_ref()?).chain().register()
+    }
+
+    fn struck_by_streams(&self) {
+        if let Some(chained) = &self.chained {
+            lock(chained).struck_by_streams();
+        }
     }
 }
 

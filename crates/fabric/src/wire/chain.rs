@@ -3,7 +3,7 @@
 //! # Model
 //!
 //! A [`Chain`] is a queue of *firings* towards one peer. Everything that a firing does is given to the hardware
-//! beforehand ([`Chain::queue`]); a strike fires the next one: a store by the stream ([`Chain::strike`]), or
+//! beforehand ([`Chain::queue`]); a strike fires the next one: a store by the stream ([`Chain::register`]), or
 //! [`Chain::fire`] by an agent that has seen the doorbell. From there to the signal no software of this end takes part.
 //!
 //! What a chain promises is what [`tidegate_hal::nic`] asks of a queue: a firing's signal comes after all of its data
@@ -39,8 +39,7 @@
 //!
 //! [`Event::Written`]: super::Event::Written
 
-use tidegate_hal::memory::Ptr;
-use tidegate_hal::nic::{Keep, NicError};
+use tidegate_hal::nic::{Keep, NicError, Register};
 
 use super::{Op, Posted, Wire};
 
@@ -73,8 +72,14 @@ pub trait Chain<W: Wire + ?Sized>: Send + 'static {
     /// [`NicError::Unsupported`].
     fn fits(&self, pieces: usize) -> Result<(), NicError>;
 
-    /// Where a store of 1 fires the next; it is there as long as the chain.
-    fn strike(&self) -> Option<Ptr>;
+    /// The register where a store of 1 fires the next, if there is one.
+    fn register(&self) -> Option<Register>;
+
+    /// Hears, before anything is queued, that streams store there: then nobody [fires](Self::fire).
+    fn struck_by_streams(&mut self);
+
+    /// How many stores of a stream that has rung so often have not arrived at the register.
+    fn missing(&self, rung: u64) -> u64;
 
     /// Queues the next firing. [`Posted::Full`]: not all of it could be queued; try again with the same, after
     /// [`poll`](Self::poll).

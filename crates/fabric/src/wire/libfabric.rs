@@ -503,7 +503,6 @@ unsafe impl Wire for FabricWire {
         &mut self,
         peer: usize,
         budget: usize,
-        strikes: bool,
     ) -> Result<Option<Box<dyn Chain<Self>>>, NicError> {
         let Some(signals) = self.signals else {
             return Ok(None);
@@ -519,7 +518,6 @@ unsafe impl Wire for FabricWire {
             signals,
             pool: self.pool.as_ref(),
             budget,
-            strikes,
             far: self.choice.far.unwrap_or(chain::FAR),
         })?;
         Ok(Some(Box::new(chain)))

@@ -214,8 +214,7 @@ pub unsafe trait Wire: Send + 'static {
     /// Whether nothing has happened that a [`Sleeper`] would not wake for.
     fn may_sleep(&mut self) -> bool;
 
-    /// A queue towards a peer that hardware fires, for so many programs at a time; `strikes` says whether streams can
-    /// store where [`Chain::strike`] says. `None`: the software engine fires.
+    /// A queue towards a peer that hardware fires, for so many programs at a time. `None`: the software engine fires.
     ///
     /// # Errors
     ///
@@ -224,9 +223,8 @@ pub unsafe trait Wire: Send + 'static {
         &mut self,
         peer: usize,
         budget: usize,
-        strikes: bool,
     ) -> Result<Option<Box<dyn Chain<Self>>>, NicError> {
-        let _ = (peer, budget, strikes);
+        let _ = (peer, budget);
         Ok(None)
     }
 

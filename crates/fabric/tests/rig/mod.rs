@@ -16,7 +16,7 @@ use tidegate_hal::device::Device as _;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::{
     Connection, Direction, Key, Memory, Nic, NicError, NicQueue, Prepared, Program, QueueConfig,
-    Registration, RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer,
+    Register, Registration, RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer,
 };
 use tidegate_host::{Host, HostBlock};
 use tidegate_words::{Bell, Word};
@@ -40,6 +40,8 @@ pub(crate) struct Rig {
     /// A key to nothing.
     wrong: RemoteMemory,
     pub(crate) queue: Option<Arc<dyn NicQueue>>,
+    /// Where its stream strikes, if it does.
+    pub(crate) strike: Option<Register>,
     pub(crate) nic: Box<dyn Nic>,
     polled: bool,
     _registrations: [Registration; 2],
@@ -56,7 +58,7 @@ impl Rig {
         Self::with(wire, options, false, true)
     }
 
-    fn with<W: Wire>(wire: W, options: Options, strikes: bool, polled: bool) -> Self {
+    pub(crate) fn with<W: Wire>(wire: W, options: Options, strikes: bool, polled: bool) -> Self {
         let block = Arc::new(Host::for_threads().alloc(BYTES, Sharing::Peers).unwrap());
         let nic = Fabric::over(wire, options);
         nic.begin(polled).unwrap();
@@ -74,7 +76,6 @@ impl Rig {
             doorbell: at(DOORBELL),
             sent: at(SENT),
             sent_bell: at(BELL),
-            strikes,
             keep: block.clone(),
         };
         let share = || block.share();
@@ -95,6 +96,10 @@ impl Rig {
             nic.connect(connection).unwrap();
             nic.queue(0, config).unwrap()
         };
+        let strike = queue.register().filter(|_| strikes);
+        if strike.is_some() {
+            queue.struck_by_streams();
+        }
         let import = |key: &Key| {
             let (bytes, handle) = (key.bytes.clone(), None);
             nic.import(0, Key { bytes, handle }, BYTES).unwrap()
@@ -103,6 +108,7 @@ impl Rig {
             memory: import(&registrations[1].key),
             wrong: import(&gone),
             queue: Some(queue),
+            strike,
             polled,
             _registrations: registrations,
             nic: Box::new(nic),
@@ -211,9 +217,9 @@ impl Rig {
         if !self.polled {
             self.bell().ring();
         }
-        if let Some(strike) = self.queue().strike() {
-            // SAFETY: the queue is there.
-            unsafe { &*strike.0.cast::<Word>() }.strike(1);
+        if let Some(strike) = &self.strike {
+            // SAFETY: the register is kept.
+            unsafe { &*strike.at.0.cast::<Word>() }.strike(1);
         }
     }
 

@@ -76,6 +76,16 @@ impl CudaError {
         self.code == 201
     }
 
+    /// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED`.
+    pub fn is_already_registered(&self) -> bool {
+        self.code == 712
+    }
+
+    /// `CUDA_ERROR_NOT_PERMITTED`.
+    pub fn is_not_permitted(&self) -> bool {
+        self.code == 800
+    }
+
     /// The driver or the device cannot do this: `CUDA_ERROR_NOT_SUPPORTED`, or a function that the driver does not have.
     pub fn is_not_supported(&self) -> bool {
         self.code == 801 || self.is_missing()
@@ -160,6 +170,11 @@ mod tests {
         is(R::CUDA_ERROR_INVALID_CONTEXT, CudaError::is_invalid_context);
         is(R::CUDA_ERROR_NOT_SUPPORTED, CudaError::is_not_supported);
         is(R::CUDA_ERROR_NOT_FOUND, CudaError::is_not_found);
+        is(
+            R::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+            CudaError::is_already_registered,
+        );
+        is(R::CUDA_ERROR_NOT_PERMITTED, CudaError::is_not_permitted);
         for bad in [
             R::CUDA_ERROR_INVALID_IMAGE,
             R::CUDA_ERROR_NO_BINARY_FOR_GPU,

@@ -23,6 +23,22 @@ flags! {
     }
 }
 
+flags! {
+    /// What host memory is registered as (`CU_MEMHOSTREGISTER_…`).
+    RegisterFlags {
+        /// Pinned, for the current context's copies.
+        NONE = 0;
+        /// Pinned for all contexts.
+        PORTABLE = 1;
+        /// For kernels as well: it has an address for devices.
+        DEVICE_MAP = 2;
+        /// It is no memory but registers of another device, which the process has mapped. On Linux it must be physically
+        /// contiguous, and devices do not snoop caches for it. Some systems let only the privileged do this
+        /// ([`is_not_permitted`](CudaError::is_not_permitted)).
+        IO_MEMORY = 4;
+    }
+}
+
 impl Driver {
     /// Enqueues a copy of `bytes` from host to device (`cuMemcpyHtoDAsync_v2`). Host memory that is not pinned may have
     /// been read when this returns, or not.
@@ -125,11 +141,42 @@ impl Driver {
         unsafe { call!(self.mem_free_host(address.as_ptr())) }
     }
 
+    /// Pins memory that the process has mapped otherwise, in whole pages, for the current context
+    /// (`cuMemHostRegister_v2`). Memory that is registered already is refused
+    /// ([`is_already_registered`](CudaError::is_already_registered)).
+    ///
+    /// # Safety
+    ///
+    /// `address` is mapped for so many bytes until it is unregistered: what is mapped there later is not what was registered.
+    /// It is what the flags say.
+    pub unsafe fn mem_host_register(
+        &self,
+        address: NonNull<c_void>,
+        bytes: usize,
+        flags: RegisterFlags,
+    ) -> Result<()> {
+        // SAFETY: the caller vouches for the range; the function checks the flags.
+        unsafe { call!(self.mem_host_register(address.as_ptr(), bytes, flags.0)) }
+    }
+
+    /// Ends a registration (`cuMemHostUnregister`). Like [`mem_free_host`](Self::mem_free_host) it may wait for all
+    /// kernels of the context.
+    ///
+    /// # Safety
+    ///
+    /// `address` was given to [`mem_host_register`](Self::mem_host_register), is still mapped, and no device uses it any
+    /// more.
+    pub unsafe fn mem_host_unregister(&self, address: NonNull<c_void>) -> Result<()> {
+        // SAFETY: the caller vouches for the address, and that nothing of a device leads there.
+        unsafe { call!(self.mem_host_unregister(address.as_ptr())) }
+    }
+
     /// The address under which kernels find pinned host memory (`cuMemHostGetDevicePointer_v2`).
     ///
     /// # Safety
     ///
-    /// `address` lies in memory from [`mem_host_alloc`](Self::mem_host_alloc) that is not freed.
+    /// `address` lies in memory from [`mem_host_alloc`](Self::mem_host_alloc) that is not freed, or in such as was
+    /// [registered](Self::mem_host_register) for devices, and is still.
     pub unsafe fn mem_host_device_ptr(&self, address: NonNull<c_void>) -> Result<DevicePtr> {
         let mut device = DevicePtr::NULL;
         // SAFETY: the caller vouches for the address; one address is written, to one that lives; 0 is the one value

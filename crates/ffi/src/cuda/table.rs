@@ -156,6 +156,8 @@ table! {
         memset_d32_async = "cuMemsetD32Async"(CUdeviceptr, c_uint, usize, CUstream);
         mem_host_alloc = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
         mem_free_host = "cuMemFreeHost"(*mut c_void);
+        mem_host_register = "cuMemHostRegister_v2"(*mut c_void, usize, c_uint);
+        mem_host_unregister = "cuMemHostUnregister"(*mut c_void);
         mem_host_get_device_pointer = "cuMemHostGetDevicePointer_v2"(*mut CUdeviceptr, *mut c_void, c_uint);
         mem_alloc = "cuMemAlloc_v2"(*mut CUdeviceptr, usize);
         mem_free = "cuMemFree_v2"(CUdeviceptr);

@@ -2,6 +2,7 @@
 
 mod ends;
 mod refused;
+mod registers;
 mod slots;
 mod staged;
 

@@ -80,6 +80,8 @@ fn disturbed(
     }
     outcome?;
     drop(observe);
+    job.check_strikes()
+        .map_err(|why| format!("seed {seed}: {why}"))?;
     for (rank, (time, before)) in failures {
         if frozen(&job, rank) != before {
             return Err(format!("seed {seed}: rank {rank} moved after its failure"));

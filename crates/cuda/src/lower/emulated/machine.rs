@@ -378,7 +378,7 @@ pub(super) fn layout() -> Vec<u64> {
         QUANTUM,
     ];
     let teams = [TEAM_WARPS, TEAM_BLOCKS].map(u64::from);
-    let steps = [STEP_END, STEP_WAIT, STEP_MOVE, STEP_ADD].map(u64::from);
+    let steps = [STEP_END, STEP_WAIT, STEP_MOVE, STEP_ADD, STEP_STORE].map(u64::from);
     let kinds = [LANE_STEPS, LANE_WAITS, LANE_COPIES, LANE_ADDS].map(u64::from);
     let flags = [
         ADD_HAS_WAITER,
@@ -396,6 +396,7 @@ pub(super) fn layout() -> Vec<u64> {
         fields!(Head: kind length flags),
         fields!(WaitStep: word operand quantum arrivals window peer awaited slot),
         fields!(AddStep: word value count),
+        fields!(StoreStep: to value),
         fields!(MoveStep: count src dst src_flip dst_flip parity result compare size sub action op scalar unit src_shape dst_shape),
         fields!(ShapeStep: table rank count stride),
         fields!(RawFault: kind window peer awaited epoch),

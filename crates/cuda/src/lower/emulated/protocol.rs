@@ -7,15 +7,17 @@
 //! is what one rank puts to another. Before its batches a rank fills what it sends; after them it looks at what it got.
 //!
 //! An observer hears of every add, between that add and whatever else any thread does: once a word says that an epoch
-//! is complete, its data must be there, all of it, however many blocks have added their parts.
+//! is complete, its data must be there, all of it, however many blocks have added their parts. Behind some words there is
+//! a register, which must be struck once for each time that the word was rung, and after it.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use tidegate_hal::batch::{
     Action, Add, Awaited, Batch, Landed, Landing, Move, Op, POISON, QUANTUM, Scalar, Shape, Side,
-    Step, Tag, Wait,
+    Step, Store, Tag, Wait,
 };
 use tidegate_hal::memory::Ptr;
 
@@ -29,6 +31,8 @@ pub(super) const FILL: u64 = 0;
 pub(super) const LOOK: u64 = 1;
 /// What a courier does when it was told to go.
 pub(super) const CARRY: u64 = 2;
+/// What is stored to registers.
+const STRIKE: u64 = 0x57;
 
 /// What one rank puts to another.
 pub(super) struct Edge {
@@ -40,6 +44,10 @@ pub(super) struct Edge {
     pub(super) done: (Ptr, Ptr),
     /// Where *done* is counted, if it stands for a word of the host: then it is only stored to.
     pub(super) rung: Option<Ptr>,
+    /// A register that is stored to when *done* was; or, if that is no word of the host, just before.
+    struck: Option<Ptr>,
+    /// How often it was.
+    strikes: Cell<u64>,
     src: Ptr,
     dst: Ptr,
     /// Doubles.
@@ -127,6 +135,20 @@ impl Edge {
             }
         }
         Ok(())
+    }
+
+    /// The register was stored to: whether its word says so, as often, and all data is there.
+    fn check_strike(&self) -> Result<(), String> {
+        let epoch = self.strikes.get();
+        self.strikes.set(epoch + 1);
+        let (done, stored) = (value(self.done.0), self.struck.map(value));
+        let before = epoch + u64::from(self.rung.is_some());
+        if done & !POISON != before * QUANTUM || stored != Some(STRIKE) {
+            return Err(format!(
+                "strike {epoch} of {stored:?} at a word of {done:#x}"
+            ));
+        }
+        self.check(epoch)
     }
 
     fn moves(&self, rng: &mut Rng) -> Vec<Step> {
@@ -255,7 +277,7 @@ impl Job {
                 } else {
                     0
                 };
-                let rung = rings.once_in(4);
+                let (rung, struck) = (rings.once_in(4), rings.once_in(3));
                 let lands = plain && !rung && count <= 40 && rings.once_in(2);
                 let landing = lands.then(|| {
                     let room = Landing::room(8 * count);
@@ -274,6 +296,9 @@ impl Job {
                     exposed: (arena.word(posted), arena.word(0)),
                     done: (arena.word(0), arena.word(0)),
                     rung: rung.then(|| arena.word(0)),
+                    // A lane whose bytes land ends with the add.
+                    struck: (struck && landing.is_none()).then(|| arena.word(0)),
+                    strikes: Cell::new(0),
                     src: Ptr(arena.take(8 * count, any(), false)),
                     dst: Ptr(arena.take(bytes + flip, any(), true)),
                     count,
@@ -339,12 +364,21 @@ impl Job {
                             landing: None,
                         })
                     }));
-                    lane.push(Step::Flush);
-                    lane.push(Step::Add(Add {
-                        word: edge.done.0,
-                        value: QUANTUM,
-                        bell: bell_ptr,
-                    }));
+                    let done = [
+                        Step::Flush,
+                        Step::Add(Add {
+                            word: edge.done.0,
+                            value: QUANTUM,
+                            bell: bell_ptr,
+                        }),
+                    ];
+                    let strike = edge
+                        .struck
+                        .map(|to| Step::Store(Store { to, value: STRIKE }));
+                    match edge.rung {
+                        Some(_) => lane.extend(done.into_iter().chain(strike)),
+                        None => lane.extend(strike.into_iter().chain(done)),
+                    }
                     complete.push(lane);
                 }
                 let arrive = edges.iter().filter(|edge| edge.target == rank);
@@ -508,14 +542,34 @@ impl Job {
         Ok(())
     }
 
-    /// Hears of adds: an error if a word is ahead of its data.
+    /// Whether every register was struck as often as its word was rung for: after the end.
+    pub(super) fn check_strikes(&self) -> Result<(), String> {
+        for edge in &self.edges {
+            let rung = (value(edge.done.0) & !POISON) / QUANTUM;
+            if edge.struck.is_some() && edge.strikes.get() != rung {
+                let strikes = edge.strikes.get();
+                return Err(format!("{strikes} strikes for {rung} rings"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Hears of adds: an error if a word is ahead of its data, or a register of its word.
     pub(super) fn observer(&self) -> impl FnMut(u64) -> Result<(), String> + '_ {
         let mut words: HashMap<u64, (&Edge, u64)> = self
             .edges
             .iter()
             .map(|edge| (edge.done.0.0.addr() as u64, (edge, 0)))
             .collect();
+        let registers: HashMap<u64, &Edge> = self
+            .edges
+            .iter()
+            .filter_map(|edge| Some((edge.struck?.0.addr() as u64, edge)))
+            .collect();
         move |word| {
+            if let Some(edge) = registers.get(&word) {
+                return edge.check_strike();
+            }
             let Some((edge, seen)) = words.get_mut(&word) else {
                 return Ok(());
             };
@@ -540,7 +594,7 @@ pub(super) fn check(
     seeds: Range<u64>,
     epochs: u64,
 ) -> Result<(), String> {
-    let (many, mut carried) = (seeds.end - seeds.start, 0);
+    let (many, mut carried, mut strikes) = (seeds.end - seeds.start, 0, 0);
     for seed in seeds {
         let rng = &mut Rng::new(seed ^ 0xe90c);
         let job = Job::new(machine, rng, form);
@@ -583,6 +637,9 @@ pub(super) fn check(
             return Err(format!("seed {seed}: {wrong:?}"));
         }
         outcome?;
+        job.check_strikes()
+            .map_err(|why| format!("seed {seed}: {why}"))?;
+        strikes += job.edges.iter().map(|edge| edge.strikes.get()).sum::<u64>();
         if job.ranks.iter().any(|rank| rank.home.failed()) {
             return Err(format!("seed {seed}: a stream has failed"));
         }
@@ -609,6 +666,10 @@ pub(super) fn check(
                 return Err(format!("seed {seed}: a counter is {}", value(*counter)));
             }
         }
+    }
+    // Nor do registers that nobody strikes; a few jobs may have none.
+    if many > 20 && strikes < many * epochs / 4 {
+        return Err(format!("there were only {strikes} strikes"));
     }
     // Couriers that nobody sends prove nothing.
     if form == Form::Apart && carried < many * epochs / 4 {

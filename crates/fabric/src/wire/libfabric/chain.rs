@@ -55,12 +55,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use tidegate_ffi::fabric::{
-    AtomicOp, Counter, CxiCounter, Desc, Endpoint, Local, OpFlags, Peer, Proof,
-    Remote as RemotePlace, RemoteRegion, WaitObject, Work, WorkId, WorkQueue,
+    AtomicOp, Counter, Desc, Endpoint, Local, OpFlags, Peer, Proof, Remote as RemotePlace,
+    RemoteRegion, WaitObject, Work, WorkId, WorkQueue,
 };
 use tidegate_hal::batch::QUANTUM;
-use tidegate_hal::memory::Ptr;
-use tidegate_hal::nic::{Keep, NicError};
+use tidegate_hal::nic::{Keep, NicError, Register};
 
 use super::super::chain::{Chain, Signal, Signals};
 use super::super::{Op, Posted};
@@ -124,7 +123,6 @@ pub(super) struct Parts<'a> {
     pub(super) signals: Signals,
     pub(super) pool: Option<&'a Arc<Pool>>,
     pub(super) budget: usize,
-    pub(super) strikes: bool,
     /// How far counters may come.
     pub(super) far: u64,
 }
@@ -141,8 +139,8 @@ pub(super) struct FabricChain {
     signals: Signals,
     share: Option<Share>,
     trigger: Arc<Counter>,
-    /// Where streams strike, and what has it.
-    strike: Option<(CxiCounter, Ptr)>,
+    /// Whether streams strike by themselves.
+    struck: bool,
     gates: Vec<Gate>,
     /// The firing that was next when the counters were last set to what they begin with, and how far they may come.
     origin: u64,
@@ -170,7 +168,6 @@ impl FabricChain {
         };
         let share = parts.pool.map(Pool::take).transpose()?;
         let trigger = counter()?;
-        let strike = parts.strikes.then(|| gate::strike(&trigger)).flatten();
         let depth = DEPTH.min(parts.budget).max(1);
         Ok(FabricChain {
             // The works that one gate counts are of two firings, in any order.
@@ -182,7 +179,7 @@ impl FabricChain {
             signals: parts.signals,
             share,
             trigger,
-            strike,
+            struck: false,
             gates: (0..=depth)
                 .map(|_| counter().map(Gate::new))
                 .collect::<Result<_, NicError>>()?,
@@ -210,7 +207,7 @@ impl FabricChain {
     /// are hardware's, and have 48 bits and more.
     fn is_far(&self) -> bool {
         let gates = self.gates.iter().map(|gate| gate.expected).max();
-        self.strike.is_none() && gates.max(Some(self.queued - self.origin)) >= Some(self.far)
+        !self.struck && gates.max(Some(self.queued - self.origin)) >= Some(self.far)
     }
 
     /// Lets the counters begin anew, when nothing is with the hardware that they count; else not, and what is queued
@@ -406,7 +403,7 @@ impl FabricChain {
                 detail: format!("gate {number} has counted {failures} failures"),
             });
         }
-        if self.strike.is_none() {
+        if !self.struck {
             let gate = &self.gates[self.gate(self.through)];
             for counter in [&self.trigger, gate.counter()] {
                 counter.add(0).map_err(system("poking a counter"))?;
@@ -436,8 +433,21 @@ impl Chain<FabricWire> for FabricChain {
         }
     }
 
-    fn strike(&self) -> Option<Ptr> {
-        self.strike.as_ref().map(|(_, place)| *place)
+    fn register(&self) -> Option<Register> {
+        gate::register(&self.trigger)
+    }
+
+    fn struck_by_streams(&mut self) {
+        self.struck = true;
+    }
+
+    fn missing(&self, rung: u64) -> u64 {
+        let missing = Counter::distance(self.trigger.read(), self.ring(rung) - 1);
+        if self.struck {
+            missing.max(0) as u64
+        } else {
+            0
+        }
     }
 
     unsafe fn queue(

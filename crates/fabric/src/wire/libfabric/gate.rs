@@ -9,7 +9,7 @@
 //! it counts; a look at that memory then spares most reads of the counter. It is a hint and no proof: what proves is
 //! the counter.
 //!
-//! *Strike.* cxi's counters also have an address: a store there adds to the counter ([`strike`]). So a stream fires by
+//! *Strike.* cxi's counters also have an address: a store there adds to the counter ([`register`]). So a stream fires by
 //! itself what waits for the chain's trigger, as it would ring a doorbell.
 //!
 //! # Failure
@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_ffi::fabric::{Counter, CxiCounter, FabricError, WriteBack};
 use tidegate_hal::memory::Ptr;
+use tidegate_hal::nic::Register;
 
 /// A counter, and how far it will have come when all that was queued for it has counted.
 pub(super) struct Gate {
@@ -76,11 +77,13 @@ impl Gate {
     }
 }
 
-/// Where a store adds to a counter, if there is such a place, and what has it.
-pub(super) fn strike(counter: &Arc<Counter>) -> Option<(CxiCounter, Ptr)> {
-    let cxi = CxiCounter::new(counter).ok()?;
-    let place = cxi.mmio().ok()?.at(0)?;
-    Some((cxi, Ptr(place.as_ptr().cast())))
+/// The register of a counter, where a store adds to it, if there is one. Its pages are there as long as the counter is open.
+pub(super) fn register(counter: &Arc<Counter>) -> Option<Register> {
+    let place = CxiCounter::new(counter).ok()?.mmio().ok()?.at(0)?;
+    Some(Register {
+        at: Ptr(place.as_ptr().cast()),
+        keep: counter.clone(),
+    })
 }
 
 /// Lets hardware write a counter to memory, if it can.

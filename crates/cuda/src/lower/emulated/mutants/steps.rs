@@ -104,8 +104,65 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         EPOCHS,
-        "if (add->count) ring(add, part, count);",
+        "if (add->count) rang = ring(add, part, count);",
         "if (false) ;",
+    ),
+    // A register: never struck, or by another block than the last, or by every thread; before the ring, before the
+    // data is there, without a fence, or in spite of a failure.
+    (
+        EPOCHS,
+        "                team.barrier();\n                if (team.rank() == 0 && rang)",
+        "                if (team.rank() == 0 && rang)",
+    ),
+    (
+        EPOCHS,
+        "if (team.rank() == 0 && rang) strike((const StoreStep *)step);",
+        "",
+    ),
+    (
+        EPOCHS,
+        "if (team.rank() == 0 && rang) strike((const StoreStep *)step);",
+        "if (team.rank() == 0) strike((const StoreStep *)step);",
+    ),
+    (
+        EPOCHS,
+        "if (team.rank() == 0 && rang) strike((const StoreStep *)step);",
+        "if (team.rank() == 0 && (rang || index == 0)) strike((const StoreStep *)step);",
+    ),
+    (
+        EPOCHS,
+        "if (team.rank() == 0 && rang) strike((const StoreStep *)step);",
+        "if (team.rank() == 0 && (count == 1 ? rang : index == 0)) strike((const StoreStep *)step);",
+    ),
+    (
+        EPOCHS,
+        "if (team.rank() == 0 && rang) strike((const StoreStep *)step);",
+        "if (rang) strike((const StoreStep *)step);",
+    ),
+    (
+        EPOCHS,
+        "        store_release(add->word, count);\n        return true;",
+        "        store_release(add->word, count);\n        return parts == 1;",
+    ),
+    (
+        EPOCHS,
+        "const AddStep *add = (const AddStep *)step;\n                team.barrier();",
+        "const AddStep *add = (const AddStep *)step;\n                if (((const Step *)next)->kind == STEP_STORE && team.rank() == 0) strike((const StoreStep *)next);\n                team.barrier();",
+    ),
+    (
+        POISON,
+        "        steps += step->length * 16;\n    }\n}",
+        "        if (step->kind == STEP_STORE) strike((const StoreStep *)step);\n        steps += step->length * 16;\n    }\n}",
+    ),
+    (
+        EPOCHS,
+        "    fence();\n    store_register",
+        "    store_register",
+    ),
+    (
+        EPOCHS,
+        "store_register(store->to, store->value);",
+        "store_register(store->to, 1);",
     ),
     (
         POISON,

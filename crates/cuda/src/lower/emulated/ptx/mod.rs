@@ -40,6 +40,12 @@
 //! by `atom.acq_rel.gpu`. Of several blocks each counts behind its barrier, and acquires what was counted before; so
 //! the store of the last one comes after what all of them have put, and releases it.
 //!
+//! A register of a NIC is stored to by `st.mmio.relaxed.sys`, which is made once, as it stands there, and which the model
+//! says nothing else of: whoever is told by it reads memory without being a thread. What orders the two is the
+//! `fence.acq_rel.sys` right before it, by the thread that has rung, or that alone carries out the lane, behind its
+//! team's barrier. It covers what that thread has done and seen: the count of the doorbell, which carries what the other
+//! blocks have put, and the doorbell itself.
+//!
 //! A lane that only waits is one thread, and has no barrier: what needs its word is in other kernels, which come after
 //! the whole grid. That its thread does what the source says, and in that order, is what [`waits`] looks at: it carries
 //! out the instructions, one by one.
@@ -387,6 +393,34 @@ fn what_lands_comes_after_the_barrier_of_the_wait() {
     }
 }
 
+/// A register is stored to once, right behind a fence at system scope, which stands behind the team's barrier.
+#[test]
+fn a_register_is_stored_to_right_behind_a_fence() {
+    let fence = |line: &str| line == "fence.acq_rel.sys;";
+    let stores = |line: &str| line.starts_with("st.mmio.relaxed.sys.global.u64");
+    for (text, new) in TEXTS {
+        let mut all = 0;
+        for (name, items) in &functions(text) {
+            let count = |start: &str| items.iter().filter(|item| item.is(start)).count();
+            let expected = usize::from(name.contains("run_steps"));
+            assert_eq!(count("st.mmio"), expected, "{name}");
+            if expected == 0 {
+                continue;
+            }
+            all += 1;
+            // Nothing is done between the two, and nothing written between the barrier and them.
+            let others = |line: &str| {
+                let primitive = items.contains(&Item::Primitive(line.to_owned()));
+                primitive && !fence(line) && !stores(line) || line.starts_with("call")
+            };
+            assert_eq!(always(text, name, fence, others, stores), 1, "{name}");
+            let writes = |line: &str| line.starts_with("st.global") || line.starts_with("call");
+            assert_eq!(always(text, name, is_barrier, writes, fence), 1, "{name}");
+        }
+        assert_eq!(all, if new { 3 } else { 2 });
+    }
+}
+
 /// Words are accessed with the orders of the protocol, and by nothing else; data never through the non-coherent path.
 #[test]
 fn primitives_have_their_orders() {
@@ -412,12 +446,19 @@ fn primitives_have_their_orders() {
         "red.relaxed.sys.global.add.",
     ];
     let counts = ["atom.acq_rel.gpu.global.", "st.release.sys.global.u64"];
+    let steps = [
+        counts[0],
+        counts[1],
+        "fence.acq_rel.sys;",
+        "st.mmio.relaxed.sys.global.u64",
+    ];
     let posts = ["fence.acq_rel.sys;", "red.relaxed.sys.global.add.u64"];
     for (text, new) in TEXTS {
         for (name, items) in functions(text) {
             let more: &[&str] = match name.as_str() {
                 name if name.contains("compute") => &arithmetic,
-                name if name.contains("run_steps") || name.contains("give_up") => &counts,
+                name if name.contains("run_steps") => &steps,
+                name if name.contains("give_up") => &counts,
                 name if name.contains("run_landing") => {
                     &["st.relaxed.sys.global.v2.u64", "griddepcontrol."]
                 }
