@@ -121,6 +121,7 @@ impl Rig {
                 flip: FLIP,
                 shape: Shape::Linear,
             },
+            stage: 0,
         };
         let program = Program {
             transfers: vec![transfer],

@@ -37,6 +37,7 @@
 //!
 //! Trigger slots of NICs are few: what a window does when there are not enough is its [`Throttle`].
 
+mod chunks;
 mod options;
 #[cfg(test)]
 mod tests;
@@ -49,9 +50,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_hal::batch::{Add, Awaited, Batch, POISON, QUANTUM, Step, Store, Tag, Wait};
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr};
-use tidegate_hal::nic::{Keep, NicQueue, Prepared, QueueConfig, RemoteMemory, RemotePtr, Signal};
+use tidegate_hal::nic::{
+    Keep, NicQueue, Prepared, QueueConfig, RemoteMemory, RemotePtr, Signal, part,
+};
 use tidegate_words::Word;
 
+pub use chunks::Chunks;
 pub(crate) use options::Attached;
 pub use options::{Route, WorldOptions};
 pub use throttle::Throttle;
@@ -159,16 +163,36 @@ impl Line {
     /// The steps that fire the next program. Nothing that can block stands between the two, so a stream that fails
     /// skips both, and poisons the doorbell, or none.
     pub(crate) fn ring(&self) -> impl Iterator<Item = Step> {
-        let add = Step::Add(Add {
-            word: self.doorbell,
-            value: QUANTUM,
-            bell: self.bell,
-        });
+        self.ring_rest(1)
+    }
+
+    /// The same, when all but the last of so many parts have been rung.
+    pub(crate) fn ring_rest(&self, parts: usize) -> impl Iterator<Item = Step> {
         let strike = self
             .queue
             .strike()
             .map(|to| Step::Store(Store { to, value: 1 }));
-        std::iter::once(add).chain(strike)
+        std::iter::once(self.ring_part(parts - 1, parts)).chain(strike)
+    }
+
+    /// The step that is one of the parts of a ring, where rings come in [several](Self::chunks). Nothing that can
+    /// block stands between the parts of one ring.
+    pub(crate) fn ring_part(&self, index: usize, parts: usize) -> Step {
+        Step::Add(Add {
+            word: self.doorbell,
+            value: part(index as u64, parts as u64),
+            bell: self.bell,
+        })
+    }
+
+    /// How staged puts are cut, of which `wanted` says how they are where that is of use: where a program is begun with
+    /// when a part of its ring has come.
+    pub(crate) fn chunks(&self, wanted: Chunks) -> Chunks {
+        // What is struck for is a whole ring.
+        match self.queue.takes_parts() && self.queue.strike().is_none() {
+            true => wanted,
+            false => Chunks::NEVER,
+        }
     }
 
     /// The step that comes before a ring whose program leaves tickets. Nobody sleeps on that word, so a stream that

@@ -7,8 +7,10 @@
 //! is what one rank puts to another. Before its batches a rank fills what it sends; after them it looks at what it got.
 //!
 //! An observer hears of every add, between that add and whatever else any thread does: once a word says that an epoch
-//! is complete, its data must be there, all of it, however many blocks have added their parts.
+//! is complete, its data must be there, all of it, however many blocks have added their parts. Where a lane rings in
+//! parts, between the pieces of its copy, the word must say so each time, and the piece must be there.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use tidegate_hal::batch::{
     Action, Add, Awaited, Batch, Move, Op, POISON, QUANTUM, Scalar, Shape, Side, Step, Tag, Wait,
 };
 use tidegate_hal::memory::Ptr;
+use tidegate_hal::nic::part;
 
 use super::super::apart::{Errand, Words, take_apart};
 use super::super::parts::parts;
@@ -39,6 +42,10 @@ pub(super) struct Edge {
     pub(super) done: (Ptr, Ptr),
     /// Where *done* is counted, if it stands for a word of the host: then it is only stored to.
     pub(super) rung: Option<Ptr>,
+    /// Where that is rung in parts: how many doubles are there with each part but the last.
+    parts: Vec<usize>,
+    /// How often the word has said that a part has come.
+    parts_seen: Cell<u64>,
     src: Ptr,
     dst: Ptr,
     /// Doubles.
@@ -92,7 +99,12 @@ impl Edge {
 
     /// Whether all data of an epoch is there.
     fn check(&self, epoch: u64) -> Result<(), String> {
-        for (index, found) in self.found(epoch).into_iter().enumerate() {
+        self.check_first(epoch, self.count)
+    }
+
+    /// Whether so many doubles of an epoch are there.
+    fn check_first(&self, epoch: u64, count: usize) -> Result<(), String> {
+        for (index, found) in self.found(epoch).into_iter().take(count).enumerate() {
             if found != self.pattern(epoch, index) {
                 let old = (0..epoch).rev().find(|e| found == self.pattern(*e, index));
                 return Err(format!(
@@ -104,7 +116,8 @@ impl Edge {
         Ok(())
     }
 
-    fn moves(&self, rng: &mut Rng) -> Vec<Step> {
+    /// What its lane does between its wait and its last add. `bell` is that of *done*.
+    fn moves(&self, bell: Ptr, rng: &mut Rng) -> Vec<Step> {
         let parity = if self.flip == 0 {
             Ptr::NULL
         } else {
@@ -114,8 +127,11 @@ impl Edge {
         let mut steps = Vec::new();
         let mut first = 0;
         while first < self.count {
+            let rung = self.parts.iter().position(|end| *end > first);
             let count = match rng.below(3) {
-                _ if self.counter.is_none() => self.count,
+                _ if self.counter.is_none() => {
+                    rung.map_or(self.count, |index| self.parts[index]) - first
+                }
                 0 => self.count - first,
                 _ => rng.within(1..=self.count - first),
             };
@@ -136,8 +152,18 @@ impl Edge {
                 early: true,
             }));
             first += count;
+            steps.extend(rung.map(|index| self.ring(index, bell)));
         }
         steps
+    }
+
+    /// A part of its ring, or all of it.
+    fn ring(&self, index: usize, bell: Ptr) -> Step {
+        Step::Add(Add {
+            word: self.done.0,
+            value: part(index as u64, self.parts.len() as u64 + 1),
+            bell,
+        })
     }
 }
 
@@ -230,6 +256,12 @@ impl Job {
                     0
                 };
                 let rung = rings.once_in(4);
+                let mut parts = Vec::new();
+                if rung && plain && count > 1 && rings.once_in(2) {
+                    parts.extend((0..rings.within(1..=5)).map(|_| rings.within(1..=count - 1)));
+                    parts.sort_unstable();
+                    parts.dedup();
+                }
                 let mut any = || if plain { beyond } else { 8 * rng.below(4) };
                 let posted = if ahead { QUANTUM } else { 0 };
                 edges.push(Edge {
@@ -238,6 +270,8 @@ impl Job {
                     exposed: (arena.word(posted), arena.word(0)),
                     done: (arena.word(0), arena.word(0)),
                     rung: rung.then(|| arena.word(0)),
+                    parts,
+                    parts_seen: Cell::new(0),
                     src: Ptr(arena.take(8 * count, any(), false)),
                     dst: Ptr(arena.take(bytes + flip, any(), true)),
                     count,
@@ -277,7 +311,7 @@ impl Job {
                 let mut complete = Vec::new();
                 for edge in edges.iter().filter(|edge| edge.origin == rank) {
                     let mut lane = vec![wait(edge.exposed, edge.tag(Awaited::Exposure))];
-                    lane.extend(edge.moves(rng));
+                    lane.extend(edge.moves(bell_ptr, rng));
                     let side = |base| Side {
                         base,
                         flip: 0,
@@ -299,11 +333,7 @@ impl Job {
                         })
                     }));
                     lane.push(Step::Flush);
-                    lane.push(Step::Add(Add {
-                        word: edge.done.0,
-                        value: QUANTUM,
-                        bell: bell_ptr,
-                    }));
+                    lane.push(edge.ring(edge.parts.len(), bell_ptr));
                     complete.push(lane);
                 }
                 let arrive = edges.iter().filter(|edge| edge.target == rank);
@@ -466,20 +496,26 @@ impl Job {
 
     /// Hears of adds: an error if a word is ahead of its data.
     pub(super) fn observer(&self) -> impl FnMut(u64) -> Result<(), String> + '_ {
-        let mut words: HashMap<u64, (&Edge, u64)> = self
+        let mut words: HashMap<u64, (&Edge, u64, u64)> = self
             .edges
             .iter()
-            .map(|edge| (edge.done.0.0.addr() as u64, (edge, 0)))
+            .map(|edge| (edge.done.0.0.addr() as u64, (edge, 0, 0)))
             .collect();
         move |word| {
-            let Some((edge, seen)) = words.get_mut(&word) else {
+            let Some((edge, before, seen)) = words.get_mut(&word) else {
                 return Ok(());
             };
             let done = value(edge.done.0);
-            if edge.rung.is_some() && done & POISON == 0 && !done.is_multiple_of(QUANTUM) {
-                return Err(format!("a word of the host is {done:#x}"));
-            }
             let epochs = (done & !POISON) / QUANTUM;
+            let rung = std::mem::replace(before, done & !POISON);
+            let is_part = done & POISON == 0 && done % QUANTUM != 0;
+            if edge.rung.is_some() && is_part && done != rung {
+                let Some(end) = edge.parts.get((done % QUANTUM) as usize - 1) else {
+                    return Err(format!("a word of the host is {done:#x}"));
+                };
+                edge.parts_seen.set(edge.parts_seen.get() + 1);
+                edge.check_first(epochs, *end)?;
+            }
             if epochs == *seen {
                 return Ok(());
             }
@@ -496,7 +532,7 @@ pub(super) fn check(
     seeds: Range<u64>,
     epochs: u64,
 ) -> Result<(), String> {
-    let (many, mut carried) = (seeds.end - seeds.start, 0);
+    let (many, mut carried, mut in_parts) = (seeds.end - seeds.start, 0, 0);
     for seed in seeds {
         let rng = &mut Rng::new(seed ^ 0xe90c);
         let job = Job::new(machine, rng, form);
@@ -548,6 +584,11 @@ pub(super) fn check(
             if (exposed, done) != (end + ahead, end) {
                 return Err(format!("seed {seed}: words are {exposed:#x} and {done:#x}"));
             }
+            let (seen, parts) = (edge.parts_seen.get(), edge.parts.len() as u64 * epochs);
+            if seen != parts {
+                return Err(format!("seed {seed}: {seen} of {parts} parts were rung"));
+            }
+            in_parts += u64::from(parts > 0);
         }
         for (word, operand) in &job.barrier {
             if (value(*word), value(*operand)) != (end, end) {
@@ -565,6 +606,10 @@ pub(super) fn check(
                 return Err(format!("seed {seed}: a counter is {}", value(*counter)));
             }
         }
+    }
+    // Rings that are all whole prove nothing of parts.
+    if many >= 60 && in_parts < 10 {
+        return Err(format!("only {in_parts} lanes have rung in parts"));
     }
     // Couriers that nobody sends prove nothing.
     if form == Form::Apart && carried < many * epochs / 4 {
