@@ -169,7 +169,7 @@ fn a_lane_that_rings_in_parts_has_one_block() {
     );
     assert_eq!(teams(&parts(1 << 15, 1)), [1, 2]);
     // What is little is a warp's, as ever.
-    assert_eq!(teams(&parts(8, 3)), [1, 0]);
+    assert_eq!(teams(&parts(8, 3)), [2, 0]);
 }
 
 #[test]
