@@ -273,6 +273,24 @@ fn a_queue_that_is_dropped_between_parts_ends() {
     }
 }
 
+/// Whose peer is lost, or whose window is revoked: core poisons *sent*, and the rest may never come.
+#[test]
+fn a_firing_that_nobody_waits_for_is_not_kept_for_its_rest() {
+    for polled in [false, true] {
+        let (rig, seen) = watched(polled, Options::default(), Faults::default());
+        rig.arm(&[in_stages(&rig, 10, 3)], 1).unwrap();
+        rig.ring_part(0, 0, 3);
+        seen.await_done(1);
+        rig.word(SENT).poison();
+        if !polled {
+            rig.bell().ring();
+        }
+        assert_eq!(rig.wait(SIGNAL, 1), POISON);
+        assert!(rig.nic.quiesce(LONG));
+        assert_eq!(rig.nic.armed(), 0);
+    }
+}
+
 /// A transfer of an early stage that fails: nobody waits for the rest of the ring, and it does no harm when it comes.
 #[test]
 fn an_early_stage_that_fails_ends_its_queue() {

@@ -223,7 +223,7 @@ fn counts(notes: &[Note<Host>], size: usize, chunks: Chunks) -> Vec<Vec<usize>> 
 
 #[test]
 fn stages_are_of_about_a_chunk() {
-    let (kib, chunks) = (1024, Chunks::default());
+    let (kib, chunks) = (1024, Chunks::of(256 << 10));
     let linear = |bytes: usize| counts(&[put(0, 0, bytes / 8)], 8, chunks);
     // Small ones as ever.
     assert_eq!(linear(8), [[1]]);
@@ -258,7 +258,9 @@ fn stages_are_of_about_a_chunk() {
     let much = linear(1 << 30);
     assert_eq!((much.len(), much[0][0]), (256, 512 * kib));
     assert!(counts(&[put(0, 0, 1 << 40)], 1, Chunks::of(1)).len() <= 257);
-    // And what was asked for.
+    // And what was asked for, or is best.
+    let best = |bytes: usize| counts(&[put(0, 0, bytes / 8)], 8, Chunks::default()).len();
+    assert_eq!([1024 * kib - 8, 1024 * kib].map(best), [1, 4]);
     assert_eq!(counts(&[put(0, 0, 1 << 20)], 8, Chunks::NEVER), [[1 << 20]]);
     let later = chunks.from(1 << 20);
     assert_eq!(counts(&[put(0, 0, 1 << 16)], 8, later), [[1 << 16]]);
