@@ -304,19 +304,18 @@ fn a_ring_over_libfabric() {
         if !skip::provided("a_ring_over_libfabric", provider) {
             return;
         }
-        for (n, buffers) in [
-            (1, BUFFERS[0]),
-            (2, BUFFERS[1]),
-            (3, BUFFERS[0]),
-            (3, BUFFERS[1]),
+        for (n, buffers, staged) in [
+            (1, BUFFERS[0], 0),
+            (2, BUFFERS[1], 0),
+            (2, BUFFERS[0], 2),
+            (3, BUFFERS[0], 0),
+            (3, BUFFERS[1], 0),
+            (3, BUFFERS[1], 2),
         ] {
             let nic = |_| {
-                WorldOptions::new()
-                    .nic(Fabric::over(
-                        FabricWire::open(&choice).unwrap(),
-                        Options::default(),
-                    ))
-                    .route(Route::Nic)
+                let wire = FabricWire::open(&choice).unwrap();
+                let world = WorldOptions::new().nic(Fabric::over(wire, Options::default()));
+                staged_so(world.route(Route::Nic), staged)
             };
             for result in World::local_with(n, nic, |world| ring::run(world, buffers, 20)) {
                 result.unwrap();

@@ -12,8 +12,9 @@
 //!
 //! So a post is `[add(doorbell)]`, a complete is `[wait(exposure), add(issued), add(doorbell)]`, and a stream never
 //! knows what a NIC is. (Where the NIC has a register for it, a store to that follows the doorbell's add: a step like
-//! any other.) Programs are *armed* by the host before the batch that rings is submitted. While a stream is captured
-//! the arms are noted instead ([`Arm`]), belong to the graph, and are made at every replay.
+//! any other. And a complete whose puts are staged, and long, rings in parts: see `window/stages.rs`.) Programs are
+//! *armed* by the host before the batch that rings is submitted. While a stream is captured the arms are noted instead
+//! ([`Arm`]), belong to the graph, and are made at every replay.
 //!
 //! # Tickets
 //!

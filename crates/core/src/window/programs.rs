@@ -69,8 +69,9 @@ pub(super) fn programs<D: Device>(
         };
         // SAFETY: as for the batch: sides were checked when the operations were noted, and lie in the target's
         // registered block and in regions whose memory the program keeps, or in staged memory, which the window keeps;
-        // the stream rings (and for each stage, when it has copied that) after the target's exposure has come; until the NIC has sent, tickets keep everybody off the
-        // regions (the wait for a buffer keeps the stream off staged ones), and the target waits for the signal.
+        // the stream rings (for each stage, when it has copied that) after the target's exposure has come; until the NIC
+        // has sent, tickets keep everybody off the regions (the wait for a buffer keeps the stream off staged ones), and
+        // the target waits for the signal.
         let program = unsafe { line.queue().prepare(program) }?;
         arms.push(Arm::new(line, program, &half.window));
     }

@@ -139,7 +139,7 @@ fn case(world: &World<Host>, rng: &mut Rng, size: usize, staging: Ptr, source: P
 
 #[test]
 fn what_a_stage_sends_has_been_copied_with_it() {
-    let (parted, cases) = (AtomicU64::new(0), if cfg!(miri) { 20 } else { 600 });
+    let (parted, cases) = (AtomicU64::new(0), 600);
     World::<Host>::local(1, |world| {
         for seed in 0..cases {
             let rng = &mut Rng(seed);

@@ -508,7 +508,7 @@ impl Job {
             let done = value(edge.done.0);
             let epochs = (done & !POISON) / QUANTUM;
             let rung = std::mem::replace(before, done & !POISON);
-            let is_part = done & POISON == 0 && done % QUANTUM != 0;
+            let is_part = done & POISON == 0 && !done.is_multiple_of(QUANTUM);
             if edge.rung.is_some() && is_part && done != rung {
                 let Some(end) = edge.parts.get((done % QUANTUM) as usize - 1) else {
                     return Err(format!("a word of the host is {done:#x}"));
