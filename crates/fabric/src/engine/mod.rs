@@ -13,8 +13,8 @@
 //!
 //! 1. all pieces but the last are posted, as the wire takes them, and, where a ring comes in parts, as their parts have
 //!    come: the firing begins with the first part;
-//! 2. when all these are done, and the ring is whole, the last one is posted, with the signal as its notice (if it is a write; else the signal
-//!    follows alone);
+//! 2. when all these are done, and the ring is whole, the last one is posted, with the signal as its notice (if it is a
+//!    write; else the signal follows alone);
 //! 3. when its source has been read, the firing is through: the sent word says so. Whether its signal has come is found
 //!    out later, for many at a time, by reading the word that it went to: see [`doubt`].
 //!

@@ -163,7 +163,7 @@ fn what_a_stage_sends_has_been_copied_with_it() {
                 let mut mv = lower(piece);
                 let into = mv.dst.base.0.addr() - staging.0.addr();
                 mv.dst.base = ptr(&mut whole[into..]);
-                // SAFETY: both sides lie in these vectors: slots have room for their puts, and the source for what they send.
+                // SAFETY: both sides lie in these vectors: slots have room for their puts, the source for what they send.
                 unsafe { HostMover.carry(&mv) };
             }
             let sent_uncut = staged_transfers(&uncut, &edges, &remote, size);
@@ -189,7 +189,8 @@ fn what_a_stage_sends_has_been_copied_with_it() {
                 }
                 for one in sent.iter().filter(|one| one.stage as usize == index) {
                     let place = place(one);
-                    // SAFETY: the vector is live, and nothing writes it now. (It is not borrowed: moves write it by its address.)
+                    // SAFETY: the vector is live, and nothing writes it now. (Moves write it by its address, so it is
+                    // not borrowed elsewhere.)
                     let now = unsafe { std::slice::from_raw_parts(staging.0, 3 * LEN * size) };
                     assert_eq!(
                         now[place.clone()],
