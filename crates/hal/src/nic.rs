@@ -6,8 +6,8 @@
 //! peers over the control plane, and becomes a [`RemoteMemory`] there. Towards each peer, each half of a window has a
 //! [`NicQueue`]: a first-in first-out of *armed* programs. A program is prepared once and armed any number of times.
 //!
-//! A stream knows nothing of this. It adds [`QUANTUM`](crate::batch::QUANTUM) to the queue's *doorbell*, a word like any
-//! other, and each such quantum *fires* the next armed program:
+//! A stream knows nothing of this. It adds [`QUANTUM`] to the queue's *doorbell*, a word like any other, and each such
+//! quantum *fires* the next armed program:
 //!
 //! 1. its transfers, in any order among each other; then, when all of them are delivered (a put's data is visible at
 //!    the target, a get's has arrived here),
@@ -20,8 +20,8 @@
 //! ([`part`]): 1 for each stage but the last, and then what is left of the quantum. What a doorbell counts beyond whole
 //! quanta says how many parts have come of the next firing; with `n` of them, the transfers of the stages before `n` may
 //! be made. The signal, and the sent word, are for the whole ring. Between the parts of a ring a stream waits for
-//! nothing. An engine to which this is of no use waits for the whole ring; one that says so
-//! ([`NicQueue::takes_parts`]) is rung in parts where that pays.
+//! nothing. An engine to which this is of no use waits for the whole ring; one to which it is says
+//! so ([`NicQueue::takes_parts`]), and is rung in parts where that pays.
 //!
 //! Firings of one queue happen in order: step 2 of one after step 2 of the one before, and so with step 3. (Core rings for
 //! two more at most than the peer has been told of, since each needs an exposure; an engine over a network that reorders

@@ -39,6 +39,7 @@
 //! A word of the host is not added to but stored, by `st.release.sys`, after it has been counted in this GPU's memory
 //! by `atom.acq_rel.gpu`. Of several blocks each counts behind its barrier, and acquires what was counted before; so
 //! the store of the last one comes after what all of them have put, and releases it.
+//! (A lane that rings in parts has one block, so each of its stores comes after what that has put by then.)
 //!
 //! A lane that only waits is one thread, and has no barrier: what needs its word is in other kernels, which come after
 //! the whole grid. That its thread does what the source says, and in that order, is what [`waits`] looks at: it carries
