@@ -449,14 +449,14 @@ pub unsafe trait NicQueue: Send + Sync + 'static {
     /// [`NicError::GivenUp`]; nothing is armed then.
     fn arm(&self, programs: &Arc<[Prepared]>, times: u64) -> Result<(), NicError>;
 
-    /// How many programs were armed so far, and how many of them are through (or were given up).
-    fn counts(&self) -> (u64, u64);
-
     /// Whether the transfers of a stage are made as soon as their part of the ring has come, so that rings in parts are
-    /// worth their cost.
+    /// worth their cost. Not if streams strike: that is for whole rings.
     fn takes_parts(&self) -> bool {
         false
     }
+
+    /// How many programs were armed so far, and how many of them are through (or were given up).
+    fn counts(&self) -> (u64, u64);
 
     /// Where a stream stores 1 (8 bytes, by one store) after each add to the doorbell, if that fires the next program.
     /// `None` where the doorbell's word is all, or [`QueueConfig::strikes`] says that streams do not. It stays what it

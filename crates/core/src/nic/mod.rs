@@ -6,15 +6,15 @@
 //! NIC; [`Route`] says which, once, when the window is created. One epoch may serve both kinds. Towards a peer behind
 //! the NIC a window half has a [`Line`]: a queue of armed programs, and three words of this rank:
 //!
-//! - the *doorbell*: a stream adds a quantum to it where it would move and signal; each quantum fires the next armed program;
+//! - the *doorbell*: a stream adds a quantum to it where it would move and signal; each quantum fires the next armed program
+//!   (which long staged puts ring for in parts, as they are copied: `window/stages.rs`);
 //! - *issued*: how often the outbox's stream has rung, added to by the stream just before it rings;
 //! - *sent*: how many firings are through at this end, added to by the NIC.
 //!
 //! So a post is `[add(doorbell)]`, a complete is `[wait(exposure), add(issued), add(doorbell)]`, and a stream never
 //! knows what a NIC is. (Where the NIC has a register for it, a store to that follows the doorbell's add: a step like
-//! any other. And a complete whose puts are staged, and long, rings in parts: see `window/stages.rs`.) Programs are
-//! *armed* by the host before the batch that rings is submitted. While a stream is captured the arms are noted instead
-//! ([`Arm`]), belong to the graph, and are made at every replay.
+//! any other.) Programs are *armed* by the host before the batch that rings is submitted. While a stream is captured
+//! the arms are noted instead ([`Arm`]), belong to the graph, and are made at every replay.
 //!
 //! # Tickets
 //!
@@ -164,20 +164,20 @@ impl Line {
     /// The steps that fire the next program. Nothing that can block stands between the two, so a stream that fails
     /// skips both, and poisons the doorbell, or none.
     pub(crate) fn ring(&self) -> impl Iterator<Item = Step> {
-        self.ring_rest(1)
-    }
-
-    /// The same, when all but the last of so many parts have been rung.
-    pub(crate) fn ring_rest(&self, parts: usize) -> impl Iterator<Item = Step> {
+        let add = Step::Add(Add {
+            word: self.doorbell,
+            value: QUANTUM,
+            bell: self.bell,
+        });
         let strike = self
             .queue
             .strike()
             .map(|to| Step::Store(Store { to, value: 1 }));
-        std::iter::once(self.ring_part(parts - 1, parts)).chain(strike)
+        std::iter::once(add).chain(strike)
     }
 
-    /// The step that is one of the parts of a ring, where rings come in [several](Self::chunks). Nothing that can
-    /// block stands between the parts of one ring.
+    /// One of the parts of a ring, where rings come in [several](Self::chunks): nobody strikes there. Nothing that can
+    /// block stands between the parts.
     pub(crate) fn ring_part(&self, index: usize, parts: usize) -> Step {
         Step::Add(Add {
             word: self.doorbell,
@@ -189,8 +189,7 @@ impl Line {
     /// How staged puts are cut, of which `wanted` says how they are where that is of use: where a program is begun with
     /// when a part of its ring has come.
     pub(crate) fn chunks(&self, wanted: Chunks) -> Chunks {
-        // What is struck for is a whole ring.
-        match self.queue.takes_parts() && self.queue.strike().is_none() {
+        match self.queue.takes_parts() {
             true => wanted,
             false => Chunks::NEVER,
         }

@@ -395,11 +395,11 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
                             let whole = lower_note(piece.note, edge, peer.operand, size);
                             Step::Move(cut(whole, piece))
                         }));
-                        if index + 1 < stages.len() {
-                            steps.push(line.ring_part(index, stages.len()));
+                        match stages.len() {
+                            1 => steps.extend(line.ring()),
+                            parts => steps.push(line.ring_part(index, parts)),
                         }
                     }
-                    steps.extend(line.ring_rest(stages.len()));
                 }
                 Way::Nic(line) => {
                     steps.extend([wait, line.issue()]);

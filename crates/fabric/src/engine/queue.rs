@@ -283,13 +283,13 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
         Ok(())
     }
 
-    fn counts(&self) -> (u64, u64) {
-        self.queue.slots.counts(self.queue.member)
-    }
-
     fn takes_parts(&self) -> bool {
         // What is queued with hardware is fired by whole rings.
         self.chained.is_none()
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        self.queue.slots.counts(self.queue.member)
     }
 
     fn strike(&self) -> Option<Ptr> {

@@ -230,21 +230,19 @@ impl Rig {
         unsafe { self.nic.queue(0, config) }.unwrap()
     }
 
-    /// What a stream does for one of the parts of a ring, of the queue whose words lie `other` further on.
+    /// What a stream does.
+    pub(crate) fn ring(&self) {
+        self.ring_part(0, 0, 1);
+    }
+
+    /// What one does for a part of a ring, of the queue whose words lie `other` further on.
     pub(crate) fn ring_part(&self, other: usize, index: u64, parts: u64) {
         self.word(DOORBELL + other).add(part(index, parts));
         if !self.polled {
             self.bell().ring();
         }
-    }
-
-    /// What a stream does.
-    pub(crate) fn ring(&self) {
-        self.word(DOORBELL).add(QUANTUM);
-        if !self.polled {
-            self.bell().ring();
-        }
-        if let Some(strike) = self.queue().strike() {
+        let is_whole = other == 0 && index + 1 == parts;
+        if let Some(strike) = self.queue().strike().filter(|_| is_whole) {
             // SAFETY: the queue is there.
             unsafe { &*strike.0.cast::<Word>() }.strike(1);
         }
@@ -395,10 +393,6 @@ pub(crate) fn in_stages(rig: &Rig, to: usize, count: usize) -> Prepared {
 
 /// Whoever has no use for the parts of a ring takes them for a ring when they are all there.
 pub(crate) fn a_ring_in_parts_is_one_ring(rig: &Rig) {
-    if rig.queue().strike().is_some() {
-        // Who strikes strikes for whole rings.
-        return;
-    }
     rig.arm(
         &[in_stages(rig, 10, 3), rig.put(1), in_stages(rig, 20, 2)],
         2,
@@ -427,9 +421,6 @@ pub(crate) fn a_ring_in_parts_is_one_ring(rig: &Rig) {
 
 /// What was rung for fires. Of a ring that breaks off some may have been sent, and no signal is.
 pub(crate) fn a_doorbell_that_is_poisoned_between_parts_ends_the_waits(rig: &Rig) {
-    if rig.queue().strike().is_some() {
-        return;
-    }
     rig.arm(&[rig.put(1), in_stages(rig, 10, 3)], 2).unwrap();
     rig.write(0, 9);
     rig.ring();
