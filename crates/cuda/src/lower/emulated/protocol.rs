@@ -257,7 +257,7 @@ impl Job {
                 };
                 let rung = rings.once_in(4);
                 let mut parts = Vec::new();
-                if rung && plain && count > 1 && rings.once_in(2) {
+                if rung && plain && count > 1 && !rings.once_in(3) {
                     parts.extend((0..rings.within(1..=5)).map(|_| rings.within(1..=count - 1)));
                     parts.sort_unstable();
                     parts.dedup();
@@ -608,7 +608,7 @@ pub(super) fn check(
         }
     }
     // Rings that are all whole prove nothing of parts.
-    if many >= 60 && in_parts < 10 {
+    if many >= 60 && in_parts < 6 {
         return Err(format!("only {in_parts} lanes have rung in parts"));
     }
     // Couriers that nobody sends prove nothing.
