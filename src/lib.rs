@@ -66,7 +66,7 @@
 
 pub use tidegate_boot::launch;
 pub use tidegate_core::{
-    Arithmetic, Carry, Cells, CellsMut, Element, Error, IndexSet, OnHost, Place, Priority,
+    Arithmetic, Carry, Cells, CellsMut, Chunks, Element, Error, IndexSet, OnHost, Place, Priority,
     Rejected, Result, Route, StreamOptions, Throttle, WorldOptions, capture, element, error,
     kernel, stream, window,
 };

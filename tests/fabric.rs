@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tidegate::prelude::*;
-use tidegate::{Buffers, Error, Route, WorldOptions};
+use tidegate::{Buffers, Chunks, Error, Route, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate_fabric::wire::memory::{Faults, Net};
 use tidegate_fabric::{Fabric, Options};
@@ -24,16 +24,22 @@ fn nic(net: &Net, rank: usize, options: &Options) -> WorldOptions {
         .route(Route::Nic)
 }
 
+/// Not staged, staged, and staged in chunks of a few elements.
+fn staged_so(world: WorldOptions, how: u32) -> WorldOptions {
+    match how {
+        0 => world,
+        1 => world.staged(),
+        _ => world.staged().chunks(Chunks::of(24)),
+    }
+}
+
 fn run(n: usize, rounds: u64, options: &Options, faults: &Faults) {
     for (buffers, staged) in BUFFERS
         .into_iter()
-        .flat_map(|each| [(each, false), (each, true)])
+        .flat_map(|each| [(each, 0), (each, 1), (each, 2)])
     {
         let net = Net::new(n, faults.clone());
-        let options = |rank| match nic(&net, rank, options) {
-            world if staged => world.staged(),
-            world => world,
-        };
+        let options = |rank| staged_so(nic(&net, rank, options), staged);
         for result in World::local_with(n, options, |world| ring::run(world, buffers, rounds)) {
             result.unwrap();
         }
@@ -193,10 +199,7 @@ fn faulty(seed: u64) -> (Vec<End>, bool) {
         .silence(silence);
     let ends = World::local_with(
         2,
-        |rank| match nic(&net, rank, &options) {
-            world if often(10) % 2 == 1 => world.staged(),
-            world => world,
-        },
+        |rank| staged_so(nic(&net, rank, &options), often(10)),
         |world: World| {
             rounds(&world, seed, limit).map_or_else(
                 |error| match error {
@@ -301,19 +304,18 @@ fn a_ring_over_libfabric() {
         if !skip::provided("a_ring_over_libfabric", provider) {
             return;
         }
-        for (n, buffers) in [
-            (1, BUFFERS[0]),
-            (2, BUFFERS[1]),
-            (3, BUFFERS[0]),
-            (3, BUFFERS[1]),
+        for (n, buffers, staged) in [
+            (1, BUFFERS[0], 0),
+            (2, BUFFERS[1], 0),
+            (2, BUFFERS[0], 2),
+            (3, BUFFERS[0], 0),
+            (3, BUFFERS[1], 0),
+            (3, BUFFERS[1], 2),
         ] {
             let nic = |_| {
-                WorldOptions::new()
-                    .nic(Fabric::over(
-                        FabricWire::open(&choice).unwrap(),
-                        Options::default(),
-                    ))
-                    .route(Route::Nic)
+                let wire = FabricWire::open(&choice).unwrap();
+                let world = WorldOptions::new().nic(Fabric::over(wire, Options::default()));
+                staged_so(world.route(Route::Nic), staged)
             };
             for result in World::local_with(n, nic, |world| ring::run(world, buffers, 20)) {
                 result.unwrap();

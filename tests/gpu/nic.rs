@@ -10,7 +10,7 @@ use tidegate::fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate::fabric::wire::memory::{Faults, Net};
 use tidegate::fabric::{Fabric, Options};
 use tidegate::prelude::*;
-use tidegate::{Buffers, ByRange, Route, WorldOptions};
+use tidegate::{Buffers, ByRange, Chunks, Route, WorldOptions};
 use tidegate_fake::{Card, Config};
 
 const BOTH: [Buffers; 2] = [Buffers::Single, Buffers::Double];
@@ -63,6 +63,28 @@ fn rings_over_libfabric() {
         })
     };
     rings(wire, &[1, 600, 30_000, 1_000_003], 6);
+}
+
+/// Rings in parts, of which the agent sees some before the rest has come: by a warp, and by a block.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn rings_in_chunks() {
+    let faults = Faults {
+        full: 100,
+        delay: 3,
+        ..Faults::default()
+    };
+    for chunk in [512, 16 << 10] {
+        let wire = |n: usize| -> Box<dyn Fn(usize) -> WorldOptions + Sync> {
+            let net = Net::new(n, faults.clone());
+            let nic = move |rank| Fabric::over(net.wire(rank), Options::default());
+            Box::new(move |rank| {
+                let world = WorldOptions::new().nic(nic(rank));
+                world.chunks(Chunks::of(chunk))
+            })
+        };
+        rings(wire, &[400, 5_000, 200_003], 6);
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub use capture::{Carry, Graph, PairGraph};
 pub use element::{Arithmetic, Element};
 pub use error::{Error, Rejected, Result};
 pub use layout::Layout;
-pub use nic::{Route, Throttle, WorldOptions};
+pub use nic::{Chunks, Route, Throttle, WorldOptions};
 pub use part::{Cells, CellsMut, IndexSet, Part};
 pub use place::{On, OnHost, Place};
 pub use region::Region;

@@ -263,6 +263,7 @@ impl Rig {
                 flip: 0,
                 shape: Shape::Linear,
             },
+            stage: 0,
         };
         let program = Program {
             transfers: puts.then_some(transfer).into_iter().collect(),

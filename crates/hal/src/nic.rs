@@ -6,14 +6,22 @@
 //! peers over the control plane, and becomes a [`RemoteMemory`] there. Towards each peer, each half of a window has a
 //! [`NicQueue`]: a first-in first-out of *armed* programs. A program is prepared once and armed any number of times.
 //!
-//! A stream knows nothing of this. It adds [`QUANTUM`](crate::batch::QUANTUM) to the queue's *doorbell*, a word like any
-//! other, and each such quantum *fires* the next armed program:
+//! A stream knows nothing of this. It adds [`QUANTUM`] to the queue's *doorbell*, a word like any other, and each such
+//! quantum *fires* the next armed program:
 //!
 //! 1. its transfers, in any order among each other; then, when all of them are delivered (a put's data is visible at
 //!    the target, a get's has arrived here),
 //! 2. an add of `QUANTUM` to its remote word, whose bell rings; then
 //! 3. when nothing of this end is read or written for that firing any more, an add of `QUANTUM` to the queue's local
 //!    *sent* word, whose bell rings. (That may be before the signal has come.)
+//!
+//! **A ring in parts.** Where a stream fills the memory that a program sends from, the first of it can be on its way
+//! while the stream fills the rest. So each transfer has a [*stage*](Transfer::stage), and a ring may come in parts
+//! ([`part`]): 1 for each stage but the last, and then what is left of the quantum. What a doorbell counts beyond whole
+//! quanta says how many parts have come of the next firing; with `n` of them, the transfers of the stages before `n` may
+//! be made. The signal, and the sent word, are for the whole ring. Between the parts of a ring a stream waits for
+//! nothing. An engine to which this is of no use waits for the whole ring; one to which it is says
+//! so ([`NicQueue::takes_parts`]), and is rung in parts where that pays.
 //!
 //! Firings of one queue happen in order: step 2 of one after step 2 of the one before, and so with step 3. (Core rings for
 //! two more at most than the peer has been told of, since each needs an exposure; an engine over a network that reorders
@@ -34,6 +42,8 @@
 //! - A stream that fails poisons the doorbell instead of ringing it. The queue then fires what had been rung for, and
 //!   *gives up* the rest: it poisons the remote word of every program that is armed and will not fire, and the sent
 //!   word; so every wait on either end comes to an end. Later arms are refused with [`NicError::GivenUp`].
+//! - If the doorbell is poisoned between two parts of a ring, transfers may have been made already (of data that the stream
+//!   had put there, to memory that was exposed): the queue gives up when they are over, and that firing does not signal.
 //! - A transfer that fails gives up the queue in the same way, and never adds to the remote word. (Some providers fire
 //!   a chained signal although the operation before it failed: an engine must not build on that.)
 //! - That a firing is through at this end does not say that its signal has come: an engine may find out later that one
@@ -71,7 +81,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::batch::{Action, Shape, Side};
+use crate::batch::{Action, QUANTUM, Shape, Side};
 use crate::control::Handle;
 use crate::device::{DeviceError, Helper};
 use crate::memory::Ptr;
@@ -263,6 +273,8 @@ pub struct Transfer {
     pub local: Side,
     /// The peer's elements.
     pub remote: RemoteSide,
+    /// How many parts of a ring must have come before the one with which it may be made; 0 where rings are whole.
+    pub stage: u32,
 }
 
 /// The word that a program adds `QUANTUM` to when its transfers are delivered. All programs of a queue name one, which
@@ -275,6 +287,21 @@ pub struct Signal {
     pub first: u64,
     /// The bell of the rank that waits on it. How the ring gets there is an affair of the two ends of the NIC.
     pub bell: RemotePtr,
+}
+
+/// What a stream adds to a doorbell as part `index` (from 0) of a ring in `parts`: they add up to [`QUANTUM`], and what
+/// they count on the way is how many have come.
+///
+/// # Panics
+///
+/// If there is no such part, or there are so many that the last has nothing left.
+pub const fn part(index: u64, parts: u64) -> u64 {
+    assert!(index < parts && parts <= QUANTUM, "a ring has such a part");
+    if index + 1 < parts {
+        1
+    } else {
+        QUANTUM - (parts - 1)
+    }
 }
 
 /// What one firing does.
@@ -417,8 +444,9 @@ pub unsafe trait NicQueue: Send + Sync + 'static {
     ///
     /// At every firing: the sides lie within registered memory of the queue's peer and within local memory that `keep`
     /// keeps alive; elements are aligned, initialised where they are read, and the word and the bell are live; nothing
-    /// accesses what the firing writes, and nothing writes what it reads, but what is ordered before the ring or after
-    /// the adds to the remote and sent words (or both are atomic); `scalar` fits `size`.
+    /// accesses what the firing writes, and nothing writes what it reads, but what is ordered before the ring (the part
+    /// of it with which the transfer may be made) or after the adds to the remote and sent words (or both are atomic);
+    /// `scalar` fits `size`.
     unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError>;
 
     /// Appends `programs`, one after the other, `times` times over. Does not wait: what finds no trigger slot stands in line.
@@ -427,6 +455,12 @@ pub unsafe trait NicQueue: Send + Sync + 'static {
     ///
     /// [`NicError::GivenUp`]; nothing is armed then.
     fn arm(&self, programs: &Arc<[Prepared]>, times: u64) -> Result<(), NicError>;
+
+    /// Whether the transfers of a stage are made as soon as their part of the ring has come, so that rings in parts are
+    /// worth their cost. Not if streams strike: that is for whole rings.
+    fn takes_parts(&self) -> bool {
+        false
+    }
 
     /// How many programs were armed so far, and how many of them are through (or were given up).
     fn counts(&self) -> (u64, u64);
@@ -441,4 +475,21 @@ pub unsafe trait NicQueue: Send + Sync + 'static {
     /// so, that it has rung must be found out by looking at the doorbell. A store that does not come although the
     /// doorbell was rung is a transfer that fails.
     fn struck_by_streams(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_add_up_to_a_ring_and_count_themselves() {
+        for parts in [1, 2, 3, 255, QUANTUM] {
+            let mut count = 0;
+            for index in 0..parts {
+                assert_eq!(count, index, "of {parts}");
+                count += part(index, parts);
+            }
+            assert_eq!(count, QUANTUM, "{parts}");
+        }
+    }
 }

@@ -8,9 +8,10 @@
 //! at a time, so that no queue starves.
 //!
 //! **The last slot is kept** for programs that have been rung for. A program that has not been rung for may have to
-//! wait for peers, and they for others, without any bound; one that has been rung for waits for nothing but the wire.
-//! So the kept slot always comes back, every ring is answered in the end, first come, first served, and what a job can
-//! do does not depend on its budget, from 1 upwards: nobody holds a slot while it waits for somebody who needs one.
+//! wait for peers, and they for others, without any bound; one that has been rung for waits for nothing but the wire. (If
+//! a part of its ring has come, also for the others; but between the parts its stream waits for nothing.) So the kept
+//! slot always comes back, every ring is answered in the end, first come, first served, and what a job can do does not
+//! depend on its budget, from 1 upwards: nobody holds a slot while it waits for somebody who needs one.
 //!
 //! One slot a program: what a program is to an engine (an entry of its table; with a hardware NIC a chain of deferred
 //! operations) is its own affair, and so is what it counts as a slot. One that needs several triggers for a program

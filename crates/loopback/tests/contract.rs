@@ -8,7 +8,7 @@ use tidegate_hal::device::Device as _;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::{
     Connection, Direction, Memory, Nic as _, NicError, NicQueue, Prepared, Program, QueueConfig,
-    RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer,
+    RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer, part,
 };
 use tidegate_host::{Host, HostBlock};
 use tidegate_loopback::{Gate, Loopback, Options};
@@ -120,6 +120,7 @@ impl Rig {
                 flip: FLIP,
                 shape: Shape::Linear,
             },
+            stage: 0,
         };
         let program = Program {
             transfers: vec![transfer],
@@ -184,6 +185,27 @@ fn a_ring_fires_the_next_program_and_its_number_chooses_the_buffer() {
     assert_eq!(rig.wait(SENT, 5), 5 * QUANTUM);
     // SAFETY: as above.
     assert_eq!(unsafe { *rig.data(5) }, 4);
+}
+
+/// This engine has no use for the parts of a ring: it waits for all of them.
+#[test]
+fn a_ring_in_parts_is_one_ring() {
+    let rig = Rig::new(Options::default());
+    assert!(!rig.queue().takes_parts());
+    rig.arm(&[rig.program(Direction::Put, 1)], 3).unwrap();
+    // SAFETY: nothing has fired.
+    unsafe { rig.data(0).write(7) };
+    for (firing, parts) in [(0, 3), (1, 1), (2, 2)] {
+        for index in 0..parts {
+            assert_eq!(rig.word(SENT).load(), firing * QUANTUM);
+            rig.word(DOORBELL).add(part(index, parts));
+            rig.bell(DOORBELLS).ring();
+        }
+        assert_eq!(rig.wait(SIGNAL, firing + 1), (firing + 1) * QUANTUM);
+        assert_eq!(rig.wait(SENT, firing + 1), (firing + 1) * QUANTUM);
+    }
+    // SAFETY: nothing fires any more.
+    assert_eq!(unsafe { *rig.data(1) }, 7);
 }
 
 #[test]

@@ -6,7 +6,8 @@
 //! NIC; [`Route`] says which, once, when the window is created. One epoch may serve both kinds. Towards a peer behind
 //! the NIC a window half has a [`Line`]: a queue of armed programs, and three words of this rank:
 //!
-//! - the *doorbell*: a stream adds a quantum to it where it would move and signal; each quantum fires the next armed program;
+//! - the *doorbell*: a stream adds a quantum to it where it would move and signal; each quantum fires the next armed program
+//!   (which long staged puts ring for in parts, as they are copied: `window/stages.rs`);
 //! - *issued*: how often the outbox's stream has rung, added to by the stream just before it rings;
 //! - *sent*: how many firings are through at this end, added to by the NIC.
 //!
@@ -37,6 +38,7 @@
 //!
 //! Trigger slots of NICs are few: what a window does when there are not enough is its [`Throttle`].
 
+mod chunks;
 mod options;
 #[cfg(test)]
 mod tests;
@@ -50,10 +52,11 @@ use tidegate_hal::batch::{Add, Awaited, Batch, POISON, QUANTUM, Step, Store, Tag
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::{
-    Keep, NicQueue, Prepared, QueueConfig, Register, RemoteMemory, RemotePtr, Signal,
+    Keep, NicQueue, Prepared, QueueConfig, Register, RemoteMemory, RemotePtr, Signal, part,
 };
 use tidegate_words::Word;
 
+pub use chunks::Chunks;
 pub(crate) use options::Attached;
 pub use options::{Route, WorldOptions};
 pub use throttle::Throttle;
@@ -189,6 +192,25 @@ impl Line {
             })
         });
         std::iter::once(add).chain(strike)
+    }
+
+    /// One of the parts of a ring, where rings come in [several](Self::chunks): nobody strikes there. Nothing that can
+    /// block stands between the parts.
+    pub(crate) fn ring_part(&self, index: usize, parts: usize) -> Step {
+        Step::Add(Add {
+            word: self.doorbell,
+            value: part(index as u64, parts as u64),
+            bell: self.bell,
+        })
+    }
+
+    /// How staged puts are cut, of which `wanted` says how they are where that is of use: where a program is begun with
+    /// when a part of its ring has come.
+    pub(crate) fn chunks(&self, wanted: Chunks) -> Chunks {
+        match self.queue.takes_parts() {
+            true => wanted,
+            false => Chunks::NEVER,
+        }
     }
 
     /// The step that comes before a ring whose program leaves tickets. Nobody sleeps on that word, so a stream that

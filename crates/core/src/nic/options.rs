@@ -7,6 +7,7 @@ use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::{Keep, Nic, RemoteMemory};
 
+use super::Chunks;
 use crate::error::{Error, Result};
 
 /// Which peers are mapped, and which are reached by the NIC. Each rank may choose for itself; but where memory is
@@ -78,6 +79,7 @@ pub struct WorldOptions {
     pub(crate) nic: Option<Arc<dyn Nic>>,
     pub(crate) route: Option<Route>,
     pub(crate) staged: bool,
+    pub(crate) chunks: Option<Chunks>,
 }
 
 impl WorldOptions {
@@ -85,6 +87,17 @@ impl WorldOptions {
     /// [`Route::Auto`]).
     pub fn new() -> Self {
         WorldOptions::default()
+    }
+
+    /// Leaves to the environment what the program leaves open.
+    pub(crate) fn complete_from_env(&mut self) -> Result<()> {
+        if self.route.is_none() {
+            self.route = Some(Route::from_env()?);
+        }
+        if self.chunks.is_none() {
+            self.chunks = Chunks::from_env()?;
+        }
+        Ok(())
     }
 
     /// Brings a NIC; one endpoint serves one world.
@@ -100,6 +113,13 @@ impl WorldOptions {
     #[must_use]
     pub fn staged(mut self) -> Self {
         self.staged = true;
+        self
+    }
+
+    /// Says how staged puts are cut, whatever the environment says: at first as is best for the device.
+    #[must_use]
+    pub fn chunks(mut self, chunks: Chunks) -> Self {
+        self.chunks = Some(chunks);
         self
     }
 

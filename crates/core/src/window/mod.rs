@@ -44,6 +44,7 @@ mod programs;
 mod routes;
 mod shape;
 mod source;
+mod stages;
 mod through;
 mod view;
 

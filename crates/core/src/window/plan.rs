@@ -14,6 +14,7 @@ use tidegate_hal::nic::Keep;
 
 use super::outbox::{Edge, Touched};
 use super::programs::programs;
+use super::stages::{cut, stages};
 use super::{Half, Way};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -132,6 +133,12 @@ impl<D: Device> Plans<D> {
             notes: Vec::new(),
             group: 0,
         }
+    }
+
+    /// What the plans submit, in the order in which they were made.
+    #[cfg(test)]
+    pub(super) fn batches(&self) -> impl Iterator<Item = &Arc<Batch>> {
+        self.plans.iter().map(|plan| &plan.batch)
     }
 
     /// Opens an epoch of a group.
@@ -358,10 +365,7 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
                 landed: None,
             };
             let wait = Step::Wait(wait);
-            let moves = || {
-                let moves = of_lane(lane, edges, notes);
-                moves.map(|(note, edge)| Step::Move(lower_note(note, edge, peer.operand, half)))
-            };
+            let size = half.window.element_size;
             let mut steps = Vec::new();
             match &peer.way {
                 Way::Mapped { word, bell } => {
@@ -371,7 +375,10 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
                         bell: *bell,
                     };
                     steps.push(wait);
-                    steps.extend(moves());
+                    let moves = of_lane(lane, edges, notes);
+                    steps.extend(moves.map(|(note, edge)| {
+                        Step::Move(lower_note(note, edge, peer.operand, size))
+                    }));
                     steps.extend([Step::Flush, Step::Add(add)]);
                 }
                 Way::Nic(line) if staged(lane, edges) => {
@@ -381,8 +388,19 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
                         steps.push(line.wait_for_buffer(peer.buffers, tag));
                     }
                     steps.push(wait);
-                    steps.extend(moves());
-                    steps.extend(line.ring());
+                    let chunks = line.chunks(half.world.chunks());
+                    let stages = stages(lane, edges, notes, size, chunks);
+                    for (index, stage) in stages.iter().enumerate() {
+                        steps.extend(stage.iter().map(|piece| {
+                            let edge = &edges[piece.note.edge as usize];
+                            let whole = lower_note(piece.note, edge, peer.operand, size);
+                            Step::Move(cut(whole, piece))
+                        }));
+                        match stages.len() {
+                            1 => steps.extend(line.ring()),
+                            parts => steps.push(line.ring_part(index, parts)),
+                        }
+                    }
                 }
                 Way::Nic(line) => {
                     steps.extend([wait, line.issue()]);
@@ -419,14 +437,8 @@ pub(super) fn of_lane<'a, D: Device>(
     with_edge.filter(move |(_, edge)| edge.lane == lane)
 }
 
-/// An operation as a stream does it.
-pub(super) fn lower_note<D: Device>(
-    note: &Note<D>,
-    edge: &Edge,
-    parity: Ptr,
-    half: &Half<D>,
-) -> Move {
-    let size = half.window.element_size;
+/// An operation on elements of `size` bytes as a stream does it.
+pub(super) fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, size: usize) -> Move {
     let side = |base: Ptr, flip: usize, layout: Option<&Layout<D>>| match layout {
         None => Side {
             base,

@@ -5,7 +5,8 @@
 //! For each target behind the NIC an epoch has one program: the operations of its lane, then the signal. Either the NIC
 //! works on the program's own regions, and these get tickets; or what it sends is *staged*: the stream has copied a
 //! put's elements to a copy of the target's slot, and the NIC sends from there. Then what lies side by side goes as one
-//! transfer, however many puts it came from.
+//! transfer, however many puts it came from; but not what is of two stages ([`stages`](super::stages)), of which the NIC
+//! sends the one while the stream copies the other.
 //!
 //! # Failure
 //!
@@ -14,10 +15,11 @@
 use tidegate_hal::batch::{Action, Move, Shape, Side};
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
-use tidegate_hal::nic::{Direction, Keep, Program, RemotePtr, RemoteSide, Transfer};
+use tidegate_hal::nic::{Direction, Keep, Program, RemoteMemory, RemotePtr, RemoteSide, Transfer};
 
 use super::outbox::{Edge, Touched};
 use super::plan::{Note, What, lower_note, of_lane, staged};
+use super::stages::{Piece, stages};
 use super::{Half, Way};
 use crate::error::{Error, Result};
 use crate::nic::{Arm, Line};
@@ -44,7 +46,10 @@ pub(super) fn programs<D: Device>(
             )));
         }
         let transfers = if is_staged {
-            staged_transfers(lane, edges, notes, line, half)
+            let size = half.window.element_size;
+            let chunks = line.chunks(half.world.chunks());
+            let stages = stages(lane, edges, notes, size, chunks);
+            staged_transfers(&stages, edges, line.remote(), size)
         } else {
             let each = of_lane().map(|(note, edge)| transfer(note, edge, line, half));
             each.collect()
@@ -64,8 +69,9 @@ pub(super) fn programs<D: Device>(
         };
         // SAFETY: as for the batch: sides were checked when the operations were noted, and lie in the target's
         // registered block and in regions whose memory the program keeps, or in staged memory, which the window keeps;
-        // the stream rings after the target's exposure has come; until the NIC has sent, tickets keep everybody off the
-        // regions (the wait for a buffer keeps the stream off staged ones), and the target waits for the signal.
+        // the stream rings (for each stage, when it has copied that) after the target's exposure has come; until the NIC
+        // has sent, tickets keep everybody off the regions (the wait for a buffer keeps the stream off staged ones), and
+        // the target waits for the signal.
         let program = unsafe { line.queue().prepare(program) }?;
         arms.push(Arm::new(line, program, &half.window));
     }
@@ -81,7 +87,7 @@ fn transfer<D: Device>(note: &Note<D>, edge: &Edge, line: &Line, half: &Half<D>)
         src,
         dst,
         ..
-    } = lower_note(note, edge, Ptr::NULL, half);
+    } = lower_note(note, edge, Ptr::NULL, half.window.element_size);
     let (direction, local, remote) = match note.what {
         What::Get => (Direction::Get, dst, src),
         _ => (Direction::Put, src, dst),
@@ -102,55 +108,57 @@ fn transfer<D: Device>(note: &Note<D>, edge: &Edge, line: &Line, half: &Half<D>)
             flip: remote.flip,
             shape: remote.shape,
         },
+        stage: 0,
     }
 }
 
-/// What the NIC sends of a staged lane: the streams have put it to copies of the target's slots, so what lies side by
-/// side goes as one.
-fn staged_transfers<D: Device>(
-    lane: usize,
+/// What the NIC sends of a staged lane, stage by stage: the streams have put it to copies of the target's slots, so what
+/// lies side by side goes as one.
+pub(super) fn staged_transfers<D: Device>(
+    stages: &[Vec<Piece<'_, D>>],
     edges: &[Edge],
-    notes: &[Note<D>],
-    line: &Line,
-    half: &Half<D>,
+    remote: &RemoteMemory,
+    size: usize,
 ) -> Vec<Transfer> {
-    let size = half.window.element_size;
     let mut transfers = Vec::new();
-    for (index, edge) in edges.iter().enumerate() {
-        let Some(staging) = edge.staging.filter(|_| edge.lane == lane) else {
-            continue;
-        };
-        let to_edge = notes.iter().filter(|note| note.edge as usize == index);
-        let mut runs: Vec<_> = to_edge.flat_map(Note::extents).collect();
-        runs.retain(|(first, end)| first < end);
-        runs.sort_unstable();
-        runs.dedup_by(|next, before| {
-            let beside = next.0 == before.1;
-            if beside {
-                before.1 = next.1;
-            }
-            beside
-        });
-        let side = |base: Ptr, flip: usize| Side {
-            base,
-            flip,
-            shape: Shape::Linear,
-        };
-        transfers.extend(runs.into_iter().map(|(first, end)| Transfer {
-            action: Action::Copy,
-            direction: Direction::Put,
-            size: size as u32,
-            count: end - first,
-            local: side(staging.base.byte_add(first * size), staging.flip),
-            remote: RemoteSide {
-                base: RemotePtr {
-                    memory: line.remote().clone(),
-                    offset: edge.offset + first * size,
-                },
-                flip: edge.flip,
+    for (stage, pieces) in stages.iter().enumerate() {
+        for (index, edge) in edges.iter().enumerate() {
+            let Some(staging) = edge.staging else {
+                continue;
+            };
+            let to_edge = pieces.iter().filter(|it| it.note.edge as usize == index);
+            let mut runs: Vec<_> = to_edge.flat_map(Piece::extents).collect();
+            runs.retain(|(first, end)| first < end);
+            runs.sort_unstable();
+            runs.dedup_by(|next, before| {
+                let beside = next.0 == before.1;
+                if beside {
+                    before.1 = next.1;
+                }
+                beside
+            });
+            let side = |base: Ptr, flip: usize| Side {
+                base,
+                flip,
                 shape: Shape::Linear,
-            },
-        }));
+            };
+            transfers.extend(runs.into_iter().map(|(first, end)| Transfer {
+                action: Action::Copy,
+                direction: Direction::Put,
+                size: size as u32,
+                count: end - first,
+                local: side(staging.base.byte_add(first * size), staging.flip),
+                remote: RemoteSide {
+                    base: RemotePtr {
+                        memory: remote.clone(),
+                        offset: edge.offset + first * size,
+                    },
+                    flip: edge.flip,
+                    shape: Shape::Linear,
+                },
+                stage: stage as u32,
+            }));
+        }
     }
     transfers
 }

@@ -29,7 +29,7 @@ use tidegate_hal::memory::{Block as _, Ptr};
 use crate::error::{Cause, Error, Result};
 use crate::meet::Met;
 use crate::message::Message;
-use crate::nic::{Attached, Route, WorldOptions, room, room_for};
+use crate::nic::{Attached, Chunks, Route, WorldOptions, room, room_for};
 use crate::watch::Watch;
 pub(crate) use crate::watched::Watched;
 use events::{Broken, Events};
@@ -71,6 +71,7 @@ pub(crate) struct Inner<D: Device> {
     nic: Option<Attached<D>>,
     route: Route,
     staged: bool,
+    chunks: Chunks,
 }
 
 impl<D: Device> World<D> {
@@ -89,22 +90,22 @@ impl<D: Device> World<D> {
     /// number among the ranks of its node. The launcher sets it where one machine acts as several nodes.
     pub const DEVICE: &'static str = "TIDEGATE_DEVICE";
 
-    /// As [`World::init`], with a NIC perhaps. Where the options choose no route, `TIDEGATE_ROUTE` does: see [`Route::parse`].
+    /// As [`World::init`], with a NIC perhaps. Where the options choose no route, `TIDEGATE_ROUTE` does: see [`Route::parse`];
+    /// and where they do not say how staged puts are cut, `TIDEGATE_CHUNKS` may: see [`Chunks::parse`].
     ///
     /// # Errors
     ///
     /// As [`World::init`] and [`World::from_control_with`]; [`Error::Invalid`] if the variable cannot be read.
     pub fn init_with(mut options: WorldOptions) -> Result<Self> {
-        if options.route.is_none() {
-            options.route = Some(Route::from_env()?);
-        }
+        options.complete_from_env()?;
         let control = Arc::new(TcpControl::from_env()?);
         // SAFETY: the control plane of `tidegate-boot` carries what it is given.
         unsafe { Self::join_with(control, options) }
     }
 
     /// As [`World::from_control_with`], on the device that [`World::init`] would take: the rank's number among those of
-    /// its node, or what [`World::DEVICE`] says. Where the options choose no route, `TIDEGATE_ROUTE` does.
+    /// its node, or what [`World::DEVICE`] says. What the options leave open the environment says, as for
+    /// [`World::init_with`].
     ///
     /// # Errors
     ///
@@ -114,9 +115,7 @@ impl<D: Device> World<D> {
     ///
     /// As [`World::from_control`].
     pub unsafe fn join_with(control: Arc<dyn Control>, mut options: WorldOptions) -> Result<Self> {
-        if options.route.is_none() {
-            options.route = Some(Route::from_env()?);
-        }
+        options.complete_from_env()?;
         let node = control.node(control.rank());
         let local_rank = (0..control.rank())
             .filter(|rank| control.node(*rank) == node)
@@ -217,6 +216,12 @@ impl<D: Device> World<D> {
             crate::meet::meet(&*control, &device, options.nic, failed)?
         };
         let staged = options.staged || device.staged();
+        // Streams that turn the NIC's engine themselves cannot fill a chunk meanwhile.
+        let best = || match device.staged() {
+            true => Chunks::default(),
+            false => Chunks::NEVER,
+        };
+        let chunks = options.chunks.unwrap_or_else(best);
         let events = Events {
             gone: BTreeMap::new(),
             nic_failed: None,
@@ -233,6 +238,7 @@ impl<D: Device> World<D> {
             nic,
             route: options.route.unwrap_or_default(),
             staged,
+            chunks,
         });
         broken.hand_over(&inner);
         let weak = Arc::downgrade(&inner);
@@ -342,6 +348,11 @@ impl<D: Device> World<D> {
     /// Whether what goes by the NIC lies in memory of its own.
     pub(crate) fn staged(&self) -> bool {
         self.inner.staged
+    }
+
+    /// How staged puts are cut.
+    pub(crate) fn chunks(&self) -> Chunks {
+        self.inner.chunks
     }
 
     /// Whether windows of this rank reach another (or itself) by the NIC: each epoch takes a trigger slot a post, and

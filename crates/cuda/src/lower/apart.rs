@@ -54,6 +54,7 @@
 //!   addresses that the host knows.
 //! - Everything in a recording. A branch of a graph whose *go* never comes would keep the graph from ending; so would
 //!   everything behind it on the stream.
+//! - Lanes that ring between their copies, for a NIC that sends what has been copied meanwhile.
 //! - Lanes beyond the number of couriers: the largest are taken apart.
 //!
 //! # Failure

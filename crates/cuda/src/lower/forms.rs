@@ -81,6 +81,10 @@ fn large_plain_lanes_are_taken_apart_and_others_are_not() {
         ..copy(2048)
     };
     assert!(whole(vec![action]));
+    // Parts of a ring between the copies, which are to come when theirs has been made.
+    let parts = vec![wait(0x100), put(2048), add(0x200), put(2048), add(0x200)];
+    let apart = take_apart(&batch(vec![parts.clone()]), 1024, &[words(0)]);
+    assert!(apart.errands.is_empty() && names(&apart.lanes) == names(&[parts]));
     // Moves at two times.
     let twice = vec![wait(0x100), put(2048), wait(0x300), put(2048), add(0x200)];
     let apart = take_apart(&batch(vec![twice]), 1024, &[words(0)]);

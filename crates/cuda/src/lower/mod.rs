@@ -29,7 +29,8 @@ use tidegate_hal::memory::Ptr;
 const BULK: u64 = 2304;
 /// The most blocks of one lane.
 const MOST: u64 = 255;
-/// The most of one that rings, whose copies go to memory of the host: so many fill the bus.
+/// The most of one that rings, whose copies go to memory of the host: so many fill the bus. (One that rings in parts has
+/// one, so that each part says what has been copied; it is for a wire, which is slower than one.)
 const MOST_TO_HOST: u64 = 2;
 
 /// How large teams are, and from when on they are worth it.
@@ -103,8 +104,9 @@ struct Lane {
     lands: Option<ShortLane>,
     /// The number of the first of these counters.
     counter: usize,
-    /// Whether it must have one team: an add is too small to be made of several parts, or a step needs an operand as an
-    /// earlier step of the lane has left it, which several blocks do at different times.
+    /// Whether it must have one team, which is a block if it moves much: an add is too small to be made of several
+    /// parts, or a step needs an operand as an earlier step of the lane has left it, which several blocks do at different
+    /// times.
     whole: bool,
     /// Whether it adds to a word of the host.
     rings: bool,
@@ -446,7 +448,7 @@ fn lower(
                 let count = count(add.word)?;
                 rung = count != 0;
                 lane.rings |= count != 0;
-                // What is counted is stored when whole quanta have come together.
+                // What several count is stored when whole quanta have come together; parts of one are stored by one.
                 lane.whole |=
                     add.value < MOST || (count != 0 && !add.value.is_multiple_of(QUANTUM));
                 changed.push(add.word);
@@ -485,7 +487,7 @@ fn lower(
 fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceError> {
     let mut large: Vec<usize> = (0..lanes.len())
         .filter(|lane| lanes[*lane].units > sizes.small)
-        .filter(|lane| !lanes[*lane].whole && lanes[*lane].lands.is_none())
+        .filter(|lane| lanes[*lane].lands.is_none())
         .collect();
     large.sort_unstable_by_key(|lane| std::cmp::Reverse(lanes[*lane].units));
     let all = lanes.len();
@@ -504,7 +506,11 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
             ),
         })?;
     let wanted = |lane: &Lane| {
-        let most = if lane.rings { MOST_TO_HOST } else { MOST };
+        let most = match lane {
+            Lane { whole: true, .. } => 1,
+            Lane { rings: true, .. } => MOST_TO_HOST,
+            _ => MOST,
+        };
         lane.units.div_ceil(sizes.threads as u64).min(most)
     };
     let total: u64 = large.iter().map(|lane| wanted(&lanes[*lane])).sum();

@@ -133,14 +133,45 @@ fn a_word_of_the_host_is_counted_on_the_device() {
         (lane.kind & LANE_STEPS != 0, add.count)
     });
     assert_eq!(kinds, [(false, 0), (true, HOST as u64 + COUNTS)]);
-    // Parts come together to quanta; what is none is not made of parts.
+    // What blocks count comes together to quanta; what is none is counted by one.
     let odd = Step::Add(Add {
         word: ptr(HOST),
         value: QUANTUM + 1,
         bell: Ptr::NULL,
     });
     let lanes = vec![vec![wait(0x2000), put(1 << 20), odd]];
-    assert_eq!(teams(&program(lanes, 16).unwrap()), [1, 0]);
+    assert_eq!(teams(&program(lanes, 16).unwrap()), [0, 1]);
+}
+
+/// One block alone stores what it has counted at each part: of several, one could be ahead with the next chunk while
+/// another is still at this one.
+#[test]
+fn a_lane_that_rings_in_parts_has_one_block() {
+    let parts = |doubles: usize, parts: u64| {
+        let part = |index| {
+            Step::Add(Add {
+                word: ptr(HOST),
+                value: tidegate_hal::nic::part(index, parts),
+                bell: ptr(64),
+            })
+        };
+        let mut lane = vec![wait(0x2000), wait(0x2040)];
+        (0..parts).for_each(|index| lane.extend([put(doubles), part(index)]));
+        program(vec![lane, vec![wait(0x4000)]], 16).unwrap()
+    };
+    let lowered = parts(1 << 15, 3);
+    assert_eq!((teams(&lowered), lowered.bulk), ([1, 1], false));
+    // Nobody counts who has read an operand.
+    assert!(lowered.relocations.is_empty());
+    let records = lowered.records();
+    let block = records.iter().find(|record| record.team == TEAM_BLOCKS);
+    assert_eq!(
+        block.map(|record| (record.index, record.count)),
+        Some((0, 1))
+    );
+    assert_eq!(teams(&parts(1 << 15, 1)), [1, 2]);
+    // What is little is a warp's, as ever.
+    assert_eq!(teams(&parts(8, 3)), [2, 0]);
 }
 
 #[test]
@@ -199,10 +230,9 @@ fn an_add_that_is_too_small_to_be_parted_has_one_team() {
         value: 1,
         bell: Ptr::NULL,
     });
-    assert_eq!(
-        teams(&program(vec![vec![put(100_000), small]], 49).unwrap()),
-        [1, 0]
-    );
+    let teams_of = |doubles| teams(&program(vec![vec![put(doubles), small]], 49).unwrap());
+    // A block, or a warp.
+    assert_eq!((teams_of(100_000), teams_of(8)), ([0, 1], [1, 0]));
 }
 
 /// The lanes of the first record, in short.
@@ -313,15 +343,15 @@ fn a_lane_that_stores_has_several_blocks_only_if_one_knows_that_it_is_the_last()
         blocks(vec![put(), add(HOST), store(0x5000), store(0x5000)]),
         2
     );
-    assert_eq!(blocks(vec![put(), add(0x3000), store(0x5000)]), 0);
-    assert_eq!(blocks(vec![put(), store(0x5000), add(HOST)]), 0);
-    assert_eq!(blocks(vec![add(HOST), put(), store(0x5000)]), 0);
+    assert_eq!(blocks(vec![put(), add(0x3000), store(0x5000)]), 1);
+    assert_eq!(blocks(vec![put(), store(0x5000), add(HOST)]), 1);
+    assert_eq!(blocks(vec![add(HOST), put(), store(0x5000)]), 1);
     assert_eq!(
         blocks(vec![put(), add(HOST), wait(0x2000), store(0x5000)]),
-        0
+        1
     );
     assert_eq!(
         blocks(vec![put(), add(HOST), add(0x3000), store(0x5000)]),
-        0
+        1
     );
 }

@@ -11,9 +11,10 @@
 //! somebody has said that one was rung (or when it must poll), and works on queues that something has happened to, and
 //! no others. A queue has one firing at a time:
 //!
-//! 1. all pieces but the last are posted, as the wire takes them;
-//! 2. when all these are done, the last one is posted, with the signal as its notice (if it is a write; else the signal
-//!    follows alone);
+//! 1. all pieces but the last are posted, as the wire takes them, and, where a ring comes in parts, as their parts have
+//!    come: the firing begins with the first part;
+//! 2. when all these are done, and the ring is whole, the last one is posted, with the signal as its notice (if it is a
+//!    write; else the signal follows alone);
 //! 3. when its source has been read, the firing is through: the sent word says so. Whether its signal has come is found
 //!    out later, for many at a time, by reading the word that it went to: see [`doubt`].
 //!
@@ -31,9 +32,9 @@
 //! # Failure
 //!
 //! A piece that fails ends its queue: the signal is not posted, and the peer gets a poisoning notice instead, for this
-//! program and every other that is armed. A wire that fails ends all queues of the rank; peers cannot be told by it
-//! then, and core tells them by the control plane. What is under way when the engine is dropped is dropped with the
-//! wire, before the memory is let go.
+//! program and every other that is armed. So does a firing whose ring breaks off between two parts, when what was posted
+//! of it is over. A wire that fails ends all queues of the rank; peers cannot be told by it then, and core tells them by
+//! the control plane. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
 
 pub(crate) mod chained;
 mod contact;

@@ -25,7 +25,7 @@ impl<W: Wire> Engine<W> {
         let left = script.pieces.len() - firing.next;
         let Some(piece) = script.pieces.get(firing.next) else {
             // The signal alone, when all else is done.
-            if firing.under_way > 0 {
+            if firing.under_way > 0 || firing.parts.is_some() {
                 return false;
             }
             self.held.push(Held {
@@ -38,9 +38,15 @@ impl<W: Wire> Engine<W> {
             return false;
         };
         if left == 1 && piece.direction == Direction::Put {
-            if firing.under_way == 0 {
+            if firing.under_way == 0 && firing.parts.is_none() {
                 self.late.push(index);
             }
+            return false;
+        }
+        if firing
+            .parts
+            .is_some_and(|parts| parts <= u64::from(piece.stage))
+        {
             return false;
         }
         let op = operation(piece, firing.is_odd(), None);

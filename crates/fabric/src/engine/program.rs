@@ -22,6 +22,8 @@ pub(crate) struct Piece<W: Wire> {
     pub(crate) offset: usize,
     /// Bytes to add to the offset in firings of odd number.
     pub(crate) flip: usize,
+    /// How many parts of a ring must have come before the one that it is posted for.
+    pub(crate) stage: u32,
 }
 
 // SAFETY: the pointer is only handed to the wire, by whoever holds the engine; what it points to may be accessed by any
@@ -174,6 +176,7 @@ unsafe fn cut<W: Wire>(
                 remote: remote.clone(),
                 offset: offset.wrapping_add(from),
                 flip: there.flip,
+                stage: transfer.stage,
             });
         }
     };

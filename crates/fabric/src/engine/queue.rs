@@ -34,12 +34,21 @@ pub(crate) struct Queue {
 /// What the agent sees when it looks at a queue.
 pub(crate) enum Seen {
     Nothing,
-    /// To be fired.
-    Rung(Prepared),
+    /// To be fired. How many parts of its ring have come, if that is not whole.
+    Rung(Prepared, Option<u64>),
     /// The stream that rings has failed.
     Poisoned,
     /// Its owner is gone, and nothing more is rung for.
     Over,
+}
+
+/// How far a firing has been rung for.
+pub(crate) enum Ring {
+    Whole,
+    /// So many parts of it have come.
+    Parts(u64),
+    /// By a part of its ring, and the rest will not come.
+    Broken,
 }
 
 /// # Safety
@@ -128,6 +137,30 @@ impl Queue {
         self.sent().0.load() & POISON != 0
     }
 
+    /// How far a firing has been rung for that has begun with a part of its ring.
+    pub(crate) fn ring_of(&self, number: u64) -> Ring {
+        // Before the doorbell: whoever closes it has rung all that it will ever ring.
+        let closed = self.closed.load(Ordering::Acquire);
+        // An acquire, as in `look`.
+        let doorbell = self.doorbell();
+        if self.rung(doorbell) > number {
+            Ring::Whole
+        } else if closed || doorbell & POISON != 0 {
+            Ring::Broken
+        } else {
+            Ring::Parts(doorbell % QUANTUM)
+        }
+    }
+
+    /// Whether there may be more to do for such a firing than with so many parts.
+    pub(crate) fn rings_on(&self, number: u64, parts: u64) -> bool {
+        let has_come = match self.ring_of(number) {
+            Ring::Whole | Ring::Broken => true,
+            Ring::Parts(now) => now > parts,
+        };
+        has_come || self.is_abandoned()
+    }
+
     /// Whether there may be something to do. Only while nothing of this queue is being fired.
     pub(crate) fn calls(&self) -> bool {
         self.closed.load(Ordering::Acquire)
@@ -144,11 +177,17 @@ impl Queue {
         // An acquire: what the stream did before it rang is what is read now.
         let doorbell = self.doorbell();
         let armed = lock(&self.armed);
-        if !armed.has_given_up() && self.rung(doorbell) > self.fired.load(Ordering::Relaxed) {
+        let is_whole = self.rung(doorbell) > self.fired.load(Ordering::Relaxed);
+        // What will not be rung for to the end is not begun.
+        let parts = match doorbell % QUANTUM {
+            _ if is_whole || closed || doorbell & POISON != 0 => 0,
+            parts => parts,
+        };
+        if !armed.has_given_up() && (is_whole || parts > 0) {
             debug_assert!(!armed.is_empty(), "arm comes before the batch that rings");
             if let Some(program) = armed.first() {
                 return if self.slots.fire(self.member) {
-                    Seen::Rung(program.clone())
+                    Seen::Rung(program.clone(), (!is_whole).then_some(parts))
                 } else {
                     Seen::Nothing
                 };
@@ -242,6 +281,11 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
         }
         self.shared.armed();
         Ok(())
+    }
+
+    fn takes_parts(&self) -> bool {
+        // What is queued with hardware is fired by whole rings.
+        self.chained.is_none()
     }
 
     fn counts(&self) -> (u64, u64) {

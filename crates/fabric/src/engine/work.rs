@@ -12,7 +12,7 @@ use super::chained::Chained;
 use super::contact::Contact;
 use super::doubt::{Doubt, Look};
 use super::program::script;
-use super::queue::{Queue, Seen};
+use super::queue::{Queue, Ring, Seen};
 use super::slab::Slab;
 use super::tell::Poisoning;
 use crate::notice::Notice;
@@ -86,6 +86,8 @@ pub(super) struct Agenda<W: Wire> {
 pub(super) struct Firing {
     pub(super) program: Prepared,
     pub(super) number: u64,
+    /// How many parts of its ring have come; `None` when that is whole.
+    pub(super) parts: Option<u64>,
     /// The next piece.
     pub(super) next: usize,
     pub(super) under_way: usize,
@@ -239,9 +241,13 @@ impl<W: Wire> Engine<W> {
             let Some(agenda) = self.queues.get(index) else {
                 continue;
             };
-            if agenda.chained.is_none()
-                && (self.broken || (agenda.firing.is_none() && agenda.queue.calls()))
-            {
+            let calls = |agenda: &Agenda<W>| match &agenda.firing {
+                None => agenda.queue.calls(),
+                Some(firing) => firing
+                    .parts
+                    .is_some_and(|parts| agenda.queue.rings_on(firing.number, parts)),
+            };
+            if agenda.chained.is_none() && (self.broken || calls(agenda)) {
                 self.make_ready(index);
             }
         }
@@ -410,12 +416,13 @@ impl<W: Wire> Engine<W> {
             let Some(firing) = &mut agenda.firing else {
                 match agenda.queue.look() {
                     Seen::Nothing => return,
-                    Seen::Rung(program) => {
+                    Seen::Rung(program, parts) => {
                         let number = agenda.queue.fired.fetch_add(1, Ordering::Relaxed);
                         self.firing += 1;
                         agenda.firing = Some(Firing {
                             program,
                             number,
+                            parts,
                             next: 0,
                             under_way: 0,
                             signalled: false,
@@ -439,6 +446,13 @@ impl<W: Wire> Engine<W> {
                     }
                 }
             };
+            if firing.parts.is_some() {
+                match agenda.queue.ring_of(firing.number) {
+                    Ring::Whole => firing.parts = None,
+                    Ring::Parts(parts) => firing.parts = Some(parts),
+                    Ring::Broken => firing.failed = true,
+                }
+            }
             // Nobody waits for it any more: it is not tried for ever.
             let refused = firing.under_way == 0 && !firing.signalled && agenda.queue.is_abandoned();
             if firing.failed || refused {

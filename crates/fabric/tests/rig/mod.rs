@@ -16,7 +16,7 @@ use tidegate_hal::device::Device as _;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::{
     Connection, Direction, Key, Memory, Nic, NicError, NicQueue, Prepared, Program, QueueConfig,
-    Register, Registration, RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer,
+    Register, Registration, RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer, part,
 };
 use tidegate_host::{Host, HostBlock};
 use tidegate_words::{Bell, Word};
@@ -28,6 +28,8 @@ const DOORBELLS: usize = 64;
 const DOORBELL: usize = 128;
 pub(crate) const SENT: usize = 192;
 pub(crate) const SIGNAL: usize = 256;
+/// So much further on are those of another queue.
+pub(crate) const OTHER: usize = 320;
 const DATA: usize = 1024;
 /// How far the buffer of odd firings lies behind that of even ones.
 const FLIP: usize = 256;
@@ -38,7 +40,7 @@ pub(crate) struct Rig {
     pub(crate) block: Arc<HostBlock>,
     pub(crate) memory: RemoteMemory,
     /// A key to nothing.
-    wrong: RemoteMemory,
+    pub(crate) wrong: RemoteMemory,
     pub(crate) queue: Option<Arc<dyn NicQueue>>,
     /// Where its stream strikes, if it does.
     pub(crate) strike: Option<Register>,
@@ -173,14 +175,24 @@ impl Rig {
                 flip: FLIP,
                 shape: Shape::Linear,
             },
+            stage: 0,
         }
     }
 
     pub(crate) fn try_program(&self, transfers: Vec<Transfer>) -> Result<Prepared, NicError> {
+        self.program_of(0, transfers)
+    }
+
+    /// A program of the queue whose words lie `other` further on.
+    pub(crate) fn program_of(
+        &self,
+        other: usize,
+        transfers: Vec<Transfer>,
+    ) -> Result<Prepared, NicError> {
         let program = Program {
             transfers,
             signal: Signal {
-                word: Self::place(&self.memory, SIGNAL),
+                word: Self::place(&self.memory, SIGNAL + other),
                 first: 0,
                 bell: Self::place(&self.memory, 0),
             },
@@ -211,13 +223,31 @@ impl Rig {
         self.queue().arm(&programs.into(), times)
     }
 
+    /// A queue with words of its own, [`OTHER`] further on.
+    pub(crate) fn another(&self) -> Arc<dyn NicQueue> {
+        let config = QueueConfig {
+            doorbell: self.at(DOORBELL + OTHER),
+            sent: self.at(SENT + OTHER),
+            sent_bell: self.at(BELL),
+            keep: self.block.clone(),
+        };
+        // SAFETY: these words are zeroed too, and kept.
+        unsafe { self.nic.queue(0, config) }.unwrap()
+    }
+
     /// What a stream does.
     pub(crate) fn ring(&self) {
-        self.word(DOORBELL).add(QUANTUM);
+        self.ring_part(0, 0, 1);
+    }
+
+    /// What one does for a part of a ring, of the queue whose words lie `other` further on.
+    pub(crate) fn ring_part(&self, other: usize, index: u64, parts: u64) {
+        self.word(DOORBELL + other).add(part(index, parts));
         if !self.polled {
             self.bell().ring();
         }
-        if let Some(strike) = &self.strike {
+        let is_whole = other == 0 && index + 1 == parts;
+        if let Some(strike) = self.strike.as_ref().filter(|_| is_whole) {
             // SAFETY: the register is kept.
             unsafe { &*strike.at.0.cast::<Word>() }.strike(1);
         }
@@ -352,6 +382,64 @@ pub(crate) fn many_are_armed_at_a_time(rig: &Rig) {
     assert_eq!(rig.wait(SIGNAL, 300), 300 * QUANTUM);
 }
 
+/// So many puts of element 0, each of a stage of its own, to places that begin with `to`.
+pub(crate) fn stages(rig: &Rig, to: usize, stages: usize) -> Vec<Transfer> {
+    let puts = (0..stages).map(|stage| {
+        let mut put = rig.transfer(&rig.memory, Direction::Put, to + stage);
+        (put.remote.flip, put.stage) = (0, stage as u32);
+        put
+    });
+    puts.collect()
+}
+
+pub(crate) fn in_stages(rig: &Rig, to: usize, count: usize) -> Prepared {
+    rig.program(stages(rig, to, count))
+}
+
+/// Whoever has no use for the parts of a ring takes them for a ring when they are all there.
+pub(crate) fn a_ring_in_parts_is_one_ring(rig: &Rig) {
+    rig.arm(
+        &[in_stages(rig, 10, 3), rig.put(1), in_stages(rig, 20, 2)],
+        2,
+    )
+    .unwrap();
+    let mut seen = 0;
+    for turn in 0..2 {
+        rig.write(0, 100 + turn);
+        for parts in [3, 1, 2] {
+            for part in 0..parts {
+                // Not before.
+                assert_eq!(rig.word(SIGNAL).load(), seen * QUANTUM);
+                assert_eq!(rig.word(SENT).load(), seen * QUANTUM);
+                rig.ring_part(0, part, parts);
+            }
+            seen += 1;
+            assert_eq!(rig.wait(SIGNAL, seen), seen * QUANTUM);
+            assert_eq!(rig.wait(SENT, seen), seen * QUANTUM);
+        }
+        for place in [10, 11, 12, 20, 21] {
+            assert_eq!(rig.read(place), 100 + turn, "{place}");
+        }
+    }
+    assert!(rig.nic.quiesce(Duration::from_secs(1)));
+}
+
+/// What was rung for fires. Of a ring that breaks off some may have been sent, and no signal is.
+pub(crate) fn a_doorbell_that_is_poisoned_between_parts_ends_the_waits(rig: &Rig) {
+    rig.arm(&[rig.put(1), in_stages(rig, 10, 3)], 2).unwrap();
+    rig.write(0, 9);
+    rig.ring();
+    rig.ring_part(0, 0, 3);
+    rig.ring_part(0, 1, 3);
+    rig.poison();
+    assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
+    assert_eq!(rig.wait(SIGNAL, 2), QUANTUM | POISON);
+    assert_eq!((rig.read(1), rig.read(12)), (9, 0));
+    assert!([0, 9].contains(&rig.read(10)) && [0, 9].contains(&rig.read(11)));
+    assert!(matches!(rig.arm(&[rig.put(1)], 1), Err(NicError::GivenUp)));
+    assert!(rig.nic.quiesce(Duration::from_secs(1)));
+}
+
 /// Every test of the contract, by `each`, which calls one with endpoints that have these options.
 macro_rules! contract {
     ($each:ident) => {
@@ -388,6 +476,17 @@ macro_rules! contract {
             $each(
                 &Options::default().budget(2),
                 rig::what_finds_no_slot_stands_in_line_and_is_fired_all_the_same,
+            );
+        }
+        #[test]
+        fn a_ring_in_parts_is_one_ring() {
+            $each(&Options::default(), rig::a_ring_in_parts_is_one_ring);
+        }
+        #[test]
+        fn a_doorbell_that_is_poisoned_between_parts_ends_the_waits() {
+            $each(
+                &Options::default(),
+                rig::a_doorbell_that_is_poisoned_between_parts_ends_the_waits,
             );
         }
         #[test]

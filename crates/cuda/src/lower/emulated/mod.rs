@@ -23,6 +23,7 @@
 //! Without g++ the tests say that they were skipped; under `CI` they fail.
 
 mod couriers;
+mod edge;
 mod failure;
 mod landings;
 mod machine;

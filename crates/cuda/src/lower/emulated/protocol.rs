@@ -7,8 +7,9 @@
 //! is what one rank puts to another. Before its batches a rank fills what it sends; after them it looks at what it got.
 //!
 //! An observer hears of every add, between that add and whatever else any thread does: once a word says that an epoch
-//! is complete, its data must be there, all of it, however many blocks have added their parts. Behind some words there is
-//! a register, which must be struck once for each time that the word was rung, and after it.
+//! is complete, its data must be there, all of it, however many blocks have added their parts. Where a lane rings in
+//! parts, between the pieces of its copy, the word must say so each time, and the piece must be there. Behind some words
+//! there is a register, which must be struck once for each time that the word was rung, and after it.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -16,179 +17,22 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tidegate_hal::batch::{
-    Action, Add, Awaited, Batch, Landed, Landing, Move, Op, POISON, QUANTUM, Scalar, Shape, Side,
-    Step, Store, Tag, Wait,
+    Action, Add, Awaited, Batch, Landing, Move, Op, POISON, QUANTUM, Scalar, Shape, Side, Step,
+    Store, Tag, Wait,
 };
 use tidegate_hal::memory::Ptr;
 
 use super::super::apart::{Errand, Words, take_apart};
 use super::super::parts::parts;
+use super::edge::{Edge, STRIKE};
 use super::machine::{Do, Event, Home, Launched, Machine};
-use super::memory::{Arena, Rng, change, mix, value};
+use super::memory::{Arena, Rng, change, value};
 
 /// What a rank does in an epoch, by number.
 pub(super) const FILL: u64 = 0;
 pub(super) const LOOK: u64 = 1;
 /// What a courier does when it was told to go.
 pub(super) const CARRY: u64 = 2;
-/// What is stored to registers.
-const STRIKE: u64 = 0x57;
-
-/// What one rank puts to another.
-pub(super) struct Edge {
-    pub(super) origin: usize,
-    pub(super) target: usize,
-    /// At the origin: the target has posted.
-    pub(super) exposed: (Ptr, Ptr),
-    /// At the target: the origin has completed.
-    pub(super) done: (Ptr, Ptr),
-    /// Where *done* is counted, if it stands for a word of the host: then it is only stored to.
-    pub(super) rung: Option<Ptr>,
-    /// A register that is stored to when *done* was; or, if that is no word of the host, just before.
-    struck: Option<Ptr>,
-    /// How often it was.
-    strikes: Cell<u64>,
-    src: Ptr,
-    dst: Ptr,
-    /// Doubles.
-    count: usize,
-    /// Doubles between one that is written and the next.
-    stride: usize,
-    /// Bytes between the target's two buffers, if it has two.
-    flip: usize,
-    /// Where the data of both buffers may land, if it may.
-    landing: Option<Landing>,
-    /// Whether its origin makes no use of it.
-    plain: bool,
-    /// A counter at the target, to which everybody adds 1 every epoch whose lane does more than one copy.
-    counter: Option<Ptr>,
-}
-
-impl Edge {
-    pub(super) fn tag(&self, awaited: Awaited) -> Tag {
-        let (window, peer) = match awaited {
-            Awaited::Exposure => (10 + self.origin as u32, self.target),
-            _ => (20 + self.target as u32, self.origin),
-        };
-        Tag {
-            window,
-            peer: peer as u32,
-            awaited,
-        }
-    }
-
-    fn pattern(&self, epoch: u64, index: usize) -> u64 {
-        let edge = (self.origin * 64 + self.target) as u64;
-        mix(edge << 48 | epoch) ^ (index as u64).wrapping_mul(0x9e37_79b9)
-    }
-
-    fn fill(&self, epoch: u64) {
-        for index in 0..self.count {
-            // SAFETY: the piece is as long, and no move that reads it is under way: the rank's batches have ended.
-            unsafe {
-                let at = self.src.0.cast::<u64>().add(index);
-                at.write(self.pattern(epoch, index));
-            }
-        }
-    }
-
-    /// What lies at the target, where an epoch puts it.
-    pub(super) fn found(&self, epoch: u64) -> Vec<u64> {
-        let base = self
-            .dst
-            .byte_add(if epoch % 2 == 1 { self.flip } else { 0 });
-        (0..self.count)
-            // SAFETY: the piece is as long; between primitives nothing writes.
-            .map(|index| unsafe { base.0.cast::<u64>().add(index * self.stride).read() })
-            .collect()
-    }
-
-    /// What its origin writes: nothing, when it has failed.
-    pub(super) fn written(&self) -> Vec<u64> {
-        let Some(landing) = self.landing.filter(|_| !self.plain) else {
-            return [self.found(0), self.found(1)].concat();
-        };
-        let words = (landing.flip + Landing::room(8 * self.count)) / 8;
-        // SAFETY: the piece is as long; between primitives nothing writes.
-        let word = |index| unsafe { landing.base.0.cast::<u64>().add(index).read() };
-        (0..words).map(word).collect()
-    }
-
-    fn landed(&self) -> Option<Landed> {
-        self.landing.map(|from| Landed {
-            from,
-            slot: self.dst,
-            flip: self.flip,
-            bytes: 8 * self.count,
-        })
-    }
-
-    /// Whether all data of an epoch is there.
-    fn check(&self, epoch: u64) -> Result<(), String> {
-        for (index, found) in self.found(epoch).into_iter().enumerate() {
-            if found != self.pattern(epoch, index) {
-                let old = (0..epoch).rev().find(|e| found == self.pattern(*e, index));
-                return Err(format!(
-                    "{} -> {}, epoch {epoch}: {index} of {} is {found:#x} (of {old:?})",
-                    self.origin, self.target, self.count
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// The register was stored to: whether its word says so, as often, and all data is there.
-    fn check_strike(&self) -> Result<(), String> {
-        let epoch = self.strikes.get();
-        self.strikes.set(epoch + 1);
-        let (done, stored) = (value(self.done.0), self.struck.map(value));
-        let before = epoch + u64::from(self.rung.is_some());
-        if done & !POISON != before * QUANTUM || stored != Some(STRIKE) {
-            return Err(format!(
-                "strike {epoch} of {stored:?} at a word of {done:#x}"
-            ));
-        }
-        self.check(epoch)
-    }
-
-    fn moves(&self, rng: &mut Rng) -> Vec<Step> {
-        let parity = if self.flip == 0 {
-            Ptr::NULL
-        } else {
-            self.exposed.1
-        };
-        let side = |base, flip, shape| Side { base, flip, shape };
-        let mut steps = Vec::new();
-        let mut first = 0;
-        while first < self.count {
-            let count = match rng.below(3) {
-                _ if self.counter.is_none() => self.count,
-                0 => self.count - first,
-                _ => rng.within(1..=self.count - first),
-            };
-            let shape = if self.stride == 1 {
-                Shape::Linear
-            } else {
-                let mut dims = [(1, 0); Shape::MAX_DIMS];
-                dims[0] = (count as u32, self.stride as i32);
-                Shape::Strided { dims, rank: 1 }
-            };
-            steps.push(Step::Move(Move {
-                action: Action::Copy,
-                size: 8,
-                count,
-                src: side(self.src.byte_add(8 * first), 0, Shape::Linear),
-                dst: side(self.dst.byte_add(8 * first * self.stride), self.flip, shape),
-                parity,
-                early: true,
-                landing: self.landing.filter(|_| !self.plain),
-            }));
-            first += count;
-        }
-        steps
-    }
-}
-
 /// How batches are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
@@ -288,6 +132,12 @@ impl Job {
                     }
                     Landing { base, flip }
                 });
+                let mut parts = Vec::new();
+                if rung && plain && count > 1 && !rings.once_in(3) {
+                    parts.extend((0..rings.within(1..=5)).map(|_| rings.within(1..=count - 1)));
+                    parts.sort_unstable();
+                    parts.dedup();
+                }
                 let mut any = || if plain { beyond } else { 8 * rng.below(4) };
                 let posted = if ahead { QUANTUM } else { 0 };
                 edges.push(Edge {
@@ -299,6 +149,8 @@ impl Job {
                     // A lane whose bytes land ends with the add.
                     struck: (struck && landing.is_none()).then(|| arena.word(0)),
                     strikes: Cell::new(0),
+                    parts,
+                    parts_seen: Cell::new(0),
                     src: Ptr(arena.take(8 * count, any(), false)),
                     dst: Ptr(arena.take(bytes + flip, any(), true)),
                     count,
@@ -342,7 +194,7 @@ impl Job {
                 let mut complete = Vec::new();
                 for edge in edges.iter().filter(|edge| edge.origin == rank) {
                     let mut lane = vec![wait(edge.exposed, edge.tag(Awaited::Exposure))];
-                    lane.extend(edge.moves(rng));
+                    lane.extend(edge.moves(bell_ptr, rng));
                     let side = |base| Side {
                         base,
                         flip: 0,
@@ -364,14 +216,7 @@ impl Job {
                             landing: None,
                         })
                     }));
-                    let done = [
-                        Step::Flush,
-                        Step::Add(Add {
-                            word: edge.done.0,
-                            value: QUANTUM,
-                            bell: bell_ptr,
-                        }),
-                    ];
+                    let done = [Step::Flush, edge.ring(edge.parts.len(), bell_ptr)];
                     let strike = edge
                         .struck
                         .map(|to| Step::Store(Store { to, value: STRIKE }));
@@ -556,10 +401,10 @@ impl Job {
 
     /// Hears of adds: an error if a word is ahead of its data, or a register of its word.
     pub(super) fn observer(&self) -> impl FnMut(u64) -> Result<(), String> + '_ {
-        let mut words: HashMap<u64, (&Edge, u64)> = self
+        let mut words: HashMap<u64, (&Edge, u64, u64)> = self
             .edges
             .iter()
-            .map(|edge| (edge.done.0.0.addr() as u64, (edge, 0)))
+            .map(|edge| (edge.done.0.0.addr() as u64, (edge, 0, 0)))
             .collect();
         let registers: HashMap<u64, &Edge> = self
             .edges
@@ -570,14 +415,20 @@ impl Job {
             if let Some(edge) = registers.get(&word) {
                 return edge.check_strike();
             }
-            let Some((edge, seen)) = words.get_mut(&word) else {
+            let Some((edge, before, seen)) = words.get_mut(&word) else {
                 return Ok(());
             };
             let done = value(edge.done.0);
-            if edge.rung.is_some() && done & POISON == 0 && !done.is_multiple_of(QUANTUM) {
-                return Err(format!("a word of the host is {done:#x}"));
-            }
             let epochs = (done & !POISON) / QUANTUM;
+            let rung = std::mem::replace(before, done & !POISON);
+            let is_part = done & POISON == 0 && !done.is_multiple_of(QUANTUM);
+            if edge.rung.is_some() && is_part && done != rung {
+                let Some(end) = edge.parts.get((done % QUANTUM) as usize - 1) else {
+                    return Err(format!("a word of the host is {done:#x}"));
+                };
+                edge.parts_seen.set(edge.parts_seen.get() + 1);
+                edge.check_first(epochs, *end)?;
+            }
             if epochs == *seen {
                 return Ok(());
             }
@@ -594,7 +445,7 @@ pub(super) fn check(
     seeds: Range<u64>,
     epochs: u64,
 ) -> Result<(), String> {
-    let (many, mut carried, mut strikes) = (seeds.end - seeds.start, 0, 0);
+    let (many, mut carried, mut strikes, mut in_parts) = (seeds.end - seeds.start, 0, 0, 0);
     for seed in seeds {
         let rng = &mut Rng::new(seed ^ 0xe90c);
         let job = Job::new(machine, rng, form);
@@ -649,6 +500,11 @@ pub(super) fn check(
             if (exposed, done) != (end + ahead, end) {
                 return Err(format!("seed {seed}: words are {exposed:#x} and {done:#x}"));
             }
+            let (seen, parts) = (edge.parts_seen.get(), edge.parts.len() as u64 * epochs);
+            if seen != parts {
+                return Err(format!("seed {seed}: {seen} of {parts} parts were rung"));
+            }
+            in_parts += u64::from(parts > 0);
         }
         for (word, operand) in &job.barrier {
             if (value(*word), value(*operand)) != (end, end) {
@@ -670,6 +526,10 @@ pub(super) fn check(
     // Nor do registers that nobody strikes; a few jobs may have none.
     if many > 20 && strikes < many * epochs / 4 {
         return Err(format!("there were only {strikes} strikes"));
+    }
+    // Rings that are all whole prove nothing of parts.
+    if many >= 60 && in_parts < 6 {
+        return Err(format!("only {in_parts} lanes have rung in parts"));
     }
     // Couriers that nobody sends prove nothing.
     if form == Form::Apart && carried < many * epochs / 4 {

@@ -92,6 +92,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if (parts == 1 || !(count & (QUANTUM - 1)))",
         "if (parts == 1)",
     ),
+    // Parts of a ring are not told before it is whole.
+    (
+        EPOCHS,
+        "if (parts == 1 || !(count & (QUANTUM - 1)))",
+        "if (!(count & (QUANTUM - 1)))",
+    ),
     (
         EPOCHS,
         "add_fetch(add->count, part) + part;",

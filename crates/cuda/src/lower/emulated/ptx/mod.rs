@@ -39,6 +39,7 @@
 //! A word of the host is not added to but stored, by `st.release.sys`, after it has been counted in this GPU's memory
 //! by `atom.acq_rel.gpu`. Of several blocks each counts behind its barrier, and acquires what was counted before; so
 //! the store of the last one comes after what all of them have put, and releases it.
+//! (A lane that rings in parts has one block, so each of its stores comes after what that has put by then.)
 //!
 //! A register of a NIC is stored to by `st.mmio.relaxed.sys`, which is made once, as it stands there, and which the model
 //! says nothing else of: whoever is told by it reads memory without being a thread. What orders the two is the

@@ -1,0 +1,192 @@
+//! What one rank puts to another, in every epoch.
+
+use std::cell::Cell;
+
+use tidegate_hal::batch::{
+    Action, Add, Awaited, Landed, Landing, Move, POISON, QUANTUM, Shape, Side, Step, Tag,
+};
+use tidegate_hal::memory::Ptr;
+use tidegate_hal::nic::part;
+
+use super::memory::{Rng, mix, value};
+
+/// What is stored to registers.
+pub(super) const STRIKE: u64 = 0x57;
+
+/// What one rank puts to another.
+pub(super) struct Edge {
+    pub(super) origin: usize,
+    pub(super) target: usize,
+    /// At the origin: the target has posted.
+    pub(super) exposed: (Ptr, Ptr),
+    /// At the target: the origin has completed.
+    pub(super) done: (Ptr, Ptr),
+    /// Where *done* is counted, if it stands for a word of the host: then it is only stored to.
+    pub(super) rung: Option<Ptr>,
+    /// A register that is stored to when *done* was; or, if that is no word of the host, just before.
+    pub(super) struck: Option<Ptr>,
+    /// How often it was.
+    pub(super) strikes: Cell<u64>,
+    /// Where that is rung in parts: how many doubles are there with each part but the last.
+    pub(super) parts: Vec<usize>,
+    /// How often the word has said that a part has come.
+    pub(super) parts_seen: Cell<u64>,
+    pub(super) src: Ptr,
+    pub(super) dst: Ptr,
+    /// Doubles.
+    pub(super) count: usize,
+    /// Doubles between one that is written and the next.
+    pub(super) stride: usize,
+    /// Bytes between the target's two buffers, if it has two.
+    pub(super) flip: usize,
+    /// Where the data of both buffers may land, if it may.
+    pub(super) landing: Option<Landing>,
+    /// Whether its origin makes no use of it.
+    pub(super) plain: bool,
+    /// A counter at the target, to which everybody adds 1 every epoch whose lane does more than one copy.
+    pub(super) counter: Option<Ptr>,
+}
+
+impl Edge {
+    pub(super) fn tag(&self, awaited: Awaited) -> Tag {
+        let (window, peer) = match awaited {
+            Awaited::Exposure => (10 + self.origin as u32, self.target),
+            _ => (20 + self.target as u32, self.origin),
+        };
+        Tag {
+            window,
+            peer: peer as u32,
+            awaited,
+        }
+    }
+
+    pub(super) fn pattern(&self, epoch: u64, index: usize) -> u64 {
+        let edge = (self.origin * 64 + self.target) as u64;
+        mix(edge << 48 | epoch) ^ (index as u64).wrapping_mul(0x9e37_79b9)
+    }
+
+    pub(super) fn fill(&self, epoch: u64) {
+        for index in 0..self.count {
+            // SAFETY: the piece is as long, and no move that reads it is under way: the rank's batches have ended.
+            unsafe {
+                let at = self.src.0.cast::<u64>().add(index);
+                at.write(self.pattern(epoch, index));
+            }
+        }
+    }
+
+    /// What lies at the target, where an epoch puts it.
+    pub(super) fn found(&self, epoch: u64) -> Vec<u64> {
+        let base = self
+            .dst
+            .byte_add(if epoch % 2 == 1 { self.flip } else { 0 });
+        (0..self.count)
+            // SAFETY: the piece is as long; between primitives nothing writes.
+            .map(|index| unsafe { base.0.cast::<u64>().add(index * self.stride).read() })
+            .collect()
+    }
+
+    /// What its origin writes: nothing, when it has failed.
+    pub(super) fn written(&self) -> Vec<u64> {
+        let Some(landing) = self.landing.filter(|_| !self.plain) else {
+            return [self.found(0), self.found(1)].concat();
+        };
+        let words = (landing.flip + Landing::room(8 * self.count)) / 8;
+        // SAFETY: the piece is as long; between primitives nothing writes.
+        let word = |index| unsafe { landing.base.0.cast::<u64>().add(index).read() };
+        (0..words).map(word).collect()
+    }
+
+    pub(super) fn landed(&self) -> Option<Landed> {
+        self.landing.map(|from| Landed {
+            from,
+            slot: self.dst,
+            flip: self.flip,
+            bytes: 8 * self.count,
+        })
+    }
+
+    /// Whether all data of an epoch is there.
+    pub(super) fn check(&self, epoch: u64) -> Result<(), String> {
+        self.check_first(epoch, self.count)
+    }
+
+    /// Whether so many doubles of an epoch are there.
+    pub(super) fn check_first(&self, epoch: u64, count: usize) -> Result<(), String> {
+        for (index, found) in self.found(epoch).into_iter().take(count).enumerate() {
+            if found != self.pattern(epoch, index) {
+                let old = (0..epoch).rev().find(|e| found == self.pattern(*e, index));
+                return Err(format!(
+                    "{} -> {}, epoch {epoch}: {index} of {} is {found:#x} (of {old:?})",
+                    self.origin, self.target, self.count
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The register was stored to: whether its word says so, as often, and all data is there.
+    pub(super) fn check_strike(&self) -> Result<(), String> {
+        let epoch = self.strikes.get();
+        self.strikes.set(epoch + 1);
+        let (done, stored) = (value(self.done.0), self.struck.map(value));
+        let before = epoch + u64::from(self.rung.is_some());
+        if done & !POISON != before * QUANTUM || stored != Some(STRIKE) {
+            return Err(format!(
+                "strike {epoch} of {stored:?} at a word of {done:#x}"
+            ));
+        }
+        self.check(epoch)
+    }
+
+    /// What its lane does between its wait and its last add. `bell` is that of *done*.
+    pub(super) fn moves(&self, bell: Ptr, rng: &mut Rng) -> Vec<Step> {
+        let parity = if self.flip == 0 {
+            Ptr::NULL
+        } else {
+            self.exposed.1
+        };
+        let side = |base, flip, shape| Side { base, flip, shape };
+        let mut steps = Vec::new();
+        let mut first = 0;
+        while first < self.count {
+            let rung = self.parts.iter().position(|end| *end > first);
+            let count = match rng.below(3) {
+                _ if self.counter.is_none() => {
+                    rung.map_or(self.count, |index| self.parts[index]) - first
+                }
+                0 => self.count - first,
+                _ => rng.within(1..=self.count - first),
+            };
+            let shape = if self.stride == 1 {
+                Shape::Linear
+            } else {
+                let mut dims = [(1, 0); Shape::MAX_DIMS];
+                dims[0] = (count as u32, self.stride as i32);
+                Shape::Strided { dims, rank: 1 }
+            };
+            steps.push(Step::Move(Move {
+                action: Action::Copy,
+                size: 8,
+                count,
+                src: side(self.src.byte_add(8 * first), 0, Shape::Linear),
+                dst: side(self.dst.byte_add(8 * first * self.stride), self.flip, shape),
+                parity,
+                early: true,
+                landing: self.landing.filter(|_| !self.plain),
+            }));
+            first += count;
+            steps.extend(rung.map(|index| self.ring(index, bell)));
+        }
+        steps
+    }
+
+    /// A part of its ring, or all of it.
+    pub(super) fn ring(&self, index: usize, bell: Ptr) -> Step {
+        Step::Add(Add {
+            word: self.done.0,
+            value: part(index as u64, self.parts.len() as u64 + 1),
+            bell,
+        })
+    }
+}

@@ -1,0 +1,397 @@
+//! Rings in parts: what has come of one is on its way before the rest has come, and the signal is for all of it.
+
+mod rig;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rig::{OTHER, Rig, SENT, SIGNAL, in_stages, stages};
+use tidegate_fabric::Options;
+use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
+use tidegate_fabric::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
+use tidegate_hal::batch::{POISON, QUANTUM};
+use tidegate_hal::nic::{Direction, Keep, NicError};
+
+const LONG: Duration = Duration::from_secs(20);
+/// Long enough for what must not happen to have happened.
+const WHILE: Duration = Duration::from_millis(30);
+
+/// What a wire has done, and whether it may go on.
+#[derive(Default)]
+struct Seen {
+    /// How many writes were posted, and how many of them are over.
+    posted: AtomicUsize,
+    done: AtomicUsize,
+    /// The cookies of the others.
+    writes: Mutex<HashSet<u64>>,
+    /// Keeps from the engine what is over.
+    hold: AtomicBool,
+    held: Mutex<Vec<Event>>,
+}
+
+impl Seen {
+    fn posted(&self) -> usize {
+        self.posted.load(Ordering::SeqCst)
+    }
+
+    /// Waits until so many writes are done.
+    fn await_done(&self, writes: usize) {
+        let begun = Instant::now();
+        while self.done.load(Ordering::SeqCst) < writes {
+            assert!(
+                begun.elapsed() < LONG,
+                "{} are done",
+                self.done.load(Ordering::SeqCst)
+            );
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The wire in memory, watched.
+struct Watched {
+    wire: MemoryWire,
+    seen: Arc<Seen>,
+}
+
+// SAFETY: every call is the other wire's, or nothing.
+unsafe impl Wire for Watched {
+    type Remote = <MemoryWire as Wire>::Remote;
+
+    fn name(&self) -> &'static str {
+        self.wire.name()
+    }
+
+    fn limits(&self) -> Limits {
+        self.wire.limits()
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.wire.address()
+    }
+
+    fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<(), NicError> {
+        self.wire.connect(addresses)
+    }
+
+    unsafe fn register(
+        &mut self,
+        base: *mut u8,
+        bytes: usize,
+        keep: Keep,
+    ) -> Result<(Vec<u8>, Keep), NicError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.wire.register(base, bytes, keep) }
+    }
+
+    fn import(&mut self, peer: usize, key: &[u8], bytes: usize) -> Result<Self::Remote, NicError> {
+        self.wire.import(peer, key, bytes)
+    }
+
+    unsafe fn post(
+        &mut self,
+        peer: usize,
+        op: Op<'_, Self>,
+        cookie: u64,
+    ) -> Result<Posted, NicError> {
+        let writes = matches!(op, Op::Write { .. });
+        // SAFETY: the caller's promise.
+        let posted = unsafe { self.wire.post(peer, op.handed_on(|remote| remote), cookie) };
+        if writes && matches!(posted, Ok(Posted::Taken)) {
+            self.seen.writes.lock().unwrap().insert(cookie);
+            self.seen.posted.fetch_add(1, Ordering::SeqCst);
+        }
+        posted
+    }
+
+    fn poll(&mut self, events: &mut Vec<Event>) -> Result<(), NicError> {
+        let mut held = self.seen.held.lock().unwrap();
+        self.wire.poll(&mut held)?;
+        if !self.seen.hold.load(Ordering::SeqCst) {
+            let mut writes = self.seen.writes.lock().unwrap();
+            let done = held.iter().filter(|event| match event {
+                Event::Done(cookie) => writes.remove(cookie),
+                _ => false,
+            });
+            self.seen.done.fetch_add(done.count(), Ordering::SeqCst);
+            events.append(&mut held);
+        }
+        Ok(())
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        self.wire.may_sleep() && self.seen.held.lock().unwrap().is_empty()
+    }
+
+    fn sleeper(&self) -> Box<dyn Sleeper> {
+        self.wire.sleeper()
+    }
+}
+
+/// An endpoint whose wire is watched; whose doorbells are polled, or not.
+fn watched(polled: bool, options: Options, faults: Faults) -> (Rig, Arc<Seen>) {
+    let seen = Arc::new(Seen::default());
+    let wire = Watched {
+        wire: Net::new(1, faults).wire(0),
+        seen: seen.clone(),
+    };
+    let rig = match polled {
+        true => Rig::polled(wire, options),
+        false => Rig::new(wire, options, false),
+    };
+    assert!(rig.queue().takes_parts());
+    (rig, seen)
+}
+
+/// The test of what all this is for: a stage is at the target while the stream has not come to the next.
+#[test]
+fn what_has_come_is_delivered_before_the_rest_has_come() {
+    const STAGES: u64 = 4;
+    for polled in [false, true] {
+        let (rig, seen) = watched(polled, Options::default(), Faults::default());
+        // Each stage sends an element of its own.
+        let puts = (0..STAGES).map(|stage| {
+            let mut put = rig.transfer(&rig.memory, Direction::Put, 50 + stage as usize);
+            put.local.base = put.local.base.byte_add(8 * stage as usize);
+            put.stage = stage as u32;
+            put
+        });
+        rig.arm(&[rig.program(puts.collect())], 4).unwrap();
+        // In both buffers, and again.
+        for firing in 0..4u64 {
+            let at = |stage: u64| 50 + stage as usize + if firing % 2 == 1 { 32 } else { 0 };
+            let before: Vec<_> = (0..STAGES).map(|stage| rig.read(at(stage))).collect();
+            for stage in 0..STAGES {
+                // What is sent with this part is made only now.
+                rig.write(stage as usize, 1000 * firing + stage + 1);
+                rig.ring_part(0, stage, STAGES);
+                if stage + 1 == STAGES {
+                    break;
+                }
+                seen.await_done((firing * STAGES + stage + 1) as usize);
+                for other in 0..STAGES {
+                    let expected = match other <= stage {
+                        true => 1000 * firing + other + 1,
+                        false => before[other as usize],
+                    };
+                    assert_eq!(rig.read(at(other)), expected, "{other} at {stage}");
+                }
+                assert_eq!(rig.word(SIGNAL).load(), firing * QUANTUM);
+                assert_eq!(rig.word(SENT).load(), firing * QUANTUM);
+            }
+            assert_eq!(rig.wait(SIGNAL, firing + 1), (firing + 1) * QUANTUM);
+            assert_eq!(rig.wait(SENT, firing + 1), (firing + 1) * QUANTUM);
+            assert_eq!(rig.read(at(STAGES - 1)), 1000 * firing + STAGES);
+        }
+        assert!(rig.nic.quiesce(LONG));
+    }
+}
+
+/// A stage is not sent before its part, however long that takes; nor is the last piece, whichever stage it is of.
+#[test]
+fn nothing_is_sent_before_its_part() {
+    for polled in [false, true] {
+        let (rig, seen) = watched(polled, Options::default(), Faults::default());
+        let put = |to, stage| {
+            let mut put = rig.transfer(&rig.memory, Direction::Put, to);
+            put.stage = stage;
+            put
+        };
+        rig.arm(&[rig.program(vec![put(1, 0), put(2, 1), put(3, 0)])], 1)
+            .unwrap();
+        std::thread::sleep(WHILE);
+        assert_eq!(seen.posted(), 0);
+        rig.ring_part(0, 0, 3);
+        seen.await_done(1);
+        std::thread::sleep(WHILE);
+        assert_eq!(seen.posted(), 1);
+        rig.ring_part(0, 1, 3);
+        seen.await_done(2);
+        std::thread::sleep(WHILE);
+        // It brings the signal.
+        assert_eq!((seen.posted(), rig.word(SIGNAL).load()), (2, 0));
+        rig.ring_part(0, 2, 3);
+        assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
+        assert_eq!(seen.posted(), 3);
+        // A program without data, too.
+        rig.arm(&[rig.program(Vec::new())], 1).unwrap();
+        rig.ring_part(0, 0, 2);
+        std::thread::sleep(WHILE);
+        assert_eq!(rig.word(SIGNAL).load(), QUANTUM);
+        rig.ring_part(0, 1, 2);
+        assert_eq!(rig.wait(SIGNAL, 2), 2 * QUANTUM);
+    }
+}
+
+/// A stream that fails between two parts: what is on its way stays whole until it is over, and then both ends hear.
+#[test]
+fn a_ring_that_breaks_off_ends_its_queue_when_nothing_is_under_way() {
+    for polled in [false, true] {
+        let (rig, seen) = watched(polled, Options::default(), Faults::default());
+        rig.arm(&[rig.put(1), in_stages(&rig, 10, 3)], 1).unwrap();
+        rig.write(0, 3);
+        rig.ring();
+        assert_eq!(rig.wait(SENT, 1), QUANTUM);
+        assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
+        seen.hold.store(true, Ordering::SeqCst);
+        rig.ring_part(0, 0, 3);
+        let begun = Instant::now();
+        while seen.posted() < 2 {
+            assert!(begun.elapsed() < LONG);
+            std::thread::yield_now();
+        }
+        rig.poison();
+        std::thread::sleep(WHILE);
+        assert_eq!(rig.word(SENT).load(), QUANTUM);
+        assert_eq!(rig.word(SIGNAL).load(), QUANTUM);
+        seen.hold.store(false, Ordering::SeqCst);
+        assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
+        assert_eq!(rig.wait(SIGNAL, 2), QUANTUM | POISON);
+        // The first stage has come, and no other.
+        assert_eq!([10, 11, 12].map(|at| rig.read(at)), [3, 0, 0]);
+        assert_eq!(seen.posted(), 2);
+        assert!(rig.nic.quiesce(LONG));
+        assert_eq!((rig.nic.armed(), rig.queue().counts()), (0, (2, 2)));
+    }
+}
+
+/// So does one whose owner is gone, which has rung all that it ever will.
+#[test]
+fn a_queue_that_is_dropped_between_parts_ends() {
+    for polled in [false, true] {
+        let (mut rig, seen) = watched(polled, Options::default(), Faults::default());
+        rig.arm(&[in_stages(&rig, 10, 3)], 1).unwrap();
+        rig.write(0, 3);
+        rig.ring_part(0, 0, 3);
+        seen.await_done(1);
+        rig.queue = None;
+        assert_eq!(rig.wait(SENT, 1), POISON);
+        assert_eq!(rig.wait(SIGNAL, 1), POISON);
+        assert!(rig.nic.quiesce(LONG));
+    }
+}
+
+/// Whose peer is lost, or whose window is revoked: core poisons *sent*, and the rest may never come.
+#[test]
+fn a_firing_that_nobody_waits_for_is_not_kept_for_its_rest() {
+    for polled in [false, true] {
+        let (rig, seen) = watched(polled, Options::default(), Faults::default());
+        rig.arm(&[in_stages(&rig, 10, 3)], 1).unwrap();
+        rig.ring_part(0, 0, 3);
+        seen.await_done(1);
+        rig.word(SENT).poison();
+        if !polled {
+            rig.bell().ring();
+        }
+        assert_eq!(rig.wait(SIGNAL, 1), POISON);
+        assert!(rig.nic.quiesce(LONG));
+        assert_eq!(rig.nic.armed(), 0);
+    }
+}
+
+/// A transfer of an early stage that fails: nobody waits for the rest of the ring, and it does no harm when it comes.
+#[test]
+fn an_early_stage_that_fails_ends_its_queue() {
+    for polled in [false, true] {
+        let (rig, _) = watched(polled, Options::default(), Faults::default());
+        let mut puts = stages(&rig, 10, 3);
+        puts[0].remote.base.memory = rig.wrong.clone();
+        rig.arm(&[rig.program(puts)], 2).unwrap();
+        rig.ring_part(0, 0, 3);
+        assert_eq!(rig.wait(SENT, 1), POISON);
+        for (index, parts) in [(1, 3), (2, 3), (0, 3)] {
+            rig.ring_part(0, index, parts);
+        }
+        std::thread::sleep(WHILE);
+        assert_eq!(rig.word(SENT).load(), POISON);
+        assert_eq!(rig.wait(SIGNAL, 1), POISON);
+        assert_eq!([10, 11, 12].map(|at| rig.read(at)), [0; 3]);
+    }
+}
+
+/// A part that is rung while another queue has the only slot waits for that, and not for the rest of its ring.
+#[test]
+fn parts_may_come_before_a_slot_does() {
+    for polled in [false, true] {
+        let options = Options::default().budget(1);
+        let (rig, seen) = watched(polled, options, Faults::default());
+        let other = rig.another();
+        let staged = rig.program_of(OTHER, stages(&rig, 10, 3)).unwrap();
+        other.arm(&[staged].into(), 1).unwrap();
+        rig.arm(&[rig.put(1)], 1).unwrap();
+        rig.write(0, 5);
+        seen.hold.store(true, Ordering::SeqCst);
+        rig.ring();
+        let begun = Instant::now();
+        while seen.posted() < 1 {
+            assert!(begun.elapsed() < LONG);
+            std::thread::yield_now();
+        }
+        rig.ring_part(OTHER, 0, 3);
+        rig.ring_part(OTHER, 1, 3);
+        std::thread::sleep(WHILE);
+        assert_eq!(seen.posted(), 1);
+        seen.hold.store(false, Ordering::SeqCst);
+        // That of the first queue, and both stages.
+        seen.await_done(3);
+        assert_eq!([1, 10, 11, 12].map(|at| rig.read(at)), [5, 5, 5, 0]);
+        assert_eq!(rig.word(SENT + OTHER).load(), 0);
+        rig.ring_part(OTHER, 2, 3);
+        assert_eq!(rig.wait(SENT + OTHER, 1), QUANTUM);
+        assert_eq!(rig.wait(SIGNAL + OTHER, 1), QUANTUM);
+        assert_eq!(rig.read(12), 5);
+        assert!(rig.nic.quiesce(LONG));
+    }
+}
+
+/// Rings that run ahead, in parts and whole, replayed, on a wire that delays and refuses: each signal finds the data of
+/// its own firing.
+#[test]
+fn rings_in_parts_that_run_ahead_signal_in_order() {
+    const FIRINGS: usize = 24;
+    for seed in 0..12 {
+        let faults = Faults {
+            seed,
+            full: 300,
+            delay: 10,
+            ..Faults::default()
+        };
+        let (rig, _) = watched(seed % 2 == 0, Options::default().budget(2), faults);
+        rig.write(0, 7);
+        let count = |firing: usize| 1 + (firing * 7 + seed as usize) % 4;
+        for firing in 0..FIRINGS {
+            rig.arm(&[in_stages(&rig, 100 + 4 * firing, count(firing))], 1)
+                .unwrap();
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for firing in 0..FIRINGS {
+                    // No further than exposures let a stream.
+                    rig.wait(SIGNAL, firing.saturating_sub(2) as u64);
+                    // Some ring whole, whatever the program is.
+                    let parts = if firing % 5 == 4 { 1 } else { count(firing) } as u64;
+                    for part in 0..parts {
+                        rig.ring_part(0, part, parts);
+                        if (firing + part as usize).is_multiple_of(3) {
+                            std::thread::sleep(Duration::from_micros(200));
+                        }
+                    }
+                }
+            });
+            let mut seen = 0;
+            while seen < FIRINGS {
+                seen = (rig.wait(SIGNAL, seen as u64 + 1) / QUANTUM) as usize;
+                for firing in 0..seen {
+                    for stage in 0..count(firing) {
+                        let found = rig.read(100 + 4 * firing + stage);
+                        assert_eq!(found, 7, "stage {stage} of {firing} at signal {seen}");
+                    }
+                }
+            }
+        });
+        assert_eq!(rig.wait(SENT, FIRINGS as u64), FIRINGS as u64 * QUANTUM);
+        assert!(rig.nic.quiesce(LONG));
+    }
+}
