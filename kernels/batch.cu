@@ -25,6 +25,8 @@
 // when all parts have been added, and no block waits for another. What a peer wrote is never read through the
 // non-coherent path.
 //
+// Few bytes land with tags, and need none of this: see batch_landings.cuh.
+//
 // Not every bus carries atomic operations to memory of the host, where doorbells of NICs may lie. To a word there
 // nobody else adds; so it is counted in device memory (`ring`), and the count is stored, by `st.release.sys`. Of
 // several blocks each counts its part, acquiring what was counted before, and the last one stores; its release covers

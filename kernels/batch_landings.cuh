@@ -4,6 +4,12 @@
 // none: a store of 8 bytes is one access, so who finds the tag of his epoch has the 4 bytes beside it. So the put is
 // over when its stores are on their way, and whoever waits puts what has landed to the slot, and adds to the word
 // himself. An origin that puts otherwise adds to the word, behind a fence, as ever: a wait takes whichever comes.
+//
+// Memory order. A pair is two relaxed accesses of 8 bytes, each of which carries its own tag: no order is needed for what
+// is in them. The landing is written again for the buffer's next epoch: after the exposure, which the target's post
+// released when the wait was over. The slot is written by the wait, and read by kernels behind it; what an origin
+// writes there in a later epoch comes after that post, too. And what it wrote there in an earlier one came by the word,
+// which the wait of that epoch acquired. A word that counts a later epoch releases all landings before: see `look`.
 
 // Four bytes, and four bytes: what a thread moves at a time, and their two tags.
 struct Pair {
@@ -62,33 +68,38 @@ APART void run_landing(const Launch &launch, Stand *stand, const Lane *at) {
 }
 
 // What a thread of a wait looks for: its pairs, from `next` on, one after the other.
-struct Landed {
+struct Search {
     u64 word, from, quantum, landing, slot, bytes;
     u64 next;
     u32 tag;
-    bool by_word;  // the word has come, so nothing has landed: the slot is as the origin has left it
+    bool come;     // the word had, when it was looked at last
+    bool by_word;  // nothing has landed: the slot is as the origin has left it
 
     // Looks a few times for each; whether all have come.
     DEV bool look(int times) {
         for (; next < bytes; next += 8 * WARP) {
-            bool come = false;
+            bool landed = false;
 #pragma unroll 1
-            for (int looks = 0; looks < times && !come; looks++) {
-                // Both are on their way together.
+            for (int looks = 0; looks < times && !landed; looks++) {
+                // Both are on their way together. But the word may have come for a later epoch, which came by the word,
+                // after one that landed. So that it has come says something only to who acquired it before he looked at
+                // the pair: had this epoch landed, then the tags would be there.
+                const bool before = come;
                 u64 first, second;
                 load_both(landing + 2 * next, first, second);
-                by_word = reached(load_acquire(word), from, quantum);
+                come = reached(load_acquire(word), from, quantum);
                 if ((u32)(first >> 32) == tag && (u32)(second >> 32) == tag) {
                     put(slot + next, (u32)first);
                     if (next + 4 < bytes) put(slot + next + 4, (u32)second);
-                    by_word = false;
-                    come = true;
-                } else if (by_word) {
-                    next = bytes;
+                    landed = true;
+                } else if (before) {
+                    // No tag is older than the buffer's last epoch: so none is taken for that of one 2^32 later.
+                    for (; next < bytes; next += 8 * WARP) store_both(landing + 2 * next, (u64)tag << 32, (u64)tag << 32);
+                    by_word = true;
                     return true;
                 }
             }
-            if (!come) return false;
+            if (!landed) return false;
         }
         return true;
     }
@@ -98,20 +109,20 @@ enum { NOT_COME = 0, HAS_LANDED = 1, BY_WORD = 2 };
 
 // What `run_landed` does when it takes longer than an instant: all threads together, until all have what they look for,
 // or it will not come. (By value: what the first looks use is to stay in registers.)
-APART u32 landed_late(const Launch &launch, Stand *stands, const Lane *at, Landed landed) {
+APART u32 landed_late(const Launch &launch, Stand *stands, const Lane *at, Search search) {
     enum { GO_ON = 0, POISONED = 1, FAILED = 2 };
     const Warp team;
     const bool first = team.rank() == 0;
     const WaitStep *wait = (const WaitStep *)(launch.program + 16ull * at->steps);
     Blocked *blocked = &launch.mirror->blocked[wait->slot];
-    const u64 epoch = landed.from >> QUANTUM_BITS;
+    const u64 epoch = search.from >> QUANTUM_BITS;
     bool is_reported = false, ok = false;
     for (u32 round = 0;; round++) {
         // By turns: who is slow reads one while the first thread is at the next.
         Stand *stand = stands + round % 2;
         if (first) {
-            u64 value = load_acquire(landed.word);
-            bool poisoned = (value & POISON) && !reached(value, landed.from, landed.quantum);
+            u64 value = load_acquire(search.word);
+            bool poisoned = (value & POISON) && !reached(value, search.from, search.quantum);
             stand->epoch = has_failed(launch) ? FAILED : poisoned ? POISONED : GO_ON;
             stand->failed = 0;
             if (round == 64) {
@@ -126,7 +137,7 @@ APART u32 landed_late(const Launch &launch, Stand *stands, const Lane *at, Lande
         team.barrier();
         const u64 end = stand->epoch;
         // What has landed by the time of the poison counts.
-        if (end == FAILED || !landed.look(round < 64 ? 16 : 1)) stand->failed = 1;
+        if (end == FAILED || !search.look(round < 64 ? 16 : 1)) stand->failed = 1;
         team.barrier();
         ok = !stand->failed;
         if (ok || end != GO_ON) {
@@ -139,7 +150,7 @@ APART u32 landed_late(const Launch &launch, Stand *stands, const Lane *at, Lande
         if (round > 16) pause(round > 256 ? 1000 : 50);
     }
     if (is_reported) store_release32(&blocked->active, 0);
-    return !ok ? NOT_COME : landed.by_word ? BY_WORD : HAS_LANDED;
+    return !ok ? NOT_COME : search.by_word ? BY_WORD : HAS_LANDED;
 }
 
 // Only a wait, of a word whose data may land instead.
@@ -149,27 +160,27 @@ APART void run_landed(const Launch &launch, Stand *stands, const Lane *at) {
     if (first) stands[1].failed = 0;
     team.barrier();
     const u64 operand = at->operand, landings = at->landing, landing_flip = at->landing_flip, slot = at->dst, flip = at->flip;
-    Landed landed;
-    landed.word = at->word;
-    landed.quantum = at->quantum;
-    landed.bytes = at->count;
-    landed.next = 8 * team.rank();
-    landed.by_word = false;
+    Search search;
+    search.word = at->word;
+    search.quantum = at->quantum;
+    search.bytes = at->count;
+    search.next = 8 * team.rank();
+    search.come = search.by_word = false;
     wait_for_previous();
     if (launch.flags & LAUNCH_NEXT) let_next_come();
     const u32 stop = load_relaxed32(&launch.state->stop);
-    landed.from = load_relaxed(operand);
-    landed.tag = tag_of(landed.from, landed.quantum);
-    landed.landing = landings + (is_odd(landed.tag) ? landing_flip : 0);
-    landed.slot = slot + (is_odd(landed.tag) ? flip : 0);
+    search.from = load_relaxed(operand);
+    search.tag = tag_of(search.from, search.quantum);
+    search.landing = landings + (is_odd(search.tag) ? landing_flip : 0);
+    search.slot = slot + (is_odd(search.tag) ? flip : 0);
     // As in `wait_for`.
-    if (stop || launch.follow[0] || !landed.look(64)) stands[1].failed = 1;
+    if (stop || launch.follow[0] || !search.look(64)) stands[1].failed = 1;
     team.barrier();
-    u32 how = landed.by_word ? BY_WORD : HAS_LANDED;
-    if (stands[1].failed) how = landed_late(launch, stands, at, landed);
+    u32 how = search.by_word ? BY_WORD : HAS_LANDED;
+    if (stands[1].failed) how = landed_late(launch, stands, at, search);
     if (first && how != NOT_COME) {
         // Nobody else does: it is this wait that says what the word would have said.
-        if (how == HAS_LANDED) red_u64(landed.word, landed.quantum);
-        store_relaxed(operand, landed.from + landed.quantum);
+        if (how == HAS_LANDED) red_u64(search.word, search.quantum);
+        store_relaxed(operand, search.from + search.quantum);
     }
 }

@@ -112,7 +112,7 @@ unsafe impl Device for Cuda {
         true
     }
 
-    fn lands(&self) -> usize {
+    fn land_up_to(&self) -> usize {
         // A gate looks at words alone.
         if self.gpu.gated() {
             return 0;

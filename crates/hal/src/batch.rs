@@ -17,9 +17,11 @@
 //! every four bytes stand beside a *tag*, the number of their epoch: who finds the tag has the bytes, in whichever order
 //! they came. A move that fills a slot may leave its bytes there instead of in the slot ([`Move::landing`]), and then
 //! the add behind it falls away as well; the wait for that word looks at both ([`Wait::landed`]), puts what has landed to
-//! the slot, and adds the quantum to the word itself. So a word counts epochs, however they came.
+//! the slot, and adds the quantum to the word itself. So when a wait is over, the word has counted its epoch, however that
+//! came. Until then it lacks those that have landed; it may have counted *later* ones, which came by the word. So a wait may
+//! take the word for its own epoch's only if it has acquired it and then found no tags: an add releases what has landed before.
 //!
-//! A device that says that it [makes something of landings](crate::device::Device::lands) promises that its waits look
+//! A device that says that it [makes something of landings](crate::device::Device::land_up_to) promises that its waits look
 //! there, all of them; that it leaves something there is up to each of its moves.
 //!
 //! # Abort by value
@@ -123,6 +125,13 @@ pub struct Landing {
 }
 
 impl Landing {
+    /// Where the epoch lands that a wait with this operand waits for, and its tag.
+    pub fn of_epoch(self, operand: u64) -> (Ptr, u32) {
+        let epoch = operand / QUANTUM;
+        let flip = if epoch % 2 == 1 { self.flip } else { 0 };
+        (self.base.byte_add(flip), (epoch + 1) as u32)
+    }
+
     /// How long a landing for so many bytes is, which are a multiple of 4.
     pub const fn room(bytes: usize) -> usize {
         (2 * bytes).next_multiple_of(16)
@@ -409,11 +418,15 @@ impl Batch {
     /// - no memory that a move writes is accessed by anything that is not ordered with the move by the words of
     ///   its lane or by stream order, unless both are atomic; the sides of one move do not overlap;
     /// - `scalar` fits `size`, and bitwise operations are not asked of floats;
+    /// - what a [`Landed`] names is live for so many bytes (the slot twice that far with a flip), aligned to 4, and the
+    ///   slot is written, while its wait is under way, by nobody but the origin whose word it is, and only in epochs that
+    ///   come by the word; the wait is alone in its lane, for one quantum;
     /// - a landing is live, as long as [`Landing::room`] says (twice that far with a flip), and zero before its first
     ///   epoch. A move that has one copies all bytes of a slot, a multiple of 4, from one linear side to the other; in its
     ///   lane stand a wait for the slot's exposure, of one quantum, before it, and behind it nothing but the add of one
     ///   quantum to the word whose wait has the other end of the landing, and whose operand numbers epochs as that of
-    ///   the exposure does. Nothing else writes the landing.
+    ///   the exposure does. Nothing else writes the landing, but for that wait, which leaves its tag there when an epoch has
+    ///   come by the word.
     ///
     /// # Panics
     ///
@@ -517,5 +530,32 @@ impl Batch {
     /// The steps of one lane.
     pub fn steps(&self, lane: Lane) -> &[Step] {
         &self.steps[lane.first as usize..][..lane.len as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_land_in_their_buffers_with_their_tags() {
+        let landing = Landing {
+            base: Ptr(std::ptr::without_provenance_mut(0x1000)),
+            flip: 0x80,
+        };
+        let of = |epoch: u64| {
+            let (at, tag) = landing.of_epoch(epoch * QUANTUM);
+            (at.0.addr(), tag)
+        };
+        assert_eq!(
+            [of(0), of(1), of(2)],
+            [(0x1000, 1), (0x1080, 2), (0x1000, 3)]
+        );
+        let last = u64::from(u32::MAX);
+        assert_eq!(
+            [of(last - 1), of(last), of(last + 1)],
+            [(0x1000, u32::MAX), (0x1080, 0), (0x1000, 1)]
+        );
+        assert_eq!([4, 8, 12, 256].map(Landing::room), [16, 16, 32, 512]);
     }
 }

@@ -207,7 +207,7 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
 
     /// Of up to how many bytes a slot is to have a [landing](crate::batch::Landing), where streams of this device then
     /// look. 0 where they do not. Asked when the ranks have met.
-    fn lands(&self) -> usize {
+    fn land_up_to(&self) -> usize {
         0
     }
 

@@ -67,7 +67,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             outbound: Vec::new(),
             staged: false,
             far: Vec::new(),
-            lands: 0,
+            land_up_to: 0,
         };
         Window {
             description,
@@ -211,7 +211,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let world = stream.world().clone();
         let rank = world.rank();
         self.description.staged = world.staged();
-        self.description.lands = world.device().lands();
+        self.description.land_up_to = world.device().land_up_to();
         if world.staged() {
             let near = |other: usize| world.bell(other).is_some();
             let far = (0..world.size()).filter(|other| world.by_nic(*other, near(*other)));

@@ -27,7 +27,7 @@ pub(super) struct Description {
     /// The ranks that this one reaches by its NIC, if it is staged.
     pub(super) far: Vec<usize>,
     /// Bytes of slots up to which its device makes something of landings.
-    pub(super) lands: usize,
+    pub(super) land_up_to: usize,
 }
 
 /// A slot for an origin.
@@ -91,14 +91,14 @@ pub(super) fn far(all: &[Description], a: usize, b: usize) -> bool {
 
 /// Whether an inbound slot of `rank` has a landing: both ends make something of it, and the slot alone is what the
 /// word of its origin stands for.
-pub(super) fn lands(all: &[Description], rank: usize, slot: &Inbound) -> bool {
+pub(super) fn has_landing(all: &[Description], rank: usize, slot: &Inbound) -> bool {
     let (mine, origin) = (&all[rank], &all[slot.origin]);
     let of_origin = mine
         .inbound
         .iter()
         .filter(|other| other.origin == slot.origin);
     let bytes = slot.len.saturating_mul(mine.size);
-    bytes <= mine.lands.min(origin.lands)
+    bytes <= mine.land_up_to.min(origin.land_up_to)
         && bytes.is_multiple_of(4)
         && of_origin.count() == 1
         && !far(all, rank, slot.origin)
@@ -232,8 +232,8 @@ fn check_rank(all: &[Description], rank: usize, each: &Description) -> Result<()
     });
     let landings = each.inbound.iter().try_fold(0usize, |sum, slot| {
         let bytes = slot.len.checked_mul(each.size)?;
-        sum.checked_add(if bytes <= each.lands {
-            2 * bytes + SLOT_ALIGN
+        sum.checked_add(if bytes <= each.land_up_to {
+            bytes.checked_mul(2)?.checked_add(SLOT_ALIGN)?
         } else {
             0
         })
@@ -299,7 +299,7 @@ mod tests {
                 .collect(),
             staged: false,
             far: Vec::new(),
-            lands: 0,
+            land_up_to: 0,
         }
     }
 

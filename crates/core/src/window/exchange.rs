@@ -54,7 +54,7 @@ fn try_exchange<'s, T: Element, K: Discipline, D: Device>(
         .is_none_or(|(other, _)| *other != key)
     {
         // SAFETY: the three batches touch different words, and different memory: the outbox's moves write peers' slots
-        // (if a peer is this rank itself, the exposure that they wait for and the completion that the inbox waits for
+        // or landings, and the waits, where data lands, this rank's slots, for the epoch that is exposed (if a peer is this rank itself, the exposure that they wait for and the completion that the inbox waits for
         // order them). Posts come first, so that none of them is behind a wait.
         let batch = unsafe { Batch::join(&[inbox.post_batch(), &plan.batch, inbox.wait_batch()]) };
         plan.exchange = Some((key, Arc::new(batch)));

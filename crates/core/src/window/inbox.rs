@@ -97,7 +97,8 @@ impl<D: Device> Epoch<D> {
                 arms.push(Arm::new(line, program, &half.window));
             }
         }
-        // SAFETY: all words lie in blocks that the half holds; this inbox's stream alone advances the operands.
+        // SAFETY: all words lie in blocks that the half holds; this inbox's stream alone advances the operands. A wait whose
+        // data may land writes the slot of its origin alone, which is exposed to that origin until the wait is over.
         let (post, wait) = unsafe { (Batch::new(post, Vec::new()), Batch::new(wait, Vec::new())) };
         let by_nic = !arms.is_empty();
         let (post, wait) = (post.helped(by_nic), wait.helped(by_nic));
@@ -127,13 +128,11 @@ fn post_steps(peer: &Peer) -> Vec<Step> {
 
 /// Whether all that the epoch after `operand` puts to a slot has landed. (What cannot be read never comes.)
 fn has_landed<D: Device>(device: &D, landed: &Landed, operand: u64) -> bool {
-    let epoch = operand / QUANTUM;
-    let flip = if epoch % 2 == 1 { landed.from.flip } else { 0 };
+    let (at, tag) = landed.from.of_epoch(operand);
     let mut bytes = vec![0; Landing::room(landed.bytes)];
     // SAFETY: the landing lies in the window's block, which the half holds. Its origin may be writing it: four bytes and
     // their tag by one store, and a copy of an aligned word is not torn; nothing but the tags is looked at.
-    let read = unsafe { device.read(landed.from.base.byte_add(flip), &mut bytes) };
-    let tag = (epoch + 1) as u32;
+    let read = unsafe { device.read(at, &mut bytes) };
     read.is_ok()
         && bytes
             .chunks_exact(8)

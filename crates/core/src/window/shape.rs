@@ -20,7 +20,7 @@ use tidegate_hal::batch::Landing;
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Ptr, Sharing};
 
-use super::describe::{Description, far, lands, origins, room};
+use super::describe::{Description, far, has_landing, origins, room};
 use crate::error::Result;
 use crate::nic::Line;
 
@@ -92,7 +92,7 @@ impl Shape {
         let buffers = mine.buffers as usize;
         let end = shape.data() + buffer[0] * buffers;
         for slot in &mine.inbound {
-            let landing = lands(all, rank, slot).then(|| {
+            let landing = has_landing(all, rank, slot).then(|| {
                 let at = shape.landing_buffer;
                 let bytes = Landing::room(slot.len * mine.size);
                 // Each in lines of its own, as slots are: others write beside it.
@@ -214,7 +214,7 @@ mod tests {
                 .collect(),
             staged: true,
             far: others(rank).filter(|other| Some(*other) == far).collect(),
-            lands: if rank == 3 { 16 } else { 24 },
+            land_up_to: if rank == 3 { 16 } else { 24 },
         };
         (0..ranks).map(describe).collect()
     }

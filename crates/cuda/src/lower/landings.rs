@@ -18,13 +18,17 @@ pub const LAND_UP_TO: &str = "TIDEGATE_CUDA_LAND_UP_TO";
 /// one thing after the other, and what is gained is lost (BENCHMARKS.md).
 const UP_TO: usize = 256;
 
+/// More are nothing for a warp.
+const MOST: usize = 4096;
+
 /// What the variable says; what cannot be read counts as if it were not set.
 pub(crate) fn up_to(value: Option<&str>) -> usize {
     let Some(value) = value else { return UP_TO };
-    value.trim().parse().unwrap_or_else(|_| {
+    let bytes = value.trim().parse().unwrap_or_else(|_| {
         tracing::warn!("{LAND_UP_TO} is `{value}`: a number of bytes is wanted");
         UP_TO
-    })
+    });
+    bytes.min(MOST)
 }
 
 /// The short form of a lane whose bytes land.

@@ -23,6 +23,9 @@ pub(crate) const MOVE_EARLY: u32 = 1;
 pub(crate) const MOVE_LAST_PARITY: u32 = 2;
 pub(crate) const MOVE_BULK: u32 = 4;
 
+/// From so many copies one after the other on, a lane of blocks makes them beside each other.
+pub(crate) const ROW: usize = 4;
+
 pub(crate) const SHAPE_LINEAR: u8 = 0;
 pub(crate) const SHAPE_STRIDED: u8 = 1;
 pub(crate) const SHAPE_INDEXED: u8 = 2;

@@ -20,7 +20,7 @@ pub(crate) mod parts;
 
 pub(crate) use layout::*;
 
-use tidegate_hal::batch::{Batch, QUANTUM, Step};
+use tidegate_hal::batch::{Action, Batch, QUANTUM, Step};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::Ptr;
 
@@ -94,6 +94,8 @@ struct Task {
 struct Lane {
     steps: Vec<u8>,
     units: u64,
+    /// How many moves are copies.
+    copies: usize,
     /// Where in `steps` the addresses of counters of arrivals stand.
     waits: Vec<usize>,
     /// Where in `steps` the flags of copies stand that the bulk engine could do, and how many units they have.
@@ -101,7 +103,7 @@ struct Lane {
     /// The lane in short.
     short: ShortLane,
     /// The lane in short, if its bytes land: that is for a warp.
-    lands: Option<ShortLane>,
+    landing: Option<ShortLane>,
     /// The number of the first of these counters.
     counter: usize,
     /// Whether it must have one team, which is a block if it moves much: an add is too small to be made of several
@@ -235,7 +237,7 @@ impl Program {
         let mut bulk = false;
         for lane in &mut lanes {
             bulk |= lane.mark_bulk(sizes.bulk);
-            lane.short = lane.lands.unwrap_or_else(|| lane.in_short());
+            lane.short = lane.landing.unwrap_or_else(|| lane.in_short());
         }
         // The blocks of a lane share counters.
         let mut counters = 0;
@@ -380,10 +382,11 @@ fn lower(
     let mut lane = Lane {
         steps: Vec::new(),
         units: 0,
+        copies: 0,
         waits: Vec::new(),
         linear: Vec::new(),
         short: ShortLane::default(),
-        lands: None,
+        landing: None,
         counter: 0,
         whole: false,
         rings: false,
@@ -426,6 +429,7 @@ fn lower(
             Step::Move(mv) => {
                 lane.whole |= !mv.parity.is_null() && mv.parity != last;
                 lane.units += moves::lower(mv, last, &mut lane.steps, &mut lane.linear);
+                lane.copies += usize::from(mv.count != 0 && matches!(mv.action, Action::Copy));
             }
             // An add releases what the team has written, and so does a store.
             Step::Flush => {}
@@ -470,8 +474,16 @@ fn lower(
             }
         }
     }
+    let landed = |step: &Step| matches!(step, Step::Wait(wait) if wait.landed.is_some());
     if !lane.rings {
-        lane.lands = landings::in_short(steps);
+        lane.landing = landings::in_short(steps);
+    }
+    // Its origin may add to no word.
+    if lane.landing.is_none() && steps.iter().any(landed) {
+        return Err(DeviceError::Unsupported {
+            device: "cuda",
+            what: "a wait whose data may land, among other steps".into(),
+        });
     }
     let end = Head {
         kind: STEP_END,
@@ -486,8 +498,8 @@ fn lower(
 /// Gives the lanes that move much their blocks.
 fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceError> {
     let mut large: Vec<usize> = (0..lanes.len())
-        .filter(|lane| lanes[*lane].units > sizes.small)
-        .filter(|lane| lanes[*lane].lands.is_none())
+        .filter(|lane| lanes[*lane].units > sizes.small || lanes[*lane].copies >= ROW)
+        .filter(|lane| lanes[*lane].landing.is_none())
         .collect();
     large.sort_unstable_by_key(|lane| std::cmp::Reverse(lanes[*lane].units));
     let all = lanes.len();
@@ -511,7 +523,7 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
             Lane { rings: true, .. } => MOST_TO_HOST,
             _ => MOST,
         };
-        lane.units.div_ceil(sizes.threads as u64).min(most)
+        lane.units.div_ceil(sizes.threads as u64).clamp(1, most)
     };
     let total: u64 = large.iter().map(|lane| wanted(&lanes[*lane])).sum();
     for lane in &large {

@@ -32,6 +32,8 @@ struct Place {
     slot: (Ptr, usize),
     landing: Landing,
     done: (Ptr, Ptr),
+    /// The first epoch: sometimes tags begin again soon.
+    begin: u64,
     salt: u64,
 }
 
@@ -39,6 +41,7 @@ impl Place {
     fn new(arena: &mut Arena, rng: &mut Rng) -> Self {
         let bytes = 4 * rng.within(1..=40);
         let double = rng.once_in(2);
+        let begin = if rng.once_in(3) { (1 << 32) - 4 } else { 0 };
         let room = Landing::room(bytes);
         let flip = |step: usize| if double { step.next_multiple_of(64) } else { 0 };
         let base = Ptr(arena.take(flip(room) + room, 0, true));
@@ -52,7 +55,8 @@ impl Place {
                 base,
                 flip: flip(room),
             },
-            done: (arena.word(0), arena.word(0)),
+            done: (arena.word(begin * QUANTUM), arena.word(begin * QUANTUM)),
+            begin,
             salt: rng.next(),
         }
     }
@@ -161,23 +165,25 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
             (vec![Do::Delay(delay), Do::Call(TICK)], ticks),
         ];
         let poison = rng.once_in(2).then(|| rng.below(60));
-        let (mut epoch, mut pieces, mut sent, mut ended) = (0, Vec::<Piece>::new(), 0, None);
-        let mut looked = 0;
+        let (begin, end) = (place.begin, place.begin + EPOCHS);
+        let (mut epoch, mut pieces, mut sent, mut ended) = (begin, Vec::<Piece>::new(), 0, None);
+        let mut looked = begin;
         let mut wrong = Vec::new();
         let outcome = machine.run(seed, &streams, &[], &mut |event| match event {
-            Event::Called { value: TICK, .. } if ended.is_none() && epoch < EPOCHS => {
-                if pieces.is_empty() {
-                    // As the exposures would say: a buffer is free when what was in it has been looked at.
-                    if epoch >= looked + place.buffers() {
-                        return;
+            Event::Called { value: TICK, .. } if ended.is_none() => {
+                // An epoch may end and the next one come between two steps of who waits.
+                for _ in 0..rng.within(1..=2 * place.units()) {
+                    if pieces.is_empty() {
+                        // As the exposures would say: a buffer is free when what was in it has been looked at.
+                        if epoch == end || epoch >= looked + place.buffers() {
+                            return;
+                        }
+                        pieces = match rng.below(2) {
+                            0 => vec![Piece::Slot],
+                            _ => (0..place.units()).map(Piece::Unit).collect(),
+                        };
+                        rng.shuffle(&mut pieces);
                     }
-                    pieces = match rng.below(3) {
-                        0 => vec![Piece::Slot],
-                        _ => (0..place.units()).map(Piece::Unit).collect(),
-                    };
-                    rng.shuffle(&mut pieces);
-                }
-                for _ in 0..rng.within(1..=place.units()) {
                     match pieces.pop() {
                         Some(Piece::Unit(index)) => {
                             change(place.unit(epoch, index), |_| place.landed(epoch, index));
@@ -186,21 +192,22 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
                             place.fill_slot(epoch);
                             change(place.done.0, |value| value + QUANTUM);
                         }
-                        None => break,
+                        None => unreachable!("there are pieces"),
                     }
+                    epoch += u64::from(pieces.is_empty());
                     sent += 1;
                     if poison.is_some_and(|after| sent > after) {
                         change(place.done.0, |value| value | POISON);
                         partly += u64::from(!pieces.is_empty());
-                        ended = Some(epoch + u64::from(pieces.is_empty()));
+                        ended = Some(epoch);
                         return;
                     }
                 }
-                epoch += u64::from(pieces.is_empty());
             }
             Event::Called {
                 value: LOOK, time, ..
             } if !home.failed() => {
+                let time = begin + time;
                 let now = (time + 1) * QUANTUM;
                 // Epochs that came by the word may be ahead.
                 let (word, operand) = (value(place.done.0) & !POISON, value(place.done.1));
@@ -220,8 +227,8 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
         }
         outcome?;
         let passed = value(place.done.1) / QUANTUM;
-        let expected = ended.unwrap_or(EPOCHS);
-        if passed != expected || home.failed() != (expected < EPOCHS) {
+        let expected = ended.unwrap_or(end);
+        if passed != expected || home.failed() != (expected < end) {
             return Err(format!("seed {seed}: {passed} have passed, not {expected}"));
         }
         if value(place.done.0) & !POISON != expected * QUANTUM {
@@ -253,7 +260,9 @@ pub(super) fn check_puts(machine: &mut Machine, seeds: Range<u64>) -> Result<(),
         let rng = &mut Rng::new(seed ^ 0x9075);
         let mut arena = Arena::new(1 << 16, rng);
         let place = Place::new(&mut arena, rng);
-        let (exposed, bell) = ((arena.word(0), arena.word(0)), arena.word(0));
+        let begin = place.begin;
+        let mut word = || arena.word(begin * QUANTUM);
+        let (exposed, bell) = ((word(), word()), word());
         let src = Ptr(arena.take(place.bytes, 4 * rng.below(4), false));
         let fill = |epoch| {
             for index in 0..place.words() {
@@ -292,7 +301,7 @@ pub(super) fn check_puts(machine: &mut Machine, seeds: Range<u64>) -> Result<(),
         if launched.teams(TEAM_WARPS, |lane| lane.kind & LANE_LANDS != 0) != 1 {
             return Err("the put does not land".into());
         }
-        fill(0);
+        fill(begin);
         let streams = [
             (vec![Do::Launch(&launched), Do::Call(LOOK)], EPOCHS),
             (
@@ -321,7 +330,7 @@ pub(super) fn check_puts(machine: &mut Machine, seeds: Range<u64>) -> Result<(),
                         change(exposed.0, |value| value | POISON);
                     } else {
                         home.stop();
-                        put = value(exposed.1) / QUANTUM;
+                        put = value(exposed.1) / QUANTUM - begin;
                     }
                 }
                 Some((at, _)) if time > at => {}
@@ -337,6 +346,7 @@ pub(super) fn check_puts(machine: &mut Machine, seeds: Range<u64>) -> Result<(),
             Event::Called {
                 value: LOOK, time, ..
             } if !home.failed() => {
+                let time = begin + time;
                 for index in 0..place.units() {
                     let found = value(place.unit(time, index));
                     if found != place.landed(time, index) {
@@ -359,11 +369,12 @@ pub(super) fn check_puts(machine: &mut Machine, seeds: Range<u64>) -> Result<(),
             return Err(format!("seed {seed}: the slot was written"));
         }
         let (done, failed) = (value(place.done.0), home.failed());
-        if done != if failed { POISON } else { 0 } {
+        let first = begin * QUANTUM;
+        if done != if failed { first | POISON } else { first } {
             return Err(format!("seed {seed}: the word is {done:#x}"));
         }
         failures += u64::from(failed);
-        let passed = value(exposed.1) / QUANTUM;
+        let passed = value(exposed.1) / QUANTUM - begin;
         if failed && passed > exposures {
             return Err(format!("seed {seed}: put without an exposure"));
         }

@@ -371,8 +371,10 @@ impl Maker<'_> {
         } else {
             self.rng.below(4)
         };
+        let mut arithmetic = true;
         if moves > 8 {
             self.most = 200;
+            arithmetic = self.rng.once_in(2);
         }
         for _ in 0..moves {
             let parity = if self.rng.once_in(2) {
@@ -380,7 +382,7 @@ impl Maker<'_> {
             } else {
                 Ptr::NULL
             };
-            let mv = if self.rng.once_in(3) {
+            let mv = if self.rng.once_in(3) && arithmetic {
                 self.arithmetic(parity)
             } else {
                 self.copy(parity)

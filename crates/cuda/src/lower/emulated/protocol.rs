@@ -404,6 +404,8 @@ impl Job {
         let mut words: HashMap<u64, (&Edge, u64, u64)> = self
             .edges
             .iter()
+            // What lands is added to by who has put it to the slot, perhaps after what landed next.
+            .filter(|edge| edge.landing.is_none() || edge.plain)
             .map(|edge| (edge.done.0.0.addr() as u64, (edge, 0, 0)))
             .collect();
         let registers: HashMap<u64, &Edge> = self

@@ -3,7 +3,7 @@
 use super::{EPOCHS, LANDED, LANDING, Mutant, POISON};
 
 const COME: &str = "if ((u32)(first >> 32) == tag && (u32)(second >> 32) == tag) {";
-const COUNT: &str = "if (how == HAS_LANDED) red_u64(landed.word, landed.quantum);";
+const COUNT: &str = "if (how == HAS_LANDED) red_u64(search.word, search.quantum);";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     // One tag stands for both halves of a pair.
@@ -19,10 +19,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // The buffers: of the landing, at either end; of the slot.
     (
         LANDED,
-        "landings + (is_odd(landed.tag) ? landing_flip : 0)",
+        "landings + (is_odd(search.tag) ? landing_flip : 0)",
         "landings",
     ),
-    (LANDED, "slot + (is_odd(landed.tag) ? flip : 0)", "slot"),
+    (LANDED, "slot + (is_odd(search.tag) ? flip : 0)", "slot"),
     (LANDING, "landings + (is_odd(tag) ? flip : 0)", "landings"),
     (
         EPOCHS,
@@ -31,8 +31,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     // The word: not added to for what has landed; added to twice for what has not.
     (LANDED, COUNT, ""),
-    (LANDED, COUNT, "red_u64(landed.word, landed.quantum);"),
-    (EPOCHS, COUNT, "red_u64(landed.word, landed.quantum);"),
+    (LANDED, COUNT, "red_u64(search.word, search.quantum);"),
+    (EPOCHS, COUNT, "red_u64(search.word, search.quantum);"),
     // The last bytes: not sent; put where none belong.
     (
         LANDING,
@@ -74,29 +74,36 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         LANDED,
-        "store_relaxed(operand, landed.from + landed.quantum);",
+        "store_relaxed(operand, search.from + search.quantum);",
         "",
     ),
     // A part is enough; a poison counts more than what had landed; and is no fault.
     (
         LANDED,
-        "if (!come) return false;",
-        "if (!come) return true;",
+        "if (!landed) return false;",
+        "if (!landed) return true;",
     ),
     (
         LANDED,
-        "if (end == FAILED || !landed.look(round < 64 ? 16 : 1)) stand->failed = 1;",
-        "if (end != GO_ON || !landed.look(round < 64 ? 16 : 1)) stand->failed = 1;",
+        "if (end == FAILED || !search.look(round < 64 ? 16 : 1)) stand->failed = 1;",
+        "if (end != GO_ON || !search.look(round < 64 ? 16 : 1)) stand->failed = 1;",
     ),
     (
         LANDED,
         "if (first && !ok && end == POISONED) {",
         "if (first && !ok && end == FAILED) {",
     ),
+    // The word of a later epoch is taken for that of this one; tags are left that are those of an epoch to come.
+    (LANDED, "} else if (before) {", "} else if (come) {"),
+    (
+        LANDED,
+        "store_both(landing + 2 * next, (u64)tag << 32, (u64)tag << 32);",
+        "continue;",
+    ),
     // Threads find out each for itself whether they have all.
     (
         LANDED,
-        "u32 how = landed.by_word ? BY_WORD : HAS_LANDED;\n    if (stands[1].failed) how",
-        "u32 how = landed.by_word ? BY_WORD : HAS_LANDED;\n    if (false) how",
+        "u32 how = search.by_word ? BY_WORD : HAS_LANDED;\n    if (stands[1].failed) how",
+        "u32 how = search.by_word ? BY_WORD : HAS_LANDED;\n    if (false) how",
     ),
 ];

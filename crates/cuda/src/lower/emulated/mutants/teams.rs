@@ -10,6 +10,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "} else if (kind & LANE_ADDS) {",
     ),
     (MOVES, "} else if (!(kind & LANE_STEPS)) {", "} else {"),
+    // Copies in a row: those that no warp is left for; a warp's share of one.
+    (
+        MOVES,
+        "if (warp / each == number % groups) carry(",
+        "if (warp / each == number) carry(",
+    ),
+    (MOVES, "epoch, warp % each, each);", "epoch, 0, each);"),
     // Blocks that find the wrong work: another's; lanes that are looked for where they are not.
     (
         MOVES,

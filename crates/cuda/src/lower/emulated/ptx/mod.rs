@@ -454,18 +454,20 @@ fn primitives_have_their_orders() {
         "st.mmio.relaxed.sys.global.u64",
     ];
     let posts = ["fence.acq_rel.sys;", "red.relaxed.sys.global.add.u64"];
+    const LANDS: &str = "st.relaxed.sys.global.v2.u64";
     for (text, new) in TEXTS {
         for (name, items) in functions(text) {
             let more: &[&str] = match name.as_str() {
                 name if name.contains("compute") => &arithmetic,
                 name if name.contains("run_steps") => &steps,
                 name if name.contains("give_up") => &counts,
-                name if name.contains("run_landing") => {
-                    &["st.relaxed.sys.global.v2.u64", "griddepcontrol."]
-                }
-                name if name.contains("land") => {
-                    &["ld.relaxed.sys.global.v2.u64", posts[1], "griddepcontrol."]
-                }
+                name if name.contains("run_landing") => &[LANDS, "griddepcontrol."],
+                name if name.contains("land") => &[
+                    LANDS,
+                    "ld.relaxed.sys.global.v2.u64",
+                    posts[1],
+                    "griddepcontrol.",
+                ],
                 name if name.contains("tidegate_batch") => match new {
                     true => &[posts[0], posts[1], "griddepcontrol."],
                     false => &posts,
