@@ -41,6 +41,18 @@ use crate::gpu::{Gpu, STRIKES, lock};
 
 const MAPPING: &str = "mapping a register of a NIC";
 
+/// Whether streams store to registers of NICs, by the variable; what cannot be read counts as if it were not set.
+pub(crate) fn strikes(value: Option<&str>) -> bool {
+    match value.map(str::trim) {
+        None | Some("auto") => true,
+        Some("no") => false,
+        Some(other) => {
+            tracing::warn!("{STRIKES} is `{other}`: `auto` or `no` is wanted");
+            true
+        }
+    }
+}
+
 /// The pages that are registered for a GPU.
 #[derive(Default)]
 pub(crate) struct Registers(Mutex<Pages>);
@@ -219,6 +231,21 @@ impl Gpu {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_variable_is_read() {
+        for (value, means) in [
+            (None, true),
+            (Some("auto"), true),
+            (Some("no"), false),
+            (Some(" no\n"), false),
+            // Not understood, which is said.
+            (Some("perhaps"), true),
+            (Some("No"), true),
+        ] {
+            assert_eq!(strikes(value), means, "{value:?}");
+        }
+    }
 
     #[test]
     fn a_page_is_kept_as_long_as_it_has_users_and_until_it_is_taken_back() {
