@@ -16,7 +16,8 @@
 //! and comes back; or it was not told to go, and never will be. *go* says which ([`Couriers::end`]). What is enqueued
 //! on the latter is never executed, so the memory that the copies name may go; the words and the driver's stream may
 //! not, and are kept for ever. The device has a stream that is never idle from then on: loading code is refused
-//! ([`DeviceError::Busy`](tidegate_hal::device::DeviceError)), and whoever in the process asks the driver to wait for
+//! ([`DeviceError::Busy`](tidegate_hal::device::DeviceError)), pages of NICs are not taken back any more
+//! (`registers.rs`), and whoever in the process asks the driver to wait for
 //! *all* streams of the device, waits for ever. A program that means to go on after a failure, with a library that does
 //! that, turns couriers off (`TIDEGATE_CUDA_COPY_ENGINE_FROM=never`).
 

@@ -33,7 +33,7 @@
 //! | [`EARLY`] | how early a batch may be launched |
 //! | [`COPY_ENGINE_FROM`] | from how many bytes on the puts of a lane go by the copy engines: a number, or `never`; 4 MiB. Not in recordings, nor where a slot has two buffers |
 //! | [`LAND_UP_TO`] | up to how many bytes a slot has a landing, where a put is found without waiting for its fence: a number; 256. The least of what the ranks say counts |
-//! | [`STRIKES`] | whether streams store to registers of NICs, where those have some that the GPU reaches: not if it is `no` |
+//! | [`STRIKES`] | whether streams store to registers of NICs, where those have some that the GPU reaches: `auto`, `no` |
 //! | [`GATES`] | when waits have gates: `auto`, `always`, `never` |
 
 use std::collections::{HashMap, HashSet};
@@ -58,7 +58,7 @@ use crate::lower::{MAX_BLOCKS, Mirror, THREADS};
 use crate::lower::{apart, landings};
 use crate::pinned::Pinned;
 use crate::reclaim::Shared;
-use crate::registers::Registers;
+use crate::registers::{self, Registers};
 use crate::reserve::Reserve;
 
 /// The share of the multiprocessors on which blocks may wait: three quarters.
@@ -74,7 +74,8 @@ pub const WAITING_STREAMS: &str = "TIDEGATE_CUDA_WAITING_STREAMS";
 /// (while what stands before it ends), or, if it is not set, while the batch before it is at work.
 pub const EARLY: &str = "TIDEGATE_CUDA_EARLY";
 
-/// The environment variable that says whether streams store to registers of NICs: `no`, or wherever the driver maps them.
+/// The environment variable that says whether streams store to registers of NICs: `auto` (if it is not set: wherever the
+/// driver maps them), or `no`.
 pub const STRIKES: &str = "TIDEGATE_CUDA_STRIKES";
 
 /// What the environment of a process should say before its driver starts: as many hardware queues as there are, and
@@ -299,7 +300,7 @@ impl Gpu {
             admitted: Mutex::default(),
             mirrors: Mutex::default(),
             pinned: Pinned::default(),
-            strikes: variable(STRIKES).is_none_or(|value| value.trim() != "no"),
+            strikes: registers::strikes(variable(STRIKES).as_deref()),
             registers: Registers::default(),
             reserve: Reserve::default(),
             early_functions: Mutex::default(),

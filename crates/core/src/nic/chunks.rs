@@ -15,11 +15,11 @@ pub struct Chunks {
 }
 
 impl Default for Chunks {
-    /// Chunks of 512 KiB, from 1 MiB on. With half of that, what each operation costs is more than is gained (BENCHMARKS.md).
+    /// Chunks of 1 MiB, from 2 MiB on. With a quarter of that, what each operation costs is as much as is gained (BENCHMARKS.md).
     /// What is shorter would save less than it costs: the last chunk, with the signal, is sent when all others have
     /// been acknowledged.
     fn default() -> Self {
-        Chunks::of(512 << 10).from(1 << 20)
+        Chunks::of(1 << 20).from(2 << 20)
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
         let read = |text| Chunks::parse(text).unwrap();
         assert_eq!(read("never"), Chunks::NEVER);
         assert_eq!(read("262144"), Chunks::of(1 << 18));
-        assert_eq!(read("524288:1048576"), Chunks::default());
+        assert_eq!(read("1048576:2097152"), Chunks::default());
         let other = Chunks::of(4096).from(1 << 20);
         assert_eq!(read("4096: 1048576"), other);
         assert_eq!((other.bytes, other.from), (4096, 1 << 20));

@@ -140,6 +140,11 @@ impl Line {
         });
         if strike.is_some() {
             queue.struck_by_streams();
+            // Nobody strikes for a part.
+            debug_assert!(
+                !queue.takes_parts(),
+                "streams strike for whole rings, and the queue takes parts"
+            );
         }
         let wait = Step::Wait(Wait {
             word: sent,

@@ -82,17 +82,21 @@ impl Tickets {
 
     /// Notes that a program is under way.
     pub(crate) fn add(&self, line: &Arc<Line>, touch: Touch) {
+        // Dropped under no lock: the last of a line takes its register back, and calls the device.
+        let mut over = Vec::new();
         let mut held = lock(&self.held);
         if !held
             .iter()
             .any(|ticket| ticket.touch == touch && ticket.line.is(line))
         {
             // Of a region that is only ever put, nobody asks for its tickets: those of windows that are gone must not pile up.
-            held.retain(|ticket| !ticket.line.is_over());
+            over.extend(held.extract_if(.., |ticket| ticket.line.is_over()));
             let line = line.clone();
             held.push(Ticket { line, touch });
         }
         self.any.store(true, Ordering::Relaxed);
+        drop(held);
+        drop(over);
     }
 
     /// Adds the lines that stand against `touch`.

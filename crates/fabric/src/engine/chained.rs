@@ -14,7 +14,8 @@
 //! A stream that fails poisons the doorbell: when all that was rung for is through, the rest is taken back as far as
 //! hardware can, and the queue gives up. An operation that fails blocks the chain behind it; when nothing has moved for
 //! a moment, the queue gives up too. What the NIC refuses for want of triggers is tried again, for as long as a limit
-//! says: then that is a failure like any other. So it is when a stream has rung, and its strike has not come by then.
+//! says: then that is a failure like any other. So it is when a stream has rung, and its strike has not come by then,
+//! which is looked for all the while: what nobody has looked at does not count, since a stream is stopped with its process.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -31,6 +32,39 @@ use crate::wire::{Posted, Wire};
 /// How long nothing must have moved before a chain that has failed is given up: what came before the failure still comes through.
 const GRACE: Duration = Duration::from_millis(20);
 
+/// For how long nothing is heard, to somebody who looks now and then. Between two looks both may have been stopped, the
+/// agent and the stream that it listens to (by a debugger, or with the machine): so no pause counts for more than a part
+/// of the limit.
+struct Silence {
+    looked: Instant,
+    lasted: Duration,
+}
+
+impl Silence {
+    /// What a pause counts for at most: this part of the limit.
+    const PART: u32 = 8;
+
+    fn new() -> Self {
+        Silence {
+            looked: Instant::now(),
+            lasted: Duration::ZERO,
+        }
+    }
+
+    /// Something was heard just now.
+    fn ends(&mut self) {
+        *self = Silence::new();
+    }
+
+    /// Looks at this time; whether it has lasted for longer than the limit.
+    fn look(&mut self, now: Instant, limit: Duration) -> bool {
+        let pause = now.saturating_duration_since(self.looked);
+        self.looked = now;
+        self.lasted += pause.min(limit / Self::PART);
+        self.lasted > limit
+    }
+}
+
 /// A queue's chain, and how far it is.
 pub(crate) struct Chained<W: Wire> {
     chain: Box<dyn Chain<W>>,
@@ -46,6 +80,8 @@ pub(crate) struct Chained<W: Wire> {
     /// How long that may last.
     limit: Duration,
     moved: Instant,
+    /// Since then.
+    silence: Silence,
     failed: Option<String>,
     /// It has been given up.
     over: bool,
@@ -62,6 +98,7 @@ impl<W: Wire> Chained<W> {
             refused: None,
             limit,
             moved: Instant::now(),
+            silence: Silence::new(),
             failed: None,
             over: false,
         }
@@ -119,6 +156,11 @@ impl<W: Wire> Chained<W> {
         self.refused.is_some() || self.failed.is_some()
     }
 
+    fn moves(&mut self) {
+        self.moved = Instant::now();
+        self.silence.ends();
+    }
+
     fn fail(&mut self, why: &impl ToString) {
         self.failed.get_or_insert_with(|| why.to_string());
     }
@@ -128,7 +170,7 @@ impl<W: Wire> Chained<W> {
         let new = rung - self.struck;
         self.struck = rung;
         if new > 0 {
-            self.moved = Instant::now();
+            self.moves();
             if !self.strikes
                 && let Err(error) = self.chain.fire(new)
             {
@@ -151,7 +193,7 @@ impl<W: Wire> Chained<W> {
             Err(error) => self.fail(&error),
         }
         if self.through != before {
-            self.moved = Instant::now();
+            self.moves();
         }
         self.feed(queue);
         self.through != before
@@ -160,7 +202,10 @@ impl<W: Wire> Chained<W> {
     /// What has been rung for does not begin, since the stores of the stream do not arrive: between a GPU and a NIC are
     /// switches and IOMMUs, and of what they drop nobody hears.
     fn listens(&mut self, rung: u64) {
-        if self.strikes && rung > self.through && self.moved.elapsed() > self.limit {
+        if !self.strikes || rung == self.through {
+            return;
+        }
+        if self.silence.look(Instant::now(), self.limit) {
             let missing = self.chain.missing(rung);
             if missing > 0 {
                 self.fail(&format!(
@@ -270,5 +315,43 @@ impl<W: Wire> Engine<W> {
             self.give_up(index);
         }
         !closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn time_in_which_nobody_looks_is_no_silence() {
+        let mut silence = Silence::new();
+        let mut now = silence.looked;
+        // A process that is stopped between a ring and its strike, and again before the agent has looked twice.
+        for _ in 0..2 {
+            now += 100 * LIMIT;
+            assert!(!silence.look(now, LIMIT));
+        }
+        // Nor has the agent heard of an hour that it has slept through since.
+        silence.ends();
+        assert!(!silence.look(silence.looked + 360 * LIMIT, LIMIT));
+    }
+
+    #[test]
+    fn silence_ends_however_seldom_somebody_looks() {
+        for pause in [LIMIT / 1000, LIMIT / 10, LIMIT] {
+            let mut silence = Silence::new();
+            let begun = silence.looked;
+            let mut now = begun;
+            while !silence.look(now, LIMIT) {
+                now += pause;
+                assert!(now - begun <= 10 * LIMIT, "{pause:?}");
+            }
+            assert!(now - begun > LIMIT, "{pause:?}");
+            if pause < LIMIT / Silence::PART {
+                assert!(now - begun <= LIMIT + pause, "{pause:?}");
+            }
+        }
     }
 }

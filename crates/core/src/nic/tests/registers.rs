@@ -1,8 +1,6 @@
 //! Registers of NICs: streams store there after each ring, where their device reaches them, and nowhere else.
 
-use std::sync::Mutex;
-
-use tidegate_hal::batch::{Op as Reduction, Scalar};
+use tidegate_hal::batch::{Op as Reduction, Scalar, Step};
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::{Device, DeviceError, StreamConfig};
 use tidegate_hal::memory::{Ptr, Sharing};
@@ -10,6 +8,7 @@ use tidegate_hal::nic::*;
 use tidegate_host::{HostBlock, HostStream};
 
 use super::*;
+use crate::nic::Touch;
 
 /// A host whose streams store to no registers.
 #[derive(Clone)]
@@ -80,18 +79,25 @@ unsafe impl Device for Plain {
     }
 }
 
-/// What became of a queue's register.
+/// What became of the register of a rank's only queue.
 #[derive(Default)]
 struct Struck {
     /// The queue has heard that streams store there.
     heard: AtomicBool,
     register: AtomicU64,
+    /// It takes rings in parts, which it must not.
+    parts: bool,
 }
 
-type All = Arc<Mutex<Vec<Arc<Struck>>>>;
+impl Struck {
+    /// What was stored since the last call.
+    fn take(&self) -> u64 {
+        self.register.swap(0, Ordering::SeqCst)
+    }
+}
 
-/// A NIC whose queues have registers; it fires by the doorbells all the same.
-struct Registered(Loopback, All);
+/// A NIC whose queue has a register; it fires by the doorbells all the same.
+struct Registered(Loopback, Arc<Struck>);
 
 struct Queue(Arc<dyn NicQueue>, Arc<Struck>);
 
@@ -130,9 +136,7 @@ unsafe impl Nic for Registered {
     ) -> Result<Arc<dyn NicQueue>, NicError> {
         // SAFETY: as above.
         let queue = unsafe { self.0.queue(peer, config) }?;
-        let struck = Arc::<Struck>::default();
-        self.1.lock().unwrap().push(struck.clone());
-        Ok(Arc::new(Queue(queue, struck)))
+        Ok(Arc::new(Queue(queue, self.1.clone())))
     }
 
     fn budget(&self) -> usize {
@@ -163,6 +167,10 @@ unsafe impl NicQueue for Queue {
         self.0.arm(programs, times)
     }
 
+    fn takes_parts(&self) -> bool {
+        self.1.parts
+    }
+
     fn counts(&self) -> (u64, u64) {
         self.0.counts()
     }
@@ -180,52 +188,88 @@ unsafe impl NicQueue for Queue {
     }
 }
 
-/// Three epochs between two ranks: of each queue, whether it has heard of strikes, and what its register says.
-fn epochs<D: Device>() -> Vec<(bool, u64)> {
-    let all = All::default();
-    let nic = |_| {
+/// A job whose ranks have NICs with these registers.
+fn job<D: Device, R: Send>(
+    struck: &[Arc<Struck>],
+    program: impl Fn(World<D>) -> R + Sync,
+) -> Vec<R> {
+    let nic = |rank: usize| {
         WorldOptions::new()
-            .nic(Registered(Loopback::default(), all.clone()))
+            .nic(Registered(Loopback::default(), struck[rank].clone()))
             .route(Route::Nic)
     };
-    World::<D>::local_with(2, nic, |world| {
+    World::local_with(struck.len(), nic, program)
+}
+
+/// Three epochs between two ranks: of each one's queue, whether it has heard of strikes, and what each epoch has stored.
+fn epochs<D: Device>() -> Vec<(bool, [u64; 3])> {
+    let struck = [Arc::<Struck>::default(), Arc::default()];
+    let stored = job::<D, _>(&struck, |world| {
         crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w");
+        let (window, mine) = (Window::<u64, BySlot>::by_slot("w"), &struck[world.rank()]);
+        let mut stored = [0; 3];
         if world.rank() == 0 {
             let (_inbox, mut outbox) = window.slot_to(1, 0).open(&s).unwrap();
             let src = Region::<u64, _>::zeroed(&world, LEN)
                 .unwrap()
                 .on(&s)
                 .unwrap();
-            for _ in 0..3 {
+            for stored in &mut stored {
                 let mut epoch = outbox.start();
                 epoch.put(&src, FIRST).unwrap();
                 outbox = epoch.complete(&s).unwrap();
+                s.synchronize().unwrap();
+                let mut lines = Vec::new();
+                let tickets = src.body.outstanding().unwrap();
+                tickets.gather(Touch::Write, &mut lines);
+                // One after the ring, where there is any: a second would be stored where this one was.
+                let ring: Vec<_> = lines[0].ring().collect();
+                let to = Ptr(mine.register.as_ptr().cast());
+                match ring[..] {
+                    [Step::Add(_)] => assert!(!mine.heard.load(Ordering::SeqCst)),
+                    [Step::Add(_), Step::Store(ref store)] => {
+                        assert_eq!((store.to, store.value), (to, 1));
+                    }
+                    _ => panic!("it rings once, and strikes once"),
+                }
+                *stored = mine.take();
             }
-            s.synchronize().unwrap();
         } else {
             let (mut inbox, _outbox) = window.slot_from(0, 0, LEN).open(&s).unwrap();
-            for _ in 0..3 {
+            for stored in &mut stored {
                 inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+                s.synchronize().unwrap();
+                *stored = mine.take();
             }
-            s.synchronize().unwrap();
         }
+        stored
     });
-    let all = all.lock().unwrap();
-    all.iter()
-        .map(|struck| {
-            let register = struck.register.load(Ordering::SeqCst);
-            (struck.heard.load(Ordering::SeqCst), register)
-        })
-        .collect()
+    let heard = struck.iter().map(|mine| mine.heard.load(Ordering::SeqCst));
+    heard.zip(stored).collect()
 }
 
 #[test]
 fn streams_store_to_registers_that_their_device_reaches() {
-    assert_eq!(epochs::<Host>(), [(true, 1); 2]);
+    assert_eq!(epochs::<Host>(), [(true, [1; 3]); 2]);
 }
 
 #[test]
 fn streams_whose_device_reaches_no_registers_only_ring() {
-    assert_eq!(epochs::<Plain>(), [(false, 0); 2]);
+    assert_eq!(epochs::<Plain>(), [(false, [0; 3]); 2]);
+}
+
+/// A part of a ring is not struck for.
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic = "streams strike for whole rings"]
+fn a_queue_that_is_struck_takes_no_parts() {
+    let struck = Struck {
+        parts: true,
+        ..Struck::default()
+    };
+    job::<Host, _>(&[Arc::new(struck)], |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("w").slot_from(0, 0, LEN);
+        drop(window.slot_to(0, 0).open(&s).unwrap());
+    });
 }
