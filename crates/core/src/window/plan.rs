@@ -375,9 +375,13 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
                         bell: *bell,
                     };
                     steps.push(wait);
-                    let moves = of_lane(lane, edges, notes);
-                    steps.extend(moves.map(|(note, edge)| {
-                        Step::Move(lower_note(note, edge, peer.operand, size))
+                    let moves = || of_lane(lane, edges, notes);
+                    let alone = moves().count() == 1;
+                    steps.extend(moves().map(|(note, edge)| {
+                        let mv = lower_note(note, edge, peer.operand, size);
+                        // Nothing is signalled for what lands, nor for what else the epoch does.
+                        let landing = mv.landing.filter(|_| alone);
+                        Step::Move(Move { landing, ..mv })
                     }));
                     steps.extend([Step::Flush, Step::Add(add)]);
                 }
