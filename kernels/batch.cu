@@ -224,6 +224,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
 }
 
 #ifdef HAS_BULK
+static_assert(sizeof(Stand) * 2 * WARPS + sizeof(Pieces) + WARPS * STEPS_WINDOW + BLOCK_STEPS_WINDOW <= 48 << 10, "a kernel has so much without asking");
+
 // For batches with large copies: they take shared memory that the others must not ask for.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch_bulk(const __grid_constant__ Launch launch) {
     run_batch<BulkBlock>(launch);

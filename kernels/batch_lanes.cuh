@@ -62,33 +62,18 @@ APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const Wa
     return true;
 }
 
-// How many copies stand here one after the other, if they are so many that it pays to make them beside each other, and
-// none of them is much longer than the others; otherwise 0.
-DEV u32 row_of(const u8 *steps) {
-    u32 moves = 0;
-    u64 all = 0, most = 0;
-    for (const MoveStep *move = (const MoveStep *)steps; move->step.kind == STEP_MOVE; steps += 16 * move->step.length, move = (const MoveStep *)steps) {
-        if (move->action != ACTION_COPY || (move->step.flags & MOVE_BULK)) break;
-        moves++;
-        all += move->count;
-        most = move->count > most ? move->count : most;
-    }
-    return moves >= ROW && most * moves <= 4 * all ? moves : 0;
-}
-
 // A row of copies, dealt to the warps of all blocks: one after the other, each would wait for what it fetches. Returns
 // what stands behind them.
 template <typename Team>
-DEV const u8 *carry_row(Team team, const u8 *steps, u32 moves, u64 epoch, u32 index, u32 count) {
+DEV const u8 *carry_row(Team team, const MoveStep *first, u64 epoch, u32 index, u32 count) {
+    const u32 moves = first->row, length = 16 * first->step.length;
     const u32 warps = count * (Team::size / WARP), warp = index * (Team::size / WARP) + team.rank() / WARP;
     // So many for each copy; with fewer warps than copies, each has several.
     const u32 each = warps > moves ? warps / moves : 1, groups = warps / each;
-    for (u32 number = 0; number < moves; number++) {
-        const MoveStep *move = (const MoveStep *)steps;
-        if (warp / each == number % groups) carry(Warp(), move, epoch, warp % each, each);
-        steps += 16 * move->step.length;
-    }
-    return steps;
+    if (warp < groups * each)
+        for (u32 number = warp / each; number < moves; number += groups)
+            carry(Warp(), (const MoveStep *)((const u8 *)first + number * length), epoch, warp % each, each);
+    return (const u8 *)first + moves * length;
 }
 
 // Carries out a lane, whose steps the whole team can read.
@@ -116,7 +101,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                 const MoveStep *move = (const MoveStep *)next;
                 bool ok;
                 stand = stand == stands ? stands + 1 : stands;
-                bool early = !(Team::size > WARP && row_of(next)) && move->step.kind == STEP_MOVE && (move->step.flags & MOVE_EARLY) && move->action == ACTION_COPY && !(Team::bulk && (move->step.flags & MOVE_BULK));
+                bool early = move->step.kind == STEP_MOVE && !(Team::size > WARP && move->row) && (move->step.flags & MOVE_EARLY) && move->action == ACTION_COPY && !(Team::bulk && (move->step.flags & MOVE_BULK));
                 if (early && move->unit == 4) {
                     ok = wait_and_copy<Team, V16>(launch, team, stand, wait, move, index, count, first);
                     next += move->step.length * 16;
@@ -134,8 +119,8 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                 break;
             }
             case STEP_MOVE: {
-                u32 moves = Team::size > WARP ? row_of(steps) : 0;
-                if (moves) next = carry_row(team, steps, moves, stand->epoch, index, count);
+                const MoveStep *move = (const MoveStep *)step;
+                if (Team::size > WARP && move->row) next = carry_row(team, move, stand->epoch, index, count);
                 else carry(team, (const MoveStep *)step, stand->epoch, index, count);
                 break;
             }
@@ -162,7 +147,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
 
 // Bytes of steps that a team keeps at hand: a lane of a warp has few.
 #define STEPS_WINDOW 512
-#define BLOCK_STEPS_WINDOW 4096
+#define BLOCK_STEPS_WINDOW 3072
 
 // All steps of a lane, one after the other: for those that are not in short, and for what fails.
 template <typename Team>

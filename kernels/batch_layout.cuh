@@ -24,8 +24,6 @@ enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3, STEP_STORE = 4 
 enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8, LANE_LANDS = 16 };
 enum { ADD_HAS_WAITER = 1 };
 enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2, MOVE_BULK = 4 };
-// From so many copies one after the other on, a lane of blocks makes them beside each other.
-#define ROW 4
 enum { SHAPE_LINEAR = 0, SHAPE_STRIDED = 1, SHAPE_INDEXED = 2 };
 enum { ACTION_COPY = 0, ACTION_ACCUMULATE = 1, ACTION_FETCH = 2, ACTION_SWAP = 3 };
 enum { OP_SUM, OP_PROD, OP_MIN, OP_MAX, OP_AND, OP_OR, OP_XOR, OP_REPLACE, OP_KEEP };
@@ -95,7 +93,7 @@ struct MoveStep {
     u32 sub;   // units of an element
     u8 action, op, scalar, unit;  // unit: bytes that are moved at a time, as a power of two
     u8 src_shape, dst_shape;
-    u16 unused;
+    u16 row;  // so many copies stand here, this one first, that warps make beside each other; 0: it is not the first of such
     // Then a `Shape` for each side that is not linear: first the source's.
 };
 

@@ -413,6 +413,7 @@ impl Batch {
     ///   live bell) that the device can reach, and operands are written by streams ordered with this one only;
     /// - the place of every [`Store`] is live, at an address of the device's, and may be written so at that point of its
     ///   lane;
+    /// - an operand that a move has as its `parity` is not advanced again in its lane before an add;
     /// - every side, result, comparand and index table is live for all the elements that its shape (and flip)
     ///   reaches, aligned for elements of `size` bytes; sources are initialised;
     /// - no memory that a move writes is accessed by anything that is not ordered with the move by the words of

@@ -86,7 +86,7 @@ pub(super) fn stages<'a, D: Device>(
     }
     match stages.last_mut() {
         // Not worth an operation of its own.
-        Some(last) if filled < chunk / 2 => last.append(&mut stage),
+        Some(last) if stage.is_empty() || filled < chunk / 2 => last.append(&mut stage),
         _ => stages.push(stage),
     }
     stages

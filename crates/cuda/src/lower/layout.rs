@@ -23,9 +23,6 @@ pub(crate) const MOVE_EARLY: u32 = 1;
 pub(crate) const MOVE_LAST_PARITY: u32 = 2;
 pub(crate) const MOVE_BULK: u32 = 4;
 
-/// From so many copies one after the other on, a lane of blocks makes them beside each other.
-pub(crate) const ROW: usize = 4;
-
 pub(crate) const SHAPE_LINEAR: u8 = 0;
 pub(crate) const SHAPE_STRIDED: u8 = 1;
 pub(crate) const SHAPE_INDEXED: u8 = 2;
@@ -147,7 +144,8 @@ pub(crate) struct MoveStep {
     pub(crate) unit: u8,
     pub(crate) src_shape: u8,
     pub(crate) dst_shape: u8,
-    pub(crate) unused: u16,
+    /// So many copies stand here, this one first, that warps make beside each other; 0: it is not the first of such.
+    pub(crate) row: u16,
 }
 
 /// A side that is not linear; stands behind its move.

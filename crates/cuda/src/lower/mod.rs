@@ -17,6 +17,7 @@ mod layout;
 mod moves;
 pub(crate) mod operands;
 pub(crate) mod parts;
+mod rows;
 
 pub(crate) use layout::*;
 
@@ -30,7 +31,8 @@ const BULK: u64 = 2304;
 /// The most blocks of one lane.
 const MOST: u64 = 255;
 /// The most of one that rings, whose copies go to memory of the host: so many fill the bus. (One that rings in parts has
-/// one, so that each part says what has been copied; it is for a wire, which is slower than one.)
+/// one, so that each part says what has been copied. For linear copies that is faster than the wires that were seen; what
+/// is gathered by shapes would gain from two.)
 const MOST_TO_HOST: u64 = 2;
 
 /// How large teams are, and from when on they are worth it.
@@ -237,6 +239,9 @@ impl Program {
         let mut bulk = false;
         for lane in &mut lanes {
             bulk |= lane.mark_bulk(sizes.bulk);
+            if lane.blocks != 0 {
+                rows::mark(&mut lane.steps);
+            }
             lane.short = lane.landing.unwrap_or_else(|| lane.in_short());
         }
         // The blocks of a lane share counters.
@@ -498,7 +503,7 @@ fn lower(
 /// Gives the lanes that move much their blocks.
 fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceError> {
     let mut large: Vec<usize> = (0..lanes.len())
-        .filter(|lane| lanes[*lane].units > sizes.small || lanes[*lane].copies >= ROW)
+        .filter(|lane| lanes[*lane].units > sizes.small || lanes[*lane].copies >= rows::ROW)
         .filter(|lane| lanes[*lane].landing.is_none())
         .collect();
     large.sort_unstable_by_key(|lane| std::cmp::Reverse(lanes[*lane].units));

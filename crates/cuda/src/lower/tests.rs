@@ -355,3 +355,41 @@ fn a_lane_that_stores_has_several_blocks_only_if_one_knows_that_it_is_the_last()
         1
     );
 }
+
+/// Short copies in a row are dealt to warps, but not with one that is much longer, nor with others in between.
+#[test]
+fn copies_that_stand_in_a_row_are_marked() {
+    let rows = |lane: Vec<Step>| -> Vec<u16> {
+        let program = program(vec![lane], 16).unwrap();
+        let mut at = program.blocks * program.stride;
+        let mut rows = Vec::new();
+        loop {
+            let head: Head = read(&program.bytes[at..]);
+            match head.kind {
+                STEP_END => return rows,
+                STEP_MOVE => rows.push(read::<MoveStep>(&program.bytes[at..]).row),
+                _ => {}
+            }
+            at += usize::from(head.length) * 16;
+        }
+    };
+    let puts = |lengths: &[usize]| {
+        let mut lane = vec![wait(0x2000)];
+        lane.extend(lengths.iter().map(|doubles| put(*doubles)));
+        lane.push(add(0x3000));
+        lane
+    };
+    assert_eq!(rows(puts(&[8; 3])), [0; 3]);
+    assert_eq!(rows(puts(&[8; 5])), [5, 0, 0, 0, 0]);
+    assert_eq!(rows(puts(&[8, 16, 24, 8])), [4, 0, 0, 0]);
+    // A long one ends the row, and others may begin behind it.
+    let long = [8, 8, 8, 8, 4096, 8, 8, 8, 8, 8];
+    assert_eq!(rows(puts(&long)), [4, 0, 0, 0, 0, 5, 0, 0, 0, 0]);
+    assert_eq!(rows(puts(&[4096, 3000, 4096, 2048, 2046])), [4, 0, 0, 0, 0]);
+    // What is no whole unit is a step of its own: of short copies it is one of the row, of long ones it is not.
+    assert_eq!(rows(puts(&[9; 4])), [8, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(rows(puts(&[2049; 4])), [0; 8]);
+    let mut parted = puts(&[8; 8]);
+    parted.insert(4, add(HOST));
+    assert_eq!(rows(parted), [0, 0, 0, 5, 0, 0, 0, 0]);
+}

@@ -519,7 +519,7 @@ extern "C" u64 tidegate_layout(u64 *out) {
     note(sizeof(StoreStep)), FIELD(StoreStep, to), FIELD(StoreStep, value);
     note(sizeof(MoveStep)), FIELD(MoveStep, count), FIELD(MoveStep, src), FIELD(MoveStep, dst), FIELD(MoveStep, src_flip), FIELD(MoveStep, dst_flip), FIELD(MoveStep, parity);
     FIELD(MoveStep, result), FIELD(MoveStep, compare), FIELD(MoveStep, size), FIELD(MoveStep, sub), FIELD(MoveStep, action), FIELD(MoveStep, op), FIELD(MoveStep, scalar);
-    FIELD(MoveStep, unit), FIELD(MoveStep, src_shape), FIELD(MoveStep, dst_shape);
+    FIELD(MoveStep, unit), FIELD(MoveStep, src_shape), FIELD(MoveStep, dst_shape), FIELD(MoveStep, row);
     note(sizeof(Shape)), FIELD(Shape, table), FIELD(Shape, rank), FIELD(Shape, count), FIELD(Shape, stride);
     note(sizeof(Fault)), FIELD(Fault, kind), FIELD(Fault, window), FIELD(Fault, peer), FIELD(Fault, awaited), FIELD(Fault, epoch);
     note(sizeof(State)), FIELD(State, stop), FIELD(State, fault);

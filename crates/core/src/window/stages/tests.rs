@@ -260,9 +260,10 @@ fn stages_are_of_about_a_chunk() {
     let much = linear(1 << 30);
     assert_eq!((much.len(), much[0][0]), (256, 512 * kib));
     assert!(counts(&[put(0, 0, 1 << 40)], 1, Chunks::of(1)).len() <= 257);
+    assert_eq!(counts(&[put(0, 0, 7)], 1, Chunks::of(1)), [[1]; 7]);
     // And what was asked for, or is best.
     let best = |bytes: usize| counts(&[put(0, 0, bytes / 8)], 8, Chunks::default()).len();
-    assert_eq!([1024 * kib - 8, 1024 * kib].map(best), [1, 4]);
+    assert_eq!([2048 * kib - 8, 2048 * kib].map(best), [1, 2]);
     assert_eq!(counts(&[put(0, 0, 1 << 20)], 8, Chunks::NEVER), [[1 << 20]]);
     let later = chunks.from(1 << 20);
     assert_eq!(counts(&[put(0, 0, 1 << 16)], 8, later), [[1 << 16]]);

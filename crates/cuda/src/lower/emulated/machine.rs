@@ -397,7 +397,7 @@ pub(super) fn layout() -> Vec<u64> {
         fields!(WaitStep: word operand quantum arrivals window peer awaited slot),
         fields!(AddStep: word value count),
         fields!(StoreStep: to value),
-        fields!(MoveStep: count src dst src_flip dst_flip parity result compare size sub action op scalar unit src_shape dst_shape),
+        fields!(MoveStep: count src dst src_flip dst_flip parity result compare size sub action op scalar unit src_shape dst_shape row),
         fields!(ShapeStep: table rank count stride),
         fields!(RawFault: kind window peer awaited epoch),
         fields!(State: stop fault),

@@ -13,10 +13,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // Copies in a row: those that no warp is left for; a warp's share of one.
     (
         MOVES,
-        "if (warp / each == number % groups) carry(",
-        "if (warp / each == number) carry(",
+        "number < moves; number += groups)",
+        "number < moves; number += moves)",
     ),
     (MOVES, "epoch, warp % each, each);", "epoch, 0, each);"),
+    (
+        MOVES,
+        "return (const u8 *)first + moves * length;",
+        "return (const u8 *)first + (moves + 1) * length;",
+    ),
     // Blocks that find the wrong work: another's; lanes that are looked for where they are not.
     (
         MOVES,
