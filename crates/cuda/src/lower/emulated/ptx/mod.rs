@@ -55,6 +55,7 @@
 //! assembly, which the compiler does not reorder. It places them as it likes, so where a function has several ways, all
 //! of them are followed.
 
+mod lands;
 mod thread;
 mod waits;
 
@@ -359,66 +360,6 @@ fn what_is_stored_for_the_host_was_counted() {
         // Of each kind of team: what is counted, what is poisoned from the first step on, and behind a wait; and a lane
         // in short that gives up.
         assert_eq!(all, if new { 3 * 3 + 1 } else { 2 * 3 + 1 });
-    }
-}
-
-/// Nothing lands before the barrier of the wait. What has landed is read by whole words, a tag with its four bytes.
-#[test]
-fn what_lands_comes_after_the_barrier_of_the_wait() {
-    let acquires = |line: &str| line.starts_with("ld.acquire") || line.contains("wait_long");
-    let lands = |line: &str| line.starts_with("st.relaxed.sys.global.v2.u64");
-    for (text, _) in TEXTS {
-        let functions = functions(text);
-        let landing = named(&functions, "run_landing");
-        assert_eq!(landing.len(), 1);
-        for (name, items) in landing {
-            let all = items
-                .iter()
-                .filter(|item| item.is("st.relaxed.sys.global.v2.u64"));
-            // Those that were fetched before the wait, and the rest.
-            let all = all.count();
-            assert!(all >= 2, "{name}: {all}");
-            assert_eq!(always(text, name, is_barrier, acquires, lands), all);
-            // No fence, and no release: that is what landings are for.
-            let orders = |item: &&Item| item.is("fence") || item.is("red.release");
-            assert_eq!(items.iter().filter(orders).count(), 0, "{name}");
-        }
-        for part in ["run_landed", "landed_late"] {
-            for (name, items) in named(&functions, part) {
-                let looks = items
-                    .iter()
-                    .filter(|item| item.is("ld.relaxed.sys.global.v2.u64"));
-                assert_ne!(looks.count(), 0, "{name}");
-            }
-        }
-    }
-}
-
-/// A register is stored to once, right behind a fence at system scope, which stands behind the team's barrier.
-#[test]
-fn a_register_is_stored_to_right_behind_a_fence() {
-    let fence = |line: &str| line == "fence.acq_rel.sys;";
-    let stores = |line: &str| line.starts_with("st.mmio.relaxed.sys.global.u64");
-    for (text, new) in TEXTS {
-        let mut all = 0;
-        for (name, items) in &functions(text) {
-            let count = |start: &str| items.iter().filter(|item| item.is(start)).count();
-            let expected = usize::from(name.contains("run_steps"));
-            assert_eq!(count("st.mmio"), expected, "{name}");
-            if expected == 0 {
-                continue;
-            }
-            all += 1;
-            // Nothing is done between the two, and nothing written between the barrier and them.
-            let others = |line: &str| {
-                let primitive = items.contains(&Item::Primitive(line.to_owned()));
-                primitive && !fence(line) && !stores(line) || line.starts_with("call")
-            };
-            assert_eq!(always(text, name, fence, others, stores), 1, "{name}");
-            let writes = |line: &str| line.starts_with("st.global") || line.starts_with("call");
-            assert_eq!(always(text, name, is_barrier, writes, fence), 1, "{name}");
-        }
-        assert_eq!(all, if new { 3 } else { 2 });
     }
 }
 
