@@ -303,6 +303,41 @@ impl Maker<'_> {
         })
     }
 
+    /// A copy from one place to another.
+    fn linear(&mut self, parity: Ptr) -> Move {
+        let bytes = match self.rng.below(4) {
+            0 => self.rng.within(1..=15),
+            1 => 16 * self.rng.within(1..=self.most),
+            _ => self.rng.within(16..=16 * self.most),
+        };
+        let flip = (bytes + self.rng.below(40)).next_multiple_of(16);
+        let flip = if parity.is_null() || self.rng.once_in(3) {
+            0
+        } else {
+            flip
+        };
+        let beyond = if self.rng.once_in(5) {
+            self.rng.below(16)
+        } else {
+            0
+        };
+        let mut side = |flip, written| Side {
+            base: Ptr(self.arena.take(bytes + flip, beyond, written)),
+            flip,
+            shape: Shape::Linear,
+        };
+        Move {
+            action: Action::Copy,
+            size: 1,
+            count: bytes,
+            src: side(0, false),
+            dst: side(flip, true),
+            parity,
+            early: !self.rng.once_in(8),
+            landing: None,
+        }
+    }
+
     /// A wait, a linear copy, and an add, or less: mostly what has a short form.
     fn plain(&mut self) -> Vec<Step> {
         let mut steps = Vec::new();
@@ -315,37 +350,7 @@ impl Maker<'_> {
             parity = operand;
         }
         if !self.rng.once_in(6) {
-            let bytes = match self.rng.below(4) {
-                0 => self.rng.within(1..=15),
-                1 => 16 * self.rng.within(1..=self.most),
-                _ => self.rng.within(16..=16 * self.most),
-            };
-            let flip = (bytes + self.rng.below(40)).next_multiple_of(16);
-            let flip = if parity.is_null() || self.rng.once_in(3) {
-                0
-            } else {
-                flip
-            };
-            let beyond = if self.rng.once_in(5) {
-                self.rng.below(16)
-            } else {
-                0
-            };
-            let mut side = |flip, written| Side {
-                base: Ptr(self.arena.take(bytes + flip, beyond, written)),
-                flip,
-                shape: Shape::Linear,
-            };
-            steps.push(Step::Move(Move {
-                action: Action::Copy,
-                size: 1,
-                count: bytes,
-                src: side(0, false),
-                dst: side(flip, true),
-                parity,
-                early: !self.rng.once_in(8),
-                landing: None,
-            }));
+            steps.push(Step::Move(self.linear(parity)));
         }
         if !self.rng.once_in(5) {
             steps.push(self.add());
@@ -382,7 +387,10 @@ impl Maker<'_> {
             } else {
                 Ptr::NULL
             };
-            let mv = if self.rng.once_in(3) && arithmetic {
+            let mv = if !arithmetic && !self.rng.once_in(12) {
+                // Many in a row.
+                self.linear(parity)
+            } else if self.rng.once_in(3) {
                 self.arithmetic(parity)
             } else {
                 self.copy(parity)
