@@ -12,8 +12,12 @@ use crate::reclaim::Shared;
 use crate::reserve::{Launchable, weight};
 use crate::stream::Keep;
 
-/// How many times a recording that is replayed often stands in one graph, one after the other.
-const OFTEN: u64 = 16;
+/// How many times a recording that is replayed often stands in one graph, one after the other: between two launches of
+/// graphs a GPU does nothing for longer than many an epoch takes (some 14 us, with these graphs). Large recordings less
+/// often, by their nodes; and what is left of the times goes by a graph that is shorter.
+fn lengths(nodes: usize) -> [u64; 2] {
+    [(256 / nodes.max(1) as u64).clamp(16, 64), 8]
+}
 
 /// What a recording is like.
 #[derive(Debug)]
@@ -40,8 +44,10 @@ pub struct CudaGraph {
     gpu: Arc<Gpu>,
     once: Launchable,
     shape: Shape,
-    /// [`OFTEN`] times, made when it is first of use.
-    often: OnceLock<Option<Launchable>>,
+    /// How many times it stands in each of `rows`.
+    lengths: [u64; 2],
+    /// Each made when it is first of use; none if the driver refuses.
+    rows: [OnceLock<Option<Launchable>>; 2],
     /// How far each execution advances operands, where they are counted.
     pub(crate) advance: Advance,
     /// For each stream of the recording, which others its end comes behind, and no batch has looked at: who goes on
@@ -73,7 +79,8 @@ impl CudaGraph {
             gpu: gpu.clone(),
             once,
             shape,
-            often: OnceLock::new(),
+            lengths: lengths(nodes),
+            rows: Default::default(),
             advance,
             behind,
             _keep: keep,
@@ -87,57 +94,65 @@ impl CudaGraph {
     /// The stream is live; for what is recorded holds, each time, what was promised when it was submitted; the graph
     /// lives until the stream has passed it.
     pub(crate) unsafe fn launch(&self, stream: Stream, times: u64) -> Result<()> {
-        let often = if times >= OFTEN {
+        let mut left = times;
+        for (row, length) in self.rows.iter().zip(self.lengths) {
+            if left < length {
+                continue;
+            }
             // SAFETY: the caller's promise; the graph is live.
-            unsafe { self.often(stream) }
-        } else {
-            None
-        };
-        let (many, rest) = match often {
-            Some(_) => (times / OFTEN, times % OFTEN),
-            None => (0, times),
-        };
-        for _ in 0..many {
-            let often = often.expect("it is there if there are many");
-            // SAFETY: the caller's promise.
-            unsafe { self.gpu.driver.graph_launch(often.exec, stream) }?;
+            if let Some(row) = unsafe { self.made(row, length, stream) } {
+                for _ in 0..left / length {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.gpu.driver.graph_launch(row.exec, stream) }?;
+                }
+                left %= length;
+            }
         }
-        for _ in 0..rest {
+        for _ in 0..left {
             // SAFETY: the caller's promise.
             unsafe { self.gpu.driver.graph_launch(self.once.exec, stream) }?;
         }
         Ok(())
     }
 
-    /// As [`CudaGraph::unrolled`], made at most once; none while there is no room for it, or if the driver refuses.
+    /// A row of so many, made at most once; none while there is no room for it, or if the driver refuses.
     ///
     /// # Safety
     ///
     /// The stream is live.
-    unsafe fn often(&self, stream: Stream) -> Option<&Launchable> {
-        if self.often.get().is_none() {
+    unsafe fn made<'a>(
+        &self,
+        row: &'a OnceLock<Option<Launchable>>,
+        length: u64,
+        stream: Stream,
+    ) -> Option<&'a Launchable> {
+        if row.get().is_none() {
             // SAFETY: the caller's promise.
-            match unsafe { self.unrolled(stream) } {
+            match unsafe { self.unrolled(length, stream) } {
                 // Next time, perhaps.
                 Err(DeviceError::Busy(_)) => return None,
-                made => _ = self.often.set(made.ok()),
+                made => _ = row.set(made.ok()),
             }
         }
-        self.often.get()?.as_ref()
+        row.get()?.as_ref()
     }
 
-    /// The recording [`OFTEN`] times in one graph.
+    /// The recording so many times in one graph.
     ///
     /// # Safety
     ///
     /// The stream is live.
-    unsafe fn unrolled(&self, stream: Stream) -> std::result::Result<Launchable, DeviceError> {
+    unsafe fn unrolled(
+        &self,
+        times: u64,
+        stream: Stream,
+    ) -> std::result::Result<Launchable, DeviceError> {
         // SAFETY: the recording is live, and never changed.
-        let graph = unsafe { self.gpu.unrolled(self.once.graph, &self.shape, OFTEN) }
+        let graph = unsafe { self.gpu.unrolled(self.once.graph, &self.shape, times) }
             .doing("unrolling a graph")?;
         // SAFETY: the graph was just made; the caller promises for the stream.
         unsafe {
-            let weight = OFTEN * self.once.weight;
+            let weight = times * self.once.weight;
             self.gpu
                 .executable(graph, weight, self.shape.branches, stream)
         }
@@ -168,8 +183,11 @@ impl Gpu {
 impl Drop for CudaGraph {
     fn drop(&mut self) {
         // The streams that it was launched on have passed it.
-        let often = self.often.get().copied().flatten();
-        for graph in [self.once].into_iter().chain(often) {
+        let rows = self
+            .rows
+            .iter()
+            .filter_map(|row| row.get().copied().flatten());
+        for graph in rows.chain([self.once]) {
             self.gpu.bury(graph);
         }
     }

@@ -18,8 +18,8 @@ fn staged<R: Send>(gate: &Gate, program: impl Fn(World<Host>) -> R + Sync) -> Ve
 }
 
 /// Rank 0 puts its source three times while the gate is closed, and overwrites it after each put. Says which of these
-/// had been passed while the gate was closed, and what rank 1 got.
-fn three_puts(buffers: Buffers) -> (Vec<bool>, Vec<u64>) {
+/// had been passed while the gate was closed, of which `expected` are awaited, and what rank 1 got.
+fn three_puts(buffers: Buffers, expected: usize) -> (Vec<bool>, Vec<u64>) {
     let (gate, flags) = (Gate::closed(), [const { AtomicBool::new(false) }; 3]);
     let flags = Arc::new(flags);
     let results = staged(&gate, |world| {
@@ -38,6 +38,11 @@ fn three_puts(buffers: Buffers) -> (Vec<bool>, Vec<u64>) {
                 s.launch(next, &mut src).unwrap();
             }
             gate.wait_held();
+            // On a busy machine that takes its time; and then, whether one more is.
+            let since = std::time::Instant::now();
+            while !flags[expected - 1].load(Ordering::SeqCst) && since.elapsed() < LONG {
+                std::thread::sleep(WHILE / 20);
+            }
             std::thread::sleep(WHILE);
             let early = flags.iter().map(|flag| flag.load(Ordering::SeqCst));
             let early: Vec<_> = early.collect();
@@ -62,7 +67,7 @@ fn three_puts(buffers: Buffers) -> (Vec<bool>, Vec<u64>) {
 #[test]
 fn a_source_is_free_when_the_stream_has_passed() {
     // One buffer, and one exposure.
-    let (early, came) = three_puts(Buffers::Single);
+    let (early, came) = three_puts(Buffers::Single, 1);
     assert_eq!(
         (&early[..], &came[..]),
         (&[true, false, false][..], &[1, 2, 3][..])
@@ -73,7 +78,7 @@ fn a_source_is_free_when_the_stream_has_passed() {
 fn a_buffer_is_waited_for() {
     // Rank 1 waits for the first put before it posts for the third: so it is the exposure that holds the third up, if
     // nothing else does.
-    let (early, came) = three_puts(Buffers::Double);
+    let (early, came) = three_puts(Buffers::Double, 2);
     assert_eq!(
         (&early[..], &came[..]),
         (&[true, true, false][..], &[1, 2, 3][..])
