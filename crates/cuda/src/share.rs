@@ -11,25 +11,26 @@
 //!   it could have alone, but its waits have [gates](crate::gates), to give the turn away.
 //! - *With MPS* (`CU_DEVICE_ATTRIBUTE_MPS_ENABLED`) kernels of all processes run at the same time. So waits need no
 //!   gates, but their blocks must be resident *together*: else a block that waits may keep out what it waits for, and
-//!   whose process that is makes no difference. Each of n processes gets the nth part of what one alone would get. So the
-//!   sum, early batches and all, is never more than before, and leaves user's kernels the same room. For the same
+//!   whose process that is makes no difference. Each of n processes gets the nth part of what one alone would get. So
+//!   the sum, early batches and all, is never more than before, and leaves user's kernels the same room. For the same
 //!   reason each gets its part of the launches that a GPU has at a time ([`GRIDS`]): so many streams of it may wait.
 //!
 //! # Portions
 //!
 //! `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`, or the server's settings, can limit a process to a portion of the
-//! multiprocessors. The number that the driver gives is then the portion's (and where the device's is not, the context's
-//! is: the less of the two counts), so the percentage itself is not looked at: it would be applied twice. But a portion
-//! is a limit, and reserves nothing: those of several processes may be the same multiprocessors, even if they would fit
-//! beside each other. So it is the *least* portion of all that is divided. Then all fit even where all have the same
-//! multiprocessors. Who wants each process to have as much as possible leaves the percentage alone.
+//! multiprocessors. The number that the driver gives is then the portion's (and where the device's is not, the
+//! context's is: the less of the two counts), so the percentage itself is not looked at: it would be applied twice. But
+//! a portion is a limit, and reserves nothing: those of several processes may be the same multiprocessors, even if they
+//! would fit beside each other. So it is the *least* portion of all that is divided. Then all fit even where all have
+//! the same multiprocessors. Who wants each process to have as much as possible leaves the percentage alone.
 //!
 //! # When the ranks of another world meet later
 //!
 //! Streams may have quotas by then, for instance of a first world in which nobody else used the GPU. Quotas only ever
 //! become less: with its next batch such a stream gets one by the new terms, or an error. What was enqueued before, and
-//! recordings from before, keep their blocks. And a process counts the others of one world at a time, and knows nothing of
-//! other jobs: where processes use a GPU that have never met in one world, the sum of what they have may be too much.
+//! recordings from before, keep their blocks. And a process counts the others of one world at a time, and knows nothing
+//! of other jobs: where processes use a GPU that have never met in one world, the sum of what they have may be too
+//! much.
 //!
 //! # Hardware queues
 //!
@@ -96,6 +97,42 @@ impl Admitted {
             crowded: false,
             others: 0,
         }
+    }
+
+    /// Gives a stream its quota, where so many are expected.
+    fn deal(&mut self, expected: usize) -> Result<usize, DeviceError> {
+        let all = self.blocks;
+        let quota = quota_of(all, expected);
+        if self.granted + quota > all || self.holders >= self.waiting {
+            let shared = match self.others {
+                0 => String::new(),
+                others => format!(
+                    ", to {} streams of {} at most (MPS shares the device with {others} other processes; CUDA_MPS_ACTIVE_THREAD_PERCENTAGE makes it less still)",
+                    self.holders, self.waiting
+                ),
+            };
+            return Err(DeviceError::Exhausted {
+                what: "blocks that may wait on the device",
+                detail: format!(
+                    "{} of {all} are granted{shared}, and a stream gets {quota}; {WAITING_STREAMS} says how many streams wait, and is {expected}",
+                    self.granted
+                ),
+            });
+        }
+        self.granted += quota;
+        self.holders += 1;
+        Ok(quota)
+    }
+
+    /// By these terms, if they leave less than those before: all is dealt anew. Whether they do.
+    fn renew(&mut self, terms: Terms, others: usize) -> bool {
+        let less = terms.blocks < self.blocks;
+        if less {
+            (self.blocks, self.waiting) = (terms.blocks, terms.streams);
+            self.others = others;
+            (self.granted, self.holders) = (0, 0);
+        }
+        less
     }
 
     /// A stream gives its quota back, of the present terms; 0 if it has none.
@@ -288,22 +325,19 @@ impl Gpu {
             least,
             ..self.alone()
         };
-        let Terms {
-            waits,
-            blocks,
-            streams,
-        } = terms(self.gates, users, self.memory_operations);
+        let terms = terms(self.gates, users, self.memory_operations);
         if others > 0 {
-            let mps = self.mps;
-            tracing::info!(others, mps, blocks, ?waits, "other processes use the GPU");
-            self.set_waits(waits, "other processes of the job use the GPU");
+            tracing::info!(
+                others,
+                mps = self.mps,
+                ?terms,
+                "other processes use the GPU"
+            );
+            self.set_waits(terms.waits, "other processes of the job use the GPU");
         }
         let mut admitted = lock(&self.admitted);
-        if blocks < admitted.blocks {
-            (admitted.blocks, admitted.waiting) = (blocks, streams);
-            admitted.others = others;
-            // All are dealt anew: streams that have their quotas look at this.
-            (admitted.granted, admitted.holders) = (0, 0);
+        if admitted.renew(terms, others) {
+            // Streams that have their quotas look at this.
             self.terms.fetch_add(1, Ordering::Release);
         }
     }
@@ -339,26 +373,7 @@ impl Gpu {
         let mut admitted = lock(&self.admitted);
         let crowd = if admitted.crowded { 12 } else { 2 };
         let expected = number(WAITING_STREAMS).unwrap_or(crowd).max(1);
-        let all = admitted.blocks;
-        let quota = quota_of(all, expected);
-        if admitted.granted + quota > all || admitted.holders >= admitted.waiting {
-            let shared = match admitted.others {
-                0 => String::new(),
-                others => format!(
-                    ", to {} streams of {} at most (MPS shares the device with {others} other processes; CUDA_MPS_ACTIVE_THREAD_PERCENTAGE makes it less still)",
-                    admitted.holders, admitted.waiting
-                ),
-            };
-            return Err(DeviceError::Exhausted {
-                what: "blocks that may wait on the device",
-                detail: format!(
-                    "{} of {all} are granted{shared}, and a stream gets {quota}; {WAITING_STREAMS} says how many streams wait, and is {expected}",
-                    admitted.granted
-                ),
-            });
-        }
-        admitted.granted += quota;
-        admitted.holders += 1;
+        let quota = admitted.deal(expected)?;
         Ok((quota, self.terms.load(Ordering::Acquire)))
     }
 
@@ -497,6 +512,37 @@ mod tests {
         // One that is not there is refused when it is granted.
         assert_eq!(quota_of(0, 2), 1);
         assert_eq!(quota_of(10_000, 1), MAX_BLOCKS);
+    }
+
+    #[test]
+    fn what_is_dealt_is_never_more_than_there_is() {
+        let mut admitted = Admitted::of(132);
+        assert_eq!(admitted.deal(2).unwrap(), 49);
+        assert_eq!(admitted.deal(2).unwrap(), 49);
+        let refused = |admitted: &mut Admitted| admitted.deal(2).unwrap_err().to_string();
+        let error = refused(&mut admitted);
+        assert!(error.contains("98 of 99 are granted, and"), "{error}");
+        admitted.take_back(49);
+        // Seven others have come: all are dealt anew.
+        let of = |others| terms(Mode::Auto, by_mps(others, 132, 132), true);
+        assert!(admitted.renew(of(7), 7));
+        assert_eq!(admitted.deal(2).unwrap(), 6);
+        assert_eq!(admitted.deal(2).unwrap(), 6);
+        let error = refused(&mut admitted);
+        assert!(error.contains("with 7 other processes"), "{error}");
+        // Another world of fewer: those seven are there still.
+        assert!(!admitted.renew(of(1), 1));
+        assert!(admitted.deal(2).is_err());
+        // As many streams as there are launches for, though blocks are left.
+        assert!(admitted.renew(of(47), 47));
+        assert_eq!(admitted.deal(2).unwrap(), 1);
+        assert!(refused(&mut admitted).contains("to 1 streams of 1 at most"));
+        // Nothing for anybody: an error, and no block.
+        assert!(admitted.renew(of(200), 200));
+        assert!(matches!(
+            admitted.deal(1),
+            Err(DeviceError::Exhausted { .. })
+        ));
     }
 
     #[test]
