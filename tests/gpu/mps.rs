@@ -36,6 +36,7 @@ const RANKS: usize = 12;
 /// A control daemon, for the test that has started it.
 struct Daemon {
     folder: PathBuf,
+    started: bool,
 }
 
 impl Daemon {
@@ -46,9 +47,11 @@ impl Daemon {
         for part in ["pipe", "log", "ready"] {
             std::fs::create_dir_all(folder.join(part)).unwrap();
         }
-        let daemon = Daemon { folder };
-        let started = daemon.control().arg("-d").status();
-        match started {
+        let mut daemon = Daemon {
+            folder,
+            started: false,
+        };
+        match daemon.control().arg("-d").status() {
             Ok(status) => assert!(
                 status.success(),
                 "`{CONTROL} -d` ended with {status}: {}",
@@ -60,6 +63,7 @@ impl Daemon {
             ),
             Err(error) => panic!("`{CONTROL} -d` cannot be started: {error}"),
         }
+        daemon.started = true;
         daemon
     }
 
@@ -126,6 +130,9 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        if !self.started {
+            return drop(std::fs::remove_dir_all(&self.folder));
+        }
         if std::thread::panicking() {
             eprintln!("{}", self.logs());
         }
@@ -154,8 +161,7 @@ fn waits_by_mps_are_short_without_gates() {
     assert_eq!(
         text.matches("by MPS: true").count(),
         2,
-        "the ranks do not use the GPU by MPS: {text}\n{}",
-        daemon.logs()
+        "the ranks do not use the GPU by MPS: {text}"
     );
     let (gated, _) = to_and_fro_on_one_gpu("always", &borrowed(&environment));
     let each = |took: Duration| took.as_micros() as f64 / f64::from(EPOCHS);
@@ -240,7 +246,7 @@ fn all_have_come(place: &str) {
 
 const ROLE: &str = "all wait";
 
-/// Rule 20, for all processes of a GPU together.
+/// Rule 20, for all processes of a GPU together. Its control comes below.
 #[test]
 #[ignore = "needs a GPU and MPS: run by scripts/gpu.sh"]
 fn blocks_of_all_processes_leave_room() {
@@ -249,12 +255,28 @@ fn blocks_of_all_processes_leave_room() {
     let went_on = text.matches("went on").count();
     assert!(
         well && went_on == RANKS,
-        "{went_on} of {RANKS} ranks that divide a GPU went on (hung: {hung}): {text}\n{}",
-        daemon.logs()
+        "{went_on} of {RANKS} ranks that divide a GPU went on (hung: {hung}): {text}"
     );
 }
 
-/// The control of that: processes that have not met each take what is there for one alone.
+/// More connections than MPS has: either the driver makes no context, which is an error that says so, or all have the
+/// hardware queues that they count on.
+#[test]
+#[ignore = "needs a GPU and MPS: run by scripts/gpu.sh"]
+fn connections_that_are_not_there_are_refused() {
+    let daemon = Daemon::start("queues");
+    let mut environment = daemon.environment();
+    environment.push((QUEUES, "32".into()));
+    let Ended { well, hung, text } = job(RANKS, ROLE, &borrowed(&environment));
+    let refused = text.matches("connections of the MPS server").count();
+    println!("{RANKS} ranks with 32 connections each: well: {well}, {refused} were refused");
+    assert!(
+        !hung && (well || refused > 0),
+        "well: {well}, hung: {hung}: {text}"
+    );
+}
+
+/// The control of that room: processes that have not met each take what is there for one alone.
 #[test]
 #[ignore = "needs a GPU and MPS: run by scripts/gpu.sh"]
 fn processes_that_do_not_divide_keep_each_other_out() {
@@ -271,8 +293,7 @@ fn processes_that_do_not_divide_keep_each_other_out() {
     let texts: String = ended.iter().map(|ended| ended.text.as_str()).collect();
     assert!(
         hung > 0,
-        "processes that each take all of the GPU should keep each other out: dividing is not what helps here\n{texts}\n{}",
-        daemon.logs()
+        "processes that each take all of the GPU should keep each other out: dividing is not what helps here\n{texts}"
     );
 }
 
@@ -289,7 +310,6 @@ fn a_portion_that_is_too_small_is_refused() {
         .count();
     assert!(
         !hung && refused == RANKS,
-        "{refused} of {RANKS} ranks were refused (hung: {hung}); does the driver say how many multiprocessors a portion has? {text}\n{}",
-        daemon.logs()
+        "{refused} of {RANKS} ranks were refused (hung: {hung}); does the driver say how many multiprocessors a portion has? {text}"
     );
 }

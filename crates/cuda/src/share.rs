@@ -15,6 +15,9 @@
 //!   the sum, early batches and all, is never more than before, and leaves user's kernels the same room. For the same
 //!   reason each gets its part of the launches that a GPU has at a time ([`GRIDS`]): so many streams of it may wait.
 //!
+//! What a user's kernel must keep to, so that it finds room, stands in [`crate::gpu`], too: a block of it needs no more
+//! than half of a multiprocessor, if a peer may wait for it. With MPS such a peer can be one on the same GPU.
+//!
 //! # Portions
 //!
 //! `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`, or the server's settings, can limit a process to a portion of the
