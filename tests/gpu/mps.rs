@@ -204,6 +204,7 @@ fn together(world: &W) -> Result<()> {
     let src = Region::from_slice(world, &vec![7u64; LEN])?.on(&s)?;
     // Once before: what comes next is launched only, and needs nothing of a GPU that is full.
     let exposed = inbox.post(&t)?;
+    t.synchronize()?;
     let mut epoch = outbox.start();
     epoch.put(&src, Slot(0))?;
     let outbox = epoch.complete(&s)?;
