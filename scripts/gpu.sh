@@ -10,6 +10,7 @@
 # PART=checks|ours|peers|all (all)   what to run: a machine may be lent for a while only
 # BUDGET (540)                       seconds for all of it; a step that does not fit any more is named as not run
 # GPUS                               use only so many
+# RANKS                              more ranks than GPUs (2, 4, 8 or 16), by turns on them: under MPS, which is started for this run and ended
 # EPOCHS (1000000, on one GPU 20000), SCHEDULES (200)  of the checks; SANITIZE=no leaves compute-sanitizer out
 # LARGE=no                           leaves the large size out
 # PEERS (nvshmem,nccl,mpi,hostrma)   the other libraries; PEERS_AT (OUT/peers) is where their programs are, or are built
@@ -77,13 +78,35 @@ grid_of() { # RANKS
         2) echo 2x1x1 ;;
         4) echo 2x2x1 ;;
         8) echo 2x2x2 ;;
+        16) echo 4x2x2 ;;
     esac
 }
 counts=
-for n in 1 2 4 8; do
-    if [ "$n" -le "$gpus" ]; then counts="$counts $n"; ranks=$n; fi
+for n in 1 2 4 8 16; do
+    if [ "$n" -le "${RANKS:-$gpus}" ]; then counts="$counts $n"; ranks=$n; fi
 done
 grid=$(grid_of "$ranks")
+peers=${PEERS:-nvshmem,nccl,mpi,hostrma}
+
+# What stands before a program that is to use MPS: nothing, if there are GPUs enough. (Tests start an MPS of their own, or must not have one.)
+mps=()
+end_mps() {
+    echo quit -t 10 | timeout -k 5 60 "${mps[@]}" nvidia-cuda-mps-control >>"$out/logs/mps/quit.log" 2>&1
+    rm -rf "$pipes"
+}
+if [ "$device" != host ] && [ "$ranks" -gt "$gpus" ]; then
+    command -v nvidia-cuda-mps-control >/dev/null || { echo "gpu.sh: RANKS=$RANKS on $gpus takes MPS, and there is no nvidia-cuda-mps-control on the PATH" >&2; exit 2; }
+    export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-$(seq -s, 0 $((gpus - 1)))}
+    # MPS has about 100 connections for all ranks of a GPU.
+    connections=$((96 / ((ranks + gpus - 1) / gpus)))
+    # Sockets lie there: their paths must be short.
+    pipes=$(mktemp -d /tmp/tg-mps.XXXXXX) && mkdir -p "$out/logs/mps" || exit 2
+    mps=(env CUDA_MPS_PIPE_DIRECTORY="$pipes" CUDA_MPS_LOG_DIRECTORY="$out/logs/mps" CUDA_DEVICE_MAX_CONNECTIONS=$((connections < 32 ? connections : 32)))
+    trap end_mps EXIT
+    "${mps[@]}" nvidia-cuda-mps-control -d </dev/null >"$out/logs/mps/start.log" 2>&1 || { echo "gpu.sh: MPS does not start: $out/logs/mps" >&2; exit 2; }
+    machine="$machine, $ranks ranks by MPS"
+    peers=${PEERS:-nvshmem,mpi,hostrma} # NCCL takes no two ranks on one GPU
+fi
 echo "$gpus x $machine, driver $driver; using $ranks"
 
 export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER RUST_BACKTRACE=0
@@ -133,14 +156,13 @@ step() {
 measure() { # NAME RANKS NEEDS LIMIT ARGUMENTS...: rows are left in steps/NAME.json
     local name=$1 on=$2 needs=$3 limit=$4
     shift 4
-    step "$name" "$on" "$needs" "$limit" "$bin/faces" --device "$device" --report "$out/report/$name" --json "$out/steps/$name.json" "$@"
+    step "$name" "$on" "$needs" "$limit" "${mps[@]}" "$bin/faces" --device "$device" --report "$out/report/$name" --json "$out/steps/$name.json" "$@"
 }
 
 wanted() { [ "$part" = all ] || [ "$part" = "$1" ]; }
 
 # Compilers work while the checks run, and before anything is measured.
 building=
-peers=${PEERS:-nvshmem,nccl,mpi,hostrma}
 lacking=
 for peer in ${peers//,/ } floor; do
     if [ ! -x "$peers_at/$peer" ]; then lacking="$lacking $peer"; fi
@@ -171,11 +193,16 @@ if wanted checks && [ "$device" != host ]; then
             *::epochs::* | *::failure::*)
                 step "check-gates-${test//:/_}" "$ranks" 5 180 env TIDEGATE_CUDA_GATES=always "$bin/gpu" --ignored --exact "$test" --nocapture
                 ;;
+            *::processes::many_epochs*)
+                if [ "${#mps[@]}" != 0 ]; then
+                    step "check-mps-${test//:/_}" "$ranks" 5 180 "${mps[@]}" TIDEGATE_GPU_RANKS="$ranks" "$bin/gpu" --ignored --exact "$test" --nocapture
+                fi
+                ;;
         esac
     done
     for n in $counts; do
         for example in "$bin"/*_cuda; do
-            step "example-$(basename "$example")-$n" "$n" 5 60 "$bin/tidegate" run -n "$n" "$example"
+            step "example-$(basename "$example")-$n" "$n" 5 60 "${mps[@]}" "$bin/tidegate" run -n "$n" "$example"
         done
     done
     if [ "${SANITIZE:-yes}" = yes ] && command -v compute-sanitizer >/dev/null; then
@@ -184,7 +211,7 @@ if wanted checks && [ "$device" != host ]; then
         for tool in memcheck initcheck synccheck; do
             step "sanitizer-$tool" "$ranks" 20 90 \
                 compute-sanitizer --tool "$tool" --target-processes all --report-api-errors no --error-exitcode 9 \
-                "$bin/faces" --device "$device" --grid "$(grid_of $((ranks > 1 ? 2 : 1)))" --size 3x3x3x4 --counts 1,1,4 --rounds 1 --init global \
+                "$bin/faces" --device "$device" --grid "$(grid_of $((gpus > 1 ? 2 : 1)))" --size 3x3x3x4 --counts 1,1,4 --rounds 1 --init global \
                 --report "$out/report/$tool" --variants st,st-graph,st-separate,st-strided,rma,p2p
         done
     elif [ "${SANITIZE:-yes}" = yes ]; then
@@ -205,7 +232,7 @@ if wanted ours; then
         fi
     done
     measure "compute-$ranks" "$ranks" 8 60 --grid "$grid" --size "$size" --counts 1,3,100 --rounds 3 --init global --compute --variants st,st-graph,rma,p2p
-    step timeline "$ranks" 5 40 "$bin/faces" --device "$device" --grid "$grid" --size "$size" --init global --compute --variants st,st-graph,rma --timeline "$out/steps/timeline.json"
+    step timeline "$ranks" 5 40 "${mps[@]}" "$bin/faces" --device "$device" --grid "$grid" --size "$size" --init global --compute --variants st,st-graph,rma --timeline "$out/steps/timeline.json"
     if [ "$ranks" -gt 1 ]; then
         measure "exchange-single-$ranks" "$ranks" 6 40 --exchange --grid "$grid" --size "$size" --counts 1,5,200 --rounds 3 --unroll 20 --buffers single
         for messages in 1 2 4 7 13 26; do

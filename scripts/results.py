@@ -21,6 +21,7 @@ def read(path):
 
 
 def collect(out, about):
+    about["gpus"] = int(about["gpus"])
     steps, rows, timelines = [], [], []
     with open(os.path.join(out, "steps.tsv"), encoding="utf-8") as file:
         lines = [line.rstrip("\n").split("\t", 4) for line in file]
@@ -31,11 +32,11 @@ def collect(out, about):
         if found is None and measures and status == "ok":
             step["status"] = "FAILED (it left no rows)"
         if found is not None and name == "timeline":
-            timelines.append({"gpus": int(ranks), "spans": found})
+            # Of several ranks on a GPU the pictures say what the machine has.
+            timelines.append({"gpus": min(int(ranks), about["gpus"]), "spans": found})
         elif found is not None:
             rows += [{"step": name, **row} for row in found]
         steps.append(step)
-    about["gpus"] = int(about["gpus"])
     return {**about, "steps": steps, "rows": rows, "timelines": timelines}
 
 

@@ -9,6 +9,7 @@ mod gpu {
     pub(crate) mod epochs;
     mod failure;
     mod interop;
+    mod mps;
     mod nic;
     mod processes;
     mod registers;

@@ -25,7 +25,7 @@ fn job(role: &str, ranks: usize) -> Job {
             "--quiet",
         ])
         .env(ROLE, role)
-        .env("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+        .default_env("CUDA_DEVICE_MAX_CONNECTIONS", "32")
         .output(Output::Captured)
 }
 
@@ -138,20 +138,21 @@ fn now() -> u128 {
     since.unwrap().as_millis()
 }
 
-fn gpus() -> usize {
-    Cuda::count().unwrap()
+/// One a GPU, and two at least; or more, as the environment says.
+fn ranks() -> usize {
+    number("TIDEGATE_GPU_RANKS", Cuda::count().unwrap().max(2) as u64) as usize
 }
 
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn many_epochs_of_random_sizes() {
-    all_right(job("epochs", gpus().max(2)));
+    all_right(job("epochs", ranks()));
 }
 
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn many_epochs_between_nodes() {
-    all_right(between_nodes("epochs", gpus().max(2)));
+    all_right(between_nodes("epochs", ranks()));
 }
 
 fn all_right(job: Job) {
@@ -166,14 +167,14 @@ fn all_right(job: Job) {
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn a_killed_rank_ends_the_waits_of_the_others() {
-    let ranks = gpus().max(2);
+    let ranks = ranks();
     kill(job("victim", ranks), ranks, "one-node");
 }
 
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn a_killed_rank_ends_the_waits_of_other_nodes() {
-    let ranks = gpus().max(2);
+    let ranks = ranks();
     kill(between_nodes("victim", ranks), ranks, "nodes");
 }
 

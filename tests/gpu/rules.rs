@@ -26,10 +26,10 @@ use tidegate::prelude::*;
 use tidegate::{Buffers, Cuda, Error};
 
 use super::common::{Kernels, Out, S, W, ranks};
-use super::registers;
+use super::{mps, registers};
 
 const ROLE: &str = "TIDEGATE_GPU_RULE";
-const LOADING: &str = "CUDA_MODULE_LOADING";
+pub(super) const LOADING: &str = "CUDA_MODULE_LOADING";
 
 /// How long a child may do nothing after it said that it waits.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -43,16 +43,16 @@ pub(super) fn say(text: &str) {
 }
 
 /// What became of a child.
-struct Ended {
+pub(super) struct Ended {
     /// It ended by itself, and well.
-    well: bool,
+    pub(super) well: bool,
     /// It had to be killed after it said that it waits.
-    hung: bool,
-    text: String,
+    pub(super) hung: bool,
+    pub(super) text: String,
 }
 
 /// Runs a role in a child.
-fn child(role: &str, environment: &[(&str, &str)]) -> Ended {
+pub(super) fn child(role: &str, environment: &[(&str, &str)]) -> Ended {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "gpu::rules::a_rank", "--ignored", "--nocapture"])
         .arg("--quiet")
@@ -156,6 +156,7 @@ fn a_rank() {
             ranks(1, |world, _| quota(&world));
         }
         "to and fro" => to_and_fro(),
+        "all wait" => mps::all_wait(),
         "not exposed" => {
             ranks(2, |world, k| not_exposed(&world, &k));
         }
@@ -410,12 +411,13 @@ fn blocks_that_wait_leave_room() {
     ends("quota", &whole);
 }
 
-const EPOCHS: u32 = 50;
+pub(super) const EPOCHS: u32 = 50;
 
 /// Two processes on one GPU: a message to and fro. Rank 0 says how many microseconds it took.
 fn to_and_fro() {
     let world = W::init().unwrap();
     let (rank, other) = (world.rank(), 1 - world.rank());
+    say(&format!("by MPS: {}", world.device().mps()));
     stream!(let s = world.stream().unwrap());
     let window = Window::by_slot("to and fro")
         .slot_from(other, 0, 8)
@@ -454,19 +456,18 @@ fn to_and_fro() {
     drop((inbox, outbox));
 }
 
-/// How long the two processes took; they are killed when they take too long.
-fn shared(gates: &str) -> Duration {
-    let job = Job::this_program(2)
+/// Runs a job of a role, on one GPU, however many there are. It is killed when it takes too long.
+pub(super) fn job(ranks: usize, role: &str, environment: &[(&str, &str)]) -> Ended {
+    let mut job = Job::this_program(ranks)
         .unwrap()
         .args(["--exact", "gpu::rules::a_rank", "--ignored", "--nocapture"])
         .arg("--quiet")
-        .env(ROLE, "to and fro")
-        .env(GATES, gates)
-        // One GPU, however many there are.
+        .env(ROLE, role)
         .env("CUDA_VISIBLE_DEVICES", "0")
-        .env(QUEUES, "32")
-        .env(LOADING, "EAGER")
         .output(Output::Captured);
+    for (name, value) in environment {
+        job = job.env(name, value);
+    }
     let running = job.spawn().unwrap();
     let (remote, over) = (running.remote(), Arc::new(Mutex::new(false)));
     let ended = over.clone();
@@ -475,29 +476,45 @@ fn shared(gates: &str) -> Duration {
         while begin.elapsed() < DEADLINE && !*ended.lock().unwrap() {
             std::thread::sleep(Duration::from_millis(20));
         }
-        if !*ended.lock().unwrap() {
+        let hung = !*ended.lock().unwrap();
+        if hung {
             remote.kill();
         }
+        hung
     });
     let outcome = running.wait();
     *over.lock().unwrap() = true;
-    guard.join().unwrap();
-    let text: String = outcome
-        .ranks
-        .iter()
-        .map(|rank| String::from_utf8_lossy(&rank.stdout) + String::from_utf8_lossy(&rank.stderr))
-        .collect();
-    assert!(outcome.success(), "with gates {gates}: {text}");
+    let hung = guard.join().unwrap();
+    let ranks = outcome.ranks.iter();
+    let said = ranks
+        .map(|rank| String::from_utf8_lossy(&rank.stdout) + String::from_utf8_lossy(&rank.stderr));
+    Ended {
+        well: outcome.success(),
+        hung,
+        text: said.collect(),
+    }
+}
+
+/// How long two processes on one GPU took for their messages, and what they said.
+pub(super) fn to_and_fro_on_one_gpu(
+    gates: &str,
+    environment: &[(&str, &str)],
+) -> (Duration, String) {
+    let usual = [(GATES, gates), (QUEUES, "32"), (LOADING, "EAGER")];
+    let Ended { well, text, .. } = job(2, "to and fro", &[&usual[..], environment].concat());
+    assert!(well, "with gates {gates}: {text}");
     let took = text.lines().find_map(|line| line.strip_prefix("took "));
     let took = took.and_then(|micros| micros.trim().parse().ok());
-    Duration::from_micros(took.unwrap_or_else(|| panic!("no time was said: {text}")))
+    let took = took.unwrap_or_else(|| panic!("no time was said: {text}"));
+    (Duration::from_micros(took), text)
 }
 
 /// Rule 21: processes that share a GPU get it in slices, and a kernel that waits uses its slice up.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn waits_on_a_shared_gpu_take_no_slices() {
-    let (gated, spinning) = (shared("auto"), shared("never"));
+    let took = |gates| to_and_fro_on_one_gpu(gates, &[]).0;
+    let (gated, spinning) = (took("auto"), took("never"));
     let each = |took: Duration| took.as_micros() as f64 / f64::from(EPOCHS);
     println!(
         "to and fro, us: {:.1} with gates, {:.1} without",

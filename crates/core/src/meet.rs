@@ -19,6 +19,8 @@ struct Hello {
     hardware: Vec<u8>,
     /// The process, by a number that no other of the job has.
     process: u64,
+    /// How much of the hardware it may use while others use it, too.
+    portion: usize,
     nic: Option<HelloNic>,
 }
 
@@ -37,19 +39,24 @@ fn process() -> u64 {
     *NUMBER.get_or_init(|| RandomState::new().hash_one(std::process::id()))
 }
 
-/// How many processes but one's own use the same hardware: `mine` and all ranks' `(hardware, process)`. Whatever node
-/// they say they are of: one machine may act as several.
-fn others_on_hardware(mine: (&[u8], u64), all: &[(Vec<u8>, u64)]) -> usize {
-    let (hardware, process) = mine;
-    let mut others: Vec<_> = all
+/// Who uses a piece of hardware: what tells it from all other, the process, and how much of it that may use.
+type User = (Vec<u8>, u64, usize);
+
+/// How many processes but one's own use the same hardware, and the least portion of all of them: `mine` and what all
+/// ranks say. Whatever node they say they are of: one machine may act as several.
+fn others_on_hardware(mine: &User, all: &[User]) -> (usize, usize) {
+    let (hardware, process, portion) = mine;
+    let others = all
         .iter()
-        .filter(|other| !hardware.is_empty() && other.0 == hardware)
-        .map(|other| other.1)
-        .filter(|other| *other != process)
-        .collect();
+        .filter(|other| !hardware.is_empty() && other.0 == *hardware && other.1 != *process);
+    let least = others
+        .clone()
+        .map(|other| other.2)
+        .fold(*portion, usize::min);
+    let mut others: Vec<_> = others.map(|other| other.1).collect();
     others.sort_unstable();
     others.dedup();
-    others.len()
+    (others.len(), least)
 }
 
 /// What a rank has when it has met the others.
@@ -84,6 +91,7 @@ pub(crate) fn meet<D: Device>(
         device: D::NAME.into(),
         hardware: device.hardware(),
         process: process(),
+        portion: device.portion(),
         nic: match &nic {
             None => None,
             Some(nic) => {
@@ -128,9 +136,11 @@ pub(crate) fn meet<D: Device>(
             .map(|handle: Handle| device.map(handle, bytes));
         bells.push(bell.transpose()?);
         theirs.push((said.nic, handles.next()));
-        users.push((said.hardware, said.process));
+        users.push((said.hardware, said.process, said.portion));
     }
-    device.shared_with(others_on_hardware((&hello.hardware, hello.process), &users));
+    let mine = (hello.hardware, hello.process, hello.portion);
+    let (processes, portion) = others_on_hardware(&mine, &users);
+    device.shared_with(processes, portion);
     let node = control.node(control.rank());
     let with_nic = theirs
         .iter()
@@ -216,20 +226,27 @@ mod tests {
 
     #[test]
     fn processes_on_one_piece_of_hardware_are_counted_once() {
-        let user = |hardware: &[u8], process| (hardware.to_vec(), process);
+        let user = |hardware: &[u8], process, portion: usize| (hardware.to_vec(), process, portion);
         let all = [
-            user(b"a", 1),
-            user(b"a", 1),
-            user(b"a", 2),
-            user(b"a", 2),
-            user(b"b", 3),
-            user(b"a", 5),
+            user(b"a", 1, 100),
+            user(b"a", 1, 100),
+            user(b"a", 2, 50),
+            user(b"a", 2, 50),
+            user(b"b", 3, 0),
+            user(b"a", 5, 70),
         ];
-        assert_eq!(others_on_hardware((b"a", 1), &all), 2);
-        assert_eq!(others_on_hardware((b"a", 2), &all), 2);
-        assert_eq!(others_on_hardware((b"b", 3), &all), 0);
+        assert_eq!(others_on_hardware(&all[0], &all), (2, 50));
+        assert_eq!(others_on_hardware(&all[2], &all), (2, 50));
+        assert_eq!(others_on_hardware(&all[4], &all), (0, 0));
+        // One that takes turns makes turns of it for all.
+        let turns = [user(b"a", 1, 100), user(b"a", 2, 0)];
+        assert_eq!(others_on_hardware(&turns[0], &turns), (1, 0));
+        assert_eq!(others_on_hardware(&turns[1], &turns), (1, 0));
         // It makes no difference to who says nothing.
-        assert_eq!(others_on_hardware((b"", 1), &[user(b"", 9)]), 0);
+        assert_eq!(
+            others_on_hardware(&user(b"", 1, 0), &[user(b"", 9, 0)]),
+            (0, 0)
+        );
         assert_eq!(process(), process());
     }
 }

@@ -68,9 +68,14 @@ impl Cuda {
         self.gpu.capability
     }
 
-    /// How many multiprocessors it has.
+    /// How many multiprocessors this process may use: all that it has, unless MPS limits the process to a portion.
     pub fn multiprocessors(&self) -> usize {
         self.gpu.multiprocessors
+    }
+
+    /// Whether the process uses it by MPS: kernels of several processes then run at the same time, instead of by turns.
+    pub fn mps(&self) -> bool {
+        self.gpu.mps
     }
 }
 
@@ -104,8 +109,16 @@ unsafe impl Device for Cuda {
         self.gpu.uuid.to_vec()
     }
 
-    fn shared_with(&self, processes: usize) {
-        self.gpu.shared_with(processes);
+    fn portion(&self) -> usize {
+        if self.gpu.mps {
+            self.gpu.multiprocessors
+        } else {
+            0
+        }
+    }
+
+    fn shared_with(&self, processes: usize, portion: usize) {
+        self.gpu.shared_with(processes, portion);
     }
 
     fn staged(&self) -> bool {

@@ -7,10 +7,11 @@
 //! in front of it, a stream memory operation that ends when the word has come far enough (12 us). What a batch becomes
 //! then stands in [`crate::lower::parts`]; how far a word must come, in [`crate::lower::operands`].
 //!
-//! Whether a GPU is shared is found out when the ranks meet: each tells the others the UUID of its device and a number
-//! of its process.
+//! Whether a GPU is shared is found out when the ranks meet: each tells the others the UUID of its device, a number of
+//! its process, and whether that uses the device by MPS. If all do, their kernels run at the same time, and nothing
+//! has a gate; what is to be minded instead stands in `share.rs`. If one does not, all have gates.
 //!
-//! In recordings there are no gates, for the values would be fixed: replays work on a shared GPU, and crawl.
+//! In recordings there are no gates, for the values would be fixed: without MPS, replays work on a shared GPU, and crawl.
 //!
 //! # Failure
 //!
@@ -36,7 +37,7 @@ use std::collections::VecDeque;
 use tidegate_hal::batch::Tag;
 
 /// The environment variable that says when waits have gates: `auto` (if it is not set: where several processes of the
-/// job use the GPU), `always` (outside of recordings), or `never`.
+/// job use the GPU, and not all by MPS), `always` (outside of recordings), or `never`.
 pub const GATES: &str = "TIDEGATE_CUDA_GATES";
 
 /// When waits have gates.

@@ -13,16 +13,17 @@
 //!   multiprocessor at most; a batch that is launched early stands beside the one that it follows. So all of them are
 //!   always resident, and a block of a user's kernel that needs no more than half of a multiprocessor always finds
 //!   room. One that needs more may have to wait until a batch is over: it must not be what a peer waits for. A stream
-//!   gets its quota with its first batch, and gives it back when it is gone.
+//!   gets its quota with its first batch, and gives it back when it is gone. Under MPS the kernels of all processes on
+//!   the GPU must find room together: so each gets its part of this share (`share.rs`).
 //! - *Hardware queues.* Streams share them, and what is behind a wait in one queue waits too, whichever stream it is
-//!   of. There are 8, or as many as `CUDA_DEVICE_MAX_CONNECTIONS` says (up to 32; the launcher sets it). No more
-//!   streams are made than there are queues. A courier takes one too (`courier.rs`).
+//!   of. There are 8 (under MPS 2), or as many as `CUDA_DEVICE_MAX_CONNECTIONS` says (up to 32; the launcher sets it).
+//!   No more streams are made than there are queues. A courier takes one too (`courier.rs`).
 //! - *Calls that block behind a wait.* Loading of code is refused while a stream has work. What recordings need is
 //!   reserved (`reserve.rs`). Pinned memory is kept for the next stream, and never freed; pages of NICs stay registered
 //!   until nothing waits (`registers.rs`). Memory of the device is freed by the stream-ordered allocator or by
 //!   unmapping, which do not block.
-//! - *Time slices.* Where several processes of the job use the GPU, waits have gates, so that none of them keeps it
-//!   from the others (`gates.rs`).
+//! - *Time slices.* Where several processes of the job use the GPU, without MPS, waits have gates, so that none of them
+//!   keeps it from the others (`gates.rs`).
 //!
 //! # The environment
 //!
@@ -39,7 +40,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use tidegate_ffi::cuda::{
@@ -54,21 +55,14 @@ pub use crate::gates::GATES;
 pub use crate::lower::apart::COPY_ENGINE_FROM;
 pub use crate::lower::landings::LAND_UP_TO;
 use crate::lower::operands::Operands;
-use crate::lower::{MAX_BLOCKS, Mirror, THREADS};
+use crate::lower::{Mirror, THREADS};
 use crate::lower::{apart, landings};
 use crate::pinned::Pinned;
 use crate::reclaim::Shared;
 use crate::registers::{self, Registers};
 use crate::reserve::Reserve;
-
-/// The share of the multiprocessors on which blocks may wait: three quarters.
-pub const SHARE: (usize, usize) = (3, 4);
-
-/// The environment variable by which the driver is told how many hardware queues to use.
-pub const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
-
-/// The environment variable that says how many streams of a device will wait for peers; 2 if it is not set.
-pub const WAITING_STREAMS: &str = "TIDEGATE_CUDA_WAITING_STREAMS";
+use crate::share::{self, Admitted};
+pub use crate::share::{QUEUES, SHARE, WAITING_STREAMS};
 
 /// The environment variable that says how early a batch may be launched, from compute capability 9.0 on: `no`, `launch`
 /// (while what stands before it ends), or, if it is not set, while the batch before it is at work.
@@ -102,7 +96,10 @@ pub struct Gpu {
     pub(crate) context: Context,
     pub(crate) name: String,
     pub(crate) uuid: [u8; 16],
+    /// Those that this process may use: of a portion, where MPS limits it to one.
     pub(crate) multiprocessors: usize,
+    /// Whether MPS lets kernels of several processes run at the same time.
+    pub(crate) mps: bool,
     pub(crate) capability: (u32, u32),
     pub(crate) pool: Pool,
     pub(crate) batch: Function,
@@ -115,15 +112,18 @@ pub struct Gpu {
     pub(crate) copy_engine_from: u64,
     /// Up to how many bytes a slot has a landing.
     pub(crate) land_up_to: usize,
-    gates: gates::Mode,
+    pub(crate) gates: gates::Mode,
     /// Whether waits have gates, and operands are counted.
-    gated: AtomicBool,
+    pub(crate) gated: AtomicBool,
     operands: Mutex<Operands>,
     service: Mutex<Stream>,
     alarm: Mutex<Alarm>,
     /// What the driver calls the highest priority.
     pub(crate) high_priority: i32,
-    admitted: Mutex<Admitted>,
+    pub(crate) admitted: Mutex<Admitted>,
+    /// The number of the terms by which streams get their quotas: others, when processes have come. Changed under the lock
+    /// of what is admitted.
+    pub(crate) terms: AtomicUsize,
     mirrors: Mutex<Vec<NonNull<Mirror>>>,
     pub(crate) pinned: Pinned,
     /// Whether streams may store to registers of NICs.
@@ -143,18 +143,6 @@ struct Alarm {
     stream: Stream,
     /// Pinned bytes to copy from: the poison, and "stop".
     bytes: NonNull<u8>,
-}
-
-#[derive(Default)]
-struct Admitted {
-    streams: Vec<Weak<Shared>>,
-    /// Blocks that streams may have waiting.
-    granted: usize,
-    /// Couriers of all streams, those included that will wait for ever.
-    couriers: usize,
-    waiting_for_ever: usize,
-    /// Whether ranks are threads: then many streams share the device.
-    crowded: bool,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -211,12 +199,19 @@ impl Gpu {
                 what: format!("{name} has compute capability {major}.x; 8.0 is needed"),
             });
         }
-        let multiprocessors = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        // A driver that does not know the question has none that would say so.
+        let mps =
+            attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_MPS_ENABLED).is_ok_and(|on| on != 0);
         // The driver spins or yields, by how many processors there are. Not ours to insist on: the context may be in use.
         let _ = driver.primary_ctx_set_flags(device, ContextFlags::SCHED_AUTO);
-        let context = driver.primary_ctx_retain(device).doing(what)?;
+        let context = driver.primary_ctx_retain(device);
+        let context = context.map_err(|error| share::no_context(what, error, mps))?;
         // SAFETY: the context was just retained, and is never released.
         unsafe { driver.ctx_set_current(context) }.doing(what)?;
+        let multiprocessors = share::multiprocessors(
+            attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            driver.ctx_multiprocessors().ok().filter(|_| mps),
+        );
         let (_, greatest) = driver.ctx_stream_priority_range().doing(what)?;
         let service = driver.stream_create(greatest).doing(what)?;
         let alarm = driver.stream_create(greatest).doing(what)?;
@@ -279,7 +274,8 @@ impl Gpu {
             context,
             uuid: driver.device_uuid(device).doing(what)?,
             name,
-            multiprocessors: multiprocessors.max(1) as usize,
+            multiprocessors,
+            mps,
             capability: (major as u32, minor.max(0) as u32),
             pool,
             batch,
@@ -297,7 +293,8 @@ impl Gpu {
                 stream: alarm,
                 bytes,
             }),
-            admitted: Mutex::default(),
+            admitted: Mutex::new(Admitted::of(multiprocessors)),
+            terms: AtomicUsize::new(0),
             mirrors: Mutex::default(),
             pinned: Pinned::default(),
             strikes: registers::strikes(variable(STRIKES).as_deref()),
@@ -307,9 +304,11 @@ impl Gpu {
         };
         gpu.more_mirrors(&mut lock(&gpu.mirrors))?;
         gpu.reserve_recordings()?;
-        if gates == gates::Mode::Always {
-            gpu.give_gates("they are asked for");
-        }
+        let (gates, can) = (gpu.gates, gpu.memory_operations);
+        gpu.set_waits(
+            share::terms(gates, gpu.alone(), can).waits,
+            "they are asked for",
+        );
         Ok(gpu)
     }
 
@@ -411,77 +410,6 @@ impl Gpu {
         }
     }
 
-    /// How many hardware queues the driver uses.
-    pub(crate) fn queues() -> usize {
-        let set = std::env::var(QUEUES)
-            .ok()
-            .and_then(|value| value.trim().parse().ok());
-        set.unwrap_or(8usize).clamp(1, 32)
-    }
-
-    /// Admits a stream, if there is a hardware queue for it. Two are the device's own.
-    pub(crate) fn admit(&self, stream: &Arc<Shared>) -> Result<(), DeviceError> {
-        let mut admitted = lock(&self.admitted);
-        admitted.streams.retain(|stream| stream.strong_count() > 0);
-        let streams = admitted.streams.len() + admitted.couriers;
-        let queues = Self::queues();
-        if streams + 2 >= queues.max(3) {
-            return Err(DeviceError::Exhausted {
-                what: "hardware queues of the device",
-                detail: format!(
-                    "{streams} streams are open (couriers of large puts included) and two are the device's own; {QUEUES} is {queues}, and can be set up to 32 before the process starts"
-                ),
-            });
-        }
-        admitted.streams.push(Arc::downgrade(stream));
-        Ok(())
-    }
-
-    /// Admits a courier, if there is a hardware queue for it: a quarter of them is for couriers.
-    pub(crate) fn admit_courier(&self) -> bool {
-        let mut admitted = lock(&self.admitted);
-        admitted.streams.retain(|stream| stream.strong_count() > 0);
-        let (queues, streams) = (Self::queues(), admitted.streams.len());
-        let room = streams + admitted.couriers + 2 < queues && admitted.couriers < queues / 4;
-        admitted.couriers += usize::from(room);
-        room
-    }
-
-    /// A courier is gone.
-    pub(crate) fn dismiss_courier(&self) {
-        lock(&self.admitted).couriers -= 1;
-    }
-
-    /// So many couriers will wait for ever.
-    pub(crate) fn leave_waiting(&self, couriers: usize) {
-        lock(&self.admitted).waiting_for_ever += couriers;
-    }
-
-    /// So many other processes of the job use the GPU.
-    pub(crate) fn shared_with(&self, processes: usize) {
-        if processes > 0 && self.gates == gates::Mode::Auto {
-            self.give_gates("other processes of the job use the GPU");
-        }
-    }
-
-    /// From now on waits have gates, if the device can.
-    fn give_gates(&self, why: &str) {
-        if self.memory_operations {
-            self.gated.store(true, Ordering::Release);
-        } else {
-            let error = DeviceError::Unsupported {
-                device: "cuda",
-                what: format!("stream memory operations on 64 bits, on {}", self.name),
-            };
-            tracing::warn!(%error, why, "waits take the time slices of other processes");
-        }
-    }
-
-    /// Whether waits have gates.
-    pub(crate) fn gated(&self) -> bool {
-        self.gated.load(Ordering::Acquire)
-    }
-
     /// How far operands will have come. Only kept where waits have gates.
     pub(crate) fn operands(&self) -> MutexGuard<'_, Operands> {
         lock(&self.operands)
@@ -500,40 +428,6 @@ impl Gpu {
             driver.memcpy_dtoh_async(at.cast(), from, size_of::<u64>(), stream)
         });
         read.ok().map(|()| value)
-    }
-
-    /// Ranks are threads of this process, and share the device.
-    pub(crate) fn crowd(&self) {
-        lock(&self.admitted).crowded = true;
-    }
-
-    /// A stream's quota of blocks that may wait.
-    pub(crate) fn grant(&self) -> Result<usize, DeviceError> {
-        let mut admitted = lock(&self.admitted);
-        let all = self.multiprocessors * SHARE.0 / SHARE.1;
-        let expected = std::env::var(WAITING_STREAMS)
-            .ok()
-            .and_then(|value| value.trim().parse().ok());
-        let expected = expected
-            .unwrap_or(if admitted.crowded { 12 } else { 2usize })
-            .max(1);
-        let quota = (all / expected).clamp(1, MAX_BLOCKS);
-        if admitted.granted + quota > all {
-            return Err(DeviceError::Exhausted {
-                what: "blocks that may wait on the device",
-                detail: format!(
-                    "{} of {all} are granted, and a stream gets {quota}; {WAITING_STREAMS} says how many streams wait, and is {expected}",
-                    admitted.granted
-                ),
-            });
-        }
-        admitted.granted += quota;
-        Ok(quota)
-    }
-
-    /// Gives a quota back.
-    pub(crate) fn give_back(&self, quota: usize) {
-        lock(&self.admitted).granted -= quota;
     }
 
     /// An error if a stream has work: it may be waiting, and `what` could block behind it.

@@ -20,7 +20,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Instant;
@@ -89,8 +89,10 @@ pub struct Shared {
     gates: Mutex<Gates>,
     /// Those of large puts, once they were needed, if there are any.
     couriers: OnceLock<Option<Couriers>>,
-    /// The quota of blocks that may wait, once it was needed.
-    quota: OnceLock<usize>,
+    /// The quota of blocks that may wait, once it was needed; 0 before.
+    quota: AtomicUsize,
+    /// By which terms of the device it was granted.
+    terms: AtomicUsize,
     /// An error that the context did not survive.
     lost: OnceLock<String>,
 }
@@ -147,7 +149,8 @@ impl Shared {
             blocked: Mutex::default(),
             gates: Mutex::default(),
             couriers: OnceLock::new(),
-            quota: OnceLock::new(),
+            quota: AtomicUsize::new(0),
+            terms: AtomicUsize::new(0),
             lost: OnceLock::new(),
         });
         drop_left();
@@ -164,14 +167,21 @@ impl Shared {
         self.mirror.as_ptr().addr() as u64
     }
 
-    /// The quota of blocks, taken at the first call.
+    /// The quota of blocks, taken at the first call; again, when other processes have come and it has become less.
     pub(crate) fn quota(&self) -> Result<usize, DeviceError> {
-        if let Some(quota) = self.quota.get() {
-            return Ok(*quota);
+        let (held, terms) = (
+            self.quota.load(Ordering::Relaxed),
+            self.terms.load(Ordering::Relaxed),
+        );
+        if held != 0 && terms == self.gpu.terms.load(Ordering::Acquire) {
+            return Ok(held);
         }
-        let granted = self.gpu.grant()?;
-        // One thread at a time submits to a stream.
-        Ok(*self.quota.get_or_init(|| granted))
+        // One thread at a time submits to a stream. What it had goes back, also if it gets nothing for it.
+        self.quota.store(0, Ordering::Relaxed);
+        let (granted, terms) = self.gpu.grant((held, terms))?;
+        self.terms.store(terms, Ordering::Relaxed);
+        self.quota.store(granted, Ordering::Relaxed);
+        Ok(granted)
     }
 
     /// The couriers, made at the first call, if they can be given something to do.
@@ -552,9 +562,9 @@ impl Reclaim for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Some(quota) = self.quota.get() {
-            self.gpu.give_back(*quota);
-        }
+        let terms = self.terms.load(Ordering::Relaxed);
+        self.gpu
+            .give_back((self.quota.load(Ordering::Relaxed), terms));
         if self.gpu.enter().is_err() {
             return;
         }

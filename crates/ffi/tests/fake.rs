@@ -144,6 +144,7 @@ fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
         ctx_set_limit(Limit::CU_LIMIT_STACK_SIZE, 1) => "cuCtxSetLimit";
         ctx_synchronize() => "cuCtxSynchronize";
         ctx_stream_priority_range() => "cuCtxGetStreamPriorityRange";
+        ctx_multiprocessors() => "cuCtxGetExecAffinity";
         ctx_enable_peer_access(context) => "cuCtxEnablePeerAccess";
         stream_create(0) => "cuStreamCreateWithPriority";
         stream_destroy(stream) => "cuStreamDestroy_v2";

@@ -166,9 +166,16 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Hears, when the ranks have met, how many *other* processes of the job use the same hardware.
-    fn shared_with(&self, processes: usize) {
-        let _ = processes;
+    /// How much of the hardware this process may use while other processes use it, too, for ranks to compare; 0 where
+    /// processes take turns.
+    fn portion(&self) -> usize {
+        0
+    }
+
+    /// Hears, when the ranks have met, how many *other* processes of the job use the same hardware, and the least
+    /// [`Device::portion`] of all of them and this one.
+    fn shared_with(&self, processes: usize, portion: usize) {
+        let _ = (processes, portion);
     }
 
     /// Whether streams call the [`Helper`] that they are given: when batches have rung, and while they wait. Then

@@ -1,10 +1,13 @@
 //! Contexts: a device's state in this process, and which one is the calling thread's.
 
+use std::ffi::c_uint;
+
 use super::Limit;
 use super::error::Result;
 use super::handle::{Context, Device, flags};
 use super::load::Driver;
-use super::table::call;
+use super::sys;
+use super::table::{call, call_optional};
 
 flags! {
     /// How a primary context behaves (`CUctx_flags`).
@@ -105,6 +108,21 @@ impl Driver {
         // SAFETY: the function writes two ints, to two that live.
         unsafe { call!(self.ctx_get_stream_priority_range(&mut least, &mut greatest)) }?;
         Ok((least, greatest))
+    }
+
+    /// How many multiprocessors the current context may use: fewer than the device has, where MPS limits it to a portion
+    /// (`cuCtxGetExecAffinity`).
+    ///
+    /// # Errors
+    ///
+    /// Also where the driver, or the device, knows no such limits.
+    pub fn ctx_multiprocessors(&self) -> Result<usize> {
+        // `CUexecAffinityParam`: the type, which is an enumeration that comes out, then the number.
+        let mut limit: [c_uint; 2] = [0; 2];
+        let wanted = sys::CUexecAffinityType::CU_EXEC_AFFINITY_TYPE_SM_COUNT;
+        // SAFETY: the function writes one structure of two 32-bit fields, to an array of the same layout that lives.
+        unsafe { call_optional!(self.ctx_get_exec_affinity(&mut limit, wanted)) }?;
+        Ok(limit[1] as usize)
     }
 
     /// Lets kernels of the current context access the memory of `peer`'s (`cuCtxEnablePeerAccess`).

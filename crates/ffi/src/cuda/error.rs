@@ -86,6 +86,12 @@ impl CudaError {
         self.code == 800
     }
 
+    /// The MPS server has no room for another client, or no connections for it: `CUDA_ERROR_MPS_MAX_CLIENTS_REACHED`,
+    /// `…_MAX_CONNECTIONS_REACHED`.
+    pub fn is_mps_full(&self) -> bool {
+        matches!(self.code, 808 | 809)
+    }
+
     /// The driver or the device cannot do this: `CUDA_ERROR_NOT_SUPPORTED`, or a function that the driver does not have.
     pub fn is_not_supported(&self) -> bool {
         self.code == 801 || self.is_missing()

@@ -220,6 +220,7 @@ table! {
         stream_wait_value64 = "cuStreamWaitValue64_v2"(CUstream, CUdeviceptr, u64, c_uint);
     }
     optional {
+        ctx_get_exec_affinity = "cuCtxGetExecAffinity"(*mut [c_uint; 2], CUexecAffinityType);
         stream_get_capture_info_v3 = "cuStreamGetCaptureInfo_v3"(
             CUstream, *mut c_uint, *mut u64, *mut CUgraph, *mut *const CUgraphNode,
             *mut *const CUgraphEdgeData, *mut usize,
