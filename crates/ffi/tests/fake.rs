@@ -271,6 +271,7 @@ fn kernel_nodes_are_copied_with_their_edges() {
         (
             "cuGraphGetEdges_v2",
             "int cuGraphGetEdges_v2(void *graph, void **from, void **to, unsigned char *how, size_t *count) {
+                if (graph == (void *)0x11) { int asked = from || to || how; *count = 0; return asked; }
                 *count = 2; if (!from) return to || how;
                 from[0] = (void *)0x20; to[0] = (void *)0x21; from[1] = (void *)0x21; to[1] = (void *)0x22;
                 for (int i = 0; i < 16; i++) how[i] = 0;
@@ -302,6 +303,9 @@ fn kernel_nodes_are_copied_with_their_edges() {
         assert_eq!(ends, [(node(0x20), node(0x21)), (node(0x21), node(0x22))]);
         assert!(edges[0].how == Dependency::OVER && edges[1].how == Dependency::PROGRAMMATIC);
         assert_eq!(d.graph_add_edges(graph, &edges), Ok(()));
+        // One that has none is not asked for them: the driver refuses that.
+        let alone = Graph::from_raw(std::ptr::without_provenance_mut(0x11));
+        assert!(d.graph_edges(alone).expect("no edges").is_empty());
     }
 }
 

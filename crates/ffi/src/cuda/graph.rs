@@ -144,6 +144,10 @@ impl Driver {
         let mut count = 0;
         // SAFETY: the caller vouches for the graph; without arrays only the number is written, to one that lives.
         unsafe { call_optional!(self.graph_get_edges(graph.0, nodes, nodes, hows, &mut count)) }?;
+        // Asked for none of them, into arrays, the driver says that this is no valid question (580.159).
+        if count == 0 {
+            return Ok(Vec::new());
+        }
         let mut ends = [vec![GraphNode::NULL; count], vec![GraphNode::NULL; count]];
         let mut hows = vec![Dependency::OVER.0; count];
         let [from, to] = &mut ends;
