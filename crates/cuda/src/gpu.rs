@@ -115,6 +115,8 @@ pub struct Gpu {
     pub(crate) gates: gates::Mode,
     /// Whether waits have gates, and operands are counted.
     pub(crate) gated: AtomicBool,
+    /// Whether recordings are replayed one by one.
+    pub(crate) one_by_one: AtomicBool,
     operands: Mutex<Operands>,
     service: Mutex<Stream>,
     alarm: Mutex<Alarm>,
@@ -286,6 +288,7 @@ impl Gpu {
             land_up_to: landings::up_to(variable(LAND_UP_TO).as_deref()),
             gates,
             gated: AtomicBool::new(false),
+            one_by_one: AtomicBool::new(false),
             operands: Mutex::default(),
             service: Mutex::new(service),
             high_priority: greatest,

@@ -96,7 +96,7 @@ impl CudaGraph {
     pub(crate) unsafe fn launch(&self, stream: Stream, times: u64) -> Result<()> {
         let mut left = times;
         for (row, length) in self.rows.iter().zip(self.lengths) {
-            if left < length {
+            if left < length || !self.gpu.has_rows() {
                 continue;
             }
             // SAFETY: the caller's promise; the graph is live.

@@ -15,6 +15,11 @@
 //!   the sum, early batches and all, is never more than before, and leaves user's kernels the same room. For the same
 //!   reason each gets its part of the launches that a GPU has at a time ([`GRIDS`]): so many streams of it may wait.
 //!
+//! *Recordings* are replayed one graph after the other then, and not in rows (`graph.rs`): Faces' shares in rows do not
+//! end by MPS. All graphs have been launched, and the streams of the ranks of one GPU stand still; one after the other,
+//! or if batches let nothing come early ([`EARLY`](crate::gpu::EARLY) is `launch`), they end. So it looks as if a kernel
+//! behind a batch were resident early there, as is suspected in `unroll.rs` for another reason.
+//!
 //! What a user's kernel must keep to, so that it finds room, stands in [`crate::gpu`], too: a block of it needs no more
 //! than half of a multiprocessor, if a peer may wait for it. With MPS such a peer can be one on the same GPU.
 //!
@@ -164,6 +169,8 @@ pub(crate) struct Terms {
     pub(crate) blocks: usize,
     /// How many of them may wait.
     pub(crate) streams: usize,
+    /// Whether recordings are replayed in rows.
+    pub(crate) rows: bool,
 }
 
 /// Who uses a GPU.
@@ -200,7 +207,8 @@ pub(crate) fn terms(mode: Mode, users: Users, memory_operations: bool) -> Terms 
         (true, false) => Waits::Crawl,
     };
     // Whatever the mode: some waits have no gates. And one process without MPS does not end it for the others.
-    let (blocks, streams) = if mps && others > 0 {
+    let together = mps && others > 0;
+    let (blocks, streams) = if together {
         let portion = if least == 0 { own } else { own.min(least) };
         let all = others + 1;
         (share_of(portion) / all, share_of(GRIDS) / 2 / all)
@@ -211,6 +219,7 @@ pub(crate) fn terms(mode: Mode, users: Users, memory_operations: bool) -> Terms 
         waits,
         blocks,
         streams,
+        rows: !together,
     }
 }
 
@@ -337,6 +346,9 @@ impl Gpu {
                 "other processes use the GPU"
             );
             self.set_waits(terms.waits, "other processes of the job use the GPU");
+            if !terms.rows {
+                self.one_by_one.store(true, Ordering::Release);
+            }
         }
         let mut admitted = lock(&self.admitted);
         if admitted.renew(terms, others) {
@@ -363,6 +375,11 @@ impl Gpu {
     /// Whether waits have gates.
     pub(crate) fn gated(&self) -> bool {
         self.gated.load(Ordering::Acquire)
+    }
+
+    /// Whether recordings are replayed in rows.
+    pub(crate) fn has_rows(&self) -> bool {
+        !self.one_by_one.load(Ordering::Acquire)
     }
 
     /// Ranks are threads of this process, and share the device.
@@ -426,6 +443,7 @@ mod tests {
                 waits,
                 blocks: 99,
                 streams: usize::MAX,
+                rows: true,
             };
             assert_eq!(got, alone, "{mode:?}, {others}");
             // What the device cannot do, it does not; and it makes no difference where it is not wanted.
@@ -450,6 +468,7 @@ mod tests {
                 waits: Waits::Spin,
                 blocks,
                 streams,
+                rows: others == 0,
             };
             let users = by_mps(others, 132, 132);
             for memory_operations in [false, true] {

@@ -13,7 +13,8 @@
 //! Only recordings are copied in which all kernels wait by themselves for what stands before them: batches, and
 //! functions whose binding says so. With plain kernels among them, copied epochs between 8 GPUs had wrong data in about
 //! half of all elements. It is suspected that a kernel behind a batch began when the batch let its next one come,
-//! though the copied edge is a full one; that has not been found out. So nothing rests on those edges alone.
+//! though the copied edge is a full one; that has not been found out (and where MPS shares a GPU, rows of Faces' shares
+//! stand still as if it were so: see `share.rs`). So nothing rests on those edges alone.
 //!
 //! # Failure
 //!
