@@ -81,6 +81,10 @@ grid_of() { # RANKS
         16) echo 4x2x2 ;;
     esac
 }
+case ${RANKS:-1} in
+    1 | 2 | 4 | 8 | 16) ;;
+    *) echo "gpu.sh: RANKS is 1, 2, 4, 8 or 16, not $RANKS" >&2; exit 2 ;;
+esac
 counts=
 for n in 1 2 4 8 16; do
     if [ "$n" -le "${RANKS:-$gpus}" ]; then counts="$counts $n"; ranks=$n; fi
@@ -88,22 +92,26 @@ done
 grid=$(grid_of "$ranks")
 peers=${PEERS:-nvshmem,nccl,mpi,hostrma}
 
-# What stands before a program that is to use MPS: nothing, if there are GPUs enough. (Tests start an MPS of their own, or must not have one.)
+# What stands before a program that is to use MPS: nothing, if there are GPUs enough. (Tests have an MPS of their own, or none.)
 mps=()
+start_mps() {
+    # The server numbers the GPUs that it may use from 0 on.
+    "${mps[@]}" CUDA_VISIBLE_DEVICES="$visible" nvidia-cuda-mps-control -d </dev/null >>"$out/logs/mps/start.log" 2>&1
+}
 end_mps() {
     echo quit -t 10 | timeout -k 5 60 "${mps[@]}" nvidia-cuda-mps-control >>"$out/logs/mps/quit.log" 2>&1
-    rm -rf "$pipes"
 }
 if [ "$device" != host ] && [ "$ranks" -gt "$gpus" ]; then
     command -v nvidia-cuda-mps-control >/dev/null || { echo "gpu.sh: RANKS=$RANKS on $gpus takes MPS, and there is no nvidia-cuda-mps-control on the PATH" >&2; exit 2; }
-    export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-$(seq -s, 0 $((gpus - 1)))}
-    # MPS has about 100 connections for all ranks of a GPU.
+    numbers=$(seq -s, 0 $((gpus - 1)))
+    visible=${CUDA_VISIBLE_DEVICES:-$numbers}
+    # MPS has 96 connections for all ranks of a GPU (newer drivers: 120).
     connections=$((96 / ((ranks + gpus - 1) / gpus)))
     # Sockets lie there: their paths must be short.
     pipes=$(mktemp -d /tmp/tg-mps.XXXXXX) && mkdir -p "$out/logs/mps" || exit 2
-    mps=(env CUDA_MPS_PIPE_DIRECTORY="$pipes" CUDA_MPS_LOG_DIRECTORY="$out/logs/mps" CUDA_DEVICE_MAX_CONNECTIONS=$((connections < 32 ? connections : 32)))
-    trap end_mps EXIT
-    "${mps[@]}" nvidia-cuda-mps-control -d </dev/null >"$out/logs/mps/start.log" 2>&1 || { echo "gpu.sh: MPS does not start: $out/logs/mps" >&2; exit 2; }
+    mps=(env CUDA_MPS_PIPE_DIRECTORY="$pipes" CUDA_MPS_LOG_DIRECTORY="$out/logs/mps" CUDA_VISIBLE_DEVICES="$numbers" CUDA_DEVICE_MAX_CONNECTIONS=$((connections < 32 ? connections : 32)))
+    trap 'end_mps && rm -rf "$pipes" || echo "gpu.sh: MPS has not ended: its pipes are in $pipes" >&2' EXIT
+    start_mps || { echo "gpu.sh: MPS does not start: $out/logs/mps" >&2; exit 2; }
     machine="$machine, $ranks ranks by MPS"
     peers=${PEERS:-nvshmem,mpi,hostrma} # NCCL takes no two ranks on one GPU
 fi
@@ -151,6 +159,8 @@ step() {
     printf '%-64s %s, %d s\n' "$name" "$status" $((SECONDS - begin))
     if [ "$code" != 0 ]; then grep -v '^$\|^running' "$out/logs/$name.log" | tail -n 10 | sed 's/^/    /'; fi
     note "$name" "$on" "$status" $((SECONDS - begin)) "$*"
+    # After a client that was killed, MPS has no room for others for a while.
+    if [ "$code" != 0 ] && [ "${#mps[@]}" != 0 ]; then end_mps; start_mps; fi
 }
 
 measure() { # NAME RANKS NEEDS LIMIT ARGUMENTS...: rows are left in steps/NAME.json

@@ -43,7 +43,7 @@ impl Daemon {
     fn start(name: &str) -> Self {
         // Sockets lie there: their paths must be short.
         let folder = format!("tg-mps-{}-{name}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
+        let folder = Path::new("/tmp").join(folder);
         for part in ["pipe", "log", "ready"] {
             std::fs::create_dir_all(folder.join(part)).unwrap();
         }
@@ -260,8 +260,7 @@ fn blocks_of_all_processes_leave_room() {
     );
 }
 
-/// More connections than MPS has: either the driver makes no context, which is an error that says so, or all have the
-/// hardware queues that they count on.
+/// More connections than MPS has: either the driver makes no context, which is an error that says so, or all ranks go on.
 #[test]
 #[ignore = "needs a GPU and MPS: run by scripts/gpu.sh"]
 fn connections_that_are_not_there_are_refused() {
@@ -269,10 +268,13 @@ fn connections_that_are_not_there_are_refused() {
     let mut environment = daemon.environment();
     environment.push((QUEUES, "32".into()));
     let Ended { well, hung, text } = job(RANKS, ROLE, &borrowed(&environment));
-    let refused = text.matches("connections of the MPS server").count();
+    let refused = text
+        .matches("what the MPS server has for processes")
+        .count();
     println!("{RANKS} ranks with 32 connections each: well: {well}, {refused} were refused");
+    let went_on = text.matches("went on").count();
     assert!(
-        !hung && (well || refused > 0),
+        !hung && (well && went_on == RANKS || refused > 0),
         "well: {well}, hung: {hung}: {text}"
     );
 }

@@ -115,17 +115,17 @@ pub struct Gpu {
     pub(crate) gates: gates::Mode,
     /// Whether waits have gates, and operands are counted.
     pub(crate) gated: AtomicBool,
-    /// Whether recordings are replayed one by one.
-    pub(crate) one_by_one: AtomicBool,
+    /// Whether nothing may be on the GPU before its turn.
+    pub(crate) in_turn: AtomicBool,
     operands: Mutex<Operands>,
     service: Mutex<Stream>,
     alarm: Mutex<Alarm>,
     /// What the driver calls the highest priority.
     pub(crate) high_priority: i32,
     pub(crate) admitted: Mutex<Admitted>,
-    /// The number of the terms by which streams get their quotas: others, when processes have come. Changed under the lock
-    /// of what is admitted.
-    pub(crate) terms: AtomicUsize,
+    /// The number of the dealing in which streams get their quotas: another, when processes have come. Changed under
+    /// the lock of `admitted`.
+    pub(crate) dealing: AtomicUsize,
     mirrors: Mutex<Vec<NonNull<Mirror>>>,
     pub(crate) pinned: Pinned,
     /// Whether streams may store to registers of NICs.
@@ -201,13 +201,13 @@ impl Gpu {
                 what: format!("{name} has compute capability {major}.x; 8.0 is needed"),
             });
         }
-        // A driver that does not know the question has none that would say so.
+        // A driver that does not know the question (before CUDA 12.3 or so) counts as without MPS: waits have gates then.
         let mps =
             attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_MPS_ENABLED).is_ok_and(|on| on != 0);
         // The driver spins or yields, by how many processors there are. Not ours to insist on: the context may be in use.
         let _ = driver.primary_ctx_set_flags(device, ContextFlags::SCHED_AUTO);
         let context = driver.primary_ctx_retain(device);
-        let context = context.map_err(|error| share::no_context(what, error, mps))?;
+        let context = context.map_err(|error| share::no_context(what, error))?;
         // SAFETY: the context was just retained, and is never released.
         unsafe { driver.ctx_set_current(context) }.doing(what)?;
         let multiprocessors = share::multiprocessors(
@@ -288,7 +288,7 @@ impl Gpu {
             land_up_to: landings::up_to(variable(LAND_UP_TO).as_deref()),
             gates,
             gated: AtomicBool::new(false),
-            one_by_one: AtomicBool::new(false),
+            in_turn: AtomicBool::new(false),
             operands: Mutex::default(),
             service: Mutex::new(service),
             high_priority: greatest,
@@ -297,7 +297,7 @@ impl Gpu {
                 bytes,
             }),
             admitted: Mutex::new(Admitted::of(multiprocessors)),
-            terms: AtomicUsize::new(0),
+            dealing: AtomicUsize::new(0),
             mirrors: Mutex::default(),
             pinned: Pinned::default(),
             strikes: registers::strikes(variable(STRIKES).as_deref()),

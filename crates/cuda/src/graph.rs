@@ -1,5 +1,6 @@
 //! Recordings.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use tidegate_ffi::cuda::{Graph, GraphNode, Result, Stream};
@@ -12,11 +13,27 @@ use crate::reclaim::Shared;
 use crate::reserve::{Launchable, weight};
 use crate::stream::Keep;
 
-/// How many times a recording that is replayed often stands in one graph, one after the other: between two launches of
-/// graphs a GPU does nothing for longer than many an epoch takes (some 14 us, with these graphs). Large recordings less
-/// often, by their nodes; and what is left of the times goes by a graph that is shorter.
-fn lengths(nodes: usize) -> [u64; 2] {
-    [(256 / nodes.max(1) as u64).clamp(16, 64), 8]
+/// How many times a recording of this weight that is replayed often stands in one graph, one after the other: between two
+/// launches of graphs a GPU does nothing for longer than many an epoch takes. Large recordings less often; and what is left
+/// of the times goes by a graph that is shorter.
+fn lengths(weight: u64) -> [u64; 2] {
+    [(256 / weight.max(1)).clamp(16, 64), 8]
+}
+
+/// How often each row is launched, and the recording itself, for so many times; `has` makes a row, if there is to be one.
+fn split<T>(
+    times: u64,
+    lengths: [u64; 2],
+    mut has: impl FnMut(usize) -> Option<T>,
+) -> ([Option<(T, u64)>; 2], u64) {
+    let mut left = times;
+    let rows = [0, 1].map(|row| {
+        let count = left / lengths[row];
+        let made = (count > 0).then(|| has(row)).flatten()?;
+        left %= lengths[row];
+        Some((made, count))
+    });
+    (rows, left)
 }
 
 /// What a recording is like.
@@ -48,6 +65,8 @@ pub struct CudaGraph {
     lengths: [u64; 2],
     /// Each made when it is first of use; none if the driver refuses.
     rows: [OnceLock<Option<Launchable>>; 2],
+    /// In which dealing of the device's blocks that wait it was recorded.
+    pub(crate) dealing: usize,
     /// How far each execution advances operands, where they are counted.
     pub(crate) advance: Advance,
     /// For each stream of the recording, which others its end comes behind, and no batch has looked at: who goes on
@@ -72,15 +91,16 @@ impl CudaGraph {
         // SAFETY: the caller's promise.
         let nodes = unsafe { gpu.driver.graph_node_count(graph) }.doing("counting nodes")?;
         // SAFETY: the caller's promise.
-        let once = unsafe {
-            gpu.executable(graph, weight(nodes, shape.branches), shape.branches, stream)
-        }?;
+        let weight = weight(nodes, shape.branches);
+        // SAFETY: the caller's promise.
+        let once = unsafe { gpu.executable(graph, weight, shape.branches, stream) }?;
         Ok(CudaGraph {
             gpu: gpu.clone(),
             once,
             shape,
-            lengths: lengths(nodes),
+            lengths: lengths(weight),
             rows: Default::default(),
+            dealing: gpu.dealing.load(Ordering::Acquire),
             advance,
             behind,
             _keep: keep,
@@ -94,41 +114,40 @@ impl CudaGraph {
     /// The stream is live; for what is recorded holds, each time, what was promised when it was submitted; the graph
     /// lives until the stream has passed it.
     pub(crate) unsafe fn launch(&self, stream: Stream, times: u64) -> Result<()> {
-        let mut left = times;
-        for (row, length) in self.rows.iter().zip(self.lengths) {
-            if left < length || !self.gpu.has_rows() {
-                continue;
-            }
+        let (rows, once) = split(times, self.lengths, |row| {
             // SAFETY: the caller's promise; the graph is live.
-            if let Some(row) = unsafe { self.made(row, length, stream) } {
-                for _ in 0..left / length {
-                    // SAFETY: the caller's promise.
-                    unsafe { self.gpu.driver.graph_launch(row.exec, stream) }?;
-                }
-                left %= length;
+            unsafe { self.row(row, stream) }
+        });
+        for (row, count) in rows.into_iter().flatten() {
+            for _ in 0..count {
+                // SAFETY: the caller's promise.
+                unsafe { self.gpu.driver.graph_launch(row.exec, stream) }?;
             }
         }
-        for _ in 0..left {
+        for _ in 0..once {
             // SAFETY: the caller's promise.
             unsafe { self.gpu.driver.graph_launch(self.once.exec, stream) }?;
         }
         Ok(())
     }
 
-    /// A row of so many, made at most once; none while there is no room for it, or if the driver refuses.
+    /// A row, made at most once; none while there is no room for it, or if the driver refuses.
     ///
     /// # Safety
     ///
     /// The stream is live.
-    unsafe fn made<'a>(
-        &self,
-        row: &'a OnceLock<Option<Launchable>>,
-        length: u64,
-        stream: Stream,
-    ) -> Option<&'a Launchable> {
+    unsafe fn row(&self, number: usize, stream: Stream) -> Option<&Launchable> {
+        let (row, times) = (&self.rows[number], self.lengths[number]);
+        if !self.gpu.may_be_ahead() {
+            return None;
+        }
         if row.get().is_none() {
+            // Asked before anything is made: what is refused may be asked for at every replay.
+            if !self.gpu.reserve.has_for_rows(times * self.once.weight) {
+                return None;
+            }
             // SAFETY: the caller's promise.
-            match unsafe { self.unrolled(length, stream) } {
+            match unsafe { self.unrolled(times, stream) } {
                 // Next time, perhaps.
                 Err(DeviceError::Busy(_)) => return None,
                 made => _ = row.set(made.ok()),
@@ -189,6 +208,31 @@ impl Drop for CudaGraph {
             .filter_map(|row| row.get().copied().flatten());
         for graph in rows.chain([self.once]) {
             self.gpu.bury(graph);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_times_are_launched_by_whichever_rows_there_are() {
+        assert_eq!(lengths(1), [64, 8]);
+        assert_eq!(lengths(8), [32, 8]);
+        assert_eq!([lengths(0), lengths(68)], [[64, 8], [16, 8]]);
+        for lengths in [[64, 8], [16, 8]] {
+            for has in [[true, true], [true, false], [false, true], [false, false]] {
+                for times in 0..300 {
+                    let (rows, once) = split(times, lengths, |row| has[row].then_some(row));
+                    let launched = rows.iter().flatten();
+                    let launched: u64 = launched.map(|(row, count)| lengths[*row] * count).sum();
+                    assert_eq!(launched + once, times, "{lengths:?} {has:?}");
+                    // No more of the shorter than are needed.
+                    assert!(once < 8 || !has[1], "{once}");
+                    assert!(rows[0].is_some() || times < lengths[0] || !has[0]);
+                }
+            }
         }
     }
 }

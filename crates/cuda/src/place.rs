@@ -48,7 +48,7 @@ impl Placed {
             parameter: LaunchParameter {
                 program: base,
                 stride: program.stride as u32,
-                flags: if gpu.early == Early::Resident {
+                flags: if gpu.early == Early::Resident && gpu.may_be_ahead() {
                     LAUNCH_NEXT
                 } else {
                     0

@@ -91,8 +91,8 @@ pub struct Shared {
     couriers: OnceLock<Option<Couriers>>,
     /// The quota of blocks that may wait, once it was needed; 0 before.
     quota: AtomicUsize,
-    /// By which terms of the device it was granted.
-    terms: AtomicUsize,
+    /// In which dealing of the device's it was granted.
+    dealing: AtomicUsize,
     /// An error that the context did not survive.
     lost: OnceLock<String>,
 }
@@ -150,7 +150,7 @@ impl Shared {
             gates: Mutex::default(),
             couriers: OnceLock::new(),
             quota: AtomicUsize::new(0),
-            terms: AtomicUsize::new(0),
+            dealing: AtomicUsize::new(0),
             lost: OnceLock::new(),
         });
         drop_left();
@@ -169,17 +169,17 @@ impl Shared {
 
     /// The quota of blocks, taken at the first call; again, when other processes have come and it has become less.
     pub(crate) fn quota(&self) -> Result<usize, DeviceError> {
-        let (held, terms) = (
+        let (held, dealing) = (
             self.quota.load(Ordering::Relaxed),
-            self.terms.load(Ordering::Relaxed),
+            self.dealing.load(Ordering::Relaxed),
         );
-        if held != 0 && terms == self.gpu.terms.load(Ordering::Acquire) {
+        if held != 0 && dealing == self.gpu.dealing.load(Ordering::Acquire) {
             return Ok(held);
         }
         // One thread at a time submits to a stream. What it had goes back, also if it gets nothing for it.
         self.quota.store(0, Ordering::Relaxed);
-        let (granted, terms) = self.gpu.grant((held, terms))?;
-        self.terms.store(terms, Ordering::Relaxed);
+        let (granted, dealing) = self.gpu.grant((held, dealing))?;
+        self.dealing.store(dealing, Ordering::Relaxed);
         self.quota.store(granted, Ordering::Relaxed);
         Ok(granted)
     }
@@ -562,9 +562,9 @@ impl Reclaim for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let terms = self.terms.load(Ordering::Relaxed);
+        let dealing = self.dealing.load(Ordering::Relaxed);
         self.gpu
-            .give_back((self.quota.load(Ordering::Relaxed), terms));
+            .give_back((self.quota.load(Ordering::Relaxed), dealing));
         if self.gpu.enter().is_err() {
             return;
         }

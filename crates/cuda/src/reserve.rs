@@ -79,6 +79,13 @@ impl Reserve {
         true
     }
 
+    /// Whether there is room for a row of a recording: half of what is reserved is for recordings, which are refused
+    /// where there is no room, while a row is only missed.
+    pub(crate) fn has_for_rows(&self, weight: u64) -> bool {
+        let state = self.lock();
+        state.used + weight <= state.capacity / 2
+    }
+
     fn give_back(&self, weight: u64) {
         self.lock().used -= weight;
     }
@@ -210,11 +217,13 @@ mod tests {
     fn what_is_alive_is_weighed() {
         let reserve = Reserve::default();
         reserve.lock().capacity = 10 * weight(NODES, true);
+        assert!(reserve.has_for_rows(340) && !reserve.has_for_rows(341));
         assert!(reserve.take(weight(600, false), false));
         assert!(!reserve.take(weight(17, true), false), "680 are reserved");
         assert!(reserve.take(weight(80, false), false));
         assert!(!reserve.take(1, false));
         reserve.give_back(1);
+        assert!(!reserve.has_for_rows(1));
         assert!(reserve.take(1, false));
         // It stays as large as it has been once.
         assert!(reserve.take(320, true));

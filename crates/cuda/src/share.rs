@@ -15,10 +15,11 @@
 //!   the sum, early batches and all, is never more than before, and leaves user's kernels the same room. For the same
 //!   reason each gets its part of the launches that a GPU has at a time ([`GRIDS`]): so many streams of it may wait.
 //!
-//! *Recordings* are replayed one graph after the other then, and not in rows (`graph.rs`): Faces' shares in rows do not
-//! end by MPS. All graphs have been launched, and the streams of the ranks of one GPU stand still; one after the other,
-//! or if batches let nothing come early ([`EARLY`](crate::gpu::EARLY) is `launch`), they end. So it looks as if a kernel
-//! behind a batch were resident early there, as is suspected in `unroll.rs` for another reason.
+//! And nothing is on the GPU before its turn: a batch does not let the next one come while it is at work
+//! ([`EARLY`](crate::gpu::EARLY) is as if it were `launch`), and recordings are replayed one graph after the other, not in
+//! rows (`graph.rs`). With both, Faces' shares in rows did not end by MPS: all graphs had been launched, and the streams
+//! of the ranks of one GPU stood still. With either alone they ended. So it looks as if a kernel behind a batch had been
+//! resident early, and had taken the room of what a peer waited for, as is suspected in `unroll.rs` for another reason.
 //!
 //! What a user's kernel must keep to, so that it finds room, stands in [`crate::gpu`], too: a block of it needs no more
 //! than half of a multiprocessor, if a peer may wait for it. With MPS such a peer can be one on the same GPU.
@@ -35,8 +36,8 @@
 //! # When the ranks of another world meet later
 //!
 //! Streams may have quotas by then, for instance of a first world in which nobody else used the GPU. Quotas only ever
-//! become less: with its next batch such a stream gets one by the new terms, or an error. What was enqueued before, and
-//! recordings from before, keep their blocks. And a process counts the others of one world at a time, and knows nothing
+//! become less: with its next batch such a stream gets one by the new terms, or an error; and what was recorded before is
+//! not replayed any more, which is an error, too. What was enqueued before keeps its blocks. And a process counts the others of one world at a time, and knows nothing
 //! of other jobs: where processes use a GPU that have never met in one world, the sum of what they have may be too
 //! much.
 //!
@@ -67,6 +68,9 @@ pub const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 /// The environment variable that says how many streams of a device will wait for peers; 2 if it is not set.
 pub const WAITING_STREAMS: &str = "TIDEGATE_CUDA_WAITING_STREAMS";
 
+/// How many connections all processes of a GPU have by MPS: older drivers; newer ones have 120.
+const CONNECTIONS: usize = 96;
+
 /// How many launches a GPU has resident at a time, from compute capability 7.0 on. A stream that waits has two: its
 /// batch, and the early one behind that. (One process alone has too few hardware queues to come near it.)
 const GRIDS: usize = 128;
@@ -89,6 +93,8 @@ pub(crate) struct Admitted {
     crowded: bool,
     /// How many other processes were seen to use the device at the same time.
     others: usize,
+    /// How often all has been dealt anew.
+    dealing: usize,
 }
 
 impl Admitted {
@@ -104,13 +110,15 @@ impl Admitted {
             waiting_for_ever: 0,
             crowded: false,
             others: 0,
+            dealing: 0,
         }
     }
 
     /// Gives a stream its quota, where so many are expected.
     fn deal(&mut self, expected: usize) -> Result<usize, DeviceError> {
         let all = self.blocks;
-        let quota = quota_of(all, expected);
+        // No more streams can wait than there are launches for.
+        let quota = quota_of(all, expected.min(self.waiting));
         if self.granted + quota > all || self.holders >= self.waiting {
             let shared = match self.others {
                 0 => String::new(),
@@ -132,21 +140,26 @@ impl Admitted {
         Ok(quota)
     }
 
-    /// By these terms, if they leave less than those before: all is dealt anew. Whether they do.
+    /// By these terms, if they leave less of anything than those before: all is dealt anew. Whether they do.
     fn renew(&mut self, terms: Terms, others: usize) -> bool {
-        let less = terms.blocks < self.blocks;
+        let less = terms.blocks < self.blocks || terms.streams < self.waiting;
         if less {
-            (self.blocks, self.waiting) = (terms.blocks, terms.streams);
-            self.others = others;
+            self.blocks = self.blocks.min(terms.blocks);
+            self.waiting = self.waiting.min(terms.streams);
+            self.others = self.others.max(others);
             (self.granted, self.holders) = (0, 0);
+            self.dealing += 1;
         }
         less
     }
 
-    /// A stream gives its quota back, of the present terms; 0 if it has none.
-    fn take_back(&mut self, quota: usize) {
-        self.granted -= quota;
-        self.holders -= usize::from(quota != 0);
+    /// A stream gives its quota back, which it got in this dealing; 0 if it has none. Of a former dealing it is not
+    /// counted any more.
+    fn take_back(&mut self, (quota, dealing): (usize, usize)) {
+        if dealing == self.dealing {
+            self.granted -= quota;
+            self.holders -= usize::from(quota != 0);
+        }
     }
 }
 
@@ -169,8 +182,8 @@ pub(crate) struct Terms {
     pub(crate) blocks: usize,
     /// How many of them may wait.
     pub(crate) streams: usize,
-    /// Whether recordings are replayed in rows.
-    pub(crate) rows: bool,
+    /// Whether what is to come may be on the GPU before its turn: batches beside those before them, recordings in rows.
+    pub(crate) ahead: bool,
 }
 
 /// Who uses a GPU.
@@ -219,7 +232,7 @@ pub(crate) fn terms(mode: Mode, users: Users, memory_operations: bool) -> Terms 
         waits,
         blocks,
         streams,
-        rows: !together,
+        ahead: !together,
     }
 }
 
@@ -239,6 +252,12 @@ fn queues_of(set: Option<&str>, mps: bool) -> usize {
     set.unwrap_or(if mps { 2 } else { 8usize }).clamp(1, 32)
 }
 
+/// Whether there is a queue for one stream more beside so many. Without MPS one stream is let have what there is, even if
+/// somebody has set fewer queues than three; by MPS two is what there is if nobody has set anything.
+fn has_queue(streams: usize, queues: usize, mps: bool) -> bool {
+    streams + 2 < if mps { queues } else { queues.max(3) }
+}
+
 /// How many multiprocessors a process may use: what the driver says of the device, and under MPS of the context.
 pub(crate) fn multiprocessors(device: i32, context: Option<usize>) -> usize {
     let device = device.max(1) as usize;
@@ -249,21 +268,16 @@ pub(crate) fn multiprocessors(device: i32, context: Option<usize>) -> usize {
 }
 
 /// The driver makes no context.
-pub(crate) fn no_context(what: &'static str, error: CudaError, mps: bool) -> DeviceError {
-    if !mps && !error.is_mps_full() {
+pub(crate) fn no_context(what: &'static str, error: CudaError) -> DeviceError {
+    if !error.is_mps_full() {
         return device_error(what, error);
     }
     let set = std::env::var(QUEUES).unwrap_or_else(|_| "not set".into());
-    let detail = format!(
-        "{error}; under MPS all processes of a GPU share about 100 connections, and {QUEUES}, the number for each, is {set}"
-    );
-    if error.is_mps_full() {
-        DeviceError::Exhausted {
-            what: "connections of the MPS server",
-            detail,
-        }
-    } else {
-        DeviceError::System { what, detail }
+    DeviceError::Exhausted {
+        what: "what the MPS server has for processes",
+        detail: format!(
+            "{what}: {error}; all processes of a GPU share {CONNECTIONS} connections, and {QUEUES}, the number for each, is {set}: set it to {CONNECTIONS} divided by the number of processes (or there are too many of them for the server)"
+        ),
     }
 }
 
@@ -283,13 +297,13 @@ impl Gpu {
         admitted.streams.retain(|stream| stream.strong_count() > 0);
         let streams = admitted.streams.len() + admitted.couriers;
         let queues = self.queues();
-        if streams + 2 >= queues.max(3) {
+        if !has_queue(streams, queues, self.mps) {
             return Err(DeviceError::Exhausted {
                 what: "hardware queues of the device",
                 detail: format!(
                     "{streams} streams are open (couriers of large puts included) and two are the device's own; {QUEUES} is {queues}, and can be set up to 32 before the process starts{}",
                     if self.mps {
-                        " (under MPS all processes of a GPU share about 100)"
+                        " (under MPS it is 2 unless it is set, and all processes of a GPU share 96: set it to 96 divided by their number)"
                     } else {
                         ""
                     }
@@ -346,14 +360,14 @@ impl Gpu {
                 "other processes use the GPU"
             );
             self.set_waits(terms.waits, "other processes of the job use the GPU");
-            if !terms.rows {
-                self.one_by_one.store(true, Ordering::Release);
+            if !terms.ahead {
+                self.in_turn.store(true, Ordering::Release);
             }
         }
         let mut admitted = lock(&self.admitted);
         if admitted.renew(terms, others) {
-            // Streams that have their quotas look at this.
-            self.terms.fetch_add(1, Ordering::Release);
+            // Streams that have their quotas look at this, and recordings.
+            self.dealing.store(admitted.dealing, Ordering::Release);
         }
     }
 
@@ -377,9 +391,9 @@ impl Gpu {
         self.gated.load(Ordering::Acquire)
     }
 
-    /// Whether recordings are replayed in rows.
-    pub(crate) fn has_rows(&self) -> bool {
-        !self.one_by_one.load(Ordering::Acquire)
+    /// Whether what is to come may be on the GPU before its turn.
+    pub(crate) fn may_be_ahead(&self) -> bool {
+        !self.in_turn.load(Ordering::Acquire)
     }
 
     /// Ranks are threads of this process, and share the device.
@@ -387,22 +401,19 @@ impl Gpu {
         lock(&self.admitted).crowded = true;
     }
 
-    /// A stream's quota of blocks that may wait, and the number of its terms, for the one that it gives back.
+    /// Gives a quota of blocks that may wait for one that is given back, with the number of the dealing.
     pub(crate) fn grant(&self, held: (usize, usize)) -> Result<(usize, usize), DeviceError> {
-        self.give_back(held);
         let mut admitted = lock(&self.admitted);
+        admitted.take_back(held);
         let crowd = if admitted.crowded { 12 } else { 2 };
         let expected = number(WAITING_STREAMS).unwrap_or(crowd).max(1);
         let quota = admitted.deal(expected)?;
-        Ok((quota, self.terms.load(Ordering::Acquire)))
+        Ok((quota, admitted.dealing))
     }
 
-    /// Gives a quota back that was granted by terms of this number. By former ones, it is not counted any more.
-    pub(crate) fn give_back(&self, (quota, terms): (usize, usize)) {
-        let mut admitted = lock(&self.admitted);
-        if terms == self.terms.load(Ordering::Acquire) {
-            admitted.take_back(quota);
-        }
+    /// Takes back what was granted.
+    pub(crate) fn give_back(&self, held: (usize, usize)) {
+        lock(&self.admitted).take_back(held);
     }
 }
 
@@ -443,7 +454,7 @@ mod tests {
                 waits,
                 blocks: 99,
                 streams: usize::MAX,
-                rows: true,
+                ahead: true,
             };
             assert_eq!(got, alone, "{mode:?}, {others}");
             // What the device cannot do, it does not; and it makes no difference where it is not wanted.
@@ -468,7 +479,7 @@ mod tests {
                 waits: Waits::Spin,
                 blocks,
                 streams,
-                rows: others == 0,
+                ahead: others == 0,
             };
             let users = by_mps(others, 132, 132);
             for memory_operations in [false, true] {
@@ -513,6 +524,11 @@ mod tests {
                     .map(|terms| terms.blocks)
                     .sum();
                 assert!(4 * all <= 3 * least, "{processes} of {portions:?}: {all}");
+                let streams = terms(Mode::Auto, by_mps(processes - 1, 132, 132), true).streams;
+                assert!(
+                    4 * 2 * streams * processes <= 3 * GRIDS,
+                    "{processes}: {streams}"
+                );
             }
         }
     }
@@ -544,7 +560,7 @@ mod tests {
         let refused = |admitted: &mut Admitted| admitted.deal(2).unwrap_err().to_string();
         let error = refused(&mut admitted);
         assert!(error.contains("98 of 99 are granted, and"), "{error}");
-        admitted.take_back(49);
+        admitted.take_back((49, 0));
         // Seven others have come: all are dealt anew.
         let of = |others| terms(Mode::Auto, by_mps(others, 132, 132), true);
         assert!(admitted.renew(of(7), 7));
@@ -552,13 +568,23 @@ mod tests {
         assert_eq!(admitted.deal(2).unwrap(), 6);
         let error = refused(&mut admitted);
         assert!(error.contains("with 7 other processes"), "{error}");
+        // What goes back late, from before, is nobody's.
+        admitted.take_back((49, 0));
+        assert!(admitted.deal(2).is_err());
         // Another world of fewer: those seven are there still.
         assert!(!admitted.renew(of(1), 1));
         assert!(admitted.deal(2).is_err());
-        // As many streams as there are launches for, though blocks are left.
+        // Nor do more streams wait where only blocks have become less.
+        let small = terms(Mode::Auto, by_mps(1, 132, 16), true);
+        assert!(small.blocks < 12 && small.streams > 6);
+        assert!(admitted.renew(small, 1) && admitted.waiting == 6 && admitted.others == 7);
+        // As many streams as there are launches for: none of the blocks is left.
         assert!(admitted.renew(of(47), 47));
-        assert_eq!(admitted.deal(2).unwrap(), 1);
+        assert_eq!(admitted.deal(2).unwrap(), 2);
         assert!(refused(&mut admitted).contains("to 1 streams of 1 at most"));
+        // One process more, and no fewer blocks: but no launch is left for anybody.
+        assert_eq!(of(48).blocks, of(47).blocks);
+        assert!(admitted.renew(of(48), 48) && admitted.deal(1).is_err());
         // Nothing for anybody: an error, and no block.
         assert!(admitted.renew(of(200), 200));
         assert!(matches!(
@@ -571,6 +597,9 @@ mod tests {
     fn mps_gives_two_queues_if_it_is_not_asked() {
         assert_eq!(queues_of(None, false), 8);
         assert_eq!(queues_of(None, true), 2);
+        // Two are the device's own.
+        assert!(has_queue(0, 1, false) && !has_queue(1, 2, false));
+        assert!(!has_queue(0, 2, true) && has_queue(0, 3, true) && !has_queue(1, 3, true));
         for mps in [false, true] {
             assert_eq!(queues_of(Some(" 12 "), mps), 12);
             assert_eq!(queues_of(Some("64"), mps), 32);

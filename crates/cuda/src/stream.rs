@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tidegate_ffi::cuda::{CaptureMode, Event, EventFlags, GraphNode};
 use tidegate_hal::batch::Batch;
@@ -418,6 +419,12 @@ unsafe impl Stream for CudaStream {
         shared.gpu.enter()?;
         if times == 0 {
             return Ok(());
+        }
+        if graph.dealing != shared.gpu.dealing.load(Ordering::Acquire) {
+            return Err(DeviceError::Exhausted {
+                what: "blocks that may wait on the device",
+                detail: "other processes have come to the device since this was recorded, and its blocks would be too many now: record it again".into(),
+            });
         }
         // It is launched on one stream, so the others let it go first and wait for it. (That is order alone: no
         // stream's failure is another's.)

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | whole | in a recording, and wherever nothing below says else | one launch |
 //! | apart | a lane has a large put, and the stream has couriers | on the couriers: wait, copies, write; then one launch |
-//! | in parts | other processes use the GPU by turns, and the batch is not the first behind a hand-off | up to three launches, with gates |
+//! | in parts | other processes use the GPU by turns (or gates are asked for), and the batch is not the first behind a hand-off | up to three launches, with gates |
 //!
 //! # Failure
 //!

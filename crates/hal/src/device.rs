@@ -166,14 +166,14 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// How much of the hardware this process may use while other processes use it, too, for ranks to compare; 0 where
-    /// processes take turns.
+    /// How much of the hardware this process may use while other processes use it, too, for ranks to compare, in a unit of
+    /// the device's own (a GPU's multiprocessors); 0 where processes take turns.
     fn portion(&self) -> usize {
         0
     }
 
     /// Hears, when the ranks have met, how many *other* processes of the job use the same hardware, and the least
-    /// [`Device::portion`] of all of them and this one.
+    /// [`Device::portion`] of all of them and this one. Once for each world: those of an earlier one may be there still.
     fn shared_with(&self, processes: usize, portion: usize) {
         let _ = (processes, portion);
     }

@@ -35,13 +35,15 @@ pub(super) struct Call {
 }
 
 /// What all programs find in their environment: no multicast anywhere; one host, so no network is looked for.
-pub(super) const ENVIRONMENT: [(&str, &str); 5] = [
+pub(super) const ENVIRONMENT: [(&str, &str); 4] = [
     ("NCCL_NVLS_ENABLE", "0"),
     ("NVSHMEM_DISABLE_NVLS", "1"),
     ("NVSHMEM_DISABLE_NCCL", "1"),
     ("NVSHMEM_REMOTE_TRANSPORT", "none"),
-    ("CUDA_DEVICE_MAX_CONNECTIONS", "32"),
 ];
+
+/// And if nobody has said otherwise: by MPS there are not so many.
+pub(super) const CONNECTIONS: (&str, &str) = ("CUDA_DEVICE_MAX_CONNECTIONS", "32");
 
 /// `--mode`.
 pub(super) fn mode(args: &FacesArgs) -> &'static str {

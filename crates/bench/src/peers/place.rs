@@ -1,6 +1,6 @@
 //! Where the programs are, how they are built, and how they are started.
 
-use super::calls::{Call, ENVIRONMENT};
+use super::calls::{CONNECTIONS, Call, ENVIRONMENT};
 use super::{Peer, PeersError, program};
 use crate::cli::FacesArgs;
 use std::path::{Path, PathBuf};
@@ -133,6 +133,9 @@ impl Peers {
             _ => Command::new(program),
         };
         command.args(&call.args);
+        if std::env::var_os(CONNECTIONS.0).is_none() {
+            command.env(CONNECTIONS.0, CONNECTIONS.1);
+        }
         command
             .envs(ENVIRONMENT)
             .envs(call.env.iter().copied())

@@ -125,9 +125,13 @@ impl CudaError {
     }
 
     /// The device's work was torn down, and the context (mostly the process, too) can do nothing more: an uncorrectable
-    /// memory or link error, an illegal access, a launch that timed out or failed, an assertion.
+    /// memory or link error, an illegal access, a launch that timed out or failed, an assertion; or the MPS server has
+    /// given the process up (806, 810).
     pub fn is_context_lost(&self) -> bool {
-        matches!(self.code, 214 | 220 | 700 | 702 | 710 | 714..=719)
+        matches!(
+            self.code,
+            214 | 220 | 700 | 702 | 710 | 714..=719 | 806 | 810
+        )
     }
 }
 
