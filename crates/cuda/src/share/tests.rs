@@ -1,0 +1,185 @@
+use super::*;
+
+/// Of a process with MPS, on an H200.
+fn by_mps(others: usize, own: usize, least: usize) -> Users {
+    Users {
+        others,
+        own,
+        mps: true,
+        least,
+    }
+}
+
+fn by_turns(others: usize) -> Users {
+    Users {
+        others,
+        own: 132,
+        mps: false,
+        least: 0,
+    }
+}
+
+#[test]
+fn who_takes_turns_has_gates_and_all_blocks() {
+    for (mode, others, waits) in [
+        (Mode::Auto, 0, Waits::Spin),
+        (Mode::Auto, 1, Waits::Gated),
+        (Mode::Never, 1, Waits::Spin),
+        (Mode::Always, 0, Waits::Gated),
+        (Mode::Always, 1, Waits::Gated),
+    ] {
+        let got = terms(mode, by_turns(others), true);
+        let alone = Terms {
+            waits,
+            blocks: 99,
+            streams: usize::MAX,
+            ahead: true,
+        };
+        assert_eq!(got, alone, "{mode:?}, {others}");
+        // What the device cannot do, it does not; and it makes no difference where it is not wanted.
+        let without = terms(mode, by_turns(others), false).waits;
+        assert_eq!(without == Waits::Crawl, waits == Waits::Gated);
+    }
+}
+
+#[test]
+fn under_mps_there_are_no_gates_and_blocks_are_divided() {
+    for (others, blocks, streams) in [
+        (0, 99, usize::MAX),
+        (1, 49, 24),
+        (3, 24, 12),
+        (7, 12, 6),
+        (11, 8, 4),
+        (47, 2, 1),
+        (59, 1, 0),
+        (200, 0, 0),
+    ] {
+        let divided = Terms {
+            waits: Waits::Spin,
+            blocks,
+            streams,
+            ahead: others == 0,
+        };
+        let users = by_mps(others, 132, 132);
+        for memory_operations in [false, true] {
+            for mode in [Mode::Auto, Mode::Never] {
+                assert_eq!(terms(mode, users, memory_operations), divided);
+            }
+        }
+        // Who asks for gates has waits without one still.
+        let gated = Terms {
+            waits: Waits::Gated,
+            ..divided
+        };
+        assert_eq!(terms(Mode::Always, users, true), gated);
+    }
+}
+
+#[test]
+fn one_process_without_mps_makes_turns_of_it() {
+    let waits = Waits::Gated;
+    // This one has MPS, and so may others.
+    let got = terms(Mode::Auto, by_mps(2, 132, 0), true);
+    assert_eq!((got.waits, got.blocks), (waits, 33));
+    let other = Users {
+        least: 0,
+        ..by_turns(2)
+    };
+    assert_eq!(terms(Mode::Auto, other, true).waits, waits);
+}
+
+/// Portions may be the same multiprocessors: all blocks, and as many early ones, of half a multiprocessor each must
+/// find room on those of the least, and leave a quarter of it.
+#[test]
+fn all_processes_fit_the_least_portion() {
+    for processes in 2..=60 {
+        for portions in [[132, 132], [132, 66], [16, 132], [2, 132], [7, 9]] {
+            let least = *portions.iter().min().unwrap();
+            let of = |process: usize| portions[process % 2];
+            let all: usize = (0..processes)
+                .map(|process| terms(Mode::Auto, by_mps(processes - 1, of(process), least), true))
+                .map(|terms| terms.blocks)
+                .sum();
+            assert!(4 * all <= 3 * least, "{processes} of {portions:?}: {all}");
+            let streams = terms(Mode::Auto, by_mps(processes - 1, 132, 132), true).streams;
+            assert!(
+                4 * 2 * streams * processes <= 3 * GRIDS,
+                "{processes}: {streams}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_portion_is_what_the_device_or_the_context_says() {
+    assert_eq!(multiprocessors(132, None), 132);
+    assert_eq!(multiprocessors(132, Some(33)), 33);
+    assert_eq!(multiprocessors(33, Some(132)), 33);
+    assert_eq!(multiprocessors(132, Some(0)), 132);
+    assert_eq!(multiprocessors(0, None), 1);
+}
+
+#[test]
+fn streams_have_equal_parts() {
+    assert_eq!(quota_of(99, 2), 49);
+    assert_eq!(quota_of(99, 0), 99);
+    assert_eq!(quota_of(12, 2), 6);
+    // One that is not there is refused when it is granted.
+    assert_eq!(quota_of(0, 2), 1);
+    assert_eq!(quota_of(10_000, 1), MAX_BLOCKS);
+}
+
+#[test]
+fn what_is_dealt_is_never_more_than_there_is() {
+    let mut admitted = Admitted::of(132);
+    assert_eq!(admitted.deal(2).unwrap(), 49);
+    assert_eq!(admitted.deal(2).unwrap(), 49);
+    let refused = |admitted: &mut Admitted| admitted.deal(2).unwrap_err().to_string();
+    let error = refused(&mut admitted);
+    assert!(error.contains("98 of 99 are granted, and"), "{error}");
+    admitted.take_back((49, 0));
+    // Seven others have come: all are dealt anew.
+    let of = |others| terms(Mode::Auto, by_mps(others, 132, 132), true);
+    assert!(admitted.renew(of(7), 7));
+    assert_eq!(admitted.deal(2).unwrap(), 6);
+    assert_eq!(admitted.deal(2).unwrap(), 6);
+    let error = refused(&mut admitted);
+    assert!(error.contains("with 7 other processes"), "{error}");
+    // What goes back late, from before, is nobody's.
+    admitted.take_back((49, 0));
+    assert!(admitted.deal(2).is_err());
+    // Another world of fewer: those seven are there still.
+    assert!(!admitted.renew(of(1), 1));
+    assert!(admitted.deal(2).is_err());
+    // Nor do more streams wait where only blocks have become less.
+    let small = terms(Mode::Auto, by_mps(1, 132, 16), true);
+    assert!(small.blocks < 12 && small.streams > 6);
+    assert!(admitted.renew(small, 1) && admitted.waiting == 6 && admitted.others == 7);
+    // As many streams as there are launches for: none of the blocks is left.
+    assert!(admitted.renew(of(47), 47));
+    assert_eq!(admitted.deal(2).unwrap(), 2);
+    assert!(refused(&mut admitted).contains("to 1 streams of 1 at most"));
+    // One process more, and no fewer blocks: but no launch is left for anybody.
+    assert_eq!(of(48).blocks, of(47).blocks);
+    assert!(admitted.renew(of(48), 48) && admitted.deal(1).is_err());
+    // Nothing for anybody: an error, and no block.
+    assert!(admitted.renew(of(200), 200));
+    assert!(matches!(
+        admitted.deal(1),
+        Err(DeviceError::Exhausted { .. })
+    ));
+}
+
+#[test]
+fn mps_gives_two_queues_if_it_is_not_asked() {
+    assert_eq!(queues_of(None, false), 8);
+    assert_eq!(queues_of(None, true), 2);
+    // Two are the device's own.
+    assert!(has_queue(0, 1, false) && !has_queue(1, 2, false));
+    assert!(!has_queue(0, 2, true) && has_queue(0, 3, true) && !has_queue(1, 3, true));
+    for mps in [false, true] {
+        assert_eq!(queues_of(Some(" 12 "), mps), 12);
+        assert_eq!(queues_of(Some("64"), mps), 32);
+        assert_eq!(queues_of(Some("0"), mps), 1);
+    }
+}
