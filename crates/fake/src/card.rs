@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_ffi::fabric::sys::*;
 
-use crate::plain::Plain;
+use crate::register::Register;
 use crate::{Config, lock};
 
 /// How long the thread sleeps when there is nothing to do.
@@ -86,46 +86,6 @@ struct Counter {
     register: Option<Register>,
     /// Where it is written to.
     back: Option<usize>,
-}
-
-/// The pages of a counter.
-enum Register {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    Faulting(crate::strike::Register),
-    Plain(Plain),
-}
-
-impl Register {
-    /// New ones, if there can be such.
-    fn new(plain: bool) -> Option<Self> {
-        if plain {
-            return Some(Register::Plain(Plain::new()));
-        }
-        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-        return crate::strike::Register::new().map(Register::Faulting);
-        #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-        None
-    }
-
-    /// Where they are, and how long.
-    fn pages(&self) -> (usize, usize) {
-        match self {
-            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Register::Faulting(register) => {
-                (register.page() as usize, crate::strike::Register::BYTES)
-            }
-            Register::Plain(plain) => (plain.page().expose_provenance(), Plain::BYTES),
-        }
-    }
-
-    /// What was stored since the last call, added up.
-    fn take(&self) -> u64 {
-        match self {
-            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Register::Faulting(register) => register.take(),
-            Register::Plain(plain) => plain.take(),
-        }
-    }
 }
 
 struct Region {

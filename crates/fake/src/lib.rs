@@ -22,6 +22,7 @@ mod calls;
 mod card;
 mod open;
 mod plain;
+mod register;
 mod strike;
 mod tables;
 
