@@ -115,8 +115,6 @@ pub struct Gpu {
     pub(crate) gates: gates::Mode,
     /// Whether waits have gates, and operands are counted.
     pub(crate) gated: AtomicBool,
-    /// Whether nothing may be on the GPU before its turn.
-    pub(crate) in_turn: AtomicBool,
     operands: Mutex<Operands>,
     service: Mutex<Stream>,
     alarm: Mutex<Alarm>,
@@ -288,7 +286,6 @@ impl Gpu {
             land_up_to: landings::up_to(variable(LAND_UP_TO).as_deref()),
             gates,
             gated: AtomicBool::new(false),
-            in_turn: AtomicBool::new(false),
             operands: Mutex::default(),
             service: Mutex::new(service),
             high_priority: greatest,

@@ -13,14 +13,15 @@ use crate::reclaim::Shared;
 use crate::reserve::{Launchable, weight};
 use crate::stream::Keep;
 
-/// How many times a recording of this weight that is replayed often stands in one graph, one after the other: between two
-/// launches of graphs a GPU does nothing for longer than many an epoch takes. Large recordings less often; and what is left
-/// of the times goes by a graph that is shorter.
+/// How many times a recording of this weight that is replayed often stands in one graph, one after the other: between
+/// two launches of graphs a GPU does nothing for longer than many an epoch takes. Large recordings less often; and what
+/// is left of the times goes by a graph that is shorter.
 fn lengths(weight: u64) -> [u64; 2] {
     [(256 / weight.max(1)).clamp(16, 64), 8]
 }
 
-/// How often each row is launched, and the recording itself, for so many times; `has` makes a row, if there is to be one.
+/// How often each row is launched, and the recording itself, for so many times; `has` makes a row, if there is to be
+/// one.
 fn split<T>(
     times: u64,
     lengths: [u64; 2],

@@ -6,15 +6,15 @@
 //! over as file descriptors, so that a peer's mapping keeps the memory alive whatever becomes of its owner; other
 //! memory comes from a pool of the stream-ordered allocator. A stream is a `CUstream`; a batch is *one* launch of the
 //! batch kernel (`kernels/batch.cu`), whatever the number of peers, with the same arguments every time (where processes
-//! share the GPU without MPS, up to three, with gates: `gates.rs`; large puts go by copy engines beside it: `courier.rs`); a
-//! recording is a CUDA graph. The host only enqueues: nothing here polls, and no thread runs beside the caller's.
+//! share the GPU without MPS, up to three, with gates: `gates.rs`; large puts go by copy engines beside it:
+//! `courier.rs`); a recording is a CUDA graph. The host only enqueues: nothing here polls, and no thread runs beside the caller's.
 //!
 //! # What would deadlock, and does not
 //!
 //! A kernel that waits for a peer holds what it runs on until the peer has come. [`gpu`] owns the rules that keep this
 //! from blocking the job: how many blocks may wait at a time, over all streams of the device (and, under MPS, of all
-//! processes that use it: `share.rs`), so that what others wait for finds room; how many streams there may be for the hardware's queues; which calls of the driver must not be made
-//! behind a wait (loading code, `cuMemFree`, `cuMemFreeHost`): they are made before any wait, or not at all.
+//! processes that use it: `share.rs`), so that what others wait for finds room; how many streams there may be for the
+//! hardware's queues; which calls of the driver must not be made behind a wait (loading code, `cuMemFree`, `cuMemFreeHost`): they are made before any wait, or not at all.
 //!
 //! # Failure
 //!

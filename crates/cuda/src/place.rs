@@ -23,7 +23,7 @@ use crate::lower::{LAUNCH_NEXT, LaunchParameter, Program, THREADS, parts};
 /// A program that can be launched.
 pub(crate) struct Placed {
     _block: CudaBlock,
-    /// What is the same in every launch.
+    /// Where it lies, which is the same in every launch.
     parameter: LaunchParameter,
     blocks: usize,
     early: Early,
@@ -48,11 +48,6 @@ impl Placed {
             parameter: LaunchParameter {
                 program: base,
                 stride: program.stride as u32,
-                flags: if gpu.early == Early::Resident && gpu.may_be_ahead() {
-                    LAUNCH_NEXT
-                } else {
-                    0
-                },
                 ..LaunchParameter::NONE
             },
             blocks: program.blocks,
@@ -68,12 +63,19 @@ impl Placed {
         Self::new(gpu, &batch, quota)
     }
 
-    /// The parameter of a launch on a stream with this state.
-    pub(crate) fn parameter(&self, state: u64, mirror: u64, follow: [u64; 2]) -> LaunchParameter {
+    /// The parameter of a launch on a stream with this state; `next` says whether it lets the next one come.
+    pub(crate) fn parameter(
+        &self,
+        state: u64,
+        mirror: u64,
+        follow: [u64; 2],
+        next: bool,
+    ) -> LaunchParameter {
         LaunchParameter {
             state,
             mirror,
             follow,
+            flags: if next { LAUNCH_NEXT } else { 0 },
             ..self.parameter
         }
     }

@@ -56,7 +56,7 @@ use tidegate_hal::device::DeviceError;
 
 use crate::error::device_error;
 use crate::gates::Mode;
-use crate::gpu::{Gpu, lock};
+use crate::gpu::{Early, Gpu, lock};
 use crate::lower::MAX_BLOCKS;
 use crate::reclaim::Shared;
 
@@ -183,8 +183,6 @@ pub(crate) struct Terms {
     pub(crate) blocks: usize,
     /// How many of them may wait.
     pub(crate) streams: usize,
-    /// Whether what is to come may be on the GPU before its turn: batches beside those before them, recordings in rows.
-    pub(crate) ahead: bool,
 }
 
 /// Who uses a GPU.
@@ -221,8 +219,7 @@ pub(crate) fn terms(mode: Mode, users: Users, memory_operations: bool) -> Terms 
         (true, false) => Waits::Crawl,
     };
     // Whatever the mode: some waits have no gates. And one process without MPS does not end it for the others.
-    let together = mps && others > 0;
-    let (blocks, streams) = if together {
+    let (blocks, streams) = if mps && others > 0 {
         let portion = if least == 0 { own } else { own.min(least) };
         let all = others + 1;
         (share_of(portion) / all, share_of(GRIDS) / 2 / all)
@@ -233,7 +230,6 @@ pub(crate) fn terms(mode: Mode, users: Users, memory_operations: bool) -> Terms 
         waits,
         blocks,
         streams,
-        ahead: !together,
     }
 }
 
@@ -361,9 +357,6 @@ impl Gpu {
                 "other processes use the GPU"
             );
             self.set_waits(terms.waits, "other processes of the job use the GPU");
-            if !terms.ahead {
-                self.in_turn.store(true, Ordering::Release);
-            }
         }
         let mut admitted = lock(&self.admitted);
         if admitted.renew(terms, others) {
@@ -392,9 +385,15 @@ impl Gpu {
         self.gated.load(Ordering::Acquire)
     }
 
-    /// Whether what is to come may be on the GPU before its turn.
+    /// Whether what is to come may be on the GPU before its turn: batches beside those before them, recordings in rows.
+    /// Not any more when others have come by MPS, for whom all is dealt anew.
     pub(crate) fn may_be_ahead(&self) -> bool {
-        !self.in_turn.load(Ordering::Acquire)
+        self.dealing.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether a batch lets the next one come while it is at work.
+    pub(crate) fn lets_next_come(&self) -> bool {
+        self.early == Early::Resident && self.may_be_ahead()
     }
 
     /// Ranks are threads of this process, and share the device.

@@ -16,8 +16,8 @@ pub struct Chunks {
 
 impl Default for Chunks {
     /// Chunks of 1 MiB, from 2 MiB on. With a quarter of that, what each operation costs is as much as is gained
-    /// (BENCHMARKS.md). What is shorter would save less than it costs: the last chunk, with the signal, is sent when all others have
-    /// been acknowledged.
+    /// (BENCHMARKS.md). What is shorter would save less than it costs: the last chunk, with the signal, is sent when all
+    /// others have been acknowledged.
     fn default() -> Self {
         Chunks::of(1 << 20).from(2 << 20)
     }

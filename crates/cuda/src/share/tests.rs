@@ -33,7 +33,6 @@ fn who_takes_turns_has_gates_and_all_blocks() {
             waits,
             blocks: 99,
             streams: usize::MAX,
-            ahead: true,
         };
         assert_eq!(got, alone, "{mode:?}, {others}");
         // What the device cannot do, it does not; and it makes no difference where it is not wanted.
@@ -58,7 +57,6 @@ fn under_mps_there_are_no_gates_and_blocks_are_divided() {
             waits: Waits::Spin,
             blocks,
             streams,
-            ahead: others == 0,
         };
         let users = by_mps(others, 132, 132);
         for memory_operations in [false, true] {
@@ -138,9 +136,11 @@ fn what_is_dealt_is_never_more_than_there_is() {
     let error = refused(&mut admitted);
     assert!(error.contains("98 of 99 are granted, and"), "{error}");
     admitted.take_back((49, 0));
+    // Who takes turns takes nothing away.
+    assert!(!admitted.renew(terms(Mode::Auto, by_turns(3), true), 3) && admitted.dealing == 0);
     // Seven others have come: all are dealt anew.
     let of = |others| terms(Mode::Auto, by_mps(others, 132, 132), true);
-    assert!(admitted.renew(of(7), 7));
+    assert!(admitted.renew(of(7), 7) && admitted.dealing == 1);
     assert_eq!(admitted.deal(2).unwrap(), 6);
     assert_eq!(admitted.deal(2).unwrap(), 6);
     let error = refused(&mut admitted);
