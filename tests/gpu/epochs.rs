@@ -26,6 +26,8 @@ pub(crate) struct Plan<'k> {
     used: usize,
     /// Post, complete and wait in one.
     fused: bool,
+    /// How many nanoseconds it is late each time.
+    late: u64,
 }
 
 /// Element `i` of rank `r` in epoch `e` is `e * scale(r) + i`.
@@ -44,6 +46,7 @@ impl<'k> Plan<'k> {
             first: 0,
             used,
             fused: false,
+            late: 0,
         }
     }
 
@@ -60,6 +63,9 @@ impl<'k> Plan<'k> {
     pub(crate) fn step<'s>(&self, s: &S<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
         let k = self.k;
         let threads = r.src.len().clamp(1, 1 << 15);
+        if self.late > 0 {
+            s.launch(k.busy.threads(1, 32), (&mut r.src, self.late))?;
+        }
         s.launch(
             k.produce.threads(threads, 256),
             (&mut r.src, &mut r.state, scale(self.rank)),
@@ -178,6 +184,31 @@ fn rings_of_all_sizes_eager_replayed_and_fused() {
             for len in [1, 2, 31, 600, 5_000, 200_000] {
                 ring(n, buffers, len, 12);
             }
+        }
+    }
+}
+
+/// What stands many times in one graph: a kernel behind a batch begins when the batch is over, and has what a peer puts
+/// late.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn recordings_in_rows_keep_their_order() {
+    const TIMES: u64 = 64 + 8 + 3;
+    for len in [31, 5_000] {
+        let verdicts = ranks(2, |world, k| -> Result<(u64, u64)> {
+            let mut plan = Plan::new(&k, &world, len);
+            plan.late = 100_000 * plan.rank;
+            stream!(let s = world.stream()?);
+            let mut ring = Ring::open(&world, &s, Buffers::Double, len)?;
+            for fused in [false, true] {
+                let plan = plan.part(0, len, fused);
+                let (graph, back) = s.capture(ring, |s, r| plan.step(s, r))?;
+                ring = graph.replay(&s, back, TIMES)?;
+            }
+            ring.verdict(&s)
+        });
+        for verdict in verdicts {
+            assert_eq!(verdict.unwrap(), (2 * TIMES, 0), "{len} elements");
         }
     }
 }

@@ -37,7 +37,7 @@
 //! | [`STRIKES`] | whether streams store to registers of NICs, where those have some that the GPU reaches: `auto`, `no` |
 //! | [`GATES`] | when waits have gates: `auto`, `always`, `never` |
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -130,8 +130,6 @@ pub struct Gpu {
     pub(crate) strikes: bool,
     pub(crate) registers: Registers,
     pub(crate) reserve: Reserve,
-    /// Functions that wait by themselves for what stands before them.
-    early_functions: Mutex<HashSet<Function>>,
 }
 
 // SAFETY: the pointers are to pinned memory that is never freed; each is in the hands of one stream at a time.
@@ -300,7 +298,6 @@ impl Gpu {
             strikes: registers::strikes(variable(STRIKES).as_deref()),
             registers: Registers::default(),
             reserve: Reserve::default(),
-            early_functions: Mutex::default(),
         };
         gpu.more_mirrors(&mut lock(&gpu.mirrors))?;
         gpu.reserve_recordings()?;
@@ -438,11 +435,6 @@ impl Gpu {
         } else {
             Err(DeviceError::Busy(what))
         }
-    }
-
-    /// Functions that wait by themselves for what stands before them.
-    pub(crate) fn early_functions(&self) -> MutexGuard<'_, HashSet<Function>> {
-        lock(&self.early_functions)
     }
 
     /// Whether no stream has work, or there is but one.

@@ -139,9 +139,6 @@ impl CudaGraph {
     /// The stream is live.
     unsafe fn row(&self, number: usize, stream: Stream) -> Option<&Launchable> {
         let (row, times) = (&self.rows[number], self.lengths[number]);
-        if !self.gpu.may_be_ahead() {
-            return None;
-        }
         if row.get().is_none() {
             // Asked before anything is made: what is refused may be asked for at every replay.
             if !self.gpu.reserve.has_for_rows(times * self.once.weight) {

@@ -19,7 +19,7 @@ pub struct CudaModule {
 
 /// A function of it.
 pub struct CudaFunction {
-    module: Arc<CudaModule>,
+    _module: Arc<CudaModule>,
     function: Function,
     parameters: usize,
     /// Waits by itself for the end of what stands before it.
@@ -78,7 +78,7 @@ impl CudaModule {
             )));
         }
         Ok(CudaFunction {
-            module: self.clone(),
+            _module: self.clone(),
             function,
             parameters: sizes.len(),
             early: false,
@@ -104,11 +104,6 @@ unsafe impl LaunchDevice for Cuda {
     }
 
     unsafe fn begin_early(function: CudaFunction) -> CudaFunction {
-        function
-            .module
-            .gpu
-            .early_functions()
-            .insert(function.function);
         CudaFunction {
             early: true,
             ..function

@@ -23,7 +23,7 @@ use crate::lower::{LAUNCH_NEXT, LaunchParameter, Program, THREADS, parts};
 /// A program that can be launched.
 pub(crate) struct Placed {
     _block: CudaBlock,
-    /// Where it lies, which is the same in every launch.
+    /// What is the same in every launch.
     parameter: LaunchParameter,
     blocks: usize,
     early: Early,
@@ -48,6 +48,10 @@ impl Placed {
             parameter: LaunchParameter {
                 program: base,
                 stride: program.stride as u32,
+                flags: match gpu.early {
+                    Early::Resident => LAUNCH_NEXT,
+                    Early::No | Early::Launch => 0,
+                },
                 ..LaunchParameter::NONE
             },
             blocks: program.blocks,
@@ -63,19 +67,12 @@ impl Placed {
         Self::new(gpu, &batch, quota)
     }
 
-    /// The parameter of a launch on a stream with this state; `next` says whether it lets the next one come.
-    pub(crate) fn parameter(
-        &self,
-        state: u64,
-        mirror: u64,
-        follow: [u64; 2],
-        next: bool,
-    ) -> LaunchParameter {
+    /// The parameter of a launch on a stream with this state.
+    pub(crate) fn parameter(&self, state: u64, mirror: u64, follow: [u64; 2]) -> LaunchParameter {
         LaunchParameter {
             state,
             mirror,
             follow,
-            flags: if next { LAUNCH_NEXT } else { 0 },
             ..self.parameter
         }
     }

@@ -15,12 +15,6 @@
 //!   the sum, early batches and all, is never more than before, and leaves user's kernels the same room. For the same
 //!   reason each gets its part of the launches that a GPU has at a time ([`GRIDS`]): so many streams of it may wait.
 //!
-//! And nothing is on the GPU before its turn: a batch does not let the next one come while it is at work
-//! ([`EARLY`](crate::gpu::EARLY) is as if it were `launch`), and recordings are replayed one graph after the other, not in
-//! rows (`graph.rs`). With both, Faces' shares in rows did not end by MPS: all graphs had been launched, and the streams
-//! of the ranks of one GPU stood still. With either alone they ended. So it looks as if a kernel behind a batch had been
-//! resident early, and had taken the room of what a peer waited for, as is suspected in `unroll.rs` for another reason.
-//!
 //! What a user's kernel must keep to, so that it finds room, stands in [`crate::gpu`], too: a block of it needs no more
 //! than half of a multiprocessor, if a peer may wait for it. With MPS such a peer can be one on the same GPU.
 //!
@@ -56,7 +50,7 @@ use tidegate_hal::device::DeviceError;
 
 use crate::error::device_error;
 use crate::gates::Mode;
-use crate::gpu::{Early, Gpu, lock};
+use crate::gpu::{Gpu, lock};
 use crate::lower::MAX_BLOCKS;
 use crate::reclaim::Shared;
 
@@ -383,17 +377,6 @@ impl Gpu {
     /// Whether waits have gates.
     pub(crate) fn gated(&self) -> bool {
         self.gated.load(Ordering::Acquire)
-    }
-
-    /// Whether what is to come may be on the GPU before its turn: batches beside those before them, recordings in rows.
-    /// Not any more when others have come by MPS, for whom all is dealt anew.
-    pub(crate) fn may_be_ahead(&self) -> bool {
-        self.dealing.load(Ordering::Acquire) == 0
-    }
-
-    /// Whether a batch lets the next one come while it is at work.
-    pub(crate) fn lets_next_come(&self) -> bool {
-        self.early == Early::Resident && self.may_be_ahead()
     }
 
     /// Ranks are threads of this process, and share the device.

@@ -103,12 +103,8 @@ impl CudaStream {
             return Ok(());
         }
         let shared = &self.shared;
-        let mut parameter = program.parameter(
-            shared.state_address(),
-            shared.mirror_address(),
-            follow,
-            shared.gpu.lets_next_come(),
-        );
+        let mut parameter =
+            program.parameter(shared.state_address(), shared.mirror_address(), follow);
         let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
         // SAFETY: the kernel takes one parameter, of this type; the caller promises for what the batch names, and holds
         // the program until the stream has passed it.

@@ -10,19 +10,17 @@
 //! itself, behind a kernel) does, anything else begins when they are over. Streams that are not ordered with each other
 //! stay so from one time to the next.
 //!
-//! Only recordings are copied in which all kernels wait by themselves for what stands before them: batches, and
-//! functions whose binding says so. With plain kernels among them, copied epochs between 8 GPUs had wrong data in about
-//! half of all elements. It is suspected that a kernel behind a batch began when the batch let its next one come,
-//! though the copied edge is a full one; that has not been found out (and where MPS shares a GPU, rows of Faces' shares
-//! stand still as if it were so: see `share.rs`). So nothing rests on those edges alone.
+//! All of that rests on edges being of the kind that they were made with: else a kernel would read what the batch before
+//! it has not got yet. So the copy's edges are read back, and compared. (One driver gave them a kind that was not
+//! theirs: see [`Driver::graph_add_edges`](tidegate_ffi::cuda::Driver::graph_add_edges).)
 //!
 //! # Failure
 //!
-//! With a node that is no such kernel, or an older driver, the children it is.
+//! With a node that is no kernel, an older driver, or one that makes other edges, the children it is.
 
-use tidegate_ffi::cuda::{
-    CudaError, Dependency, Edge, Function, Graph, GraphNode, KernelNode, Result,
-};
+use std::collections::HashMap;
+
+use tidegate_ffi::cuda::{CudaError, Dependency, Edge, Graph, GraphNode, KernelNode, Result};
 
 use crate::gpu::{Early, Gpu};
 use crate::graph::Shape;
@@ -103,9 +101,14 @@ impl Gpu {
         let plan = unsafe { self.copyable(graph, shape) }.ok().flatten();
         if let Some(plan) = plan {
             // SAFETY: the graph of the plan is live.
-            let copied = self.new_graph(|copy| unsafe { self.copy(copy, &plan, times as usize) });
-            if copied.is_ok() {
-                return copied;
+            match self.new_graph(|copy| unsafe { self.copy(copy, &plan, times as usize) }) {
+                Ok((copy, true)) => return Ok(copy),
+                Ok((copy, false)) => {
+                    tracing::warn!("the driver has made other edges than it was asked for");
+                    // SAFETY: it was just made.
+                    let _ = unsafe { self.driver.graph_destroy(copy) };
+                }
+                Err(_) => {}
             }
         }
         self.new_graph(|parent| {
@@ -117,22 +120,17 @@ impl Gpu {
             }
             Ok(())
         })
-    }
-
-    /// Whether all threads of a function wait for what stands before it, before they touch memory.
-    fn waits_itself(&self, function: Function) -> bool {
-        function == self.batch
-            || self.bulk == Some(function)
-            || self.early_functions().contains(&function)
+        .map(|(graph, ())| graph)
     }
 
     /// A graph that is filled, or destroyed.
-    fn new_graph(&self, fill: impl FnOnce(Graph) -> Result<()>) -> Result<Graph> {
+    fn new_graph<T>(&self, fill: impl FnOnce(Graph) -> Result<T>) -> Result<(Graph, T)> {
         let graph = self.driver.graph_create()?;
-        fill(graph).map(|()| graph).inspect_err(|_: &CudaError| {
+        let filled = fill(graph).inspect_err(|_: &CudaError| {
             // SAFETY: it was just made.
             let _ = unsafe { self.driver.graph_destroy(graph) };
-        })
+        });
+        Ok((graph, filled?))
     }
 
     /// # Safety
@@ -149,8 +147,8 @@ impl Gpu {
         for node in &nodes {
             // SAFETY: the node is one of the graph's.
             match unsafe { self.driver.graph_kernel_node(*node) }? {
-                Some(kernel) if self.waits_itself(kernel.function()) => kernels.push(kernel),
-                _ => return Ok(None),
+                Some(kernel) => kernels.push(kernel),
+                None => return Ok(None),
             }
         }
         // SAFETY: the caller's promise.
@@ -176,16 +174,18 @@ impl Gpu {
         Ok(order.is_whole().then_some((kernels, order)))
     }
 
+    /// Whether the copy has the edges that it should have.
+    ///
     /// # Safety
     ///
-    /// Both graphs are live, that of the kernels and the one that is added to, and nobody else changes them meanwhile;
-    /// the first was recorded so.
+    /// Both graphs are live, that of the kernels and the one that is added to, which is empty, and nobody else changes
+    /// them meanwhile; the first was recorded so.
     unsafe fn copy(
         &self,
         into: Graph,
         (kernels, order): &(Vec<KernelNode>, Order),
         times: usize,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let mut nodes = Vec::with_capacity(times * kernels.len());
         for _ in 0..times {
             for kernel in kernels {
@@ -193,26 +193,34 @@ impl Gpu {
                 nodes.push(unsafe { self.driver.graph_add_kernel(into, kernel) }?);
             }
         }
-        let edges = order
-            .unrolled(times)
+        let edges = order.unrolled(times);
+        let edges: Vec<_> = edges
             .into_iter()
             .map(|(from, to, how)| Edge {
                 from: nodes[from],
                 to: nodes[to],
                 how,
-            });
+            })
+            .collect();
         // SAFETY: all are nodes that were just added; what comes early waits for the end of what it follows by itself.
-        unsafe {
-            self.driver
-                .graph_add_edges(into, &edges.collect::<Vec<_>>())
-        }
+        unsafe { self.driver.graph_add_edges(into, &edges) }?;
+        // SAFETY: the caller's promise.
+        let made = unsafe { self.driver.graph_edges(into) }?;
+        Ok(are_same(&edges, &made))
     }
+}
+
+/// Whether these are the same edges, in whatever order; no two of them have the same ends.
+fn are_same(edges: &[Edge], others: &[Edge]) -> bool {
+    let kinds: HashMap<_, _> = edges.iter().map(|e| ((e.from, e.to), e.how)).collect();
+    let is_known = |e: &Edge| kinds.get(&(e.from, e.to)) == Some(&e.how);
+    others.len() == edges.len() && others.iter().all(is_known)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Order;
-    use tidegate_ffi::cuda::Dependency;
+    use super::{Order, are_same};
+    use tidegate_ffi::cuda::{Dependency, Edge, GraphNode};
 
     const OVER: Dependency = Dependency::OVER;
     const EARLY: Dependency = Dependency::PROGRAMMATIC;
@@ -283,5 +291,19 @@ mod tests {
         assert!(!order(2, &[(0, 1, OVER)], vec![(0, vec![0], true)]).is_whole());
         assert!(!order(2, &[(0, 1, OVER)], vec![(1, vec![1], true)]).is_whole());
         assert!(order(0, &[], vec![]).is_whole());
+    }
+    #[test]
+    fn edges_of_another_kind_are_found() {
+        let node = |at: usize| GraphNode::from_raw(std::ptr::without_provenance_mut(at));
+        let edge = |from, to, how| Edge {
+            from: node(from),
+            to: node(to),
+            how,
+        };
+        let planned = [edge(1, 2, EARLY), edge(2, 3, OVER)];
+        assert!(are_same(&planned, &[planned[1], planned[0]]));
+        assert!(!are_same(&planned, &[planned[0], edge(2, 3, EARLY)]));
+        assert!(!are_same(&planned, &[planned[0], edge(1, 3, OVER)]));
+        assert!(!are_same(&planned, &planned[..1]));
     }
 }

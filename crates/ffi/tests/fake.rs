@@ -123,6 +123,11 @@ fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
     let (stream, event, graph) = (Stream::NULL, Event::NULL, Graph::NULL);
     let (exec, module, function) = (GraphExec::NULL, cuda::Module::NULL, Function::NULL);
     let (pool, memory, context) = (Pool::NULL, MemHandle(1), Context::NULL);
+    let edge = Edge {
+        from: GraphNode::NULL,
+        to: GraphNode::NULL,
+        how: Dependency::OVER,
+    };
     refused! {
         init() => "cuInit";
         device_count() => "cuDeviceGetCount";
@@ -172,7 +177,7 @@ fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
         graph_nodes(graph) => "cuGraphGetNodes";
         graph_edges(graph) => "cuGraphGetEdges_v2";
         graph_kernel_node(GraphNode::NULL) => "cuGraphNodeGetType";
-        graph_add_edges(graph, &[]) => "cuGraphAddDependencies_v2";
+        graph_add_edges(graph, &[edge]) => "cuGraphAddDependencies_v2";
         graph_instantiate(graph, GraphFlags::NONE) => "cuGraphInstantiateWithFlags";
         graph_upload(exec, stream) => "cuGraphUpload";
         graph_launch(exec, stream) => "cuGraphLaunch";
@@ -280,8 +285,10 @@ fn kernel_nodes_are_copied_with_their_edges() {
         (
             "cuGraphAddDependencies_v2",
             "int cuGraphAddDependencies_v2(void *graph, void **from, void **to, unsigned char *how, size_t count) {
-                return graph != (void *)0x10 || count != 2 || from[1] != (void *)0x21 || to[0] != (void *)0x21 || to[1] != (void *)0x22
-                    || how[0] || how[2] || how[8] != 1 || how[10] != 1; }",
+                static int calls; int early = calls++ == 1;
+                return graph != (void *)0x10 || calls > 2 || count != (early ? 1 : 2) || from[0] != (void *)(early ? 0x21L : 0x20L)
+                    || to[0] != (void *)(early ? 0x22L : 0x21L) || (!early && (from[1] != (void *)0x22 || to[1] != (void *)0x23))
+                    || how[0] != early || how[2] != early || (!early && (how[8] || how[10])); }",
         ),
     ];
     let Some(d) = driver(&functions, &[]) else {
@@ -302,6 +309,13 @@ fn kernel_nodes_are_copied_with_their_edges() {
         let ends: Vec<_> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
         assert_eq!(ends, [(node(0x20), node(0x21)), (node(0x21), node(0x22))]);
         assert!(edges[0].how == Dependency::OVER && edges[1].how == Dependency::PROGRAMMATIC);
+        // One call for each kind: the driver takes the first edge's for all of a call.
+        let last = Edge {
+            from: node(0x22),
+            to: node(0x23),
+            how: Dependency::OVER,
+        };
+        let edges = [edges, vec![last]].concat();
         assert_eq!(d.graph_add_edges(graph, &edges), Ok(()));
         // One that has none is not asked for them: the driver refuses that.
         let alone = Graph::from_raw(std::ptr::without_provenance_mut(0x11));

@@ -218,25 +218,42 @@ impl Driver {
 
     /// Lets nodes follow others (`cuGraphAddDependencies`). From CUDA 12.3 on.
     ///
+    /// The driver takes what the first edge of a call is like for all of that call (580.159: they read back so, and a
+    /// kernel behind a plain edge is on the device while the one before it is at work). So each call has edges of one
+    /// kind.
+    ///
+    /// # Errors
+    ///
+    /// The driver's; then some of the edges may have been added.
+    ///
     /// # Safety
     ///
     /// `graph` is alive, and no other thread uses it meanwhile; all ends are nodes of it. A programmatic dependency is
     /// between kernels, of which the second waits for the first's end before it touches what the first may have
     /// touched.
     pub unsafe fn graph_add_edges(&self, graph: Graph, edges: &[Edge]) -> Result<()> {
-        let from: Vec<_> = edges.iter().map(|edge| edge.from.0).collect();
-        let to: Vec<_> = edges.iter().map(|edge| edge.to.0).collect();
-        let how: Vec<_> = edges.iter().map(|edge| edge.how.0).collect();
-        // SAFETY: the caller vouches for the handles; the arrays are as long as it is told.
-        unsafe {
-            call_optional!(self.graph_add_dependencies(
-                graph.0,
-                from.as_ptr(),
-                to.as_ptr(),
-                how.as_ptr(),
-                edges.len(),
-            ))
+        let mut kinds: Vec<Dependency> = Vec::new();
+        for edge in edges {
+            if !kinds.contains(&edge.how) {
+                kinds.push(edge.how);
+            }
         }
+        kinds.into_iter().try_for_each(|kind| {
+            let alike = || edges.iter().filter(|edge| edge.how == kind);
+            let from: Vec<_> = alike().map(|edge| edge.from.0).collect();
+            let to: Vec<_> = alike().map(|edge| edge.to.0).collect();
+            let how = vec![kind.0; from.len()];
+            // SAFETY: the caller vouches for the handles; the arrays are as long as it is told.
+            unsafe {
+                call_optional!(self.graph_add_dependencies(
+                    graph.0,
+                    from.as_ptr(),
+                    to.as_ptr(),
+                    how.as_ptr(),
+                    from.len(),
+                ))
+            }
+        })
     }
 
     /// Adds a copy of `child` as a node of `graph`, after `dependencies` (`cuGraphAddChildGraphNode`).
