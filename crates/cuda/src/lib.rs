@@ -23,6 +23,7 @@
 //! run, on data that no one gets to see (the region does not come back to the host). An error that the context does not
 //! survive (an illegal address in a user's kernel) is reported by every later call on the stream as a kernel's fault.
 
+mod behind;
 mod block;
 mod courier;
 mod device;

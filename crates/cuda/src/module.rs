@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidegate_ffi::cuda::{Function, LaunchConfig, Module};
 use tidegate_hal::device::{DeviceError, Grid, LaunchDevice, Parameters};
 
+use crate::behind::Behind;
 use crate::device::Cuda;
 use crate::error::Doing;
 use crate::gpu::{Early, Gpu};
@@ -140,9 +141,8 @@ unsafe impl LaunchDevice for Cuda {
         }
         let shared = &stream.shared;
         shared.gpu.enter()?;
-        // Not behind a batch: blocks of a kernel that is there already, and waits for the batch, could take the room of
-        // what a peer waits for.
-        let early = function.early && stream.behind_kernel.get() && shared.gpu.early != Early::No;
+        let can = function.early && shared.gpu.early != Early::No;
+        let early = stream.behind.borrow().kernel_follows(can);
         let mut config = LaunchConfig::new(grid.blocks, grid.threads).shared_bytes(grid.shared);
         if early {
             config = config.programmatic_stream_serialization(true);
@@ -164,7 +164,11 @@ unsafe impl LaunchDevice for Cuda {
         } else {
             First::Other
         };
-        stream.note(launched.is_ok(), first);
+        let behind = match launched {
+            Ok(()) => Behind::Kernel,
+            Err(_) => Behind::Other,
+        };
+        stream.note(behind, first);
         match launched {
             Err(error) if error.is_invalid_value() => {
                 Err(DeviceError::Code(format!("{grid:?}: {error}")))

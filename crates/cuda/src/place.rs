@@ -13,6 +13,7 @@ use tidegate_hal::batch::{Batch, Step, Wait};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 
+use crate::behind::Follower;
 use crate::block::CudaBlock;
 use crate::courier::Couriers;
 use crate::gpu::{Early, Gpu};
@@ -23,10 +24,11 @@ use crate::lower::{LAUNCH_NEXT, LaunchParameter, Program, THREADS, parts};
 /// A program that can be launched.
 pub(crate) struct Placed {
     _block: CudaBlock,
-    /// What is the same in every launch.
+    /// Where it lies, which is the same in every launch.
     parameter: LaunchParameter,
     blocks: usize,
     early: Early,
+    pub(crate) follower: Follower,
     pub(crate) function: Function,
 }
 
@@ -48,14 +50,11 @@ impl Placed {
             parameter: LaunchParameter {
                 program: base,
                 stride: program.stride as u32,
-                flags: match gpu.early {
-                    Early::Resident => LAUNCH_NEXT,
-                    Early::No | Early::Launch => 0,
-                },
                 ..LaunchParameter::NONE
             },
             blocks: program.blocks,
             early: gpu.early,
+            follower: Follower::default(),
             function: gpu.bulk.filter(|_| program.bulk).unwrap_or(gpu.batch),
         })
     }
@@ -68,11 +67,18 @@ impl Placed {
     }
 
     /// The parameter of a launch on a stream with this state.
-    pub(crate) fn parameter(&self, state: u64, mirror: u64, follow: [u64; 2]) -> LaunchParameter {
+    pub(crate) fn parameter(
+        &self,
+        state: u64,
+        mirror: u64,
+        follow: [u64; 2],
+        lets_next_come: bool,
+    ) -> LaunchParameter {
         LaunchParameter {
             state,
             mirror,
             follow,
+            flags: if lets_next_come { LAUNCH_NEXT } else { 0 },
             ..self.parameter
         }
     }

@@ -9,6 +9,7 @@ use tidegate_ffi::cuda::{CaptureMode, Event, EventFlags, GraphNode};
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{DeviceError, Fault, Priority, Reclaim as _, Stream, StreamConfig};
 
+use crate::behind::Behind;
 use crate::error::Doing;
 use crate::gpu::Gpu;
 use crate::graph::{CudaGraph, Line, Shape};
@@ -34,8 +35,8 @@ pub struct CudaStream {
     aside: RefCell<Vec<Arc<Shared>>>,
     /// What the recording under way holds.
     recording: RefCell<Option<Vec<Keep>>>,
-    /// Whether what was submitted last is a kernel of the user's: one that waits for nobody.
-    pub(crate) behind_kernel: Cell<bool>,
+    /// What was submitted last.
+    pub(crate) behind: RefCell<Behind>,
     /// What the recording under way begins with.
     first: Cell<Option<First>>,
     /// Its node, if that is known.
@@ -106,7 +107,7 @@ impl CudaStream {
             followed: RefCell::default(),
             aside: RefCell::default(),
             recording: RefCell::new(None),
-            behind_kernel: Cell::new(false),
+            behind: RefCell::default(),
             first: Cell::new(None),
             began: Cell::new(Began::Nothing),
             recorded: RefCell::default(),
@@ -134,9 +135,9 @@ impl CudaStream {
         held.push((keep, mark));
     }
 
-    /// Notes what is submitted: whether it is a kernel of the user's, and, if a recording begins with it, what it is.
-    pub(crate) fn note(&self, kernel: bool, first: First) {
-        self.behind_kernel.set(kernel);
+    /// Notes what stands last now, and, if a recording begins with it, what it is.
+    pub(crate) fn note(&self, behind: Behind, first: First) {
+        self.behind.replace(behind);
         if self.first.get().is_none() {
             self.first.set(Some(first));
         }
@@ -177,13 +178,13 @@ impl CudaStream {
     fn follows_itself(&self) -> bool {
         match self.first.get() {
             Some(First::Batch) => true,
-            Some(First::Early) => self.behind_kernel.get(),
+            Some(First::Early) => self.behind.borrow().is_kernel(),
             Some(First::Other) | None => false,
         }
     }
 
     fn begin_recording(&self) {
-        self.behind_kernel.set(false);
+        self.behind.take();
         self.first.set(None);
         self.began.set(Began::Nothing);
         *self.recording.borrow_mut() = Some(Vec::new());
@@ -271,7 +272,7 @@ unsafe impl Stream for CudaStream {
     fn record(&self) -> Result<CudaEvent, DeviceError> {
         let shared = &self.shared;
         shared.gpu.enter()?;
-        self.behind_kernel.set(false);
+        self.behind.take();
         let what = "recording an event";
         let event = shared
             .gpu
@@ -299,7 +300,7 @@ unsafe impl Stream for CudaStream {
         }
         shared.gpu.enter()?;
         // What the other stream has done last may wait for a peer.
-        self.behind_kernel.set(false);
+        self.behind.take();
         // SAFETY: both are live, and of one device.
         let waited = unsafe { shared.gpu.driver.stream_wait_event(shared.raw, event.event) };
         shared.count();
@@ -365,7 +366,7 @@ unsafe impl Stream for CudaStream {
         let mut behind = Vec::with_capacity(1 + others.len());
         for stream in [self].into_iter().chain(others.iter().copied()) {
             behind.push(stream.followed.take());
-            stream.behind_kernel.set(false);
+            stream.behind.take();
             if let Some(recording) = stream.recording.borrow_mut().take() {
                 keep.extend(recording);
                 advance.append(&mut stream.recorded.borrow_mut());
@@ -397,7 +398,7 @@ unsafe impl Stream for CudaStream {
     }
 
     fn enqueued(&self) -> Result<(), DeviceError> {
-        self.note(false, First::Other);
+        self.note(Behind::Other, First::Other);
         if matches!(self.began.get(), Began::Nothing) {
             self.began.set(Began::Unknown);
         }
@@ -414,7 +415,7 @@ unsafe impl Stream for CudaStream {
         for stream in others.iter().copied().chain([self]) {
             stream.not_capturing("a replay")?;
         }
-        self.behind_kernel.set(false);
+        self.behind.take();
         let shared = &self.shared;
         shared.gpu.enter()?;
         if times == 0 {
@@ -429,7 +430,7 @@ unsafe impl Stream for CudaStream {
         // It is launched on one stream, so the others let it go first and wait for it. (That is order alone: no
         // stream's failure is another's.)
         for other in others {
-            other.behind_kernel.set(false);
+            other.behind.take();
             other.let_follow(self)?;
         }
         // As for a batch. If it fails, a part may have been launched: that counts too.

@@ -21,9 +21,11 @@ use tidegate_ffi::cuda::{DevicePtr, MemOp, WaitFlags, WriteFlags};
 use tidegate_hal::batch::{Batch, QUANTUM};
 use tidegate_hal::device::{DeviceError, Stream as _};
 
+use crate::behind::Behind;
 use crate::courier::Couriers;
 use crate::error::Doing;
 use crate::gates::Bar;
+use crate::gpu::Early;
 use crate::lower::operands::{self, Advance};
 use crate::place::{Forms, PartForm, Placed};
 use crate::stream::{CudaStream, First};
@@ -46,7 +48,8 @@ impl CudaStream {
         if batch.lanes().is_empty() {
             return Ok(());
         }
-        self.note(false, First::Batch);
+        self.behind.borrow().batch_follows();
+        self.note(Behind::Other, First::Batch);
         // The batch may be lowered again, for another stream; this one's programs must live.
         let mark = shared.submitted() + 1;
         self.hold(batch.clone(), mark);
@@ -103,8 +106,10 @@ impl CudaStream {
             return Ok(());
         }
         let shared = &self.shared;
-        let mut parameter =
-            program.parameter(shared.state_address(), shared.mirror_address(), follow);
+        let expects_kernel = program.follower.is_kernel() && !self.capturing();
+        let lets_next_come = shared.gpu.early == Early::Resident && !expects_kernel;
+        let (state, mirror) = (shared.state_address(), shared.mirror_address());
+        let mut parameter = program.parameter(state, mirror, follow, lets_next_come);
         let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
         // SAFETY: the kernel takes one parameter, of this type; the caller promises for what the batch names, and holds
         // the program until the stream has passed it.
@@ -119,6 +124,10 @@ impl CudaStream {
         launched
             .map_err(|error| shared.note(error))
             .doing("launching a batch")?;
+        self.behind.replace(Behind::Batch {
+            program: program.follower.clone(),
+            lets_next_come,
+        });
         self.launched();
         Ok(())
     }
