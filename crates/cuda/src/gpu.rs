@@ -13,7 +13,7 @@
 //!   multiprocessor at most; a batch that is launched early stands beside the one that it follows. So all of them are
 //!   always resident, and a block of a user's kernel that needs no more than half of a multiprocessor always finds
 //!   room. One that needs more may have to wait until a batch is over: it must not be what a peer waits for. And no
-//!   kernel takes room before its turn while the batch in front of it waits (`behind.rs`). A stream gets its quota with
+//!   kernel takes room before its turn while the batch in front of it waits (`last.rs`). A stream gets its quota with
 //!   its first batch, and gives it back when it is gone. Under MPS the kernels of all processes on the GPU must find
 //!   room together: so each gets its part of this share (`share.rs`).
 //! - *Hardware queues.* Streams share them, and what is behind a wait in one queue waits too, whichever stream it is
@@ -32,7 +32,7 @@
 //! |---|---|
 //! | [`QUEUES`] | how many hardware queues there are |
 //! | [`WAITING_STREAMS`] | how many streams of a device will wait |
-//! | [`EARLY`] | how early a batch may be launched |
+//! | [`EARLY`] | how early batches may be launched, and kernels that wait by themselves |
 //! | [`COPY_ENGINE_FROM`] | from how many bytes on the puts of a lane go by the copy engines: a number, or `never`; 4 MiB. Not in recordings, nor where a slot has two buffers |
 //! | [`LAND_UP_TO`] | up to how many bytes a slot has a landing, where a put is found without waiting for its fence: a number; 256. The least of what the ranks say counts |
 //! | [`STRIKES`] | whether streams store to registers of NICs, where those have some that the GPU reaches: `auto`, `no` |
@@ -65,8 +65,9 @@ use crate::reserve::Reserve;
 use crate::share::{self, Admitted};
 pub use crate::share::{QUEUES, SHARE, WAITING_STREAMS};
 
-/// The environment variable that says how early a batch may be launched, from compute capability 9.0 on: `no`, `launch`
-/// (while what stands before it ends), or, if it is not set, while the batch before it is at work.
+/// The environment variable that says how early batches may be launched, and kernels that wait by themselves, from
+/// compute capability 9.0 on: `no`, `launch` (while what stands before them ends), or, if it is not set, a batch while the
+/// batch before it is at work.
 pub const EARLY: &str = "TIDEGATE_CUDA_EARLY";
 
 /// The environment variable that says whether streams store to registers of NICs: `auto` (if it is not set: wherever the

@@ -3,11 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use tidegate_ffi::cuda::{Graph, GraphNode, Result, Stream};
+use tidegate_ffi::cuda::{Graph, Result, Stream};
 use tidegate_hal::device::DeviceError;
 
 use crate::error::Doing;
 use crate::gpu::Gpu;
+use crate::line::Line;
 use crate::lower::operands::Advance;
 use crate::reclaim::Shared;
 use crate::reserve::{Launchable, weight};
@@ -44,17 +45,6 @@ pub(crate) struct Shape {
     pub(crate) branches: bool,
     /// What was recorded on each stream that recorded anything; none if that is not known.
     pub(crate) lines: Option<Vec<Line>>,
-}
-
-/// What was recorded on one stream.
-#[derive(Debug)]
-pub(crate) struct Line {
-    /// The first node.
-    pub(crate) first: GraphNode,
-    /// What the stream's next one would follow.
-    pub(crate) last: Vec<GraphNode>,
-    /// Whether the first may begin early behind the last.
-    pub(crate) early: bool,
 }
 
 /// A recording: a CUDA graph, ready to be launched.

@@ -35,7 +35,9 @@ impl CudaStream {
     ///
     /// `raw` is a stream of the device's primary context, made non-blocking, alive as long as `keep`, and never
     /// captured but through the result; what else is enqueued on it leaves alone the memory that is at home on this
-    /// stream, or is ordered with it by the caller.
+    /// stream, or is ordered with it by the caller. And it is over no earlier than what stands before it on the stream:
+    /// of a kernel that is launched programmatically each thread waits for that, and it is not launched so behind what
+    /// is enqueued here.
     pub unsafe fn adopt(
         device: &Cuda,
         raw: sys::CUstream,

@@ -5,7 +5,7 @@
 //! A [`Cuda`] is one GPU, driven through its primary context. Memory for peers is virtual-memory allocations, handed
 //! over as file descriptors, so that a peer's mapping keeps the memory alive whatever becomes of its owner; other
 //! memory comes from a pool of the stream-ordered allocator. A stream is a `CUstream`; a batch is *one* launch of the
-//! batch kernel (`kernels/batch.cu`), whatever the number of peers, with the same arguments every time (where processes
+//! batch kernel (`kernels/batch.cu`), whatever the number of peers, with arguments that a recording can repeat (where processes
 //! share the GPU without MPS, up to three, with gates: `gates.rs`; large puts go by copy engines beside it:
 //! `courier.rs`); a recording is a CUDA graph. The host only enqueues: nothing here polls, and no thread runs beside the caller's.
 //!
@@ -23,7 +23,6 @@
 //! run, on data that no one gets to see (the region does not come back to the host). An error that the context does not
 //! survive (an illegal address in a user's kernel) is reported by every later call on the stream as a kernel's fault.
 
-mod behind;
 mod block;
 mod courier;
 mod device;
@@ -32,6 +31,8 @@ mod gates;
 pub mod gpu;
 mod graph;
 pub mod interop;
+mod last;
+mod line;
 mod lower;
 mod module;
 mod pinned;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use tidegate_ffi::cuda::{Function, LaunchConfig, Module};
 use tidegate_hal::device::{DeviceError, Grid, LaunchDevice, Parameters};
 
-use crate::behind::Behind;
 use crate::device::Cuda;
 use crate::error::Doing;
 use crate::gpu::{Early, Gpu};
-use crate::stream::{CudaStream, First};
+use crate::last::Last;
+use crate::line::First;
+use crate::stream::CudaStream;
 
 /// Loaded code. It stays loaded for the life of the process: unloading could block behind a wait.
 pub struct CudaModule {
@@ -142,7 +143,7 @@ unsafe impl LaunchDevice for Cuda {
         let shared = &stream.shared;
         shared.gpu.enter()?;
         let can = function.early && shared.gpu.early != Early::No;
-        let early = stream.behind.borrow().kernel_follows(can);
+        let early = (stream.last.take()).kernel_follows(can, shared.is_capturing());
         let mut config = LaunchConfig::new(grid.blocks, grid.threads).shared_bytes(grid.shared);
         if early {
             config = config.programmatic_stream_serialization(true);
@@ -159,16 +160,6 @@ unsafe impl LaunchDevice for Cuda {
         };
         // After it, so that who looks meanwhile does not take it for passed.
         shared.count();
-        let first = if function.early {
-            First::Early
-        } else {
-            First::Other
-        };
-        let behind = match launched {
-            Ok(()) => Behind::Kernel,
-            Err(_) => Behind::Other,
-        };
-        stream.note(behind, first);
         match launched {
             Err(error) if error.is_invalid_value() => {
                 Err(DeviceError::Code(format!("{grid:?}: {error}")))
@@ -177,7 +168,12 @@ unsafe impl LaunchDevice for Cuda {
                 .map_err(|error| shared.note(error))
                 .doing("launching a kernel"),
         }?;
-        stream.launched();
+        let first = if function.early {
+            First::Early
+        } else {
+            First::Other
+        };
+        stream.launched(Last::Kernel, first);
         stream.submitted()
     }
 }

@@ -13,10 +13,10 @@ use tidegate_hal::batch::{Batch, Step, Wait};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 
-use crate::behind::Follower;
 use crate::block::CudaBlock;
 use crate::courier::Couriers;
 use crate::gpu::{Early, Gpu};
+use crate::last::Expected;
 use crate::lower::apart::{self, Errand};
 use crate::lower::operands::{self, Advance};
 use crate::lower::{LAUNCH_NEXT, LaunchParameter, Program, THREADS, parts};
@@ -28,7 +28,7 @@ pub(crate) struct Placed {
     parameter: LaunchParameter,
     blocks: usize,
     early: Early,
-    pub(crate) follower: Follower,
+    pub(crate) expected: Expected,
     pub(crate) function: Function,
 }
 
@@ -54,7 +54,7 @@ impl Placed {
             },
             blocks: program.blocks,
             early: gpu.early,
-            follower: Follower::default(),
+            expected: Expected::default(),
             function: gpu.bulk.filter(|_| program.bulk).unwrap_or(gpu.batch),
         })
     }

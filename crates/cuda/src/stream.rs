@@ -9,10 +9,11 @@ use tidegate_ffi::cuda::{CaptureMode, Event, EventFlags, GraphNode};
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{DeviceError, Fault, Priority, Reclaim as _, Stream, StreamConfig};
 
-use crate::behind::Behind;
 use crate::error::Doing;
 use crate::gpu::Gpu;
-use crate::graph::{CudaGraph, Line, Shape};
+use crate::graph::{CudaGraph, Shape};
+use crate::last::Last;
+use crate::line::{Began, First, Line};
 use crate::lower::operands::Advance;
 use crate::reclaim::Shared;
 
@@ -36,10 +37,8 @@ pub struct CudaStream {
     /// What the recording under way holds.
     recording: RefCell<Option<Vec<Keep>>>,
     /// What was submitted last.
-    pub(crate) behind: RefCell<Behind>,
+    pub(crate) last: RefCell<Last>,
     /// What the recording under way begins with.
-    first: Cell<Option<First>>,
-    /// Its node, if that is known.
     began: Cell<Began>,
     /// How far each execution of it advances operands, where they are counted.
     pub(crate) recorded: RefCell<Advance>,
@@ -60,27 +59,6 @@ impl Drop for CudaEvent {
             let _ = unsafe { self.stream.gpu.driver.event_destroy(self.event) };
         }
     }
-}
-
-/// What a recording begins with, and so behind what it may begin early, if it is replayed at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum First {
-    /// A batch: behind everything.
-    Batch,
-    /// A kernel that waits by itself: behind a kernel.
-    Early,
-    /// Anything else: behind nothing.
-    Other,
-}
-
-/// What is known of the first node that a stream recorded.
-#[derive(Clone, Copy, Debug)]
-enum Began {
-    /// There is none yet.
-    Nothing,
-    With(GraphNode),
-    /// It was enqueued by other means, or the driver did not say.
-    Unknown,
 }
 
 impl CudaStream {
@@ -107,9 +85,8 @@ impl CudaStream {
             followed: RefCell::default(),
             aside: RefCell::default(),
             recording: RefCell::new(None),
-            behind: RefCell::default(),
-            first: Cell::new(None),
-            began: Cell::new(Began::Nothing),
+            last: RefCell::default(),
+            began: Cell::default(),
             recorded: RefCell::default(),
             _keep: config.keep,
         }
@@ -135,27 +112,23 @@ impl CudaStream {
         held.push((keep, mark));
     }
 
-    /// Notes what stands last now, and, if a recording begins with it, what it is.
-    pub(crate) fn note(&self, behind: Behind, first: First) {
-        self.behind.replace(behind);
-        if self.first.get().is_none() {
-            self.first.set(Some(first));
+    /// Notes that one kernel has just been launched, and what it is. If the stream is being captured, that is one node,
+    /// which all that the stream records follows.
+    pub(crate) fn launched(&self, last: Last, first: First) {
+        self.last.replace(last);
+        if self.capturing() {
+            let began = self.began.get();
+            self.began.set(began.launched(first, || self.last_nodes()));
         }
     }
 
-    /// Notes that one kernel has just been launched: if the stream is being captured, that is one node, which all that
-    /// the stream records follows.
-    pub(crate) fn launched(&self) {
-        if self.capturing() && matches!(self.began.get(), Began::Nothing) {
-            self.began.set(match self.last()[..] {
-                [node] => Began::With(node),
-                _ => Began::Unknown,
-            });
-        }
+    /// Notes that something comes that is no launch.
+    pub(crate) fn other_follows(&self) {
+        self.last.take().other_follows(self.capturing());
     }
 
     /// The nodes that what comes next would follow; none if the driver does not say.
-    fn last(&self) -> Vec<GraphNode> {
+    fn last_nodes(&self) -> Vec<GraphNode> {
         // SAFETY: the stream is live, and this thread's while it is borrowed (streams are not shared).
         let info = unsafe { self.shared.gpu.driver.stream_capture_info(self.shared.raw) };
         info.map(|info| info.last).unwrap_or_default()
@@ -163,30 +136,13 @@ impl CudaStream {
 
     /// What was recorded on this stream; an error if that is not known.
     fn line(&self) -> Result<Option<Line>, Began> {
-        match self.began.get() {
-            Began::Nothing if self.first.get().is_none() => Ok(None),
-            Began::With(first) => Ok(Some(Line {
-                first,
-                last: self.last(),
-                early: self.follows_itself(),
-            })),
-            unknown => Err(unknown),
-        }
-    }
-
-    /// Whether the recording that ends may begin early behind itself.
-    fn follows_itself(&self) -> bool {
-        match self.first.get() {
-            Some(First::Batch) => true,
-            Some(First::Early) => self.behind.borrow().is_kernel(),
-            Some(First::Other) | None => false,
-        }
+        let behind_kernel = self.last.borrow().is_kernel();
+        self.began.get().line(|| self.last_nodes(), behind_kernel)
     }
 
     fn begin_recording(&self) {
-        self.behind.take();
-        self.first.set(None);
-        self.began.set(Began::Nothing);
+        self.last.take();
+        self.began.take();
         *self.recording.borrow_mut() = Some(Vec::new());
         self.recorded.borrow_mut().clear();
         *self.aside.borrow_mut() = self.followed.take();
@@ -272,7 +228,7 @@ unsafe impl Stream for CudaStream {
     fn record(&self) -> Result<CudaEvent, DeviceError> {
         let shared = &self.shared;
         shared.gpu.enter()?;
-        self.behind.take();
+        self.other_follows();
         let what = "recording an event";
         let event = shared
             .gpu
@@ -300,7 +256,7 @@ unsafe impl Stream for CudaStream {
         }
         shared.gpu.enter()?;
         // What the other stream has done last may wait for a peer.
-        self.behind.take();
+        self.other_follows();
         // SAFETY: both are live, and of one device.
         let waited = unsafe { shared.gpu.driver.stream_wait_event(shared.raw, event.event) };
         shared.count();
@@ -366,7 +322,7 @@ unsafe impl Stream for CudaStream {
         let mut behind = Vec::with_capacity(1 + others.len());
         for stream in [self].into_iter().chain(others.iter().copied()) {
             behind.push(stream.followed.take());
-            stream.behind.take();
+            stream.last.take();
             if let Some(recording) = stream.recording.borrow_mut().take() {
                 keep.extend(recording);
                 advance.append(&mut stream.recorded.borrow_mut());
@@ -398,10 +354,8 @@ unsafe impl Stream for CudaStream {
     }
 
     fn enqueued(&self) -> Result<(), DeviceError> {
-        self.note(Behind::Other, First::Other);
-        if matches!(self.began.get(), Began::Nothing) {
-            self.began.set(Began::Unknown);
-        }
+        self.other_follows();
+        self.began.set(self.began.get().enqueued());
         self.shared.count();
         self.submitted()
     }
@@ -415,7 +369,7 @@ unsafe impl Stream for CudaStream {
         for stream in others.iter().copied().chain([self]) {
             stream.not_capturing("a replay")?;
         }
-        self.behind.take();
+        self.other_follows();
         let shared = &self.shared;
         shared.gpu.enter()?;
         if times == 0 {
@@ -430,7 +384,7 @@ unsafe impl Stream for CudaStream {
         // It is launched on one stream, so the others let it go first and wait for it. (That is order alone: no
         // stream's failure is another's.)
         for other in others {
-            other.behind.take();
+            other.other_follows();
             other.let_follow(self)?;
         }
         // As for a batch. If it fails, a part may have been launched: that counts too.

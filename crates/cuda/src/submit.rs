@@ -21,14 +21,14 @@ use tidegate_ffi::cuda::{DevicePtr, MemOp, WaitFlags, WriteFlags};
 use tidegate_hal::batch::{Batch, QUANTUM};
 use tidegate_hal::device::{DeviceError, Stream as _};
 
-use crate::behind::Behind;
 use crate::courier::Couriers;
 use crate::error::Doing;
 use crate::gates::Bar;
-use crate::gpu::Early;
+use crate::last::Last;
+use crate::line::First;
 use crate::lower::operands::{self, Advance};
 use crate::place::{Forms, PartForm, Placed};
-use crate::stream::{CudaStream, First};
+use crate::stream::CudaStream;
 
 /// The most operations that the driver takes at a time.
 const OPERATIONS: usize = 256;
@@ -48,8 +48,6 @@ impl CudaStream {
         if batch.lanes().is_empty() {
             return Ok(());
         }
-        self.behind.borrow().batch_follows();
-        self.note(Behind::Other, First::Batch);
         // The batch may be lowered again, for another stream; this one's programs must live.
         let mark = shared.submitted() + 1;
         self.hold(batch.clone(), mark);
@@ -106,8 +104,9 @@ impl CudaStream {
             return Ok(());
         }
         let shared = &self.shared;
-        let expects_kernel = program.follower.is_kernel() && !self.capturing();
-        let lets_next_come = shared.gpu.early == Early::Resident && !expects_kernel;
+        self.other_follows();
+        let expected = &program.expected;
+        let lets_next_come = expected.lets_next_come(shared.gpu.early, self.capturing());
         let (state, mirror) = (shared.state_address(), shared.mirror_address());
         let mut parameter = program.parameter(state, mirror, follow, lets_next_come);
         let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
@@ -124,11 +123,11 @@ impl CudaStream {
         launched
             .map_err(|error| shared.note(error))
             .doing("launching a batch")?;
-        self.behind.replace(Behind::Batch {
-            program: program.follower.clone(),
+        let last = Last::Batch {
+            expected: expected.clone(),
             lets_next_come,
-        });
-        self.launched();
+        };
+        self.launched(last, First::Batch);
         Ok(())
     }
 
@@ -233,6 +232,7 @@ impl CudaStream {
             WriteFlags::DEFAULT,
         );
         let mut operations: Vec<_> = std::iter::once(come).chain(waits).collect();
+        self.other_follows();
         // SAFETY: the stream is live; the mirror is pinned, and the stream's alone; the caller promises for the words.
         unsafe {
             shared

@@ -19,6 +19,7 @@
 //! With a node that is no kernel, an older driver, or one that makes other edges, the children it is.
 
 use std::collections::HashMap;
+use std::sync::Once;
 
 use tidegate_ffi::cuda::{CudaError, Dependency, Edge, Graph, GraphNode, KernelNode, Result};
 
@@ -104,11 +105,14 @@ impl Gpu {
             match self.new_graph(|copy| unsafe { self.copy(copy, &plan, times as usize) }) {
                 Ok((copy, true)) => return Ok(copy),
                 Ok((copy, false)) => {
-                    tracing::warn!("the driver has made other edges than it was asked for");
+                    static SAID: Once = Once::new();
+                    SAID.call_once(|| {
+                        tracing::warn!("the driver makes other edges of graphs than it is asked for: recordings are replayed more slowly");
+                    });
                     // SAFETY: it was just made.
                     let _ = unsafe { self.driver.graph_destroy(copy) };
                 }
-                Err(_) => {}
+                Err(error) => tracing::debug!(%error, "a recording is not copied"),
             }
         }
         self.new_graph(|parent| {
@@ -292,6 +296,7 @@ mod tests {
         assert!(!order(2, &[(0, 1, OVER)], vec![(1, vec![1], true)]).is_whole());
         assert!(order(0, &[], vec![]).is_whole());
     }
+
     #[test]
     fn edges_of_another_kind_are_found() {
         let node = |at: usize| GraphNode::from_raw(std::ptr::without_provenance_mut(at));

@@ -25,10 +25,11 @@ pub struct Foreign<F>(F);
 /// # Safety
 ///
 /// What it enqueues, it enqueues on that very stream; that accesses no memory but what the parameters name, each slice
-/// within its length; it writes through exclusive ones only; and it ends. It is launched with arguments of the types
-/// that it is written for, which nothing checks: whoever calls this keeps the kernel to itself, or sees to it. What it
-/// needs beside the arguments lives until the stream has passed it, and as long as any recording that it was launched
-/// in.
+/// within its length; it writes through exclusive ones only; and it ends, no earlier than what stands before it on the
+/// stream (so a kernel that is launched programmatically waits for that, in each thread; and it is not launched so
+/// behind an epoch's call). It is launched with arguments of the types that it is written for, which nothing checks:
+/// whoever calls this keeps the kernel to itself, or sees to it. What it needs beside the arguments lives until the
+/// stream has passed it, and as long as any recording that it was launched in.
 pub unsafe fn foreign<S, F>(enqueue: F) -> Foreign<F>
 where
     F: FnOnce(&S, &Parameters) -> Result<(), DeviceError>,

@@ -84,7 +84,7 @@ impl<D: LaunchDevice> Module<D> {
 impl<D: LaunchDevice, S> Function<D, S> {
     /// Lets it begin while the kernel that stands before it on a stream is at work, where the device can (programmatic
     /// dependent launch, from compute capability 9.0 on): what it does before it waits, and its launch, cost no time
-    /// then. Behind an epoch's call it begins when nothing of that waits for a peer any more.
+    /// then. Behind an epoch's call it never begins before all that waits for peers there has ended.
     ///
     /// # Safety
     ///

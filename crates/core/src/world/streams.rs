@@ -98,7 +98,7 @@ impl<D: Device> World<D> {
     ///
     /// `make` returns a stream of the device that it is given, with that configuration; as long as the result lives,
     /// what else is done with the stream beneath leaves alone the memory that is at home on it, or is ordered with what
-    /// is enqueued here as if it were enqueued here.
+    /// is enqueued here as if it were enqueued here; and it is over no earlier than what stands before it on the stream.
     pub unsafe fn adopt_stream(
         &self,
         name: &str,
