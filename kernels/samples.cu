@@ -1,4 +1,4 @@
-// ptx: compute_80
+// ptx: compute_80 compute_90
 //
 // Small kernels for the examples and the tests: what a user's own look like.
 //
@@ -46,6 +46,14 @@ extern "C" __global__ void produce(u64 *x, u64 len, u64 *state, u64 states, u64 
 
 // state[0] += 1
 extern "C" __global__ void tick(u64 *state, u64 states) {
+    if (blockIdx.x == 0 && threadIdx.x == 0 && states) state[0] += 1;
+}
+
+// As `tick`. Compiled for 9.0 it waits by itself for what stands before it, so that it can be launched early.
+extern "C" __global__ void tick_early(u64 *state, u64 states) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
     if (blockIdx.x == 0 && threadIdx.x == 0 && states) state[0] += 1;
 }
 

@@ -6,6 +6,7 @@
 mod gpu {
     pub(crate) mod common;
     mod device;
+    mod early;
     pub(crate) mod epochs;
     mod failure;
     mod interop;

@@ -26,7 +26,7 @@ use tidegate::prelude::*;
 use tidegate::{Buffers, Cuda, Error};
 
 use super::common::{Kernels, Out, S, W, ranks};
-use super::{mps, registers};
+use super::{early, mps, registers};
 
 const ROLE: &str = "TIDEGATE_GPU_RULE";
 pub(super) const LOADING: &str = "CUDA_MODULE_LOADING";
@@ -100,7 +100,7 @@ pub(super) fn child(role: &str, environment: &[(&str, &str)]) -> Ended {
     }
 }
 
-fn hangs(role: &str, environment: &[(&str, &str)]) {
+pub(super) fn hangs(role: &str, environment: &[(&str, &str)]) {
     let Ended { well, hung, text } = child(role, environment);
     println!("{role} {environment:?}: hung: {hung}");
     assert!(
@@ -114,7 +114,7 @@ fn hangs(role: &str, environment: &[(&str, &str)]) {
     );
 }
 
-fn ends(role: &str, environment: &[(&str, &str)]) {
+pub(super) fn ends(role: &str, environment: &[(&str, &str)]) {
     let Ended { well, hung, text } = child(role, environment);
     println!("{role} {environment:?}: well: {well}");
     assert!(
@@ -157,6 +157,11 @@ fn a_rank() {
         }
         "to and fro" => to_and_fro(),
         "all wait" => mps::all_wait(),
+        "early" | "early, and a lie" => {
+            ranks(1, |world, k| {
+                early::behind_a_wait(&world, &k, role != "early")
+            });
+        }
         "not exposed" => {
             ranks(2, |world, k| not_exposed(&world, &k));
         }

@@ -1,0 +1,154 @@
+//! A kernel that can begin early, behind an epoch that waits: it takes no room before its turn.
+//!
+//! # Model
+//!
+//! The kernel's blocks fill the GPU, whoever else is there. What its epoch waits for comes from another stream, behind a
+//! kernel that needs half a multiprocessor at once. So if the one were there already while the epoch waits, the other
+//! would not find room, and both would stand still. The control launches it as early as the epoch's batch lets it.
+
+use std::ffi::{CString, c_void};
+use std::time::Duration;
+
+use tidegate::cuda::gpu::QUEUES;
+use tidegate::hal::device::{DeviceError, Parameters};
+use tidegate::kernel::{Function, Module, foreign};
+use tidegate::prelude::*;
+use tidegate::{Cuda, cuda::CudaStream};
+use tidegate_ffi::cuda::{Driver, LaunchConfig, Stream as RawStream};
+
+use super::common::{Kernels, R, W, ranks};
+use super::rules::{LOADING, ends, hangs, own_window, say};
+
+tidegate::kernel! {
+    /// `state[0] += 1`.
+    ///
+    /// # Safety
+    ///
+    /// The module is `samples.cu`.
+    unsafe fn tick_early = "tick_early"(state: &mut [u64]);
+}
+
+/// Threads, in blocks of 256: several times as many as any GPU of today holds.
+const FILL: u32 = 8192;
+const BLOCK: u32 = 256;
+
+/// How often all is done eagerly, and then again by recordings: in rows, short rows, and singly.
+const ROUNDS: u64 = 6;
+const TIMES: u64 = 85;
+
+type Tick = Function<Cuda, (&'static mut [u64],)>;
+
+fn launch<'s>(s: &Stream<'s, Cuda>, tick: &Tick, x: &mut R<'s, u64>) -> Result<()> {
+    let threads = (FILL * BLOCK) as usize;
+    s.launch(tick.threads(threads, BLOCK), (x,))
+}
+
+/// A kernel of another program, launched as early as what stands before it lets it come.
+type Enqueue = Box<dyn FnOnce(&CudaStream, &Parameters) -> std::result::Result<(), DeviceError>>;
+
+/// The same kernel, loaded by other means.
+fn too_early() -> Enqueue {
+    let driver = Driver::load().unwrap();
+    let code = CString::new(tidegate_kernels::SAMPLES_SM_90_PTX).unwrap();
+    let module = driver.module_load_ptx(&code).unwrap();
+    // SAFETY: the module is never unloaded.
+    let function = unsafe { driver.module_function(module, c"tick_early") }.unwrap();
+    Box::new(move |stream, parameters| {
+        let addresses = parameters.addresses();
+        let mut arguments: Vec<_> = addresses
+            .map(|address| address.cast_mut().cast::<c_void>())
+            .collect();
+        let config =
+            LaunchConfig::new([FILL, 1, 1], [BLOCK, 1, 1]).programmatic_stream_serialization(true);
+        let raw = RawStream::from_raw(stream.as_raw());
+        // SAFETY: the stream is live; these are the parameters of the function, which waits before it writes the slice.
+        unsafe { driver.launch_kernel_ex(function, &config, raw, &mut arguments) }.map_err(
+            |error| DeviceError::System {
+                what: "launching tick_early",
+                detail: error.to_string(),
+            },
+        )
+    })
+}
+
+/// What a child does.
+pub(super) fn behind_a_wait(world: &W, k: &Kernels, lie: bool) {
+    let module = Module::load(world, tidegate_kernels::SAMPLES_SM_90_PTX).unwrap();
+    // SAFETY: the module is `samples.cu`, whose kernel keeps to the length; compiled for 9.0 it waits first of all.
+    let tick = unsafe { tick_early(&module).unwrap().waits_itself() };
+    stream!(let s = world.stream().unwrap());
+    stream!(let t = world.stream().unwrap());
+    let region = || Region::<u64, _>::zeroed(world, 1).unwrap();
+    let (mut x, mut y) = (region().on(&s).unwrap(), region().on(&t).unwrap());
+    let (mut inbox, outbox) = own_window("own", &s).unwrap();
+    let mut outbox = s.hand_off(outbox, &t).unwrap();
+    let early = lie.then(too_early);
+    // By the time that the other stream begins, what stands behind the wait would be there.
+    let settle = || std::thread::sleep(Duration::from_millis(100));
+    if let Some(early) = early {
+        inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+        // SAFETY: it writes the slice that it is given, in its place on the stream. That it is launched early behind an
+        // epoch's call breaks the contract: it keeps others from running, for which this process is killed.
+        s.launch(unsafe { foreign(early) }, (&mut x,)).unwrap();
+        settle();
+        say("waiting");
+        let_wait_end(&t, k, &mut y);
+        outbox = outbox.start().complete(&t).unwrap();
+        s.synchronize().unwrap();
+        t.synchronize().unwrap();
+        say("went on");
+        return drop((inbox, outbox));
+    }
+    for _ in 0..ROUNDS {
+        inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+        launch(&s, &tick, &mut x).unwrap();
+        settle();
+        say("waiting");
+        let_wait_end(&t, k, &mut y);
+        outbox = outbox.start().complete(&t).unwrap();
+        s.synchronize().unwrap();
+        t.synchronize().unwrap();
+    }
+    let (graph, back) = s
+        .capture((inbox, x), |s, (inbox, mut x)| {
+            let inbox = inbox.post(s)?.wait(s)?;
+            launch(s, &tick, &mut x)?;
+            Ok((inbox, x))
+        })
+        .unwrap();
+    let (other, there) = t
+        .capture((outbox, y), |t, (outbox, mut y)| {
+            let_wait_end(t, k, &mut y);
+            Ok((outbox.start().complete(t)?, y))
+        })
+        .unwrap();
+    let (inbox, x) = graph.replay(&s, back, TIMES).unwrap();
+    settle();
+    let (outbox, y) = other.replay(&t, there, TIMES).unwrap();
+    let mut ticks = [0];
+    x.into_host(&s).unwrap().read(0, &mut ticks).unwrap();
+    assert_eq!(ticks, [ROUNDS + TIMES]);
+    t.synchronize().unwrap();
+    say("went on");
+    drop((inbox, outbox, y));
+}
+
+/// What the wait's signal stands behind: half of a multiprocessor, in one block.
+fn let_wait_end<'t>(t: &Stream<'t, Cuda>, k: &Kernels, y: &mut R<'t, u64>) {
+    t.launch(k.busy.threads(1024, 1024), (y, 20_000u64))
+        .unwrap();
+}
+
+/// Rule 20, for kernels that begin early.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn no_kernel_takes_room_before_its_turn() {
+    let capability = ranks(1, |world, _| world.device().compute_capability())[0];
+    if capability < (9, 0) {
+        println!("skipped: nothing begins early on a GPU of compute capability {capability:?}");
+        return;
+    }
+    let environment = [(QUEUES, "32"), (LOADING, "EAGER")];
+    ends("early", &environment);
+    hangs("early, and a lie", &environment);
+}
