@@ -1,10 +1,11 @@
-//! A kernel that can begin early, behind an epoch that waits: it takes no room before its turn.
+//! Kernels that begin early, and those that must not.
 //!
 //! # Model
 //!
-//! The kernel's blocks fill the GPU, whoever else is there. What its epoch waits for comes from another stream, behind a
-//! kernel that needs half a multiprocessor at once. So if the one were there already while the epoch waits, the other
-//! would not find room, and both would stand still. The control launches it as early as the epoch's batch lets it.
+//! A kernel that can begin early stands behind an epoch that waits. Its blocks fill the GPU, whoever else is there. What
+//! the epoch waits for comes from another stream, behind a kernel that needs half of a multiprocessor in one piece. So
+//! if the one were there already while the epoch waits, the other would not find room, and both would stand still. The
+//! control launches it as early as the epoch's batch lets it.
 
 use std::ffi::{CString, c_void};
 use std::time::Duration;
@@ -14,7 +15,9 @@ use tidegate::hal::device::{DeviceError, Parameters};
 use tidegate::kernel::{Function, Module, foreign};
 use tidegate::prelude::*;
 use tidegate::{Cuda, cuda::CudaStream};
-use tidegate_ffi::cuda::{Driver, LaunchConfig, Stream as RawStream};
+use tidegate_ffi::cuda::{
+    CaptureMode, Dependency, Driver, Edge, LaunchConfig, Stream as RawStream,
+};
 
 use super::common::{Kernels, R, W, ranks};
 use super::rules::{LOADING, ends, hangs, own_window, say};
@@ -151,4 +154,68 @@ fn no_kernel_takes_room_before_its_turn() {
     let environment = [(QUEUES, "32"), (LOADING, "EAGER")];
     ends("early", &environment);
     hangs("early, and a lie", &environment);
+}
+
+/// A recording of kernels copied by hand, with edges of both kinds: they read back as they were asked for.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn edges_are_of_the_kind_that_was_asked_for() {
+    ranks(1, |world, _| {
+        // The thread has the device's context by now.
+        let x = Region::<u64, _>::zeroed(&world, 1).unwrap();
+        let driver = Driver::load().unwrap();
+        let code = CString::new(tidegate_kernels::SAMPLES_PTX).unwrap();
+        let module = driver.module_load_ptx(&code).unwrap();
+        let raw = driver.stream_create(0).unwrap();
+        // SAFETY: all handles are made here and live to the end; the graphs are never launched, so that nothing is
+        // executed. The parameters of `tick` are an address and a length.
+        unsafe {
+            let tick = driver.module_function(module, c"tick").unwrap();
+            driver
+                .stream_begin_capture(raw, CaptureMode::RELAXED)
+                .unwrap();
+            let (mut at, mut len) = (0u64, 0u64);
+            for _ in 0..4 {
+                let mut arguments = [(&raw mut at).cast(), (&raw mut len).cast()];
+                let config = LaunchConfig::new([1, 1, 1], [32, 1, 1]);
+                driver
+                    .launch_kernel_ex(tick, &config, raw, &mut arguments)
+                    .unwrap();
+            }
+            let recorded = driver.stream_end_capture(raw).unwrap();
+            let copy = driver.graph_create().unwrap();
+            let nodes: Vec<_> = driver
+                .graph_nodes(recorded)
+                .unwrap()
+                .into_iter()
+                .map(|node| {
+                    let kernel = driver.graph_kernel_node(node).unwrap().unwrap();
+                    driver.graph_add_kernel(copy, &kernel).unwrap()
+                })
+                .collect();
+            assert_eq!(nodes.len(), 4);
+            let [plain, early] = [Dependency::OVER, Dependency::PROGRAMMATIC];
+            let edges: Vec<_> = [early, plain, early]
+                .into_iter()
+                .enumerate()
+                .map(|(at, how)| Edge {
+                    from: nodes[at],
+                    to: nodes[at + 1],
+                    how,
+                })
+                .collect();
+            driver.graph_add_edges(copy, &edges).unwrap();
+            let made = driver.graph_edges(copy).unwrap();
+            assert_eq!(made.len(), edges.len());
+            for edge in edges {
+                let same = |other: &&Edge| (other.from, other.to) == (edge.from, edge.to);
+                let other = made.iter().find(same).unwrap();
+                assert!(other.how == edge.how, "{other:?}, and not {edge:?}");
+            }
+            driver.graph_destroy(copy).unwrap();
+            driver.graph_destroy(recorded).unwrap();
+            driver.stream_destroy(raw).unwrap();
+        }
+        drop(x);
+    });
 }
