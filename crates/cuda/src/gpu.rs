@@ -65,9 +65,9 @@ use crate::reserve::Reserve;
 use crate::share::{self, Admitted};
 pub use crate::share::{QUEUES, SHARE, WAITING_STREAMS};
 
-/// The environment variable that says how early batches may be launched, and kernels that wait by themselves, from
-/// compute capability 9.0 on: `no`, `launch` (while what stands before them ends), or, if it is not set, a batch while the
-/// batch before it is at work.
+/// The environment variable that says how early batches may be launched, from compute capability 9.0 on: `no`, `launch`
+/// (while what stands before it ends), or, if it is not set, while the batch before it is at work. With `no` kernels that
+/// wait by themselves are not launched early either.
 pub const EARLY: &str = "TIDEGATE_CUDA_EARLY";
 
 /// The environment variable that says whether streams store to registers of NICs: `auto` (if it is not set: wherever the

@@ -17,11 +17,11 @@
 //! lost but time: a batch comes later than it could. And a kernel behind a batch that does let the next one come is
 //! launched as ever, to begin when the batch is over.
 //!
-//! Nothing is expected in recordings: in a graph the kernel would begin later (0.8 us) than behind the batch's end
-//! (0.6).
+//! In recordings no kernel is launched early behind a batch: in a graph it would begin later (0.8 us) than behind the
+//! batch's end (0.6).
 //!
-//! Events that only say how far the stream has come do not count: what follows them follows, in full order, what they
-//! follow.
+//! Events that only say how far the stream has come, and functions of the host that do, are not noted here: behind them,
+//! too, a kernel is launched early only behind a kernel, or a batch that lets nobody come.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -73,7 +73,7 @@ impl Last {
         can && match self {
             Last::Other => false,
             Last::Kernel => true,
-            Last::Batch { lets_next_come, .. } => !lets_next_come,
+            Last::Batch { lets_next_come, .. } => !lets_next_come && !capturing,
         }
     }
 
@@ -164,6 +164,7 @@ mod tests {
             }
         }
         assert!(batch(&expected, Early::Launch, false).kernel_follows(true, false));
+        assert!(!batch(&expected, Early::Launch, true).kernel_follows(true, true));
     }
 
     #[test]

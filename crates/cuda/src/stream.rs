@@ -122,7 +122,7 @@ impl CudaStream {
         }
     }
 
-    /// Notes that something comes that is no launch.
+    /// Notes that something comes that is no kernel of the user's.
     pub(crate) fn other_follows(&self) {
         self.last.take().other_follows(self.capturing());
     }
@@ -369,7 +369,6 @@ unsafe impl Stream for CudaStream {
         for stream in others.iter().copied().chain([self]) {
             stream.not_capturing("a replay")?;
         }
-        self.other_follows();
         let shared = &self.shared;
         shared.gpu.enter()?;
         if times == 0 {
@@ -381,6 +380,7 @@ unsafe impl Stream for CudaStream {
                 detail: "other processes have come to the device since this was recorded, and its blocks would be too many now: record it again".into(),
             });
         }
+        self.other_follows();
         // It is launched on one stream, so the others let it go first and wait for it. (That is order alone: no
         // stream's failure is another's.)
         for other in others {
