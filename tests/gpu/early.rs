@@ -85,32 +85,27 @@ pub(super) fn behind_a_wait(world: &W, k: &Kernels, lie: bool) {
     let (mut x, mut y) = (region().on(&s).unwrap(), region().on(&t).unwrap());
     let (mut inbox, outbox) = own_window("own", &s).unwrap();
     let mut outbox = s.hand_off(outbox, &t).unwrap();
-    let early = lie.then(too_early);
+    let mut early = lie.then(too_early);
     // By the time that the other stream begins, what stands behind the wait would be there.
     let settle = || std::thread::sleep(Duration::from_millis(100));
-    if let Some(early) = early {
+    for _ in 0..if lie { 1 } else { ROUNDS } {
         inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
-        // SAFETY: it writes the slice that it is given, in its place on the stream. That it is launched early behind an
-        // epoch's call breaks the contract: it keeps others from running, for which this process is killed.
-        s.launch(unsafe { foreign(early) }, (&mut x,)).unwrap();
+        match early.take() {
+            // SAFETY: it writes the slice that it is given, in its place on the stream. That it is launched early behind
+            // an epoch's call breaks the contract: it keeps others from running, for which this process is killed.
+            Some(early) => s.launch(unsafe { foreign(early) }, (&mut x,)).unwrap(),
+            None => launch(&s, &tick, &mut x).unwrap(),
+        }
         settle();
         say("waiting");
         let_wait_end(&t, k, &mut y);
         outbox = outbox.start().complete(&t).unwrap();
         s.synchronize().unwrap();
         t.synchronize().unwrap();
+    }
+    if lie {
         say("went on");
         return drop((inbox, outbox));
-    }
-    for _ in 0..ROUNDS {
-        inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
-        launch(&s, &tick, &mut x).unwrap();
-        settle();
-        say("waiting");
-        let_wait_end(&t, k, &mut y);
-        outbox = outbox.start().complete(&t).unwrap();
-        s.synchronize().unwrap();
-        t.synchronize().unwrap();
     }
     let (graph, back) = s
         .capture((inbox, x), |s, (inbox, mut x)| {
