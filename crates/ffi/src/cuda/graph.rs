@@ -1,7 +1,7 @@
 //! Graphs: recordings, and what can be launched of them.
 
 use super::error::Result;
-use super::handle::{Function, Graph, GraphExec, GraphNode, Stream, flags};
+use super::handle::{Graph, GraphExec, GraphNode, Stream, flags};
 use super::load::Driver;
 use super::sys;
 use super::table::{call, call_optional};
@@ -65,13 +65,6 @@ pub struct Edge {
 pub struct KernelNode {
     node: GraphNode,
     params: sys::CUDA_KERNEL_NODE_PARAMS_v2,
-}
-
-impl KernelNode {
-    /// The function that is launched.
-    pub fn function(&self) -> Function {
-        Function(self.params.func)
-    }
 }
 
 impl Driver {
