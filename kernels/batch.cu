@@ -213,8 +213,6 @@ DEV void run_batch(const Launch &launch) {
         run_short<Warp, V16>(launch, Warp(), stands[member], lane, 0, 1);
         return;
     }
-    wait_for_previous();
-    if (launch.flags & LAUNCH_NEXT) let_next_come();
     if (record.team == TEAM_BLOCKS) run_steps(launch, Large(), stands[0], lane, record.index, record.count);
     else run_steps(launch, Warp(), stands[member], lane, 0, 1);
 }
