@@ -142,22 +142,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         ORDER,
-        "        return;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "        return;\n    }\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "        steps = window;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "        steps = window;\n    }\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
     ),
     (
         ORDER,
-        "        return;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "        return;\n    }\n    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();\n",
+        "        steps = window;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "        steps = window;\n    }\n    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();\n",
     ),
     (
         ORDER,
-        "        return;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "        return;\n    }\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();\n",
+        "        steps = window;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "        steps = window;\n    }\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();\n",
     ),
     (
         ORDER,
-        "        return;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "        return;\n    }\n    wait_for_previous();\n    let_next_come();\n",
+        "        steps = window;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "        steps = window;\n    }\n    wait_for_previous();\n    let_next_come();\n",
     ),
 ];

@@ -393,6 +393,7 @@ fn primitives_have_their_orders() {
         counts[1],
         "fence.acq_rel.sys;",
         "st.mmio.relaxed.sys.global.u64",
+        "griddepcontrol.",
     ];
     let posts = ["fence.acq_rel.sys;", "red.relaxed.sys.global.add.u64"];
     const LANDS: &str = "st.relaxed.sys.global.v2.u64";
@@ -434,36 +435,47 @@ fn primitives_have_their_orders() {
 fn a_launch_that_began_early_waits_first() {
     let (text, new) = TEXTS[1];
     let functions = functions(text);
+    let waits = |line: &str| line.starts_with("griddepcontrol.wait");
+    let own = |name: &str| name.contains("run_land") || name.contains("run_steps");
     for (name, items) in entries(&functions, new) {
-        let waits = |line: &str| line.starts_with("griddepcontrol.wait");
         let others = |line: &str| {
             let primitive = items.contains(&Item::Primitive(line.to_owned()));
-            // Lanes whose bytes land do so themselves: see below. (A call's function stands on the next line.)
-            let calls = line.starts_with("_Z") && !line.contains("run_land");
+            // Some lanes do so themselves: see below. (A call's function stands on the next line.)
+            let calls = line.starts_with("_Z") && !own(line);
             (primitive && !waits(line)) || calls
         };
         let found = always(text, name, waits, |_| false, others);
         assert!(found > 40, "{name}: {found}");
-        // For two kinds of lanes in short, for posts, for lanes that only wait, and for steps.
+        // For two kinds of lanes in short, for posts, and for lanes that only wait.
         let at: Vec<_> = (0..items.len())
             .filter(|at| items[*at].is("griddepcontrol.wait"))
             .collect();
-        assert_eq!(at.len(), 5, "{name}");
+        assert_eq!(at.len(), 4, "{name}");
         let lets = |at: &usize| items[at + 1].is("griddepcontrol.launch_dependents");
         assert!(at.iter().all(lets), "{name}");
         let count = items.iter().filter(|item| item.is("griddepcontrol.launch"));
-        assert_eq!(count.count(), 5, "{name}");
+        assert_eq!(count.count(), 4, "{name}");
     }
     for (name, items) in &functions {
         let count = items.iter().filter(|item| item.is("griddepcontrol"));
         let count = count.count();
-        if name.contains("run_land") {
+        if own(name) {
             assert_eq!(count, 2, "{name}");
-            let waits = |line: &str| line.starts_with("griddepcontrol.wait");
-            // The barrier before it is for what threads of the warp share.
+            let body = body(text, name);
+            let wait = body.iter().position(|line| waits(line)).expect("it waits");
+            // Steps are fetched, which are the program's: by one line.
+            let fetches = |line: &&&str| line.starts_with("ld.global.L1::no_allocate.v4");
+            let steps: Vec<_> = body[..wait].iter().filter(fetches).collect();
+            assert_eq!(
+                steps.len(),
+                usize::from(name.contains("run_steps")),
+                "{name}"
+            );
+            // The barrier before it is for what threads of the team share.
             let others = |line: &str| {
                 let primitive = items.contains(&Item::Primitive(line.to_owned()));
-                (primitive && !waits(line) && !is_barrier(line)) || line.starts_with("_Z")
+                let begins = waits(line) || is_barrier(line) || steps.contains(&&line);
+                (primitive && !begins) || line.starts_with("_Z")
             };
             assert!(always(text, name, waits, |_| false, others) > 5, "{name}");
         } else {
