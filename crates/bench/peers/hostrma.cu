@@ -120,9 +120,10 @@ class HostRma final : public Exchange {
 static int peer(ForkJob& job, const Options& options) {
     Report report("host-rma", options, job);
     if (options.mode == "pair") throw std::runtime_error("this peer has no pair mode");
-    CUDA(cudaSetDevice(job.rank));
+    const int own = device_of(job.rank);
+    CUDA(cudaSetDevice(own));
     cudaDeviceProp device{};
-    CUDA(cudaGetDeviceProperties(&device, job.rank));
+    CUDA(cudaGetDeviceProperties(&device, own));
     cudaStream_t stream = urgent_stream();
     const Layout layout(options.problem, job.rank, static_cast<unsigned>(device.multiProcessorCount));
     const auto rows = [&](const std::string& name, HostRma::How how) {

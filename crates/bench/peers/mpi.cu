@@ -186,9 +186,10 @@ static int peer(const Options& options) {
     Report report("mpi", options, job);
     if (options.mode == "pair") throw std::runtime_error("the MPI peer has no pair mode");
     if (job.size != options.ranks) throw std::runtime_error("mpirun -n must be the number of ranks of the grid");
-    CUDA(cudaSetDevice(job.rank));
+    const int own = device_of(job.rank);
+    CUDA(cudaSetDevice(own));
     cudaDeviceProp device{};
-    CUDA(cudaGetDeviceProperties(&device, job.rank));
+    CUDA(cudaGetDeviceProperties(&device, own));
     cudaStream_t stream = urgent_stream();
     const Layout layout(options.problem, job.rank, static_cast<unsigned>(device.multiProcessorCount));
     const auto rows = [&](const std::string& name, const std::function<std::unique_ptr<Exchange>()>& make) {
@@ -228,7 +229,8 @@ static void choose_device() {
         const char* rank = std::getenv(name);
         if (rank == nullptr) continue;
         // An error shows again where the device is used.
-        if (cudaSetDevice(std::atoi(rank)) == cudaSuccess) cudaFree(nullptr);
+        int devices = 0;
+        if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0 && cudaSetDevice(std::atoi(rank) % devices) == cudaSuccess) cudaFree(nullptr);
         return;
     }
 }

@@ -136,9 +136,10 @@ static void exchange_rows(Job& job, const Options& options, cudaStream_t stream,
 
 static int peer(Job& job, const Options& options) {
     Report report("nvshmem", options, job);
-    CUDA(cudaSetDevice(job.rank));
+    const int own = device_of(job.rank);
+    CUDA(cudaSetDevice(own));
     cudaDeviceProp device{};
-    CUDA(cudaGetDeviceProperties(&device, job.rank));
+    CUDA(cudaGetDeviceProperties(&device, own));
     CUDA(cudaFree(nullptr));
 
     nvshmemx_uniqueid_t id = NVSHMEMX_UNIQUEID_INITIALIZER;
