@@ -222,7 +222,7 @@ if wanted checks && [ "$device" != host ]; then
             step "sanitizer-$tool" "$ranks" 20 90 \
                 compute-sanitizer --tool "$tool" --target-processes all --report-api-errors no --error-exitcode 9 \
                 "$bin/faces" --device "$device" --grid "$(grid_of $((gpus > 1 ? 2 : 1)))" --size 3x3x3x4 --counts 1,1,4 --rounds 1 --init global \
-                --report "$out/report/$tool" --variants st,st-graph,st-separate,st-strided,rma,p2p
+                --report "$out/report/$tool" --variants st,st-graph,st-separate,st-strided,st-strided-graph,rma,p2p
         done
     elif [ "${SANITIZE:-yes}" = yes ]; then
         echo "compute-sanitizer: NOT RUN: there is none"
@@ -234,7 +234,7 @@ wait_for_build
 
 if wanted ours; then
     echo "== measurements"
-    shares=st,st-graph,st-separate,st-strided,rma,p2p
+    shares=st,st-graph,st-separate,st-strided,st-strided-graph,rma,p2p
     for n in $counts; do
         measure "share-$n" "$n" 10 60 --grid "$(grid_of "$n")" --size "$size" --counts 1,3,100 --rounds 3 --init global --variants $shares
         if [ "$n" -gt 1 ]; then

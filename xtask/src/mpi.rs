@@ -95,7 +95,7 @@ const OVER_WINDOWS: [(&str, &str, &str); 4] = [
 
 /// With an MPI's own in the same run.
 const VARIANTS_OVER_WINDOWS: &str = "--transport mpi --init global --counts 2,1,3 --rounds 1 \
-     --variants st,st-graph,st-separate,st-strided,rma,p2p,mpi-rma,mpi-p2p";
+     --variants st,st-graph,st-separate,st-strided,st-strided-graph,rma,p2p,mpi-rma,mpi-p2p";
 
 impl Mpi {
     fn cmd(&self, line: &str) -> Cmd {

@@ -141,8 +141,7 @@ const NODES: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// What those runs have in common. Every rank has start values of its own, so that a message that goes to the wrong one is seen.
-const FACES_ALL: &str =
-    "--init global --counts 2,1,3 --rounds 1 --variants st,st-graph,st-strided,st-separate,rma,p2p";
+const FACES_ALL: &str = "--init global --counts 2,1,3 --rounds 1 --variants st,st-graph,st-strided,st-strided-graph,st-separate,rma,p2p";
 
 /// All the checks, in the order in which they run: what is quick and often wrong comes first.
 pub(crate) static STEPS: &[Step] = &[

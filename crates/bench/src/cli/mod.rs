@@ -106,7 +106,7 @@ pub struct FacesArgs {
     #[arg(long, value_name = "WHICH", default_value_t)]
     pub init: Init,
 
-    /// Which of st, st-graph, st-strided, st-separate, rma, p2p to run, in this order; and of mpi-rma, mpi-p2p, mpi-rma-direct,
+    /// Which of st, st-graph, st-strided, st-strided-graph, st-separate, rma, p2p to run, in this order; and of mpi-rma, mpi-p2p, mpi-rma-direct,
     /// mpi-p2p-direct, where the program was built with the feature `mpi`
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = Variant::DEFAULT)]
     pub variants: Vec<Variant>,

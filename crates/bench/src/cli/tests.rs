@@ -129,7 +129,7 @@ fn errors_say_what_is_wrong() {
         ("--counts 1,1,1000", "at most 336 stay finite"),
         (
             "--variants st,mpi",
-            "one of `st`, `st-graph`, `st-strided`, `st-separate`, `rma`, `p2p`",
+            "one of `st`, `st-graph`, `st-strided`, `st-strided-graph`, `st-separate`, `rma`, `p2p`",
         ),
         ("--variants st,st", "asked for twice"),
         ("--variants mpi-rma --device cuda", "on the host"),

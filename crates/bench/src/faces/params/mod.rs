@@ -119,6 +119,8 @@ pub enum Variant {
     StGraph,
     /// As `St`; the puts gather out of the block, without a pack kernel.
     StStrided,
+    /// As `StStrided`, captured in a graph, and replayed.
+    StStridedGraph,
     /// As `St`, with a work item for the post, one for each message, and one for the wait; the pack kernel comes after the
     /// post.
     StSeparate,
@@ -146,10 +148,11 @@ impl Variant {
     ];
 
     /// All variants over this library.
-    pub const ALL: [Variant; 6] = [
+    pub const ALL: [Variant; 7] = [
         Variant::St,
         Variant::StGraph,
         Variant::StStrided,
+        Variant::StStridedGraph,
         Variant::StSeparate,
         Variant::Rma,
         Variant::P2p,
@@ -165,6 +168,7 @@ impl Variant {
             Variant::St => "st",
             Variant::StGraph => "st-graph",
             Variant::StStrided => "st-strided",
+            Variant::StStridedGraph => "st-strided-graph",
             Variant::StSeparate => "st-separate",
             Variant::Rma => "rma",
             Variant::P2p => "p2p",
@@ -194,7 +198,7 @@ impl FromStr for Variant {
         all.find(|v| v.name() == text)
             .ok_or_else(|| ParamsError::Syntax {
                 text: text.into(),
-                expected: "one of `st`, `st-graph`, `st-strided`, `st-separate`, `rma`, `p2p`, or over MPI `mpi-rma`, `mpi-p2p`, `mpi-rma-direct`, \
+                expected: "one of `st`, `st-graph`, `st-strided`, `st-strided-graph`, `st-separate`, `rma`, `p2p`, or over MPI `mpi-rma`, `mpi-p2p`, `mpi-rma-direct`, \
                            `mpi-p2p-direct`",
             })
     }

@@ -10,7 +10,7 @@
 //! | [`St`](Variant::St) | pack kernel, [`exchange`](tidegate_core::window::exchange) (post, puts, complete and wait as one work item), unpack kernel, all enqueued on one stream | one after all shares |
 //! | [`StStrided`](Variant::StStrided) | the same, without the pack kernel: the puts gather out of the block | one after all shares |
 //! | [`StSeparate`](Variant::StSeparate) | post, pack kernel, an epoch for each message, wait, unpack kernel: a kernel a message, as the paper's separate kernels are | one after all shares |
-//! | [`StGraph`](Variant::StGraph) | the share of `St`, recorded once | one after all shares |
+//! | [`StGraph`](Variant::StGraph), [`StStridedGraph`](Variant::StStridedGraph) | the share of `St` or `StStrided`, recorded once | one after all shares |
 //! | [`Rma`](Variant::Rma) | kernels on a stream; the calling thread waits for it, then posts, puts, completes, and waits until all has come | before and after the messages |
 //! | [`P2p`](Variant::P2p) | as `Rma`, with an epoch of its own for each message | as `Rma` |
 //! | [`MpiRma`](Variant::MpiRma), [`MpiP2p`](Variant::MpiP2p) | as `Rma` and `P2p`, by the calls of an MPI: MPI_Win_post, start, put, complete, wait; MPI_Irecv, Isend, Waitall | as `Rma` |
@@ -139,6 +139,7 @@ fn reach<D: FacesDevice>(kit: &Kit<'_, D>, variant: Variant, goal: Goal<'_>) -> 
         Variant::St => st::run(kit, st::Form::BEST, false, goal),
         Variant::StGraph => st::run(kit, st::Form::BEST, true, goal),
         Variant::StStrided => st::run(kit, st::Form::STRIDED, false, goal),
+        Variant::StStridedGraph => st::run(kit, st::Form::STRIDED, true, goal),
         Variant::StSeparate => st::run(kit, st::Form::SEPARATE, false, goal),
         Variant::Rma => synchronised(kit, host::Epochs::One, goal),
         Variant::P2p => synchronised(kit, host::Epochs::Each, goal),
