@@ -53,8 +53,7 @@ fn main() -> Result<()> {
         // ... and gives back the one before, so that the first goes on as soon as that one is digested.
         free = digest.hand_off(digested, &make)?;
 
-        let exposed = inbox.post(&digest)?;
-        inbox = exposed.wait(&digest)?;
+        inbox = inbox.expose(&digest)?;
         let multiply = |came: Slots<'_, u64>, mine: &[u64], sum: &mut [u64]| {
             let products = came.slot(0).iter().zip(mine).map(|(a, b)| a * b);
             sum[0] += products.sum::<u64>();

@@ -73,8 +73,7 @@ fn run() -> Result<()> {
         // ... and gives back the one before, so that the first goes on as soon as that one is digested.
         free = digest.hand_off(digested, &make)?;
 
-        let exposed = inbox.post(&digest)?;
-        inbox = exposed.wait(&digest)?;
+        inbox = inbox.expose(&digest)?;
         // `&free` here would not compile: it belongs to the other stream.
         digest.launch(multiply.threads(LEN, 256), (inbox.view(), &made, &mut sum))?;
         digested = made;

@@ -38,6 +38,7 @@
 //! | `MPI_Win_complete` | [`epoch.complete(&s)`](crate::window::Access::complete) | checks all puts together, then enqueues. The source may be written by what is enqueued next |
 //! | `MPI_Win_wait` | [`exposed.wait(&s)`](crate::window::Exposed::wait) | the *stream* waits |
 //! | `MPI_Win_test` | [`exposed.test(&s)`](crate::window::Exposed::test) | gives the inbox, or the exposure back |
+//! | post, wait in a row | [`inbox.expose(&s)`](crate::window::Inbox::expose), [`expose_to(&s, &group)`](crate::window::Inbox::expose_to) | one work item |
 //! | post, start, puts, complete, wait in a row | [`exchange(&s, inbox, epoch)`](crate::exchange) | one work item; the fastest form |
 //! | `MPI_Win_fence` | a group of all neighbours, `exchange` | a fence would synchronise ranks that exchange nothing |
 //! | `MPI_Win_lock`, `MPI_Win_flush` | none | passive-target epochs are not served |

@@ -48,7 +48,7 @@
 //! | start, and find the others | [`World::init`], [`World::local`], [`launch`] |
 //! | say who may write what | [`window`]: by slot, by range, atomic |
 //! | compute between epochs | [`Stream::launch`](tidegate_core::Stream::launch), on GPUs [`kernel!`] and [`cuda`] |
-//! | do all of an epoch as one work item | [`exchange`] |
+//! | do all of an epoch as one work item | [`exchange`]; who only receives [`Inbox::expose`] |
 //! | record a step once, and replay it | [`capture`] |
 //! | lend parts of one region to two streams | [`Region::partition`](tidegate_core::Region::partition), [`Part`], [`IndexSet`] |
 //! | put what does not lie side by side | [`Layout`] |

@@ -155,6 +155,22 @@ fn fused(place: &Place<'_>) -> Result<()> {
     Ok(())
 }
 
+fn exposed_whole(place: &Place<'_>) -> Result<()> {
+    stream!(let s = place.world.stream()?);
+    let mut state = Some(ring(place, &s, Buffers::Double)?);
+    assert_steady("post and wait in one", place.meeting, &s, || {
+        through(&mut state, |r| {
+            let mut epoch = r.outbox.start();
+            epoch.put(&r.src, Slot(0))?;
+            epoch.put(&r.src, Slot(1))?;
+            let outbox = epoch.complete(&s)?;
+            let inbox = r.inbox.expose(&s)?;
+            Ok(Ring { inbox, outbox, ..r })
+        })
+    });
+    Ok(())
+}
+
 fn strided(place: &Place<'_>) -> Result<()> {
     stream!(let s = place.world.stream()?);
     let (inbox, outbox) = place.window(Buffers::Double).open(&s)?;
@@ -270,6 +286,7 @@ fn epochs_allocate_nothing() {
         }
         replayed(&place)?;
         fused(&place)?;
+        exposed_whole(&place)?;
         strided(&place)?;
         groups(&place)?;
         gets_and_sums(&place)?;

@@ -55,6 +55,7 @@ twins! {
     row06_two_exclusive_views
     row07_completed_twice
     row07_exchanged_twice
+    row07_exposed_whole_twice
     row07_posted_twice
     row07_region_in_two_places
     row07_started_twice

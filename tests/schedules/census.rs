@@ -94,6 +94,9 @@ impl Census {
             What::Post {
                 group: Some(group), ..
             } if !group.is_empty() => self.count("post to a group"),
+            What::Expose {
+                group: Some(group), ..
+            } if !group.is_empty() => self.count("whole to a group"),
             What::Wait { polls, .. } if *polls > 0 => self.count("test"),
             What::Parts { side, .. } if job.lanes[rank].len() > 1 && Some(*side) != op.on => {
                 self.count("parts on two streams");
@@ -178,6 +181,7 @@ pub(crate) const ALL: &[&str] = &[
     "exposed from one replay to the next",
     "eager Post",
     "eager Wait",
+    "eager Expose",
     "eager Complete",
     "eager Exchange",
     "eager Consume",
@@ -194,6 +198,7 @@ pub(crate) const ALL: &[&str] = &[
     "eager Synchronize",
     "replayed Post",
     "replayed Wait",
+    "replayed Expose",
     "replayed Complete",
     "replayed Exchange",
     "replayed Consume",
@@ -202,6 +207,7 @@ pub(crate) const ALL: &[&str] = &[
     "replayed Log",
     "on a chosen stream",
     "post to a group",
+    "whole to a group",
     "start with a group",
     "test",
     "parts on two streams",

@@ -44,6 +44,16 @@ pub(crate) fn enqueue<'s, D: Bench>(
             put(&mut halves.1, *window, exposed);
             Ok(())
         }),
+        What::Expose { window, group } => with_kind!(cx.job.windows[*window], T, K => {
+            let inboxes = &mut K::halves(T::shelf(bag)).0;
+            let inbox = take(inboxes, *window);
+            let inbox = match group {
+                None => inbox.expose(s)?,
+                Some(ranks) => inbox.expose_to(s, &cx.groups[ranks])?,
+            };
+            put(inboxes, *window, inbox);
+            Ok(())
+        }),
         What::Wait { window, polls } => with_kind!(cx.job.windows[*window], T, K => {
             let halves = K::halves(T::shelf(bag));
             let exposed = take(&mut halves.1, *window);

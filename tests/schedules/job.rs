@@ -234,6 +234,11 @@ pub(crate) enum What {
         window: usize,
         group: Ranks,
     },
+    /// Post and wait in one.
+    Expose {
+        window: usize,
+        group: Ranks,
+    },
     /// Waits; looks `polls` times before, and for ever if that is 255.
     Wait {
         window: usize,
@@ -423,9 +428,10 @@ impl What {
             all.map(Region).collect::<Vec<_>>()
         };
         let mut needs = match self {
-            What::Post { window, .. } | What::Wait { window, .. } | What::Read { window, .. } => {
-                vec![Inbox(*window)]
-            }
+            What::Post { window, .. }
+            | What::Expose { window, .. }
+            | What::Wait { window, .. }
+            | What::Read { window, .. } => vec![Inbox(*window)],
             What::Complete { window, acts, .. } => [vec![Outbox(*window)], of_acts(acts)].concat(),
             What::Exchange { window, acts, .. } => {
                 [vec![Outbox(*window), Inbox(*window)], of_acts(acts)].concat()

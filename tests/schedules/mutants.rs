@@ -186,7 +186,9 @@ impl Mutant {
                 Some(())
             }
             Mutant::CountTooLow => {
-                let What::Post { window, group } = &mut ops[at].what else {
+                let (What::Post { window, group } | What::Expose { window, group }) =
+                    &mut ops[at].what
+                else {
                     return None;
                 };
                 let all = job.windows[*window].origins(rank);
@@ -222,12 +224,12 @@ fn epoch(what: &mut What) -> Option<(usize, &mut Vec<Act>)> {
 
 /// Whether it opens an exposure of the window.
 fn begins(what: &What, of: usize) -> bool {
-    matches!(what, What::Post { window, .. } | What::Exchange { window, .. } if *window == of)
+    matches!(what, What::Post { window, .. } | What::Expose { window, .. } | What::Exchange { window, .. } if *window == of)
 }
 
 /// Whether it ends one.
 fn ends(what: &What, of: usize) -> bool {
-    matches!(what, What::Wait { window, .. } | What::Exchange { window, .. } if *window == of)
+    matches!(what, What::Wait { window, .. } | What::Expose { window, .. } | What::Exchange { window, .. } if *window == of)
 }
 
 /// Operations that follow one another, or the body of a loop.

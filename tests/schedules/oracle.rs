@@ -84,7 +84,7 @@ struct State<'j> {
     fetched: HashMap<(usize, usize), Vec<Tag>>,
 }
 
-/// A program, one step at a time: an exchange is three.
+/// A program, one step at a time: an exchange is three, an exposure that is whole two.
 fn flatten(items: &[Item]) -> Vec<What> {
     let mut all = Vec::new();
     let mut add = |op: &Op| match &op.what {
@@ -101,6 +101,16 @@ fn flatten(items: &[Item]) -> Vec<What> {
                 window: *window,
                 group: group.clone(),
                 acts: acts.clone(),
+            },
+            What::Wait {
+                window: *window,
+                polls: 0,
+            },
+        ]),
+        What::Expose { window, group } => all.extend([
+            What::Post {
+                window: *window,
+                group: group.clone(),
             },
             What::Wait {
                 window: *window,
@@ -207,7 +217,7 @@ impl<'j> State<'j> {
                 group,
                 acts,
             } => return self.complete(rank, *window, group, acts),
-            What::Exchange { .. } => unreachable!("taken apart by `flatten`"),
+            What::Exchange { .. } | What::Expose { .. } => unreachable!("taken apart by `flatten`"),
             What::Change { region, salt } | What::Trip { region, salt } => {
                 let ty = ty_of(*region);
                 let elements = self.regions[rank][*region].iter_mut().enumerate();

@@ -272,16 +272,20 @@ fn skeleton<'g>(job: &Job, segment: &'g Segment, number: usize, rank: usize) -> 
         }
         if !origins.is_empty() {
             let wait = (meeting + choices.pick(last - meeting + 1), 5);
-            let post = if win.double() && choices.once_in(3) {
-                (wait.0, 4)
-            } else {
-                let early = choices.pick(meeting - free[window] + 1);
-                (meeting - early, 2)
-            };
+            let late = win.double() && choices.once_in(3);
             let group = group(origins, &all_origins, &mut choices);
-            bone(post, What::Post { window, group });
-            let polls = choices.of(&[0, 0, 3, 255]);
-            bone(wait, What::Wait { window, polls });
+            if late && choices.once_in(2) {
+                bone(wait, What::Expose { window, group });
+            } else {
+                let early = |choices: &mut Choices<'_>| choices.pick(meeting - free[window] + 1);
+                let post = match late {
+                    true => (wait.0, 4),
+                    false => (meeting - early(&mut choices), 2),
+                };
+                bone(post, What::Post { window, group });
+                let polls = choices.of(&[0, 0, 3, 255]);
+                bone(wait, What::Wait { window, polls });
+            }
             // What is fetched from an atomic window is judged by what the target finds each time.
             if matches!(win.kind, Kind::Atomic { .. }) || !choices.once_in(6) {
                 bone((wait.0, 6), consume);
@@ -490,7 +494,7 @@ fn turn(body: &mut Vec<Op>) -> Vec<Op> {
     let mut moved = Vec::new();
     for window in &windows {
         let only = windows.iter().filter(|other| *other == window).count() == 1;
-        let fused = |op: &Op| matches!(op.what, What::Exchange { window: w, .. } if w == *window);
+        let fused = |op: &Op| matches!(op.what, What::Exchange { window: w, .. } | What::Expose { window: w, .. } if w == *window);
         if only && !body.iter().any(fused) {
             let is = |op: &Op| post_of(op) == Some(*window);
             let at = body.iter().position(is).expect("it was there");

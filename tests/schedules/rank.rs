@@ -267,7 +267,7 @@ impl<D: Bench> Rank<'_, '_, '_, '_, D> {
 
     fn prepare_op(&mut self, op: &Op, world: &World<D>) -> Result<()> {
         let (group, acts): (_, &[Act]) = match &op.what {
-            What::Post { group, .. } => (group, &[]),
+            What::Post { group, .. } | What::Expose { group, .. } => (group, &[]),
             What::Complete { group, acts, .. }
             | What::Exchange { group, acts, .. }
             | What::Surface { group, acts, .. } => (group, acts),

@@ -82,7 +82,7 @@ fn epoch<'s, D: BenchDevice>(
 ) -> Result<(Lent<'s, D>, u64)> {
     let second = case.order == Order::Turns && s.world().rank() == 1;
     let (inbox, exposed) = match second {
-        true => (None, Some(inbox.post(s)?.wait(s)?)),
+        true => (None, Some(inbox.expose(s)?)),
         false => (Some(inbox), None),
     };
     let mut epoch = outbox.start();
@@ -94,7 +94,7 @@ fn epoch<'s, D: BenchDevice>(
             let (inbox, outbox) = exchange(s, inbox, epoch)?;
             (inbox, outbox, 1)
         }
-        (None, Some(inbox)) => (inbox, epoch.complete(s)?, 3),
+        (None, Some(inbox)) => (inbox, epoch.complete(s)?, 2),
         (None, None) => unreachable!("the inbox is one or the other"),
     };
     Ok(((source, inbox, outbox), launches))

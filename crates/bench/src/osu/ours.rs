@@ -77,11 +77,11 @@ fn epoch<'s>(s: &Stream<'s, Host>, case: &Case, lent: Lent<'s>) -> Result<Lent<'
     let first = s.world().rank() == 0;
     let both = case.test == Test::Latency;
     if !first && !both {
-        return Ok((source, inbox.post(s)?.wait(s)?, outbox));
+        return Ok((source, inbox.expose(s)?, outbox));
     }
     let inbox = match first {
         true => inbox,
-        false => inbox.post(s)?.wait(s)?,
+        false => inbox.expose(s)?,
     };
     let mut epoch = outbox.start();
     for number in 0..case.puts() {

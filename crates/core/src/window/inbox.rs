@@ -68,6 +68,8 @@ struct Epoch<D: Device> {
     names_myself: bool,
     post: Arc<Batch>,
     wait: Arc<Batch>,
+    /// Both as one, once that was asked for.
+    whole: Option<Arc<Batch>>,
     /// What the NIC is armed with for the post.
     arms: Vec<Arm<D>>,
 }
@@ -109,7 +111,19 @@ impl<D: Device> Epoch<D> {
             names_myself,
             post: Arc::new(post),
             wait: Arc::new(wait),
+            whole: None,
             arms,
+        })
+    }
+
+    /// Post and wait as one batch.
+    fn whole(&mut self) -> &Arc<Batch> {
+        let (post, wait) = (&self.post, &self.wait);
+        self.whole.get_or_insert_with(|| {
+            // SAFETY: the two batches touch different words: the origins' and this inbox's own. Where data lands, the waits
+            // write slots, each of the origin that the post exposes it to, or that it was exposed to before. Posts come
+            // first, so that none of them is behind a wait.
+            Arc::new(unsafe { Batch::join(&[post, wait]) })
         })
     }
 }
@@ -207,6 +221,14 @@ impl<D: Device> InboxBody<D> {
         submit(stream, self.post_batch()).inspect_err(|error| disarm(stream, self.arms(), error))
     }
 
+    /// Submits post and wait as one.
+    fn expose(&mut self, stream: &Stream<'_, D>) -> Result<()> {
+        let epoch = &mut self.epochs[self.current];
+        let batch = epoch.whole().clone();
+        arm(stream, &[&epoch.arms])?;
+        submit(stream, &batch).inspect_err(|error| disarm(stream, self.arms(), error))
+    }
+
     pub(super) fn wait_batch(&self) -> &Arc<Batch> {
         &self.epochs[self.current].wait
     }
@@ -301,6 +323,49 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
                     held: self.held.take(),
                     marker: PhantomData,
                 })
+            }
+            Err(error) => Err(Rejected::new(error, self)),
+        }
+    }
+
+    /// Enqueues an exposure epoch whole, [`post`](Inbox::post) and [`wait`](Exposed::wait) as *one* batch: on a GPU one
+    /// kernel instead of two. For who only receives, or has nothing to do between the two; what sends on the same
+    /// stream as well has [`exchange`](super::exchange).
+    ///
+    /// An epoch that this rank itself is an origin of must have been completed before, or be on another stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`Inbox::post`]. The inbox comes back, and nothing has been enqueued.
+    pub fn expose(self, stream: &Stream<'s, D>) -> Result<Self, Rejected<Self>> {
+        self.expose_group(stream, None)
+    }
+
+    /// As [`Inbox::expose`], to some of the origins only, as [`Inbox::post_to`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Inbox::post_to`]. The inbox comes back, and nothing has been enqueued.
+    pub fn expose_to(self, stream: &Stream<'s, D>, group: &Group) -> Result<Self, Rejected<Self>> {
+        self.expose_group(stream, Some(group))
+    }
+
+    fn expose_group(
+        mut self,
+        stream: &Stream<'s, D>,
+        group: Option<&Group>,
+    ) -> Result<Self, Rejected<Self>> {
+        let body = &mut *self.held;
+        let exposed = body
+            .half
+            .ready(stream)
+            .and_then(|()| body.choose(group))
+            .and_then(|()| body.expose(stream));
+        match exposed {
+            Ok(()) => {
+                body.count_own_post(stream);
+                body.passed_at(stream.raw().mark());
+                Ok(self)
             }
             Err(error) => Err(Rejected::new(error, self)),
         }
