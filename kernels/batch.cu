@@ -187,7 +187,8 @@ DEV void run_wait(const Launch &launch, const Lane *at) {
 template <typename Large>
 DEV void run_batch(const Launch &launch) {
     __shared__ Stand stands[WARPS][2];
-    // No kernel writes the program: it can be read before what stands before this one is over.
+    // No kernel writes records and steps (counters have lines of their own): they can be read before what stands before
+    // this one is over.
     const u8 *own = launch.program + (u64)blockIdx.x * launch.stride;
     const Record record = *(const Record *)own;
     u32 member = record.team == TEAM_BLOCKS ? 0 : threadIdx.x / WARP;

@@ -81,8 +81,21 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
                     waits.push(words);
                     lane.push(wait(words.0, words.1, QUANTUM, 4));
                 }
-                let (src, dst) = (src.byte_add(8 * first), dst.byte_add(8 * first));
-                lane.push(moved(src, dst, part, sum, rng));
+                // Now and then more moves than a team keeps at hand.
+                let mut pieces = if rng.once_in(3) {
+                    rng.within(2..=40)
+                } else {
+                    1
+                };
+                let (mut at, end) = (first, first + part);
+                while at < end {
+                    let piece = (part / pieces).max(1).min(end - at);
+                    let piece = if pieces == 1 { end - at } else { piece };
+                    let (src, dst) = (src.byte_add(8 * at), dst.byte_add(8 * at));
+                    lane.push(moved(src, dst, piece, sum, rng));
+                    at += piece;
+                    pieces = (pieces - 1).max(1);
+                }
                 lane.push(add(arena.word(0), bell));
                 lanes.push(lane);
                 first += part;

@@ -160,4 +160,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "        steps = window;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
         "        steps = window;\n    }\n    wait_for_previous();\n    let_next_come();\n",
     ),
+    // Steps that are not all there; those that are too many to be kept at hand, carried out too early.
+    (
+        ORDER,
+        "        team.barrier();\n        steps = window;",
+        "        steps = window;",
+    ),
+    (
+        ORDER,
+        "        steps = window;\n    }\n    wait_for_previous();\n",
+        "        steps = window;\n        wait_for_previous();\n    }\n",
+    ),
 ];
