@@ -24,7 +24,7 @@
 # rank and with four, in these variants; with the software engine over sockets, whose threads spin, those with more than 8 ranks have one slot, and `st` and `p2p`. It prints a table (how many cases were verified), which OUT/verified.md has too.
 #
 # NODES, PROVIDERS, LIMIT (400), SIZE (2x2x2x3)
-# VARIANTS (st,st-graph,st-strided,st-separate,rma,p2p)
+# VARIANTS (st,st-graph,st-strided,st-separate,rma,p2p; st-strided-graph has the batches of the one and the replays of the other)
 # ENGINES ("software triggered")
 # WIRES ("plain lossy")
 # COUNTS (1,1,2)                     blocks, outer and inner iterations

@@ -21,14 +21,6 @@ inline void cuda_check(cudaError_t code, const char* what, const char* file, int
 }
 #define CUDA(call) cuda_check((call), #call, __FILE__, __LINE__)
 
-// The device of a rank: where there are fewer than ranks, each has several (by MPS, which who runs this starts).
-inline int device_of(int rank) {
-    int devices = 0;
-    CUDA(cudaGetDeviceCount(&devices));
-    if (devices < 1) throw std::runtime_error("there is no GPU");
-    return rank % devices;
-}
-
 // A grid of ranks, and the size of each rank's block.
 struct Problem {
     int grid[3] = {2, 2, 2};

@@ -191,7 +191,7 @@ int main(int argc, char** argv) {
         options.mode = "floor";
         setenv("CUDA_MODULE_LOADING", "EAGER", 0);
         return ForkJob::run(2, options.limit_s, [&](ForkJob& job) {
-            CUDA(cudaSetDevice(job.rank));
+            CUDA(cudaSetDevice(device_of(job)));
             Report report("floor", options, job);
             Floor floor(job, options, report);
             floor.launches();

@@ -15,6 +15,16 @@
 #include "common.cuh"
 #include "job.hpp"
 
+// The GPU of a rank. If there are fewer GPUs than ranks, ranks share them by turns, for which MPS must run: without it kernels
+// that wait for each other get slices of time.
+inline int device_of(const Job& job) {
+    int devices = 0;
+    CUDA(cudaGetDeviceCount(&devices));
+    if (devices < 1) throw std::runtime_error("there is no GPU");
+    if (job.rank == 0 && job.size > devices) std::fprintf(stderr, "%d ranks share %d GPUs: that needs MPS\n", job.size, devices);
+    return job.rank % devices;
+}
+
 struct Options {
     std::string mode = "exchange";
     std::string only;     // rows whose name contains this

@@ -120,7 +120,7 @@ class HostRma final : public Exchange {
 static int peer(ForkJob& job, const Options& options) {
     Report report("host-rma", options, job);
     if (options.mode == "pair") throw std::runtime_error("this peer has no pair mode");
-    const int own = device_of(job.rank);
+    const int own = device_of(job);
     CUDA(cudaSetDevice(own));
     cudaDeviceProp device{};
     CUDA(cudaGetDeviceProperties(&device, own));

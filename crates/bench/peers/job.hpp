@@ -1,4 +1,4 @@
-// The processes of one run: one a GPU, all on this host.
+// The processes of one run: one a GPU if there are enough, all on this host.
 //
 // A Job is what the harness needs of them: who am I, wait for the others, tell the others something. `ForkJob` forks them
 // itself, so that the peers need no launcher; the MPI peer has a Job of its own over MPI.

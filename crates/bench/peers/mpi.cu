@@ -1,6 +1,6 @@
 // MPI: the host waits for the stream, exchanges, and waits again before it enqueues what follows.
 //
-// Started by mpirun, one process a GPU. If the library takes device pointers (it says so itself; a library that does not
+// Started by mpirun, on one host: a rank is its number on the host, too. If the library takes device pointers (it says so itself; a library that does not
 // would crash on them), messages go from GPU memory to GPU memory; else over pinned host memory.
 #include "share.cuh"
 
@@ -186,7 +186,7 @@ static int peer(const Options& options) {
     Report report("mpi", options, job);
     if (options.mode == "pair") throw std::runtime_error("the MPI peer has no pair mode");
     if (job.size != options.ranks) throw std::runtime_error("mpirun -n must be the number of ranks of the grid");
-    const int own = device_of(job.rank);
+    const int own = device_of(job);
     CUDA(cudaSetDevice(own));
     cudaDeviceProp device{};
     CUDA(cudaGetDeviceProperties(&device, own));

@@ -216,6 +216,9 @@ static void pair_rows(Job& job, const Options& options, ncclComm_t comm, cudaStr
 
 static int peer(Job& job, const Options& options) {
     Report report("nccl", options, job);
+    int devices = 0;
+    CUDA(cudaGetDeviceCount(&devices));
+    if (job.size > devices) throw std::runtime_error("NCCL takes no two ranks on one GPU");
     CUDA(cudaSetDevice(job.rank));
     cudaDeviceProp device{};
     CUDA(cudaGetDeviceProperties(&device, job.rank));

@@ -136,7 +136,7 @@ static void exchange_rows(Job& job, const Options& options, cudaStream_t stream,
 
 static int peer(Job& job, const Options& options) {
     Report report("nvshmem", options, job);
-    const int own = device_of(job.rank);
+    const int own = device_of(job);
     CUDA(cudaSetDevice(own));
     cudaDeviceProp device{};
     CUDA(cudaGetDeviceProperties(&device, own));

@@ -18,7 +18,7 @@
 //! looks at the host's clock: [`Span::within_us`] is how far host times may be off. Bases of different ranks are
 //! different.
 //!
-//! For `st-graph` all the shares are recorded in one graph, since each moment of a recording has one time only.
+//! For `st-graph` and `st-strided-graph` all the shares are recorded in one graph, since each moment of a recording has one time only.
 //!
 //! The moments are work of their own: on a GPU an event each, two or more microseconds that are there without a
 //! timeline. So this makes pictures, and no figures.
