@@ -132,14 +132,15 @@ fn ping_pong<'s>(s: &Stream<'s>, rank: usize, count: u64) -> Result<Duration> {
     let start = Instant::now();
     for _ in 0..count {
         let Ends { src, inbox, outbox } = ends;
-        let exposed = inbox.post(s)?;
-        let mut epoch = outbox.start();
-        epoch.put(&src, Slot(0))?;
         let (inbox, outbox) = if rank == 0 {
-            let outbox = epoch.complete(s)?;
-            (exposed.wait(s)?, outbox)
+            let mut epoch = outbox.start();
+            epoch.put(&src, Slot(0))?;
+            exchange(s, inbox, epoch)?
         } else {
-            let inbox = exposed.wait(s)?;
+            // Who answers waits before it puts.
+            let inbox = inbox.expose(s)?;
+            let mut epoch = outbox.start();
+            epoch.put(&src, Slot(0))?;
             (inbox, epoch.complete(s)?)
         };
         ends = Ends { src, inbox, outbox };
@@ -195,7 +196,7 @@ fn puts(count: u64, bytes: usize) -> Duration {
                 epoch.put(&src, Slot(0))?;
                 outbox = epoch.complete(&s)?;
             } else {
-                inbox = inbox.post(&s)?.wait(&s)?;
+                inbox = inbox.expose(&s)?;
             }
         }
         barrier.enqueue(&s)?;

@@ -83,17 +83,14 @@ fn open<'s>(s: &Stream<'s>, len: usize) -> Result<Ends<'s>> {
 }
 
 fn there_and_back<'s>(s: &Stream<'s>, first: bool, ends: Ends<'s>) -> Result<Ends<'s>> {
+    if first {
+        return both(s, ends);
+    }
     let Ends { src, inbox, outbox } = ends;
-    let exposed = inbox.post(s)?;
+    let inbox = inbox.expose(s)?;
     let mut epoch = outbox.start();
     epoch.put(&src, Slot(0))?;
-    let (inbox, outbox) = if first {
-        let outbox = epoch.complete(s)?;
-        (exposed.wait(s)?, outbox)
-    } else {
-        let inbox = exposed.wait(s)?;
-        (inbox, epoch.complete(s)?)
-    };
+    let outbox = epoch.complete(s)?;
     Ok(Ends { src, inbox, outbox })
 }
 
