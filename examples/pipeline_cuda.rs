@@ -73,7 +73,8 @@ fn run() -> Result<()> {
         // ... and gives back the one before, so that the first goes on as soon as that one is digested.
         free = digest.hand_off(digested, &make)?;
 
-        inbox = inbox.expose(&digest)?;
+        let exposed = inbox.post(&digest)?;
+        inbox = exposed.wait(&digest)?;
         // `&free` here would not compile: it belongs to the other stream.
         digest.launch(multiply.threads(LEN, 256), (inbox.view(), &made, &mut sum))?;
         digested = made;

@@ -26,6 +26,8 @@ pub(crate) struct Plan<'k> {
     used: usize,
     /// Post, complete and wait in one.
     fused: bool,
+    /// Post and wait in one, behind the puts: with two buffers.
+    whole: bool,
     /// How many nanoseconds it is late each time.
     late: u64,
 }
@@ -46,6 +48,7 @@ impl<'k> Plan<'k> {
             first: 0,
             used,
             fused: false,
+            whole: false,
             late: 0,
         }
     }
@@ -70,7 +73,7 @@ impl<'k> Plan<'k> {
             k.produce.threads(threads, 256),
             (&mut r.src, &mut r.state, scale(self.rank)),
         )?;
-        let exposed = if self.fused {
+        let exposed = if self.fused || self.whole {
             Err(r.inbox)
         } else {
             Ok(r.inbox.post(s)?)
@@ -83,6 +86,10 @@ impl<'k> Plan<'k> {
             Ok(exposed) => {
                 let outbox = epoch.complete(s)?;
                 (exposed.wait(s)?, outbox)
+            }
+            Err(inbox) if self.whole => {
+                let outbox = epoch.complete(s)?;
+                (inbox.expose(s)?, outbox)
             }
             Err(inbox) => exchange(s, inbox, epoch)?,
         };
@@ -154,6 +161,11 @@ pub(crate) fn ring_with(
         let fused = plan.part(0, len, true);
         let (graph, back) = s.capture(ring, |s, r| plan.step(s, r))?;
         let (graph_fused, back) = s.capture(back, |s, r| fused.step(s, r))?;
+        let whole = Plan {
+            whole: buffers == Buffers::Double,
+            ..plan.part(0, len, false)
+        };
+        let (graph_whole, back) = s.capture(back, |s, r| whole.step(s, r))?;
         ring = back;
         let mut steps = 0;
         for round in 0..rounds {
@@ -161,7 +173,9 @@ pub(crate) fn ring_with(
             ring = plan.step(&s, ring)?;
             ring = graph_fused.replay(&s, ring, round % 3)?;
             ring = fused.step(&s, ring)?;
-            steps += round % 4 + round % 3 + 2;
+            ring = whole.step(&s, ring)?;
+            ring = graph_whole.replay(&s, ring, round % 2)?;
+            steps += round % 4 + round % 3 + round % 2 + 3;
         }
         let (epochs, errors) = ring.verdict(&s)?;
         assert_eq!(epochs, steps);

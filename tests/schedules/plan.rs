@@ -242,6 +242,7 @@ fn skeleton<'g>(job: &Job, segment: &'g Segment, number: usize, rank: usize) -> 
             && origins == all_origins
             && !(origins.is_empty() && targets.is_empty());
         let all_targets = win.targets(rank);
+        let only_receives = targets.is_empty();
         let complete =
             (fused || !targets.is_empty()).then(|| group(targets, &all_targets, &mut choices));
         if fused {
@@ -272,6 +273,14 @@ fn skeleton<'g>(job: &Job, segment: &'g Segment, number: usize, rank: usize) -> 
         }
         if !origins.is_empty() {
             let wait = (meeting + choices.pick(last - meeting + 1), 5);
+            // Who only receives in this meeting keeps nobody waiting who must not.
+            if only_receives && choices.once_in(3) {
+                let group = group(origins, &all_origins, &mut choices);
+                bone((meeting, 5), What::Expose { window, group });
+                bone((meeting, 6), consume);
+                free[window] = meeting + 1;
+                continue;
+            }
             let late = win.double() && choices.once_in(3);
             let group = group(origins, &all_origins, &mut choices);
             if late && choices.once_in(2) {

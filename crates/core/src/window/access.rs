@@ -267,7 +267,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
         arm(stream, &[&plan.arms])?;
         submit(stream, &plan.batch).inspect_err(|error| disarm(stream, &plan.arms, error))?;
         body.leave_tickets();
-        body.count_own_complete();
+        body.count_own_complete(stream);
         Ok(())
     }
 }

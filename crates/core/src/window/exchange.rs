@@ -69,6 +69,6 @@ fn try_exchange<'s, T: Element, K: Discipline, D: Device>(
     outbox.leave_tickets();
     inbox.count_own_post(stream);
     inbox.passed_at(stream.raw().mark());
-    outbox.count_own_complete();
+    outbox.count_own_complete(stream);
     Ok(())
 }

@@ -116,13 +116,14 @@ impl<D: Device> Epoch<D> {
         })
     }
 
-    /// Post and wait as one batch.
-    fn whole(&mut self) -> &Arc<Batch> {
+    /// Makes post and wait one batch, the first time.
+    fn join(&mut self) -> &Arc<Batch> {
         let (post, wait) = (&self.post, &self.wait);
         self.whole.get_or_insert_with(|| {
-            // SAFETY: the two batches touch different words: the origins' and this inbox's own. Where data lands, the waits
-            // write slots, each of the origin that the post exposes it to, or that it was exposed to before. Posts come
-            // first, so that none of them is behind a wait.
+            // SAFETY: the two batches touch different words: the posts the origins' or this half's doorbells, the waits this
+            // inbox's own. A wait, where data lands, writes the slot and looks at the landing of the epoch that it waits
+            // for. With two buffers the post exposes the other ones, and who is to write these again needs the next post,
+            // which is behind this batch; with one buffer the wait cannot be over before the post.
             Arc::new(unsafe { Batch::join(&[post, wait]) })
         })
     }
@@ -224,9 +225,10 @@ impl<D: Device> InboxBody<D> {
     /// Submits post and wait as one.
     fn expose(&mut self, stream: &Stream<'_, D>) -> Result<()> {
         let epoch = &mut self.epochs[self.current];
-        let batch = epoch.whole().clone();
-        arm(stream, &[&epoch.arms])?;
-        submit(stream, &batch).inspect_err(|error| disarm(stream, self.arms(), error))
+        epoch.join();
+        let (arms, batch) = (&epoch.arms, epoch.whole.as_ref().expect("it was just made"));
+        arm(stream, &[arms])?;
+        submit(stream, batch).inspect_err(|error| disarm(stream, arms, error))
     }
 
     pub(super) fn wait_batch(&self) -> &Arc<Batch> {
@@ -252,7 +254,8 @@ impl<D: Device> InboxBody<D> {
             .inbox_home
             .store(home_number(stream), Ordering::Relaxed);
         if self.epochs[self.current].names_myself {
-            self.half.myself.posts.fetch_add(1, Ordering::Relaxed);
+            let myself = &self.half.myself;
+            myself.count(&myself.posts, stream);
         }
     }
 }
@@ -332,11 +335,16 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
     /// kernel instead of two. For who only receives, or has nothing to do between the two; what sends on the same
     /// stream as well has [`exchange`](super::exchange).
     ///
-    /// An epoch that this rank itself is an origin of must have been completed before, or be on another stream.
+    /// Nothing that is enqueued later on this stream, or behind a hand-off from it, begins before all origins have
+    /// completed: none of their completes may depend on it. So where this rank is an origin itself, that epoch is complete
+    /// before (which takes two buffers), or on another stream; and where two ranks send to each other, at least one of
+    /// them completes before it exposes.
     ///
     /// # Errors
     ///
-    /// As [`Inbox::post`]. The inbox comes back, and nothing has been enqueued.
+    /// As [`Inbox::post`], and [`Error::Device`] where the batch has more lanes than the stream may carry out at a time
+    /// (post and wait apart need half as many). The inbox comes back, and nothing has been enqueued; with origins behind
+    /// a NIC a batch that the stream refuses revokes the window.
     pub fn expose(self, stream: &Stream<'s, D>) -> Result<Self, Rejected<Self>> {
         self.expose_group(stream, None)
     }
@@ -345,7 +353,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
     ///
     /// # Errors
     ///
-    /// As [`Inbox::post_to`]. The inbox comes back, and nothing has been enqueued.
+    /// As [`Inbox::post_to`] and [`Inbox::expose`].
     pub fn expose_to(self, stream: &Stream<'s, D>, group: &Group) -> Result<Self, Rejected<Self>> {
         self.expose_group(stream, Some(group))
     }

@@ -59,7 +59,7 @@ pub use tidegate_hal::batch::Op;
 pub use view::{InboxView, LoweredSlots, Memory, MemoryMut, Slots};
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use tidegate_hal::batch::{Batch, Landed};
 use tidegate_hal::device::{Device, Fault, Reclaim};
@@ -200,8 +200,22 @@ struct Half<D: Device> {
 struct Myself {
     posts: AtomicU64,
     completes: AtomicU64,
+    /// Whether either was recorded: how often it is replayed is not counted.
+    recorded: AtomicBool,
     /// The stream that the inbox is at home on.
     inbox_home: AtomicUsize,
+}
+
+impl Myself {
+    /// Counts what has been enqueued; what is recorded is not.
+    fn count<D: Device>(&self, which: &AtomicU64, stream: &Stream<'_, D>) {
+        use tidegate_hal::device::Stream as _;
+        if stream.raw().capturing() {
+            self.recorded.store(true, Ordering::Relaxed);
+        } else {
+            which.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// A number for a stream that is not another's while it lives.

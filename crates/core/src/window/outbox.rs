@@ -159,7 +159,8 @@ impl<D: Device> OutboxBody<D> {
         let myself = &self.half.myself;
         // An inbox on another stream may be posted there at any time.
         let elsewhere = myself.inbox_home.load(Ordering::Relaxed) != home_number(stream);
-        if !self.names_myself() || elsewhere {
+        let recorded = myself.recorded.load(Ordering::Relaxed);
+        if !self.names_myself() || elsewhere || recorded {
             return Ok(());
         }
         let given = myself.posts.load(Ordering::Relaxed) + self.early;
@@ -171,9 +172,10 @@ impl<D: Device> OutboxBody<D> {
         })
     }
 
-    pub(super) fn count_own_complete(&self) {
+    pub(super) fn count_own_complete(&self, stream: &Stream<'_, D>) {
         if self.names_myself() {
-            self.half.myself.completes.fetch_add(1, Ordering::Relaxed);
+            let myself = &self.half.myself;
+            myself.count(&myself.completes, stream);
         }
     }
 }

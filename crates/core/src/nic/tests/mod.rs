@@ -447,7 +447,7 @@ fn recordings_wait_for_what_was_before_and_for_themselves() {
             let mut inbox = window.slot_from(0, 0, LEN).open(&s).unwrap().0;
             let mut came = Vec::new();
             for _ in 0..6 {
-                inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+                inbox = inbox.expose(&s).unwrap();
                 came.push(inbox.read(&s).unwrap().slot(0)[LEN - 1]);
             }
             came

@@ -1,0 +1,143 @@
+//! Exposure epochs whole: post and wait in one, beside the other ways to expose, and refused.
+
+use tidegate::prelude::*;
+use tidegate::window::Tested;
+use tidegate::{Buffers, Error};
+
+/// A window of one number, from each of these ranks to each of those.
+fn window(from: &[usize], to: &[usize]) -> Window<u64, tidegate::BySlot> {
+    let window = Window::by_slot("w").buffers(Buffers::Double);
+    let window = from
+        .iter()
+        .fold(window, |window, rank| window.slot_from(*rank, 0, 1));
+    to.iter()
+        .fold(window, |window, rank| window.slot_to(*rank, 0))
+}
+
+fn next(number: &mut [u64]) {
+    number[0] += 1;
+}
+
+/// What rank 0 puts every time, one more than the last, comes once each, whichever way the target exposes it.
+#[test]
+fn all_ways_to_expose_follow_each_other() {
+    const TIMES: u64 = 5;
+    let results = World::local(2, |world: World| -> Result<()> {
+        stream!(let s = world.stream()?);
+        if world.rank() == 0 {
+            let (_inbox, mut outbox) = window(&[], &[1]).open(&s)?;
+            let mut number = Region::zeroed(&world, 1)?.on(&s)?;
+            for _ in 0..4 * TIMES {
+                s.launch(next, &mut number)?;
+                let mut epoch = outbox.start();
+                epoch.put(&number, Slot(0))?;
+                outbox = epoch.complete(&s)?;
+            }
+            return s.synchronize();
+        }
+        let (mut inbox, outbox) = window(&[0], &[]).open(&s)?;
+        let mut outbox = Some(outbox);
+        let from = Group::new([0]);
+        let mut came = 0;
+        for turn in 0..4 * TIMES {
+            inbox = match turn % 4 {
+                0 => inbox.expose(&s)?,
+                1 => inbox.expose_to(&s, &from)?,
+                2 => {
+                    let mut exposed = inbox.post_to(&s, &from)?;
+                    loop {
+                        match exposed.test(&s)? {
+                            Tested::Done(inbox) => break inbox,
+                            Tested::Pending(pending) => exposed = pending,
+                        }
+                        std::thread::yield_now();
+                    }
+                }
+                _ => {
+                    let epoch = outbox.take().expect("it comes back").start();
+                    let (inbox, back) = exchange(&s, inbox, epoch)?;
+                    outbox = Some(back);
+                    inbox
+                }
+            };
+            came += 1;
+            assert_eq!(inbox.read(&s)?.slot(0), [came], "turn {turn}");
+        }
+        Ok(())
+    });
+    results.into_iter().for_each(|result| result.unwrap());
+}
+
+/// The inbox comes back from a refusal, and is as good as before.
+#[test]
+fn a_refused_exposure_loses_nothing() {
+    let results = World::local(2, |world: World| -> Result<()> {
+        stream!(let s = world.stream()?);
+        if world.rank() == 0 {
+            let (_inbox, outbox) = window(&[], &[1]).open(&s)?;
+            let number = Region::from_slice(&world, &[7u64])?.on(&s)?;
+            let mut epoch = outbox.start();
+            epoch.put(&number, Slot(0))?;
+            epoch.complete(&s)?;
+            return s.synchronize();
+        }
+        let (inbox, _outbox) = window(&[0], &[]).open(&s)?;
+        let refused = inbox.expose_to(&s, &Group::new([1])).err().unwrap();
+        assert!(matches!(refused.error, Error::NotInGroup { rank: 1, .. }));
+        let mut inbox = refused.value.expose(&s)?;
+        assert_eq!(inbox.read(&s)?.slot(0), [7]);
+        Ok(())
+    });
+    results.into_iter().for_each(|result| result.unwrap());
+}
+
+/// A rank that puts to itself completes before it exposes; also where only one of the two is recorded.
+#[test]
+fn to_oneself() {
+    for recorded in [false, true] {
+        let results = World::local(1, |world: World| -> Result<()> {
+            stream!(let s = world.stream()?);
+            let (mut inbox, mut outbox) = window(&[0], &[0]).open(&s)?;
+            let mut number = Region::zeroed(&world, 1)?.on(&s)?;
+            let graph = match recorded {
+                false => None,
+                true => {
+                    let (graph, back) = s.capture(inbox, |s, inbox| Ok(inbox.expose(s)?))?;
+                    inbox = back;
+                    Some(graph)
+                }
+            };
+            for turn in 1..=6 {
+                s.launch(next, &mut number)?;
+                let mut epoch = outbox.start();
+                epoch.put(&number, Slot(0))?;
+                outbox = epoch.complete(&s)?;
+                inbox = match &graph {
+                    None => inbox.expose(&s)?,
+                    Some(graph) => graph.replay(&s, inbox, 1)?,
+                };
+                assert_eq!(inbox.read(&s)?.slot(0), [turn]);
+            }
+            Ok(())
+        });
+        results.into_iter().for_each(|result| result.unwrap());
+    }
+}
+
+/// Completing again before the first epoch is exposed would wait for ever: it is refused, and says so.
+#[test]
+fn completing_twice_ahead_of_oneself_is_refused() {
+    let results = World::local(1, |world: World| -> Result<()> {
+        stream!(let s = world.stream()?);
+        let (inbox, outbox) = window(&[0], &[0]).open(&s)?;
+        let outbox = outbox.start().complete(&s)?;
+        let refused = outbox.start().complete(&s).err().unwrap();
+        assert!(matches!(refused.error, Error::SelfDeadlock { .. }));
+        // The epoch is open still.
+        let inbox = inbox.expose(&s)?;
+        let _outbox = refused.value.complete(&s)?;
+        let _inbox = inbox.expose(&s)?;
+        s.synchronize()
+    });
+    results.into_iter().for_each(|result| result.unwrap());
+}
