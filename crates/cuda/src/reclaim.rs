@@ -95,6 +95,8 @@ pub struct Shared {
     dealing: AtomicUsize,
     /// An error that the context did not survive.
     lost: OnceLock<String>,
+    /// Why a part of a batch could not be submitted behind others that were.
+    broken_off: OnceLock<String>,
 }
 
 // SAFETY: the mirror is pinned memory that this has to itself, with the kernels of its stream; fields of it are
@@ -152,6 +154,7 @@ impl Shared {
             quota: AtomicUsize::new(0),
             dealing: AtomicUsize::new(0),
             lost: OnceLock::new(),
+            broken_off: OnceLock::new(),
         });
         drop_left();
         gpu.admit(&shared)?;
@@ -286,6 +289,13 @@ impl Shared {
             let _ = self.lost.set(error.to_string());
         }
         error
+    }
+
+    /// Fails the stream: a part of a batch was refused, and those before it were not.
+    pub(crate) fn break_off(&self, error: &DeviceError) {
+        let text = format!("a batch was submitted in part only: {error}");
+        let _ = self.broken_off.set(text);
+        self.abort();
     }
 
     /// Whether everything submitted has been passed, and no courier is on its way.
@@ -464,8 +474,8 @@ impl Reclaim for Shared {
     }
 
     fn fault(&self) -> Option<Fault> {
-        if let Some(lost) = self.lost.get() {
-            return Some(Fault::Kernel(lost.clone()));
+        if let Some(text) = self.lost.get().or(self.broken_off.get()) {
+            return Some(Fault::Kernel(text.clone()));
         }
         let raw = self.raw_fault()?;
         Some(if raw.kind == FAULT_WAIT {

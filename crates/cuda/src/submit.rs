@@ -11,7 +11,8 @@
 //! # Failure
 //!
 //! What a batch names is held before anything of it is enqueued, and the item is counted after: who looks meanwhile
-//! must not take it for passed. If the driver refuses the couriers' part, nothing is launched, and the stream has no
+//! must not take it for passed. If the driver refuses a part of a batch behind one that it has taken, the batch counts as
+//! submitted, and the stream has failed: what has been posted cannot be taken back. If it refuses the couriers' part, nothing is launched, and the stream has no
 //! couriers any more; they wait for ever ([`crate::courier`]).
 
 use std::ffi::c_void;
@@ -167,18 +168,36 @@ impl CudaStream {
         for part in parts {
             self.hold(part.program.clone(), mark);
         }
-        let each = parts.iter().map(|part| {
+        let mut all = Ok(());
+        for (number, part) in parts.iter().enumerate() {
             // SAFETY: the caller's promise.
-            let behind_gate = unsafe { self.put_gate(part) }?;
-            // SAFETY: the caller's promise. Nobody is followed.
-            unsafe { self.launch(&part.program, [0; 2], behind_gate) }?;
-            shared.gpu.operands().advance(&part.advance, 1);
-            Ok(())
-        });
-        let all: Result<(), DeviceError> = each.collect();
+            match unsafe { self.submit_part(part) } {
+                Ok(()) => {}
+                Err(error) if number == 0 => {
+                    all = Err(error);
+                    break;
+                }
+                Err(error) => {
+                    shared.break_off(&error);
+                    break;
+                }
+            }
+        }
         shared.count();
         all?;
         self.submitted()
+    }
+
+    /// # Safety
+    ///
+    /// As `submit`, for the part, which is held.
+    unsafe fn submit_part(&self, part: &PartForm) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        let behind_gate = unsafe { self.put_gate(part) }?;
+        // SAFETY: the caller's promise. Nobody is followed.
+        unsafe { self.launch(&part.program, [0; 2], behind_gate) }?;
+        self.shared.gpu.operands().advance(&part.advance, 1);
+        Ok(())
     }
 
     /// Enqueues the gate of a part; whether there is one.
