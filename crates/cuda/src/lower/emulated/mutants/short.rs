@@ -160,7 +160,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     (
         POISON,
         "launch.program + 16ull * steps;\n",
-        "launch.program + 16ull * steps + 64;\n",
+        "launch.program + 16ull * steps + 16 * ((const Step *)(launch.program + 16ull * steps))->length;\n",
     ),
     (
         REPORTS,
