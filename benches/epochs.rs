@@ -132,15 +132,13 @@ fn ping_pong<'s>(s: &Stream<'s>, rank: usize, count: u64) -> Result<Duration> {
     let start = Instant::now();
     for _ in 0..count {
         let Ends { src, inbox, outbox } = ends;
+        // Who answers waits before it puts.
+        let inbox = if rank == 0 { inbox } else { inbox.expose(s)? };
+        let mut epoch = outbox.start();
+        epoch.put(&src, Slot(0))?;
         let (inbox, outbox) = if rank == 0 {
-            let mut epoch = outbox.start();
-            epoch.put(&src, Slot(0))?;
             exchange(s, inbox, epoch)?
         } else {
-            // Who answers waits before it puts.
-            let inbox = inbox.expose(s)?;
-            let mut epoch = outbox.start();
-            epoch.put(&src, Slot(0))?;
             (inbox, epoch.complete(s)?)
         };
         ends = Ends { src, inbox, outbox };

@@ -168,20 +168,18 @@ impl CudaStream {
         for part in parts {
             self.hold(part.program.clone(), mark);
         }
-        let mut all = Ok(());
-        for (number, part) in parts.iter().enumerate() {
+        let mut taken = 0;
+        let mut all = parts.iter().try_for_each(|part| {
             // SAFETY: the caller's promise.
-            match unsafe { self.submit_part(part) } {
-                Ok(()) => {}
-                Err(error) if number == 0 => {
-                    all = Err(error);
-                    break;
-                }
-                Err(error) => {
-                    shared.break_off(&error);
-                    break;
-                }
-            }
+            unsafe { self.submit_part(part) }?;
+            taken += 1;
+            Ok(())
+        });
+        if let Err(error) = &all
+            && taken > 0
+        {
+            shared.break_off(error);
+            all = Ok(());
         }
         shared.count();
         all?;

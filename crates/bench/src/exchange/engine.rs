@@ -81,21 +81,16 @@ fn epoch<'s, D: BenchDevice>(
     (source, inbox, outbox): Lent<'s, D>,
 ) -> Result<(Lent<'s, D>, u64)> {
     let second = case.order == Order::Turns && s.world().rank() == 1;
-    let (inbox, exposed) = match second {
-        true => (None, Some(inbox.expose(s)?)),
-        false => (Some(inbox), None),
-    };
+    let inbox = if second { inbox.expose(s)? } else { inbox };
     let mut epoch = outbox.start();
     for (slot, message) in (0..).map(Slot).zip(&case.pattern.outbound) {
         epoch.put(source.slice(message.range.clone())?, slot)?;
     }
-    let (inbox, outbox, launches) = match (inbox, exposed) {
-        (Some(inbox), _) => {
-            let (inbox, outbox) = exchange(s, inbox, epoch)?;
-            (inbox, outbox, 1)
-        }
-        (None, Some(inbox)) => (inbox, epoch.complete(s)?, 2),
-        (None, None) => unreachable!("the inbox is one or the other"),
+    let (inbox, outbox, launches) = if second {
+        (inbox, epoch.complete(s)?, 2)
+    } else {
+        let (inbox, outbox) = exchange(s, inbox, epoch)?;
+        (inbox, outbox, 1)
     };
     Ok(((source, inbox, outbox), launches))
 }

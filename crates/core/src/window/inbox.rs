@@ -117,7 +117,7 @@ impl<D: Device> Epoch<D> {
     }
 
     /// Makes post and wait one batch, the first time.
-    fn join(&mut self) -> &Arc<Batch> {
+    fn join(&mut self) {
         let (post, wait) = (&self.post, &self.wait);
         self.whole.get_or_insert_with(|| {
             // SAFETY: the two batches touch different words: the posts the origins' or this half's doorbells, the waits this
@@ -125,7 +125,7 @@ impl<D: Device> Epoch<D> {
             // for. With two buffers the post exposes the other ones, and who is to write these again needs the next post,
             // which is behind this batch; with one buffer the wait cannot be over before the post.
             Arc::new(unsafe { Batch::join(&[post, wait]) })
-        })
+        });
     }
 }
 
@@ -216,19 +216,17 @@ impl<D: Device> InboxBody<D> {
         &self.epochs[self.current].arms
     }
 
-    /// Submits the post.
-    fn post(&self, stream: &Stream<'_, D>) -> Result<()> {
+    /// Submits a batch that posts.
+    fn submit(&self, stream: &Stream<'_, D>, batch: &Arc<Batch>) -> Result<()> {
         arm(stream, &[self.arms()])?;
-        submit(stream, self.post_batch()).inspect_err(|error| disarm(stream, self.arms(), error))
+        submit(stream, batch).inspect_err(|error| disarm(stream, self.arms(), error))
     }
 
     /// Submits post and wait as one.
     fn expose(&mut self, stream: &Stream<'_, D>) -> Result<()> {
-        let epoch = &mut self.epochs[self.current];
-        epoch.join();
-        let (arms, batch) = (&epoch.arms, epoch.whole.as_ref().expect("it was just made"));
-        arm(stream, &[arms])?;
-        submit(stream, batch).inspect_err(|error| disarm(stream, arms, error))
+        self.epochs[self.current].join();
+        let whole = self.epochs[self.current].whole.as_ref();
+        self.submit(stream, whole.expect("it was just made"))
     }
 
     pub(super) fn wait_batch(&self) -> &Arc<Batch> {
@@ -318,7 +316,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
             .half
             .ready(stream)
             .and_then(|()| body.choose(group))
-            .and_then(|()| body.post(stream));
+            .and_then(|()| body.submit(stream, body.post_batch()));
         match posted {
             Ok(()) => {
                 body.count_own_post(stream);
@@ -336,7 +334,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
     /// stream as well has [`exchange`](super::exchange).
     ///
     /// Nothing that is enqueued later on this stream, or behind a hand-off from it, begins before all origins have
-    /// completed: none of their completes may depend on it. So where this rank is an origin itself, that epoch is complete
+    /// completed: none of their completes may depend on it. So where this rank is an origin itself, that epoch is completed
     /// before (which takes two buffers), or on another stream; and where two ranks send to each other, at least one of
     /// them completes before it exposes.
     ///

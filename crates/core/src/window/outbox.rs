@@ -159,8 +159,7 @@ impl<D: Device> OutboxBody<D> {
         let myself = &self.half.myself;
         // An inbox on another stream may be posted there at any time.
         let elsewhere = myself.inbox_home.load(Ordering::Relaxed) != home_number(stream);
-        let recorded = myself.recorded.load(Ordering::Relaxed);
-        if !self.names_myself() || elsewhere || recorded {
+        if !self.names_myself() || elsewhere || myself.recorded.load(Ordering::Relaxed) {
             return Ok(());
         }
         let given = myself.posts.load(Ordering::Relaxed) + self.early;

@@ -82,19 +82,16 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
                     lane.push(wait(words.0, words.1, QUANTUM, 4));
                 }
                 // Now and then more moves than a team keeps at hand.
-                let mut pieces = if rng.once_in(3) {
+                let pieces = if rng.once_in(3) {
                     rng.within(2..=40)
                 } else {
                     1
                 };
-                let (mut at, end) = (first, first + part);
-                while at < end {
-                    let piece = (part / pieces).max(1).min(end - at);
-                    let piece = if pieces == 1 { end - at } else { piece };
-                    let (src, dst) = (src.byte_add(8 * at), dst.byte_add(8 * at));
+                for at in (0..part).step_by(part.div_ceil(pieces)) {
+                    let piece = part.div_ceil(pieces).min(part - at);
+                    let place = 8 * (first + at);
+                    let (src, dst) = (src.byte_add(place), dst.byte_add(place));
                     lane.push(moved(src, dst, piece, sum, rng));
-                    at += piece;
-                    pieces = (pieces - 1).max(1);
                 }
                 lane.push(add(arena.word(0), bell));
                 lanes.push(lane);
