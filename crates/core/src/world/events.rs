@@ -100,11 +100,7 @@ impl<D: Device> World<D> {
 
     /// Likewise of a window that this rank has not come to register.
     pub(crate) fn revoke_unborn(&self, window: u32, cause: Cause) {
-        let entry = &mut lock(&self.inner.events).windows[window as usize];
-        entry.cause.get_or_insert_with(|| cause.clone());
-        let message = Message::Revoke { window, cause };
-        // As above.
-        let _ = self.inner.control.notify(None, &message.encode());
+        self.inner.note(window, cause);
     }
 
     /// Keeps registered memory of a window whose halves are gone until these neighbours have said that they are through
@@ -206,24 +202,27 @@ impl<D: Device> Inner<D> {
     }
 
     pub(crate) fn revoke(&self, window: &Watched<D>, cause: Cause) {
-        {
-            let mut events = lock(&self.events);
-            let entry = &mut events.windows[window.id as usize];
-            if let Some(cause) = entry.cause.clone() {
-                // Whoever noted it may not have come to this yet, and the caller counts on it.
-                drop(events);
-                window.revoke(&self.device, self.own_bell.base(), &cause);
-                return;
-            }
-            entry.cause = Some(cause.clone());
-        }
+        let cause = self.note(window.id, cause);
         window.revoke(&self.device, self.own_bell.base(), &cause);
+    }
+
+    /// Notes why a window is revoked, and tells the peers: before a wait of this rank ends, since the program may then
+    /// leave, and a peer that waits for nobody has the message alone to learn it from. Both under the lock, so that
+    /// whoever finds a cause noted knows that it is on its way. What counts is the first cause, which this returns.
+    fn note(&self, window: u32, cause: Cause) -> Cause {
+        let mut events = lock(&self.events);
+        let noted = &mut events.windows[window as usize].cause;
+        if let Some(first) = noted {
+            return first.clone();
+        }
+        *noted = Some(cause.clone());
         let message = Message::Revoke {
-            window: window.id,
-            cause,
+            window,
+            cause: cause.clone(),
         };
         // If the control plane is closed, the peers are told by its end.
         let _ = self.control.notify(None, &message.encode());
+        cause
     }
 
     /// A rank's NIC has nothing more to do with this rank's memory of a window.
@@ -320,3 +319,6 @@ impl<D: Device> Inner<D> {
             })
     }
 }
+
+#[cfg(test)]
+mod tests;

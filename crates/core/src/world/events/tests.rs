@@ -1,0 +1,107 @@
+//! Who hears of a revoked window, with a control plane that takes its time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_boot::LocalControl;
+use tidegate_hal::control::{Control, ControlError, Packet, Sink};
+use tidegate_host::Host;
+
+use crate::error::Cause;
+use crate::window::{BySlot, Group, Window};
+use crate::*;
+
+/// The way to the peers, behind a thread that has lost its processor where it was about to speak.
+struct Slow(LocalControl);
+
+impl Control for Slow {
+    fn rank(&self) -> usize {
+        self.0.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    fn node(&self, rank: usize) -> usize {
+        self.0.node(rank)
+    }
+
+    fn exchange(
+        &self,
+        label: &str,
+        packet: Packet,
+    ) -> std::result::Result<Vec<Packet>, ControlError> {
+        self.0.exchange(label, packet)
+    }
+
+    fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> std::result::Result<(), ControlError> {
+        std::thread::sleep(Duration::from_millis(200));
+        self.0.notify(to, bytes)
+    }
+
+    fn subscribe(&self, sink: Sink) {
+        self.0.subscribe(sink);
+    }
+
+    fn leave(&self) {
+        self.0.leave();
+    }
+}
+
+/// Rank 0 waits in vain until the limit, and leaves as soon as it knows; rank 1 waits for nobody, so it can hear of it
+/// by rank 0's message alone.
+#[test]
+fn a_rank_that_leaves_because_of_a_limit_has_told_its_peers() {
+    let cause = std::thread::scope(|scope| {
+        let ranks: Vec<_> = tidegate_boot::local(2)
+            .into_iter()
+            .map(|control| scope.spawn(move || rank(control)))
+            .collect();
+        let ends = ranks
+            .into_iter()
+            .map(|rank| rank.join().expect("no rank panics"));
+        ends.last().expect("there are two")
+    });
+    assert!(matches!(cause, Cause::Limit { rank: 0, .. }), "{cause}");
+}
+
+fn rank(control: LocalControl) -> Cause {
+    let rank = control.rank();
+    // SAFETY: the control plane of `tidegate-boot` carries what it is given.
+    let world = unsafe { World::from_control(Arc::new(Slow(control)), Host::for_threads()) }
+        .expect("the ranks meet");
+    crate::stream!(let s = world.stream().unwrap());
+    let window = Window::<u64, BySlot>::by_slot("w").fail_after(Duration::from_millis(20));
+    if rank == 0 {
+        let (inbox, _outbox) = window.slot_from(1, 0, 1).open(&s).unwrap();
+        let waited = inbox.post(&s).unwrap().wait(&s);
+        let failed = waited
+            .map(drop)
+            .map_err(|refused| refused.error)
+            .and_then(|()| s.synchronize());
+        return match failed {
+            Err(Error::Wait(failed)) => failed.cause,
+            Err(Error::Revoked { cause, .. }) => cause,
+            other => panic!("{other:?}"),
+        };
+    }
+    let (inbox, mut outbox) = window.slot_to(0, 0).open(&s).unwrap();
+    std::mem::forget(inbox);
+    let begun = Instant::now();
+    loop {
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "nobody has told it"
+        );
+        let accessed = outbox
+            .start_with(&Group::new([]))
+            .map_err(|refused| refused.error);
+        match accessed.and_then(|access| access.complete(&s).map_err(|refused| refused.error)) {
+            Ok(next) => outbox = next,
+            Err(Error::Revoked { cause, .. }) => return cause,
+            Err(other) => panic!("{other:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
