@@ -103,8 +103,12 @@ fn a_signal_is_128_and_its_number() {
 
 #[test]
 fn ranks_that_do_not_want_to_end_are_killed() {
-    let script = "trap '' TERM; test $RANK = 1 && exit 3; while :; do sleep 1000; done";
+    let folder = tempfile::tempdir().unwrap();
+    // The failure comes when the signal is of no more use.
+    let script = "if test $RANK = 1; then until test -e $DEAF; do sleep 0.01; done; exit 3; fi
+        trap '' TERM; : > $DEAF; while :; do sleep 1000; done";
     let outcome = shell(2, script)
+        .env("DEAF", folder.path().join("deaf"))
         .grace(Duration::from_millis(10))
         .run()
         .unwrap();

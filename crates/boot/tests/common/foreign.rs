@@ -63,9 +63,18 @@ impl Ended {
 /// Where ranks leave their reports; also marks their processes.
 pub(crate) const REPORTS: &str = "TEST_REPORTS";
 
+fn folder() -> PathBuf {
+    PathBuf::from(std::env::var_os(REPORTS).expect("started by `run`"))
+}
+
+/// How many reports all ranks have left by now.
+pub(crate) fn reports() -> usize {
+    std::fs::read_dir(folder()).expect("a folder").count()
+}
+
 /// A rank leaves a report.
 pub(crate) fn report(text: &str) {
-    let folder = PathBuf::from(std::env::var_os(REPORTS).expect("started by `run`"));
+    let folder = folder();
     let pid = std::process::id();
     let free = (0..).map(|number| folder.join(format!("{pid}.{number}")));
     let path = free.into_iter().find(|path| !path.exists());

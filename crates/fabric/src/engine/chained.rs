@@ -12,8 +12,8 @@
 //! # Failure
 //!
 //! A stream that fails poisons the doorbell: when all that was rung for is through, the rest is taken back as far as
-//! hardware can, and the queue gives up. An operation that fails blocks the chain behind it; when nothing has moved for
-//! a moment, the queue gives up too. What the NIC refuses for want of triggers is tried again, for as long as a limit
+//! hardware can, and the queue gives up. An operation that fails blocks the chain behind it; when all that was rung for
+//! before it is through, and nothing has moved for a moment, the queue gives up too. What the NIC refuses for want of triggers is tried again, for as long as a limit
 //! says: then that is a failure like any other. So it is when a stream has rung, and its strike has not come by then,
 //! which is looked for all the while: what nobody has looked at does not count, since a stream is stopped with its process.
 
@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::nic::NicError;
 
+use super::doubt::FAILED;
 use super::program::{Script, operation, script};
 use super::queue::Queue;
 use super::work::Engine;
@@ -29,7 +30,8 @@ use crate::lock;
 use crate::wire::chain::{Chain, Signal};
 use crate::wire::{Posted, Wire};
 
-/// How long nothing must have moved before a chain that has failed is given up: what came before the failure still comes through.
+/// How long nothing must have moved before a chain that has failed is given up: what it has begun behind the failure is
+/// to come to its end.
 const GRACE: Duration = Duration::from_millis(20);
 
 /// For how long nothing is heard, to somebody who looks now and then. Between two looks both may have been stopped, the
@@ -65,6 +67,13 @@ impl Silence {
     }
 }
 
+/// Why a chain does not go on.
+struct Failure {
+    why: String,
+    /// The firing (from 0) that is not through for that reason: those before it still come through.
+    at: u64,
+}
+
 /// A queue's chain, and how far it is.
 pub(crate) struct Chained<W: Wire> {
     chain: Box<dyn Chain<W>>,
@@ -80,9 +89,10 @@ pub(crate) struct Chained<W: Wire> {
     /// How long that may last.
     limit: Duration,
     moved: Instant,
-    /// Since then.
+    /// Since then: to who listens for strikes, and to who waits for what came before a failure.
     silence: Silence,
-    failed: Option<String>,
+    lull: Silence,
+    failed: Option<Failure>,
     /// It has been given up.
     over: bool,
 }
@@ -99,6 +109,7 @@ impl<W: Wire> Chained<W> {
             limit,
             moved: Instant::now(),
             silence: Silence::new(),
+            lull: Silence::new(),
             failed: None,
             over: false,
         }
@@ -150,7 +161,7 @@ impl<W: Wire> Chained<W> {
                     self.refused.get_or_insert_with(Instant::now);
                     break;
                 }
-                Err(error) => self.fail(&error),
+                Err(error) => self.fail(self.fed, &error),
             }
         }
         self.refused.is_some() || self.failed.is_some()
@@ -159,10 +170,26 @@ impl<W: Wire> Chained<W> {
     fn moves(&mut self) {
         self.moved = Instant::now();
         self.silence.ends();
+        self.lull.ends();
     }
 
-    fn fail(&mut self, why: &impl ToString) {
-        self.failed.get_or_insert_with(|| why.to_string());
+    /// It has failed, as far as firing `at`. What is said is what was heard of first.
+    fn fail(&mut self, at: u64, why: &impl ToString) {
+        let failure = self.failed.get_or_insert_with(|| {
+            self.lull.ends();
+            Failure {
+                why: why.to_string(),
+                at,
+            }
+        });
+        failure.at = failure.at.min(at);
+    }
+
+    /// Whether nothing comes through any more that a failure lets come: of what was rung for.
+    fn has_come_to_rest(&mut self, rung: u64) -> bool {
+        let comes = self.failed.as_ref().map_or(0, |failure| failure.at);
+        self.moved.elapsed() > GRACE
+            && (self.through >= comes.min(rung) || self.lull.look(Instant::now(), FAILED))
     }
 
     /// Strikes for rings that nobody has struck for; returns whether there were new ones.
@@ -174,7 +201,7 @@ impl<W: Wire> Chained<W> {
             if !self.strikes
                 && let Err(error) = self.chain.fire(new)
             {
-                self.fail(&error);
+                self.fail(self.through, &error);
             }
         }
         new > 0
@@ -190,7 +217,7 @@ impl<W: Wire> Chained<W> {
                     queue.through();
                 }
             }
-            Err(error) => self.fail(&error),
+            Err(error) => self.fail(self.through, &error),
         }
         if self.through != before {
             self.moves();
@@ -208,9 +235,10 @@ impl<W: Wire> Chained<W> {
         if self.silence.look(Instant::now(), self.limit) {
             let missing = self.chain.missing(rung);
             if missing > 0 {
-                self.fail(&format!(
+                let why = format!(
                     "{missing} of a stream's {rung} stores to a register of the NIC have not arrived"
-                ));
+                );
+                self.fail(self.through, &why);
             }
         }
     }
@@ -228,7 +256,7 @@ impl<W: Wire> Chained<W> {
                 what: "deferred works",
                 detail: format!("nothing could be queued for {:?}", self.limit),
             };
-            self.fail(&error);
+            self.fail(self.fed, &error);
         }
     }
 }
@@ -239,10 +267,11 @@ impl<W: Wire> Engine<W> {
         self.heard += 1;
         let owner = self.queues.iter().find_map(|agenda| {
             let chained = agenda.chained.as_ref()?;
-            lock(chained).chain.failed(context).then_some(chained)
+            let at = lock(chained).chain.failed(context)?;
+            Some((chained, at))
         });
         match owner {
-            Some(chained) => lock(chained).fail(&why),
+            Some((chained, at)) => lock(chained).fail(at, &why),
             None => tracing::warn!("a work that nobody waits for has failed: {why}"),
         }
     }
@@ -275,7 +304,8 @@ impl<W: Wire> Engine<W> {
         }
         let (rung, poisoned) = queue.rung_for();
         if self.broken {
-            chained.fail(&"the wire is broken");
+            let through = chained.through;
+            chained.fail(through, &"the wire is broken");
         }
         let (before, struck) = (chained.through, chained.strike(rung));
         if chained.advance(&queue) | struck {
@@ -295,11 +325,11 @@ impl<W: Wire> Engine<W> {
         }
         self.full |= waits && chained.refused.is_some();
         let failed = chained.failed.is_some() || queue.is_abandoned();
-        let still = self.broken || chained.moved.elapsed() > GRACE;
-        if !((closed || poisoned) && !waits || failed && still) {
+        let is_over = (closed || poisoned) && !waits;
+        if !is_over && !(failed && (self.broken || chained.has_come_to_rest(rung))) {
             return true;
         }
-        if let Some(why) = &chained.failed {
+        if let Some(Failure { why, .. }) = &chained.failed {
             tracing::error!("a transfer to rank {} failed: {why}", queue.peer);
         }
         chained.over = true;
@@ -321,8 +351,80 @@ impl<W: Wire> Engine<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Op;
+    use crate::wire::libfabric::FabricWire;
+    use tidegate_hal::nic::{Keep, Register};
 
     const LIMIT: Duration = Duration::from_secs(10);
+
+    /// A chain that nobody asks anything.
+    struct Unasked;
+
+    impl Chain<FabricWire> for Unasked {
+        fn depth(&self) -> usize {
+            unreachable!()
+        }
+
+        fn fits(&self, _: usize) -> Result<(), NicError> {
+            unreachable!()
+        }
+
+        fn register(&self) -> Option<Register> {
+            unreachable!()
+        }
+
+        fn struck_by_streams(&mut self) {
+            unreachable!()
+        }
+
+        fn missing(&self, _: u64) -> u64 {
+            unreachable!()
+        }
+
+        unsafe fn queue(
+            &mut self,
+            _: &[Op<'_, FabricWire>],
+            _: &Signal<'_, FabricWire>,
+            _: &Keep,
+        ) -> Result<Posted, NicError> {
+            unreachable!()
+        }
+
+        fn fire(&mut self, _: u64) -> Result<(), NicError> {
+            unreachable!()
+        }
+
+        fn poll(&mut self, _: &dyn Fn() -> u64) -> Result<u64, NicError> {
+            unreachable!()
+        }
+
+        fn failed(&mut self, _: usize) -> Option<u64> {
+            unreachable!()
+        }
+
+        fn cancel(&mut self) {
+            unreachable!()
+        }
+    }
+
+    #[test]
+    fn what_was_rung_for_before_a_failure_is_waited_for() {
+        let mut chained = Chained::new(Box::new(Unasked), LIMIT);
+        chained.fail(2, &"the third fails");
+        chained.fail(3, &"so does the fourth");
+        assert!(!chained.has_come_to_rest(0), "something may still move");
+        let mut rests = |through, rung| {
+            chained.through = through;
+            chained.moved = Instant::now() - 2 * GRACE;
+            chained.has_come_to_rest(rung)
+        };
+        assert!(!rests(1, 4), "the second is to come");
+        assert!(rests(2, 4) && rests(1, 1) && rests(0, 0));
+        // Not for ever: its works may have been lost with the one that failed.
+        chained.lull.lasted = FAILED;
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(chained.has_come_to_rest(4));
+    }
 
     #[test]
     fn time_in_which_nobody_looks_is_no_silence() {

@@ -39,7 +39,7 @@ pub(super) const TICK: Duration = Duration::from_millis(100);
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(20));
 
 /// How long is waited for what came before a failure.
-const FAILED: Duration = Duration::from_secs(1);
+pub(super) const FAILED: Duration = Duration::from_secs(1);
 
 /// The word that a queue's programs signal to, and the notice that poisons it.
 pub(super) struct Signalled<W: Wire> {

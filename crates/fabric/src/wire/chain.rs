@@ -114,8 +114,8 @@ pub trait Chain<W: Wire + ?Sized>: Send + 'static {
     /// That an operation has failed: no more firings will be through.
     fn poll(&mut self, rung: &dyn Fn() -> u64) -> Result<u64, NicError>;
 
-    /// Whether an operation with this context, which has failed, is of this chain.
-    fn failed(&mut self, context: usize) -> bool;
+    /// The firing (from 0) of an operation with this context, which has failed; `None` if it is not of this chain.
+    fn failed(&mut self, context: usize) -> Option<u64>;
 
     /// Takes back what has not begun, as far as that can be. Nothing is queued after it.
     fn cancel(&mut self);

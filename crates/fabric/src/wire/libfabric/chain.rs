@@ -92,8 +92,15 @@ struct Firing {
     cost: usize,
     bare: bool,
     ids: Vec<WorkId>,
-    /// The contexts of the pieces that count where it begins.
-    pieces: Vec<usize>,
+    /// Its works that can fail.
+    moves: Vec<Move>,
+}
+
+/// A work that moves data, or is the signal.
+struct Move {
+    context: usize,
+    /// Whether the gate where its firing begins is still to count it.
+    counts: bool,
 }
 
 /// How the works of a firing are laid out.
@@ -485,7 +492,7 @@ impl Chain<FabricWire> for FabricChain {
                 cost,
                 bare: plan.at_once,
                 ids: Vec::new(),
-                pieces: Vec::new(),
+                moves: Vec::new(),
             });
         }
         // The same plan as when it was begun: what is through meanwhile makes no difference to what was queued.
@@ -498,7 +505,11 @@ impl Chain<FabricWire> for FabricChain {
                 break;
             }
             let work = self.work(index, &plan, pieces, signal)?.keep(keep.clone());
-            let context = (index < plan.free).then(|| work.context());
+            let told = plan.told && index == 0;
+            let moves = (!told).then(|| Move {
+                context: work.context(),
+                counts: index < plan.free,
+            });
             // SAFETY: the caller's promise for the memory, which the work keeps; between the strike and when it is
             // through lies all that the work does. The gates count works of this queue and nothing else, and pads live
             // as long as they are shared.
@@ -509,7 +520,7 @@ impl Chain<FabricWire> for FabricChain {
                     // The signal is the last, and counts at the next gate.
                     firing.counting += u64::from(firing.queued < firing.works);
                     firing.ids.push(id);
-                    firing.pieces.extend(context);
+                    firing.moves.extend(moves);
                 }
                 Err(error) if error.is_full() => return Ok(Posted::Full),
                 Err(error) => {
@@ -555,17 +566,18 @@ impl Chain<FabricWire> for FabricChain {
         Ok(self.through)
     }
 
-    fn failed(&mut self, context: usize) -> bool {
-        // It will not count: so what the gate is to come to that proves the firing before it is less. Once, however
-        // often that is reported. What its own signal waits for stays more than there will be.
-        for firing in &mut self.firings {
-            if let Some(at) = firing.pieces.iter().position(|piece| *piece == context) {
-                firing.pieces.swap_remove(at);
-                firing.counting -= 1;
-                break;
+    fn failed(&mut self, context: usize) -> Option<u64> {
+        let own = self.works.failed(context);
+        for (at, firing) in self.firings.iter_mut().enumerate() {
+            let failed = firing.moves.iter_mut().find(|one| one.context == context);
+            if let Some(failed) = failed {
+                // It will not count: so what the gate is to come to that proves the firing before it is less. Once,
+                // however often that is reported. What its own signal waits for stays more than there will be.
+                firing.counting -= u64::from(std::mem::take(&mut failed.counts));
+                return Some(self.through + at as u64);
             }
         }
-        self.works.failed(context)
+        own.then_some(self.through)
     }
 
     fn cancel(&mut self) {
