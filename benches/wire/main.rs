@@ -82,19 +82,8 @@ fn open<'s>(s: &Stream<'s>, len: usize) -> Result<Ends<'s>> {
     Ok(Ends { src, inbox, outbox })
 }
 
-fn there_and_back<'s>(s: &Stream<'s>, first: bool, ends: Ends<'s>) -> Result<Ends<'s>> {
-    if first {
-        return both(s, ends);
-    }
-    let Ends { src, inbox, outbox } = ends;
-    let inbox = inbox.expose(s)?;
-    let mut epoch = outbox.start();
-    epoch.put(&src, Slot(0))?;
-    let outbox = epoch.complete(s)?;
-    Ok(Ends { src, inbox, outbox })
-}
-
-fn both<'s>(s: &Stream<'s>, ends: Ends<'s>) -> Result<Ends<'s>> {
+/// Puts, and waits for what the peer puts.
+fn step<'s>(s: &Stream<'s>, ends: Ends<'s>) -> Result<Ends<'s>> {
     let Ends { src, inbox, outbox } = ends;
     let mut epoch = outbox.start();
     epoch.put(&src, Slot(0))?;
@@ -102,18 +91,35 @@ fn both<'s>(s: &Stream<'s>, ends: Ends<'s>) -> Result<Ends<'s>> {
     Ok(Ends { src, inbox, outbox })
 }
 
-fn step<'s>(s: &Stream<'s>, pattern: Pattern, ends: Ends<'s>) -> Result<Ends<'s>> {
-    match pattern {
-        Pattern::PingPong => there_and_back(s, s.world().rank() == 0, ends),
-        Pattern::Exchange => both(s, ends),
+/// `count` epochs, of which `steps` enqueues some. Who answers waits first, and puts last: so each of its steps answers
+/// what the one before has waited for, and exposes for what comes next.
+fn epochs<'s>(
+    s: &Stream<'s>,
+    pattern: Pattern,
+    mut ends: Ends<'s>,
+    count: u64,
+    steps: impl FnOnce(Ends<'s>, u64) -> Result<Ends<'s>>,
+) -> Result<(Ends<'s>, f64)> {
+    let answers = pattern == Pattern::PingPong && s.world().rank() == 1;
+    let begin = Instant::now();
+    if answers {
+        ends.inbox = ends.inbox.expose(s)?;
     }
+    ends = steps(ends, count - u64::from(answers))?;
+    if answers {
+        let mut epoch = ends.outbox.start();
+        epoch.put(&ends.src, Slot(0))?;
+        ends.outbox = epoch.complete(s)?;
+    }
+    s.synchronize()?;
+    Ok((ends, begin.elapsed().as_secs_f64() * 1e6 / count as f64))
 }
 
 /// What the peer says, for what this rank says.
 fn swap(s: &Stream<'_>, said: &[u64]) -> Result<Vec<u64>> {
     let mut ends = open(s, said.len())?;
     ends.src = Region::from_slice(s.world(), said)?.on(s)?;
-    let ends = both(s, ends)?;
+    let ends = step(s, ends)?;
     let mut seen = Region::<u64, _>::zeroed(s.world(), said.len())?.on(s)?;
     s.launch(
         |inbox: Slots<'_, u64>, seen: &mut [u64]| seen.copy_from_slice(inbox.slot(0)),
@@ -150,18 +156,11 @@ fn bare(
     Ok(elapsed.as_secs_f64() * 1e6 / epochs as f64)
 }
 
-fn eager<'s>(
-    s: &Stream<'s>,
-    pattern: Pattern,
-    mut ends: Ends<'s>,
-    epochs: u64,
-) -> Result<(Ends<'s>, f64)> {
-    let begin = Instant::now();
-    for _ in 0..epochs {
-        ends = step(s, pattern, ends)?;
+fn eager<'s>(s: &Stream<'s>, mut ends: Ends<'s>, count: u64) -> Result<Ends<'s>> {
+    for _ in 0..count {
+        ends = step(s, ends)?;
     }
-    s.synchronize()?;
-    Ok((ends, begin.elapsed().as_secs_f64() * 1e6 / epochs as f64))
+    Ok(ends)
 }
 
 /// What a rank is asked to do.
@@ -216,12 +215,12 @@ fn rank(plan: &Plan) -> Outcome<()> {
     raw.connect(&swap(&s, &said)?)?;
     let mut json = String::new();
     for bytes in SIZES {
-        let epochs = if bytes > 4096 { 300 } else { 1000 };
+        let count = if bytes > 4096 { 300 } else { 1000 };
         for pattern in [Pattern::PingPong, Pattern::Exchange] {
             let mut on_s = open(&s, bytes / 8)?;
             let mut on_inline = open(&inline, bytes / 8)?;
             let recorded = open(&s, bytes / 8)?;
-            let (graph, mut recorded) = s.capture(recorded, |s, ends| step(s, pattern, ends))?;
+            let (graph, mut recorded) = s.capture(recorded, step)?;
             let mut times = vec![Vec::new(); WAYS.len()];
             for round in 0..=plan.rounds {
                 for (way, times) in WAYS.iter().zip(&mut times) {
@@ -236,24 +235,24 @@ fn rank(plan: &Plan) -> Outcome<()> {
                         continue;
                     }
                     let time = match way {
-                        Way::Raw(form) => bare(&mut raw, rank, pattern, *form, bytes, epochs)?,
+                        Way::Raw(form) => bare(&mut raw, rank, pattern, *form, bytes, count)?,
                         Way::Eager => {
-                            let (back, time) = eager(&s, pattern, on_s, epochs)?;
+                            let steps = |ends, count| eager(&s, ends, count);
+                            let (back, time) = epochs(&s, pattern, on_s, count, steps)?;
                             on_s = back;
                             time
                         }
                         Way::Inline => {
-                            let (back, time) = eager(&inline, pattern, on_inline, epochs)?;
+                            let steps = |ends, count| eager(&inline, ends, count);
+                            let (back, time) = epochs(&inline, pattern, on_inline, count, steps)?;
                             on_inline = back;
                             time
                         }
                         Way::Graph => {
-                            let begin = Instant::now();
-                            recorded = graph
-                                .replay(&s, recorded, epochs)
-                                .map_err(tidegate::Error::from)?;
-                            s.synchronize()?;
-                            begin.elapsed().as_secs_f64() * 1e6 / epochs as f64
+                            let steps = |ends, count| Ok(graph.replay(&s, ends, count)?);
+                            let (back, time) = epochs(&s, pattern, recorded, count, steps)?;
+                            recorded = back;
+                            time
                         }
                     };
                     // The first is for warming up.
@@ -271,10 +270,7 @@ fn rank(plan: &Plan) -> Outcome<()> {
                     .iter_mut()
                     .map(|times| (!times.is_empty()).then(|| median(times)))
                     .collect();
-                println!(
-                    "{pattern:?}, {bytes} B ({} rounds of {epochs})",
-                    plan.rounds
-                );
+                println!("{pattern:?}, {bytes} B ({} rounds of {count})", plan.rounds);
                 for ((way, time), all) in WAYS.iter().zip(&medians).zip(&times) {
                     let Some(time) = time else { continue };
                     let over = |base: Option<f64>| {
@@ -290,7 +286,7 @@ fn rank(plan: &Plan) -> Outcome<()> {
                     );
                     let _ = writeln!(
                         json,
-                        "  {{\"pattern\": \"{pattern:?}\", \"bytes\": {bytes}, \"way\": \"{}\", \"median_us\": {time:.3}, \"rounds\": {}, \"epochs\": {epochs}}},",
+                        "  {{\"pattern\": \"{pattern:?}\", \"bytes\": {bytes}, \"way\": \"{}\", \"median_us\": {time:.3}, \"rounds\": {}, \"epochs\": {count}}},",
                         way.name(),
                         plan.rounds
                     );

@@ -3,11 +3,18 @@
 use super::{Case, Order};
 use crate::device::{BenchDevice, Words, WordsIn, WordsOut};
 use crate::results::{Meter, RankSample};
-use tidegate_core::window::{Slot, Window, exchange};
+use tidegate_core::window::{Access, BySlot, Slot, Window, exchange};
 use tidegate_core::{Error, Graph, Region, Result, Stream, World, stream};
 
 /// What an epoch needs.
 type Lent<'s, D> = (Words<'s, D>, WordsIn<'s, D>, WordsOut<'s, D>);
+
+/// Which epochs of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    First,
+    Last,
+}
 
 struct Engine<'a, 's, D: BenchDevice> {
     case: &'a Case,
@@ -53,11 +60,11 @@ pub(super) fn measure<D: BenchDevice>(
         for j in 0..=counts.nj {
             run += 1;
             engine.fill(rank, run)?;
-            engine.epochs(ahead)?;
+            engine.epochs(ahead, Part::First)?;
             engine.stream.synchronize()?;
             let launches = engine.launches;
             let mut clock = meter.start();
-            engine.epochs(counts.ni)?;
+            engine.epochs(counts.ni, Part::Last)?;
             clock.enqueued();
             engine.stream.synchronize()?;
             let time = clock.stop(engine.launches - launches);
@@ -74,25 +81,28 @@ pub(super) fn measure<D: BenchDevice>(
     Ok(sample)
 }
 
-/// One epoch. Nothing here waits; how many launches it has.
+/// One epoch, as one batch. Nothing here waits.
 fn epoch<'s, D: BenchDevice>(
     case: &Case,
     s: &Stream<'s, D>,
     (source, inbox, outbox): Lent<'s, D>,
-) -> Result<(Lent<'s, D>, u64)> {
-    let second = case.order == Order::Turns && s.world().rank() == 1;
-    let inbox = if second { inbox.expose(s)? } else { inbox };
+) -> Result<Lent<'s, D>> {
+    let epoch = access(case, &source, outbox)?;
+    let (inbox, outbox) = exchange(s, inbox, epoch)?;
+    Ok((source, inbox, outbox))
+}
+
+/// The puts of an epoch.
+fn access<'s, 'b, D: BenchDevice>(
+    case: &Case,
+    source: &'b Words<'s, D>,
+    outbox: WordsOut<'s, D>,
+) -> Result<Access<'s, 'b, u64, BySlot, D>> {
     let mut epoch = outbox.start();
     for (slot, message) in (0..).map(Slot).zip(&case.pattern.outbound) {
         epoch.put(source.slice(message.range.clone())?, slot)?;
     }
-    let (inbox, outbox, launches) = if second {
-        (inbox, epoch.complete(s)?, 2)
-    } else {
-        let (inbox, outbox) = exchange(s, inbox, epoch)?;
-        (inbox, outbox, 1)
-    };
-    Ok(((source, inbox, outbox), launches))
+    Ok(epoch)
 }
 
 impl<'s, D: BenchDevice> Engine<'_, 's, D> {
@@ -119,7 +129,7 @@ impl<'s, D: BenchDevice> Engine<'_, 's, D> {
         if case.recorded > 0 {
             let (graph, back) = s.capture(lent, |s, mut lent| {
                 for _ in 0..case.recorded {
-                    lent = epoch(case, s, lent)?.0;
+                    lent = epoch(case, s, lent)?;
                 }
                 Ok(lent)
             })?;
@@ -140,19 +150,39 @@ impl<'s, D: BenchDevice> Engine<'_, 's, D> {
         Ok(())
     }
 
-    /// Enqueues epochs.
-    fn epochs(&mut self, count: u64) -> Result<()> {
+    /// Enqueues epochs, the `first` of a run or its `last`.
+    ///
+    /// Who answers waits first, and puts last: each of its epochs answers what the one before has waited for, and exposes
+    /// for what comes next. So all are one batch on either side, and the first few are not recorded.
+    fn epochs(&mut self, count: u64, part: Part) -> Result<()> {
         let mut lent = self.lent()?;
+        let (case, s) = (self.case, &*self.stream);
+        let answers = case.order == Order::Turns && s.world().rank() == 1;
+        let mut left = count;
+        if answers && part == Part::First {
+            lent.1 = lent.1.expose(s)?;
+            let eagerly = case.recorded.max(1);
+            for _ in 1..eagerly {
+                lent = epoch(case, s, lent)?;
+            }
+            left -= eagerly;
+            self.launches += eagerly;
+        }
         if let Some(graph) = &self.graph {
-            let times = count / self.case.recorded;
-            lent = graph.replay(self.stream, lent, times)?;
+            let times = left / case.recorded;
+            lent = graph.replay(s, lent, times)?;
             self.launches += times;
         } else {
-            for _ in 0..count {
-                let launches;
-                (lent, launches) = epoch(self.case, self.stream, lent)?;
-                self.launches += launches;
+            for _ in 0..left {
+                lent = epoch(case, s, lent)?;
             }
+            self.launches += left;
+        }
+        if answers && part == Part::Last {
+            let (source, inbox, outbox) = lent;
+            let outbox = access(case, &source, outbox)?.complete(s)?;
+            lent = (source, inbox, outbox);
+            self.launches += 1;
         }
         self.lent = Some(lent);
         Ok(())

@@ -11,7 +11,7 @@
 //! | [`Order`] | an epoch |
 //! |---|---|
 //! | [`Together`](Order::Together) | every rank posts, puts, completes and waits, in one batch |
-//! | [`Turns`](Order::Turns) | two ranks; the second one sends when it has got what the first one sent, and the first one waits for that: an epoch is a round trip, of two messages one after the other |
+//! | [`Turns`](Order::Turns) | two ranks; the second one sends when it has got what the first one sent, and the first one waits for that: an epoch is a round trip, of two messages one after the other. Each of the second one's batches answers what the one before it has waited for, and exposes for the next |
 //!
 //! ```text
 //! for k in 0..nk {

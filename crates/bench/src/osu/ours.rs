@@ -4,7 +4,7 @@ use super::{By, Case, Test};
 use crate::cli::BuffersOf;
 use std::error::Error;
 use std::time::Instant;
-use tidegate_core::window::{BySlot, Inbox, Outbox, Slot, Window, exchange};
+use tidegate_core::window::{Access, BySlot, Inbox, Outbox, Slot, Window, exchange};
 use tidegate_core::{On, Region, Result, Stream, World, stream};
 use tidegate_host::Host;
 
@@ -42,6 +42,7 @@ pub(super) fn measure(
         let (recorded, back) = s.capture(lent, |s, lent| epoch(s, case, lent))?;
         (graph, lent) = (Some(recorded), back);
     }
+    let answers = case.test == Test::Latency && rank == 1;
     let epochs = |mut lent, count| -> Result<Lent<'_>> {
         match &graph {
             Some(graph) => lent = graph.replay(&s, lent, count)?,
@@ -51,14 +52,26 @@ pub(super) fn measure(
                 }
             }
         }
-        s.synchronize()?;
         Ok(lent)
     };
     // Both begin together: within some milliseconds by this, and within an epoch by those before the clock starts.
     world.gather("osu", Vec::new())?;
-    lent = epochs(lent, case.ahead())?;
+    // Who answers waits first, and puts last: each of its epochs answers what the one before has waited for.
+    let mut ahead = case.ahead();
+    if answers {
+        lent.1 = lent.1.expose(&s)?;
+        ahead -= 1;
+    }
+    lent = epochs(lent, ahead)?;
+    s.synchronize()?;
     let start = Instant::now();
     lent = epochs(lent, case.iterations)?;
+    if answers {
+        let (source, inbox, outbox) = lent;
+        let outbox = access(case, &source, outbox)?.complete(&s)?;
+        lent = (source, inbox, outbox);
+    }
+    s.synchronize()?;
     let seconds = start.elapsed().as_secs_f64();
     let (_, mut inbox, _) = lent;
     if case.test == Test::Latency || rank == 1 {
@@ -74,28 +87,29 @@ pub(super) fn measure(
 /// One iteration. Nothing here waits, but on an inline stream.
 fn epoch<'s>(s: &Stream<'s, Host>, case: &Case, lent: Lent<'s>) -> Result<Lent<'s>> {
     let (source, inbox, outbox) = lent;
-    let first = s.world().rank() == 0;
     let both = case.test == Test::Latency;
-    if !first && !both {
+    if !both && s.world().rank() == 1 {
         return Ok((source, inbox.expose(s)?, outbox));
     }
-    let inbox = match first {
-        true => inbox,
-        false => inbox.expose(s)?,
-    };
+    let epoch = access(case, &source, outbox)?;
+    if !both {
+        let outbox = epoch.complete(s)?;
+        return Ok((source, inbox, outbox));
+    }
+    let (inbox, outbox) = exchange(s, inbox, epoch)?;
+    Ok((source, inbox, outbox))
+}
+
+/// The puts of an iteration.
+fn access<'s, 'b>(
+    case: &Case,
+    source: &'b Source<'s>,
+    outbox: Outbox<'s, u8, BySlot, Host>,
+) -> Result<Access<'s, 'b, u8, BySlot, Host>> {
     let mut epoch = outbox.start();
     for number in 0..case.puts() {
         let message = source.slice(number * case.bytes..(number + 1) * case.bytes)?;
         epoch.put(message, Slot(number as u32))?;
     }
-    match first && both {
-        true => {
-            let (inbox, outbox) = exchange(s, inbox, epoch)?;
-            Ok((source, inbox, outbox))
-        }
-        false => {
-            let outbox = epoch.complete(s)?;
-            Ok((source, inbox, outbox))
-        }
-    }
+    Ok(epoch)
 }
