@@ -7,7 +7,9 @@
 //! - `exchange`: both put at the same time, and wait.
 //!
 //! The bare loops have no exposure (a put overwrites whatever is there), nor buffers by turns. `delivered` learns of a put
-//! that the target has refused or that was lost, at once; `bare` never does. (Tidegate does, when it looks.)
+//! that the target has refused or that was lost, at once; `bare` never does. (Tidegate does, when it looks.) `waitable`
+//! has a completion queue that a thread can sleep on, as tidegate's listener does; the other loops would have to poll
+//! for ever.
 
 mod raw;
 
@@ -19,6 +21,7 @@ use tidegate::prelude::*;
 use tidegate::{Route, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
+use tidegate_ffi::fabric::WaitObject;
 
 use raw::{Form, Raw};
 
@@ -48,6 +51,7 @@ impl Way {
             Way::Raw(Form::Plain) => "bare",
             Way::Raw(Form::Delivered) => "bare, delivered",
             Way::Raw(Form::Injected) => "bare, injected",
+            Way::Raw(Form::Waitable) => "bare, waitable",
             Way::Eager => "tidegate, eager",
             Way::Graph => "tidegate, graph",
             Way::Inline => "tidegate, inline",
@@ -55,10 +59,11 @@ impl Way {
     }
 }
 
-const WAYS: [Way; 6] = [
+const WAYS: [Way; 7] = [
     Way::Raw(Form::Plain),
     Way::Raw(Form::Delivered),
     Way::Raw(Form::Injected),
+    Way::Raw(Form::Waitable),
     Way::Eager,
     Way::Graph,
     Way::Inline,
@@ -209,10 +214,15 @@ fn rank(plan: &Plan) -> Outcome<()> {
     let rank = world.rank();
     stream!(let s = world.stream()?);
     stream!(let inline = world.inline_stream()?);
-    let mut raw = Raw::open(&plan.provider, SIZES[1])?;
-    let mut said = raw.address()?;
-    said.resize(ADDRESS, 0);
-    raw.connect(&swap(&s, &said)?)?;
+    let open_raw = |wait| -> Outcome<Raw> {
+        let mut raw = Raw::open(&plan.provider, SIZES[1], wait)?;
+        let mut said = raw.address()?;
+        said.resize(ADDRESS, 0);
+        raw.connect(&swap(&s, &said)?)?;
+        Ok(raw)
+    };
+    let mut raw = open_raw(WaitObject::NONE)?;
+    let mut waitable = open_raw(WaitObject::UNSPEC)?;
     let mut json = String::new();
     for bytes in SIZES {
         let count = if bytes > 4096 { 300 } else { 1000 };
@@ -235,7 +245,13 @@ fn rank(plan: &Plan) -> Outcome<()> {
                         continue;
                     }
                     let time = match way {
-                        Way::Raw(form) => bare(&mut raw, rank, pattern, *form, bytes, count)?,
+                        Way::Raw(form) => {
+                            let raw = match form {
+                                Form::Waitable => &mut waitable,
+                                _ => &mut raw,
+                            };
+                            bare(raw, rank, pattern, *form, bytes, count)?
+                        }
                         Way::Eager => {
                             let steps = |ends, count| eager(&s, ends, count);
                             let (back, time) = epochs(&s, pattern, on_s, count, steps)?;
@@ -273,16 +289,19 @@ fn rank(plan: &Plan) -> Outcome<()> {
                 println!("{pattern:?}, {bytes} B ({} rounds of {count})", plan.rounds);
                 for ((way, time), all) in WAYS.iter().zip(&medians).zip(&times) {
                     let Some(time) = time else { continue };
-                    let over = |base: Option<f64>| {
+                    let over = |form: Form| {
+                        let base = WAYS.iter().position(|way| *way == Way::Raw(form));
+                        let base = base.and_then(|base| medians[base]);
                         base.map_or("-".into(), |base| format!("{:.2}", time / base))
                     };
                     println!(
-                        "  {:18} {time:8.2} us ({:.2} to {:.2})   over bare {}, over delivered {}",
+                        "  {:18} {time:8.2} us ({:.2} to {:.2})   over bare {}, waitable {}, delivered {}",
                         way.name(),
                         all[all.len() / 10],
                         all[all.len() * 9 / 10],
-                        over(medians[0]),
-                        over(medians[1])
+                        over(Form::Plain),
+                        over(Form::Waitable),
+                        over(Form::Delivered)
                     );
                     let _ = writeln!(
                         json,

@@ -16,6 +16,8 @@ pub(crate) enum Form {
     Delivered,
     /// `fi_inject_writedata`, which has no completion.
     Injected,
+    /// As `Plain`, with a completion queue that a thread could sleep on: providers do more for such a queue.
+    Waitable,
 }
 
 /// An endpoint, and the peer's memory.
@@ -35,7 +37,8 @@ pub(crate) struct Raw {
 type Outcome<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 impl Raw {
-    pub(crate) fn open(provider: &str, bytes: usize) -> Outcome<Self> {
+    /// `wait`: what its completion queue can be waited for with.
+    pub(crate) fn open(provider: &str, bytes: usize, wait: WaitObject) -> Outcome<Self> {
         let hints = Hints::new()
             .provider(provider)
             .caps(Caps::RMA | Caps::MSG)
@@ -44,7 +47,7 @@ impl Raw {
         let info = &infos[0];
         let domain = Domain::open(&Fabric::open(info)?, info)?;
         let vector = AddressVector::open(&domain, 1)?;
-        let queue = CompletionQueue::open(&domain, 0, WaitObject::NONE)?;
+        let queue = CompletionQueue::open(&domain, 0, wait)?;
         let endpoint = EndpointBuilder::new(&domain)?
             .vector(&vector)?
             .queue(&queue, Reported::TRANSMIT | Reported::RECV)?
