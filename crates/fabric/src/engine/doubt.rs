@@ -238,16 +238,17 @@ impl<W: Wire> Engine<W> {
         // peer's memory, by the promise of `NicQueue::prepare`, and is only added to there. (Eight bytes that are aligned
         // are taken to be read as one, as every processor and NIC does that this was built for.)
         match unsafe { self.wire.post(peer, op, cookie) } {
-            Ok(Posted::Taken) => {
+            Ok(taken @ (Posted::Taken | Posted::Done)) => {
                 asked.reads = Some((doubt.count, now));
                 let count_there = doubt.count_there.clone();
-                self.flights.add(Flight::Look(Look {
+                let look = Look {
                     index,
                     peer,
                     count_there,
                     _word: word,
-                }));
+                };
                 self.taken_by(peer);
+                self.takes_off(taken, Flight::Look(look));
             }
             // Too much is under way, which is no fault of this peer's.
             Ok(Posted::Full) if self.flights.len() >= self.wire.limits().depth => self.pause(index),

@@ -117,9 +117,9 @@ impl<W: Wire> Engine<W> {
             // program, by the promise of `NicQueue::prepare`.
             let posted = unsafe { self.wire.post(poisoning.peer, op, cookie) };
             match posted {
-                Ok(Posted::Taken) => {
+                Ok(taken @ (Posted::Taken | Posted::Done)) => {
                     self.taken_by(poisoning.peer);
-                    self.flights.add(Flight::Poisoning(poisoning));
+                    self.takes_off(taken, Flight::Poisoning(poisoning));
                 }
                 Ok(Posted::Full) => match self.refused_by(poisoning.peer) {
                     None => waiting.push_back(poisoning),

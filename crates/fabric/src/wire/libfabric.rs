@@ -4,7 +4,8 @@
 //!
 //! One endpoint, one completion queue. A notice goes with a write as `FI_REMOTE_CQ_DATA`: the entry in the target's
 //! queue comes when the data is there, and not at all if the write failed (fi_cq(3), fi_rma(3)). Such a write is
-//! complete when its source may be used again; some providers report it so although the target has refused it
+//! complete when its source may be used again: a short one is injected, so that it is complete at once and nothing
+//! comes of it. Some providers report it so although the target has refused it
 //! (`tcp;ofi_rxm` with a wrong key), and a connection that is made again has lost what was on the way: the engine's
 //! affair, which reads what has come. All other writes ask for `FI_DELIVERY_COMPLETE`. A notice without data writes 8
 //! bytes to the peer's *pad*, memory that each endpoint has for that.
@@ -34,7 +35,8 @@ use serde::{Deserialize, Serialize};
 use tidegate_ffi::fabric::{
     Access, AddressVector, Caps, Completion, CompletionQueue, Counted, Counter, CqError, Desc,
     Domain, Endpoint, EndpointBuilder, FabricError, Library, Local, MemoryRegion, Message, OpFlags,
-    Peer, Piece, Post, RegionKey, RegisterOptions, RemoteRegion, Reported, WaitObject,
+    Peer, Piece, Post, RegionKey, RegisterOptions, Remote as Place, RemoteRegion, Reported,
+    WaitObject,
 };
 use tidegate_hal::nic::{Keep, NicError};
 
@@ -53,6 +55,9 @@ const MOST: usize = 16 << 20;
 /// Contexts from here on are addresses of deferred works, those below are cookies: no memory of a process begins so low.
 const ADDRESSES: usize = 1 << 16;
 const _: () = assert!(DEPTH < ADDRESSES / 2);
+/// The most bytes of a write that is injected, if the provider takes so many: what goes in one message with any, and is
+/// copied in no time.
+const INJECTED: usize = 64;
 /// Bytes of a pad.
 const PAD: usize = 8;
 
@@ -106,6 +111,8 @@ pub struct FabricWire {
     _pad: MemoryRegion,
     /// 8 bytes that notices without data send.
     bytes: Arc<Pad>,
+    /// The most bytes of a write that is injected.
+    injected: usize,
     under_way: usize,
     /// Used again and again: empty between polls.
     taken: Vec<Taken>,
@@ -229,12 +236,13 @@ impl FabricWire {
             address: postcard::to_stdvec(&address).expect("plain data can be encoded"),
             // Nobody is woken by a counter, so chains are looked at.
             bed: Bed::new(queue, waits && signals.is_none()),
-            endpoint,
             vector,
             domain,
             peers: Vec::new(),
             _pad: pad,
             bytes,
+            injected: INJECTED.min(endpoint.inject_size()),
+            endpoint,
             under_way: 0,
             taken: Vec::new(),
             written: written.filter(|_| signals == Some(Signals::Add)),
@@ -442,9 +450,27 @@ unsafe impl Wire for FabricWire {
                 false,
             ),
         };
-        let mut flags = OpFlags::COMPLETION;
         // A signal says by its word that it has come; everything else is to say so by its completion.
         let signals = notice.is_some_and(|notice| notice & LAST == 0);
+        if signals && here.len <= self.injected {
+            // SAFETY: the caller's promise, or a pad, which lives as long as the wire.
+            let bytes = unsafe { std::slice::from_raw_parts(here.address.cast::<u8>(), here.len) };
+            let to = Place {
+                peer: *to,
+                address: there.address,
+                key: there.key,
+            };
+            match self
+                .endpoint
+                .inject_write_data(bytes, notice.unwrap_or(0), to)
+            {
+                Ok(Post::Taken) => return Ok(Posted::Done),
+                Ok(Post::Again) => return Ok(Posted::Full),
+                // What it is, the other way says, where there is one.
+                Err(_) => self.injected = 0,
+            }
+        }
+        let mut flags = OpFlags::COMPLETION;
         if !reads && !signals {
             flags = flags | OpFlags::DELIVERY_COMPLETE;
         }
