@@ -13,7 +13,8 @@
 //!
 //! A stream that fails poisons the doorbell: when all that was rung for is through, the rest is taken back as far as
 //! hardware can, and the queue gives up. An operation that fails blocks the chain behind it; when all that was rung for
-//! before it is through, and nothing has moved for a moment, the queue gives up too. What the NIC refuses for want of triggers is tried again, for as long as a limit
+//! before it is through (or nothing of that for a second), and nothing has moved for a moment, the queue gives up too.
+//! What the NIC refuses for want of triggers is tried again, for as long as a limit
 //! says: then that is a failure like any other. So it is when a stream has rung, and its strike has not come by then,
 //! which is looked for all the while: what nobody has looked at does not count, since a stream is stopped with its process.
 
@@ -27,7 +28,7 @@ use super::program::{Script, operation, script};
 use super::queue::Queue;
 use super::work::Engine;
 use crate::lock;
-use crate::wire::chain::{Chain, Signal};
+use crate::wire::chain::{Chain, Signal, Stuck};
 use crate::wire::{Posted, Wire};
 
 /// How long nothing must have moved before a chain that has failed is given up: what it has begun behind the failure is
@@ -217,7 +218,7 @@ impl<W: Wire> Chained<W> {
                     queue.through();
                 }
             }
-            Err(error) => self.fail(self.through, &error),
+            Err(Stuck { at, error }) => self.fail(at, &error),
         }
         if self.through != before {
             self.moves();
@@ -394,7 +395,7 @@ mod tests {
             unreachable!()
         }
 
-        fn poll(&mut self, _: &dyn Fn() -> u64) -> Result<u64, NicError> {
+        fn poll(&mut self, _: &dyn Fn() -> u64) -> Result<u64, Stuck> {
             unreachable!()
         }
 

@@ -60,12 +60,40 @@ pub(super) fn idle(hears: bool, since: Duration) -> Duration {
     }
 }
 
-/// How long to sit after a sit in which streams came by so often.
-fn sit(before: Duration, visits: u64) -> Duration {
-    if before / visits.clamp(1, u64::from(u32::MAX)) as u32 <= LOOKED {
-        (2 * before).min(SIT.1)
-    } else {
-        SIT.0
+/// When the listener sits, and for how long.
+struct Seat {
+    /// How often streams had come by when it last looked.
+    seen: u64,
+    next: Duration,
+}
+
+impl Seat {
+    fn new() -> Self {
+        Seat {
+            seen: 0,
+            next: SIT.0,
+        }
+    }
+
+    /// How long to sit: while streams come by, and longer while they do little else. `active`: something of this rank is
+    /// under way, which a stream may leave alone.
+    fn sits(&mut self, visits: u64, active: bool) -> Option<Duration> {
+        let new = visits - std::mem::replace(&mut self.seen, visits);
+        if new == 0 {
+            return None;
+        }
+        let new = u32::try_from(new).unwrap_or(u32::MAX);
+        self.next = if !active && self.next / new <= LOOKED {
+            (2 * self.next).min(SIT.1)
+        } else {
+            SIT.0
+        };
+        Some(self.next)
+    }
+
+    /// A stream has called, which comes no more: what it did before that is no reason to sit down again.
+    fn called(&mut self, visits: u64) {
+        self.seen = visits;
     }
 }
 
@@ -110,27 +138,26 @@ impl<W: Wire> Shared<W> {
 
     /// The thread that sleeps on the wire.
     pub(crate) fn listen(&self) {
-        let (mut quiet, mut seen, mut last) = (0, 0, Instant::now());
+        let (mut quiet, mut last) = (0, Instant::now());
         let polled = self.is_polled();
-        let (mut ticked, mut seat) = (Instant::now(), SIT.0);
+        let (mut ticked, mut seat) = (Instant::now(), Seat::new());
         while !self.stop.load(Ordering::SeqCst) {
             if self.doubtful.load(Ordering::Relaxed) && ticked.elapsed() >= TICK {
                 ticked = Instant::now();
                 self.with(Engine::tick);
             }
             let visits = self.visits.load(Ordering::Relaxed);
-            if visits != seen {
-                // In less than this if it was called, and then it does not matter.
-                seat = sit(seat, visits - seen);
+            if let Some(time) = seat.sits(visits, self.active.load(Ordering::Relaxed)) {
                 // What they have heard counts: one that has just gone to sleep depends on this thread.
-                (seen, quiet, last) = (visits, 0, Instant::now());
+                (quiet, last) = (0, Instant::now());
                 // Who found the engine taken by this thread has gone on, and nobody else may come.
                 if self.called() {
                     self.turn();
                 }
-                if !self.chair.sit(seat) {
+                if !self.chair.sit(time) {
                     continue;
                 }
+                seat.called(self.visits.load(Ordering::Relaxed));
             }
             while self.wanted.load(Ordering::Relaxed) > 0 {
                 std::thread::yield_now();
@@ -187,7 +214,8 @@ impl<W: Wire> Shared<W> {
                 limit
             };
             // Under the lock: whoever posts after this sees it.
-            self.asleep.store(!engine.full && !active, Ordering::SeqCst);
+            let long = !engine.full && !active && !engine.is_doubtful();
+            self.asleep.store(long, Ordering::SeqCst);
             // Whoever arms after this wakes this thread; what was armed before is seen here.
             let armed = polled && self.slots.armed() > 0;
             release(engine);
@@ -210,17 +238,38 @@ impl<W: Wire> Shared<W> {
 mod tests {
     use super::*;
 
+    /// How often streams look within `sit`, at `each` microseconds.
+    fn looks(sit: Duration, each: u128) -> u64 {
+        (sit.as_micros() / each) as u64
+    }
+
     #[test]
     fn it_sits_longer_while_streams_do_nothing_else() {
-        let looks = |sit: Duration, each| (sit.as_micros() / each) as u64;
-        let mut seat = SIT.0;
+        let (mut seat, mut visits) = (Seat::new(), 0);
+        let mut sits = |new, active| {
+            visits += new;
+            seat.sits(visits, active)
+        };
+        let mut time = SIT.0;
         for _ in 0..10 {
-            seat = sit(seat, looks(seat, 2));
+            time = sits(looks(time, 2), false).unwrap();
         }
-        assert_eq!(seat, SIT.1);
-        // A tenth of the time, or none of it.
-        assert_eq!(sit(seat, looks(seat / 10, 2)), SIT.0);
-        assert_eq!(sit(seat, 1), SIT.0);
-        assert_eq!(sit(SIT.1, u64::MAX), SIT.1);
+        assert_eq!(time, SIT.1);
+        // A tenth of the time; nothing but looks, while something of their own is under way; as often as can be.
+        assert_eq!(sits(looks(time / 10, 2), false), Some(SIT.0));
+        assert_eq!(sits(looks(SIT.0, 2), false), Some(2 * SIT.0));
+        assert_eq!(sits(looks(2 * SIT.0, 2), true), Some(SIT.0));
+        assert_eq!(sits(u64::from(u32::MAX) + 1, false), Some(2 * SIT.0));
+        assert_eq!(sits(0, false), None);
+    }
+
+    #[test]
+    fn it_does_not_sit_down_again_for_who_has_called() {
+        let mut seat = Seat::new();
+        assert!(seat.sits(1, false).is_some());
+        // The stream looks some more, calls, and sleeps.
+        seat.called(7);
+        assert_eq!(seat.sits(7, false), None);
+        assert!(seat.sits(8, false).is_some());
     }
 }

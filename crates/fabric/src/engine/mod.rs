@@ -227,10 +227,12 @@ impl<W: Wire> Shared<W> {
         }
     }
 
-    /// Something is under way: whoever listens must know that there is something to listen for. If it sleeps but
-    /// shortly, it finds that out.
+    /// Something is under way, or in doubt: whoever listens must know that there is something to listen for, or to ask.
+    /// If it sleeps but shortly, it finds that out.
     fn tell_listener(&self) {
-        if self.active.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::SeqCst) {
+        let more = self.active.load(Ordering::Relaxed) || self.doubtful.load(Ordering::Relaxed);
+        if more && self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::SeqCst)
+        {
             self.sleeper.wake();
         }
     }

@@ -284,7 +284,7 @@ impl<W: Wire> Engine<W> {
                 self.bring(index);
             }
             self.late = late;
-            if !self.send_held() {
+            if !self.send_held() && self.ready.is_empty() {
                 break;
             }
         }

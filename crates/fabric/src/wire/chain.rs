@@ -60,6 +60,14 @@ pub struct Signal<'a, W: Wire + ?Sized> {
     pub word: (&'a W::Remote, usize),
 }
 
+/// Why a chain does not go on.
+pub struct Stuck {
+    /// The firing (from 0) that will not be through, as far as that is known: none before it has failed.
+    pub at: u64,
+    /// Why.
+    pub error: NicError,
+}
+
 /// Firings towards a peer.
 pub trait Chain<W: Wire + ?Sized>: Send + 'static {
     /// How many firings can be queued and not yet through; at least 1.
@@ -111,8 +119,8 @@ pub trait Chain<W: Wire + ?Sized>: Send + 'static {
     ///
     /// # Errors
     ///
-    /// That an operation has failed: no more firings will be through.
-    fn poll(&mut self, rung: &dyn Fn() -> u64) -> Result<u64, NicError>;
+    /// That an operation has failed: no firing behind it will be through.
+    fn poll(&mut self, rung: &dyn Fn() -> u64) -> Result<u64, Stuck>;
 
     /// The firing (from 0) of an operation with this context, which has failed; `None` if it is not of this chain.
     fn failed(&mut self, context: usize) -> Option<u64>;

@@ -111,8 +111,8 @@ pub struct FabricWire {
     _pad: MemoryRegion,
     /// 8 bytes that notices without data send.
     bytes: Arc<Pad>,
-    /// The most bytes of a write that is injected.
-    injected: usize,
+    /// The most bytes of a write that is injected, if any are.
+    injected: Option<usize>,
     under_way: usize,
     /// Used again and again: empty between polls.
     taken: Vec<Taken>,
@@ -225,6 +225,8 @@ impl FabricWire {
             pad: pad.export()?.into(),
             adds: signals == Some(Signals::Add),
         };
+        // Sockets reports that an injected write has failed, by a context that nobody has given it.
+        let injects = !info.provider().split(';').any(|name| name == "sockets");
         Ok(FabricWire {
             library: library.clone(),
             choice: choice.clone(),
@@ -241,7 +243,7 @@ impl FabricWire {
             peers: Vec::new(),
             _pad: pad,
             bytes,
-            injected: INJECTED.min(endpoint.inject_size()),
+            injected: injects.then(|| INJECTED.min(endpoint.inject_size())),
             endpoint,
             under_way: 0,
             taken: Vec::new(),
@@ -452,7 +454,7 @@ unsafe impl Wire for FabricWire {
         };
         // A signal says by its word that it has come; everything else is to say so by its completion.
         let signals = notice.is_some_and(|notice| notice & LAST == 0);
-        if signals && here.len <= self.injected {
+        if signals && self.injected.is_some_and(|most| here.len <= most) {
             // SAFETY: the caller's promise, or a pad, which lives as long as the wire.
             let bytes = unsafe { std::slice::from_raw_parts(here.address.cast::<u8>(), here.len) };
             let to = Place {
@@ -466,8 +468,11 @@ unsafe impl Wire for FabricWire {
             {
                 Ok(Post::Taken) => return Ok(Posted::Done),
                 Ok(Post::Again) => return Ok(Posted::Full),
-                // What it is, the other way says, where there is one.
-                Err(_) => self.injected = 0,
+                // What it is, the other way says.
+                Err(error) if error.is_not_supported() || error.is_too_long() => {
+                    self.injected = None;
+                }
+                Err(_) => {}
             }
         }
         let mut flags = OpFlags::COMPLETION;

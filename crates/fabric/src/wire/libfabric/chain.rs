@@ -61,7 +61,7 @@ use tidegate_ffi::fabric::{
 use tidegate_hal::batch::QUANTUM;
 use tidegate_hal::nic::{Keep, NicError, Register};
 
-use super::super::chain::{Chain, Signal, Signals};
+use super::super::chain::{Chain, Signal, Signals, Stuck};
 use super::super::{Op, Posted};
 use super::gate::{self, Gate};
 use super::pool::{Pool, Share};
@@ -398,22 +398,29 @@ impl FabricChain {
     }
 
     /// What a work that waits for long may need.
-    fn poke(&mut self) -> Result<(), NicError> {
-        if let Some((number, failures)) =
-            self.gates.iter().enumerate().find_map(|(number, gate)| {
-                let failures = gate.failures();
-                (failures > 0).then_some((number, failures))
-            })
-        {
-            return Err(NicError::System {
+    fn poke(&mut self) -> Result<(), Stuck> {
+        // The oldest firing first: a gate counts what belongs to the firing that begins there, and the signal before.
+        let failing = (self.through..).take(self.gates.len()).find_map(|at| {
+            let failures = self.gates[self.gate(at)].failures();
+            (failures > 0).then_some((at, failures))
+        });
+        if let Some((at, failures)) = failing {
+            let gate = self.gate(at);
+            let error = NicError::System {
                 what: "a deferred work",
-                detail: format!("gate {number} has counted {failures} failures"),
-            });
+                detail: format!("gate {gate} has counted {failures} failures"),
+            };
+            return Err(Stuck { at, error });
         }
         if !self.struck {
             let gate = &self.gates[self.gate(self.through)];
             for counter in [&self.trigger, gate.counter()] {
-                counter.add(0).map_err(system("poking a counter"))?;
+                let at = self.through;
+                let refused = |error| Stuck {
+                    at,
+                    error: system("poking a counter")(error),
+                };
+                counter.add(0).map_err(refused)?;
             }
         }
         Ok(())
@@ -545,7 +552,7 @@ impl Chain<FabricWire> for FabricChain {
             .map_err(system("firing a deferred work"))
     }
 
-    fn poll(&mut self, rung: &dyn Fn() -> u64) -> Result<u64, NicError> {
+    fn poll(&mut self, rung: &dyn Fn() -> u64) -> Result<u64, Stuck> {
         let before = self.through;
         while self.through < self.queued && self.is_through(rung) {
             let firing = self.firings.pop_front().expect("it was queued");
@@ -568,7 +575,8 @@ impl Chain<FabricWire> for FabricChain {
 
     fn failed(&mut self, context: usize) -> Option<u64> {
         let own = self.works.failed(context);
-        for (at, firing) in self.firings.iter_mut().enumerate() {
+        // The newest first: memory of a work that is complete may be another's by now.
+        for (at, firing) in self.firings.iter_mut().enumerate().rev() {
             let failed = firing.moves.iter_mut().find(|one| one.context == context);
             if let Some(failed) = failed {
                 // It will not count: so what the gate is to come to that proves the firing before it is less. Once,
