@@ -99,16 +99,9 @@ unsafe impl Wire for Watched {
         let writes = matches!(op, Op::Write { .. });
         // SAFETY: the caller's promise.
         let posted = unsafe { self.wire.post(peer, op.handed_on(|remote| remote), cookie) };
-        match posted {
-            Ok(Posted::Taken) if writes => {
-                self.seen.writes.lock().unwrap().insert(cookie);
-                self.seen.posted.fetch_add(1, Ordering::SeqCst);
-            }
-            Ok(Posted::Done) if writes => {
-                self.seen.posted.fetch_add(1, Ordering::SeqCst);
-                self.seen.done.fetch_add(1, Ordering::SeqCst);
-            }
-            _ => {}
+        if writes && matches!(posted, Ok(Posted::Taken)) {
+            self.seen.writes.lock().unwrap().insert(cookie);
+            self.seen.posted.fetch_add(1, Ordering::SeqCst);
         }
         posted
     }

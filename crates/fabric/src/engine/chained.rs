@@ -154,7 +154,7 @@ impl<W: Wire> Chained<W> {
             // SAFETY: `NicQueue::prepare` promised this for the time between the ring and the signal; the program keeps
             // the memory. The lock on this value is held.
             match unsafe { self.chain.queue(&pieces, &signal, &program.0) } {
-                Ok(Posted::Taken | Posted::Done) => {
+                Ok(Posted::Taken) => {
                     self.fed += 1;
                     self.refused = None;
                 }

@@ -238,17 +238,16 @@ impl<W: Wire> Engine<W> {
         // peer's memory, by the promise of `NicQueue::prepare`, and is only added to there. (Eight bytes that are aligned
         // are taken to be read as one, as every processor and NIC does that this was built for.)
         match unsafe { self.wire.post(peer, op, cookie) } {
-            Ok(taken @ (Posted::Taken | Posted::Done)) => {
+            Ok(Posted::Taken) => {
                 asked.reads = Some((doubt.count, now));
                 let count_there = doubt.count_there.clone();
-                let look = Look {
+                self.flights.add(Flight::Look(Look {
                     index,
                     peer,
                     count_there,
                     _word: word,
-                };
+                }));
                 self.taken_by(peer);
-                self.takes_off(taken, Flight::Look(look));
             }
             // Too much is under way, which is no fault of this peer's.
             Ok(Posted::Full) if self.flights.len() >= self.wire.limits().depth => self.pause(index),

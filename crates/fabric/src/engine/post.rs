@@ -56,11 +56,11 @@ impl<W: Wire> Engine<W> {
         // this is over, or the wire is dropped.
         let posted = unsafe { self.wire.post(peer, op, cookie) };
         match posted {
-            Ok(taken @ (Posted::Taken | Posted::Done)) => {
+            Ok(Posted::Taken) => {
                 firing.under_way += 1;
                 firing.next += 1;
+                self.flights.add(Flight::Of(index));
                 self.taken_by(peer);
-                self.takes_off(taken, Flight::Of(index));
                 true
             }
             Ok(Posted::Full) => match self.refused_by(peer) {
@@ -107,7 +107,7 @@ impl<W: Wire> Engine<W> {
         // SAFETY: as in `advance`.
         let posted = unsafe { self.wire.post(peer, op, cookie) };
         match posted {
-            Ok(taken @ (Posted::Taken | Posted::Done)) => {
+            Ok(Posted::Taken) => {
                 firing.under_way += 1;
                 firing.next += 1;
                 firing.signalled = true;
@@ -115,8 +115,8 @@ impl<W: Wire> Engine<W> {
                     None => Flight::Of(index),
                     Some((at, _)) => Flight::With(index, self.held.swap_remove(at)),
                 };
+                self.flights.add(flight);
                 self.taken_by(peer);
-                self.takes_off(taken, flight);
             }
             Ok(Posted::Full) => match self.refused_by(peer) {
                 None => self.stalled.push(index),
@@ -193,13 +193,13 @@ impl<W: Wire> Engine<W> {
             let cookie = self.flights.next() as u64;
             // SAFETY: a notice names no memory of this end.
             match unsafe { self.wire.post(held.peer, Op::Notify(notice), cookie) } {
-                Ok(taken @ (Posted::Taken | Posted::Done)) => {
+                Ok(Posted::Taken) => {
                     let flight = match other {
                         None => Flight::Of(held.queue),
                         Some((at, _)) => Flight::With(held.queue, self.held.swap_remove(at)),
                     };
+                    self.flights.add(flight);
                     self.taken_by(held.peer);
-                    self.takes_off(taken, flight);
                 }
                 Ok(Posted::Full) => {
                     let given_up = abandoned(self);

@@ -117,9 +117,9 @@ impl<W: Wire> Engine<W> {
             // program, by the promise of `NicQueue::prepare`.
             let posted = unsafe { self.wire.post(poisoning.peer, op, cookie) };
             match posted {
-                Ok(taken @ (Posted::Taken | Posted::Done)) => {
+                Ok(Posted::Taken) => {
                     self.taken_by(poisoning.peer);
-                    self.takes_off(taken, Flight::Poisoning(poisoning));
+                    self.flights.add(Flight::Poisoning(poisoning));
                 }
                 Ok(Posted::Full) => match self.refused_by(poisoning.peer) {
                     None => waiting.push_back(poisoning),

@@ -17,7 +17,7 @@ use super::slab::Slab;
 use super::tell::Poisoning;
 use crate::notice::Notice;
 use crate::regions::Regions;
-use crate::wire::{Event, Posted, Wire};
+use crate::wire::{Event, Wire};
 
 /// What is under way.
 pub(crate) struct Engine<W: Wire> {
@@ -338,41 +338,26 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// An operation was taken, with the next number of a flight; it may be done by now.
-    pub(super) fn takes_off(&mut self, taken: Posted, flight: Flight<W>) {
-        if taken == Posted::Done {
-            self.over_with(flight, None);
-        } else {
-            self.flights.add(flight);
-        }
-    }
-
     /// An operation is over.
     fn landed(&mut self, cookie: u64, failed: Option<String>) {
         self.heard += 1;
         match self.flights.take(cookie as usize) {
-            Some(flight) => self.over_with(flight, failed),
-            None => debug_assert!(self.broken, "an event for nothing"),
-        }
-    }
-
-    fn over_with(&mut self, flight: Flight<W>, failed: Option<String>) {
-        match flight {
-            Flight::Of(index) => self.over(index, failed),
-            Flight::With(index, held) => {
+            Some(Flight::Of(index)) => self.over(index, failed),
+            Some(Flight::With(index, held)) => {
                 // Nor is its signal posted again, though it is not to blame: an operation that is reported as failed
                 // may have come all the same, when its connection broke behind it, and a second quantum would expose
                 // memory that is in use.
                 self.over(held.queue, failed.clone());
                 self.over(index, failed);
             }
-            Flight::Poisoning(poisoning) => {
+            Some(Flight::Poisoning(poisoning)) => {
                 self.contact.answers(poisoning.peer);
                 if let Some(why) = failed {
                     self.untold(poisoning, &why);
                 }
             }
-            Flight::Look(look) => self.looked(&look, failed),
+            Some(Flight::Look(look)) => self.looked(&look, failed),
+            None => debug_assert!(self.broken, "an event for nothing"),
         }
     }
 

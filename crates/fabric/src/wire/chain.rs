@@ -89,7 +89,7 @@ pub trait Chain<W: Wire + ?Sized>: Send + 'static {
     /// How many stores of a stream that has rung so often have not arrived at the register.
     fn missing(&self, rung: u64) -> u64;
 
-    /// Queues the next firing ([`Posted::Taken`]). [`Posted::Full`]: not all of it could be queued; try again with the same, after
+    /// Queues the next firing. [`Posted::Full`]: not all of it could be queued; try again with the same, after
     /// [`poll`](Self::poll).
     ///
     /// # Errors

@@ -4,8 +4,7 @@
 //!
 //! One endpoint, one completion queue. A notice goes with a write as `FI_REMOTE_CQ_DATA`: the entry in the target's
 //! queue comes when the data is there, and not at all if the write failed (fi_cq(3), fi_rma(3)). Such a write is
-//! complete when its source may be used again: a short one is injected, so that it is complete at once and nothing
-//! comes of it. Some providers report it so although the target has refused it
+//! complete when its source may be used again; some providers report it so although the target has refused it
 //! (`tcp;ofi_rxm` with a wrong key), and a connection that is made again has lost what was on the way: the engine's
 //! affair, which reads what has come. All other writes ask for `FI_DELIVERY_COMPLETE`. A notice without data writes 8
 //! bytes to the peer's *pad*, memory that each endpoint has for that.
@@ -35,8 +34,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_ffi::fabric::{
     Access, AddressVector, Caps, Completion, CompletionQueue, Counted, Counter, CqError, Desc,
     Domain, Endpoint, EndpointBuilder, FabricError, Library, Local, MemoryRegion, Message, OpFlags,
-    Peer, Piece, Post, RegionKey, RegisterOptions, Remote as Place, RemoteRegion, Reported,
-    WaitObject,
+    Peer, Piece, Post, RegionKey, RegisterOptions, RemoteRegion, Reported, WaitObject,
 };
 use tidegate_hal::nic::{Keep, NicError};
 
@@ -55,9 +53,6 @@ const MOST: usize = 16 << 20;
 /// Contexts from here on are addresses of deferred works, those below are cookies: no memory of a process begins so low.
 const ADDRESSES: usize = 1 << 16;
 const _: () = assert!(DEPTH < ADDRESSES / 2);
-/// The most bytes of a write that is injected, if the provider takes so many: what goes in one message with any, and is
-/// copied in no time.
-const INJECTED: usize = 64;
 /// Bytes of a pad.
 const PAD: usize = 8;
 
@@ -111,8 +106,6 @@ pub struct FabricWire {
     _pad: MemoryRegion,
     /// 8 bytes that notices without data send.
     bytes: Arc<Pad>,
-    /// The most bytes of a write that is injected, if any are.
-    injected: Option<usize>,
     under_way: usize,
     /// Used again and again: empty between polls.
     taken: Vec<Taken>,
@@ -225,8 +218,6 @@ impl FabricWire {
             pad: pad.export()?.into(),
             adds: signals == Some(Signals::Add),
         };
-        // Sockets reports that an injected write has failed, by a context that nobody has given it.
-        let injects = !info.provider().split(';').any(|name| name == "sockets");
         Ok(FabricWire {
             library: library.clone(),
             choice: choice.clone(),
@@ -238,13 +229,12 @@ impl FabricWire {
             address: postcard::to_stdvec(&address).expect("plain data can be encoded"),
             // Nobody is woken by a counter, so chains are looked at.
             bed: Bed::new(queue, waits && signals.is_none()),
+            endpoint,
             vector,
             domain,
             peers: Vec::new(),
             _pad: pad,
             bytes,
-            injected: injects.then(|| INJECTED.min(endpoint.inject_size())),
-            endpoint,
             under_way: 0,
             taken: Vec::new(),
             written: written.filter(|_| signals == Some(Signals::Add)),
@@ -452,30 +442,9 @@ unsafe impl Wire for FabricWire {
                 false,
             ),
         };
+        let mut flags = OpFlags::COMPLETION;
         // A signal says by its word that it has come; everything else is to say so by its completion.
         let signals = notice.is_some_and(|notice| notice & LAST == 0);
-        if signals && self.injected.is_some_and(|most| here.len <= most) {
-            // SAFETY: the caller's promise, or a pad, which lives as long as the wire.
-            let bytes = unsafe { std::slice::from_raw_parts(here.address.cast::<u8>(), here.len) };
-            let to = Place {
-                peer: *to,
-                address: there.address,
-                key: there.key,
-            };
-            match self
-                .endpoint
-                .inject_write_data(bytes, notice.unwrap_or(0), to)
-            {
-                Ok(Post::Taken) => return Ok(Posted::Done),
-                Ok(Post::Again) => return Ok(Posted::Full),
-                // What it is, the other way says.
-                Err(error) if error.is_not_supported() || error.is_too_long() => {
-                    self.injected = None;
-                }
-                Err(_) => {}
-            }
-        }
-        let mut flags = OpFlags::COMPLETION;
         if !reads && !signals {
             flags = flags | OpFlags::DELIVERY_COMPLETE;
         }

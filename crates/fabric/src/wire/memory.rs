@@ -5,7 +5,7 @@
 //! A [`Net`] has an endpoint for each rank of one process. What is posted lies in the *origin's* endpoint until its
 //! time has come, counted in polls; then the origin's poll carries it out in the target's memory. Nothing is ordered
 //! with anything else: of what is due, any comes first. A write with a signal (a notice that is not the
-//! [last](super::LAST)) is copied when it is posted, and done then or later, before it is carried out: what an endpoint that is dropped
+//! [last](super::LAST)) is copied when it is posted, and done before it is carried out: what an endpoint that is dropped
 //! has not carried out is lost.
 //!
 //! # Failure
@@ -22,8 +22,6 @@ use tidegate_hal::nic::{Keep, NicError};
 use super::{Event, LAST, Limits, Op, Posted, Sleeper, Wire};
 
 const NAME: &str = "memory";
-/// How many signals in a thousand are done when they are posted.
-const AT_ONCE: u32 = 500;
 
 /// How often something goes wrong, in a thousand; and how late things are.
 #[derive(Clone, Debug, Default)]
@@ -422,21 +420,16 @@ unsafe impl Wire for MemoryWire {
             Op::Notify(notice) => (Work::Nothing, Some(notice)),
         };
         let polls = state.draw(faults.delay + 1);
-        let signals = notice.is_some_and(is_signal);
-        // As networks do that copy what is short when it is posted. (Nothing is ordered here, and who needs exposures is
-        // not far ahead.)
-        let ahead = self.waiting.iter().any(|one| one.done);
-        let done = signals && !ahead && state.happens(AT_ONCE);
         self.waiting.push(Waiting {
             peer,
             cookie,
-            signals,
-            done,
+            signals: notice.is_some_and(is_signal),
+            done: false,
             polls,
             work,
             notice,
         });
-        Ok(if done { Posted::Done } else { Posted::Taken })
+        Ok(Posted::Taken)
     }
 
     fn poll(&mut self, events: &mut Vec<Event>) -> Result<(), NicError> {

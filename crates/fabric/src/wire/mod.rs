@@ -6,7 +6,7 @@
 //! *notices* to a peer's agent. The engine posts an operation with a *cookie*, and polls for what has become of it.
 //! Between operations nothing is ordered that is not said here:
 //!
-//! - [`Event::Done`], or [`Posted::Done`] at once, says that the operation is over at this end: what it read is not read any more. If it brings no
+//! - [`Event::Done`] says that the operation is over at this end: what it read is not read any more. If it brings no
 //!   notice (or one with the bit [`LAST`]) it is over *at both ends*: what it wrote is there for whoever hears of it.
 //!   Of a write with a notice, or a notice, that is not said: whether it has come, the engine finds out by reading the
 //!   word that the notice names.
@@ -50,8 +50,6 @@ pub struct Limits {
 pub enum Posted {
     /// An event with its cookie will come.
     Taken,
-    /// It is done, as by [`Event::Done`], and no event comes.
-    Done,
     /// Not now: nothing was done.
     Full,
 }
@@ -143,7 +141,7 @@ impl<'a, W: Wire + ?Sized> Op<'a, W> {
 ///
 /// # Safety
 ///
-/// Implementations do what this module says, touch no memory but what operations name, between the post and its end,
+/// Implementations do what this module says, touch no memory but what operations name, between the post and its event,
 /// and what was registered; and they touch none of it any more when they have been dropped.
 pub unsafe trait Wire: Send + 'static {
     /// A peer's registered memory.
@@ -196,7 +194,7 @@ pub unsafe trait Wire: Send + 'static {
     ///
     /// # Safety
     ///
-    /// Until it is done or has failed the memory here is live and is accessed by nobody else (read by nobody that minds, for a write);
+    /// Until the event the memory here is live and is accessed by nobody else (read by nobody that minds, for a write);
     /// the offset and the bytes are within the remote memory, and what is done there is ordered with what others do
     /// there.
     unsafe fn post(
