@@ -73,6 +73,23 @@ struct Failure {
     why: String,
     /// The firing (from 0) that is not through for that reason: those before it still come through.
     at: u64,
+    /// Since something was last through, or has failed.
+    lull: Silence,
+}
+
+impl Failure {
+    fn new(at: u64, why: String) -> Self {
+        Failure {
+            why,
+            at,
+            lull: Silence::new(),
+        }
+    }
+
+    /// Whether nothing comes through any more of what was rung for: all before the failure is, or was lost with it.
+    fn leaves_nothing(&mut self, through: u64, rung: u64) -> bool {
+        through >= self.at.min(rung) || self.lull.look(Instant::now(), FAILED)
+    }
 }
 
 /// A queue's chain, and how far it is.
@@ -90,9 +107,8 @@ pub(crate) struct Chained<W: Wire> {
     /// How long that may last.
     limit: Duration,
     moved: Instant,
-    /// Since then: to who listens for strikes, and to who waits for what came before a failure.
+    /// Since then.
     silence: Silence,
-    lull: Silence,
     failed: Option<Failure>,
     /// It has been given up.
     over: bool,
@@ -110,7 +126,6 @@ impl<W: Wire> Chained<W> {
             limit,
             moved: Instant::now(),
             silence: Silence::new(),
-            lull: Silence::new(),
             failed: None,
             over: false,
         }
@@ -171,26 +186,22 @@ impl<W: Wire> Chained<W> {
     fn moves(&mut self) {
         self.moved = Instant::now();
         self.silence.ends();
-        self.lull.ends();
+        if let Some(failure) = &mut self.failed {
+            failure.lull.ends();
+        }
     }
 
     /// It has failed, as far as firing `at`. What is said is what was heard of first.
     fn fail(&mut self, at: u64, why: &impl ToString) {
-        let failure = self.failed.get_or_insert_with(|| {
-            self.lull.ends();
-            Failure {
-                why: why.to_string(),
-                at,
-            }
-        });
+        let failed = &mut self.failed;
+        let failure = failed.get_or_insert_with(|| Failure::new(at, why.to_string()));
         failure.at = failure.at.min(at);
     }
 
-    /// Whether nothing comes through any more that a failure lets come: of what was rung for.
+    /// Whether nothing has moved for a moment, and nothing is to come that a failure lets come.
     fn has_come_to_rest(&mut self, rung: u64) -> bool {
-        let comes = self.failed.as_ref().map_or(0, |failure| failure.at);
-        self.moved.elapsed() > GRACE
-            && (self.through >= comes.min(rung) || self.lull.look(Instant::now(), FAILED))
+        let leaves_nothing = |failure: &mut Failure| failure.leaves_nothing(self.through, rung);
+        self.moved.elapsed() > GRACE && self.failed.as_mut().is_none_or(leaves_nothing)
     }
 
     /// Strikes for rings that nobody has struck for; returns whether there were new ones.
@@ -352,79 +363,19 @@ impl<W: Wire> Engine<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Op;
-    use crate::wire::libfabric::FabricWire;
-    use tidegate_hal::nic::{Keep, Register};
 
     const LIMIT: Duration = Duration::from_secs(10);
 
-    /// A chain that nobody asks anything.
-    struct Unasked;
-
-    impl Chain<FabricWire> for Unasked {
-        fn depth(&self) -> usize {
-            unreachable!()
-        }
-
-        fn fits(&self, _: usize) -> Result<(), NicError> {
-            unreachable!()
-        }
-
-        fn register(&self) -> Option<Register> {
-            unreachable!()
-        }
-
-        fn struck_by_streams(&mut self) {
-            unreachable!()
-        }
-
-        fn missing(&self, _: u64) -> u64 {
-            unreachable!()
-        }
-
-        unsafe fn queue(
-            &mut self,
-            _: &[Op<'_, FabricWire>],
-            _: &Signal<'_, FabricWire>,
-            _: &Keep,
-        ) -> Result<Posted, NicError> {
-            unreachable!()
-        }
-
-        fn fire(&mut self, _: u64) -> Result<(), NicError> {
-            unreachable!()
-        }
-
-        fn poll(&mut self, _: &dyn Fn() -> u64) -> Result<u64, Stuck> {
-            unreachable!()
-        }
-
-        fn failed(&mut self, _: usize) -> Option<u64> {
-            unreachable!()
-        }
-
-        fn cancel(&mut self) {
-            unreachable!()
-        }
-    }
-
     #[test]
     fn what_was_rung_for_before_a_failure_is_waited_for() {
-        let mut chained = Chained::new(Box::new(Unasked), LIMIT);
-        chained.fail(2, &"the third fails");
-        chained.fail(3, &"so does the fourth");
-        assert!(!chained.has_come_to_rest(0), "something may still move");
-        let mut rests = |through, rung| {
-            chained.through = through;
-            chained.moved = Instant::now() - 2 * GRACE;
-            chained.has_come_to_rest(rung)
-        };
-        assert!(!rests(1, 4), "the second is to come");
-        assert!(rests(2, 4) && rests(1, 1) && rests(0, 0));
+        let mut failure = Failure::new(2, "the third fails".into());
+        assert!(!failure.leaves_nothing(1, 4), "the second is to come");
+        assert!(failure.leaves_nothing(2, 4));
+        assert!(failure.leaves_nothing(1, 1) && failure.leaves_nothing(0, 0));
         // Not for ever: its works may have been lost with the one that failed.
-        chained.lull.lasted = FAILED;
+        failure.lull.lasted = FAILED;
         std::thread::sleep(Duration::from_millis(1));
-        assert!(chained.has_come_to_rest(4));
+        assert!(failure.leaves_nothing(1, 4));
     }
 
     #[test]

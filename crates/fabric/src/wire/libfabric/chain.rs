@@ -51,21 +51,21 @@
 //! only that tells of a piece, the firing before it may be taken for one that is not through: its data is there, and
 //! its sent word is poisoned.) Sockets takes nothing back: what never fires is leaked, with the endpoint.
 
+mod works;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use tidegate_ffi::fabric::{
-    AtomicOp, Counter, Desc, Endpoint, Local, OpFlags, Peer, Proof, Remote as RemotePlace,
-    RemoteRegion, WaitObject, Work, WorkId, WorkQueue,
+    Counter, Endpoint, Peer, Proof, RemoteRegion, WaitObject, WorkId, WorkQueue,
 };
-use tidegate_hal::batch::QUANTUM;
 use tidegate_hal::nic::{Keep, NicError, Register};
 
 use super::super::chain::{Chain, Signal, Signals, Stuck};
 use super::super::{Op, Posted};
 use super::gate::{self, Gate};
 use super::pool::{Pool, Share};
-use super::{FabricWire, PAD, Pad, Remote, system};
+use super::{FabricWire, Pad, system};
 use crate::NAME;
 
 /// How many firings a chain holds at a time, if the budget is no smaller. Each takes a counter; more than a few only
@@ -101,24 +101,6 @@ struct Move {
     context: usize,
     /// Whether the gate where its firing begins is still to count it.
     counts: bool,
-}
-
-/// How the works of a firing are laid out.
-struct Plan {
-    /// How many pieces begin at the trigger.
-    free: usize,
-    /// Whether the signal is the last piece.
-    merged: bool,
-    /// Whether the gate must be told of the ring.
-    told: bool,
-    /// Whether the signal begins at the trigger.
-    at_once: bool,
-}
-
-impl Plan {
-    fn works(&self) -> usize {
-        self.free + usize::from(self.told) + 1
-    }
 }
 
 /// What a chain is made with.
@@ -234,149 +216,8 @@ impl FabricChain {
         Ok(true)
     }
 
-    /// How a firing with these pieces is laid out; `alone` says that none with data is before it.
-    fn plan(&self, pieces: &[Op<'_, FabricWire>], alone: bool) -> Plan {
-        let writes_last = matches!(pieces.last(), Some(Op::Write { .. }));
-        let merged = writes_last && self.signals == Signals::Notice;
-        let free = pieces.len() - usize::from(merged);
-        let at_once = pieces.is_empty() && alone;
-        Plan {
-            free,
-            merged,
-            told: free == 0 && !at_once,
-            at_once,
-        }
-    }
-
     fn cost(&self, works: usize) -> usize {
         works + usize::from(self.gates[0].writes_back())
-    }
-
-    /// A place of the peer's.
-    fn remote(&self, base: u64, key: u64, offset: usize) -> RemotePlace {
-        RemotePlace {
-            peer: self.peer,
-            address: base + offset as u64,
-            key,
-        }
-    }
-
-    /// A piece as a work, and whether it is a write.
-    fn piece(
-        &self,
-        endpoint: &Arc<Endpoint>,
-        op: &Op<'_, FabricWire>,
-    ) -> Result<(Work, bool), NicError> {
-        let local = |address: *mut u8, len| Local {
-            address: address.cast(),
-            len,
-            desc: Desc::NONE,
-        };
-        let made = match *op {
-            Op::Write {
-                from,
-                bytes,
-                to,
-                offset,
-                ..
-            } => {
-                let to = self.remote(to.region.base(), to.region.key(), offset);
-                (
-                    Work::write(endpoint, local(from.cast_mut(), bytes), to),
-                    true,
-                )
-            }
-            Op::Read {
-                to,
-                bytes,
-                from,
-                offset,
-            } => {
-                let from = self.remote(from.region.base(), from.region.key(), offset);
-                (Work::read(endpoint, local(to, bytes), from), false)
-            }
-            Op::Notify(_) => unreachable!("a notice is the signal's affair"),
-        };
-        let work = made.0.map_err(system("making a deferred work"))?;
-        Ok((work, made.1))
-    }
-
-    /// The work that is a firing's signal.
-    fn signal(
-        &self,
-        endpoint: &Arc<Endpoint>,
-        last: Option<&Op<'_, FabricWire>>,
-        signal: &Signal<'_, FabricWire>,
-    ) -> Result<Work, NicError> {
-        let mut flags = OpFlags::DELIVERY_COMPLETE | OpFlags::COMPLETION;
-        if self.gates[0].writes_back() {
-            flags = flags | OpFlags::CXI_CNTR_WB;
-        }
-        let refused = system("making a deferred work");
-        let work = match (self.signals, last) {
-            (Signals::Add, _) => {
-                let (Remote { region }, offset) = signal.word;
-                let word = self.remote(region.base(), region.key(), offset);
-                return Work::atomic_value(endpoint, QUANTUM, AtomicOp::SUM, word)
-                    .map(|work| work.flags(flags))
-                    .map_err(refused);
-            }
-            (Signals::Notice, Some(op)) => self.piece(endpoint, op)?.0,
-            (Signals::Notice, None) => {
-                let from = Local {
-                    address: self.bytes.at(),
-                    len: PAD,
-                    desc: Desc::NONE,
-                };
-                let pad = self.remote(self.pad.0, self.pad.1, 0);
-                Work::write(endpoint, from, pad)
-                    .map_err(refused)?
-                    .keep(self.bytes.clone())
-            }
-        };
-        Ok(work
-            .flags(flags | OpFlags::REMOTE_CQ_DATA)
-            .data(signal.notice))
-    }
-
-    /// Work `index` of the newest firing.
-    fn work(
-        &self,
-        index: usize,
-        plan: &Plan,
-        pieces: &[Op<'_, FabricWire>],
-        signal: &Signal<'_, FabricWire>,
-    ) -> Result<Work, NicError> {
-        let number = self.queued;
-        let firing = self.firings.back().expect("it is being queued");
-        let (gate, next) = (self.gate(number), self.gate(number + 1));
-        let (gate, next) = (self.gates[gate].counter(), self.gates[next].counter());
-        if plan.told && index == 0 {
-            return Ok(Work::counter_add(gate, 1).after(&self.trigger, self.ring(number)));
-        }
-        let endpoint = self.endpoint.upgrade().ok_or_else(|| NicError::System {
-            what: "queueing a deferred work",
-            detail: "the endpoint is closed".into(),
-        })?;
-        if index < plan.free {
-            let (work, writes) = self.piece(&endpoint, &pieces[index])?;
-            let flags = if writes {
-                OpFlags::DELIVERY_COMPLETE
-            } else {
-                OpFlags(0)
-            };
-            return Ok(work
-                .flags(flags)
-                .after(&self.trigger, self.ring(number))
-                .completes(gate));
-        }
-        let last = pieces.last().filter(|_| plan.merged);
-        let work = self.signal(&endpoint, last, signal)?.completes(next);
-        Ok(if plan.at_once {
-            work.after(&self.trigger, self.ring(number))
-        } else {
-            work.after(gate, firing.base + firing.own)
-        })
     }
 
     /// Whether the oldest firing is through.
