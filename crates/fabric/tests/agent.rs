@@ -105,7 +105,7 @@ fn role_of_a_process() {
 
 #[test]
 fn agents_that_poll_doorbells_rest() {
-    for provider in ["tcp;ofi_rxm", "sockets"] {
+    for provider in skip::providers() {
         measure("agents_that_poll_doorbells_rest", "polled", provider);
     }
 }

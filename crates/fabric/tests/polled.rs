@@ -17,7 +17,7 @@ mod skip;
 fn each(options: &Options, test: impl Fn(&Rig)) {
     let net = Net::new(1, Faults::default());
     test(&Rig::polled(net.wire(0), options.clone()));
-    for provider in ["tcp;ofi_rxm", "sockets"] {
+    for provider in skip::providers() {
         let choice = Choice::at("127.0.0.1")
             .provider(provider)
             .engine(EngineChoice::Software);

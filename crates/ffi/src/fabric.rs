@@ -52,6 +52,8 @@
 //!   target is *complete* nevertheless, unless it was to be delivered ([`OpFlags::DELIVERY_COMPLETE`]); the error takes
 //!   the connection down, is in the queue and not counted, and the next operation connects again. Hints with the
 //!   domain's name can find nothing.
+//! - *`tcp`* alone has endpoints of this kind from 1.18 on (tested with 2.5), without the layer `ofi_rxm`: the same, and
+//!   faster.
 //! - *shm* is the fastest; endpoints that several threads of one process open can get one name, and then one is busy. In 2.6
 //!   two endpoints of one process that wrote to each other, each used by a thread of its own, crashed.
 //! - A completion of the own write can carry the flag of remote data: [`Completion::remote_data`] looks at who wrote.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_ffi::fabric::*;
 
-use crate::support::{End, LONG, Pair, hints, info, library, words};
+use crate::support::{End, LONG, Pair, hints, info, library, tcp, words};
 
 #[test]
 fn a_description_says_what_it_can() {
@@ -140,7 +140,7 @@ fn registered_memory_is_kept_until_it_is_no_more() {
     let Some(library) = library("kept memory") else {
         return;
     };
-    for provider in ["sockets", "tcp;ofi_rxm"] {
+    for provider in ["sockets", tcp()] {
         let info = info(&library, &hints(provider, Caps::RMA)).expect("a provider");
         let words = words(4);
         let end = End::open(&info, Arc::clone(&words)).expect("an end");

@@ -4,12 +4,10 @@ use std::time::Instant;
 
 use tidegate_ffi::fabric::*;
 
-use crate::support::{LONG, Pair, hints, library, skip};
+use crate::support::{LONG, Pair, hints, library, skip, tcp};
 
 const SOCKETS: &str = "sockets";
-const TCP: &str = "tcp;ofi_rxm";
 const SHM: &str = "shm";
-const ALL: [&str; 3] = [SOCKETS, TCP, SHM];
 
 fn caps() -> Caps {
     Caps::RMA | Caps::ATOMIC
@@ -50,7 +48,7 @@ fn a_write_arrives_and_the_targets_counter_counts_it() {
 
 #[test]
 fn a_write_carries_data_to_the_targets_queue() {
-    for provider in ALL {
+    for provider in [SOCKETS, tcp(), SHM] {
         let Some(pair) = pair("a write with data", provider, caps()) else {
             continue;
         };
@@ -88,7 +86,7 @@ fn a_write_carries_data_to_the_targets_queue() {
 
 #[test]
 fn writes_keep_their_order() {
-    for provider in ALL {
+    for provider in [SOCKETS, tcp(), SHM] {
         let Some(pair) = pair("ordered writes", provider, caps()) else {
             continue;
         };
@@ -116,7 +114,7 @@ fn writes_keep_their_order() {
 
 #[test]
 fn a_message_writes_pieces_and_is_complete_when_it_is_delivered() {
-    for provider in [SOCKETS, TCP] {
+    for provider in [SOCKETS, tcp()] {
         let Some(pair) = pair("a message of pieces", provider, caps()) else {
             continue;
         };
@@ -156,7 +154,7 @@ fn a_message_writes_pieces_and_is_complete_when_it_is_delivered() {
 
 #[test]
 fn a_read_brings_what_is_there() {
-    for provider in ALL {
+    for provider in [SOCKETS, tcp(), SHM] {
         let Some(pair) = pair("a read", provider, caps()) else {
             continue;
         };
@@ -173,7 +171,7 @@ fn a_read_brings_what_is_there() {
 
 #[test]
 fn atomic_operations_add_and_fetch() {
-    for provider in ALL {
+    for provider in [SOCKETS, tcp(), SHM] {
         let Some(pair) = pair("atomic operations", provider, caps()) else {
             continue;
         };
@@ -218,7 +216,7 @@ fn atomic_operations_add_and_fetch() {
 
 #[test]
 fn an_atomic_operation_that_the_provider_cannot_do_is_refused_here() {
-    for provider in ALL {
+    for provider in [SOCKETS, tcp(), SHM] {
         let Some(pair) = pair("a wrong atomic operation", provider, caps()) else {
             continue;
         };
@@ -238,7 +236,7 @@ fn an_atomic_operation_that_the_provider_cannot_do_is_refused_here() {
 
 #[test]
 fn what_is_too_long_to_inject_is_refused_here() {
-    for provider in ALL {
+    for provider in [SOCKETS, tcp(), SHM] {
         let Some(pair) = pair("an injection that is too long", provider, caps()) else {
             continue;
         };
@@ -265,7 +263,7 @@ fn what_is_too_long_to_inject_is_refused_here() {
 
 #[test]
 fn a_wrong_key_fails_the_operation_and_nothing_else() {
-    for provider in [SOCKETS, TCP] {
+    for provider in [SOCKETS, tcp()] {
         let Some(pair) = pair("a wrong key", provider, caps()) else {
             continue;
         };
@@ -330,7 +328,7 @@ fn a_wrong_key_fails_the_operation_and_nothing_else() {
 
 #[test]
 fn a_full_provider_says_so_and_takes_more_after_progress() {
-    for provider in [TCP, SHM] {
+    for provider in [tcp(), SHM] {
         let Some(pair) = pair("a full provider", provider, caps()) else {
             continue;
         };

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_ffi::fabric::*;
@@ -28,6 +28,13 @@ pub(crate) fn skip(test: &str, why: &str) {
             .expect("the list of skipped tests");
         writeln!(skips, "{test}: {why}").expect("the list of skipped tests");
     }
+}
+
+/// How libfabric does TCP: by `tcp;ofi_rxm`, which all have, or by what the environment says (`tcp` from 1.18 on).
+pub(crate) fn tcp() -> &'static str {
+    static NAME: LazyLock<String> =
+        LazyLock::new(|| std::env::var("TEST_TCP").unwrap_or("tcp;ofi_rxm".into()));
+    &NAME
 }
 
 /// The library; `None` where there is none, and that has been said.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_ffi::fabric::*;
 
-use crate::support::{End, LONG, Pair, hints, info, library, skip, words};
+use crate::support::{End, LONG, Pair, hints, info, library, skip, tcp, words};
 
 fn pair(test: &str) -> Option<Pair> {
     let library = library(test)?;
@@ -28,7 +28,7 @@ fn whether_works_work_is_found_out_by_queueing_one() {
     let Some(library) = library("probing for deferred works") else {
         return;
     };
-    for (provider, can) in [("sockets", true), ("tcp;ofi_rxm", false), ("shm", false)] {
+    for (provider, can) in [("sockets", true), (tcp(), false), ("shm", false)] {
         let Ok(info) = info(&library, &hints(provider, Caps::RMA)) else {
             skip(
                 "probing for deferred works",
