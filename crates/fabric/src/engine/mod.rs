@@ -23,7 +23,8 @@
 //! epoch would have two. If that write fails, so has the signal: it may have come, and must not come twice. It waits
 //! for nothing but this turn, so nobody waits for each other.
 //!
-//! So a program with one piece, which is what a put of contiguous elements is, is one operation. A signal is never on
+//! So a program with one piece, which is what a put of contiguous elements is, is one operation; and what is contiguous
+//! at the target only is [gathered](gather), so that a strided put is one, too. A signal is never on
 //! its way before all data that it stands for has arrived: see [`crate::wire`].
 //!
 //! Where the wire's hardware fires programs by itself, a queue has a [chain](crate::wire::chain) instead of firings,
@@ -40,6 +41,7 @@ pub(crate) mod chained;
 mod contact;
 mod doubt;
 mod ear;
+mod gather;
 mod listen;
 mod post;
 pub(crate) mod program;

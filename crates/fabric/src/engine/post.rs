@@ -6,7 +6,7 @@
 
 use tidegate_hal::nic::Direction;
 
-use super::program::{Script, operation, script};
+use super::program::{Script, operation_at, script};
 use super::work::{Engine, Flight, Held};
 use crate::notice::Notice;
 use crate::wire::{Op, Posted, Wire};
@@ -49,30 +49,42 @@ impl<W: Wire> Engine<W> {
         {
             return false;
         }
-        let op = operation(piece, firing.is_odd(), None);
+        let source = firing.source.take().or_else(|| {
+            // SAFETY: as below.
+            unsafe { self.gathered.source(script, piece, firing.is_odd()) }
+        });
+        let Some(source) = source else {
+            self.stalled.push(index);
+            return false;
+        };
+        let op = operation_at(piece, firing.is_odd(), source.address, None);
         let cookie = self.flights.next() as u64;
         // SAFETY: `NicQueue::prepare` promised this for the time between the ring, which was acquired when the doorbell
         // was read, and the signal, which is posted last; the program keeps the memory, and stands in its queue until
-        // this is over, or the wire is dropped.
+        // this is over, or the wire is dropped. What was gathered stays for as long.
         let posted = unsafe { self.wire.post(peer, op, cookie) };
         match posted {
             Ok(Posted::Taken) => {
+                self.gathered.lend(cookie, source);
                 firing.under_way += 1;
                 firing.next += 1;
                 self.flights.add(Flight::Of(index));
                 self.taken_by(peer);
                 true
             }
-            Ok(Posted::Full) => match self.refused_by(peer) {
-                None => {
-                    self.stalled.push(index);
-                    false
+            Ok(Posted::Full) => {
+                firing.source = Some(source);
+                match self.refused_by(peer) {
+                    None => {
+                        self.stalled.push(index);
+                        false
+                    }
+                    Some(why) => {
+                        self.spoil(index, &why);
+                        true
+                    }
                 }
-                Some(why) => {
-                    self.spoil(index, &why);
-                    true
-                }
-            },
+            }
             Err(error) => {
                 self.spoil(index, &error.to_string());
                 true
@@ -102,7 +114,15 @@ impl<W: Wire> Engine<W> {
                 .find_map(|(at, held)| Some((at, pairs(held)?)));
         }
         let notice = along.map_or(own, |(_, notice)| notice);
-        let op = operation(piece, firing.is_odd(), Some(notice));
+        let source = firing.source.take().or_else(|| {
+            // SAFETY: as in `advance`.
+            unsafe { self.gathered.source(script, piece, firing.is_odd()) }
+        });
+        let Some(source) = source else {
+            self.stalled.push(index);
+            return;
+        };
+        let op = operation_at(piece, firing.is_odd(), source.address, Some(notice));
         let cookie = self.flights.next() as u64;
         // SAFETY: as in `advance`.
         let posted = unsafe { self.wire.post(peer, op, cookie) };
@@ -116,15 +136,19 @@ impl<W: Wire> Engine<W> {
                     Some((at, _)) => Flight::With(index, self.held.swap_remove(at)),
                 };
                 self.flights.add(flight);
+                self.gathered.lend(cookie, source);
                 self.taken_by(peer);
             }
-            Ok(Posted::Full) => match self.refused_by(peer) {
-                None => self.stalled.push(index),
-                Some(why) => {
-                    self.spoil(index, &why);
-                    self.make_ready(index);
+            Ok(Posted::Full) => {
+                firing.source = Some(source);
+                match self.refused_by(peer) {
+                    None => self.stalled.push(index),
+                    Some(why) => {
+                        self.spoil(index, &why);
+                        self.make_ready(index);
+                    }
                 }
-            },
+            }
             Err(error) => {
                 self.spoil(index, &error.to_string());
                 self.make_ready(index);

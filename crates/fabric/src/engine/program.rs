@@ -1,5 +1,6 @@
 //! Programs, cut into what a wire does in one operation.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use tidegate_hal::batch::Action;
@@ -7,13 +8,17 @@ use tidegate_hal::nic::{Direction, Keep, NicError, Prepared, Program, RemotePtr,
 use tidegate_host::for_each_run;
 
 use super::doubt::Signalled;
+use super::gather::{self, PIECE, Row, SHORT};
 use crate::notice::{Notice, numbered};
 use crate::wire::{Limits, Op, Wire};
 use crate::{NAME, RemoteRegion};
 
-/// A contiguous stretch of a transfer.
+/// What one operation does of a transfer: contiguous there.
 pub(crate) struct Piece<W: Wire> {
     pub(crate) direction: Direction,
+    /// Which of the script's rows it is made of; of none, if it is contiguous here, too.
+    pub(super) rows: Range<usize>,
+    /// Where it begins here.
     pub(crate) local: *mut u8,
     /// Bytes to add to that in firings of odd number.
     pub(crate) local_flip: usize,
@@ -36,6 +41,7 @@ unsafe impl<W: Wire> Sync for Piece<W> {}
 pub(crate) struct Script<W: Wire> {
     /// A write last, if there is one: it brings the notice along.
     pub(crate) pieces: Vec<Piece<W>>,
+    pub(super) rows: Vec<Row>,
     signal: u64,
     /// What the word counts before the queue's first firing.
     pub(crate) first: u64,
@@ -76,13 +82,25 @@ fn resolve<W: Wire>(place: &RemotePtr) -> Result<Arc<RemoteRegion<W>>, NicError>
 impl<W: Wire> Script<W> {
     /// # Safety
     ///
-    /// As `NicQueue::prepare`.
-    pub(crate) unsafe fn new(program: Program, limits: Limits) -> Result<Self, NicError> {
-        let mut pieces = Vec::new();
+    /// As `NicQueue::prepare`. `gathers`: who posts it can copy.
+    pub(crate) unsafe fn new(
+        program: Program,
+        limits: Limits,
+        gathers: bool,
+    ) -> Result<Self, NicError> {
+        let mut cut = Cut {
+            most: limits.bytes,
+            gathered: if gathers { limits.bytes.min(PIECE) } else { 0 },
+            pieces: Vec::new(),
+            rows: Vec::new(),
+        };
         for transfer in &program.transfers {
             // SAFETY: the caller's promise.
-            unsafe { cut(transfer, limits.bytes, &mut pieces) }?;
+            unsafe { cut.transfer(transfer) }?;
         }
+        let Cut {
+            mut pieces, rows, ..
+        } = cut;
         if let Some(write) = pieces
             .iter()
             .rposition(|piece: &Piece<W>| piece.direction == Direction::Put)
@@ -111,6 +129,7 @@ impl<W: Wire> Script<W> {
         };
         Ok(Script {
             pieces,
+            rows,
             signal: notice(false)?,
             first: program.signal.first,
             poison: notice(true)?,
@@ -120,14 +139,21 @@ impl<W: Wire> Script<W> {
     }
 }
 
-/// A piece as an operation, in a firing of odd number or not.
+/// A piece that is contiguous here as an operation, in a firing of odd number or not.
 pub(super) fn operation<W: Wire>(piece: &Piece<W>, odd: bool, notice: Option<u64>) -> Op<'_, W> {
-    let (here, there) = if odd {
-        (piece.local_flip, piece.flip)
-    } else {
-        (0, 0)
-    };
-    let (local, offset) = (piece.local.wrapping_add(here), piece.offset + there);
+    debug_assert!(piece.rows.is_empty(), "nobody gathers it");
+    let flip = if odd { piece.local_flip } else { 0 };
+    operation_at(piece, odd, piece.local.wrapping_add(flip), notice)
+}
+
+/// A piece whose bytes are at `local`.
+pub(super) fn operation_at<W: Wire>(
+    piece: &Piece<W>,
+    odd: bool,
+    local: *mut u8,
+    notice: Option<u64>,
+) -> Op<'_, W> {
+    let offset = piece.offset + if odd { piece.flip } else { 0 };
     match piece.direction {
         Direction::Put => Op::Write {
             from: local.cast_const(),
@@ -145,42 +171,82 @@ pub(super) fn operation<W: Wire>(piece: &Piece<W>, odd: bool, notice: Option<u64
     }
 }
 
-/// # Safety
-///
-/// As `NicQueue::prepare`, for the transfer.
-unsafe fn cut<W: Wire>(
-    transfer: &Transfer,
+/// Cuts transfers into pieces.
+struct Cut<W: Wire> {
+    /// The most bytes of a piece that is contiguous here.
     most: usize,
-    pieces: &mut Vec<Piece<W>>,
-) -> Result<(), NicError> {
-    if transfer.action != Action::Copy {
-        return Err(NicError::Unsupported {
-            nic: NAME,
-            what: "arithmetic on remote memory".into(),
-        });
-    }
-    let remote = resolve::<W>(&transfer.remote.base)?;
-    let size = transfer.size as isize;
-    let (local, there) = (&transfer.local, &transfer.remote);
-    let mut each = |here: isize, away: isize, count: usize| {
-        let bytes = count * transfer.size as usize;
-        // Within the sides, by the caller's promise.
-        let at = local.base.0.wrapping_offset(here * size);
-        let offset = there.base.offset.wrapping_add_signed(away * size);
-        for from in (0..bytes).step_by(most) {
-            pieces.push(Piece {
-                direction: transfer.direction,
-                local: at.wrapping_add(from),
-                local_flip: local.flip,
-                bytes: most.min(bytes - from),
-                remote: remote.clone(),
-                offset: offset.wrapping_add(from),
-                flip: there.flip,
-                stage: transfer.stage,
+    /// And of one that is not: 0 if nobody gathers.
+    gathered: usize,
+    pieces: Vec<Piece<W>>,
+    rows: Vec<Row>,
+}
+
+impl<W: Wire> Cut<W> {
+    /// # Safety
+    ///
+    /// As `NicQueue::prepare`, for the transfer.
+    unsafe fn transfer(&mut self, transfer: &Transfer) -> Result<(), NicError> {
+        if transfer.action != Action::Copy {
+            return Err(NicError::Unsupported {
+                nic: NAME,
+                what: "arithmetic on remote memory".into(),
             });
         }
-    };
-    // SAFETY: index tables are live, by the caller's promise.
-    unsafe { for_each_run(&local.shape, &there.shape, transfer.count, &mut each) };
-    Ok(())
+        let remote = resolve::<W>(&transfer.remote.base)?;
+        let size = transfer.size as isize;
+        let (local, there) = (&transfer.local, &transfer.remote);
+        // The first piece to which more may be added.
+        let mut open = self.pieces.len();
+        let mut each = |here: isize, away: isize, count: usize| {
+            let bytes = count * transfer.size as usize;
+            // Within the sides, by the caller's promise.
+            let at = local.base.0.wrapping_offset(here * size);
+            let offset = there.base.offset.wrapping_add_signed(away * size);
+            let is_short = transfer.direction == Direction::Put && bytes < SHORT;
+            if is_short && self.goes_on(open, at, offset, bytes) {
+                return;
+            }
+            for from in (0..bytes).step_by(self.most) {
+                self.pieces.push(Piece {
+                    direction: transfer.direction,
+                    rows: 0..0,
+                    local: at.wrapping_add(from),
+                    local_flip: local.flip,
+                    bytes: self.most.min(bytes - from),
+                    remote: remote.clone(),
+                    offset: offset.wrapping_add(from),
+                    flip: there.flip,
+                    stage: transfer.stage,
+                });
+            }
+            if !is_short {
+                open = self.pieces.len();
+            }
+        };
+        // SAFETY: index tables are live, by the caller's promise.
+        unsafe { for_each_run(&local.shape, &there.shape, transfer.count, &mut each) };
+        Ok(())
+    }
+
+    /// Adds a stretch to the last piece, if that is one of those from `open` on and ends there where this one begins.
+    fn goes_on(&mut self, open: usize, at: *mut u8, offset: usize, bytes: usize) -> bool {
+        let Some(last) = self.pieces[open..].last_mut() else {
+            return false;
+        };
+        if last.offset.wrapping_add(last.bytes) != offset || last.bytes + bytes > self.gathered {
+            return false;
+        }
+        if last.rows.is_empty() {
+            let first = self.rows.len();
+            last.rows = first..first;
+            gather::add(&mut self.rows, first, last.local, last.bytes);
+        }
+        gather::add(&mut self.rows, last.rows.start, at, bytes);
+        last.rows.end = self.rows.len();
+        last.bytes += bytes;
+        true
+    }
 }
+
+#[cfg(test)]
+mod tests;

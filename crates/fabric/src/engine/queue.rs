@@ -256,7 +256,8 @@ pub(crate) struct Handle<W: Wire> {
 unsafe impl<W: Wire> NicQueue for Handle<W> {
     unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError> {
         // SAFETY: the caller's promise.
-        let script: Script<W> = unsafe { Script::new(program, self.shared.limits) }?;
+        let script: Script<W> =
+            unsafe { Script::new(program, self.shared.limits, self.chained.is_none()) }?;
         if let Some(chained) = &self.chained {
             lock(chained).chain().fits(script.pieces.len())?;
         }

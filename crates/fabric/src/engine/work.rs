@@ -11,6 +11,7 @@ use tidegate_hal::slots::Slots;
 use super::chained::Chained;
 use super::contact::Contact;
 use super::doubt::{Doubt, Look};
+use super::gather::{Gathered, Source};
 use super::program::script;
 use super::queue::{Queue, Ring, Seen};
 use super::slab::Slab;
@@ -35,6 +36,8 @@ pub(crate) struct Engine<W: Wire> {
     moved: bool,
     /// By cookie.
     pub(super) flights: Slab<Flight<W>>,
+    /// What some of these read.
+    pub(super) gathered: Gathered,
     /// Queues to be taken as far as they go.
     ready: Vec<usize>,
     /// Those that could not go on because the wire had no room.
@@ -90,6 +93,8 @@ pub(super) struct Firing {
     pub(super) parts: Option<u64>,
     /// The next piece.
     pub(super) next: usize,
+    /// Where its bytes are, if the wire has not taken it yet.
+    pub(super) source: Option<Source>,
     pub(super) under_way: usize,
     pub(super) signalled: bool,
     pub(super) failed: bool,
@@ -129,6 +134,7 @@ impl<W: Wire> Engine<W> {
             chains: Vec::new(),
             moved: false,
             flights: Slab::new(),
+            gathered: Gathered::new(),
             ready: Vec::new(),
             stalled: Vec::new(),
             late: Vec::new(),
@@ -341,6 +347,7 @@ impl<W: Wire> Engine<W> {
     /// An operation is over.
     fn landed(&mut self, cookie: u64, failed: Option<String>) {
         self.heard += 1;
+        self.gathered.over(cookie);
         match self.flights.take(cookie as usize) {
             Some(Flight::Of(index)) => self.over(index, failed),
             Some(Flight::With(index, held)) => {
@@ -424,6 +431,7 @@ impl<W: Wire> Engine<W> {
                             number,
                             parts,
                             next: 0,
+                            source: None,
                             under_way: 0,
                             signalled: false,
                             failed: false,

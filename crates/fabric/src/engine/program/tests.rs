@@ -1,0 +1,259 @@
+//! How transfers are cut, and what is gathered for their pieces.
+
+use tidegate_hal::batch::{Shape, Side};
+use tidegate_hal::memory::Ptr;
+use tidegate_hal::nic::{RemoteMemory, RemoteSide};
+
+use super::*;
+use crate::engine::gather::Gathered;
+use crate::wire::memory::{Faults, MemoryWire, Net};
+
+/// Elements of 8 bytes here, which say where they are; and how far those of odd firings lie behind.
+const HERE: usize = 40_000;
+const FLIP: usize = 8 * HERE;
+/// Bytes that can be written there.
+const THERE: usize = 1 << 20;
+
+struct Place {
+    here: Vec<u64>,
+    _there: Vec<u64>,
+    _registered: Keep,
+    region: RemoteMemory,
+}
+
+impl Place {
+    fn new() -> Self {
+        let mut there = vec![0u64; THERE / 8];
+        let mut wire = Net::new(1, Faults::default()).wire(0);
+        let base = there.as_mut_ptr().cast();
+        // SAFETY: nobody accesses it by the wire.
+        let (key, registered) = unsafe { wire.register(base, THERE, Arc::new(())) }.unwrap();
+        let remote = wire.import(0, &key, THERE).unwrap();
+        Place {
+            here: (0..2 * HERE as u64).collect(),
+            _there: there,
+            _registered: registered,
+            region: RemoteMemory(Arc::new(RemoteRegion::<MemoryWire> { number: 0, remote })),
+        }
+    }
+
+    fn transfer(&self, direction: Direction, count: usize, here: Shape, there: Shape) -> Transfer {
+        Transfer {
+            action: Action::Copy,
+            direction,
+            size: 8,
+            count,
+            local: Side {
+                base: Ptr(self.here.as_ptr().cast_mut().cast()),
+                flip: FLIP,
+                shape: here,
+            },
+            remote: RemoteSide {
+                base: RemotePtr {
+                    memory: self.region.clone(),
+                    offset: 16,
+                },
+                flip: 0,
+                shape: there,
+            },
+            stage: 0,
+        }
+    }
+
+    fn script(&self, transfer: &Transfer, most: usize, gathered: usize) -> Script<MemoryWire> {
+        let mut cut = Cut {
+            most,
+            gathered,
+            pieces: Vec::new(),
+            rows: Vec::new(),
+        };
+        // SAFETY: nothing of it is fired.
+        unsafe { cut.transfer(transfer) }.unwrap();
+        let Cut { pieces, rows, .. } = cut;
+        Script {
+            pieces,
+            rows,
+            signal: 0,
+            first: 0,
+            poison: 0,
+            word: (resolve(&transfer.remote.base).unwrap(), 0),
+            _keep: Vec::new(),
+        }
+    }
+}
+
+fn strided(loops: &[(u32, i32)]) -> Shape {
+    let mut dims = [(1, 0); Shape::MAX_DIMS];
+    dims[..loops.len()].copy_from_slice(loops);
+    let rank = loops.len() as u32;
+    Shape::Strided { dims, rank }
+}
+
+/// Where each element comes from: what it says, in order of the loops.
+fn elements(loops: &[(u32, i32)]) -> Vec<u64> {
+    loops.iter().fold(vec![0], |inner, (count, stride)| {
+        let turns = (0..i64::from(*count)).map(|turn| turn * i64::from(*stride));
+        turns
+            .flat_map(|by| inner.iter().map(move |at| at.wrapping_add_signed(by)))
+            .collect()
+    })
+}
+
+/// What an operation would read of a piece.
+fn bytes_of(script: &Script<MemoryWire>, piece: &Piece<MemoryWire>, odd: bool) -> Vec<u64> {
+    let mut gathered = Gathered::new();
+    // SAFETY: all elements lie in the place.
+    let source = unsafe { gathered.source(script, piece, odd) }.unwrap();
+    let words = source.address.cast::<u64>();
+    // SAFETY: so many bytes are there, until the source is dropped.
+    (0..piece.bytes / 8)
+        .map(|at| unsafe { words.add(at).read_unaligned() })
+        .collect()
+}
+
+/// The faces of a block, its edges and corners, and worse.
+const SHAPES: [&[(u32, i32)]; 8] = [
+    &[(30, 1), (20, 30)],
+    &[(30, 1), (20, 900)],
+    &[(30, 30), (20, 900)],
+    &[(7, 3), (5, 100), (4, 1000), (3, 7), (2, 11)],
+    &[(1, 1)],
+    &[(2, 1), (9, 5), (2, 4000)],
+    &[(4, 2), (3, 0)],
+    &[(511, 1), (3, 1000)],
+];
+
+#[test]
+fn what_is_contiguous_there_is_one_piece() {
+    let place = Place::new();
+    for loops in SHAPES {
+        let expected = elements(loops);
+        let shape = strided(loops);
+        let transfer = place.transfer(Direction::Put, expected.len(), shape, Shape::Linear);
+        let script = place.script(&transfer, THERE, PIECE);
+        let [piece] = &script.pieces[..] else {
+            panic!("{loops:?}: {} pieces", script.pieces.len());
+        };
+        assert_eq!(
+            (piece.offset, piece.bytes),
+            (16, 8 * expected.len()),
+            "{loops:?}"
+        );
+        assert_eq!(bytes_of(&script, piece, false), expected, "{loops:?}");
+        let odd: Vec<_> = expected.iter().map(|at| at + HERE as u64).collect();
+        assert_eq!(bytes_of(&script, piece, true), odd, "{loops:?}");
+    }
+    // A row is as long as its stretches lie evenly.
+    let rows = |loops| {
+        let transfer = place.transfer(Direction::Put, 600, strided(loops), Shape::Linear);
+        place.script(&transfer, THERE, PIECE).rows.len()
+    };
+    assert_eq!(rows(&[(30, 30), (20, 900)]), 1);
+    assert_eq!(rows(&[(30, 29), (20, 900)]), 20);
+}
+
+#[test]
+fn pieces_are_as_long_as_they_may_be() {
+    let place = Place::new();
+    for loops in SHAPES {
+        let expected = elements(loops);
+        let transfer = place.transfer(
+            Direction::Put,
+            expected.len(),
+            strided(loops),
+            Shape::Linear,
+        );
+        // A wire of short operations; one of long ones, so that only what is gathered is short; and nobody who gathers.
+        for (most, gathered) in [(72, 72), (4096, 80), (64, 0), (THERE, 0)] {
+            let script = place.script(&transfer, most, gathered);
+            let mut found = Vec::new();
+            for piece in &script.pieces {
+                let limit = if piece.rows.is_empty() {
+                    most
+                } else {
+                    gathered
+                };
+                assert!(piece.bytes <= limit);
+                assert_eq!(piece.offset, 16 + 8 * found.len());
+                found.extend(bytes_of(&script, piece, false));
+            }
+            assert_eq!(found, expected, "{loops:?}: {most}, {gathered}");
+            assert!(gathered > 0 || script.rows.is_empty());
+        }
+    }
+}
+
+#[test]
+fn stretches_that_are_long_or_apart_there_and_gets_are_operations_of_their_own() {
+    let place = Place::new();
+    let pieces = |direction, here, there, count| {
+        let transfer = place.transfer(direction, count, here, there);
+        let script = place.script(&transfer, THERE, PIECE);
+        assert_eq!(script.rows, []);
+        script.pieces.len()
+    };
+    let short = || strided(&[(4, 1), (10, 100)]);
+    assert_eq!(pieces(Direction::Get, short(), Shape::Linear, 40), 10);
+    assert_eq!(pieces(Direction::Put, short(), short(), 40), 10);
+    assert_eq!(pieces(Direction::Put, Shape::Linear, short(), 40), 10);
+    let long = strided(&[(SHORT as u32 / 8, 1), (5, 1000)]);
+    assert_eq!(
+        pieces(Direction::Put, long, Shape::Linear, 5 * SHORT / 8),
+        5
+    );
+}
+
+/// Two transfers of one program are two pieces, also where one ends there at which the other begins: each has a flip and
+/// a stage of its own.
+#[test]
+fn transfers_are_pieces_of_their_own() {
+    let place = Place::new();
+    let first = place.transfer(Direction::Put, 8, strided(&[(8, 5)]), Shape::Linear);
+    let mut next = first.clone();
+    next.remote.base.offset += 64;
+    let mut cut = Cut::<MemoryWire> {
+        most: THERE,
+        gathered: PIECE,
+        pieces: Vec::new(),
+        rows: Vec::new(),
+    };
+    for transfer in [&first, &next] {
+        // SAFETY: nothing of it is fired.
+        unsafe { cut.transfer(transfer) }.unwrap();
+    }
+    let pieces: Vec<_> = cut
+        .pieces
+        .iter()
+        .map(|piece| (piece.rows.clone(), piece.offset))
+        .collect();
+    assert_eq!(pieces, [(0..1, 16), (1..2, 80)]);
+}
+
+#[test]
+fn what_is_lent_is_bounded() {
+    let place = Place::new();
+    let count = PIECE / 8;
+    let here = strided(&[(16, 2), (count as u32 / 16, 1)]);
+    let transfer = place.transfer(Direction::Put, count, here, Shape::Linear);
+    let script = place.script(&transfer, THERE, PIECE);
+    let mut gathered = Gathered::new();
+    // SAFETY: all elements lie in the place.
+    let mut source = || unsafe { gathered.source(&script, &script.pieces[0], false) };
+    assert!(source().is_some());
+    let mut lent = 0;
+    while let Some(source) =
+        // SAFETY: as above.
+        unsafe { gathered.source(&script, &script.pieces[0], false) }
+    {
+        gathered.lend(lent, source);
+        lent += 1;
+    }
+    assert_eq!(lent as usize * PIECE, 16 << 20);
+    gathered.over(3);
+    gathered.over(1_000_000);
+    // SAFETY: as above.
+    let source = unsafe { gathered.source(&script, &script.pieces[0], false) };
+    gathered.lend(3, source.expect("one is back"));
+    // SAFETY: as above.
+    assert!(unsafe { gathered.source(&script, &script.pieces[0], false) }.is_none());
+}
