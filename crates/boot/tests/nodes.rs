@@ -100,7 +100,7 @@ fn watch(control: TcpControl) {
     };
     let after = last.elapsed();
     println!("exchange missed {rank} after {}", after.as_millis());
-    // The other ranks of its node are lost too, if it was the link. More of them than are to be would be a moment later.
+    // The other ranks of its node are lost too, if it was the link. More than are to be lost would be a moment later.
     let expected = match rank {
         0 => control.size() - 1,
         _ => std::env::var("TEST_LOST").unwrap().parse().unwrap(),

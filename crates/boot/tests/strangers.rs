@@ -27,8 +27,8 @@ fn impatient(mut config: Config) -> Config {
     config
 }
 
-/// Asserts that the other end says what is wrong with such a configuration, for as long as it is tried. On a machine that
-/// stands still it may be too late to say so in the end, but not each time.
+/// Asserts that the other end says what is wrong with such a configuration. On a machine that stands still it may be too
+/// late with it, but not each time.
 fn is_refused(what: &str, config: impl Fn() -> Config) {
     let mut last = String::new();
     for _ in 0..5 {

@@ -34,8 +34,8 @@ const DATA: usize = 1024;
 /// How far the buffer of odd firings lies behind that of even ones.
 const FLIP: usize = 256;
 const LONG: Duration = Duration::from_secs(20);
-/// Long enough on any machine for it to be found out that all has come, and less than the silence after which what has not
-/// is given up.
+/// Long enough on any machine for it to be found out that all has come, and less than the silence after which what has
+/// not is given up.
 pub(crate) const SETTLES: Duration = Duration::from_secs(5);
 
 /// An endpoint that is its own peer.

@@ -45,8 +45,8 @@ pub(crate) fn late_put(world: World<Host>) {
     }
 }
 
-/// A target that computes and does not wait is put to meanwhile: the agent turns MPI where MPI needs that. It computes until
-/// the put is through, of which it hears by a file: it calls nothing that could turn anything.
+/// A target that computes and does not wait is put to meanwhile: the agent turns MPI where MPI needs that. It computes
+/// until the put is through, of which it hears by a file: it calls nothing that could turn anything.
 pub(crate) fn target_computes(world: World<Host>) {
     const LONG: Duration = Duration::from_secs(20);
     stream!(let s = world.inline_stream().unwrap());
