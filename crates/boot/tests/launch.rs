@@ -405,7 +405,9 @@ fn the_command_line_makes_beds_and_cuts_links() {
     {
         return;
     }
-    let script = "echo $TIDEGATE_NODE $TIDEGATE_ADDRESS; sleep 1";
+    // They stay until the link is mended, and not for ever.
+    let script = "echo $TIDEGATE_NODE $TIDEGATE_ADDRESS
+        until test -e $MENDED || test $((n += 1)) -gt 2000; do sleep 0.01; done";
     let wire = [
         "--delay", "1ms", "--loss", "1%", "--rate", "1gbit", "--seed", "1",
     ];
@@ -421,14 +423,29 @@ fn the_command_line_makes_beds_and_cuts_links() {
         &wire[..],
         &["/bin/sh", "-c", script][..],
     ];
-    let output = tidegate(&args.concat()).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let folder = tempfile::tempdir().unwrap();
+    let mended = folder.path().join("mended");
+    let mut child = tidegate(&args.concat())
+        .env("MENDED", &mended)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+        let line = line.unwrap();
+        if line.contains("is mended") {
+            std::fs::write(&mended, "").unwrap();
+        }
+        said += &format!("{line}\n");
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}: {said}");
+    let out = String::from_utf8_lossy(&output.stdout);
     assert!(
-        said.contains("[0] node0 10.77.0.1") && said.contains("[1] node1 10.77.0.2"),
-        "{said}"
+        out.contains("[0] node0 10.77.0.1") && out.contains("[1] node1 10.77.0.2"),
+        "{out}"
     );
-    let said = String::from_utf8_lossy(&output.stderr);
     for what in [
         "2 network namespaces, a relay in user space: delay 1ms, loss 1%, rate 1000 Mbit/s",
         "the link of node 1 is cut",

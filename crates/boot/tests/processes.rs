@@ -65,17 +65,11 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
                 panic!("{error}")
             };
             println!("peer {rank} after {}", started.elapsed().as_millis());
-            let mut lost = Vec::new();
-            while let Ok(event) = events.recv_timeout(Duration::from_millis(200)) {
-                lost.push(event);
-                if victim == 1 {
-                    break;
-                }
-            }
-            println!("first {:?}", lost[0]);
+            let first = events.recv_timeout(LONG).unwrap();
+            println!("first {first:?}");
             println!(
                 "victim {victim} {}",
-                matches!(lost[0], Event::Lost { rank, .. } if rank == victim)
+                matches!(first, Event::Lost { rank, .. } if rank == victim)
             );
             control.leave();
         }
@@ -313,18 +307,28 @@ fn an_incomplete_environment_is_an_error_by_name() {
 
 #[test]
 fn a_rank_that_never_comes_is_named() {
-    let outcome = Job::new("/bin/sh", 3)
-        .args(["-c", "test $RANK = 1 && exit 0; exec \"$PROGRAM\" --exact role_of_a_rank --nocapture --quiet"])
-        .env("PROGRAM", std::env::current_exe().unwrap())
-        .env("TEST_ROLE", "nothing")
-        .env("TIDEGATE_RENDEZVOUS_TIMEOUT", "2")
-        .output(Output::Captured)
-        .grace(LONG)
-        .run()
-        .unwrap();
-    for rank in [0, 2] {
-        assert!(has(&outcome, rank, "had not joined: [1]"), "{outcome:?}");
+    let run = |timeout: &str| {
+        Job::new("/bin/sh", 3)
+            .args(["-c", "test $RANK = 1 && exit 0; exec \"$PROGRAM\" --exact role_of_a_rank --nocapture --quiet"])
+            .env("PROGRAM", std::env::current_exe().unwrap())
+            .env("TEST_ROLE", "nothing")
+            .env("TIDEGATE_RENDEZVOUS_TIMEOUT", timeout)
+            .output(Output::Captured)
+            .grace(LONG)
+            .run()
+            .unwrap()
+    };
+    // On a slow machine another may come too late, too: then all have longer.
+    let named = |outcome: &Outcome| {
+        [0, 2]
+            .iter()
+            .all(|rank| has(outcome, *rank, "had not joined: [1]"))
+    };
+    let mut outcome = run("2");
+    if !named(&outcome) {
+        outcome = run("15");
     }
+    assert!(named(&outcome), "{outcome:?}");
 }
 
 #[test]

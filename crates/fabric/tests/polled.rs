@@ -5,7 +5,7 @@ mod rig;
 
 use std::time::{Duration, Instant};
 
-use rig::{Rig, SENT, SIGNAL};
+use rig::{Rig, SENT, SETTLES, SIGNAL};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::wire::memory::{Faults, Net};
@@ -57,6 +57,6 @@ fn a_refused_write_that_was_reported_complete_ends_its_queue() {
         assert!((1..=3).contains(&(sent / QUANTUM)), "{sent:#x}");
         assert_eq!(rig.wait(SIGNAL, 2), QUANTUM | POISON);
         assert_eq!((rig.read(1), rig.read(2)), (5, 0));
-        assert!(rig.nic.quiesce(Duration::from_secs(1)));
+        assert!(rig.nic.quiesce(SETTLES));
     });
 }

@@ -180,16 +180,16 @@ fn all_nodes_reach_each_other_and_links_can_be_cut() {
         let bed = builder.build().unwrap();
         let echo = Echo::start(&bed, 1);
         for node in 0..3 {
-            assert_eq!(pattern(&bed, node, &echo, 3, 2000), "+++", "{kind}");
+            assert_eq!(pattern(&bed, node, &echo, 3, 20_000), "+++", "{kind}");
         }
         bed.cut(1).unwrap();
         assert_eq!(pattern(&bed, 0, &echo, 2, 200), "--", "{kind}");
         // On the node itself, and elsewhere, nothing is different.
-        assert_eq!(pattern(&bed, 1, &echo, 2, 2000), "++", "{kind}");
+        assert_eq!(pattern(&bed, 1, &echo, 2, 20_000), "++", "{kind}");
         let other = Echo::start(&bed, 2);
-        assert_eq!(pattern(&bed, 0, &other, 2, 2000), "++", "{kind}");
+        assert_eq!(pattern(&bed, 0, &other, 2, 20_000), "++", "{kind}");
         bed.mend(1).unwrap();
-        assert_eq!(pattern(&bed, 0, &echo, 3, 2000), "+++", "{kind}");
+        assert_eq!(pattern(&bed, 0, &echo, 3, 20_000), "+++", "{kind}");
     });
 }
 
@@ -208,7 +208,7 @@ fn nobody_else_is_on_the_wire() {
         assert_eq!(devices(), before, "{kind}");
         // The same addresses, and yet others.
         let echo = Echo::start(&one, 1);
-        assert_eq!(pattern(&one, 0, &echo, 2, 2000), "++", "{kind}");
+        assert_eq!(pattern(&one, 0, &echo, 2, 20_000), "++", "{kind}");
         assert_eq!(pattern(&two, 0, &echo, 2, 200), "--", "{kind}");
     });
 }

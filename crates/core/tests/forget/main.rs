@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use scene::{
-    Alarm, Gate, HostMemory, How, Inbox, LEN, LIMIT, Learns, Outbox, Queue, World, access, alone,
+    Alarm, Gate, HostMemory, How, Inbox, LEN, LONG, Learns, Outbox, Queue, World, access, alone,
     filled, open, poll_once_and_lose, scene, scribble,
 };
 use tidegate_core::stream;
@@ -347,7 +347,7 @@ fn slots_in_two_buffers() {
             let other = 1 - world.rank();
             stream!(let s = world.stream()?);
             let (mut inbox, mut outbox) = Window::<u64, BySlot>::by_slot("slots")
-                .fail_after(LIMIT)
+                .fail_after(LONG)
                 .slot_from(other, 0, LEN)
                 .slot_to(other, 0)
                 .open(&s)?;
@@ -385,7 +385,7 @@ fn atomics_and_their_results() {
             let other = 1 - world.rank();
             stream!(let s = world.stream()?);
             let (inbox, outbox) = Window::<u64, Atomic>::atomic("sums", LEN)
-                .fail_after(LIMIT)
+                .fail_after(LONG)
                 .target(other)
                 .target(world.rank())
                 .open(&s)?;

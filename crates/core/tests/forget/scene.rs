@@ -23,8 +23,12 @@ pub(crate) type Outbox<'s> = window::Outbox<'s, u64, ByRange, Host>;
 /// Elements of all regions and windows here: enough for ranges, little for Miri.
 pub(crate) const LEN: usize = 8;
 
-/// How long waits last before they fail. What is enqueued by then needs milliseconds, under Miri some tenths of a second.
+/// How long waits last before they fail that nothing else ends. What is enqueued by then needs milliseconds, under Miri
+/// some tenths of a second.
 pub(crate) const LIMIT: Duration = Duration::from_millis(if cfg!(miri) { 1500 } else { 400 });
+
+/// The same for waits that all come to an end: longer than any machine stands still.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// How a token is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -45,9 +45,10 @@ pub(crate) fn late_put(world: World<Host>) {
     }
 }
 
-/// A target that computes and does not wait is put to meanwhile: the agent turns MPI where MPI needs that.
+/// A target that computes and does not wait is put to meanwhile: the agent turns MPI where MPI needs that. It computes
+/// until the put is through, of which it hears by a file: it calls nothing that could turn anything.
 pub(crate) fn target_computes(world: World<Host>) {
-    const BUSY: Duration = Duration::from_millis(400);
+    const LONG: Duration = Duration::from_secs(20);
     stream!(let s = world.inline_stream().unwrap());
     let window = Window::<u64, _>::by_slot("busy").buffers(Buffers::Double);
     let peer = 1 - world.rank();
@@ -58,22 +59,24 @@ pub(crate) fn target_computes(world: World<Host>) {
         .unwrap()
         .on(&s)
         .unwrap();
-    world.gather("begin", Vec::new()).unwrap();
-    let begun = Instant::now();
+    let name = format!("tidegate-computes-{}", std::process::id());
+    let names = world.gather("begin", name.into_bytes()).unwrap();
+    let is_through = std::env::temp_dir().join(String::from_utf8_lossy(&names[0]).as_ref());
     if world.rank() == 0 {
         // The first exposure was given when the window was made.
         let mut epoch = outbox.start();
         epoch.put(&src, Slot(0)).unwrap();
         outbox = epoch.complete(&s).unwrap();
         s.synchronize().unwrap();
-        let took = begun.elapsed();
-        assert!(
-            took < BUSY / 2,
-            "a put to a rank that computes took {took:?}"
-        );
+        std::fs::write(&is_through, "").unwrap();
     } else {
-        while begun.elapsed() < BUSY {
-            std::hint::spin_loop();
+        let begun = Instant::now();
+        while !is_through.exists() {
+            assert!(
+                begun.elapsed() < LONG,
+                "a put waits for a rank that computes"
+            );
+            (0..10_000).for_each(|_| std::hint::spin_loop());
         }
     }
     let mut inbox = inbox;
@@ -83,6 +86,9 @@ pub(crate) fn target_computes(world: World<Host>) {
         assert_eq!(inbox.read(&s).unwrap().slot(0)[999], 3);
     }
     world.gather("end", Vec::new()).unwrap();
+    if world.rank() == 0 {
+        std::fs::remove_file(&is_through).unwrap();
+    }
     drop((inbox, outbox));
 }
 
