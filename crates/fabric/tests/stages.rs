@@ -1,149 +1,22 @@
 //! Rings in parts: what has come of one is on its way before the rest has come, and the signal is for all of it.
 
 mod rig;
+#[path = "rig/watched.rs"]
+mod watched;
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rig::{OTHER, Rig, SENT, SIGNAL, in_stages, stages};
+use rig::{OTHER, SENT, SIGNAL, in_stages, stages};
 use tidegate_fabric::Options;
-use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
-use tidegate_fabric::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
+use tidegate_fabric::wire::memory::Faults;
 use tidegate_hal::batch::{POISON, QUANTUM};
-use tidegate_hal::nic::{Direction, Keep, NicError};
+use tidegate_hal::nic::Direction;
+use watched::watched;
 
 const LONG: Duration = Duration::from_secs(20);
 /// Long enough for what must not happen to have happened.
 const WHILE: Duration = Duration::from_millis(30);
-
-/// What a wire has done, and whether it may go on.
-#[derive(Default)]
-struct Seen {
-    /// How many writes were posted, and how many of them are over.
-    posted: AtomicUsize,
-    done: AtomicUsize,
-    /// The cookies of the others.
-    writes: Mutex<HashSet<u64>>,
-    /// Keeps from the engine what is over.
-    hold: AtomicBool,
-    held: Mutex<Vec<Event>>,
-}
-
-impl Seen {
-    fn posted(&self) -> usize {
-        self.posted.load(Ordering::SeqCst)
-    }
-
-    /// Waits until so many writes are done.
-    fn await_done(&self, writes: usize) {
-        let begun = Instant::now();
-        while self.done.load(Ordering::SeqCst) < writes {
-            assert!(
-                begun.elapsed() < LONG,
-                "{} are done",
-                self.done.load(Ordering::SeqCst)
-            );
-            std::thread::yield_now();
-        }
-    }
-}
-
-/// The wire in memory, watched.
-struct Watched {
-    wire: MemoryWire,
-    seen: Arc<Seen>,
-}
-
-// SAFETY: every call is the other wire's, or nothing.
-unsafe impl Wire for Watched {
-    type Remote = <MemoryWire as Wire>::Remote;
-
-    fn name(&self) -> &'static str {
-        self.wire.name()
-    }
-
-    fn limits(&self) -> Limits {
-        self.wire.limits()
-    }
-
-    fn address(&self) -> Vec<u8> {
-        self.wire.address()
-    }
-
-    fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<(), NicError> {
-        self.wire.connect(addresses)
-    }
-
-    unsafe fn register(
-        &mut self,
-        base: *mut u8,
-        bytes: usize,
-        keep: Keep,
-    ) -> Result<(Vec<u8>, Keep), NicError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.wire.register(base, bytes, keep) }
-    }
-
-    fn import(&mut self, peer: usize, key: &[u8], bytes: usize) -> Result<Self::Remote, NicError> {
-        self.wire.import(peer, key, bytes)
-    }
-
-    unsafe fn post(
-        &mut self,
-        peer: usize,
-        op: Op<'_, Self>,
-        cookie: u64,
-    ) -> Result<Posted, NicError> {
-        let writes = matches!(op, Op::Write { .. });
-        // SAFETY: the caller's promise.
-        let posted = unsafe { self.wire.post(peer, op.handed_on(|remote| remote), cookie) };
-        if writes && matches!(posted, Ok(Posted::Taken)) {
-            self.seen.writes.lock().unwrap().insert(cookie);
-            self.seen.posted.fetch_add(1, Ordering::SeqCst);
-        }
-        posted
-    }
-
-    fn poll(&mut self, events: &mut Vec<Event>) -> Result<(), NicError> {
-        let mut held = self.seen.held.lock().unwrap();
-        self.wire.poll(&mut held)?;
-        if !self.seen.hold.load(Ordering::SeqCst) {
-            let mut writes = self.seen.writes.lock().unwrap();
-            let done = held.iter().filter(|event| match event {
-                Event::Done(cookie) => writes.remove(cookie),
-                _ => false,
-            });
-            self.seen.done.fetch_add(done.count(), Ordering::SeqCst);
-            events.append(&mut held);
-        }
-        Ok(())
-    }
-
-    fn may_sleep(&mut self) -> bool {
-        self.wire.may_sleep() && self.seen.held.lock().unwrap().is_empty()
-    }
-
-    fn sleeper(&self) -> Box<dyn Sleeper> {
-        self.wire.sleeper()
-    }
-}
-
-/// An endpoint whose wire is watched; whose doorbells are polled, or not.
-fn watched(polled: bool, options: Options, faults: Faults) -> (Rig, Arc<Seen>) {
-    let seen = Arc::new(Seen::default());
-    let wire = Watched {
-        wire: Net::new(1, faults).wire(0),
-        seen: seen.clone(),
-    };
-    let rig = match polled {
-        true => Rig::polled(wire, options),
-        false => Rig::new(wire, options, false),
-    };
-    assert!(rig.queue().takes_parts());
-    (rig, seen)
-}
 
 /// The test of what all this is for: a stage is at the target while the stream has not come to the next.
 #[test]

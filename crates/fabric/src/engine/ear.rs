@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Shared;
-use super::listen::idle;
+use super::listen::{BROKEN, idle};
 use crate::lock;
 use crate::notice::Notice;
 use crate::wire::{Event, Sleeper, Wire};
@@ -85,6 +85,11 @@ impl<W: Wire> Shared<W> {
             ear.rounds.fetch_add(1, Ordering::SeqCst);
             if let Err(error) = polled {
                 self.say(Some(error.to_string()));
+                // Who waits for what has been heard waits for rounds.
+                while !self.stop.load(Ordering::SeqCst) {
+                    ear.rounds.fetch_add(1, Ordering::SeqCst);
+                    std::thread::sleep(BROKEN);
+                }
                 return;
             }
             if came > 0 {

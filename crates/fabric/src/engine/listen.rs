@@ -37,7 +37,7 @@ pub(super) const IDLE: Duration = Duration::from_secs(1);
 /// something happened.
 const DEAF: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(4));
 /// Between looks when the wire is broken.
-const BROKEN: Duration = Duration::from_millis(10);
+pub(super) const BROKEN: Duration = Duration::from_millis(10);
 /// How often the listener looks again before it sleeps.
 const LOOKS: u32 = 20;
 /// For how long doorbells that nobody rings a bell for are looked at without a pause.

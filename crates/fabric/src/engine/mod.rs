@@ -68,8 +68,11 @@ use listen::Chair;
 use queue::Queue;
 pub(crate) use work::Engine;
 
-/// How long the listener is waited for, before a peer's departure counts.
-const ROUNDS: Duration = Duration::from_millis(50);
+/// How long the threads that hear are waited for, before a peer's departure counts: longer than a machine with too much
+/// to do keeps the processor from one of them, with what a peer has sent last in its hands.
+const ROUNDS: Duration = Duration::from_secs(2);
+/// How often it is looked at least, and for how long at most after that, while others go on sending.
+const LAST: (usize, Duration) = (10, Duration::from_millis(100));
 
 /// What the endpoint, its queues and the threads share.
 pub(crate) struct Shared<W: Wire> {
@@ -261,10 +264,11 @@ impl<W: Wire> Shared<W> {
                 std::thread::sleep(Duration::from_micros(50));
             }
         }
-        loop {
+        let since = Instant::now();
+        for turns in 1.. {
             let before = self.heard();
             self.turn();
-            if self.heard() == before || since.elapsed() >= 2 * ROUNDS {
+            if self.heard() == before || (turns >= LAST.0 && since.elapsed() >= LAST.1) {
                 break;
             }
         }
