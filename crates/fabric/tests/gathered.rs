@@ -1,4 +1,4 @@
-//! Strided puts: as many operations as the target's side has stretches, and what arrives is what was there.
+//! Strided puts and gets: as many operations as the target's side has stretches, and what comes is what was there.
 
 mod rig;
 #[path = "rig/watched.rs"]
@@ -65,6 +65,29 @@ fn a_strided_put_is_one_operation() {
         .flat_map(|row| [0, 1, 2].map(|at| rig.read(30 + 5 * row + at)))
         .collect();
     assert_eq!(rows, expected(5));
+}
+
+#[test]
+fn a_strided_get_is_one_operation() {
+    let (rig, seen) = watched::watched(false, Options::default(), Faults::default());
+    let mut get = rig.transfer(&rig.memory, Direction::Get, 30);
+    get.count = 12;
+    get.local.shape = strided(&[(3, 2), (4, 6)]);
+    get.remote.flip = 0;
+    rig.arm(&[rig.program(vec![get])], 2).unwrap();
+    for firing in 1..=2 {
+        fire(&rig, firing);
+        for at in 0..24 {
+            let (row, column) = (at / 6, at % 6);
+            let expected = match column % 2 {
+                0 => 1000 * firing + 3 * row + column / 2,
+                // What lies between is left alone.
+                _ => 0,
+            };
+            assert_eq!(rig.read(30 + at as usize), expected, "{at}");
+        }
+        assert_eq!((seen.posted(), seen.reads()), (0, firing as usize));
+    }
 }
 
 /// Programs of several, whose last goes with the signal, over a wire that is often full, and late, and loses order.

@@ -1,11 +1,12 @@
-//! What lies in many short stretches here and in one there, gathered into one operation.
+//! What lies in many short stretches here and in one there, gathered into one operation, or scattered after it.
 //!
 //! # Model
 //!
 //! A strided put would be an operation for each stretch, and what an operation costs is what some KiB cost to copy. So
 //! short stretches that follow each other at the target are one piece, made of *rows*. When it is posted its bytes are
-//! copied to a *buffer*, and go from there; the buffer is lent until the operation is over. Hardware that fires by
-//! itself has nobody who could copy: its pieces are single stretches.
+//! copied to a *buffer*, and go from there; the buffer is lent until the operation is over. A get's bytes come to one,
+//! and are copied from there when they have come. Hardware that fires by itself has nobody who could copy: its pieces are
+//! single stretches.
 //!
 //! # Failure
 //!
@@ -15,7 +16,9 @@
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
 
-use super::program::{Piece, Script};
+use tidegate_hal::nic::{Direction, Prepared};
+
+use super::program::{Script, script};
 use crate::wire::Wire;
 
 /// Stretches of fewer bytes are gathered: a copy of so many takes less time than an operation.
@@ -30,100 +33,120 @@ const SPARE: usize = 16;
 /// Stretches of the same length, one as far from the next as all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    from: *const u8,
+    at: *mut u8,
     bytes: usize,
     step: isize,
     count: usize,
 }
 
-// SAFETY: the pointer is only read from, by whoever holds the engine; what it points to may be accessed by any thread, as
+// SAFETY: the pointer is only used by whoever holds the engine; what it points to may be accessed by any thread, as
 // `NicQueue::prepare` has it.
 unsafe impl Send for Row {}
 // SAFETY: as above; nothing is done with a shared row but reading its fields.
 unsafe impl Sync for Row {}
 
 /// Adds a stretch to the rows from `first` on.
-pub(super) fn add(rows: &mut Vec<Row>, first: usize, from: *const u8, bytes: usize) {
+pub(super) fn add(rows: &mut Vec<Row>, first: usize, at: *mut u8, bytes: usize) {
     if let Some(row) = rows[first..].last_mut()
         && row.bytes == bytes
     {
-        let last = row
-            .from
-            .wrapping_offset(row.step * (row.count as isize - 1));
-        let step = from.addr().wrapping_sub(last.addr()) as isize;
+        let last = row.at.wrapping_offset(row.step * (row.count as isize - 1));
+        let step = at.addr().wrapping_sub(last.addr()) as isize;
         if row.count == 1 || step == row.step {
             (row.step, row.count) = (step, row.count + 1);
             return;
         }
     }
     rows.push(Row {
-        from,
+        at,
         bytes,
         step: 0,
         count: 1,
     });
 }
 
-/// Copies stretches of `N` bytes.
+/// Copies `count` stretches of `N` bytes, each by so many bytes behind the one before it.
 ///
 /// # Safety
 ///
-/// All of the row, `flip` bytes on, may be read, and there is room for it.
-unsafe fn copy_each<const N: usize>(row: &Row, flip: usize, mut to: *mut u8) {
-    let mut from = row.from.wrapping_add(flip);
-    for _ in 0..row.count {
+/// All of them may be read, and written, and they are apart.
+unsafe fn copy_each<const N: usize>(count: usize, from: (*const u8, isize), to: (*mut u8, isize)) {
+    let ((mut src, by), (mut dst, on)) = (from, to);
+    for _ in 0..count {
         // SAFETY: the caller's promise; arrays of bytes are aligned anywhere.
         unsafe {
-            to.cast::<[MaybeUninit<u8>; N]>()
-                .write(from.cast::<[MaybeUninit<u8>; N]>().read())
+            dst.cast::<[MaybeUninit<u8>; N]>()
+                .write(src.cast::<[MaybeUninit<u8>; N]>().read())
         };
-        from = from.wrapping_offset(row.step);
-        to = to.wrapping_add(N);
+        (src, dst) = (src.wrapping_offset(by), dst.wrapping_offset(on));
     }
 }
 
 impl Row {
-    /// Copies it; returns where it ends there.
+    /// Copies it to a buffer, or from there, `flip` bytes on; returns where it ends there.
     ///
     /// # Safety
     ///
-    /// As [`copy_each`].
-    unsafe fn copy(&self, flip: usize, to: *mut u8) -> *mut u8 {
+    /// All of it may be read, or written; and so much of the buffer.
+    unsafe fn copy(&self, direction: Direction, flip: usize, buffer: *mut u8) -> *mut u8 {
+        let (row, there) = (
+            (self.at.wrapping_add(flip), self.step),
+            (buffer, self.bytes as isize),
+        );
+        let (from, to) = match direction {
+            Direction::Put => ((row.0.cast_const(), row.1), there),
+            Direction::Get => ((there.0.cast_const(), there.1), row),
+        };
         // SAFETY: the caller's promise.
         unsafe {
             match self.bytes {
-                4 => copy_each::<4>(self, flip, to),
-                8 => copy_each::<8>(self, flip, to),
-                16 => copy_each::<16>(self, flip, to),
+                4 => copy_each::<4>(self.count, from, to),
+                8 => copy_each::<8>(self.count, from, to),
+                16 => copy_each::<16>(self.count, from, to),
                 bytes => {
-                    let from = self.from.wrapping_add(flip);
-                    for at in 0..self.count {
-                        let from = from.wrapping_offset(self.step * at as isize);
-                        from.copy_to_nonoverlapping(to.wrapping_add(at * bytes), bytes);
+                    for at in 0..self.count as isize {
+                        let (from, to) = (
+                            from.0.wrapping_offset(at * from.1),
+                            to.0.wrapping_offset(at * to.1),
+                        );
+                        from.copy_to_nonoverlapping(to, bytes);
                     }
                 }
             }
         }
-        to.wrapping_add(self.bytes * self.count)
+        buffer.wrapping_add(self.bytes * self.count)
     }
 }
 
 /// Memory for what is gathered: its capacity. (A `Box` may not be moved while others use what is in it.)
 struct Buffer(Vec<MaybeUninit<u8>>);
 
-/// Where the bytes of a piece lie, for the post.
+/// Where the bytes of a piece lie, or come to, for the post.
 pub(super) struct Source {
     pub(super) address: *mut u8,
-    buffer: Option<Buffer>,
+    lent: Option<Lent>,
 }
 
 // SAFETY: it points to its own buffer, or to what a piece may point to.
 unsafe impl Send for Source {}
 
-/// What an engine has gathered.
+/// A buffer, and what is to be scattered from there.
+struct Lent {
+    buffer: Buffer,
+    to: Option<Scatter>,
+}
+
+/// A piece of a firing, whose bytes are to come.
+struct Scatter {
+    program: Prepared,
+    piece: usize,
+    odd: bool,
+}
+
+/// What an engine has gathered, and has to scatter.
 pub(super) struct Gathered {
-    /// By cookie of the operation that reads it.
-    lent: HashMap<u64, Buffer>,
+    /// By cookie of the operation that uses it.
+    lent: HashMap<u64, Lent>,
     /// Bytes of these.
     out: usize,
     spare: Vec<Buffer>,
@@ -138,23 +161,25 @@ impl Gathered {
         }
     }
 
-    /// Where the bytes of a piece lie, in a firing of odd number or not: gathered, if they must be. `None` while too much
-    /// is lent.
+    /// Where the bytes of a program's piece lie or come to, in a firing of odd number or not: in a buffer, if it is not
+    /// contiguous here. `None` while too much is lent.
     ///
     /// # Safety
     ///
-    /// The piece is the script's, and its bytes here may be read.
+    /// Its bytes here may be read, for a put.
     pub(super) unsafe fn source<W: Wire>(
         &mut self,
-        script: &Script<W>,
-        piece: &Piece<W>,
+        program: &Prepared,
+        number: usize,
         odd: bool,
     ) -> Option<Source> {
+        let script: &Script<W> = script(program);
+        let piece = &script.pieces[number];
         let flip = if odd { piece.local_flip } else { 0 };
         if piece.rows.is_empty() {
             return Some(Source {
                 address: piece.local.wrapping_add(flip),
-                buffer: None,
+                lent: None,
             });
         }
         if !self.lent.is_empty() && self.out + piece.bytes > LENT {
@@ -167,35 +192,69 @@ impl Gathered {
             None => Buffer(Vec::with_capacity(piece.bytes.next_power_of_two())),
         };
         let address = buffer.0.as_mut_ptr().cast::<u8>();
-        let mut to = address;
-        for row in &script.rows[piece.rows.clone()] {
-            // SAFETY: the caller's promise for what is read; the rows of a piece have as many bytes as the piece (see
-            // `add`), and the buffer has room for so many.
-            to = unsafe { row.copy(flip, to) };
-        }
+        let to = match piece.direction {
+            Direction::Put => {
+                // SAFETY: the caller's promise.
+                unsafe { copy(script, number, odd, address) };
+                None
+            }
+            Direction::Get => Some(Scatter {
+                program: program.clone(),
+                piece: number,
+                odd,
+            }),
+        };
         Some(Source {
             address,
-            buffer: Some(buffer),
+            lent: Some(Lent { buffer, to }),
         })
     }
 
-    /// The operation with that cookie reads it, until it is [`over`](Self::over).
+    /// The operation with that cookie uses it, until it is [`over`](Self::over).
     pub(super) fn lend(&mut self, cookie: u64, source: Source) {
-        if let Some(buffer) = source.buffer {
-            self.out += buffer.0.capacity();
-            self.lent.insert(cookie, buffer);
+        if let Some(lent) = source.lent {
+            self.out += lent.buffer.0.capacity();
+            self.lent.insert(cookie, lent);
         }
     }
 
-    /// The operation with that cookie is over.
-    pub(super) fn over(&mut self, cookie: u64) {
-        if !self.lent.is_empty()
-            && let Some(buffer) = self.lent.remove(&cookie)
-        {
-            self.out -= buffer.0.capacity();
-            if self.spare.len() < SPARE {
-                self.spare.push(buffer);
-            }
+    /// The operation with that cookie is over: what it has got is scattered.
+    ///
+    /// # Safety
+    ///
+    /// Where a get's bytes go may be written still, if it has not `failed`.
+    pub(super) unsafe fn over<W: Wire>(&mut self, cookie: u64, failed: bool) {
+        if self.lent.is_empty() {
+            return;
         }
+        let Some(Lent { mut buffer, to }) = self.lent.remove(&cookie) else {
+            return;
+        };
+        if let Some(to) = to.filter(|_| !failed) {
+            let script: &Script<W> = script(&to.program);
+            let from = buffer.0.as_mut_ptr().cast();
+            // SAFETY: the caller's promise; the operation has filled the buffer.
+            unsafe { copy(script, to.piece, to.odd, from) };
+        }
+        self.out -= buffer.0.capacity();
+        if self.spare.len() < SPARE {
+            self.spare.push(buffer);
+        }
+    }
+}
+
+/// Copies the rows of a piece to a buffer, or from there.
+///
+/// # Safety
+///
+/// What a put reads here may be read, what a get writes may be written; the buffer has as many bytes as the piece, which
+/// are as many as those of its rows (see [`add`] and who calls it).
+unsafe fn copy<W: Wire>(script: &Script<W>, number: usize, odd: bool, buffer: *mut u8) {
+    let piece = &script.pieces[number];
+    let flip = if odd { piece.local_flip } else { 0 };
+    let mut at = buffer;
+    for row in &script.rows[piece.rows.clone()] {
+        // SAFETY: the caller's promise.
+        at = unsafe { row.copy(piece.direction, flip, at) };
     }
 }

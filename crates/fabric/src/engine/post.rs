@@ -51,7 +51,10 @@ impl<W: Wire> Engine<W> {
         }
         let source = firing.source.take().or_else(|| {
             // SAFETY: as below.
-            unsafe { self.gathered.source(script, piece, firing.is_odd()) }
+            unsafe {
+                self.gathered
+                    .source::<W>(&firing.program, firing.next, firing.is_odd())
+            }
         });
         let Some(source) = source else {
             self.stalled.push(index);
@@ -116,7 +119,10 @@ impl<W: Wire> Engine<W> {
         let notice = along.map_or(own, |(_, notice)| notice);
         let source = firing.source.take().or_else(|| {
             // SAFETY: as in `advance`.
-            unsafe { self.gathered.source(script, piece, firing.is_odd()) }
+            unsafe {
+                self.gathered
+                    .source::<W>(&firing.program, firing.next, firing.is_odd())
+            }
         });
         let Some(source) = source else {
             self.stalled.push(index);

@@ -202,7 +202,7 @@ impl<W: Wire> Cut<W> {
             // Within the sides, by the caller's promise.
             let at = local.base.0.wrapping_offset(here * size);
             let offset = there.base.offset.wrapping_add_signed(away * size);
-            let is_short = transfer.direction == Direction::Put && bytes < SHORT;
+            let is_short = bytes < SHORT;
             if is_short && self.goes_on(open, at, offset, bytes) {
                 return;
             }

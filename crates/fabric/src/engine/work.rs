@@ -347,7 +347,8 @@ impl<W: Wire> Engine<W> {
     /// An operation is over.
     fn landed(&mut self, cookie: u64, failed: Option<String>) {
         self.heard += 1;
-        self.gathered.over(cookie);
+        // SAFETY: `NicQueue::prepare` promised where gets write, until the firing is through, which it is not before this.
+        unsafe { self.gathered.over::<W>(cookie, failed.is_some()) };
         match self.flights.take(cookie as usize) {
             Some(Flight::Of(index)) => self.over(index, failed),
             Some(Flight::With(index, held)) => {

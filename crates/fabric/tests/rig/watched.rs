@@ -1,4 +1,4 @@
-//! The wire in memory, watched: how many writes it takes, and when they are over.
+//! The wire in memory, watched: how many writes and reads it takes, and when writes are over.
 #![allow(dead_code, reason = "not every test uses everything")]
 
 use std::collections::HashSet;
@@ -18,8 +18,10 @@ const LONG: Duration = Duration::from_secs(20);
 /// What a wire has done, and whether it may go on.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// How many writes were posted, and how many of them are over.
+    /// How many writes were posted, and (below) how many of them are over.
     posted: AtomicUsize,
+    /// And how many reads of more than a word: those are the engine's own.
+    reads: AtomicUsize,
     done: AtomicUsize,
     /// The cookies of the others.
     writes: Mutex<HashSet<u64>>,
@@ -31,6 +33,10 @@ pub(crate) struct Seen {
 impl Seen {
     pub(crate) fn posted(&self) -> usize {
         self.posted.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn reads(&self) -> usize {
+        self.reads.load(Ordering::SeqCst)
     }
 
     /// Waits until so many writes are done.
@@ -94,11 +100,15 @@ unsafe impl Wire for Watched {
         cookie: u64,
     ) -> Result<Posted, NicError> {
         let writes = matches!(op, Op::Write { .. });
+        let reads = matches!(op, Op::Read { bytes, .. } if bytes > 8);
         // SAFETY: the caller's promise.
         let posted = unsafe { self.wire.post(peer, op.handed_on(|remote| remote), cookie) };
         if writes && matches!(posted, Ok(Posted::Taken)) {
             self.seen.writes.lock().unwrap().insert(cookie);
             self.seen.posted.fetch_add(1, Ordering::SeqCst);
+        }
+        if reads && matches!(posted, Ok(Posted::Taken)) {
+            self.seen.reads.fetch_add(1, Ordering::SeqCst);
         }
         posted
     }

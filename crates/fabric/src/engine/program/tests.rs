@@ -1,5 +1,7 @@
 //! How transfers are cut, and what is gathered for their pieces.
 
+use std::collections::HashSet;
+
 use tidegate_hal::batch::{Shape, Side};
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::{RemoteMemory, RemoteSide};
@@ -16,6 +18,7 @@ const THERE: usize = 1 << 20;
 
 struct Place {
     here: Vec<u64>,
+    base: *mut u64,
     _there: Vec<u64>,
     _registered: Keep,
     region: RemoteMemory,
@@ -29,8 +32,10 @@ impl Place {
         // SAFETY: nobody accesses it by the wire.
         let (key, registered) = unsafe { wire.register(base, THERE, Arc::new(())) }.unwrap();
         let remote = wire.import(0, &key, THERE).unwrap();
+        let mut here: Vec<_> = (0..2 * HERE as u64).collect();
         Place {
-            here: (0..2 * HERE as u64).collect(),
+            base: here.as_mut_ptr(),
+            here,
             _there: there,
             _registered: registered,
             region: RemoteMemory(Arc::new(RemoteRegion::<MemoryWire> { number: 0, remote })),
@@ -44,7 +49,7 @@ impl Place {
             size: 8,
             count,
             local: Side {
-                base: Ptr(self.here.as_ptr().cast_mut().cast()),
+                base: Ptr(self.base.cast()),
                 flip: FLIP,
                 shape: here,
             },
@@ -60,7 +65,7 @@ impl Place {
         }
     }
 
-    fn script(&self, transfer: &Transfer, most: usize, gathered: usize) -> Script<MemoryWire> {
+    fn prepared(&self, transfer: &Transfer, most: usize, gathered: usize) -> Prepared {
         let mut cut = Cut {
             most,
             gathered,
@@ -70,7 +75,7 @@ impl Place {
         // SAFETY: nothing of it is fired.
         unsafe { cut.transfer(transfer) }.unwrap();
         let Cut { pieces, rows, .. } = cut;
-        Script {
+        Prepared(Arc::new(Script::<MemoryWire> {
             pieces,
             rows,
             signal: 0,
@@ -78,7 +83,7 @@ impl Place {
             poison: 0,
             word: (resolve(&transfer.remote.base).unwrap(), 0),
             _keep: Vec::new(),
-        }
+        }))
     }
 }
 
@@ -99,14 +104,18 @@ fn elements(loops: &[(u32, i32)]) -> Vec<u64> {
     })
 }
 
+fn of(program: &Prepared) -> &Script<MemoryWire> {
+    script(program)
+}
+
 /// What an operation would read of a piece.
-fn bytes_of(script: &Script<MemoryWire>, piece: &Piece<MemoryWire>, odd: bool) -> Vec<u64> {
+fn bytes_of(program: &Prepared, number: usize, odd: bool) -> Vec<u64> {
     let mut gathered = Gathered::new();
     // SAFETY: all elements lie in the place.
-    let source = unsafe { gathered.source(script, piece, odd) }.unwrap();
+    let source = unsafe { gathered.source::<MemoryWire>(program, number, odd) }.unwrap();
     let words = source.address.cast::<u64>();
     // SAFETY: so many bytes are there, until the source is dropped.
-    (0..piece.bytes / 8)
+    (0..of(program).pieces[number].bytes / 8)
         .map(|at| unsafe { words.add(at).read_unaligned() })
         .collect()
 }
@@ -130,23 +139,23 @@ fn what_is_contiguous_there_is_one_piece() {
         let expected = elements(loops);
         let shape = strided(loops);
         let transfer = place.transfer(Direction::Put, expected.len(), shape, Shape::Linear);
-        let script = place.script(&transfer, THERE, PIECE);
-        let [piece] = &script.pieces[..] else {
-            panic!("{loops:?}: {} pieces", script.pieces.len());
+        let program = place.prepared(&transfer, THERE, PIECE);
+        let [piece] = &of(&program).pieces[..] else {
+            panic!("{loops:?}: {} pieces", of(&program).pieces.len());
         };
         assert_eq!(
             (piece.offset, piece.bytes),
             (16, 8 * expected.len()),
             "{loops:?}"
         );
-        assert_eq!(bytes_of(&script, piece, false), expected, "{loops:?}");
+        assert_eq!(bytes_of(&program, 0, false), expected, "{loops:?}");
         let odd: Vec<_> = expected.iter().map(|at| at + HERE as u64).collect();
-        assert_eq!(bytes_of(&script, piece, true), odd, "{loops:?}");
+        assert_eq!(bytes_of(&program, 0, true), odd, "{loops:?}");
     }
     // A row is as long as its stretches lie evenly.
     let rows = |loops| {
         let transfer = place.transfer(Direction::Put, 600, strided(loops), Shape::Linear);
-        place.script(&transfer, THERE, PIECE).rows.len()
+        of(&place.prepared(&transfer, THERE, PIECE)).rows.len()
     };
     assert_eq!(rows(&[(30, 30), (20, 900)]), 1);
     assert_eq!(rows(&[(30, 29), (20, 900)]), 20);
@@ -165,9 +174,10 @@ fn pieces_are_as_long_as_they_may_be() {
         );
         // A wire of short operations; one of long ones, so that only what is gathered is short; and nobody who gathers.
         for (most, gathered) in [(72, 72), (4096, 80), (64, 0), (THERE, 0)] {
-            let script = place.script(&transfer, most, gathered);
+            let program = place.prepared(&transfer, most, gathered);
+            let script = of(&program);
             let mut found = Vec::new();
-            for piece in &script.pieces {
+            for (number, piece) in script.pieces.iter().enumerate() {
                 let limit = if piece.rows.is_empty() {
                     most
                 } else {
@@ -175,7 +185,7 @@ fn pieces_are_as_long_as_they_may_be() {
                 };
                 assert!(piece.bytes <= limit);
                 assert_eq!(piece.offset, 16 + 8 * found.len());
-                found.extend(bytes_of(&script, piece, false));
+                found.extend(bytes_of(&program, number, false));
             }
             assert_eq!(found, expected, "{loops:?}: {most}, {gathered}");
             assert!(gathered > 0 || script.rows.is_empty());
@@ -184,23 +194,21 @@ fn pieces_are_as_long_as_they_may_be() {
 }
 
 #[test]
-fn stretches_that_are_long_or_apart_there_and_gets_are_operations_of_their_own() {
+fn stretches_that_are_long_or_apart_there_are_operations_of_their_own() {
     let place = Place::new();
     let pieces = |direction, here, there, count| {
         let transfer = place.transfer(direction, count, here, there);
-        let script = place.script(&transfer, THERE, PIECE);
-        assert_eq!(script.rows, []);
-        script.pieces.len()
+        let program = place.prepared(&transfer, THERE, PIECE);
+        assert_eq!(of(&program).rows, []);
+        of(&program).pieces.len()
     };
-    let short = || strided(&[(4, 1), (10, 100)]);
-    assert_eq!(pieces(Direction::Get, short(), Shape::Linear, 40), 10);
-    assert_eq!(pieces(Direction::Put, short(), short(), 40), 10);
-    assert_eq!(pieces(Direction::Put, Shape::Linear, short(), 40), 10);
-    let long = strided(&[(SHORT as u32 / 8, 1), (5, 1000)]);
-    assert_eq!(
-        pieces(Direction::Put, long, Shape::Linear, 5 * SHORT / 8),
-        5
-    );
+    for direction in [Direction::Put, Direction::Get] {
+        let short = || strided(&[(4, 1), (10, 100)]);
+        assert_eq!(pieces(direction, short(), short(), 40), 10);
+        assert_eq!(pieces(direction, Shape::Linear, short(), 40), 10);
+        let long = strided(&[(SHORT as u32 / 8, 1), (5, 1000)]);
+        assert_eq!(pieces(direction, long, Shape::Linear, 5 * SHORT / 8), 5);
+    }
 }
 
 /// Two transfers of one program are two pieces, also where one ends there at which the other begins: each has a flip and
@@ -229,31 +237,72 @@ fn transfers_are_pieces_of_their_own() {
     assert_eq!(pieces, [(0..1, 16), (1..2, 80)]);
 }
 
+/// What a get has brought goes where its shape says, and nothing else is touched; of one that has failed nothing does.
+#[test]
+fn what_has_come_is_scattered() {
+    for loops in SHAPES {
+        let place = Place::new();
+        let elements = elements(loops);
+        if elements.iter().collect::<HashSet<_>>().len() < elements.len() {
+            // A place that is written twice has no one value.
+            continue;
+        }
+        let transfer = place.transfer(
+            Direction::Get,
+            elements.len(),
+            strided(loops),
+            Shape::Linear,
+        );
+        let program = place.prepared(&transfer, THERE, PIECE);
+        assert_eq!(of(&program).pieces.len(), 1);
+        if of(&program).rows.is_empty() {
+            // It comes where it goes.
+            continue;
+        }
+        let mut expected = place.here.clone();
+        for (odd, failed) in [(false, true), (false, false), (true, false)] {
+            let mut gathered = Gathered::new();
+            // SAFETY: all elements lie in the place.
+            let source = unsafe { gathered.source::<MemoryWire>(&program, 0, odd) }.unwrap();
+            let words = source.address.cast::<u64>();
+            gathered.lend(7, source);
+            for (at, element) in elements.iter().enumerate() {
+                let value = 1_000_000 + at as u64;
+                // SAFETY: so many elements come; where they come to is lent.
+                unsafe { words.add(at).write_unaligned(value) };
+                if !failed {
+                    expected[*element as usize + if odd { HERE } else { 0 }] = value;
+                }
+            }
+            // SAFETY: as above.
+            unsafe { gathered.over::<MemoryWire>(7, failed) };
+            assert!(place.here == expected, "{loops:?}: {odd}, {failed}");
+        }
+    }
+}
+
 #[test]
 fn what_is_lent_is_bounded() {
     let place = Place::new();
     let count = PIECE / 8;
     let here = strided(&[(16, 2), (count as u32 / 16, 1)]);
     let transfer = place.transfer(Direction::Put, count, here, Shape::Linear);
-    let script = place.script(&transfer, THERE, PIECE);
+    let program = place.prepared(&transfer, THERE, PIECE);
     let mut gathered = Gathered::new();
     // SAFETY: all elements lie in the place.
-    let mut source = || unsafe { gathered.source(&script, &script.pieces[0], false) };
-    assert!(source().is_some());
+    let source =
+        |gathered: &mut Gathered| unsafe { gathered.source::<MemoryWire>(&program, 0, false) };
     let mut lent = 0;
-    while let Some(source) =
-        // SAFETY: as above.
-        unsafe { gathered.source(&script, &script.pieces[0], false) }
-    {
+    while let Some(source) = source(&mut gathered) {
         gathered.lend(lent, source);
         lent += 1;
     }
     assert_eq!(lent as usize * PIECE, 16 << 20);
-    gathered.over(3);
-    gathered.over(1_000_000);
-    // SAFETY: as above.
-    let source = unsafe { gathered.source(&script, &script.pieces[0], false) };
-    gathered.lend(3, source.expect("one is back"));
-    // SAFETY: as above.
-    assert!(unsafe { gathered.source(&script, &script.pieces[0], false) }.is_none());
+    for cookie in [3, 1_000_000] {
+        // SAFETY: it is a put.
+        unsafe { gathered.over::<MemoryWire>(cookie, false) };
+    }
+    let back = source(&mut gathered).expect("one is back");
+    gathered.lend(3, back);
+    assert!(source(&mut gathered).is_none());
 }
