@@ -26,15 +26,19 @@ const ROLE: &str = "TEST_ORDER_PROVIDER";
 enum Shape {
     /// So many numbers in a row.
     Linear(usize),
-    /// So many, at every second place: as many pieces.
+    /// So many, to every second place: as many pieces.
     Strided(usize),
+    /// So many, from every second place, which are gathered: the last is of two pieces.
+    Gathered(usize),
 }
 
-const SHAPES: [Shape; 4] = [
+const SHAPES: [Shape; 6] = [
     Shape::Linear(1),
     Shape::Linear(1000),
     Shape::Linear(40_000),
     Shape::Strided(33),
+    Shape::Gathered(33),
+    Shape::Gathered(40_000),
 ];
 
 /// Epochs in which every number that has come is looked at; how many were wrong. `through` is called before the memory goes.
@@ -47,27 +51,30 @@ fn wrong(
 ) -> Result<u64> {
     let peer = 1 - world.rank();
     stream!(let s = world.stream()?);
-    let (len, stride) = match shape {
-        Shape::Linear(len) => (len, 1),
-        Shape::Strided(len) => (len, 2),
+    // How many, and how far apart here and there.
+    let (len, here, there) = match shape {
+        Shape::Linear(len) => (len, 1, 1),
+        Shape::Strided(len) => (len, 1, 2),
+        Shape::Gathered(len) => (len, 2, 1),
     };
     let window = Window::<u64, _>::by_slot("order").buffers(buffers);
-    let window = window.slot_from(peer, 0, len * stride).slot_to(peer, 0);
+    let window = window.slot_from(peer, 0, len * there).slot_to(peer, 0);
     let (mut inbox, mut outbox) = window.open(&s)?;
-    let mut src = Region::<u64, _>::zeroed(world, len)?.on(&s)?;
+    let mut src = Region::<u64, _>::zeroed(world, len * here)?.on(&s)?;
     let mut wrong = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
-    let layout = Layout::strided(0, &[(len as u32, stride as i32)])?;
+    let layout = Layout::strided(0, &[(len as u32, 2)])?;
     for _ in 0..epochs {
         s.launch(|x: &mut [u64]| x.iter_mut().for_each(|x| *x += 1), &mut src)?;
         let mut epoch = outbox.start();
         match shape {
             Shape::Linear(_) => epoch.put(&src, Slot(0))?,
             Shape::Strided(_) => epoch.put(&src, Slot(0).with(&layout))?,
+            Shape::Gathered(_) => epoch.put(src.with(&layout)?, Slot(0))?,
         };
         (inbox, outbox) = exchange(&s, inbox, epoch)?;
         s.launch(
             move |inbox: Slots<'_, u64>, src: &[u64], wrong: &mut [u64]| {
-                let seen = inbox.slot(0).iter().step_by(stride);
+                let seen = inbox.slot(0).iter().step_by(there);
                 wrong[0] += seen.filter(|x| **x != src[0]).count() as u64;
             },
             (inbox.view(), &src, &mut wrong),

@@ -265,7 +265,7 @@ pub(crate) static STEPS: &[Step] = &[
                 tests("-p tidegate-ffi --test fabric"),
                 tests("-p tidegate-fabric --test agent --test polled --test sockets"),
                 tests(
-                    "-p tidegate --test agent --test fabric --test failing --test nodes --test order --test throttle",
+                    "-p tidegate --test agent --test fabric --test failing --test nodes --test order",
                 ),
             ];
             all.extend(rows.map(faces));

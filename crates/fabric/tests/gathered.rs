@@ -7,7 +7,7 @@ mod watched;
 use rig::{Rig, SENT, SETTLES, SIGNAL};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::memory::{Faults, Net};
-use tidegate_hal::batch::{QUANTUM, Shape};
+use tidegate_hal::batch::{POISON, QUANTUM, Shape};
 use tidegate_hal::nic::{Direction, Transfer};
 
 fn strided(loops: &[(u32, i32)]) -> Shape {
@@ -23,6 +23,15 @@ fn put(rig: &Rig, to: usize) -> Transfer {
     put.count = 12;
     put.local.shape = strided(&[(3, 2), (4, 6)]);
     put
+}
+
+/// Likewise, of the first 12 elements.
+fn get(rig: &Rig, to: usize) -> Transfer {
+    let mut get = rig.transfer(&rig.memory, Direction::Get, to);
+    get.count = 12;
+    get.local.shape = strided(&[(3, 2), (4, 6)]);
+    get.remote.flip = 0;
+    get
 }
 
 fn expected(firing: u64) -> Vec<u64> {
@@ -70,11 +79,7 @@ fn a_strided_put_is_one_operation() {
 #[test]
 fn a_strided_get_is_one_operation() {
     let (rig, seen) = watched::watched(false, Options::default(), Faults::default());
-    let mut get = rig.transfer(&rig.memory, Direction::Get, 30);
-    get.count = 12;
-    get.local.shape = strided(&[(3, 2), (4, 6)]);
-    get.remote.flip = 0;
-    rig.arm(&[rig.program(vec![get])], 2).unwrap();
+    rig.arm(&[rig.program(vec![get(&rig, 30)])], 2).unwrap();
     for firing in 1..=2 {
         fire(&rig, firing);
         for at in 0..24 {
@@ -90,7 +95,58 @@ fn a_strided_get_is_one_operation() {
     }
 }
 
-/// Programs of several, whose last goes with the signal, over a wire that is often full, and late, and loses order.
+/// Elements of a transfer's side here, for each parity; and where the sides of all transfers lie.
+const SIDE: usize = 24;
+const THERE: usize = 300;
+const GOT: usize = 640;
+
+/// A program of puts and gets, each with elements of its own, for firings of each parity. The last is a get, so that the
+/// last put is brought to the end.
+fn mixed(rig: &Rig) -> Vec<Transfer> {
+    let mut all = Vec::new();
+    for number in 0..3 {
+        let mut put = put(rig, THERE + 64 * number);
+        put.local.base = put.local.base.byte_add(8 * 2 * SIDE * number);
+        put.local.flip = 8 * SIDE;
+        all.push(put);
+        let mut get = get(rig, GOT + 2 * SIDE * number);
+        get.local.flip = 8 * SIDE;
+        get.remote.base.offset += 8 * 2 * SIDE * number;
+        get.remote.flip = 8 * SIDE;
+        all.push(get);
+    }
+    all
+}
+
+/// What element `at` of a side is in a firing.
+fn value(firing: u64, number: usize, at: usize) -> u64 {
+    100_000 * firing + 1000 * number as u64 + at as u64
+}
+
+fn write_sides(rig: &Rig, firing: u64) {
+    // The first is number 0.
+    let odd = (firing as usize + 1) % 2;
+    for number in 0..3 {
+        for at in 0..SIDE {
+            rig.write(SIDE * (2 * number + odd) + at, value(firing, number, at));
+        }
+    }
+}
+
+fn check_sides(rig: &Rig, firing: u64) {
+    let odd = (firing as usize + 1) % 2;
+    for number in 0..3 {
+        for at in 0..12 {
+            let strided = 6 * (at / 3) + 2 * (at % 3);
+            let there = rig.read(THERE + 64 * number + 32 * odd + at);
+            assert_eq!(there, value(firing, number, strided), "put {number}, {at}");
+            let got = rig.read(GOT + SIDE * (2 * number + odd) + strided);
+            assert_eq!(got, value(firing, number, at), "get {number}, {at}");
+        }
+    }
+}
+
+/// Over a wire that is often full, and late, and loses order.
 #[test]
 fn what_is_gathered_comes_over_a_bad_wire() {
     const FIRINGS: u64 = 20;
@@ -100,18 +156,64 @@ fn what_is_gathered_comes_over_a_bad_wire() {
         ..Faults::default()
     };
     let rig = Rig::new(Net::new(1, faults).wire(0), Options::default(), false);
-    let all = |rig: &Rig| (0..5).map(|piece| put(rig, 30 + 64 * piece)).collect();
-    rig.arm(&[rig.program(all(&rig))], FIRINGS).unwrap();
+    rig.arm(&[rig.program(mixed(&rig))], FIRINGS).unwrap();
     for firing in 1..=FIRINGS {
-        fire(&rig, firing);
-        let odd = if firing % 2 == 0 { 32 } else { 0 };
-        for piece in 0..5 {
-            assert_eq!(
-                found(&rig, 30 + 64 * piece + odd),
-                expected(firing),
-                "{piece}"
-            );
-        }
+        write_sides(&rig, firing);
+        rig.ring();
+        assert_eq!(rig.wait(SIGNAL, firing), firing * QUANTUM);
+        assert_eq!(rig.wait(SENT, firing), firing * QUANTUM);
+        check_sides(&rig, firing);
     }
     assert!(rig.nic.quiesce(SETTLES));
+}
+
+/// What fails ends its queue, and both ends hear; what is through before that is right.
+#[test]
+fn what_is_gathered_may_fail() {
+    let (mut failed, mut right) = (0, 0);
+    for seed in 0..40 {
+        let faults = Faults {
+            seed,
+            full: 100,
+            fail: 60,
+            delay: 2,
+            ..Faults::default()
+        };
+        let rig = Rig::new(Net::new(1, faults).wire(0), Options::default(), false);
+        rig.arm(&[rig.program(mixed(&rig))], 4).unwrap();
+        for firing in 1..=4 {
+            write_sides(&rig, firing);
+            rig.ring();
+            if rig.wait(SENT, firing) & POISON != 0 {
+                assert!(rig.wait(SIGNAL, 5) & POISON != 0);
+                failed += 1;
+                break;
+            }
+            if rig.wait(SIGNAL, firing) & POISON == 0 {
+                check_sides(&rig, firing);
+                right += 1;
+            }
+        }
+    }
+    assert!(failed > 5 && right > 5, "{failed}, {right}");
+}
+
+/// A wire that breaks, and an endpoint that goes, while operations use buffers.
+#[test]
+fn what_is_lent_stays_until_the_wire_is_closed() {
+    for breaks in [true, false] {
+        let net = Net::new(1, Faults::default());
+        let (rig, seen) = watched::over(net.wire(0), false, Options::default());
+        seen.hold.store(true, std::sync::atomic::Ordering::SeqCst);
+        rig.arm(&[rig.program(mixed(&rig))], 2).unwrap();
+        write_sides(&rig, 1);
+        rig.ring();
+        // The last put waits for the others.
+        seen.await_posts(2, 3);
+        if breaks {
+            net.break_wire(0);
+            assert_eq!(rig.wait(SENT, 1) & POISON, POISON);
+        }
+        drop(rig);
+    }
 }

@@ -388,7 +388,8 @@ pub unsafe trait Nic: Send + Sync + 'static {
 
     /// A peer has left in good order. Adds to this rank's words what peers' firings that are through *there* still owe
     /// them, if it is this end that does it: called before the departure ends the waits that it has not satisfied. And
-    /// this rank's own firings towards that peer are over, whatever is still known of them. Waits for moments only.
+    /// this rank's own firings towards that peer are over, whatever is still known of them. Waits until this end has
+    /// done what has come: for moments, or for as long as the machine keeps its agent from a processor (2 s at most).
     fn hear(&self, left: usize) {
         let _ = left;
     }

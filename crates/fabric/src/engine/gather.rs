@@ -3,32 +3,37 @@
 //! # Model
 //!
 //! A strided put would be an operation for each stretch, and what an operation costs is what some KiB cost to copy. So
-//! short stretches that follow each other at the target are one piece, made of *rows*. When it is posted its bytes are
-//! copied to a *buffer*, and go from there; the buffer is lent until the operation is over. A get's bytes come to one,
-//! and are copied from there when they have come. Hardware that fires by itself has nobody who could copy: its pieces are
-//! single stretches.
+//! short stretches that follow each other at the target are one piece, made of *rows*. Before it is posted its bytes are
+//! copied to a *buffer*, and go from there. A get's bytes come to one, and are copied from there when they have come.
+//! Whoever has a buffer has it from the engine's *pool*, and gives it back by dropping it: the operation that uses it, or
+//! a firing whose piece the wire has not taken yet. Hardware that fires by itself has nobody who could copy: its pieces
+//! are single stretches.
+//!
+//! A turn of the engine copies so much and no more; then it is somebody's turn again who wants to know what has come.
 //!
 //! # Failure
 //!
-//! What is lent is bounded: beyond that, a piece waits as it does for a wire that is full. When the wire breaks, what is
-//! lent stays until it is closed.
+//! What is lent is bounded: beyond that, a firing that has something under way waits for that. One that has nothing
+//! gets a buffer nevertheless, so that no queue depends on another. When the wire breaks, what operations use stays until
+//! it is closed.
 
-use std::collections::HashMap;
 use std::mem::MaybeUninit;
+use std::sync::{Arc, Mutex};
 
 use tidegate_hal::nic::{Direction, Prepared};
 
 use super::program::{Script, script};
+use crate::lock;
 use crate::wire::Wire;
 
 /// Stretches of fewer bytes are gathered: a copy of so many takes less time than an operation.
 pub(super) const SHORT: usize = 4096;
-/// The most bytes of a piece that is gathered: while the wire has it, the next is copied.
+/// The most bytes of a piece that is gathered: a program of several has one on the wire while the next is copied.
 pub(super) const PIECE: usize = 256 << 10;
-/// How many bytes are lent at most, if it is more than one piece.
-const LENT: usize = 16 << 20;
-/// How many buffers are kept for the next ones.
-const SPARE: usize = 16;
+/// How many bytes are lent, beyond one buffer for each firing; and how many are kept for the next.
+pub(super) const LENT: usize = 16 << 20;
+/// How many bytes are copied in a turn, and a piece more.
+const TURN: usize = 1 << 20;
 
 /// Stretches of the same length, one as far from the next as all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,16 +105,20 @@ impl Row {
         // SAFETY: the caller's promise.
         unsafe {
             match self.bytes {
+                1 => copy_each::<1>(self.count, from, to),
+                2 => copy_each::<2>(self.count, from, to),
                 4 => copy_each::<4>(self.count, from, to),
                 8 => copy_each::<8>(self.count, from, to),
+                12 => copy_each::<12>(self.count, from, to),
                 16 => copy_each::<16>(self.count, from, to),
+                24 => copy_each::<24>(self.count, from, to),
+                32 => copy_each::<32>(self.count, from, to),
                 bytes => {
-                    for at in 0..self.count as isize {
-                        let (from, to) = (
-                            from.0.wrapping_offset(at * from.1),
-                            to.0.wrapping_offset(at * to.1),
-                        );
-                        from.copy_to_nonoverlapping(to, bytes);
+                    let (mut src, mut dst) = (from.0, to.0);
+                    for _ in 0..self.count {
+                        src.copy_to_nonoverlapping(dst, bytes);
+                        src = src.wrapping_offset(from.1);
+                        dst = dst.wrapping_offset(to.1);
                     }
                 }
             }
@@ -118,20 +127,61 @@ impl Row {
     }
 }
 
-/// Memory for what is gathered: its capacity. (A `Box` may not be moved while others use what is in it.)
-struct Buffer(Vec<MaybeUninit<u8>>);
+/// Memory: its capacity, a power of two. (A `Box` may not be moved while others use what is in it.)
+type Room = Vec<MaybeUninit<u8>>;
+
+/// Where buffers come from.
+pub(super) struct Pool {
+    shelves: Arc<Mutex<Shelves>>,
+    /// How many bytes this turn has copied.
+    copied: usize,
+}
+
+#[derive(Default)]
+struct Shelves {
+    /// What is free, by the logarithm of its bytes.
+    free: Vec<Vec<Room>>,
+    /// Bytes of these, and of what is lent.
+    kept: usize,
+    lent: usize,
+    /// How many were made.
+    made: usize,
+}
+
+/// Some memory of the pool, which gets it back.
+struct Buffer {
+    room: Room,
+    shelves: Arc<Mutex<Shelves>>,
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let room = std::mem::take(&mut self.room);
+        let bytes = room.capacity();
+        let mut shelves = lock(&self.shelves);
+        shelves.lent -= bytes;
+        if shelves.kept + bytes <= LENT {
+            shelves.kept += bytes;
+            let shelf = bytes.ilog2() as usize;
+            if shelves.free.len() <= shelf {
+                shelves.free.resize_with(shelf + 1, Vec::new);
+            }
+            shelves.free[shelf].push(room);
+        }
+    }
+}
 
 /// Where the bytes of a piece lie, or come to, for the post.
 pub(super) struct Source {
     pub(super) address: *mut u8,
-    lent: Option<Lent>,
+    pub(super) lent: Option<Lent>,
 }
 
 // SAFETY: it points to its own buffer, or to what a piece may point to.
 unsafe impl Send for Source {}
 
-/// A buffer, and what is to be scattered from there.
-struct Lent {
+/// What an operation uses: a buffer, and what is to be scattered from there.
+pub(super) struct Lent {
     buffer: Buffer,
     to: Option<Scatter>,
 }
@@ -143,26 +193,57 @@ struct Scatter {
     odd: bool,
 }
 
-/// What an engine has gathered, and has to scatter.
-pub(super) struct Gathered {
-    /// By cookie of the operation that uses it.
-    lent: HashMap<u64, Lent>,
-    /// Bytes of these.
-    out: usize,
-    spare: Vec<Buffer>,
-}
-
-impl Gathered {
+impl Pool {
     pub(super) fn new() -> Self {
-        Gathered {
-            lent: HashMap::new(),
-            out: 0,
-            spare: Vec::new(),
+        Pool {
+            shelves: Arc::default(),
+            copied: 0,
         }
     }
 
+    /// How many buffers it has made.
+    #[cfg(test)]
+    pub(super) fn made(&self) -> usize {
+        lock(&self.shelves).made
+    }
+
+    /// A turn begins.
+    pub(super) fn turn(&mut self) {
+        self.copied = 0;
+    }
+
+    /// Whether this turn has copied enough.
+    pub(super) fn is_spent(&self) -> bool {
+        self.copied >= TURN
+    }
+
+    /// `None` while too much is lent, unless whoever asks has `nothing` under way.
+    fn buffer(&self, bytes: usize, nothing: bool) -> Option<Buffer> {
+        let bytes = bytes.next_power_of_two();
+        let mut shelves = lock(&self.shelves);
+        if shelves.lent + bytes > LENT && !nothing {
+            return None;
+        }
+        let shelf = shelves.free.get_mut(bytes.ilog2() as usize);
+        let room = match shelf.and_then(Vec::pop) {
+            Some(room) => {
+                shelves.kept -= room.capacity();
+                room
+            }
+            None => {
+                shelves.made += 1;
+                Vec::with_capacity(bytes)
+            }
+        };
+        shelves.lent += room.capacity();
+        Some(Buffer {
+            room,
+            shelves: self.shelves.clone(),
+        })
+    }
+
     /// Where the bytes of a program's piece lie or come to, in a firing of odd number or not: in a buffer, if it is not
-    /// contiguous here. `None` while too much is lent.
+    /// contiguous here. `None`: not in this turn, or not while so much is lent; `nothing` of the firing is under way.
     ///
     /// # Safety
     ///
@@ -172,6 +253,7 @@ impl Gathered {
         program: &Prepared,
         number: usize,
         odd: bool,
+        nothing: bool,
     ) -> Option<Source> {
         let script: &Script<W> = script(program);
         let piece = &script.pieces[number];
@@ -182,18 +264,14 @@ impl Gathered {
                 lent: None,
             });
         }
-        if !self.lent.is_empty() && self.out + piece.bytes > LENT {
+        if self.is_spent() {
             return None;
         }
-        let fits = |buffer: &Buffer| buffer.0.capacity() >= piece.bytes;
-        let mut buffer = match self.spare.iter().rposition(fits) {
-            Some(at) => self.spare.swap_remove(at),
-            // Of few sizes, so that the next piece fits where this one was.
-            None => Buffer(Vec::with_capacity(piece.bytes.next_power_of_two())),
-        };
-        let address = buffer.0.as_mut_ptr().cast::<u8>();
+        let mut buffer = self.buffer(piece.bytes, nothing)?;
+        let address = buffer.room.as_mut_ptr().cast::<u8>();
         let to = match piece.direction {
             Direction::Put => {
+                self.copied += piece.bytes;
                 // SAFETY: the caller's promise.
                 unsafe { copy(script, number, odd, address) };
                 None
@@ -209,36 +287,19 @@ impl Gathered {
             lent: Some(Lent { buffer, to }),
         })
     }
+}
 
-    /// The operation with that cookie uses it, until it is [`over`](Self::over).
-    pub(super) fn lend(&mut self, cookie: u64, source: Source) {
-        if let Some(lent) = source.lent {
-            self.out += lent.buffer.0.capacity();
-            self.lent.insert(cookie, lent);
-        }
-    }
-
-    /// The operation with that cookie is over: what it has got is scattered.
+impl Lent {
+    /// The operation is over, and has done what it was to do: what a get has got is scattered.
     ///
     /// # Safety
     ///
-    /// Where a get's bytes go may be written still, if it has not `failed`.
-    pub(super) unsafe fn over<W: Wire>(&mut self, cookie: u64, failed: bool) {
-        if self.lent.is_empty() {
-            return;
-        }
-        let Some(Lent { mut buffer, to }) = self.lent.remove(&cookie) else {
-            return;
-        };
-        if let Some(to) = to.filter(|_| !failed) {
-            let script: &Script<W> = script(&to.program);
-            let from = buffer.0.as_mut_ptr().cast();
+    /// Where a get's bytes go may be written still.
+    pub(super) unsafe fn came<W: Wire>(mut self) {
+        if let Some(to) = self.to.take() {
+            let from = self.buffer.room.as_mut_ptr().cast();
             // SAFETY: the caller's promise; the operation has filled the buffer.
-            unsafe { copy(script, to.piece, to.odd, from) };
-        }
-        self.out -= buffer.0.capacity();
-        if self.spare.len() < SPARE {
-            self.spare.push(buffer);
+            unsafe { copy::<W>(script(&to.program), to.piece, to.odd, from) };
         }
     }
 }

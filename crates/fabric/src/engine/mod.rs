@@ -205,9 +205,10 @@ impl<W: Wire> Shared<W> {
             let before = engine.heard;
             let failure = self.turn_locked(&mut engine, false);
             happened |= engine.heard != before;
+            let more = engine.pool.is_spent();
             release(engine);
             self.say(failure);
-            if !self.called() {
+            if !self.called() && !more {
                 return happened;
             }
         }
@@ -252,17 +253,18 @@ impl<W: Wire> Shared<W> {
     /// Does what has arrived by now, and expects nothing more of a peer, which has left.
     pub(crate) fn hear(&self, left: usize) {
         // The listener may have taken something from the wire in its sleep, and not have come to it yet.
-        let (round, since) = (self.rounds.load(Ordering::SeqCst), Instant::now());
-        while self.rounds.load(Ordering::SeqCst) < round + 2 && since.elapsed() < ROUNDS {
+        let rounds = || {
+            let of_ear = self.ear.get().map(|ear| ear.rounds.load(Ordering::SeqCst));
+            [Some(self.rounds.load(Ordering::SeqCst)), of_ear]
+        };
+        let (before, since) = (rounds(), Instant::now());
+        let came = |(now, then): (Option<u64>, &Option<u64>)| now >= then.map(|then| then + 2);
+        while !rounds().into_iter().zip(&before).all(came) && since.elapsed() < ROUNDS {
             self.wake_listener();
-            std::thread::sleep(Duration::from_micros(50));
-        }
-        if let Some(ear) = self.ear.get() {
-            let round = ear.rounds.load(Ordering::SeqCst);
-            while ear.rounds.load(Ordering::SeqCst) < round + 2 && since.elapsed() < ROUNDS {
+            if let Some(ear) = self.ear.get() {
                 ear.wake();
-                std::thread::sleep(Duration::from_micros(50));
             }
+            std::thread::sleep(Duration::from_micros(50));
         }
         let since = Instant::now();
         for turns in 1.. {

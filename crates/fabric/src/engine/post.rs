@@ -6,14 +6,31 @@
 
 use tidegate_hal::nic::Direction;
 
-use super::program::{Script, operation_at, script};
-use super::work::{Engine, Flight, Held};
+use super::gather::{Pool, Source};
+use super::program::{Piece, Script, operation_at, script};
+use super::work::{Engine, Firing, Flight, Held};
 use crate::notice::Notice;
 use crate::wire::{Op, Posted, Wire};
 
 /// The most bytes of a write that takes the signal of another queue along: a longer one would keep it back for longer
 /// than a message of its own costs.
 const ALONG: usize = 64 << 10;
+
+impl Firing {
+    /// Its next piece.
+    fn piece<W: Wire>(&self) -> &Piece<W> {
+        &script::<W>(&self.program).pieces[self.next]
+    }
+
+    /// Where the bytes of its next piece are: that is found out once, however often the wire refuses it.
+    fn source_of<W: Wire>(&mut self, pool: &mut Pool) -> Option<Source> {
+        let (odd, nothing) = (self.is_odd(), self.under_way == 0);
+        self.source.take().or_else(|| {
+            // SAFETY: as for the post in `advance`.
+            unsafe { pool.source::<W>(&self.program, self.next, odd, nothing) }
+        })
+    }
+}
 
 impl<W: Wire> Engine<W> {
     /// Posts the next operation of a firing; `false` if it must wait.
@@ -38,8 +55,14 @@ impl<W: Wire> Engine<W> {
             return false;
         };
         if left == 1 && piece.direction == Direction::Put {
-            if firing.under_way == 0 && firing.parts.is_none() {
+            if firing.parts.is_some() {
+                return false;
+            }
+            if firing.under_way == 0 {
                 self.late.push(index);
+            } else if firing.source.is_none() {
+                // It waits for the others; what is to be copied is copied meanwhile.
+                firing.source = firing.source_of::<W>(&mut self.pool);
             }
             return false;
         }
@@ -49,17 +72,11 @@ impl<W: Wire> Engine<W> {
         {
             return false;
         }
-        let source = firing.source.take().or_else(|| {
-            // SAFETY: as below.
-            unsafe {
-                self.gathered
-                    .source::<W>(&firing.program, firing.next, firing.is_odd())
-            }
-        });
-        let Some(source) = source else {
+        let Some(source) = firing.source_of::<W>(&mut self.pool) else {
             self.stalled.push(index);
             return false;
         };
+        let piece = firing.piece::<W>();
         let op = operation_at(piece, firing.is_odd(), source.address, None);
         let cookie = self.flights.next() as u64;
         // SAFETY: `NicQueue::prepare` promised this for the time between the ring, which was acquired when the doorbell
@@ -68,10 +85,9 @@ impl<W: Wire> Engine<W> {
         let posted = unsafe { self.wire.post(peer, op, cookie) };
         match posted {
             Ok(Posted::Taken) => {
-                self.gathered.lend(cookie, source);
                 firing.under_way += 1;
                 firing.next += 1;
-                self.flights.add(Flight::Of(index));
+                self.flights.add(Flight::Of(index, source.lent));
                 self.taken_by(peer);
                 true
             }
@@ -117,17 +133,11 @@ impl<W: Wire> Engine<W> {
                 .find_map(|(at, held)| Some((at, pairs(held)?)));
         }
         let notice = along.map_or(own, |(_, notice)| notice);
-        let source = firing.source.take().or_else(|| {
-            // SAFETY: as in `advance`.
-            unsafe {
-                self.gathered
-                    .source::<W>(&firing.program, firing.next, firing.is_odd())
-            }
-        });
-        let Some(source) = source else {
+        let Some(source) = firing.source_of::<W>(&mut self.pool) else {
             self.stalled.push(index);
             return;
         };
+        let piece = firing.piece::<W>();
         let op = operation_at(piece, firing.is_odd(), source.address, Some(notice));
         let cookie = self.flights.next() as u64;
         // SAFETY: as in `advance`.
@@ -138,11 +148,10 @@ impl<W: Wire> Engine<W> {
                 firing.next += 1;
                 firing.signalled = true;
                 let flight = match along {
-                    None => Flight::Of(index),
-                    Some((at, _)) => Flight::With(index, self.held.swap_remove(at)),
+                    None => Flight::Of(index, source.lent),
+                    Some((at, _)) => Flight::With(index, self.held.swap_remove(at), source.lent),
                 };
                 self.flights.add(flight);
-                self.gathered.lend(cookie, source);
                 self.taken_by(peer);
             }
             Ok(Posted::Full) => {
@@ -225,8 +234,8 @@ impl<W: Wire> Engine<W> {
             match unsafe { self.wire.post(held.peer, Op::Notify(notice), cookie) } {
                 Ok(Posted::Taken) => {
                     let flight = match other {
-                        None => Flight::Of(held.queue),
-                        Some((at, _)) => Flight::With(held.queue, self.held.swap_remove(at)),
+                        None => Flight::Of(held.queue, None),
+                        Some((at, _)) => Flight::With(held.queue, self.held.swap_remove(at), None),
                     };
                     self.flights.add(flight);
                     self.taken_by(held.peer);

@@ -11,7 +11,7 @@ use tidegate_hal::slots::Slots;
 use super::chained::Chained;
 use super::contact::Contact;
 use super::doubt::{Doubt, Look};
-use super::gather::{Gathered, Source};
+use super::gather::{Lent, Pool, Source};
 use super::program::script;
 use super::queue::{Queue, Ring, Seen};
 use super::slab::Slab;
@@ -36,8 +36,8 @@ pub(crate) struct Engine<W: Wire> {
     moved: bool,
     /// By cookie.
     pub(super) flights: Slab<Flight<W>>,
-    /// What some of these read.
-    pub(super) gathered: Gathered,
+    /// Where some of these read, and write.
+    pub(super) pool: Pool,
     /// Queues to be taken as far as they go.
     ready: Vec<usize>,
     /// Those that could not go on because the wire had no room.
@@ -64,7 +64,7 @@ pub(crate) struct Engine<W: Wire> {
     pub(super) failure: Option<String>,
     /// What was under way when the wire broke: its memory is kept until the wire is closed.
     dead: Vec<Prepared>,
-    dead_looks: Vec<Look<W>>,
+    dead_flights: Vec<Flight<W>>,
     /// How much has happened: operations were posted, events came.
     pub(super) heard: u64,
     /// The wire has refused something for now.
@@ -116,9 +116,9 @@ pub(super) struct Held {
 
 /// An operation that is under way.
 pub(super) enum Flight<W: Wire> {
-    Of(usize),
+    Of(usize, Option<Lent>),
     /// Of the first, with the signals of others.
-    With(usize, Held),
+    With(usize, Held, Option<Lent>),
     Poisoning(Poisoning<W>),
     Look(Look<W>),
 }
@@ -134,7 +134,7 @@ impl<W: Wire> Engine<W> {
             chains: Vec::new(),
             moved: false,
             flights: Slab::new(),
-            gathered: Gathered::new(),
+            pool: Pool::new(),
             ready: Vec::new(),
             stalled: Vec::new(),
             late: Vec::new(),
@@ -149,7 +149,7 @@ impl<W: Wire> Engine<W> {
             broken: false,
             failure: None,
             dead: Vec::new(),
-            dead_looks: Vec::new(),
+            dead_flights: Vec::new(),
             heard: 0,
             full: false,
         }
@@ -196,6 +196,7 @@ impl<W: Wire> Engine<W> {
     /// that looked.
     pub(super) fn turn(&mut self, regions: &Regions, look: bool) {
         self.full = false;
+        self.pool.turn();
         let mut stalled = std::mem::take(&mut self.stalled);
         for index in stalled.drain(..) {
             self.make_ready(index);
@@ -333,9 +334,13 @@ impl<W: Wire> Engine<W> {
             self.broken = true;
             self.failure = Some(format!("{}: {error}", self.wire.name()));
             for number in 0..self.flights.numbers() {
-                if let Some(Flight::Look(look)) = self.flights.take(number) {
-                    self.dead_looks.push(look);
-                }
+                let flight = self.flights.take(number);
+                let uses = |flight: &Flight<W>| match flight {
+                    Flight::Look(..) => true,
+                    Flight::Of(_, lent) | Flight::With(_, _, lent) => lent.is_some(),
+                    Flight::Poisoning(..) => false,
+                };
+                self.dead_flights.extend(flight.filter(uses));
             }
             self.flights.clear();
             self.held.clear();
@@ -347,11 +352,20 @@ impl<W: Wire> Engine<W> {
     /// An operation is over.
     fn landed(&mut self, cookie: u64, failed: Option<String>) {
         self.heard += 1;
-        // SAFETY: `NicQueue::prepare` promised where gets write, until the firing is through, which it is not before this.
-        unsafe { self.gathered.over::<W>(cookie, failed.is_some()) };
+        let came = |lent: Option<Lent>| {
+            if let Some(lent) = lent.filter(|_| failed.is_none()) {
+                // SAFETY: `NicQueue::prepare` promised where gets write, until the firing is through, which it is not
+                // before `over`.
+                unsafe { lent.came::<W>() };
+            }
+        };
         match self.flights.take(cookie as usize) {
-            Some(Flight::Of(index)) => self.over(index, failed),
-            Some(Flight::With(index, held)) => {
+            Some(Flight::Of(index, lent)) => {
+                came(lent);
+                self.over(index, failed);
+            }
+            Some(Flight::With(index, held, lent)) => {
+                came(lent);
                 // Nor is its signal posted again, though it is not to blame: an operation that is reported as failed
                 // may have come all the same, when its connection broke behind it, and a second quantum would expose
                 // memory that is in use.

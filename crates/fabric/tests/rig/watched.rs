@@ -39,6 +39,20 @@ impl Seen {
         self.reads.load(Ordering::SeqCst)
     }
 
+    /// Waits until so many writes and reads were posted.
+    pub(crate) fn await_posts(&self, writes: usize, reads: usize) {
+        let begun = Instant::now();
+        while (self.posted(), self.reads()) != (writes, reads) {
+            assert!(
+                begun.elapsed() < LONG,
+                "{}, {}",
+                self.posted(),
+                self.reads()
+            );
+            std::thread::yield_now();
+        }
+    }
+
     /// Waits until so many writes are done.
     pub(crate) fn await_done(&self, writes: usize) {
         let begun = Instant::now();
@@ -139,9 +153,13 @@ unsafe impl Wire for Watched {
 
 /// An endpoint whose wire is watched; whose doorbells are polled, or not.
 pub(crate) fn watched(polled: bool, options: Options, faults: Faults) -> (Rig, Arc<Seen>) {
+    over(Net::new(1, faults).wire(0), polled, options)
+}
+
+pub(crate) fn over(wire: MemoryWire, polled: bool, options: Options) -> (Rig, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let wire = Watched {
-        wire: Net::new(1, faults).wire(0),
+        wire,
         seen: seen.clone(),
     };
     let rig = match polled {

@@ -7,11 +7,11 @@ use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::{RemoteMemory, RemoteSide};
 
 use super::*;
-use crate::engine::gather::Gathered;
+use crate::engine::gather::{LENT, Pool, Source};
 use crate::wire::memory::{Faults, MemoryWire, Net};
 
 /// Elements of 8 bytes here, which say where they are; and how far those of odd firings lie behind.
-const HERE: usize = 40_000;
+const HERE: usize = 20_000;
 const FLIP: usize = 8 * HERE;
 /// Bytes that can be written there.
 const THERE: usize = 1 << 20;
@@ -108,11 +108,15 @@ fn of(program: &Prepared) -> &Script<MemoryWire> {
     script(program)
 }
 
+/// For a firing that has something under way.
+fn source(pool: &mut Pool, program: &Prepared, number: usize, odd: bool) -> Option<Source> {
+    // SAFETY: all elements lie in the place.
+    unsafe { pool.source::<MemoryWire>(program, number, odd, false) }
+}
+
 /// What an operation would read of a piece.
 fn bytes_of(program: &Prepared, number: usize, odd: bool) -> Vec<u64> {
-    let mut gathered = Gathered::new();
-    // SAFETY: all elements lie in the place.
-    let source = unsafe { gathered.source::<MemoryWire>(program, number, odd) }.unwrap();
+    let source = source(&mut Pool::new(), program, number, odd).unwrap();
     let words = source.address.cast::<u64>();
     // SAFETY: so many bytes are there, until the source is dropped.
     (0..of(program).pieces[number].bytes / 8)
@@ -261,11 +265,8 @@ fn what_has_come_is_scattered() {
         }
         let mut expected = place.here.clone();
         for (odd, failed) in [(false, true), (false, false), (true, false)] {
-            let mut gathered = Gathered::new();
-            // SAFETY: all elements lie in the place.
-            let source = unsafe { gathered.source::<MemoryWire>(&program, 0, odd) }.unwrap();
+            let source = source(&mut Pool::new(), &program, 0, odd).unwrap();
             let words = source.address.cast::<u64>();
-            gathered.lend(7, source);
             for (at, element) in elements.iter().enumerate() {
                 let value = 1_000_000 + at as u64;
                 // SAFETY: so many elements come; where they come to is lent.
@@ -274,35 +275,88 @@ fn what_has_come_is_scattered() {
                     expected[*element as usize + if odd { HERE } else { 0 }] = value;
                 }
             }
-            // SAFETY: as above.
-            unsafe { gathered.over::<MemoryWire>(7, failed) };
+            if let Some(lent) = source.lent.filter(|_| !failed) {
+                // SAFETY: all elements lie in the place.
+                unsafe { lent.came::<MemoryWire>() };
+            }
             assert!(place.here == expected, "{loops:?}: {odd}, {failed}");
         }
     }
 }
 
-#[test]
-fn what_is_lent_is_bounded() {
-    let place = Place::new();
-    let count = PIECE / 8;
+/// A put of so many bytes, from every other element.
+fn put_of(place: &Place, bytes: usize) -> Prepared {
+    let count = bytes / 8;
+    // The rows overlap, so that it is as long as it is asked to be.
     let here = strided(&[(16, 2), (count as u32 / 16, 1)]);
     let transfer = place.transfer(Direction::Put, count, here, Shape::Linear);
-    let program = place.prepared(&transfer, THERE, PIECE);
-    let mut gathered = Gathered::new();
+    place.prepared(&transfer, THERE, PIECE)
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "it counts, and copies much")]
+fn what_is_lent_is_bounded() {
+    let place = Place::new();
+    let program = put_of(&place, PIECE);
+    let (mut pool, mut lent) = (Pool::new(), Vec::new());
+    loop {
+        pool.turn();
+        match source(&mut pool, &program, 0, false) {
+            Some(source) => lent.push(source),
+            None => break,
+        }
+    }
+    assert_eq!(lent.len() * PIECE, LENT);
+    // Who has nothing under way waits for nobody.
     // SAFETY: all elements lie in the place.
-    let source =
-        |gathered: &mut Gathered| unsafe { gathered.source::<MemoryWire>(&program, 0, false) };
-    let mut lent = 0;
-    while let Some(source) = source(&mut gathered) {
-        gathered.lend(lent, source);
-        lent += 1;
+    let first = unsafe { pool.source::<MemoryWire>(&program, 0, false, true) };
+    assert!(first.is_some());
+    drop((first, lent.pop()));
+    assert!(source(&mut pool, &program, 0, false).is_some());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "it counts, and copies much")]
+fn a_turn_copies_so_much_and_no_more() {
+    let place = Place::new();
+    let program = put_of(&place, PIECE);
+    let mut pool = Pool::new();
+    for _ in 0..3 {
+        pool.turn();
+        for _ in 0..4 {
+            assert!(!pool.is_spent());
+            assert!(source(&mut pool, &program, 0, false).is_some());
+        }
+        assert!(pool.is_spent());
+        assert!(source(&mut pool, &program, 0, false).is_none());
     }
-    assert_eq!(lent as usize * PIECE, 16 << 20);
-    for cookie in [3, 1_000_000] {
-        // SAFETY: it is a put.
-        unsafe { gathered.over::<MemoryWire>(cookie, false) };
+}
+
+/// Epochs that are repeated allocate nothing, whatever sizes their pieces have, in whatever order.
+#[test]
+#[cfg_attr(miri, ignore = "it counts, and copies much")]
+fn buffers_are_used_again() {
+    let place = Place::new();
+    let sizes = [512, PIECE, 4096, PIECE, 512, 128, PIECE / 2];
+    let programs = sizes.map(|bytes| put_of(&place, bytes));
+    let mut pool = Pool::new();
+    let mut round = |turned: usize| {
+        let all = (0..3 * programs.len()).map(|at| {
+            pool.turn();
+            source(
+                &mut pool,
+                &programs[(at + turned) % programs.len()],
+                0,
+                false,
+            )
+            .unwrap()
+        });
+        drop(all.collect::<Vec<_>>());
+        pool.made()
+    };
+    let made = round(0);
+    assert_eq!(made, 3 * sizes.len());
+    for turned in 0..10 {
+        assert_eq!(round(turned), made);
     }
-    let back = source(&mut gathered).expect("one is back");
-    gathered.lend(3, back);
-    assert!(source(&mut gathered).is_none());
 }
