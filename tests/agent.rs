@@ -19,7 +19,7 @@ mod rest;
 /// How the threads that the tests are begin their names.
 const TESTS: &[&str] = &["agent", "cpu_", "main"];
 /// Sleeps a second, of both ranks: one for each thread of each that sleeps for so long, and for what came before.
-const MOST: f64 = 40.;
+const MOST: f64 = 18.;
 
 /// Two ranks of this process over libfabric; `act` is called for both.
 fn ranks(provider: &str, act: impl Fn(&World) -> Result<()> + Sync) {
@@ -36,8 +36,6 @@ fn ranks(provider: &str, act: impl Fn(&World) -> Result<()> + Sync) {
         result.unwrap();
     }
 }
-
-const LOOK: Duration = Duration::from_secs(2);
 
 /// Environment of the process that measures: the provider that it measures over.
 const ROLE: &str = "TEST_AGENT_PROVIDER";
@@ -97,17 +95,15 @@ fn cpu_time_without_anything_to_do() {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(200));
-            let idle = rest::look(LOOK, TESTS);
+            let idle = rest::rests(&provider, MOST, TESTS);
             let mut epoch = outbox.start();
             epoch.put(&src, Slot(0))?;
             let outbox = epoch.complete(&s)?;
             std::thread::sleep(Duration::from_millis(200));
-            let unrung = rest::look(LOOK, TESTS);
+            let unrung = rest::rests(&provider, MOST, TESTS);
             go.store(true, Ordering::Release);
             s.synchronize()?;
             println!("{provider}, both ranks: idle {idle} a second, unrung {unrung}");
-            idle.check(&provider, MOST);
-            unrung.check(&provider, MOST);
             drop((inbox, outbox));
             Ok(())
         });

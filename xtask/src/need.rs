@@ -21,9 +21,10 @@ const PINNED_NIGHTLY: &str = "nightly-2026-05-20";
 /// replaces nothing. (Unpacked and not installed: `pip install --target` leaves out what a package has for `lib`.)
 const PIP_FOLDER: &str = "target/pip";
 
-/// A program for Python: unpacks the wheels of a folder there.
-const UNPACK: &str = "import glob, os, sys, zipfile; \
-    [(zipfile.ZipFile(wheel).extractall(sys.argv[1]), os.remove(wheel)) for wheel in glob.glob(sys.argv[1] + '/*.whl')]";
+/// A program for Python: unpacks a wheel to a folder, which gets its name when all is there.
+const UNPACK: &str = "import glob, os, shutil, sys, zipfile; to = sys.argv[1]; \
+    [zipfile.ZipFile(wheel).extractall(to + '.part') for wheel in glob.glob(to + '.wheel/*.whl')]; \
+    os.rename(to + '.part', to); shutil.rmtree(to + '.wheel')";
 
 /// Something a step cannot run without.
 #[derive(Clone, Copy, Debug)]
@@ -82,14 +83,8 @@ impl Need {
             Need::Apt { program, .. } => find_program(program).is_some(),
             Need::AptFile { pattern, .. } => has_file(pattern),
             Need::Library { name, .. } => has_library(name),
-            // Whatever of it came is there once this is: it stands last in a wheel.
-            Need::Pip { name, version } => root
-                .join(pip_folder(name, version))
-                .join(format!(
-                    "{}-{version}.dist-info/RECORD",
-                    name.replace('-', "_")
-                ))
-                .is_file(),
+            // All of it: the folder gets its name last.
+            Need::Pip { name, version } => root.join(pip_folder(name, version)).is_dir(),
         }
     }
 
@@ -128,7 +123,7 @@ impl Need {
                 };
                 commands.push(
                     cmd("python3 -m pip download --quiet --no-deps --only-binary :all: --dest")
-                        .arg(pip_folder(name, version))
+                        .arg(pip_folder(name, version).with_added_extension("wheel"))
                         .arg(format!("{name}=={version}"))
                         .env("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
                 );

@@ -4,6 +4,8 @@ mod rig;
 #[path = "rig/watched.rs"]
 mod watched;
 
+use std::sync::atomic::Ordering;
+
 use rig::{Rig, SENT, SETTLES, SIGNAL};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::memory::{Faults, Net};
@@ -204,13 +206,14 @@ fn what_is_lent_stays_until_the_wire_is_closed() {
     for breaks in [true, false] {
         let net = Net::new(1, Faults::default());
         let (rig, seen) = watched::over(net.wire(0), false, Options::default());
-        seen.hold.store(true, std::sync::atomic::Ordering::SeqCst);
+        seen.hold.store(true, Ordering::SeqCst);
         rig.arm(&[rig.program(mixed(&rig))], 2).unwrap();
         write_sides(&rig, 1);
         rig.ring();
         // The last put waits for the others.
         seen.await_posts(2, 3);
         if breaks {
+            rig.may_fail.store(true, Ordering::SeqCst);
             net.break_wire(0);
             assert_eq!(rig.wait(SENT, 1) & POISON, POISON);
         }

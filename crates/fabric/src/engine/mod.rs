@@ -24,7 +24,7 @@
 //! for nothing but this turn, so nobody waits for each other.
 //!
 //! So a program with one piece, which is what a put of contiguous elements is, is one operation; and what is contiguous
-//! at the target only is [gathered](gather), so that a strided put is one, too. A signal is never on
+//! at the target only is [gathered](gather), so that a strided put is one, too, or one for each 256 KiB. A signal is never on
 //! its way before all data that it stands for has arrived: see [`crate::wire`].
 //!
 //! Where the wire's hardware fires programs by itself, a queue has a [chain](crate::wire::chain) instead of firings,

@@ -7,6 +7,7 @@
 )]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_fabric::wire::Wire;
@@ -48,6 +49,8 @@ pub(crate) struct Rig {
     /// Where its stream strikes, if it does.
     pub(crate) strike: Option<Register>,
     pub(crate) nic: Box<dyn Nic>,
+    /// Whether the wire may break.
+    pub(crate) may_fail: Arc<AtomicBool>,
     polled: bool,
     _registrations: [Registration; 2],
 }
@@ -68,6 +71,7 @@ impl Rig {
         let nic = Fabric::over(wire, options);
         nic.begin(polled).unwrap();
         let at = |offset| block.base().byte_add(offset);
+        let may_fail = Arc::new(AtomicBool::new(false));
         let connection = Connection {
             addresses: vec![nic.address()],
             bell: at(DOORBELLS),
@@ -75,7 +79,10 @@ impl Rig {
             helped: false,
             polled,
             ranks_on_node: 1,
-            failed: Box::new(|reason| panic!("{reason}")),
+            failed: {
+                let may_fail = may_fail.clone();
+                Box::new(move |why| assert!(may_fail.load(Ordering::SeqCst), "{why}"))
+            },
         };
         let config = QueueConfig {
             doorbell: at(DOORBELL),
@@ -117,6 +124,7 @@ impl Rig {
             polled,
             _registrations: registrations,
             nic: Box::new(nic),
+            may_fail,
             block,
         }
     }
