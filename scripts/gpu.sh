@@ -17,6 +17,8 @@
 # SIZE (small)                       of a block
 # DEVICE=host                        the same steps on streams of the host, without checks: to try this script
 #
+# Where `cargo xtask test --only newer` has fetched a newer libfabric, it is packed too, and two nodes are measured over its `tcp` as well.
+#
 # The exit code is 1 if a check or a row failed, or if a step was not run. NVLink multicast is left off everywhere.
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -40,6 +42,10 @@ pack() {
     # Below the one folder, wherever cargo's is.
     cp "$(dirname "$faces")/../tidegate" "$(dirname "$faces")"/../examples/*_cuda "$1" || exit 2
     strip "$1"/{faces,gpu,tidegate,*_cuda} 2>/dev/null
+    # The one that `cargo xtask test --only newer` has fetched, if it has.
+    local fabric
+    fabric=$(find target/pip -name libfabric.so.1 2>/dev/null | head -n 1)
+    [ -z "$fabric" ] || cp "$fabric" "$1"
 }
 
 bin=
@@ -268,6 +274,13 @@ if wanted ours; then
         measure "nodes-tcp-$ranks" "$ranks" 8 60 $nodes --provider 'tcp;ofi_rxm' --counts 1,3,50 --rounds 5
         # shellcheck disable=SC2086
         measure "nodes-tcp-compute-$ranks" "$ranks" 8 60 $nodes --provider 'tcp;ofi_rxm' --counts 1,3,50 --rounds 5 --compute
+        if [ -e "$bin/libfabric.so.1" ]; then
+            # The machine's own may be too old for endpoints of `tcp` itself.
+            # shellcheck disable=SC2086
+            TIDEGATE_LIBFABRIC=$bin/libfabric.so.1 measure "nodes-newer-$ranks" "$ranks" 8 60 $nodes --provider tcp --counts 1,3,50 --rounds 5
+            # shellcheck disable=SC2086
+            TIDEGATE_LIBFABRIC=$bin/libfabric.so.1 measure "nodes-newer-compute-$ranks" "$ranks" 8 60 $nodes --provider tcp --counts 1,3,50 --rounds 5 --compute
+        fi
         # shellcheck disable=SC2086
         measure "nodes-sockets-$ranks" "$ranks" 8 60 $nodes --provider sockets --counts 1,2,10 --rounds 2
         measure nodes-pair 2 8 60 --nodes 2x1 --provider 'tcp;ofi_rxm' --pair --rounds 2
