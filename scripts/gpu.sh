@@ -44,7 +44,7 @@ pack() {
     strip "$1"/{faces,gpu,tidegate,*_cuda} 2>/dev/null
     # The one that `cargo xtask test --only newer` has fetched, if it has.
     local fabric
-    fabric=$(find target/pip -name libfabric.so.1 2>/dev/null | head -n 1)
+    fabric=$(find target/wheels -name libfabric.so.1 -not -path "*.part/*" 2>/dev/null | head -n 1)
     [ -z "$fabric" ] || cp "$fabric" "$1"
 }
 

@@ -19,10 +19,11 @@ const PINNED_NIGHTLY: &str = "nightly-2026-05-20";
 /// Where packages of PyPI are unpacked, below the repository's root: beside the other build output, so that it does not touch the
 /// system's own Python (which Debian forbids anyway). Each has a folder of its own there, so that another version of it
 /// replaces nothing. (Unpacked and not installed: `pip install --target` leaves out what a package has for `lib`.)
-const PIP_FOLDER: &str = "target/pip";
+const PIP_FOLDER: &str = "target/wheels";
 
 /// A program for Python: unpacks a wheel to a folder, which gets its name when all is there.
 const UNPACK: &str = "import glob, os, shutil, sys, zipfile; to = sys.argv[1]; \
+    shutil.rmtree(to + '.part', True); \
     [zipfile.ZipFile(wheel).extractall(to + '.part') for wheel in glob.glob(to + '.wheel/*.whl')]; \
     os.rename(to + '.part', to); shutil.rmtree(to + '.wheel')";
 

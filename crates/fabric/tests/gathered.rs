@@ -6,7 +6,7 @@ mod watched;
 
 use std::sync::atomic::Ordering;
 
-use rig::{Rig, SENT, SETTLES, SIGNAL};
+use rig::{OTHER, Rig, SENT, SETTLES, SIGNAL};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::memory::{Faults, Net};
 use tidegate_hal::batch::{POISON, QUANTUM, Shape};
@@ -218,5 +218,56 @@ fn what_is_lent_stays_until_the_wire_is_closed() {
             assert_eq!(rig.wait(SENT, 1) & POISON, POISON);
         }
         drop(rig);
+    }
+}
+
+/// Much more than is copied in a turn, and than is lent, over a wire that is often full; and next to it a little, of
+/// another queue.
+#[test]
+fn much_that_is_gathered_keeps_nobody_back() {
+    const MUCH: usize = 20 << 20;
+    // Rows that overlap, so that there is less to read than to write.
+    let loops = [(1000, 2), (20, 3), (MUCH as u32 / 8 / 20_000, 5)];
+    let count = 20_000 * (MUCH / 8 / 20_000);
+    let element = |at: usize| 2 * (at % 1000) + 3 * (at / 1000 % 20) + 5 * (at / 20_000);
+    const LOCAL: usize = 4096;
+    for polled in [false, true] {
+        let faults = Faults {
+            full: 300,
+            delay: 5,
+            ..Faults::default()
+        };
+        let wire = Net::new(1, faults).wire(0);
+        let rig = Rig::sized(wire, Options::default(), (false, polled), MUCH + (1 << 20));
+        let other = rig.another();
+        let mut much = rig.transfer(&rig.memory, Direction::Put, 2 * LOCAL);
+        (much.count, much.local.shape, much.remote.flip) = (count, strided(&loops), 0);
+        let little = put(&rig, LOCAL);
+        rig.arm(&[rig.program(vec![much])], 2).unwrap();
+        let little = rig.program_of(OTHER, vec![little]).unwrap();
+        other.arm(&[little].into(), 40).unwrap();
+        for firing in 1..=2 {
+            for at in 0..LOCAL {
+                rig.write(at, 10_000 * firing + at as u64);
+            }
+            rig.ring();
+            // The other queue's go on meanwhile, or after; each is right.
+            for ring in 1..=20 {
+                let ring = 20 * (firing - 1) + ring;
+                rig.ring_part(OTHER, 0, 1);
+                assert_eq!(rig.wait(SIGNAL + OTHER, ring), ring * QUANTUM);
+                let odd = if ring % 2 == 0 { 32 } else { 0 };
+                let row = |row: u64| [0, 2, 4].map(move |at| 10_000 * firing + 6 * row + at);
+                let expected: Vec<u64> = (0..4).flat_map(row).collect();
+                assert_eq!(found(&rig, LOCAL + odd), expected, "{ring}");
+            }
+            assert_eq!(rig.wait(SENT, firing), firing * QUANTUM);
+            assert_eq!(rig.wait(SIGNAL, firing), firing * QUANTUM);
+            for at in 0..count {
+                let expected = 10_000 * firing + element(at) as u64;
+                assert_eq!(rig.read(2 * LOCAL + at), expected, "{at}");
+            }
+        }
+        assert!(rig.nic.quiesce(SETTLES));
     }
 }

@@ -159,14 +159,26 @@ impl Drop for Buffer {
         let room = std::mem::take(&mut self.room);
         let bytes = room.capacity();
         let mut shelves = lock(&self.shelves);
-        shelves.lent -= bytes;
-        if shelves.kept + bytes <= LENT {
-            shelves.kept += bytes;
-            let shelf = bytes.ilog2() as usize;
-            if shelves.free.len() <= shelf {
-                shelves.free.resize_with(shelf + 1, Vec::new);
+        let Shelves {
+            free, kept, lent, ..
+        } = &mut *shelves;
+        *lent -= bytes;
+        let shelf = bytes.ilog2() as usize;
+        if free.len() <= shelf {
+            free.resize_with(shelf + 1, Vec::new);
+        }
+        // What is used now is kept, and what was used before it goes.
+        let others = free.iter_mut().enumerate().filter(|(at, _)| *at != shelf);
+        for (_, other) in others {
+            while *kept + bytes > LENT
+                && let Some(room) = other.pop()
+            {
+                *kept -= room.capacity();
             }
-            shelves.free[shelf].push(room);
+        }
+        if *kept + bytes <= LENT {
+            *kept += bytes;
+            free[shelf].push(room);
         }
     }
 }
@@ -264,7 +276,7 @@ impl Pool {
                 lent: None,
             });
         }
-        if self.is_spent() {
+        if self.is_spent() && piece.direction == Direction::Put {
             return None;
         }
         let mut buffer = self.buffer(piece.bytes, nothing)?;

@@ -154,7 +154,8 @@ impl<W: Wire> Shared<W> {
                 if self.called() {
                     self.turn();
                 }
-                if !self.chair.sit(time) {
+                // There is more than one turn of it.
+                if !self.called() && !self.chair.sit(time) {
                     continue;
                 }
                 seat.called(self.visits.load(Ordering::Relaxed));

@@ -208,7 +208,12 @@ impl<W: Wire> Shared<W> {
             let more = engine.pool.is_spent();
             release(engine);
             self.say(failure);
-            if !self.called() && !more {
+            if more {
+                // Streams have something else to do than to copy all of what others put.
+                self.wake_listener();
+                return true;
+            }
+            if !self.called() {
                 return happened;
             }
         }
@@ -219,6 +224,10 @@ impl<W: Wire> Shared<W> {
     fn turn_locked(&self, engine: &mut Engine<W>, look: bool) -> Option<String> {
         let rung = self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::SeqCst);
         engine.turn(&self.regions, rung || look);
+        if engine.pool.is_spent() {
+            // There is more of it, for whoever comes next.
+            self.rung.store(true, Ordering::SeqCst);
+        }
         self.active.store(engine.is_active(), Ordering::Relaxed);
         self.doubtful.store(engine.is_doubtful(), Ordering::Relaxed);
         engine.failure.take()
@@ -259,7 +268,10 @@ impl<W: Wire> Shared<W> {
         };
         let (before, since) = (rounds(), Instant::now());
         let came = |(now, then): (Option<u64>, &Option<u64>)| now >= then.map(|then| then + 2);
-        while !rounds().into_iter().zip(&before).all(came) && since.elapsed() < ROUNDS {
+        while !rounds().into_iter().zip(&before).all(came)
+            && since.elapsed() < ROUNDS
+            && !self.stop.load(Ordering::SeqCst)
+        {
             self.wake_listener();
             if let Some(ear) = self.ear.get() {
                 ear.wake();

@@ -64,7 +64,9 @@ pub(crate) struct Engine<W: Wire> {
     pub(super) failure: Option<String>,
     /// What was under way when the wire broke: its memory is kept until the wire is closed.
     dead: Vec<Prepared>,
-    dead_flights: Vec<Flight<W>>,
+    dead_looks: Vec<Look<W>>,
+    /// Likewise, and what operations used that have failed.
+    dead_lent: Vec<Lent>,
     /// How much has happened: operations were posted, events came.
     pub(super) heard: u64,
     /// The wire has refused something for now.
@@ -149,7 +151,8 @@ impl<W: Wire> Engine<W> {
             broken: false,
             failure: None,
             dead: Vec::new(),
-            dead_flights: Vec::new(),
+            dead_looks: Vec::new(),
+            dead_lent: Vec::new(),
             heard: 0,
             full: false,
         }
@@ -198,6 +201,10 @@ impl<W: Wire> Engine<W> {
         self.full = false;
         self.pool.turn();
         let mut stalled = std::mem::take(&mut self.stalled);
+        if !stalled.is_empty() {
+            // Another is the first each time: it may take all of what a turn copies.
+            stalled.rotate_left(1);
+        }
         for index in stalled.drain(..) {
             self.make_ready(index);
         }
@@ -208,7 +215,8 @@ impl<W: Wire> Engine<W> {
             self.look_at_doorbells();
             let before = self.heard;
             self.go_on();
-            if self.heard != before {
+            // But where much was copied, what has come has waited for as long.
+            if self.heard != before && !self.pool.is_spent() {
                 return;
             }
         }
@@ -334,13 +342,13 @@ impl<W: Wire> Engine<W> {
             self.broken = true;
             self.failure = Some(format!("{}: {error}", self.wire.name()));
             for number in 0..self.flights.numbers() {
-                let flight = self.flights.take(number);
-                let uses = |flight: &Flight<W>| match flight {
-                    Flight::Look(..) => true,
-                    Flight::Of(_, lent) | Flight::With(_, _, lent) => lent.is_some(),
-                    Flight::Poisoning(..) => false,
-                };
-                self.dead_flights.extend(flight.filter(uses));
+                match self.flights.take(number) {
+                    Some(Flight::Look(look)) => self.dead_looks.push(look),
+                    Some(Flight::Of(_, lent) | Flight::With(_, _, lent)) => {
+                        self.dead_lent.extend(lent);
+                    }
+                    Some(Flight::Poisoning(..)) | None => {}
+                }
             }
             self.flights.clear();
             self.held.clear();
@@ -352,12 +360,15 @@ impl<W: Wire> Engine<W> {
     /// An operation is over.
     fn landed(&mut self, cookie: u64, failed: Option<String>) {
         self.heard += 1;
-        let came = |lent: Option<Lent>| {
-            if let Some(lent) = lent.filter(|_| failed.is_none()) {
+        let dead = &mut self.dead_lent;
+        let mut came = |lent: Option<Lent>| match (lent, &failed) {
+            (Some(lent), None) => {
                 // SAFETY: `NicQueue::prepare` promised where gets write, until the firing is through, which it is not
                 // before `over`.
                 unsafe { lent.came::<W>() };
             }
+            // It is not used again: what has failed may not be quite over.
+            (lent, _) => dead.extend(lent),
         };
         match self.flights.take(cookie as usize) {
             Some(Flight::Of(index, lent)) => {

@@ -67,7 +67,17 @@ impl Rig {
     }
 
     pub(crate) fn with<W: Wire>(wire: W, options: Options, strikes: bool, polled: bool) -> Self {
-        let block = Arc::new(Host::for_threads().alloc(BYTES, Sharing::Peers).unwrap());
+        Self::sized(wire, options, (strikes, polled), BYTES)
+    }
+
+    /// One with so many bytes, likewise.
+    pub(crate) fn sized<W: Wire>(
+        wire: W,
+        options: Options,
+        (strikes, polled): (bool, bool),
+        size: usize,
+    ) -> Self {
+        let block = Arc::new(Host::for_threads().alloc(size, Sharing::Peers).unwrap());
         let nic = Fabric::over(wire, options);
         nic.begin(polled).unwrap();
         let at = |offset| block.base().byte_add(offset);
@@ -101,8 +111,8 @@ impl Rig {
             // SAFETY: the block is kept; tests touch the data only before a ring and after a signal.
             unsafe { nic.register(memory) }.unwrap()
         };
-        let registrations = [register(size_of::<Bell>()), register(BYTES)];
-        let gone = register(BYTES).key;
+        let registrations = [register(size_of::<Bell>()), register(size)];
+        let gone = register(size).key;
         // SAFETY: the block is zeroed, which is words and bells, and kept.
         let queue = unsafe {
             nic.connect(connection).unwrap();
@@ -114,7 +124,7 @@ impl Rig {
         }
         let import = |key: &Key| {
             let (bytes, handle) = (key.bytes.clone(), None);
-            nic.import(0, Key { bytes, handle }, BYTES).unwrap()
+            nic.import(0, Key { bytes, handle }, size).unwrap()
         };
         Rig {
             memory: import(&registrations[1].key),

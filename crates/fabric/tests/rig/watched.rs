@@ -25,9 +25,43 @@ pub(crate) struct Seen {
     done: AtomicUsize,
     /// The cookies of the others.
     writes: Mutex<HashSet<u64>>,
+    /// While events are kept: where operations read, and what was there; and where they write.
+    sources: Mutex<Vec<(Bytes, Vec<u8>)>>,
+    targets: Mutex<Vec<Bytes>>,
     /// Keeps from the engine what is over.
     pub(crate) hold: AtomicBool,
     held: Mutex<Vec<Event>>,
+}
+
+/// Memory of an operation.
+struct Bytes(*mut u8, usize);
+
+// SAFETY: the wire that it belongs to may use it from any thread.
+unsafe impl Send for Bytes {}
+
+impl Bytes {
+    /// # Safety
+    ///
+    /// The operation is not over.
+    unsafe fn read(&self) -> Vec<u8> {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.0, self.1) }.to_vec()
+    }
+}
+
+impl Drop for Watched {
+    /// As a network that goes on with what no event has come for, until it is closed.
+    fn drop(&mut self) {
+        for (from, was) in self.seen.sources.lock().unwrap().drain(..) {
+            // SAFETY: so `Wire::post` has it.
+            let is = unsafe { from.read() };
+            assert!(is == was, "it was used for something else");
+        }
+        for to in self.seen.targets.lock().unwrap().drain(..) {
+            // SAFETY: likewise.
+            unsafe { to.0.write_bytes(0xee, to.1) };
+        }
+    }
 }
 
 impl Seen {
@@ -115,11 +149,27 @@ unsafe impl Wire for Watched {
     ) -> Result<Posted, NicError> {
         let writes = matches!(op, Op::Write { .. });
         let reads = matches!(op, Op::Read { bytes, .. } if bytes > 8);
+        let uses = match op {
+            Op::Write { from, bytes, .. } => Some(Bytes(from.cast_mut(), bytes)),
+            Op::Read { to, bytes, .. } => Some(Bytes(to, bytes)),
+            Op::Notify(_) => None,
+        };
         // SAFETY: the caller's promise.
         let posted = unsafe { self.wire.post(peer, op.handed_on(|remote| remote), cookie) };
         if writes && matches!(posted, Ok(Posted::Taken)) {
             self.seen.writes.lock().unwrap().insert(cookie);
             self.seen.posted.fetch_add(1, Ordering::SeqCst);
+        }
+        if let (Some(uses), true, Ok(Posted::Taken)) =
+            (uses, self.seen.hold.load(Ordering::SeqCst), &posted)
+        {
+            if writes {
+                // SAFETY: the caller's promise.
+                let is = unsafe { uses.read() };
+                self.seen.sources.lock().unwrap().push((uses, is));
+            } else {
+                self.seen.targets.lock().unwrap().push(uses);
+            }
         }
         if reads && matches!(posted, Ok(Posted::Taken)) {
             self.seen.reads.fetch_add(1, Ordering::SeqCst);
@@ -131,6 +181,8 @@ unsafe impl Wire for Watched {
         let mut held = self.seen.held.lock().unwrap();
         self.wire.poll(&mut held)?;
         if !self.seen.hold.load(Ordering::SeqCst) {
+            self.seen.sources.lock().unwrap().clear();
+            self.seen.targets.lock().unwrap().clear();
             let mut writes = self.seen.writes.lock().unwrap();
             let done = held.iter().filter(|event| match event {
                 Event::Done(cookie) => writes.remove(cookie),
