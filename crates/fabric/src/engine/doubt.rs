@@ -18,7 +18,8 @@
 //! # Failure
 //!
 //! A count that is too low is read again, after pauses: a notice has come before the agent over there has added to the
-//! word. When that has lasted too long since the first answer (without the time in which there was none), or the read has
+//! word. So is one whose read failed, after longer ones: each such read costs the connection that it was made on, and
+//! what else is on it. When that has lasted too long since the first answer (without the time in which there was none), or the read has
 //! failed for as long, a signal is *lost*: the queue gives up, and the peer is told by a poison. A peer that does not
 //! answer, because it is stopped, is waited for. A peer that has left in good order has got all that it waited for; one that is lost is
 //! core's affair, who poisons the sent word.
@@ -35,8 +36,12 @@ use crate::wire::{Op, Posted, Wire};
 
 /// How often queues are looked at that may be quiet.
 pub(super) const TICK: Duration = Duration::from_millis(100);
-/// Before a count is read again: each pause is twice as long as the one before.
-const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(20));
+/// Before a count is read again: each pause is twice as long as the one before, from the first to the second.
+type Pauses = (Duration, Duration);
+/// Where it was too low, or could not be asked for.
+const LOW: Pauses = (Duration::from_micros(50), Duration::from_millis(20));
+/// Where the read failed: within the second that a failure is given, six of them.
+const REFUSED: Pauses = (Duration::from_millis(20), Duration::from_millis(640));
 
 /// How long is waited for what came before a failure.
 pub(super) const FAILED: Duration = Duration::from_secs(1);
@@ -220,7 +225,7 @@ impl<W: Wire> Engine<W> {
             since: None,
             reads: None,
             due: now,
-            pause: PAUSES.0,
+            pause: LOW.0,
         });
         if asked.reads.is_some() || asked.due > now {
             return;
@@ -250,9 +255,11 @@ impl<W: Wire> Engine<W> {
                 self.taken_by(peer);
             }
             // Too much is under way, which is no fault of this peer's.
-            Ok(Posted::Full) if self.flights.len() >= self.wire.limits().depth => self.pause(index),
-            Ok(Posted::Full) => self.not_known(index, "it takes nothing"),
-            Err(error) => self.not_known(index, &error.to_string()),
+            Ok(Posted::Full) if self.flights.len() >= self.wire.limits().depth => {
+                self.pause(index, LOW);
+            }
+            Ok(Posted::Full) => self.not_known(index, LOW, "it takes nothing"),
+            Err(error) => self.not_known(index, REFUSED, &error.to_string()),
         }
     }
 
@@ -268,7 +275,7 @@ impl<W: Wire> Engine<W> {
         }
         let sent = doubt.asked.as_mut().and_then(|asked| asked.reads.take());
         match (failed, sent) {
-            (Some(why), _) => self.not_known(look.index, &why),
+            (Some(why), _) => self.not_known(look.index, REFUSED, &why),
             (None, Some((sent, posted))) => {
                 // While nobody answers, nothing goes wrong: the peer may be stopped.
                 if let Some(since) = doubt.asked.as_mut().and_then(|asked| asked.since.as_mut()) {
@@ -284,7 +291,7 @@ impl<W: Wire> Engine<W> {
                 }
                 if come < sent {
                     let missing = sent - doubt.come;
-                    self.not_known(look.index, &format!("{missing} have not come"));
+                    self.not_known(look.index, LOW, &format!("{missing} have not come"));
                 } else {
                     doubt.asked = None;
                     self.make_ready(look.index);
@@ -295,17 +302,18 @@ impl<W: Wire> Engine<W> {
     }
 
     /// Asks again in a while.
-    fn pause(&mut self, index: usize) {
+    fn pause(&mut self, index: usize, (shortest, longest): Pauses) {
         let agenda = self.queues.get(index).expect("it was asked for");
         if let Some(asked) = &mut agenda.doubt.asked {
-            asked.due = Instant::now() + asked.pause;
-            asked.pause = (2 * asked.pause).min(PAUSES.1);
+            let pause = asked.pause.clamp(shortest, longest);
+            asked.due = Instant::now() + pause;
+            asked.pause = 2 * pause;
             self.asking.push(index);
         }
     }
 
     /// That signals have come is not known; asks again in a while, or no more.
-    fn not_known(&mut self, index: usize, why: &str) {
+    fn not_known(&mut self, index: usize, pauses: Pauses, why: &str) {
         let agenda = self.queues.get(index).expect("it was asked for");
         // What has failed has taken the connection along: it is known that something is wrong.
         let limit = match agenda.fails {
@@ -317,7 +325,7 @@ impl<W: Wire> Engine<W> {
             return;
         };
         if asked.since.get_or_insert_with(Instant::now).elapsed() <= limit {
-            self.pause(index);
+            self.pause(index, pauses);
             return;
         }
         tracing::error!("rank {peer} was not reached by signals that were sent: {why}");
