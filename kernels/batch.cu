@@ -70,21 +70,50 @@ DEV void end_short(Team team, const Lane &lane, u64 from, u32 before, u32 index,
     if (team.rank() == 0 && (lane.kind & LANE_WAITS) && lane.quantum && (before == count - 1 || !lane.arrivals)) store_relaxed(lane.operand, from + lane.quantum);
 }
 
+// One thread looks whether a short lane can go on, for all. What it has read of the operand, and how many blocks had read
+// it before, is for `end_short`.
+template <typename Team>
+DEV void look_shortly(const Launch &launch, Team team, Stand *stand, const Lane &lane, u32 count, u64 &from, u32 &before) {
+    from = 0;
+    before = 0;
+    if (team.rank() == 0) {
+        bool ok = true;
+        u32 stop = load_relaxed32(&launch.state->stop);
+        if (lane.kind & LANE_WAITS) {
+            from = load_relaxed(lane.operand);
+            u64 value = load_acquire(lane.word);
+            // As in `wait_for`.
+            if (lane.arrivals) before = count_to(lane.arrivals, count - 1 + (u32)(from >> 63));
+            ok = false;
+#pragma unroll 1
+            for (int looks = 0; looks < 64 && !(ok = reached(value, from, lane.quantum)); looks++) value = load_acquire(lane.word);
+        }
+        stand->failed = stop || launch.follow[0] || !ok ? SHORT_NOT_YET : SHORT_REACHED;
+        stand->epoch = ((from + lane.quantum) >> QUANTUM_BITS) - 1;
+    }
+}
+
+// The wait of a short lane that takes long; whether it came.
+template <typename Team>
+APART bool wait_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 index) {
+    u32 steps = at->steps, waits = at->kind & LANE_WAITS;
+    if (team.rank() == 0) {
+        bool ok = !has_failed(launch);
+        if (ok && waits) ok = wait_long(launch, (const WaitStep *)(launch.program + 16ull * steps), from, index == 0);
+        stand[1].failed = !ok;
+    }
+    team.barrier();
+    if (!stand[1].failed) return true;
+    if (team.rank() == 0) give_up(launch, steps, waits);
+    return false;
+}
+
 // Goes on with a short lane whose wait takes long. What has been fetched is fetched again: to keep it would cost those
 // that do not wait.
 template <typename Team, typename Unit>
 APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, u32 index, u32 count) {
+    if (!wait_late(launch, team, stand, at, from, index)) return;
     const Lane lane = *at;
-    if (team.rank() == 0) {
-        bool ok = !has_failed(launch);
-        if (ok && (lane.kind & LANE_WAITS)) ok = wait_long(launch, (const WaitStep *)(launch.program + 16ull * lane.steps), from, index == 0);
-        stand[1].failed = !ok;
-    }
-    team.barrier();
-    if (stand[1].failed) {
-        if (team.rank() == 0) give_up(launch, lane.steps, lane.kind & LANE_WAITS);
-        return;
-    }
     u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
     u64 src = lane.src, dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);
     copy<Unit>([=](u64 i) { return src + i * sizeof(Unit); }, [=](u64 i) { return dst + i * sizeof(Unit); }, first, stride, lane.count);
@@ -115,23 +144,9 @@ DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at
     u8 tail;
     u64 end = lane.count * sizeof(Unit) + first;
     if (first < lane.tail) fetch(tail, lane.src + end);
-    u64 from = 0;
-    u32 before = 0;
-    if (team.rank() == 0) {
-        bool ok = true;
-        u32 stop = load_relaxed32(&launch.state->stop);
-        if (lane.kind & LANE_WAITS) {
-            from = load_relaxed(lane.operand);
-            u64 value = load_acquire(lane.word);
-            // As in `wait_for`.
-            if (lane.arrivals) before = count_to(lane.arrivals, count - 1 + (u32)(from >> 63));
-            ok = false;
-#pragma unroll 1
-            for (int looks = 0; looks < 64 && !(ok = reached(value, from, lane.quantum)); looks++) value = load_acquire(lane.word);
-        }
-        stand->failed = stop || launch.follow[0] || !ok ? SHORT_NOT_YET : SHORT_REACHED;
-        stand->epoch = ((from + lane.quantum) >> QUANTUM_BITS) - 1;
-    }
+    u64 from;
+    u32 before;
+    look_shortly(launch, team, stand, lane, count, from, before);
     team.barrier();
     if (stand->failed == SHORT_NOT_YET) {
         run_late<Team, Unit>(launch, team, stand, at, from, before, index, count);
@@ -147,6 +162,81 @@ DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at
         copy<Unit>([=](u64 i) { return src + i * sizeof(Unit); }, [=](u64 i) { return dst + i * sizeof(Unit); }, first + DEPTH * stride, stride, lane.count);
     }
     end_short(team, lane, from, before, index, count);
+}
+
+// The units of a lane whose places are listed, some DEPTH of a thread at a time on their way, and the places of the next
+// as many: what is only looked up costs no time then.
+template <typename Unit>
+struct Gathered {
+    u64 src, list, next, stride, count;
+    u32 places[DEPTH];
+    Unit units[DEPTH];
+
+    DEV Gathered(const Lane &lane, u64 stride) : src(lane.src), list(lane.list), stride(stride), count(lane.count) {}
+
+    DEV void begin(u64 first) {
+        next = first;
+        look_up();
+    }
+
+    // No kernel writes a list.
+    DEV void look_up() {
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++)
+            if (next + k * stride < count) fetch(places[k], list + 4 * (next + k * stride));
+    }
+
+    DEV void fetch_units() {
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++)
+            if (next + k * stride < count) fetch(units[k], src + (u64)places[k] * sizeof(Unit));
+    }
+
+    // Puts what has been fetched, and all that comes after it.
+    DEV void put_all(u64 dst) {
+#pragma unroll 1
+        while (next < count) {
+            u64 at = next;
+            next += DEPTH * stride;
+            look_up();
+#pragma unroll
+            for (int k = 0; k < DEPTH; k++)
+                if (at + k * stride < count) put(dst + (at + k * stride) * sizeof(Unit), units[k]);
+            fetch_units();
+        }
+    }
+};
+
+// As `run_short`, where the units of the source are listed. Not inlined: a call before this batch's turn costs nothing.
+template <typename Team, typename Unit>
+APART void run_listed(const Launch &launch, Team team, Stand *stand, const Lane *at, u32 index, u32 count) {
+    const Lane lane = *at;
+    // What is looked up here is at hand when this batch's turn comes.
+    Gathered<Unit> gathered(lane, (u64)count * Team::size);
+    gathered.begin((u64)index * Team::size + team.rank());
+    wait_for_previous();
+    if (launch.flags & LAUNCH_NEXT) let_next_come();
+    gathered.fetch_units();
+    u64 from;
+    u32 before;
+    look_shortly(launch, team, stand, lane, count, from, before);
+    team.barrier();
+    if (stand->failed == SHORT_NOT_YET) {
+        if (!wait_late(launch, team, stand, at, from, index)) return;
+        gathered.begin((u64)index * Team::size + team.rank());
+        gathered.fetch_units();
+    }
+    gathered.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));
+    end_short(team, lane, from, before, index, count);
+}
+
+template <typename Team>
+DEV void run_listed(const Launch &launch, Team team, Stand *stand, const Lane *at, u32 index, u32 count) {
+    switch (at->unit) {
+        case 4: run_listed<Team, V16>(launch, team, stand, at, index, count); break;
+        case 3: run_listed<Team, u64>(launch, team, stand, at, index, count); break;
+        default: run_listed<Team, u32>(launch, team, stand, at, index, count); break;
+    }
 }
 
 // A lane that only adds: a post. Nobody has anything to wait for, but what stands before this batch must have been
@@ -197,7 +287,8 @@ DEV void run_batch(const Launch &launch) {
     u32 kind = lane->kind;
     if (record.team == TEAM_BLOCKS) {
         if (!(kind & LANE_STEPS)) {
-            run_short<Large, V16>(launch, Large(), stands[0], lane, record.index, record.count);
+            if (kind & LANE_LISTED) run_listed(launch, Block(), stands[0], lane, record.index, record.count);
+            else run_short<Block, V16>(launch, Block(), stands[0], lane, record.index, record.count);
             return;
         }
     } else if (kind == LANE_ADDS) {
@@ -211,7 +302,8 @@ DEV void run_batch(const Launch &launch) {
         else run_landed(launch, stands[member], lane);
         return;
     } else if (!(kind & LANE_STEPS)) {
-        run_short<Warp, V16>(launch, Warp(), stands[member], lane, 0, 1);
+        if (kind & LANE_LISTED) run_listed(launch, Warp(), stands[member], lane, 0, 1);
+        else run_short<Warp, V16>(launch, Warp(), stands[member], lane, 0, 1);
         return;
     }
     if (record.team == TEAM_BLOCKS) run_steps(launch, Large(), stands[0], lane, record.index, record.count);

@@ -43,22 +43,21 @@ DEV bool wait_together(const Launch &launch, Team team, Stand *stand, const Wait
     return !stand->failed;
 }
 
-// A wait, and the copy behind it: what is copied is fetched while the thread that waits does.
+// A wait, and the linear copy behind it: what is copied is fetched while the thread that waits does.
 template <typename Team, typename Unit>
 APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, const MoveStep *move, u32 index, u32 count, bool is_first) {
     u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
-    Side src, dst;
-    sides(move, false, src, dst);
+    u64 src = move->src, units = move->count;
     Unit early[DEPTH];
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
-        if (first + k * stride < move->count) fetch(early[k], src.at(first + k * stride));
+        if (first + k * stride < units) fetch(early[k], src + (first + k * stride) * sizeof(Unit));
     if (!wait_together(launch, team, stand, wait, index, count, is_first)) return false;
-    if (is_odd(move, stand->epoch)) dst.base += move->dst_flip;
+    u64 dst = move->dst + (is_odd(move, stand->epoch) ? move->dst_flip : 0);
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
-        if (first + k * stride < move->count) put(dst.at(first + k * stride), early[k]);
-    copy_sides<Unit>(src, dst, first + DEPTH * stride, stride, move->count);
+        if (first + k * stride < units) put(dst + (first + k * stride) * sizeof(Unit), early[k]);
+    copy<Unit>([=](u64 i) { return src + i * sizeof(Unit); }, [=](u64 i) { return dst + i * sizeof(Unit); }, first + DEPTH * stride, stride, units);
     return true;
 }
 
@@ -72,7 +71,7 @@ DEV const u8 *carry_row(Team team, const MoveStep *first, u64 epoch, u32 index, 
     const u32 each = warps > moves ? warps / moves : 1, groups = warps / each;
     if (warp < groups * each)
         for (u32 number = warp / each; number < moves; number += groups)
-            carry(Warp(), (const MoveStep *)((const u8 *)first + number * length), epoch, warp % each, each);
+            carry((const MoveStep *)((const u8 *)first + number * length), epoch, warp % each * WARP + team.rank() % WARP, each * WARP);
     return (const u8 *)first + moves * length;
 }
 
@@ -102,6 +101,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                 bool ok;
                 stand = stand == stands ? stands + 1 : stands;
                 bool early = move->step.kind == STEP_MOVE && !(Team::size > WARP && move->row) && (move->step.flags & MOVE_EARLY) && move->action == ACTION_COPY && !(Team::bulk && (move->step.flags & MOVE_BULK));
+                early = early && move->src_shape == SHAPE_LINEAR && move->dst_shape == SHAPE_LINEAR;
                 if (early && move->unit == 4) {
                     ok = wait_and_copy<Team, V16>(launch, team, stand, wait, move, index, count, first);
                     next += move->step.length * 16;
@@ -121,7 +121,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
             case STEP_MOVE: {
                 const MoveStep *move = (const MoveStep *)step;
                 if (Team::size > WARP && move->row) next = carry_row(team, move, stand->epoch, index, count);
-                else carry(team, (const MoveStep *)step, stand->epoch, index, count);
+                else if (!carry_in_bulk(team, move, stand->epoch, index, count)) carry(move, stand->epoch, index * Team::size + team.rank(), count * Team::size);
                 break;
             }
             case STEP_STORE: {

@@ -21,7 +21,7 @@ static_assert(WARP >= 16, "the bytes that follow the units have a thread each");
 
 enum { TEAM_WARPS = 0, TEAM_BLOCKS = 1 };
 enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3, STEP_STORE = 4 };
-enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8, LANE_LANDS = 16 };
+enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8, LANE_LANDS = 16, LANE_LISTED = 32 };
 enum { ADD_HAS_WAITER = 1 };
 enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2, MOVE_BULK = 4 };
 enum { SHAPE_LINEAR = 0, SHAPE_STRIDED = 1, SHAPE_INDEXED = 2 };
@@ -41,8 +41,9 @@ struct Record {
     u64 unused2;
 };
 
-// A lane in short. Nearly every lane is (part of): a wait, a linear copy, an add; then all of it stands here, and the
-// steps are only read when something goes wrong. Of others, LANE_STEPS says that the steps are to be carried out.
+// A lane in short. Nearly every lane is (part of): a wait, a copy to where units lie one behind the other, an add; then
+// all of it stands here, and the steps are only read when something goes wrong. Of others, LANE_STEPS says that the steps
+// are to be carried out.
 struct alignas(16) Lane {
     u32 kind;
     u32 steps;  // where they are, in units of 16 bytes from the beginning of the program
@@ -55,6 +56,11 @@ struct alignas(16) Lane {
     u64 tail;   // so many bytes follow the units, fewer than 16
     // LANE_LANDS: of a put, or of a wait, whose slot is `dst` with its flip; then `count` is in bytes, and there is no tail.
     u64 landing, landing_flip;
+  // LANE_LISTED: where the units to copy are stands in a list, four bytes for each, in units from `src`. How large one is,
+  // as a power of two: 2, 3 or 4 (16 bytes, as in every other lane).
+  u64 list;
+  u32 unit;
+  u32 unused;
 };
 
 struct Step {

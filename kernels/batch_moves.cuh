@@ -1,6 +1,7 @@
 // A part of batch.cu: moves of data.
 //
-// A team's threads share a move's units. Sides of any shape are asked for the address of a unit; arithmetic goes
+// A team's threads share a move's units. Sides of any shape are asked for the address of a unit (most lanes whose source
+// has a shape are not carried out here: batch.cu has a list for them); arithmetic goes
 // element by element; large copies go by the bulk engine.
 
 // ---- Shapes ----
@@ -266,16 +267,22 @@ DEV bool is_odd(const MoveStep *move, u64 epoch) {
     return move->parity && (((load_relaxed(move->parity) >> QUANTUM_BITS) - 1) & 1);
 }
 
+// By the bulk engine, if this team can use it and the move is for it; whether that was so.
 template <typename Team>
-APART void carry(Team team, const MoveStep *move, u64 epoch, u32 index, u32 count) {
-    bool odd = is_odd(move, epoch);
+DEV bool carry_in_bulk(Team, const MoveStep *move, u64 epoch, u32 index, u32 count) {
 #ifdef HAS_BULK
     if (Team::bulk && (move->step.flags & MOVE_BULK)) {
+        bool odd = is_odd(move, epoch);
         bulk_copy(move->dst + (odd ? move->dst_flip : 0), move->src + (odd ? move->src_flip : 0), 16 * move->count, index, count);
-        return;
+        return true;
     }
 #endif
-    u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
+    return false;
+}
+
+// Units `first, first + stride, ...` of a move.
+APART void carry(const MoveStep *move, u64 epoch, u64 first, u64 stride) {
+    bool odd = is_odd(move, epoch);
     if (move->action != ACTION_COPY) {
         compute(move, odd, first, stride);
         return;

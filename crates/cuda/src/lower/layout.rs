@@ -53,6 +53,7 @@ pub(crate) const LANE_WAITS: u32 = 2;
 pub(crate) const LANE_COPIES: u32 = 4;
 pub(crate) const LANE_ADDS: u32 = 8;
 pub(crate) const LANE_LANDS: u32 = 16;
+pub(crate) const LANE_LISTED: u32 = 32;
 
 /// A lane in short.
 #[repr(C)]
@@ -77,6 +78,11 @@ pub(crate) struct ShortLane {
     /// `LANE_LANDS`: where the bytes of a slot land; `count` is how many they are, `dst` and `flip` say where the slot is.
     pub(crate) landing: u64,
     pub(crate) landing_flip: u64,
+    /// `LANE_LISTED`: where the units to copy are stands there, four bytes for each, in units from `src`.
+    pub(crate) list: u64,
+    /// `LANE_LISTED`: bytes of a unit, as a power of two.
+    pub(crate) unit: u32,
+    pub(crate) unused: u32,
 }
 
 #[repr(C)]
@@ -255,7 +261,7 @@ macro_rules! plain {
 
 plain! {
     Record: 16;
-    ShortLane: 112;
+    ShortLane: 128;
     Head: 8;
     WaitStep: 56;
     AddStep: 32;

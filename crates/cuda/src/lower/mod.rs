@@ -14,16 +14,20 @@
 pub(crate) mod apart;
 pub(crate) mod landings;
 mod layout;
+mod lists;
 mod moves;
 pub(crate) mod operands;
 pub(crate) mod parts;
 mod rows;
+mod short;
 
 pub(crate) use layout::*;
 
 use tidegate_hal::batch::{Action, Batch, QUANTUM, Step};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::Ptr;
+
+use lists::List;
 
 /// Units of a copy (36 KiB) that a block must have for the bulk engine to be worth starting: as much as it has on its
 /// way at a time.
@@ -47,6 +51,8 @@ pub(crate) struct Sizes {
     spread: usize,
     /// Units that a warp moves as quickly as anything else would.
     small: u64,
+    /// The same, of a copy whose places are listed: what it has on its way at a time.
+    small_listed: u64,
     /// Units of a copy that are worth the bulk engine, for each block.
     bulk: u64,
 }
@@ -57,6 +63,7 @@ impl Sizes {
         warps: WARPS,
         spread: 1,
         small: 256,
+        small_listed: 128,
         bulk: u64::MAX,
     };
 }
@@ -81,7 +88,7 @@ pub(crate) struct Program {
     pub(crate) stride: usize,
     /// Whether there are moves for the bulk engine.
     pub(crate) bulk: bool,
-    /// Where in `bytes` the address of a counter stands: to be added to where the program is placed.
+    /// Where in `bytes` the address of a counter stands, or of a list: to be added to where the program is placed.
     relocations: Vec<usize>,
 }
 
@@ -106,6 +113,8 @@ struct Lane {
     short: ShortLane,
     /// The lane in short, if its bytes land: that is for a warp.
     landing: Option<ShortLane>,
+    /// Where the units stand that it copies, if that is to be listed.
+    list: Option<List>,
     /// The number of the first of these counters.
     counter: usize,
     /// Whether it must have one team, which is a block if it moves much: an add is too small to be made of several
@@ -128,75 +137,6 @@ impl Lane {
             }
         }
         any
-    }
-
-    /// The lane in short, or what says that it has no short form: that is a wait, a linear copy and an add at most, in
-    /// this order.
-    fn in_short(&self) -> ShortLane {
-        let steps = ShortLane {
-            kind: LANE_STEPS,
-            count: self.steps.len() as u64,
-            ..ShortLane::default()
-        };
-        let mut short = ShortLane::default();
-        let mut rest = &self.steps[..];
-        loop {
-            let head: Head = read(rest);
-            match head.kind {
-                STEP_WAIT if short.kind == 0 => {
-                    let wait: WaitStep = read(rest);
-                    short.kind |= LANE_WAITS;
-                    (short.word, short.operand, short.quantum) =
-                        (wait.word, wait.operand, wait.quantum);
-                }
-                // A body of whole units, then a few bytes; or one of the two.
-                STEP_MOVE if short.kind & LANE_ADDS == 0 && short.tail == 0 => {
-                    let copy: MoveStep = read(rest);
-                    let plain = (copy.action, copy.src_shape, copy.dst_shape)
-                        == (0, SHAPE_LINEAR, SHAPE_LINEAR);
-                    // Only what the wait has no say in can be fetched before it is over.
-                    let early = head.flags & MOVE_EARLY != 0
-                        && head.flags & MOVE_BULK == 0
-                        && copy.parity == 0;
-                    let flip = if head.flags & MOVE_LAST_PARITY != 0 {
-                        copy.dst_flip
-                    } else {
-                        0
-                    };
-                    if !plain || !early {
-                        return steps;
-                    }
-                    let first = short.kind & LANE_COPIES == 0;
-                    let follows = (copy.src, copy.dst, flip)
-                        == (
-                            short.src + 16 * short.count,
-                            short.dst + 16 * short.count,
-                            short.flip,
-                        );
-                    match copy.unit {
-                        4 if first => short.count = copy.count,
-                        0 if (first || follows) && copy.count < 16 => short.tail = copy.count,
-                        _ => return steps,
-                    }
-                    if first {
-                        (short.src, short.dst, short.flip) = (copy.src, copy.dst, flip);
-                    }
-                    short.kind |= LANE_COPIES;
-                }
-                STEP_ADD if short.kind & LANE_ADDS == 0 => {
-                    let add: AddStep = read(rest);
-                    // What rings goes over a network: a little more time for it is better than any for all others.
-                    if add.count != 0 {
-                        return steps;
-                    }
-                    short.kind |= LANE_ADDS;
-                    (short.out, short.value) = (add.word, add.value);
-                }
-                STEP_END => return short,
-                _ => return steps,
-            }
-            rest = &rest[usize::from(head.length) * 16..];
-        }
     }
 
     fn team(&self) -> u8 {
@@ -234,6 +174,9 @@ impl Program {
         let each = batch.lanes().iter();
         let each = each.map(|lane| lower(batch.steps(*lane), &mut slot, &mut count));
         let mut lanes = each.collect::<Result<Vec<_>, _>>()?;
+        for lane in lanes.iter_mut().filter(|lane| lane.landing.is_none()) {
+            lane.list = lane.in_short().1;
+        }
         let quota = quota.min(MAX_BLOCKS) as u64;
         share_out(&mut lanes, quota, sizes)?;
         let mut bulk = false;
@@ -242,7 +185,7 @@ impl Program {
             if lane.blocks != 0 {
                 rows::mark(&mut lane.steps);
             }
-            lane.short = lane.landing.unwrap_or_else(|| lane.in_short());
+            lane.short = lane.landing.unwrap_or_else(|| lane.in_short().0);
         }
         // The blocks of a lane share counters.
         let mut counters = 0;
@@ -272,7 +215,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Lays out: the records, the steps of all lanes, and the counters.
+    /// Lays out: the records, the steps of all lanes, their lists, and the counters.
     fn placed(lanes: &[Lane], tasks: &[Task], counters: usize) -> Self {
         let stride = tasks.iter().map(Task::len).max().unwrap_or(0);
         let mut program = Program {
@@ -284,7 +227,14 @@ impl Program {
         };
         // Counters come behind everything that is only read, each in a line of its own.
         let steps: usize = lanes.iter().map(|lane| lane.steps.len()).sum();
-        let first = (program.bytes.len() + steps).next_multiple_of(128);
+        let mut first = (program.bytes.len() + steps).next_multiple_of(128);
+        let mut lists = Vec::new();
+        for lane in lanes {
+            let list = lane.list.as_ref().and_then(List::places);
+            let bytes = list.as_ref().map_or(0, |list| 4 * list.len());
+            lists.push((first as u64, list.unwrap_or_default()));
+            first += bytes.next_multiple_of(128);
+        }
         let counter =
             |lane: &Lane, wait: usize| ((first + (lane.counter + wait) * 128) as u64).to_ne_bytes();
         let mut places = Vec::new();
@@ -306,9 +256,18 @@ impl Program {
                 let lane = &lanes[*number];
                 let short = ShortLane {
                     steps: places[*number],
+                    list: match lane.list {
+                        Some(List::Given(table)) => table,
+                        Some(List::Loops(..)) => lists[*number].0,
+                        None => 0,
+                    },
                     ..lane.short
                 };
                 program.bytes[at..at + size_of::<ShortLane>()].copy_from_slice(short.bytes());
+                if let Some(List::Loops(..)) = lane.list {
+                    let place = at + std::mem::offset_of!(ShortLane, list);
+                    program.relocations.push(place);
+                }
                 if lane.blocks > 1 && short.kind & LANE_WAITS != 0 && !lane.waits.is_empty() {
                     let place = at + std::mem::offset_of!(ShortLane, arrivals);
                     program.bytes[place..place + 8].copy_from_slice(&counter(lane, 0));
@@ -316,6 +275,11 @@ impl Program {
                 }
                 at += size_of::<ShortLane>();
             }
+        }
+        for (at, list) in lists {
+            program.bytes.resize(at as usize, 0);
+            let bytes = list.iter().flat_map(|place| place.to_ne_bytes());
+            program.bytes.extend(bytes);
         }
         program.bytes.resize(first + counters * 128, 0);
         program
@@ -340,8 +304,8 @@ impl Program {
     /// Makes it one for this address.
     pub(crate) fn placed_at(&mut self, base: u64) {
         for at in &self.relocations {
-            let counter = u64::from_ne_bytes(self.bytes[*at..*at + 8].try_into().expect("8 bytes"));
-            self.bytes[*at..*at + 8].copy_from_slice(&(base + counter).to_ne_bytes());
+            let place = u64::from_ne_bytes(self.bytes[*at..*at + 8].try_into().expect("8 bytes"));
+            self.bytes[*at..*at + 8].copy_from_slice(&(base + place).to_ne_bytes());
         }
     }
 }
@@ -392,6 +356,7 @@ fn lower(
         linear: Vec::new(),
         short: ShortLane::default(),
         landing: None,
+        list: None,
         counter: 0,
         whole: false,
         rings: false,
@@ -502,8 +467,15 @@ fn lower(
 
 /// Gives the lanes that move much their blocks.
 fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceError> {
+    let is_large = |lane: &Lane| {
+        let small = match lane.list {
+            Some(_) => sizes.small_listed,
+            None => sizes.small,
+        };
+        lane.units > small || lane.copies >= rows::ROW
+    };
     let mut large: Vec<usize> = (0..lanes.len())
-        .filter(|lane| lanes[*lane].units > sizes.small || lanes[*lane].copies >= rows::ROW)
+        .filter(|lane| is_large(&lanes[*lane]))
         .filter(|lane| lanes[*lane].landing.is_none())
         .collect();
     large.sort_unstable_by_key(|lane| std::cmp::Reverse(lanes[*lane].units));

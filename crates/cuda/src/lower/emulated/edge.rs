@@ -32,6 +32,8 @@ pub(super) struct Edge {
     /// How often the word has said that a part has come.
     pub(super) parts_seen: Cell<u64>,
     pub(super) src: Ptr,
+    /// Doubles between one that is read and the next.
+    pub(super) gap: usize,
     pub(super) dst: Ptr,
     /// Doubles.
     pub(super) count: usize,
@@ -69,7 +71,7 @@ impl Edge {
         for index in 0..self.count {
             // SAFETY: the piece is as long, and no move that reads it is under way: the rank's batches have ended.
             unsafe {
-                let at = self.src.0.cast::<u64>().add(index);
+                let at = self.src.0.cast::<u64>().add(index * self.gap);
                 at.write(self.pattern(epoch, index));
             }
         }
@@ -158,19 +160,24 @@ impl Edge {
                 0 => self.count - first,
                 _ => rng.within(1..=self.count - first),
             };
-            let shape = if self.stride == 1 {
-                Shape::Linear
-            } else {
+            let apart = |stride| {
+                if stride == 1 {
+                    return Shape::Linear;
+                }
                 let mut dims = [(1, 0); Shape::MAX_DIMS];
-                dims[0] = (count as u32, self.stride as i32);
+                dims[0] = (count as u32, stride as i32);
                 Shape::Strided { dims, rank: 1 }
             };
             steps.push(Step::Move(Move {
                 action: Action::Copy,
                 size: 8,
                 count,
-                src: side(self.src.byte_add(8 * first), 0, Shape::Linear),
-                dst: side(self.dst.byte_add(8 * first * self.stride), self.flip, shape),
+                src: side(self.src.byte_add(8 * first * self.gap), 0, apart(self.gap)),
+                dst: side(
+                    self.dst.byte_add(8 * first * self.stride),
+                    self.flip,
+                    apart(self.stride),
+                ),
                 parity,
                 early: true,
                 landing: self.landing.filter(|_| !self.plain),

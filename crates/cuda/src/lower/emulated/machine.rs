@@ -19,6 +19,7 @@ pub(super) const SMALL: Sizes = Sizes {
     warps: 8,
     spread: 2,
     small: 16,
+    small_listed: 8,
     bulk: u64::MAX,
 };
 
@@ -379,7 +380,15 @@ pub(super) fn layout() -> Vec<u64> {
     ];
     let teams = [TEAM_WARPS, TEAM_BLOCKS].map(u64::from);
     let steps = [STEP_END, STEP_WAIT, STEP_MOVE, STEP_ADD, STEP_STORE].map(u64::from);
-    let kinds = [LANE_STEPS, LANE_WAITS, LANE_COPIES, LANE_ADDS, LANE_LANDS].map(u64::from);
+    let kinds = [
+        LANE_STEPS,
+        LANE_WAITS,
+        LANE_COPIES,
+        LANE_ADDS,
+        LANE_LANDS,
+        LANE_LISTED,
+    ]
+    .map(u64::from);
     let flags = [
         ADD_HAS_WAITER,
         MOVE_EARLY,
@@ -392,7 +401,7 @@ pub(super) fn layout() -> Vec<u64> {
     let actions = [0, ACTION_ACCUMULATE, ACTION_FETCH, ACTION_SWAP].map(u64::from);
     let structs = [
         fields!(Record: team lanes index count),
-        fields!(ShortLane: kind steps word operand quantum arrivals src dst flip count out value tail landing landing_flip),
+        fields!(ShortLane: kind steps word operand quantum arrivals src dst flip count out value tail landing landing_flip list unit),
         fields!(Head: kind length flags),
         fields!(WaitStep: word operand quantum arrivals window peer awaited slot),
         fields!(AddStep: word value count),

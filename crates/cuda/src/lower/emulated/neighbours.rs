@@ -11,12 +11,16 @@ use std::ops::Range;
 use tidegate_hal::batch::{Action, Batch, Move, QUANTUM, Shape, Side, Step};
 use tidegate_hal::memory::Ptr;
 
-use super::super::{LANE_ADDS, LANE_COPIES, LANE_WAITS, TEAM_WARPS};
+use super::super::{LANE_ADDS, LANE_COPIES, LANE_LISTED, LANE_WAITS, TEAM_WARPS};
 use super::machine::{Do, Event, Home, Launched, Machine};
 use super::memory::{Arena, Rng, change, mix, value};
 use super::steps::{add, linear, wait};
 
 const TIMES: u64 = 4;
+
+/// Bytes of an element of those that are listed, and elements from one that is copied to the next.
+const ELEMENT: usize = 4;
+const GAP: usize = 3;
 
 const FILL: u64 = 0;
 const LOOK: u64 = 1;
@@ -28,6 +32,8 @@ struct Lane {
     word: Ptr,
     operand: Ptr,
     src: Ptr,
+    /// Whether what it copies are elements of four bytes, and every third one.
+    listed: bool,
     dst: Ptr,
     flip: usize,
     bytes: usize,
@@ -37,13 +43,18 @@ struct Lane {
 impl Lane {
     fn new(arena: &mut Arena, rng: &mut Rng) -> Self {
         let first = rng.below(4) as u64;
-        let bytes = rng.within(1..=15 * 16 + 15);
+        let listed = rng.once_in(2);
+        let bytes = match listed {
+            false => rng.within(1..=15 * 16 + 15),
+            true => ELEMENT * rng.within(2..=20),
+        };
         let flip = bytes.next_multiple_of(16);
         Lane {
             first,
             word: arena.word(first * QUANTUM),
             operand: arena.word(first * QUANTUM),
-            src: Ptr(arena.take(bytes, 0, true)),
+            src: Ptr(arena.take(if listed { GAP * bytes } else { bytes }, 0, true)),
+            listed,
             dst: Ptr(arena.take(flip + bytes, 0, true)),
             flip,
             bytes,
@@ -52,11 +63,18 @@ impl Lane {
     }
 
     fn steps(&self, number: u32, bell: Ptr) -> Vec<Step> {
+        let (size, mut src) = (if self.listed { ELEMENT } else { 1 }, linear(self.src));
+        let count = self.bytes / size;
+        if self.listed {
+            let mut dims = [(1, 0); Shape::MAX_DIMS];
+            dims[0] = (count as u32, GAP as i32);
+            src.shape = Shape::Strided { dims, rank: 1 };
+        }
         let copy = Move {
             action: Action::Copy,
-            size: 1,
-            count: self.bytes,
-            src: linear(self.src),
+            size: size as u32,
+            count,
+            src,
             dst: Side {
                 base: self.dst,
                 flip: self.flip,
@@ -79,9 +97,13 @@ impl Lane {
         for index in 0..self.bytes {
             // SAFETY: the piece is as long, and no launch is under way that reads it.
             unsafe {
+                let at = match self.listed {
+                    false => index,
+                    true => index / ELEMENT * ELEMENT * GAP + index % ELEMENT,
+                };
                 self.src
                     .0
-                    .add(index)
+                    .add(at)
                     .write(self.pattern(self.first + time, index))
             };
         }
@@ -126,7 +148,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
         let launched = Launched::new(&batch, 1, machine.sizes, next, &home, [0; 2]);
         let launched = launched.map_err(|error| error.to_string())?;
         let all = LANE_WAITS | LANE_COPIES | LANE_ADDS;
-        let short = launched.teams(TEAM_WARPS, |lane| lane.kind == all);
+        let short = launched.teams(TEAM_WARPS, |lane| lane.kind & !LANE_LISTED == all);
         if (launched.blocks, short) != (1, count) {
             return Err(format!(
                 "seed {seed}: {short} of {count} lanes are in short"

@@ -132,6 +132,10 @@ impl Job {
                     }
                     Landing { base, flip }
                 });
+                let gap = match landing {
+                    None => rings.of(&[1, 1, 3]),
+                    Some(_) => 1,
+                };
                 let mut parts = Vec::new();
                 if rung && plain && count > 1 && !rings.once_in(3) {
                     parts.extend((0..rings.within(1..=5)).map(|_| rings.within(1..=count - 1)));
@@ -151,7 +155,8 @@ impl Job {
                     strikes: Cell::new(0),
                     parts,
                     parts_seen: Cell::new(0),
-                    src: Ptr(arena.take(8 * count, any(), false)),
+                    src: Ptr(arena.take(8 * count * gap, any(), false)),
+                    gap,
                     dst: Ptr(arena.take(bytes + flip, any(), true)),
                     count,
                     stride,

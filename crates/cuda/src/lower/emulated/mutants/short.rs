@@ -6,8 +6,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // Barriers of lanes in short.
     (
         EPOCHS,
-        "    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {",
-        "    if (stand->failed == SHORT_NOT_YET) {",
+        "    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {\n        run_late",
+        "    if (stand->failed == SHORT_NOT_YET) {\n        run_late",
+    ),
+    (
+        EPOCHS,
+        "    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {\n        if (!wait_late",
+        "    if (stand->failed == SHORT_NOT_YET) {\n        if (!wait_late",
     ),
     (
         EPOCHS,
@@ -22,8 +27,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // A stand that is written while some have not read it.
     (
         EPOCHS,
-        "stand[1].failed = !ok;\n    }\n    team.barrier();\n    if (stand[1].failed) {",
-        "stand->failed = !ok;\n    }\n    team.barrier();\n    if (stand->failed) {",
+        "stand[1].failed = !ok;\n    }\n    team.barrier();\n    if (!stand[1].failed)",
+        "stand->failed = !ok;\n    }\n    team.barrier();\n    if (!stand->failed)",
     ),
     // Their operands, counters, and parts of adds.
     (EPOCHS, "(before == count - 1 || !lane.arrivals)", "true"),
@@ -112,8 +117,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         MOVES,
-        "copy_sides<Unit>(src, dst, first + DEPTH * stride, stride, move->count);",
-        "copy_sides<Unit>(src, dst, first + (DEPTH - 1) * stride, 2 * stride, move->count);",
+        "first + DEPTH * stride, stride, units);",
+        "first + (DEPTH - 1) * stride, 2 * stride, units);",
     ),
     (
         MOVES,
@@ -125,6 +130,43 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if (first + k * stride < lane.count) put(",
         "if (first + k * stride <= lane.count) put(",
     ),
+    // What is listed: where it is looked up, how far, and in which buffer it ends.
+    (
+        MOVES,
+        "fetch(places[k], list + 4 * (next + k * stride));",
+        "fetch(places[k], list + 4 * (next + k));",
+    ),
+    (
+        MOVES,
+        "fetch(places[k], list + 4 * (next + k * stride));",
+        "places[k] = (u32)(next + k * stride);",
+    ),
+    (
+        MOVES,
+        "src + (u64)places[k] * sizeof(Unit));",
+        "src + (u64)places[k] * 8);",
+    ),
+    (
+        MOVES,
+        "if (at + k * stride < count) put(dst",
+        "if (at + k * stride <= count) put(dst",
+    ),
+    (
+        MOVES,
+        "next += DEPTH * stride;\n            look_up();",
+        "next += DEPTH * stride;",
+    ),
+    (
+        MOVES,
+        "units[k]);\n            fetch_units();",
+        "units[k]);",
+    ),
+    (
+        EPOCHS,
+        "gathered.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));",
+        "gathered.put_all(lane.dst);",
+    ),
+    (MOVES, "while (next < count) {", "if (next < count) {"),
     // How their streams stand, and what they wait for when it takes long.
     (
         ABORT,
@@ -144,18 +186,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
     (FOLLOW, "bool ok = !has_failed(launch);", "bool ok = true;"),
     (
         EPOCHS,
-        "if (ok && (lane.kind & LANE_WAITS)) ok = wait_long(",
+        "if (ok && waits) ok = wait_long(",
         "if (false) ok = wait_long(",
     ),
     (
         POISON,
-        "if (team.rank() == 0) give_up(launch, lane.steps, lane.kind & LANE_WAITS);",
+        "if (team.rank() == 0) give_up(launch, steps, waits);",
         "",
     ),
     (
         POISON,
-        "if (stand[1].failed) {\n        if (team.rank() == 0) give_up(launch, lane.steps, lane.kind & LANE_WAITS);\n        return;",
-        "if (stand[1].failed) {\n        if (team.rank() == 0) give_up(launch, lane.steps, lane.kind & LANE_WAITS);",
+        "give_up(launch, steps, waits);\n    return false;",
+        "give_up(launch, steps, waits);\n    return true;",
     ),
     (
         POISON,

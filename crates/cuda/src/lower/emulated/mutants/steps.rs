@@ -70,8 +70,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     (EPOCHS, "return epoch & 1;", "return !(epoch & 1);"),
     (
         EPOCHS,
-        "if (is_odd(move, stand->epoch)) dst.base += move->dst_flip;",
-        "",
+        "move->dst + (is_odd(move, stand->epoch) ? move->dst_flip : 0);",
+        "move->dst;",
     ),
     (
         PARITIES,
@@ -251,8 +251,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         MOVES,
-        "team.rank(), stride = (u64)count * Team::size;\n    if (move->action",
-        "team.rank(), stride = Team::size;\n    if (move->action",
+        "index * Team::size + team.rank(), count * Team::size);",
+        "index * Team::size + team.rank(), Team::size);",
     ),
     (
         MOVES,

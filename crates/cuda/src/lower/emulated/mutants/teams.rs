@@ -16,7 +16,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "number < moves; number += groups)",
         "number < moves; number += moves)",
     ),
-    (MOVES, "epoch, warp % each, each);", "epoch, 0, each);"),
+    (
+        MOVES,
+        "epoch, warp % each * WARP + team.rank() % WARP,",
+        "epoch, team.rank() % WARP,",
+    ),
     (
         MOVES,
         "return (const u8 *)first + moves * length;",
@@ -91,13 +95,33 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         EPOCHS,
-        "run_short<Large, V16>(launch, Large(), stands[0], lane, record.index, record.count);",
-        "run_short<Large, V16>(launch, Large(), stands[0], lane, 0, record.count);",
+        "run_short<Block, V16>(launch, Block(), stands[0], lane, record.index, record.count);",
+        "run_short<Block, V16>(launch, Block(), stands[0], lane, 0, record.count);",
     ),
     (
         EPOCHS,
-        "run_short<Large, V16>(launch, Large(), stands[0], lane, record.index, record.count);",
-        "run_short<Large, V16>(launch, Large(), stands[0], lane, record.index, record.count + 1);",
+        "run_short<Block, V16>(launch, Block(), stands[0], lane, record.index, record.count);",
+        "run_short<Block, V16>(launch, Block(), stands[0], lane, record.index, record.count + 1);",
+    ),
+    (
+        EPOCHS,
+        "run_listed(launch, Block(), stands[0], lane, record.index, record.count);",
+        "run_listed(launch, Block(), stands[0], lane, 0, record.count);",
+    ),
+    (
+        EPOCHS,
+        "run_listed(launch, Block(), stands[0], lane, record.index, record.count);",
+        "run_listed(launch, Block(), stands[0], lane, record.index, record.count + 1);",
+    ),
+    (
+        NEIGHBOURS,
+        "run_listed(launch, Warp(), stands[member], lane, 0, 1);",
+        "run_listed(launch, Warp(), stands[0], lane, 0, 1);",
+    ),
+    (
+        MOVES,
+        "run_listed(launch, Warp(), stands[member], lane, 0, 1);",
+        "run_listed(launch, Warp(), stands[member], lane, member, 1);",
     ),
     // Who goes on before the batch before is over, or makes room for a third.
     (

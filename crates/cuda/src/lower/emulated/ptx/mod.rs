@@ -226,18 +226,36 @@ fn lanes_in_short_put_after_the_barrier_of_the_wait() {
     let is_put = |item: &Item| item.is("st.global");
     for (text, new) in TEXTS {
         let functions = functions(text);
+        // Of two kinds of teams; listed, of three kinds of units.
         let late = named(&functions, "run_late");
-        assert_eq!(late.len(), if new { 3 } else { 2 });
-        for (name, items) in entries(&functions, new).into_iter().chain(late) {
+        let listed = named(&functions, "run_listed");
+        assert_eq!((late.len(), listed.len()), (2, 6));
+        // Who waits late comes back behind a barrier.
+        let waits = named(&functions, "wait_late");
+        assert_eq!(waits.len(), 2);
+        for (name, _) in waits {
+            let returns = |line: &str| line.starts_with("ret");
+            assert!(
+                always(text, name, is_barrier, acquires, returns) > 0,
+                "{name}"
+            );
+        }
+        let is_behind = |line: &str| is_barrier(line) || line.contains("wait_late");
+        let short = late.into_iter().chain(listed);
+        for (name, items) in entries(&functions, new).into_iter().chain(short) {
             // (Primitives only: what a kernel writes as such is a fault.)
             let stores = items.iter().filter(|item| is_put(item)).count();
-            let found = always(text, name, is_barrier, acquires, |line| {
+            let found = always(text, name, is_behind, acquires, |line| {
                 puts(line) && items.contains(&Item::Primitive(line.to_owned()))
             });
             assert!(found > 0 && found == stores, "{name}: {found}");
             let acquires = items.iter().filter(|item| item.is("ld.acquire")).count();
             // Of two kinds of teams, and of lanes that only wait: the first, and those that follow.
-            let expected = if name.contains("run_late") { 0 } else { 6 };
+            let expected = match name {
+                name if name.contains("run_late") => 0,
+                name if name.contains("run_listed") => 2,
+                _ => 6,
+            };
             assert_eq!(acquires, expected, "{name}");
         }
     }
@@ -330,8 +348,8 @@ fn a_team_adds_right_after_its_barrier() {
             adds += expected[0];
             counts += expected[1];
         }
-        // In short, in short and late, and in steps; of each kind of team in each kernel.
-        assert_eq!(adds, if new { 4 + 3 + 3 } else { 2 + 2 + 2 });
+        // In short, of each kind of team in each kernel; late; of listed units of three sizes; and in steps.
+        assert_eq!(adds, if new { 4 + 2 + 6 + 3 } else { 2 + 2 + 6 + 2 });
         assert_eq!(counts, if new { 3 } else { 2 });
     }
 }
@@ -404,6 +422,7 @@ fn primitives_have_their_orders() {
                 // Before 9.0 nothing is launched early, and there are no such instructions.
                 name if name.contains("run_steps") && !new => &steps[1..],
                 name if name.contains("run_steps") => &steps,
+                name if name.contains("run_listed") && new => &["griddepcontrol."],
                 name if name.contains("give_up") => &counts,
                 name if name.contains("run_landing") => &[LANDS, "griddepcontrol."],
                 name if name.contains("land") => &[
@@ -438,7 +457,8 @@ fn a_launch_that_began_early_waits_first() {
     let (text, new) = TEXTS[1];
     let functions = functions(text);
     let waits = |line: &str| line.starts_with("griddepcontrol.wait");
-    let own = |name: &str| name.contains("run_land") || name.contains("run_steps");
+    let owns = ["run_land", "run_steps", "run_listed"];
+    let own = |name: &str| owns.iter().any(|own| name.contains(own));
     for (name, items) in entries(&functions, new) {
         let others = |line: &str| {
             let primitive = items.contains(&Item::Primitive(line.to_owned()));
@@ -456,11 +476,19 @@ fn a_launch_that_began_early_waits_first() {
             assert_eq!(waits_and_lets(items), Some(1), "{name}");
             let body = body(text, name);
             let wait = body.iter().position(|line| waits(line)).expect("it waits");
-            // Steps are fetched, which are the program's: by one line. (The lane is read as well.) Nothing is written.
+            // Steps are fetched, by one line, and what is listed, by four: all of it the program's. (The lane is read as
+            // well.) Nothing is written.
             let begin = &body[..wait];
-            let fetches = |line: &&&str| line.starts_with("ld.global.L1::no_allocate.v4");
+            let (fetch, expected) = match name {
+                name if name.contains("run_steps") => ("v4.u32", 1),
+                name if name.contains("run_listed") => ("u32", 4),
+                _ => ("", 0),
+            };
+            let fetches = |line: &&&str| {
+                let rest = line.strip_prefix("ld.global.L1::no_allocate.");
+                rest.is_some_and(|rest| expected > 0 && rest.starts_with(fetch))
+            };
             let steps: Vec<_> = begin.iter().filter(fetches).collect();
-            let expected = usize::from(name.contains("run_steps"));
             assert_eq!(steps.len(), expected, "{name}");
             let writes =
                 |line: &&&str| ["st.", "red.", "atom."].iter().any(|w| line.starts_with(w));
@@ -507,8 +535,8 @@ fn the_bulk_engine_is_fenced() {
     let calls_bulk = |item: &Item| matches!(item, Item::Call(name) if name.contains("BulkBlock"));
     assert!(!plain.1.iter().any(calls_bulk));
     assert!(bulk.1.iter().any(calls_bulk));
-    assert!(calls("carryI9BulkBlock", "bulk_copy"));
-    assert!(!calls("carryI5Block", "bulk_copy") && !calls("carryI4Warp", "bulk_copy"));
+    assert!(calls("run_stepsI9BulkBlock", "bulk_copy"));
+    assert!(!calls("run_stepsI5Block", "bulk_copy") && !calls("run_stepsI4Warp", "bulk_copy"));
     // In the order of the text, which is the order of a turn of its loop.
     let (name, items) = named(&functions, "bulk_copy")[0];
     let mut kinds: Vec<&str> = Vec::new();
@@ -551,8 +579,9 @@ fn the_bulk_engine_is_fenced() {
 #[test]
 fn a_count_depends_on_the_operand() {
     for (text, new) in TEXTS {
-        // In short, of two teams for each kernel; in steps, of each team; and what is copied early there, in two units.
-        let counts = if new { 4 + 3 + 6 } else { 2 + 2 + 4 };
+        // In short, of two teams for each kernel; of listed units of three sizes; in steps, of each team; and what is
+        // copied early there, in two units.
+        let counts = if new { 4 + 6 + 3 + 6 } else { 2 + 6 + 2 + 4 };
         assert_eq!(counts_that_depend(text), counts);
     }
 }

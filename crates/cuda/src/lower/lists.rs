@@ -1,0 +1,170 @@
+//! Lists: where the units of a copy stand whose source is a shape.
+//!
+//! # Model
+//!
+//! To tell from a unit's number where it is takes a division for each loop of a shape, by numbers that the compiler does
+//! not know. A batch is launched again and again, so what comes out is written down once, four bytes for each unit, and
+//! stands in the program. The kernel looks it up before the batch's turn comes, while what stands before it is still at
+//! work; then a copy that gathers differs from a linear one by nothing but where it reads.
+//!
+//! The table of an indexed layout is such a list, where an element is one unit.
+//!
+//! A list takes half as much memory as units of eight bytes do, and a quarter of those of sixteen. Copies of more than
+//! [`MOST`] units count.
+
+use super::layout::{MoveStep, SHAPE_INDEXED, SHAPE_STRIDED, ShapeStep};
+use super::read;
+
+/// The most units of a list.
+pub(super) const MOST: u64 = 1 << 20;
+
+/// Where a list comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum List {
+    /// It stands in memory of the device.
+    Given(u64),
+    /// The loops of this shape, of elements of so many units each.
+    Loops(ShapeStep, u32),
+}
+
+impl List {
+    /// The list of a copy's source, and where it counts from. `copy` begins with the step of the move.
+    pub(super) fn of(step: &MoveStep, copy: &[u8]) -> Option<(Self, u64)> {
+        let unit = 1u64 << step.unit;
+        if !(2..=4).contains(&step.unit) || step.count > MOST || step.src_flip != 0 {
+            return None;
+        }
+        let shape: ShapeStep = read(&copy[size_of::<MoveStep>()..]);
+        match step.src_shape {
+            SHAPE_INDEXED if step.sub == 1 => Some((List::Given(shape.table), step.src)),
+            SHAPE_STRIDED => {
+                // The first of them all, and the last, in elements.
+                let (mut least, mut most) = (0i64, 0i64);
+                for (count, stride) in loops(&shape) {
+                    let reach = (i64::from(count) - 1) * i64::from(stride);
+                    least += reach.min(0);
+                    most += reach.max(0);
+                }
+                let units = (most - least + 1) * i64::from(step.sub);
+                let first = step
+                    .src
+                    .wrapping_add_signed(least * i64::from(step.sub) * unit as i64);
+                u32::try_from(units)
+                    .is_ok()
+                    .then_some((List::Loops(shape, step.sub), first))
+            }
+            _ => None,
+        }
+    }
+
+    /// What it says, if it is not in memory already.
+    pub(super) fn places(&self) -> Option<Vec<u32>> {
+        let List::Loops(shape, sub) = self else {
+            return None;
+        };
+        let least: i64 = loops(shape)
+            .map(|(count, stride)| ((i64::from(count) - 1) * i64::from(stride)).min(0))
+            .sum();
+        let sub = i64::from(*sub);
+        // From the innermost loop outwards: what there is already, once for each turn.
+        let mut places: Vec<u32> = (0..sub).map(|part| (part - least * sub) as u32).collect();
+        for (count, stride) in loops(shape) {
+            let turn = places.len();
+            let step = (i64::from(stride) * sub) as u32;
+            places.reserve(turn * (count as usize - 1));
+            for at in 0..turn * (count as usize - 1) {
+                // Modulo 2^32, where negative strides count backwards.
+                places.push(places[at].wrapping_add(step));
+            }
+        }
+        Some(places)
+    }
+}
+
+/// `(count, stride)`, the first fastest.
+fn loops(shape: &ShapeStep) -> impl Iterator<Item = (u32, i32)> {
+    let all = shape.count.into_iter().zip(shape.stride);
+    all.take(shape.rank as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the kernel finds an element by dividing (`element` in `kernels/batch_moves.cuh`).
+    fn element(shape: &ShapeStep, index: u32) -> i64 {
+        let mut rest = index;
+        let mut at = 0;
+        for (count, stride) in loops(shape) {
+            at += i64::from(rest % count) * i64::from(stride);
+            rest /= count;
+        }
+        at
+    }
+
+    fn shape(of: &[(u32, i32)]) -> ShapeStep {
+        let mut shape = ShapeStep {
+            rank: of.len() as u32,
+            ..ShapeStep::default()
+        };
+        for (at, (count, stride)) in of.iter().enumerate() {
+            (shape.count[at], shape.stride[at]) = (*count, *stride);
+        }
+        shape
+    }
+
+    /// A step, and the shape behind it.
+    fn step(of: &[(u32, i32)], sub: u32, unit: u8) -> (MoveStep, Vec<u8>) {
+        use super::super::layout::Plain as _;
+        let count: u64 = of.iter().map(|(count, _)| u64::from(*count)).product();
+        let step = MoveStep {
+            src: 1 << 40,
+            count: count * u64::from(sub),
+            sub,
+            unit,
+            src_shape: SHAPE_STRIDED,
+            ..MoveStep::default()
+        };
+        let bytes = [step.bytes(), shape(of).bytes()].concat();
+        (step, bytes)
+    }
+
+    #[test]
+    fn lists_say_where_dividing_would_find_it() {
+        let shapes: [&[(u32, i32)]; 5] = [
+            &[(12, 12), (14, 144), (13, 20_000)],
+            &[(5, -1), (3, 7)],
+            &[(4, 9), (3, -100), (2, 1), (3, 0)],
+            &[(1, 5)],
+            &[(2, 1 << 20), (3, -(1 << 21)), (2, 3), (2, 5), (2, -7)],
+        ];
+        for (of, sub) in shapes
+            .into_iter()
+            .flat_map(|of| [1, 3].map(|sub| (of, sub)))
+        {
+            let (step, bytes) = step(of, sub, 3);
+            let (list, first) = List::of(&step, &bytes).unwrap();
+            let places = list.places().unwrap();
+            assert_eq!(places.len() as u64, step.count);
+            for (at, place) in places.iter().enumerate() {
+                let (which, part) = (at as u32 / sub, at as i64 % i64::from(sub));
+                let found = element(&shape(of), which) * i64::from(sub) + part;
+                let expected = step.src.wrapping_add_signed(8 * found);
+                assert_eq!(first + 8 * u64::from(*place), expected, "{of:?}, {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_no_list_is_told() {
+        let has = |(step, bytes): (MoveStep, Vec<u8>)| List::of(&step, &bytes).is_some();
+        assert!(has(step(&[(1 << 20, 2)], 1, 3)));
+        assert!(!has(step(&[(1 << 20, 2)], 2, 3)), "too many units");
+        assert!(!has(step(&[(4, 2)], 1, 1)), "units of two bytes");
+        assert!(has(step(&[(3, i32::MAX)], 1, 4)));
+        assert!(!has(step(&[(4, i32::MAX)], 1, 4)), "too far apart");
+        let (mut flips, bytes) = step(&[(4, 2)], 1, 3);
+        flips.src_flip = 64;
+        assert!(!has((flips, bytes)));
+    }
+}

@@ -1,0 +1,91 @@
+//! Lanes in short: what the kernel carries out without reading their steps.
+
+use super::layout::{
+    AddStep, Head, LANE_ADDS, LANE_COPIES, LANE_LISTED, LANE_STEPS, LANE_WAITS, MOVE_BULK,
+    MOVE_EARLY, MOVE_LAST_PARITY, MoveStep, SHAPE_LINEAR, STEP_ADD, STEP_END, STEP_MOVE, STEP_WAIT,
+    ShortLane, WaitStep,
+};
+use super::lists::List;
+use super::{Lane, read};
+
+impl Lane {
+    /// The lane in short, or what says that it has no short form: that is a wait, a copy to a linear side and an add at
+    /// most, in this order. With the list that the copy needs, if its source is not linear.
+    pub(super) fn in_short(&self) -> (ShortLane, Option<List>) {
+        let steps = ShortLane {
+            kind: LANE_STEPS,
+            count: self.steps.len() as u64,
+            ..ShortLane::default()
+        };
+        let (steps, mut list) = ((steps, None), None);
+        let mut short = ShortLane::default();
+        let mut rest = &self.steps[..];
+        loop {
+            let head: Head = read(rest);
+            match head.kind {
+                STEP_WAIT if short.kind == 0 => {
+                    let wait: WaitStep = read(rest);
+                    short.kind |= LANE_WAITS;
+                    (short.word, short.operand, short.quantum) =
+                        (wait.word, wait.operand, wait.quantum);
+                }
+                // A body of whole units, then a few bytes; or one of the two.
+                STEP_MOVE if short.kind & (LANE_ADDS | LANE_LISTED) == 0 && short.tail == 0 => {
+                    let copy: MoveStep = read(rest);
+                    let plain = (copy.action, copy.dst_shape) == (0, SHAPE_LINEAR);
+                    // Only what the wait has no say in can be fetched before it is over.
+                    let early = head.flags & MOVE_EARLY != 0
+                        && head.flags & MOVE_BULK == 0
+                        && copy.parity == 0;
+                    let flip = if head.flags & MOVE_LAST_PARITY != 0 {
+                        copy.dst_flip
+                    } else {
+                        0
+                    };
+                    if !plain || !early {
+                        return steps;
+                    }
+                    let first = short.kind & LANE_COPIES == 0;
+                    if copy.src_shape != SHAPE_LINEAR {
+                        let Some((found, src)) = List::of(&copy, rest).filter(|_| first) else {
+                            return steps;
+                        };
+                        short.kind |= LANE_COPIES | LANE_LISTED;
+                        (short.src, short.dst, short.flip) = (src, copy.dst, flip);
+                        (short.count, short.unit) = (copy.count, u32::from(copy.unit));
+                        list = Some(found);
+                        rest = &rest[usize::from(head.length) * 16..];
+                        continue;
+                    }
+                    let follows = (copy.src, copy.dst, flip)
+                        == (
+                            short.src + 16 * short.count,
+                            short.dst + 16 * short.count,
+                            short.flip,
+                        );
+                    match copy.unit {
+                        4 if first => short.count = copy.count,
+                        0 if (first || follows) && copy.count < 16 => short.tail = copy.count,
+                        _ => return steps,
+                    }
+                    if first {
+                        (short.src, short.dst, short.flip) = (copy.src, copy.dst, flip);
+                    }
+                    short.kind |= LANE_COPIES;
+                }
+                STEP_ADD if short.kind & LANE_ADDS == 0 => {
+                    let add: AddStep = read(rest);
+                    // What rings goes over a network: a little more time for it is better than any for all others.
+                    if add.count != 0 {
+                        return steps;
+                    }
+                    short.kind |= LANE_ADDS;
+                    (short.out, short.value) = (add.word, add.value);
+                }
+                STEP_END => return (short, list),
+                _ => return steps,
+            }
+            rest = &rest[usize::from(head.length) * 16..];
+        }
+    }
+}
