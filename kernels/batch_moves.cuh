@@ -1,8 +1,7 @@
 // A part of batch.cu: moves of data.
 //
-// A team's threads share a move's units. Sides of any shape are asked for the address of a unit (most lanes whose source
-// has a shape are not carried out here: batch.cu has a list for them); arithmetic goes
-// element by element; large copies go by the bulk engine.
+// A team's threads share a move's units. Sides of any shape are asked for the address of a unit; arithmetic goes element
+// by element; large copies go by the bulk engine. (Of most copies whose source alone has a shape batch.cu has a list.)
 
 // ---- Shapes ----
 

@@ -247,7 +247,7 @@ if wanted ours; then
             measure "exchange-$n" "$n" 6 40 --exchange --grid "$(grid_of "$n")" --size "$size" --counts 1,5,200 --rounds 3 --unroll 20
         fi
     done
-    measure "compute-$ranks" "$ranks" 8 60 --grid "$grid" --size "$size" --counts 1,3,100 --rounds 3 --init global --compute --variants st,st-graph,rma,p2p
+    measure "compute-$ranks" "$ranks" 8 60 --grid "$grid" --size "$size" --counts 1,3,100 --rounds 3 --init global --compute --variants st,st-graph,st-strided,st-strided-graph,rma,p2p
     step timeline "$ranks" 5 40 "${mps[@]}" "$bin/faces" --device "$device" --grid "$grid" --size "$size" --init global --compute --variants st,st-graph,rma --timeline "$out/steps/timeline.json"
     if [ "$ranks" -gt 1 ]; then
         measure "exchange-single-$ranks" "$ranks" 6 40 --exchange --grid "$grid" --size "$size" --counts 1,5,200 --rounds 3 --unroll 20 --buffers single
@@ -301,14 +301,14 @@ if wanted peers && [ "$ranks" -gt 1 ]; then
         measure "$name" "$ranks" "$needs" $((most + 75)) "$@" --peers-at "$peers_at" --peers-budget "$most" --peers-limit 50
     }
     with peers-exchange 30 35 --exchange --grid "$grid" --size "$size" --counts 1,5,200 --rounds 3 --unroll 20 --peers "$peers"
-    with peers-share 30 50 --grid "$grid" --size "$size" --counts 1,3,100 --rounds 3 --init global --peers "$peers"
+    with peers-share 30 50 --grid "$grid" --size "$size" --counts 1,3,100 --rounds 3 --init global --variants st,st-graph,st-strided,st-strided-graph,rma,p2p --peers "$peers"
     # What has two ranks only.
     pairs=floor
     for peer in ${peers//,/ }; do
         case $peer in nvshmem | nccl) pairs=$pairs,$peer ;; esac
     done
     with peers-pair 30 40 --pair --rounds 2 --peers "$pairs"
-    with peers-compute 30 90 --grid "$grid" --size "$size" --counts 1,3,100 --rounds 3 --init global --compute --variants st,st-graph,rma,p2p --peers "$peers"
+    with peers-compute 30 90 --grid "$grid" --size "$size" --counts 1,3,100 --rounds 3 --init global --compute --variants st,st-graph,st-strided,st-strided-graph,rma,p2p --peers "$peers"
 fi
 
 echo "== results in $out, after $SECONDS s"

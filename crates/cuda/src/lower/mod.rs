@@ -175,7 +175,7 @@ impl Program {
         let each = each.map(|lane| lower(batch.steps(*lane), &mut slot, &mut count));
         let mut lanes = each.collect::<Result<Vec<_>, _>>()?;
         for lane in lanes.iter_mut().filter(|lane| lane.landing.is_none()) {
-            lane.list = lane.in_short().1;
+            (lane.short, lane.list) = lane.in_short();
         }
         let quota = quota.min(MAX_BLOCKS) as u64;
         share_out(&mut lanes, quota, sizes)?;
@@ -500,7 +500,13 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
             Lane { rings: true, .. } => MOST_TO_HOST,
             _ => MOST,
         };
-        lane.units.div_ceil(sizes.threads as u64).clamp(1, most)
+        // Of listed units, which may be small, a thread has as many bytes as of others: it has several on their way at a
+        // time, and blocks that wait keep half a multiprocessor each from whatever else is running.
+        let units = match lane.list {
+            Some(_) => (lane.units << lane.short.unit).div_ceil(16),
+            None => lane.units,
+        };
+        units.div_ceil(sizes.threads as u64).clamp(1, most)
     };
     let total: u64 = large.iter().map(|lane| wanted(&lanes[*lane])).sum();
     for lane in &large {
