@@ -492,7 +492,8 @@ impl<'s, D: Device> Graph<'s, D> {
         times: u64,
     ) -> Result<()> {
         self.script.admit(times)?;
-        self.arms.replay(stream, times, |times| {
+        let prepare = || Ok(stream.raw().prepare_replay(others, &self.raw)?);
+        self.arms.replay(stream, times, prepare, |times| {
             // SAFETY: the recording touches what was lent to it and nothing else (its brands let in nothing), each
             // thing ordered by the stream that it is at home on or by hand-offs that are recorded; the caller's
             // promise. What it rings for has been armed.

@@ -10,11 +10,11 @@ use super::myself::Act;
 use super::outbox::{Outbox, OutboxBody, settle};
 use super::plan::{Draft, What};
 use super::source::{IntoSource, IntoSourceMut, Source, SourceMut, distinct};
-use super::{Atomic, ByRange, BySlot, Discipline, Held, Kind, submit};
+use super::{Atomic, ByRange, BySlot, Discipline, Held, Kind, submit_armed};
 use crate::element::{Arithmetic, Element};
 use crate::error::{Error, Rejected, Result};
 use crate::layout::Layout;
-use crate::nic::{Touch, arm, disarm};
+use crate::nic::Touch;
 use crate::place::On;
 use crate::region::{Body, Region};
 use crate::stream::Stream;
@@ -268,8 +268,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
             .plans
             .plan(&body.half, &body.edges, members, &body.touched)?;
         settle(stream, &body.touched)?;
-        arm(stream, &[&plan.arms])?;
-        submit(stream, &plan.batch).inspect_err(|error| disarm(stream, &plan.arms, error))?;
+        submit_armed(stream, &[&plan.arms], &plan.batch)?;
         body.leave_tickets();
         if let Some(myself) = body.own() {
             myself.done(stream, &[Act::Complete]);

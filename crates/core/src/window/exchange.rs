@@ -9,10 +9,9 @@ use super::access::Access;
 use super::inbox::Inbox;
 use super::myself::{Act, Myself};
 use super::outbox::{Outbox, settle};
-use super::{Discipline, submit};
+use super::{Discipline, submit_armed};
 use crate::element::Element;
 use crate::error::{Rejected, Result};
-use crate::nic::{arm, disarm};
 use crate::stream::Stream;
 
 /// What a refused [`exchange`] gives back.
@@ -67,11 +66,7 @@ fn try_exchange<'s, T: Element, K: Discipline, D: Device>(
     }
     let (_, batch) = plan.exchange.as_ref().expect("it was just made");
     settle(stream, touched)?;
-    arm(stream, &[inbox.arms(), &plan.arms])?;
-    submit(stream, batch).inspect_err(|error| {
-        disarm(stream, inbox.arms(), error);
-        disarm(stream, &plan.arms, error);
-    })?;
+    submit_armed(stream, &[inbox.arms(), &plan.arms], batch)?;
     outbox.leave_tickets();
     inbox.passed_at(stream.raw().mark());
     for (myself, acts) in own.iter().flatten() {

@@ -11,13 +11,15 @@ use tidegate_words::State as Look;
 use super::Typed;
 use super::myself::{Act, Myself, Side};
 use super::view::{Slots, Table};
-use super::{Atomic, Body, ByRange, BySlot, Discipline, Group, Half, Held, Peer, Way, submit};
+use super::{
+    Atomic, Body, ByRange, BySlot, Discipline, Group, Half, Held, Peer, Way, submit, submit_armed,
+};
 use crate::capture::{Carry, State, Visitor};
 use crate::element::Element;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{Rejected, Result};
-use crate::nic::{Arm, arm, disarm};
+use crate::nic::Arm;
 use crate::stream::Stream;
 
 /// The memory that others put into, while nobody does: the target's half of a window, at home on stream `'s`.
@@ -219,8 +221,7 @@ impl<D: Device> InboxBody<D> {
 
     /// Submits a batch that posts.
     fn submit(&self, stream: &Stream<'_, D>, batch: &Arc<Batch>) -> Result<()> {
-        arm(stream, &[self.arms()])?;
-        submit(stream, batch).inspect_err(|error| disarm(stream, self.arms(), error))
+        submit_armed(stream, &[self.arms()], batch)
     }
 
     /// Submits post and wait as one.
@@ -359,8 +360,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
     ///
     /// As [`Inbox::post`]; [`Error::SelfDeadlock`] if this rank is an origin itself, and its outbox is at home on this
     /// stream, too, without such a complete; and [`Error::Device`] where the batch has more lanes than the stream may carry out at a time
-    /// (post and wait apart need half as many). The inbox comes back, and nothing has been enqueued; with origins behind
-    /// a NIC a batch that the stream refuses revokes the window.
+    /// (post and wait apart need half as many). The inbox comes back, and nothing has been enqueued.
     pub fn expose(self, stream: &Stream<'s, D>) -> Result<Self, Rejected<Self>> {
         self.expose_group(stream, None)
     }

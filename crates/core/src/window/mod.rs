@@ -66,7 +66,7 @@ use tidegate_hal::device::{Device, Fault, Reclaim};
 use tidegate_hal::memory::Ptr;
 
 use crate::error::{Cause, Error, Result};
-use crate::nic::Line;
+use crate::nic::{Arm, Line, armed};
 use crate::region::ReclaimOf;
 use crate::stream::Stream;
 use crate::world::{Watched, World};
@@ -284,6 +284,16 @@ impl<B: Body> Drop for Held<B> {
             home.retire(body);
         }
     }
+}
+
+/// Submits a batch of window halves that rings for what the NIC is to be armed with.
+#[inline]
+fn submit_armed<D: Device>(
+    stream: &Stream<'_, D>,
+    arms: &[&[Arm<D>]],
+    batch: &Arc<Batch>,
+) -> Result<()> {
+    armed(stream, arms, batch, || submit(stream, batch))
 }
 
 /// Submits a batch of a window half.
