@@ -104,6 +104,25 @@ fn a_recording_for_one_group_replayed_with_another() -> Result<()> {
     s.synchronize()
 }
 
+/// On its one stream a rank's own complete could only come behind the wait for it.
+#[test]
+fn waiting_for_oneself() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let (inbox, outbox) = window(&s)?;
+    let Err(Rejected { error, value }) = inbox.expose(&s) else {
+        panic!("it was exposed");
+    };
+    assert!(matches!(error, Error::SelfDeadlock { .. }), "{error}");
+    let Err(Rejected { error, value }) = value.post(&s)?.wait(&s) else {
+        panic!("it was waited for");
+    };
+    assert!(matches!(error, Error::SelfDeadlock { .. }), "{error}");
+    complete(&s, outbox)?;
+    value.wait(&s)?;
+    s.synchronize()
+}
+
 /// A replay of one recording would wait for a replay of the other.
 #[test]
 fn a_region_handed_over_between_two_captures() -> Result<()> {

@@ -25,8 +25,11 @@
 //! A step that ends with other things than it was lent, or with the same in other places (swapped buffers) or in
 //! another state (an inbox that was posted), is refused as [`Error::NotReplayable`]: record two steps in one capture
 //! instead. A replay with other regions than those recorded, or with an inbox that is exposed where it was not then (or
-//! to another group), is refused as [`Error::OtherGraph`]. Synchronisation, bringing regions to the stream, and
-//! creating windows on it are errors inside.
+//! to another group), is refused as [`Error::OtherGraph`]. Where a rank is its own origin, a step may wait for what is
+//! enqueued before the replay; so it is the replay that is refused as [`Error::SelfDeadlock`], and not the recording.
+//! Synchronisation, bringing regions to the stream, and creating windows on it are errors inside.
+
+mod plain;
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -40,6 +43,7 @@ use crate::nic::{Line, Recorded, Tickets, Touch, wait_for};
 use crate::place::{Brand, On};
 use crate::region::{ReclaimOf, Region};
 use crate::stream::{Noted, Stream};
+use crate::window::myself::{Myself, Script, Side};
 
 /// Goes through the regions and window halves in a [`Carry`] value. Only this crate can make one, or see what it meets.
 pub struct Visitor<'a, D: Device>(Purpose<'a, D>);
@@ -59,6 +63,8 @@ enum Purpose<'a, D: Device> {
     Gather(&'a mut Vec<Arc<Line>>),
     /// Forgets their tickets.
     Clear,
+    /// Lists the window halves whose peer is this rank itself.
+    Own(&'a mut Vec<(Side, Arc<Myself<D>>)>),
 }
 
 /// Whether a window half is in an epoch. It is part of what a recording fits: one that begins with a post fits an inbox,
@@ -102,7 +108,17 @@ impl<D: Device> Visitor<'_, D> {
                     *mark = *at;
                 }
             }
-            Purpose::Gather(_) | Purpose::Clear => {}
+            Purpose::Gather(_) | Purpose::Clear | Purpose::Own(_) => {}
+        }
+    }
+
+    /// A window half, and what it knows of the other one, if this rank is its own peer.
+    pub(crate) fn own(&mut self, side: Side, myself: Option<&Arc<Myself<D>>>) {
+        let Some(myself) = myself else { return };
+        match &mut self.0 {
+            Purpose::Settle(to, _) => myself.moved(side, Arc::as_ptr(to).addr()),
+            Purpose::Own(halves) => halves.push((side, myself.clone())),
+            _ => {}
         }
     }
 
@@ -111,7 +127,7 @@ impl<D: Device> Visitor<'_, D> {
         match &mut self.0 {
             Purpose::Gather(lines) => tickets.gather(Touch::Write, lines),
             Purpose::Clear => tickets.clear(Touch::Write),
-            Purpose::Identify(_) | Purpose::Compare { .. } | Purpose::Settle(..) => {}
+            _ => {}
         }
     }
 }
@@ -145,6 +161,15 @@ pub(crate) fn settle<'s, 't, D: Device, X: Carry<'s, D>>(
 ) -> X::At<'t> {
     touch(&mut value, to);
     rebrand(value)
+}
+
+/// The window halves in a value whose peer is this rank itself.
+pub(crate) fn own_halves<'s, D: Device, X: Carry<'s, D>>(
+    value: &mut X,
+) -> Vec<(Side, Arc<Myself<D>>)> {
+    let mut halves = Vec::new();
+    value.visit(&mut Visitor(Purpose::Own(&mut halves)));
+    halves
 }
 
 /// Enqueues the wait for all tickets of a value, so that it can be given away.
@@ -214,6 +239,8 @@ pub struct Graph<'s, D: Device> {
     raw: Arc<<D::Stream as tidegate_hal::device::Stream>::Graph>,
     /// What must be armed at NICs for each replay.
     arms: Recorded<D>,
+    /// What each replay does towards this rank itself.
+    script: Script<D>,
     ids: Vec<(u64, State)>,
     brand: Brand<'s>,
 }
@@ -381,9 +408,9 @@ impl<D: Device> Recording<'_, '_, '_, D> {
     fn end(&self) -> (Result<RawGraph<D>, DeviceError>, Noted<D>) {
         let others: Vec<_> = self.side.iter().map(|side| side.raw()).collect();
         let graph = self.stream.raw().end_capture(&others);
-        let mut noted = self.stream.noted_arms();
+        let mut noted = self.stream.noted();
         if let Some(side) = self.side {
-            noted.extend(side.noted_arms());
+            noted.extend(side.noted());
         }
         (graph, noted)
     }
@@ -414,7 +441,8 @@ impl<'s, D: Device> Graph<'s, D> {
     fn new(raw: RawGraph<D>, noted: Noted<D>, ids: Vec<(u64, State)>) -> Self {
         Graph {
             raw: Arc::new(raw),
-            arms: Recorded::new(noted),
+            arms: Recorded::new(noted.arms),
+            script: Script::new(noted.acts, |half| ids.iter().any(|(id, _)| *id == half)),
             ids,
             brand: PhantomData,
         }
@@ -424,7 +452,8 @@ impl<'s, D: Device> Graph<'s, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`] if `lent` is something else; what made the stream fail. `lent` comes back.
+    /// [`Error::OtherGraph`] if `lent` is something else; [`Error::SelfDeadlock`] if one of the replays would wait for what
+    /// this rank could only do behind it; what made the stream fail. `lent` comes back.
     pub fn replay<R: Carry<'s, D>>(
         &self,
         stream: &Stream<'s, D>,
@@ -462,11 +491,14 @@ impl<'s, D: Device> Graph<'s, D> {
         others: &[&D::Stream],
         times: u64,
     ) -> Result<()> {
-        self.arms.replay(stream, times, |times| {
+        self.script.admit(times)?;
+        let prepare = || Ok(stream.raw().prepare_replay(others, &self.raw)?);
+        self.arms.replay(stream, times, prepare, |times| {
             // SAFETY: the recording touches what was lent to it and nothing else (its brands let in nothing), each
             // thing ordered by the stream that it is at home on or by hand-offs that are recorded; the caller's
             // promise. What it rings for has been armed.
             unsafe { stream.raw().replay(others, &self.raw, times) }?;
+            self.script.done(times);
             Ok(())
         })
     }
@@ -517,71 +549,6 @@ unsafe impl<'s, T: Element, D: Device> Carry<'s, D> for Region<T, On<'s, D>> {
 
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
         self.body.visit(visitor);
-    }
-}
-
-macro_rules! carry_tuple {
-    ($($name:ident),*) => {
-        // SAFETY: each member is carried and visited once, in order.
-        unsafe impl<'s, Dev: Device, $($name: Carry<'s, Dev>),*> Carry<'s, Dev> for ($($name,)*) {
-            type At<'t> = ($($name::At<'t>,)*);
-
-            #[allow(non_snake_case, unused_variables)]
-            fn visit(&mut self, visitor: &mut Visitor<'_, Dev>) {
-                let ($($name,)*) = self;
-                $($name.visit(visitor);)*
-            }
-        }
-    };
-}
-
-carry_tuple!();
-carry_tuple!(A);
-carry_tuple!(A, B);
-carry_tuple!(A, B, C);
-carry_tuple!(A, B, C, E);
-carry_tuple!(A, B, C, E, F);
-carry_tuple!(A, B, C, E, F, G);
-carry_tuple!(A, B, C, E, F, G, H);
-carry_tuple!(A, B, C, E, F, G, H, I);
-
-macro_rules! carry_plain {
-    ($($plain:ty)*) => {$(
-        // SAFETY: there is no leaf, and no brand.
-        unsafe impl<'s, D: Device> Carry<'s, D> for $plain {
-            type At<'t> = $plain;
-
-            fn visit(&mut self, _visitor: &mut Visitor<'_, D>) {}
-        }
-    )*};
-}
-
-carry_plain!(bool usize isize u8 u16 u32 u64 i8 i16 i32 i64 f32 f64);
-
-// SAFETY: the elements are carried and visited once, in order.
-unsafe impl<'s, D: Device, X: Carry<'s, D>, const N: usize> Carry<'s, D> for [X; N] {
-    type At<'t> = [X::At<'t>; N];
-
-    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
-        self.iter_mut().for_each(|each| each.visit(visitor));
-    }
-}
-
-// SAFETY: the elements are carried and visited once, in order.
-unsafe impl<'s, D: Device, X: Carry<'s, D>> Carry<'s, D> for Vec<X> {
-    type At<'t> = Vec<X::At<'t>>;
-
-    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
-        self.iter_mut().for_each(|each| each.visit(visitor));
-    }
-}
-
-// SAFETY: what there is is carried and visited once.
-unsafe impl<'s, D: Device, X: Carry<'s, D>> Carry<'s, D> for Option<X> {
-    type At<'t> = Option<X::At<'t>>;
-
-    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
-        self.iter_mut().for_each(|each| each.visit(visitor));
     }
 }
 

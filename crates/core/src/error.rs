@@ -111,13 +111,16 @@ pub enum Error {
         /// One past the last.
         end: usize,
     },
-    /// Completing before posting to oneself on one stream would wait forever.
+    /// A rank that is its own peer would wait for ever: what it waits for could only come behind the wait, on the same
+    /// stream.
     #[error(
-        "window `{window}`: this rank is its own target, and its post is not before this complete on the stream"
+        "window `{window}`: this rank waits for itself, {awaited}, which could only come behind that wait on the stream"
     )]
     SelfDeadlock {
         /// The window.
         window: Arc<str>,
+        /// What would be waited for in vain.
+        awaited: Awaited,
     },
     /// Ranks disagree about a window they create together.
     #[error("window `{window}`: {detail}")]

@@ -24,6 +24,7 @@ use crate::error::{Error, Rejected, Result};
 use crate::kernel::Kernel;
 use crate::nic::Arm;
 use crate::place::Brand;
+use crate::window::myself::{Act, Recorded};
 use crate::world::World;
 
 /// Declares a stream with a brand of its own: `stream!(let s = world.stream()?);`. Without the
@@ -97,7 +98,7 @@ pub struct Stream<'s, D: Device> {
     raw: Unshared<D::Stream>,
     world: World<D>,
     name: String,
-    /// What replays must arm, while the stream is captured.
+    /// What replays must arm and count, while the stream is captured.
     noted: Unshared<RefCell<Noted<D>>>,
     brand: Brand<'s>,
     _not_sync: OneThreadAtATime,
@@ -115,8 +116,28 @@ impl<D: Device> Drop for Unwinding<D> {
     }
 }
 
-/// What replays must arm, numbered in order.
-pub(crate) type Noted<D> = Vec<(u64, Arm<D>)>;
+/// What replays must arm, and count, each numbered in order.
+pub(crate) struct Noted<D: Device> {
+    pub(crate) arms: Vec<(u64, Arm<D>)>,
+    pub(crate) acts: Vec<(u64, Recorded<D>)>,
+}
+
+impl<D: Device> Default for Noted<D> {
+    fn default() -> Self {
+        Noted {
+            arms: Vec::new(),
+            acts: Vec::new(),
+        }
+    }
+}
+
+impl<D: Device> Noted<D> {
+    /// Adds what was noted on another stream of the same capture.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.arms.extend(other.arms);
+        self.acts.extend(other.acts);
+    }
+}
 
 /// Makes a stream `!Sync`, and is what the error about it mentions.
 struct OneThreadAtATime(PhantomData<Cell<()>>);
@@ -157,11 +178,17 @@ impl<'s, D: Device> Stream<'s, D> {
         let numbered = arms
             .iter()
             .map(|arm| (crate::region::fresh_id(), arm.clone()));
-        self.noted.0.borrow_mut().extend(numbered);
+        self.noted.0.borrow_mut().arms.extend(numbered);
+    }
+
+    /// Notes, while the stream is captured, what each replay does towards this rank itself.
+    pub(crate) fn note_act(&self, act: Recorded<D>) {
+        let number = crate::region::fresh_id();
+        self.noted.0.borrow_mut().acts.push((number, act));
     }
 
     /// What was noted since the last call.
-    pub(crate) fn noted_arms(&self) -> Noted<D> {
+    pub(crate) fn noted(&self) -> Noted<D> {
         self.noted.0.take()
     }
 
@@ -231,7 +258,8 @@ impl<'s, D: Device> Stream<'s, D> {
     /// # Errors
     ///
     /// [`Error::Device`]; [`Error::Capturing`] if one of the two is being captured without the other; [`Error::Invalid`] if they
-    /// belong to different worlds. The value comes back.
+    /// belong to different worlds; [`Error::SelfDeadlock`] if one half of a window joins the other on its stream, and one of
+    /// the two streams waits for what the other half has still to do. The value comes back.
     pub fn hand_off<'t, X: Carry<'s, D>>(
         &self,
         mut value: X,
@@ -243,14 +271,23 @@ impl<'s, D: Device> Stream<'s, D> {
             return Err(Rejected::new(Error::Invalid(what), value));
         }
         // Tickets stay here: the other stream is ordered after the wait for them.
-        let handed = crate::capture::settle_tickets(&mut value, self).and_then(|()| {
-            let event = self.raw().record()?;
-            Ok(to.raw().wait_event(&event)?)
-        });
-        match handed {
-            Ok(()) => Ok(crate::capture::settle(value, to)),
-            Err(error) => Err(Rejected::new(error, value)),
+        let own = crate::capture::own_halves(&mut value);
+        let admitted = own
+            .iter()
+            .try_for_each(|(side, myself)| myself.admit(to, &[Act::Come(*side)]));
+        let handed = admitted
+            .and_then(|()| crate::capture::settle_tickets(&mut value, self))
+            .and_then(|()| {
+                let event = self.raw().record()?;
+                Ok(to.raw().wait_event(&event)?)
+            });
+        if let Err(error) = handed {
+            return Err(Rejected::new(error, value));
         }
+        for (side, myself) in own {
+            myself.done(to, &[Act::Come(side)]);
+        }
+        Ok(crate::capture::settle(value, to))
     }
 }
 

@@ -204,6 +204,10 @@ unsafe impl Stream for CudaStream {
         &self.shared
     }
 
+    fn prepare(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
+        self.form_of(batch).map(drop)
+    }
+
     unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
         unsafe { self.submit_batch(batch) }
@@ -360,26 +364,32 @@ unsafe impl Stream for CudaStream {
         self.submitted()
     }
 
+    fn prepare_replay(&self, others: &[&Self], graph: &Arc<CudaGraph>) -> Result<(), DeviceError> {
+        for stream in others.iter().copied().chain([self]) {
+            stream.not_capturing("a replay")?;
+        }
+        let gpu = &self.shared.gpu;
+        gpu.enter()?;
+        if graph.dealing != gpu.dealing.load(Ordering::Acquire) {
+            return Err(DeviceError::Exhausted {
+                what: "blocks that may wait on the device",
+                detail: "other processes have come to the device since this was recorded, and its blocks would be too many now: record it again".into(),
+            });
+        }
+        Ok(())
+    }
+
     unsafe fn replay(
         &self,
         others: &[&Self],
         graph: &Arc<CudaGraph>,
         times: u64,
     ) -> Result<(), DeviceError> {
-        for stream in others.iter().copied().chain([self]) {
-            stream.not_capturing("a replay")?;
-        }
-        let shared = &self.shared;
-        shared.gpu.enter()?;
         if times == 0 {
             return Ok(());
         }
-        if graph.dealing != shared.gpu.dealing.load(Ordering::Acquire) {
-            return Err(DeviceError::Exhausted {
-                what: "blocks that may wait on the device",
-                detail: "other processes have come to the device since this was recorded, and its blocks would be too many now: record it again".into(),
-            });
-        }
+        self.prepare_replay(others, graph)?;
+        let shared = &self.shared;
         self.other_follows();
         // It is launched on one stream, so the others let it go first and wait for it. (That is order alone: no
         // stream's failure is another's.)

@@ -10,6 +10,10 @@
 //!
 //! # Failure
 //!
+//! What can be refused for want of something (a quota for the stream, memory for a program) has been had when there is a
+//! [`Form`], before anything is enqueued; so it can be had in advance, too
+//! ([`prepare`](tidegate_hal::device::Stream::prepare)).
+//!
 //! What a batch names is held before anything of it is enqueued, and the item is counted after: who looks meanwhile
 //! must not take it for passed. If the driver refuses a part of a batch behind one that it has taken, the batch counts as
 //! submitted, and the stream has failed: what has been posted cannot be taken back. If it refuses the couriers' part, nothing is launched, and the stream has no
@@ -28,17 +32,25 @@ use crate::gates::Bar;
 use crate::last::Last;
 use crate::line::First;
 use crate::lower::operands::{self, Advance};
-use crate::place::{Forms, PartForm, Placed};
+use crate::place::{ApartForm, Forms, PartForm, Placed};
 use crate::stream::CudaStream;
 
 /// The most operations that the driver takes at a time.
 const OPERATIONS: usize = 256;
 
+/// How a batch is submitted, with what that takes: all of it that can be refused has been had.
+pub(crate) enum Form<'a> {
+    /// There is nothing to do.
+    Nothing,
+    /// Whole, with how far it advances operands, where they are counted.
+    Whole(Arc<Placed>, Advance),
+    Apart(Arc<ApartForm>, &'a Couriers),
+    Parts(Arc<[PartForm]>),
+}
+
 impl CudaStream {
-    /// # Safety
-    ///
-    /// As [`Stream::submit`](tidegate_hal::device::Stream::submit).
-    pub(crate) unsafe fn submit_batch(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
+    /// How a batch would be submitted to this stream now.
+    pub(crate) fn form_of(&self, batch: &Arc<Batch>) -> Result<Form<'_>, DeviceError> {
         let shared = &self.shared;
         let (gpu, quota) = (&shared.gpu, shared.quota()?);
         gpu.enter()?;
@@ -47,27 +59,54 @@ impl CudaStream {
             || Ok::<_, DeviceError>(Forms::new(gpu, batch)),
         )?;
         if batch.lanes().is_empty() {
-            return Ok(());
+            return Ok(Form::Nothing);
         }
-        // The batch may be lowered again, for another stream; this one's programs must live.
-        let mark = shared.submitted() + 1;
-        self.hold(batch.clone(), mark);
         let mut advance = Advance::new();
         if gpu.gated() {
             if !self.capturing() && !self.follows() {
-                // SAFETY: the caller's promise.
-                return unsafe { self.submit_parts(&forms.parts(batch, quota)?) };
+                return Ok(Form::Parts(forms.parts(batch, quota)?));
             }
             advance = operands::advance_of(batch);
         } else if forms.large
             && !self.capturing()
             && let Some(couriers) = shared.couriers()
         {
-            // SAFETY: the caller's promise.
-            return unsafe { self.submit_apart(&forms, batch, quota, couriers) };
+            return Ok(Form::Apart(forms.apart(batch, quota, couriers)?, couriers));
         }
-        let program = forms.whole(batch, quota)?;
-        self.hold(program.clone(), mark);
+        Ok(Form::Whole(forms.whole(batch, quota)?, advance))
+    }
+
+    /// # Safety
+    ///
+    /// As [`Stream::submit`](tidegate_hal::device::Stream::submit).
+    pub(crate) unsafe fn submit_batch(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
+        let form = self.form_of(batch)?;
+        // The batch may be lowered again, for another stream; this one's programs must live.
+        let mark = self.shared.submitted() + 1;
+        if !matches!(form, Form::Nothing) {
+            self.hold(batch.clone(), mark);
+        }
+        match form {
+            Form::Nothing => Ok(()),
+            // SAFETY: the caller's promise.
+            Form::Parts(parts) => unsafe { self.submit_parts(&parts) },
+            // SAFETY: the caller's promise.
+            Form::Apart(form, couriers) => unsafe { self.submit_apart(&form, couriers) },
+            // SAFETY: the caller's promise.
+            Form::Whole(program, advance) => unsafe { self.submit_whole(program, advance) },
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As `submit`, for what the program does.
+    unsafe fn submit_whole(
+        &self,
+        program: Arc<Placed>,
+        advance: Advance,
+    ) -> Result<(), DeviceError> {
+        let shared = &self.shared;
+        self.hold(program.clone(), shared.submitted() + 1);
         // SAFETY: the caller's promise.
         let launched = self.following(|follow| unsafe { self.launch(&program, follow, false) });
         shared.count();
@@ -76,7 +115,7 @@ impl CudaStream {
         if self.capturing() {
             self.recorded.borrow_mut().extend(advance);
         } else if !advance.is_empty() {
-            gpu.operands().advance(&advance, 1);
+            shared.gpu.operands().advance(&advance, 1);
         }
         self.submitted()
     }
@@ -134,16 +173,13 @@ impl CudaStream {
 
     /// # Safety
     ///
-    /// As `submit`.
+    /// As `submit`, for what the form does.
     unsafe fn submit_apart(
         &self,
-        forms: &Forms,
-        batch: &Batch,
-        quota: usize,
+        form: &ApartForm,
         couriers: &Couriers,
     ) -> Result<(), DeviceError> {
         let shared = &self.shared;
-        let form = forms.apart(batch, quota, couriers)?;
         self.hold(form.program.clone(), shared.submitted() + 1);
         // SAFETY: the copies are moves of the batch, made between the wait that orders them and the add that says so:
         // what the caller promises of moves holds. If the stream fails in between, what was retired is kept until the

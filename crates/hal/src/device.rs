@@ -479,6 +479,15 @@ pub unsafe trait Stream: Send + 'static {
     /// Its outliving part.
     fn reclaim(&self) -> &Arc<Self::Reclaim>;
 
+    /// Has everything ready for a batch that the device could refuse: room for it, the stream's part of what streams
+    /// share. For who must do what cannot be undone before a batch is submitted (arm a NIC): submitted next, it is
+    /// refused only if the device is of no more use, or if others have changed what there is meanwhile. Submits nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those that [`Stream::submit`] would have; the stream is as it was.
+    fn prepare(&self, batch: &Arc<Batch>) -> Result<(), DeviceError>;
+
     /// Submits a batch.
     ///
     /// # Errors
@@ -541,6 +550,14 @@ pub unsafe trait Stream: Send + 'static {
     ///
     /// As [`Stream::submit`].
     fn enqueued(&self) -> Result<(), DeviceError>;
+
+    /// As [`Stream::prepare`], for a recording.
+    ///
+    /// # Errors
+    ///
+    /// Those that [`Stream::replay`] would have; the streams are as they were.
+    fn prepare_replay(&self, others: &[&Self], graph: &Arc<Self::Graph>)
+    -> Result<(), DeviceError>;
 
     /// Submits a recording, `times` times. What was recorded on a stream comes after what that stream was given before
     /// (the time before, too), and before what it is given later. Streams are ordered among each other by events that

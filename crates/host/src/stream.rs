@@ -241,6 +241,11 @@ unsafe impl Stream for HostStream {
         &self.shared
     }
 
+    fn prepare(&self, _batch: &Arc<Batch>) -> Result<(), DeviceError> {
+        // A full queue is waited for: nothing is refused.
+        Ok(())
+    }
+
     unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
         unsafe { self.record_or_push(Recorded::Batch(batch.clone())) };
@@ -334,15 +339,18 @@ unsafe impl Stream for HostStream {
         self.recording.borrow().is_some()
     }
 
+    fn prepare_replay(&self, others: &[&Self], _graph: &Arc<HostGraph>) -> Result<(), DeviceError> {
+        let mut streams = others.iter().copied().chain([self]);
+        streams.try_for_each(|stream| stream.not_capturing("a replay"))
+    }
+
     unsafe fn replay(
         &self,
         others: &[&Self],
         graph: &Arc<HostGraph>,
         times: u64,
     ) -> Result<(), DeviceError> {
-        for stream in others.iter().copied().chain([self]) {
-            stream.not_capturing("a replay")?;
-        }
+        self.prepare_replay(others, graph)?;
         // An inline stream comes last, whichever it is: it blocks in its own list until the others have done theirs.
         for last in [false, true] {
             for (stream, list) in [self]

@@ -30,6 +30,10 @@
 //!
 //! # Failure
 //!
+//! What is armed cannot be taken back: the next ring would fire it, whatever that is for. So a stream is asked first
+//! whether it can have the batch ([`Stream::prepare`](tidegate_hal::device::Stream::prepare)); a refusal has changed
+//! nothing then. If it breaks behind the arms all the same, the windows are revoked.
+//!
 //! The death of any rank poisons *sent* as it poisons all awaited words, so that ticket waits end; the error says
 //! `Awaited::Ticket`. A departure in good order does not: that peer has got what it waited for, and the NIC is still to
 //! say so here. A skipped ring becomes a poisoned doorbell, and the NIC hands the failure on. Programs hold the memory
@@ -304,17 +308,26 @@ impl<D: Device> Arm<D> {
     }
 }
 
-/// Arms what a batch that is about to be submitted will ring, all of it or nothing; notes it, if the batch will be recorded.
+/// Calls `submit`, which submits the batch, when the NIC has been armed with what that will ring, all of it or nothing;
+/// notes it, if the batch is recorded.
 #[inline]
-pub(crate) fn arm<D: Device>(stream: &Stream<'_, D>, sets: &[&[Arm<D>]]) -> Result<()> {
+pub(crate) fn armed<D: Device>(
+    stream: &Stream<'_, D>,
+    sets: &[&[Arm<D>]],
+    batch: &Arc<Batch>,
+    submit: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     if sets.iter().all(|set| set.is_empty()) {
-        return Ok(());
+        return submit();
     }
     if stream.raw().capturing() {
+        submit()?;
         sets.iter().for_each(|set| stream.note_arms(set));
         return Ok(());
     }
-    arm_times(stream, sets, 1)
+    stream.raw().prepare(batch)?;
+    arm_times(stream, sets, 1)?;
+    submit().inspect_err(|error| sets.iter().for_each(|set| disarm(stream, set, error)))
 }
 
 fn arm_times<D: Device>(stream: &Stream<'_, D>, sets: &[&[Arm<D>]], times: u64) -> Result<()> {
@@ -340,11 +353,7 @@ fn arm_times<D: Device>(stream: &Stream<'_, D>, sets: &[&[Arm<D>]], times: u64) 
 
 /// What was armed will not be rung for. The next ring would fire it instead of its own, so there must be none.
 #[cold]
-pub(crate) fn disarm<D: Device>(
-    stream: &Stream<'_, D>,
-    arms: &[Arm<D>],
-    error: &impl std::fmt::Display,
-) {
+fn disarm<D: Device>(stream: &Stream<'_, D>, arms: &[Arm<D>], error: &impl std::fmt::Display) {
     let rank = stream.world().rank();
     for arm in arms {
         let reason = error.to_string();
@@ -378,11 +387,13 @@ impl<D: Device> Recorded<D> {
         Recorded(arms.collect())
     }
 
-    /// Calls `submit` with numbers of replays that add up to `times`, each armed for.
+    /// Calls `submit` with numbers of replays that add up to `times`, each armed for; before that `prepare`, if anything
+    /// is armed.
     pub(crate) fn replay(
         &self,
         stream: &Stream<'_, D>,
         times: u64,
+        prepare: impl FnOnce() -> Result<()>,
         mut submit: impl FnMut(u64) -> Result<()>,
     ) -> Result<()> {
         if self.0.is_empty() {
@@ -392,6 +403,8 @@ impl<D: Device> Recorded<D> {
         for arm in &self.0 {
             arm.window.usable()?;
         }
+        prepare()?;
+        // Of a later turn nobody asks again: those before it have been enqueued.
         let most = throttle::turn(stream, &self.0);
         let mut left = times;
         while left > 0 {

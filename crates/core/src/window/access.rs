@@ -6,14 +6,15 @@ use tidegate_hal::batch::Op;
 use tidegate_hal::device::Device;
 
 use super::Typed;
+use super::myself::Act;
 use super::outbox::{Outbox, OutboxBody, settle};
 use super::plan::{Draft, What};
 use super::source::{IntoSource, IntoSourceMut, Source, SourceMut, distinct};
-use super::{Atomic, ByRange, BySlot, Discipline, Held, Kind, submit};
+use super::{Atomic, ByRange, BySlot, Discipline, Held, Kind, submit_armed};
 use crate::element::{Arithmetic, Element};
 use crate::error::{Error, Rejected, Result};
 use crate::layout::Layout;
-use crate::nic::{Touch, arm, disarm};
+use crate::nic::Touch;
 use crate::place::On;
 use crate::region::{Body, Region};
 use crate::stream::Stream;
@@ -243,8 +244,9 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Overlap`], [`Error::NotInGroup`], [`Error::SelfDeadlock`], [`Error::Revoked`], or what made the stream
-    /// fail. The epoch comes back, still open (and dropping it revokes the window); nothing has been enqueued.
+    /// [`Error::Overlap`], [`Error::NotInGroup`]; [`Error::SelfDeadlock`] if this rank is a target itself, its inbox is at
+    /// home on this stream, too, and its post has not been enqueued (or with two buffers, that of the epoch before);
+    /// [`Error::Revoked`], or what made the stream fail. The epoch comes back, still open (and dropping it revokes the window); nothing has been enqueued.
     pub fn complete(
         mut self,
         stream: &Stream<'s, D>,
@@ -258,16 +260,19 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
     fn try_complete(&mut self, stream: &Stream<'s, D>) -> Result<()> {
         let body = &mut *self.held;
         body.half.ready(stream)?;
-        body.check_own_post(stream)?;
+        if let Some(myself) = body.own() {
+            myself.admit(stream, &[Act::Complete])?;
+        }
         let members = &body.groups[body.current].1;
         let plan = body
             .plans
             .plan(&body.half, &body.edges, members, &body.touched)?;
         settle(stream, &body.touched)?;
-        arm(stream, &[&plan.arms])?;
-        submit(stream, &plan.batch).inspect_err(|error| disarm(stream, &plan.arms, error))?;
+        submit_armed(stream, &[&plan.arms], &plan.batch)?;
         body.leave_tickets();
-        body.count_own_complete(stream);
+        if let Some(myself) = body.own() {
+            myself.done(stream, &[Act::Complete]);
+        }
         Ok(())
     }
 }

@@ -3,7 +3,6 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_hal::batch::{Awaited, Landed, QUANTUM, Tag};
@@ -15,14 +14,13 @@ use tidegate_hal::nic::Keep;
 
 use super::describe::{Description, Inbound, Outbound, check};
 use super::inbox::InboxBody;
+use super::myself::{Myself, home_number};
 use super::outbox::{Edge, OutboxBody, Staging};
 use super::routes::{Own, Routes};
 use super::shape::{Shape, index_of, words_of};
 use super::through::{Farewell, Reach};
 use super::view::{SlotEntry, Table};
-use super::{
-    Atomic, ByRange, BySlot, Discipline, Half, Inbox, Kind, Myself, Outbox, Peer, Way, home_number,
-};
+use super::{Atomic, ByRange, BySlot, Discipline, Half, Inbox, Kind, Outbox, Peer, Way};
 use crate::element::Element;
 use crate::error::{Cause, Error, Result};
 use crate::nic::{Line, LineParts, Throttle};
@@ -444,12 +442,13 @@ impl<D: Device> Meeting<D> {
             registration: routes.own.registration.clone(),
         });
         let blocks = Arc::new(self.routes.blocks);
-        let myself = Arc::new(Myself::default());
-        myself
-            .inbox_home
-            .store(home_number(stream), Ordering::Relaxed);
-        let half = |peers: Vec<Peer>| Half {
-            id: fresh_id(),
+        let ids = [fresh_id(), fresh_id()];
+        let myself = shape.targets.contains(&rank).then(|| {
+            let early = u8::from(self.all[rank].buffers == 2);
+            Arc::new(Myself::new(&self.watched, ids, home_number(stream), early))
+        });
+        let half = |peers: Vec<Peer>, id| Half {
+            id,
             home: stream.raw().reclaim().clone(),
             world: world.clone(),
             window: self.watched.clone(),
@@ -458,7 +457,7 @@ impl<D: Device> Meeting<D> {
             peers,
             myself: myself.clone(),
         };
-        let (inbound, outbound) = (half(origins), half(targets));
+        let (inbound, outbound) = (half(origins, ids[0]), half(targets, ids[1]));
 
         let mine = &self.all[rank];
         let entries = mine
@@ -517,10 +516,9 @@ impl<D: Device> Meeting<D> {
                 }
             });
         let edges = edges.collect();
-        let early = u64::from(mine.buffers == 2);
         Ok((
             Inbox::new(InboxBody::new(inbound, table)?),
-            Outbox::new(OutboxBody::new(outbound, edges, early)),
+            Outbox::new(OutboxBody::new(outbound, edges)),
         ))
     }
 }

@@ -7,11 +7,11 @@ use tidegate_hal::device::Device;
 
 use super::access::Access;
 use super::inbox::Inbox;
+use super::myself::{Act, Myself};
 use super::outbox::{Outbox, settle};
-use super::{Discipline, submit};
+use super::{Discipline, submit_armed};
 use crate::element::Element;
 use crate::error::{Rejected, Result};
-use crate::nic::{arm, disarm};
 use crate::stream::Stream;
 
 /// What a refused [`exchange`] gives back.
@@ -21,7 +21,8 @@ pub type Refused<'s, 'b, T, K, D> = Rejected<(Inbox<'s, T, K, D>, Access<'s, 'b,
 ///
 /// # Errors
 ///
-/// As [`Inbox::post`] and [`Access::complete`]; both come back, and nothing has been enqueued.
+/// As [`Inbox::post`], [`Access::complete`] and [`Exposed::wait`](super::Exposed::wait) (an epoch that leaves this rank out
+/// where it is an origin itself completes nothing towards it); both come back, and nothing has been enqueued.
 #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
 pub fn exchange<'s, 'b, T: Element, K: Discipline, D: Device>(
     stream: &Stream<'s, D>,
@@ -44,6 +45,10 @@ fn try_exchange<'s, T: Element, K: Discipline, D: Device>(
     inbox.half.ready(stream)?;
     outbox.half.ready(stream)?;
     inbox.choose_all();
+    let own = own_acts(inbox.own(), outbox.own());
+    for (myself, acts) in own.iter().flatten() {
+        myself.admit(stream, acts)?;
+    }
     let key = inbox.epoch_key();
     let members = &outbox.groups[outbox.current].1;
     let (half, edges, touched) = (&outbox.half, &outbox.edges, &outbox.touched);
@@ -61,14 +66,34 @@ fn try_exchange<'s, T: Element, K: Discipline, D: Device>(
     }
     let (_, batch) = plan.exchange.as_ref().expect("it was just made");
     settle(stream, touched)?;
-    arm(stream, &[inbox.arms(), &plan.arms])?;
-    submit(stream, batch).inspect_err(|error| {
-        disarm(stream, inbox.arms(), error);
-        disarm(stream, &plan.arms, error);
-    })?;
+    submit_armed(stream, &[inbox.arms(), &plan.arms], batch)?;
     outbox.leave_tickets();
-    inbox.count_own_post(stream);
     inbox.passed_at(stream.raw().mark());
-    outbox.count_own_complete(stream);
+    for (myself, acts) in own.iter().flatten() {
+        myself.done(stream, acts);
+    }
     Ok(())
+}
+
+/// A window in which this rank is its own peer, and what is done there.
+type Own<D> = (Arc<Myself<D>>, &'static [Act]);
+
+/// What is done towards this rank itself: in one window, or, if the two halves are of two windows, in each.
+fn own_acts<D: Device>(
+    inbox: Option<&Arc<Myself<D>>>,
+    outbox: Option<&Arc<Myself<D>>>,
+) -> [Option<Own<D>>; 2] {
+    let one_window = match (inbox, outbox) {
+        (Some(inbox), Some(outbox)) => Arc::ptr_eq(inbox, outbox),
+        _ => false,
+    };
+    let with = |myself: Option<&Arc<Myself<D>>>, acts| Some((myself?.clone(), acts));
+    if one_window {
+        let all: &'static [Act] = &[Act::Post, Act::Complete, Act::Wait];
+        return [with(inbox, all), None];
+    }
+    [
+        with(inbox, &[Act::Post, Act::Wait]),
+        with(outbox, &[Act::Complete]),
+    ]
 }

@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tidegate_hal::batch::{Add, Awaited, Batch, Landed, Landing, QUANTUM, Step, Tag, Wait};
 use tidegate_hal::device::{Device, HostAccess, Reclaim, Stream as _};
@@ -10,16 +9,17 @@ use tidegate_hal::nic::Program;
 use tidegate_words::State as Look;
 
 use super::Typed;
+use super::myself::{Act, Myself, Side};
 use super::view::{Slots, Table};
 use super::{
-    Atomic, Body, ByRange, BySlot, Discipline, Group, Half, Held, Peer, Way, home_number, submit,
+    Atomic, Body, ByRange, BySlot, Discipline, Group, Half, Held, Peer, Way, submit, submit_armed,
 };
 use crate::capture::{Carry, State, Visitor};
 use crate::element::Element;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{Rejected, Result};
-use crate::nic::{Arm, arm, disarm};
+use crate::nic::Arm;
 use crate::stream::Stream;
 
 /// The memory that others put into, while nobody does: the target's half of a window, at home on stream `'s`.
@@ -58,6 +58,9 @@ pub(super) struct InboxBody<D: Device> {
     /// How far the stream must have come for the operands to be those of the last epoch.
     mark: u64,
 }
+
+/// What an exposure epoch that is enqueued whole does towards this rank itself.
+const WHOLE: [Act; 2] = [Act::Post, Act::Wait];
 
 /// The batches of a group of origins.
 struct Epoch<D: Device> {
@@ -218,8 +221,7 @@ impl<D: Device> InboxBody<D> {
 
     /// Submits a batch that posts.
     fn submit(&self, stream: &Stream<'_, D>, batch: &Arc<Batch>) -> Result<()> {
-        arm(stream, &[self.arms()])?;
-        submit(stream, batch).inspect_err(|error| disarm(stream, self.arms(), error))
+        submit_armed(stream, &[self.arms()], batch)
     }
 
     /// Submits post and wait as one.
@@ -246,15 +248,31 @@ impl<D: Device> InboxBody<D> {
         self.mark = mark;
     }
 
-    pub(super) fn count_own_post(&self, stream: &Stream<'_, D>) {
-        self.half
-            .myself
-            .inbox_home
-            .store(home_number(stream), Ordering::Relaxed);
-        if self.epochs[self.current].names_myself {
-            let myself = &self.half.myself;
-            myself.count(&myself.posts, stream);
+    /// What is known of this rank's own halves, if the epoch names this rank itself.
+    pub(super) fn own(&self) -> Option<&Arc<Myself<D>>> {
+        let myself = self.half.myself.as_ref()?;
+        self.epochs[self.current].names_myself.then_some(myself)
+    }
+
+    /// Refuses what would wait for this rank itself for ever, if it were enqueued now.
+    fn admit(&self, stream: &Stream<'_, D>, acts: &[Act]) -> Result<()> {
+        self.own()
+            .map_or(Ok(()), |myself| myself.admit(stream, acts))
+    }
+
+    /// Counts what has been enqueued towards this rank itself.
+    fn done(&self, stream: &Stream<'_, D>, acts: &[Act]) {
+        if let Some(myself) = self.own() {
+            myself.done(stream, acts);
         }
+    }
+
+    /// Enqueues the wait of the epoch that is open.
+    fn wait(&mut self, stream: &Stream<'_, D>) -> Result<()> {
+        submit(stream, self.wait_batch())?;
+        self.done(stream, &[Act::Wait]);
+        self.passed_at(stream.raw().mark());
+        Ok(())
     }
 }
 
@@ -319,7 +337,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
             .and_then(|()| body.submit(stream, body.post_batch()));
         match posted {
             Ok(()) => {
-                body.count_own_post(stream);
+                body.done(stream, &[Act::Post]);
                 Ok(Exposed {
                     held: self.held.take(),
                     marker: PhantomData,
@@ -340,9 +358,9 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
     ///
     /// # Errors
     ///
-    /// As [`Inbox::post`], and [`Error::Device`] where the batch has more lanes than the stream may carry out at a time
-    /// (post and wait apart need half as many). The inbox comes back, and nothing has been enqueued; with origins behind
-    /// a NIC a batch that the stream refuses revokes the window.
+    /// As [`Inbox::post`]; [`Error::SelfDeadlock`] if this rank is an origin itself, and its outbox is at home on this
+    /// stream, too, without such a complete; and [`Error::Device`] where the batch has more lanes than the stream may carry out at a time
+    /// (post and wait apart need half as many). The inbox comes back, and nothing has been enqueued.
     pub fn expose(self, stream: &Stream<'s, D>) -> Result<Self, Rejected<Self>> {
         self.expose_group(stream, None)
     }
@@ -366,10 +384,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
             .half
             .ready(stream)
             .and_then(|()| body.choose(group))
+            .and_then(|()| body.admit(stream, &WHOLE))
             .and_then(|()| body.expose(stream));
         match exposed {
             Ok(()) => {
-                body.count_own_post(stream);
+                body.done(stream, &WHOLE);
                 body.passed_at(stream.raw().mark());
                 Ok(self)
             }
@@ -423,21 +442,24 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Revoked`], or what made the stream fail. The exposure comes back (and dropping it revokes the window).
+    /// [`Error::SelfDeadlock`] if this rank is an origin itself, its outbox is at home on this stream, too, and its
+    /// complete has not been enqueued: that could only come behind the wait. [`Error::Revoked`], or what made the stream
+    /// fail. The exposure comes back (and dropping it revokes the window).
     pub fn wait(mut self, stream: &Stream<'s, D>) -> Result<Inbox<'s, T, K, D>, Rejected<Self>> {
         let body = &mut *self.held;
-        match body
-            .half
-            .ready(stream)
-            .and_then(|()| submit(stream, body.wait_batch()))
-        {
-            Ok(()) => {
-                body.passed_at(stream.raw().mark());
-                Ok(Inbox {
-                    held: self.held.take(),
-                    marker: PhantomData,
-                })
-            }
+        let waited = (body.half.ready(stream))
+            .and_then(|()| body.admit(stream, &[Act::Wait]))
+            .and_then(|()| body.wait(stream));
+        self.closed(waited)
+    }
+
+    /// The inbox, if the wait was enqueued.
+    fn closed(mut self, waited: Result<()>) -> Result<Inbox<'s, T, K, D>, Rejected<Self>> {
+        match waited {
+            Ok(()) => Ok(Inbox {
+                held: self.held.take(),
+                marker: PhantomData,
+            }),
             Err(error) => Err(Rejected::new(error, self)),
         }
     }
@@ -448,7 +470,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
     /// # Errors
     ///
     /// [`Error::Capturing`], and as [`Exposed::wait`]. The exposure comes back.
-    pub fn test(self, stream: &Stream<'s, D>) -> Result<Tested<'s, T, K, D>, Rejected<Self>> {
+    pub fn test(mut self, stream: &Stream<'s, D>) -> Result<Tested<'s, T, K, D>, Rejected<Self>> {
         let half = &self.held.half;
         if let Err(error) = stream
             .not_capturing("a test")
@@ -483,9 +505,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
             all &= state == Look::Reached;
             in_vain |= state == Look::Poisoned;
         }
-        // What will never come is for the stream to find out: then the error says what it was.
+        // What will never come is for the stream to find out: then the error says what it was. So nothing is asked of
+        // this rank's own complete: such a wait ends without.
         if all || in_vain {
-            self.wait(stream).map(Tested::Done)
+            let waited = self.held.wait(stream);
+            self.closed(waited).map(Tested::Done)
         } else {
             Ok(Tested::Pending(self))
         }
@@ -507,7 +531,7 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Inbox<'s,
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
         let InboxBody { half, mark, .. } = &mut *self.held;
         visitor.leaf(half.id, &mut half.home, Some(mark));
-        half.note_inbox_home();
+        visitor.own(Side::Inbox, half.myself.as_ref());
     }
 }
 
@@ -525,6 +549,6 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Exposed<'
         } = &mut *self.held;
         let state = State::Exposed(epochs[*current].group);
         visitor.leaf_in(state, half.id, &mut half.home, Some(mark));
-        half.note_inbox_home();
+        visitor.own(Side::Inbox, half.myself.as_ref());
     }
 }

@@ -38,6 +38,7 @@ mod builder;
 mod describe;
 mod exchange;
 mod inbox;
+pub(crate) mod myself;
 mod outbox;
 mod plan;
 mod programs;
@@ -59,17 +60,17 @@ pub use tidegate_hal::batch::Op;
 pub use view::{InboxView, LoweredSlots, Memory, MemoryMut, Slots};
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use tidegate_hal::batch::{Batch, Landed};
 use tidegate_hal::device::{Device, Fault, Reclaim};
 use tidegate_hal::memory::Ptr;
 
 use crate::error::{Cause, Error, Result};
-use crate::nic::Line;
+use crate::nic::{Arm, Line, armed};
 use crate::region::ReclaimOf;
 use crate::stream::Stream;
 use crate::world::{Watched, World};
+use myself::Myself;
 
 /// How a window keeps origins apart. Sealed.
 pub trait Discipline: sealed::Sealed + Send + 'static {
@@ -191,51 +192,14 @@ struct Half<D: Device> {
     /// Lets peers reach this rank's block through the NIC.
     _reach: Arc<Reach<D>>,
     peers: Vec<Peer>,
-    /// Posts and completes towards this rank itself, of both halves.
-    myself: Arc<Myself>,
-}
-
-/// How often this rank has posted to itself, and completed towards itself.
-#[derive(Debug, Default)]
-struct Myself {
-    posts: AtomicU64,
-    completes: AtomicU64,
-    /// Whether either was recorded: how often it is replayed is not counted.
-    recorded: AtomicBool,
-    /// The stream that the inbox is at home on.
-    inbox_home: AtomicUsize,
-}
-
-impl Myself {
-    /// Counts what has been enqueued; what is recorded is not.
-    fn count<D: Device>(&self, which: &AtomicU64, stream: &Stream<'_, D>) {
-        use tidegate_hal::device::Stream as _;
-        if stream.raw().capturing() {
-            self.recorded.store(true, Ordering::Relaxed);
-        } else {
-            which.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// A number for a stream that is not another's while it lives.
-fn home_number<D: Device>(stream: &Stream<'_, D>) -> usize {
-    use tidegate_hal::device::Stream as _;
-    Arc::as_ptr(stream.raw().reclaim()).addr()
+    /// What both halves know of each other, if this rank is its own peer.
+    myself: Option<Arc<Myself<D>>>,
 }
 
 impl<D: Device> Half<D> {
     fn ready(&self, stream: &Stream<'_, D>) -> Result<()> {
         self.window.usable()?;
         stream.healthy()
-    }
-
-    /// Notes where the inbox is now: that is where it will be posted next, whatever its old stream has still to do.
-    fn note_inbox_home(&self) {
-        let home = Arc::as_ptr(&self.home).addr();
-        self.myself
-            .inbox_home
-            .store(home, std::sync::atomic::Ordering::Relaxed);
     }
 
     fn revoke(&self, token: &str) {
@@ -320,6 +284,16 @@ impl<B: Body> Drop for Held<B> {
             home.retire(body);
         }
     }
+}
+
+/// Submits a batch of window halves that rings for what the NIC is to be armed with.
+#[inline]
+fn submit_armed<D: Device>(
+    stream: &Stream<'_, D>,
+    arms: &[&[Arm<D>]],
+    batch: &Arc<Batch>,
+) -> Result<()> {
+    armed(stream, arms, batch, || submit(stream, batch))
 }
 
 /// Submits a batch of a window half.

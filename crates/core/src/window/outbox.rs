@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tidegate_hal::batch::Landing;
 use tidegate_hal::device::Device;
@@ -10,11 +9,14 @@ use tidegate_hal::memory::Ptr;
 
 use super::Typed;
 use super::access::Access;
+use super::myself::{Myself, Side};
 use super::plan::Plans;
-use super::{Body, Discipline, Group, Half, Held, Way, home_number};
+use super::{Body, Discipline, Group, Half, Held, Way};
 use crate::capture::{Carry, Visitor};
 use crate::element::Element;
-use crate::error::{Error, Rejected, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::{Rejected, Result};
 use crate::nic::{Tickets, Touch, settle_all};
 use crate::stream::Stream;
 
@@ -81,8 +83,6 @@ pub(super) struct OutboxBody<D: Device> {
     pub(super) slots_taken: bool,
     /// The regions of the open epoch that a NIC has to do with.
     pub(super) touched: Vec<Touched>,
-    /// How many exposures each target has given in advance.
-    early: u64,
     /// Which peer is this rank itself.
     myself: Option<usize>,
 }
@@ -95,7 +95,7 @@ impl<D: Device> Body for OutboxBody<D> {
 }
 
 impl<D: Device> OutboxBody<D> {
-    pub(super) fn new(half: Half<D>, edges: Box<[Edge]>, early: u64) -> Self {
+    pub(super) fn new(half: Half<D>, edges: Box<[Edge]>) -> Self {
         let all = (0..half.peers.len()).collect();
         let myself = half
             .peers
@@ -110,7 +110,6 @@ impl<D: Device> OutboxBody<D> {
             epoch: 0,
             slots_taken: false,
             touched: Vec::new(),
-            early,
             myself,
         }
     }
@@ -148,34 +147,11 @@ impl<D: Device> OutboxBody<D> {
         &self.groups[self.current].1
     }
 
-    /// Whether the epoch names this rank itself.
-    fn names_myself(&self) -> bool {
-        self.myself
-            .is_some_and(|index| self.members().contains(&index))
-    }
-
-    /// Refuses a complete that would wait for a post that can only come after it.
-    pub(super) fn check_own_post(&self, stream: &Stream<'_, D>) -> Result<()> {
-        let myself = &self.half.myself;
-        // An inbox on another stream may be posted there at any time.
-        let elsewhere = myself.inbox_home.load(Ordering::Relaxed) != home_number(stream);
-        if !self.names_myself() || elsewhere || myself.recorded.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let given = myself.posts.load(Ordering::Relaxed) + self.early;
-        if given > myself.completes.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        Err(Error::SelfDeadlock {
-            window: self.half.window.name.clone(),
-        })
-    }
-
-    pub(super) fn count_own_complete(&self, stream: &Stream<'_, D>) {
-        if self.names_myself() {
-            let myself = &self.half.myself;
-            myself.count(&myself.completes, stream);
-        }
+    /// What is known of this rank's own halves, if the epoch names this rank itself.
+    pub(super) fn own(&self) -> Option<&Arc<Myself<D>>> {
+        let myself = self.half.myself.as_ref()?;
+        let index = self.myself?;
+        self.members().contains(&index).then_some(myself)
     }
 }
 
@@ -268,5 +244,6 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Outbox<'s
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
         let half = &mut self.held.half;
         visitor.leaf(half.id, &mut half.home, None);
+        visitor.own(Side::Outbox, half.myself.as_ref());
     }
 }

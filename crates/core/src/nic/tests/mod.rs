@@ -1,8 +1,10 @@
 //! Tickets, with a NIC that is held back.
 
 mod ends;
+mod hosted;
 mod refused;
 mod registers;
+mod scarce;
 mod slots;
 mod staged;
 

@@ -1,83 +1,17 @@
 //! Registers of NICs: streams store there after each ring, where their device reaches them, and nowhere else.
 
-use tidegate_hal::batch::{Op as Reduction, Scalar, Step};
-use tidegate_hal::control::Handle;
-use tidegate_hal::device::{Device, DeviceError, StreamConfig};
-use tidegate_hal::memory::{Ptr, Sharing};
+use tidegate_hal::batch::Step;
+use tidegate_hal::device::Device;
+use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::*;
-use tidegate_host::{HostBlock, HostStream};
+use tidegate_host::HostStream;
 
+use super::hosted::By;
 use super::*;
 use crate::nic::Touch;
 
 /// A host whose streams store to no registers.
-#[derive(Clone)]
-struct Plain(Host);
-
-// SAFETY: all is done by the host.
-unsafe impl Device for Plain {
-    type Block = HostBlock;
-    type Stream = HostStream;
-    const NAME: &'static str = "plain";
-
-    fn open(local_rank: usize) -> Result<Self, DeviceError> {
-        Host::open(local_rank).map(Plain)
-    }
-
-    fn open_local(rank: usize) -> Result<Self, DeviceError> {
-        Host::open_local(rank).map(Plain)
-    }
-
-    fn same(&self, other: &Self) -> bool {
-        self.0.same(&other.0)
-    }
-
-    fn helps(&self) -> bool {
-        self.0.helps()
-    }
-
-    fn refuses(&self, reduction: Option<Reduction>, scalar: Scalar) -> Option<String> {
-        self.0.refuses(reduction, scalar)
-    }
-
-    fn alloc(&self, bytes: usize, sharing: Sharing) -> Result<HostBlock, DeviceError> {
-        self.0.alloc(bytes, sharing)
-    }
-
-    fn map(&self, handle: Handle, bytes: usize) -> Result<HostBlock, DeviceError> {
-        self.0.map(handle, bytes)
-    }
-
-    unsafe fn stream(&self, config: StreamConfig) -> Result<HostStream, DeviceError> {
-        // SAFETY: the caller's promise, here and below.
-        unsafe { self.0.stream(config) }
-    }
-
-    unsafe fn poison(&self, word: Ptr, bell: Ptr) {
-        // SAFETY: as above.
-        unsafe { self.0.poison(word, bell) }
-    }
-
-    unsafe fn peek(&self, word: Ptr) -> u64 {
-        // SAFETY: as above.
-        unsafe { self.0.peek(word) }
-    }
-
-    unsafe fn init_word(&self, word: Ptr, value: u64) {
-        // SAFETY: as above.
-        unsafe { self.0.init_word(word, value) }
-    }
-
-    unsafe fn read(&self, src: Ptr, dst: &mut [u8]) -> Result<(), DeviceError> {
-        // SAFETY: as above.
-        unsafe { self.0.read(src, dst) }
-    }
-
-    unsafe fn write(&self, dst: Ptr, src: &[u8]) -> Result<(), DeviceError> {
-        // SAFETY: as above.
-        unsafe { self.0.write(dst, src) }
-    }
-}
+type Plain = By<HostStream>;
 
 /// What became of the register of a rank's only queue.
 #[derive(Default)]

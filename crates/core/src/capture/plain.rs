@@ -1,0 +1,70 @@
+//! What is carried with the things that it holds: tuples, collections, numbers.
+
+use tidegate_hal::device::Device;
+
+use super::{Carry, Visitor};
+
+macro_rules! carry_tuple {
+    ($($name:ident),*) => {
+        // SAFETY: each member is carried and visited once, in order.
+        unsafe impl<'s, Dev: Device, $($name: Carry<'s, Dev>),*> Carry<'s, Dev> for ($($name,)*) {
+            type At<'t> = ($($name::At<'t>,)*);
+
+            #[allow(non_snake_case, unused_variables)]
+            fn visit(&mut self, visitor: &mut Visitor<'_, Dev>) {
+                let ($($name,)*) = self;
+                $($name.visit(visitor);)*
+            }
+        }
+    };
+}
+
+carry_tuple!();
+carry_tuple!(A);
+carry_tuple!(A, B);
+carry_tuple!(A, B, C);
+carry_tuple!(A, B, C, E);
+carry_tuple!(A, B, C, E, F);
+carry_tuple!(A, B, C, E, F, G);
+carry_tuple!(A, B, C, E, F, G, H);
+carry_tuple!(A, B, C, E, F, G, H, I);
+
+macro_rules! carry_plain {
+    ($($plain:ty)*) => {$(
+        // SAFETY: there is no leaf, and no brand.
+        unsafe impl<'s, D: Device> Carry<'s, D> for $plain {
+            type At<'t> = $plain;
+
+            fn visit(&mut self, _visitor: &mut Visitor<'_, D>) {}
+        }
+    )*};
+}
+
+carry_plain!(bool usize isize u8 u16 u32 u64 i8 i16 i32 i64 f32 f64);
+
+// SAFETY: the elements are carried and visited once, in order.
+unsafe impl<'s, D: Device, X: Carry<'s, D>, const N: usize> Carry<'s, D> for [X; N] {
+    type At<'t> = [X::At<'t>; N];
+
+    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        self.iter_mut().for_each(|each| each.visit(visitor));
+    }
+}
+
+// SAFETY: the elements are carried and visited once, in order.
+unsafe impl<'s, D: Device, X: Carry<'s, D>> Carry<'s, D> for Vec<X> {
+    type At<'t> = Vec<X::At<'t>>;
+
+    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        self.iter_mut().for_each(|each| each.visit(visitor));
+    }
+}
+
+// SAFETY: what there is is carried and visited once.
+unsafe impl<'s, D: Device, X: Carry<'s, D>> Carry<'s, D> for Option<X> {
+    type At<'t> = Option<X::At<'t>>;
+
+    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        self.iter_mut().for_each(|each| each.visit(visitor));
+    }
+}

@@ -1,0 +1,278 @@
+//! A device that has not got what a batch needs: nothing has been armed when it says so, and the call can be made again.
+
+use std::cell::Cell;
+
+use tidegate_hal::batch::Batch;
+use tidegate_hal::device::{self, DeviceError};
+use tidegate_host::HostStream;
+
+use super::hosted::{By, Over};
+use super::*;
+use crate::error::{Cause, Rejected};
+use crate::window::exchange;
+
+/// What is wrong with a stream's device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lack {
+    Nothing,
+    /// It has run out of something.
+    Room,
+    /// It breaks when something is submitted.
+    Health,
+}
+
+/// A stream of a device that may lack something.
+struct Scarce {
+    host: HostStream,
+    lacks: Cell<Lack>,
+    /// How often it has been asked in advance.
+    asked: Cell<usize>,
+}
+
+impl Over for Scarce {
+    fn over(host: HostStream) -> Self {
+        let (lacks, asked) = (Cell::new(Lack::Nothing), Cell::new(0));
+        Scarce { host, lacks, asked }
+    }
+
+    fn host(&self) -> &HostStream {
+        &self.host
+    }
+}
+
+impl Scarce {
+    fn ask(&self) -> Result<(), DeviceError> {
+        self.asked.set(self.asked.get() + 1);
+        match self.lacks.get() {
+            Lack::Room => Err(DeviceError::Exhausted {
+                what: "room",
+                detail: "of which there is little".into(),
+            }),
+            Lack::Nothing | Lack::Health => Ok(()),
+        }
+    }
+
+    fn take(&self) -> Result<(), DeviceError> {
+        self.ask()?;
+        match self.lacks.get() {
+            Lack::Health => Err(DeviceError::System {
+                what: "submitting",
+                detail: "it is broken".into(),
+            }),
+            Lack::Nothing | Lack::Room => Ok(()),
+        }
+    }
+}
+
+// SAFETY: all is done by the host's stream, or refused before anything is done.
+unsafe impl device::Stream for Scarce {
+    type Reclaim = <HostStream as device::Stream>::Reclaim;
+    type Graph = <HostStream as device::Stream>::Graph;
+    type Event = <HostStream as device::Stream>::Event;
+
+    fn reclaim(&self) -> &Arc<Self::Reclaim> {
+        self.host.reclaim()
+    }
+
+    fn prepare(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
+        self.ask()?;
+        self.host.prepare(batch)
+    }
+
+    unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
+        self.take()?;
+        // SAFETY: the caller's promise, here and below.
+        unsafe { self.host.submit(batch) }
+    }
+
+    fn mark(&self) -> u64 {
+        self.host.mark()
+    }
+
+    fn synchronize(&self) -> Result<Result<(), device::Fault>, DeviceError> {
+        self.host.synchronize()
+    }
+
+    fn record(&self) -> Result<Self::Event, DeviceError> {
+        self.host.record()
+    }
+
+    fn wait_event(&self, event: &Self::Event) -> Result<(), DeviceError> {
+        self.host.wait_event(event)
+    }
+
+    fn begin_capture(&self, others: &[&Self]) -> Result<(), DeviceError> {
+        let others: Vec<_> = others.iter().map(|other| &other.host).collect();
+        self.host.begin_capture(&others)
+    }
+
+    fn end_capture(&self, others: &[&Self]) -> Result<Self::Graph, DeviceError> {
+        let others: Vec<_> = others.iter().map(|other| &other.host).collect();
+        self.host.end_capture(&others)
+    }
+
+    fn capturing(&self) -> bool {
+        self.host.capturing()
+    }
+
+    fn enqueued(&self) -> Result<(), DeviceError> {
+        self.host.enqueued()
+    }
+
+    fn prepare_replay(
+        &self,
+        others: &[&Self],
+        graph: &Arc<Self::Graph>,
+    ) -> Result<(), DeviceError> {
+        self.ask()?;
+        let others: Vec<_> = others.iter().map(|other| &other.host).collect();
+        self.host.prepare_replay(&others, graph)
+    }
+
+    unsafe fn replay(
+        &self,
+        others: &[&Self],
+        graph: &Arc<Self::Graph>,
+        times: u64,
+    ) -> Result<(), DeviceError> {
+        self.take()?;
+        let others: Vec<_> = others.iter().map(|other| &other.host).collect();
+        // SAFETY: as above.
+        unsafe { self.host.replay(&others, graph, times) }
+    }
+}
+
+type Strapped = By<Scarce>;
+type On1<'s> = Region<u64, On<'s, Strapped>>;
+type Halves<'s> = (
+    Inbox<'s, u64, BySlot, Strapped>,
+    Outbox<'s, u64, BySlot, Strapped>,
+);
+
+/// A rank that reaches itself by a NIC: what its half waits for, the other half does.
+fn alone(program: impl Fn(World<Strapped>) + Sync) {
+    let nic = |_| {
+        WorldOptions::new()
+            .nic(Loopback::default())
+            .route(Route::Nic)
+    };
+    World::local_with(1, nic, program);
+}
+
+fn window<'s>(s: &Stream<'s, Strapped>) -> Halves<'s> {
+    let window = Window::<u64, BySlot>::by_slot("w").slot_from(0, 0, LEN);
+    window.slot_to(0, 0).open(s).unwrap()
+}
+
+/// What comes back of a call that is made while there is no room, when there is some again.
+fn without_room<T, V>(
+    s: &Stream<'_, Strapped>,
+    call: impl FnOnce() -> Result<T, Rejected<V>>,
+) -> V {
+    s.raw().lacks.set(Lack::Room);
+    let Rejected { error, value } = call().err().expect("there is no room");
+    assert!(
+        matches!(error, Error::Device(DeviceError::Exhausted { .. })),
+        "{error}"
+    );
+    s.raw().lacks.set(Lack::Nothing);
+    value
+}
+
+fn fill<'s>(s: &Stream<'s, Strapped>, with: u64) -> On1<'s> {
+    let region = Region::from_slice(s.world(), &[with; LEN]).unwrap();
+    region.on(s).unwrap()
+}
+
+#[test]
+fn what_a_device_refuses_can_be_enqueued_again() {
+    alone(|world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let (inbox, outbox) = window(&s);
+        let sources = [1, 2, 3].map(|with| fill(&s, with));
+        let inbox = without_room(&s, || inbox.post(&s));
+        let exposed = inbox.post(&s).unwrap();
+        let mut epoch = outbox.start();
+        epoch.put(&sources[0], FIRST).unwrap();
+        let epoch = without_room(&s, || epoch.complete(&s));
+        let outbox = epoch.complete(&s).unwrap();
+        let mut inbox = exposed.wait(&s).unwrap();
+        assert_eq!(inbox.read(&s).unwrap().slot(0), [1; LEN]);
+
+        let mut epoch = outbox.start();
+        epoch.put(&sources[1], FIRST).unwrap();
+        let (inbox, epoch) = without_room(&s, || exchange(&s, inbox, epoch));
+        let (mut inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
+        assert_eq!(inbox.read(&s).unwrap().slot(0), [2; LEN]);
+
+        let mut epoch = outbox.start();
+        epoch.put(&sources[2], FIRST).unwrap();
+        let _outbox = epoch.complete(&s).unwrap();
+        let inbox = without_room(&s, || inbox.expose(&s));
+        let mut inbox = inbox.expose(&s).unwrap();
+        assert_eq!(inbox.read(&s).unwrap().slot(0), [3; LEN]);
+    });
+}
+
+#[test]
+fn so_can_what_is_recorded_and_replayed() {
+    alone(|world| {
+        crate::stream!(let mut s = world.stream().unwrap());
+        let (inbox, outbox) = window(&s);
+        let lent = (inbox, outbox, fill(&s, 0));
+        let (graph, lent) = s
+            .capture(lent, |s, (inbox, outbox, mut src)| {
+                let next = |src: &mut [u64]| src.iter_mut().for_each(|each| *each += 1);
+                s.launch(next, &mut src)?;
+                let mut epoch = outbox.start();
+                epoch.put(&src, FIRST)?;
+                let (inbox, epoch) = without_room(s, || exchange(s, inbox, epoch));
+                let (inbox, outbox) = exchange(s, inbox, epoch)?;
+                Ok((inbox, outbox, src))
+            })
+            .map_err(|refused| refused.error)
+            .unwrap();
+        let lent = without_room(&s, || graph.replay(&s, lent, 3));
+        let (mut inbox, outbox, src) = graph.replay(&s, lent, 3).unwrap();
+        assert_eq!(inbox.read(&s).unwrap().slot(0), [3; LEN]);
+        let mut epoch = outbox.start();
+        epoch.put(&src, FIRST).unwrap();
+        exchange(&s, inbox, epoch).unwrap();
+        s.synchronize().unwrap();
+    });
+}
+
+/// Where nothing is armed, nobody asks in advance.
+#[test]
+fn who_arms_nothing_asks_once() {
+    World::local(1, |world: World<Strapped>| {
+        crate::stream!(let s = world.stream().unwrap());
+        let (inbox, outbox) = window(&s);
+        let before = s.raw().asked.get();
+        exchange(&s, inbox, outbox.start()).unwrap();
+        assert_eq!(s.raw().asked.get(), before + 1);
+        s.synchronize().unwrap();
+    });
+}
+
+/// Then it has been armed: there is no telling which ring would fire it.
+#[test]
+fn a_device_that_breaks_behind_the_arms_revokes_the_window() {
+    alone(|world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let (inbox, _outbox) = window(&s);
+        s.raw().lacks.set(Lack::Health);
+        let Rejected { error, value } = inbox.post(&s).err().expect("it is broken");
+        assert!(matches!(error, Error::Device(DeviceError::System { .. })));
+        match value.post(&s).map_err(|refused| refused.error) {
+            Err(Error::Revoked { cause, .. }) => {
+                assert!(
+                    matches!(cause, Cause::NotEnqueued { rank: 0, .. }),
+                    "{cause}"
+                );
+            }
+            Err(error) => panic!("{error}"),
+            Ok(_) => panic!("it was posted"),
+        }
+    });
+}

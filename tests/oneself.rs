@@ -1,0 +1,294 @@
+//! A rank that is its own origin: what would wait for ever on one stream is refused, and nothing else.
+
+use tidegate::error::{Awaited, Cause};
+use tidegate::prelude::*;
+use tidegate::{Buffers, Error, Rejected};
+
+/// A job of one rank.
+fn alone(program: impl Fn(&World) -> Result<()> + Sync) {
+    let results = World::local(1, |world: World| program(&world));
+    results.into_iter().for_each(|result| result.unwrap());
+}
+
+/// A window of one number, from this rank to itself.
+fn window<'s>(s: &Stream<'s>, buffers: Buffers) -> Result<(Inbox<'s, u64>, Outbox<'s, u64>)> {
+    let window = Window::by_slot("w").buffers(buffers);
+    window.slot_from(0, 0, 1).slot_to(0, 0).open(s)
+}
+
+/// What a call gives back that would have waited for this.
+#[track_caller]
+fn refused<T, V>(result: Result<T, Rejected<V>>, what: Awaited) -> V {
+    let Rejected { error, value } = result.err().expect("it is refused");
+    match &error {
+        Error::SelfDeadlock { awaited, .. } => assert_eq!(*awaited, what),
+        _ => panic!("{error}"),
+    }
+    value
+}
+
+/// Puts a number to this rank itself.
+fn complete<'s>(
+    s: &Stream<'s>,
+    outbox: Outbox<'s, u64>,
+    number: &Region<u64, On<'s>>,
+) -> Result<Outbox<'s, u64>> {
+    let mut epoch = outbox.start();
+    epoch.put(number, Slot(0))?;
+    Ok(epoch.complete(s)?)
+}
+
+#[test]
+fn exposing_whole_before_the_own_complete() {
+    alone(|world| {
+        stream!(let s = world.stream()?);
+        let number = Region::from_slice(world, &[7])?.on(&s)?;
+        let nobody = Group::new([]);
+        // With one buffer the complete comes between post and wait; with two it may come in front of them, too.
+        let (inbox, outbox) = window(&s, Buffers::Single)?;
+        let inbox = refused(inbox.expose(&s), Awaited::Completion);
+        let exposed = inbox.expose_to(&s, &nobody)?.post(&s)?;
+        let _outbox = complete(&s, outbox, &number)?;
+        assert_eq!(exposed.wait(&s)?.read(&s)?.slot(0), [7]);
+        let (inbox, outbox) = window(&s, Buffers::Double)?;
+        let inbox = refused(inbox.expose(&s), Awaited::Completion);
+        let _outbox = complete(&s, outbox, &number)?;
+        let mut inbox = inbox.expose(&s)?;
+        assert_eq!(inbox.read(&s)?.slot(0), [7]);
+        // That complete has been used.
+        refused(inbox.expose_to(&s, &Group::new([0])), Awaited::Completion);
+        s.synchronize()
+    });
+}
+
+#[test]
+fn waiting_before_the_own_complete() {
+    alone(|world| {
+        stream!(let s = world.stream()?);
+        let number = Region::from_slice(world, &[7])?.on(&s)?;
+        for buffers in [Buffers::Single, Buffers::Double] {
+            let (inbox, outbox) = window(&s, buffers)?;
+            let exposed = refused(inbox.post(&s)?.wait(&s), Awaited::Completion);
+            let outbox = complete(&s, outbox, &number)?;
+            let mut inbox = exposed.wait(&s)?;
+            assert_eq!(inbox.read(&s)?.slot(0), [7]);
+            // Nobody can complete any more.
+            drop(outbox);
+            let _exposed = refused(inbox.post(&s)?.wait(&s), Awaited::Completion);
+        }
+        s.synchronize()
+    });
+}
+
+/// It would wait for the origin that its epoch leaves out.
+#[test]
+fn exchanging_without_completing_towards_oneself() {
+    alone(|world| {
+        stream!(let s = world.stream()?);
+        let number = Region::from_slice(world, &[7])?.on(&s)?;
+        let (inbox, outbox) = window(&s, Buffers::Double)?;
+        let nobody = Group::new([]);
+        let epoch = outbox.start_with(&nobody)?;
+        let (inbox, epoch) = refused(exchange(&s, inbox, epoch), Awaited::Completion);
+        let outbox = complete(&s, epoch.complete(&s)?, &number)?;
+        let (mut inbox, outbox) = exchange(&s, inbox, outbox.start_with(&nobody)?)?;
+        assert_eq!(inbox.read(&s)?.slot(0), [7]);
+        exchange(&s, inbox, outbox.start())?;
+        s.synchronize()
+    });
+}
+
+/// Each of them is asked for what its own window has.
+#[test]
+fn exchanging_by_halves_of_two_windows() {
+    alone(|world| {
+        stream!(let s = world.stream()?);
+        let number = Region::from_slice(world, &[7])?.on(&s)?;
+        let (here, out) = window(&s, Buffers::Double)?;
+        let (other, other_out) = window(&s, Buffers::Single)?;
+        let (here, epoch) = refused(exchange(&s, here, other_out.start()), Awaited::Completion);
+        let out = complete(&s, out, &number)?;
+        let (here, epoch) = refused(exchange(&s, here, epoch), Awaited::Exposure);
+        let other = other.post(&s)?;
+        let (mut here, _other_out) = exchange(&s, here, epoch)?;
+        assert_eq!(here.read(&s)?.slot(0), [7]);
+        other.wait(&s)?;
+        exchange(&s, here, out.start())?;
+        s.synchronize()
+    });
+}
+
+/// There the other half may do its part at any time.
+#[test]
+fn halves_on_two_streams_wait_for_each_other() {
+    alone(|world| {
+        stream!(let s = world.stream()?);
+        stream!(let t = world.stream()?);
+        let number = Region::from_slice(world, &[7])?.on(&t)?;
+        let (inbox, outbox) = window(&s, Buffers::Single)?;
+        let outbox = s.hand_off(outbox, &t)?;
+        let mut inbox = inbox.expose(&s)?.post(&s)?.wait(&s)?;
+        let mut outbox = complete(&t, outbox, &number)?;
+        for _ in 0..3 {
+            outbox = complete(&t, outbox, &number)?;
+        }
+        inbox = inbox.expose(&s)?.expose(&s)?;
+        assert_eq!(inbox.read(&s)?.slot(0), [7]);
+        t.synchronize()
+    });
+}
+
+/// What comes behind both streams can end no wait of either.
+#[test]
+fn bringing_halves_together_while_one_waits_for_the_other() {
+    alone(|world| {
+        stream!(let s = world.stream()?);
+        stream!(let t = world.stream()?);
+        let number = Region::from_slice(world, &[7])?.on(&t)?;
+        for inbox_goes in [false, true] {
+            // The outbox waits for a post.
+            let (inbox, outbox) = window(&s, Buffers::Single)?;
+            let outbox = complete(&t, s.hand_off(outbox, &t)?, &number)?;
+            let exposed = match inbox_goes {
+                true => refused(s.hand_off(inbox, &t), Awaited::Exposure).post(&s)?,
+                false => {
+                    let outbox = refused(t.hand_off(outbox, &s), Awaited::Exposure);
+                    let exposed = inbox.post(&s)?;
+                    t.hand_off(outbox, &s)?;
+                    exposed
+                }
+            };
+            assert_eq!(exposed.wait(&s)?.read(&s)?.slot(0), [7]);
+            // The inbox waits for a complete.
+            let (inbox, outbox) = window(&s, Buffers::Double)?;
+            let outbox = s.hand_off(outbox, &t)?;
+            let inbox = inbox.expose(&s)?;
+            let (inbox, outbox) = match inbox_goes {
+                true => (refused(s.hand_off(inbox, &t), Awaited::Completion), outbox),
+                false => (inbox, refused(t.hand_off(outbox, &s), Awaited::Completion)),
+            };
+            // Both of them may go where neither was.
+            let outbox = complete(&t, outbox, &number)?;
+            let inbox = s.hand_off(inbox, &t)?;
+            stream!(let u = world.stream()?);
+            let (mut inbox, _outbox) = t.hand_off((inbox, outbox), &u)?;
+            assert_eq!(inbox.read(&u)?.slot(0), [7]);
+        }
+        Ok(())
+    });
+}
+
+/// What its other half cannot do any more, nobody waits for: tokens may be gathered in whatever order.
+#[test]
+fn bringing_halves_of_a_revoked_window_together() {
+    alone(|world| {
+        stream!(let s = world.stream()?);
+        stream!(let t = world.stream()?);
+        let (inbox, outbox) = window(&s, Buffers::Double)?;
+        let outbox = s.hand_off(outbox, &t)?;
+        let inbox = inbox.expose(&s)?;
+        drop(outbox.start());
+        s.hand_off(inbox, &t)?;
+        match s.synchronize() {
+            Err(Error::Wait(failed)) => assert!(matches!(failed.cause, Cause::Dropped { .. })),
+            other => panic!("{other:?}"),
+        }
+        Ok(())
+    });
+}
+
+/// What a recording waits for may be enqueued before it is replayed, as often as it is.
+#[test]
+fn recordings_of_one_half() {
+    alone(|world| {
+        stream!(let mut s = world.stream()?);
+        let number = Region::from_slice(world, &[7])?.on(&s)?;
+        let (inbox, outbox) = window(&s, Buffers::Single)?;
+        let (completes, (outbox, number)) = s
+            .capture((outbox, number), |s, (outbox, number)| {
+                Ok((complete(s, outbox, &number)?, number))
+            })?;
+        let lent = refused(completes.replay(&s, (outbox, number), 1), Awaited::Exposure);
+        let exposed = inbox.post(&s)?;
+        let lent = refused(completes.replay(&s, lent, 2), Awaited::Exposure);
+        let exposed = refused(exposed.wait(&s), Awaited::Completion);
+        let (outbox, number) = completes.replay(&s, lent, 1)?;
+        let mut inbox = exposed.wait(&s)?;
+        assert_eq!(inbox.read(&s)?.slot(0), [7]);
+        // What has been recorded makes nobody blind for the rest.
+        let epoch = refused(outbox.start().complete(&s), Awaited::Exposure);
+        let exposed = inbox.post(&s)?;
+        epoch.complete(&s)?;
+        exposed.wait(&s)?;
+
+        let (inbox, outbox) = window(&s, Buffers::Double)?;
+        let (exposes, inbox) = s.capture(inbox, |s, inbox| Ok(inbox.expose(s)?))?;
+        let inbox = refused(exposes.replay(&s, inbox, 1), Awaited::Completion);
+        let inbox = exposes.replay(&s, inbox, 0)?;
+        let outbox = complete(&s, outbox, &number)?;
+        let inbox = refused(exposes.replay(&s, inbox, 2), Awaited::Completion);
+        let inbox = exposes.replay(&s, inbox, 1)?;
+        // Where the outbox is at home is looked at when it is replayed.
+        stream!(let t = world.stream()?);
+        let outbox = s.hand_off(outbox, &t)?;
+        let mut inbox = exposes.replay(&s, inbox, 2)?;
+        let outbox = outbox.start().complete(&t)?;
+        outbox.start().complete(&t)?;
+        inbox.read(&s)?;
+        Ok(())
+    });
+}
+
+#[test]
+fn recordings_of_both_halves() {
+    alone(|world| {
+        stream!(let mut s = world.stream()?);
+        stream!(let mut t = world.stream()?);
+        let lent = window(&s, Buffers::Double)?;
+        // One complete more than is waited for, and one wait more than is completed.
+        let (ahead, lent) = s.capture(lent, |s, (inbox, outbox)| {
+            let outbox = outbox.start().complete(s)?;
+            let inbox = inbox.expose(s)?;
+            Ok((inbox, outbox.start().complete(s)?))
+        })?;
+        let (behind, lent) = s.capture(lent, |s, (inbox, outbox)| {
+            let (inbox, outbox) = exchange(s, inbox, outbox.start())?;
+            Ok((inbox.expose(s)?, outbox))
+        })?;
+        let lent = refused(behind.replay(&s, lent, 1), Awaited::Completion);
+        let lent = refused(ahead.replay(&s, lent, 2), Awaited::Exposure);
+        let lent = ahead.replay(&s, lent, 1)?;
+        let lent = refused(behind.replay(&s, lent, 2), Awaited::Completion);
+        let lent = behind.replay(&s, lent, 1)?;
+        let (always, mut lent) = s.capture(lent, |s, (inbox, outbox)| {
+            Ok(exchange(s, inbox, outbox.start())?)
+        })?;
+        lent = always.replay(&s, lent, 1000)?;
+        lent = always.replay(&s, lent, 1000)?;
+        s.synchronize()?;
+
+        // On two streams, and brought together by a hand-off that is recorded.
+        let (inbox, outbox) = lent;
+        let outbox = s.hand_off(outbox, &t)?;
+        let (apart, lent) = s.capture_with(&mut t, (inbox, outbox), |s, t, (inbox, outbox)| {
+            Ok((inbox.expose(s)?, outbox.start().complete(t)?))
+        })?;
+        let lent = apart.replay(&s, &t, lent, 10)?;
+        let (twice, lent) = s.capture_with(&mut t, lent, |s, t, (inbox, outbox)| {
+            let outbox = outbox.start().complete(t)?.start().complete(t)?;
+            let outbox = t.hand_off(outbox, s)?;
+            let inbox = inbox.expose(s)?.expose(s)?;
+            Ok((inbox, s.hand_off(outbox, t)?))
+        })?;
+        let lent = refused(twice.replay(&s, &t, lent, 1), Awaited::Exposure);
+        let (once, lent) = s.capture_with(&mut t, lent, |s, t, (inbox, outbox)| {
+            let outbox = outbox.start().complete(t)?;
+            let outbox = t.hand_off(outbox, s)?;
+            let inbox = inbox.expose(s)?;
+            Ok((inbox, s.hand_off(outbox, t)?))
+        })?;
+        once.replay(&s, &t, lent, 3)?;
+        s.synchronize()?;
+        t.synchronize()
+    });
+}
