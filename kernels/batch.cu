@@ -167,66 +167,71 @@ DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at
 // The units of a lane whose places are listed, some DEPTH of a thread at a time on their way, and the places of the next
 // as many: what is only looked up costs no time then.
 template <typename Unit>
-struct Gathered {
-    u64 src, list, next, stride, count;
-    u32 places[DEPTH];
+struct Listed {
+    u64 src, from, to, at, stride, count;
+    u32 places[DEPTH], targets[DEPTH];
     Unit units[DEPTH];
 
-    DEV Gathered(const Lane &lane, u64 stride) : src(lane.src), list(lane.list), stride(stride), count(lane.count) {}
-
-    DEV void begin(u64 first) {
-        next = first;
-        look_up();
-    }
+    DEV Listed(const Lane &lane, u64 stride) : src(lane.src), from(lane.from), to(lane.to), stride(stride), count(lane.count) {}
 
     // No kernel writes a list.
-    DEV void look_up() {
+    DEV void look_up(u64 list, u32 (&places)[DEPTH], u64 first) {
 #pragma unroll
-        for (int k = 0; k < DEPTH; k++)
-            if (next + k * stride < count) fetch(places[k], list + 4 * (next + k * stride));
+        for (int k = 0; k < DEPTH; k++) {
+            u64 i = first + k * stride;
+            places[k] = (u32)i;
+            if (list && i < count) fetch(places[k], list + 4 * i);
+        }
+    }
+
+    DEV void begin(u64 first) {
+        at = first;
+        look_up(from, places, at);
+        look_up(to, targets, at);
     }
 
     DEV void fetch_units() {
 #pragma unroll
         for (int k = 0; k < DEPTH; k++)
-            if (next + k * stride < count) fetch(units[k], src + (u64)places[k] * sizeof(Unit));
+            if (at + k * stride < count) fetch(units[k], src + (u64)places[k] * sizeof(Unit));
     }
 
     // Puts what has been fetched, and all that comes after it.
     DEV void put_all(u64 dst) {
 #pragma unroll 1
-        while (next < count) {
-            u64 at = next;
-            next += DEPTH * stride;
-            look_up();
+        while (at < count) {
+            u64 next = at + DEPTH * stride;
+            look_up(from, places, next);
 #pragma unroll
             for (int k = 0; k < DEPTH; k++)
-                if (at + k * stride < count) put(dst + (at + k * stride) * sizeof(Unit), units[k]);
+                if (at + k * stride < count) put(dst + (u64)targets[k] * sizeof(Unit), units[k]);
+            look_up(to, targets, next);
+            at = next;
             fetch_units();
         }
     }
 };
 
-// As `run_short`, where the units of the source are listed. Not inlined: a call before this batch's turn costs nothing.
+// As `run_short`, where units are listed. Not inlined: a call before this batch's turn costs nothing.
 template <typename Team, typename Unit>
 APART void run_listed(const Launch &launch, Team team, Stand *stand, const Lane *at, u32 index, u32 count) {
     const Lane lane = *at;
     // What is looked up here is at hand when this batch's turn comes.
-    Gathered<Unit> gathered(lane, (u64)count * Team::size);
-    gathered.begin((u64)index * Team::size + team.rank());
+    Listed<Unit> listed(lane, (u64)count * Team::size);
+    listed.begin((u64)index * Team::size + team.rank());
     wait_for_previous();
     if (launch.flags & LAUNCH_NEXT) let_next_come();
-    gathered.fetch_units();
+    listed.fetch_units();
     u64 from;
     u32 before;
     look_shortly(launch, team, stand, lane, count, from, before);
     team.barrier();
     if (stand->failed == SHORT_NOT_YET) {
         if (!wait_late(launch, team, stand, at, from, index)) return;
-        gathered.begin((u64)index * Team::size + team.rank());
-        gathered.fetch_units();
+        listed.begin((u64)index * Team::size + team.rank());
+        listed.fetch_units();
     }
-    gathered.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));
+    listed.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));
     end_short(team, lane, from, before, index, count);
 }
 

@@ -41,9 +41,8 @@ struct Record {
     u64 unused2;
 };
 
-// A lane in short. Nearly every lane is (part of): a wait, a copy to where units lie one behind the other, an add; then
-// all of it stands here, and the steps are only read when something goes wrong. Of others, LANE_STEPS says that the steps
-// are to be carried out.
+// A lane in short. Nearly every lane is (part of): a wait, a copy, an add; then all of it stands here, and the steps are
+// only read when something goes wrong. Of others, LANE_STEPS says that the steps are to be carried out.
 struct alignas(16) Lane {
     u32 kind;
     u32 steps;  // where they are, in units of 16 bytes from the beginning of the program
@@ -56,11 +55,13 @@ struct alignas(16) Lane {
     u64 tail;   // so many bytes follow the units, fewer than 16
     // LANE_LANDS: of a put, or of a wait, whose slot is `dst` with its flip; then `count` is in bytes, and there is no tail.
     u64 landing, landing_flip;
-  // LANE_LISTED: where the units to copy are stands in a list, four bytes for each, in units from `src`. How large one is,
-  // as a power of two: 2, 3 or 4 (16 bytes, as in every other lane).
-  u64 list;
+  // LANE_LISTED: where the units of either side are stands in a list, four bytes for each, in units from `src` and from
+  // `dst`; 0: they lie one behind the other. How large one is, as a power of two: 2, 3 or 4 (16 bytes, as in every other
+  // lane).
+  u64 from, to;
   u32 unit;
   u32 unused;
+  u64 unused2;
 };
 
 struct Step {

@@ -78,11 +78,14 @@ pub(crate) struct ShortLane {
     /// `LANE_LANDS`: where the bytes of a slot land; `count` is how many they are, `dst` and `flip` say where the slot is.
     pub(crate) landing: u64,
     pub(crate) landing_flip: u64,
-    /// `LANE_LISTED`: where the units to copy are stands there, four bytes for each, in units from `src`.
-    pub(crate) list: u64,
+    /// `LANE_LISTED`: where the units of either side are stands there, four bytes for each, in units from `src` and from
+    /// `dst`; 0: they lie one behind the other.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
     /// `LANE_LISTED`: bytes of a unit, as a power of two.
     pub(crate) unit: u32,
     pub(crate) unused: u32,
+    pub(crate) unused2: u64,
 }
 
 #[repr(C)]
@@ -261,7 +264,7 @@ macro_rules! plain {
 
 plain! {
     Record: 16;
-    ShortLane: 128;
+    ShortLane: 144;
     Head: 8;
     WaitStep: 56;
     AddStep: 32;

@@ -1,42 +1,68 @@
-//! Lists: where the units of a copy stand whose source is a shape.
+//! Lists: where the units of a copy are whose sides have shapes.
 //!
 //! # Model
 //!
 //! To tell from a unit's number where it is takes a division for each loop of a shape, by numbers that the compiler does
 //! not know. A batch is launched again and again, so what comes out is written down once, four bytes for each unit, and
 //! stands in the program. The kernel looks it up before the batch's turn comes, while what stands before it is still at
-//! work; then a copy that gathers differs from a linear one by nothing but where it reads.
+//! work; then a copy that gathers, or scatters, differs from a linear one by nothing but where it reads and writes.
 //!
 //! The table of an indexed layout is such a list, where an element is one unit.
 //!
 //! A list takes half as much memory as units of eight bytes do, and a quarter of those of sixteen. Copies of more than
-//! [`MOST`] units count.
+//! [`MOST`] units divide.
 
-use super::layout::{MoveStep, SHAPE_INDEXED, SHAPE_STRIDED, ShapeStep};
+use super::layout::{MoveStep, SHAPE_INDEXED, SHAPE_LINEAR, SHAPE_STRIDED, ShapeStep};
 use super::read;
 
 /// The most units of a list.
 pub(super) const MOST: u64 = 1 << 20;
 
-/// Where a list comes from.
+/// The lists of a copy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lists {
+    pub(super) from: List,
+    pub(super) to: List,
+}
+
+/// Where the list of a side comes from.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum List {
+    /// There is none: the units lie one behind the other.
+    None,
     /// It stands in memory of the device.
     Given(u64),
     /// The loops of this shape, of elements of so many units each.
     Loops(ShapeStep, u32),
 }
 
-impl List {
-    /// The list of a copy's source, and where it counts from. `copy` begins with the step of the move.
-    pub(super) fn of(step: &MoveStep, copy: &[u8]) -> Option<(Self, u64)> {
-        let unit = 1u64 << step.unit;
-        if !(2..=4).contains(&step.unit) || step.count > MOST || step.src_flip != 0 {
+impl Lists {
+    /// The lists of a copy of which a side has a shape, and where they count from. `copy` begins with the step of the move.
+    pub(super) fn of(step: &MoveStep, copy: &[u8]) -> Option<(Self, u64, u64)> {
+        let shaped = (step.src_shape, step.dst_shape) != (SHAPE_LINEAR, SHAPE_LINEAR);
+        if !shaped || !(2..=4).contains(&step.unit) || step.count > MOST || step.src_flip != 0 {
             return None;
         }
-        let shape: ShapeStep = read(&copy[size_of::<MoveStep>()..]);
-        match step.src_shape {
-            SHAPE_INDEXED if step.sub == 1 => Some((List::Given(shape.table), step.src)),
+        let mut shapes = &copy[size_of::<MoveStep>()..];
+        let mut side = |kind: u8, base: u64| {
+            if kind == SHAPE_LINEAR {
+                return Some((List::None, base));
+            }
+            let shape = read(shapes);
+            shapes = &shapes[size_of::<ShapeStep>()..];
+            List::of(step, kind, shape, base)
+        };
+        let (from, src) = side(step.src_shape, step.src)?;
+        let (to, dst) = side(step.dst_shape, step.dst)?;
+        Some((Lists { from, to }, src, dst))
+    }
+}
+
+impl List {
+    /// Of a side of this kind: the list, and where it counts from.
+    fn of(step: &MoveStep, kind: u8, shape: ShapeStep, base: u64) -> Option<(Self, u64)> {
+        match kind {
+            SHAPE_INDEXED if step.sub == 1 => Some((List::Given(shape.table), base)),
             SHAPE_STRIDED => {
                 // The first of them all, and the last, in elements.
                 let (mut least, mut most) = (0i64, 0i64);
@@ -45,11 +71,9 @@ impl List {
                     least += reach.min(0);
                     most += reach.max(0);
                 }
-                let units = (most - least + 1) * i64::from(step.sub);
-                let first = step
-                    .src
-                    .wrapping_add_signed(least * i64::from(step.sub) * unit as i64);
-                u32::try_from(units)
+                let sub = i64::from(step.sub);
+                let first = base.wrapping_add_signed((least * sub) << step.unit);
+                u32::try_from((most - least + 1) * sub)
                     .is_ok()
                     .then_some((List::Loops(shape, step.sub), first))
             }
@@ -58,9 +82,9 @@ impl List {
     }
 
     /// What it says, if it is not in memory already.
-    pub(super) fn places(&self) -> Option<Vec<u32>> {
+    pub(super) fn places(&self) -> Vec<u32> {
         let List::Loops(shape, sub) = self else {
-            return None;
+            return Vec::new();
         };
         let least: i64 = loops(shape)
             .map(|(count, stride)| ((i64::from(count) - 1) * i64::from(stride)).min(0))
@@ -69,15 +93,15 @@ impl List {
         // From the innermost loop outwards: what there is already, once for each turn.
         let mut places: Vec<u32> = (0..sub).map(|part| (part - least * sub) as u32).collect();
         for (count, stride) in loops(shape) {
-            let turn = places.len();
+            let more = places.len() * (count as usize - 1);
             let step = (i64::from(stride) * sub) as u32;
-            places.reserve(turn * (count as usize - 1));
-            for at in 0..turn * (count as usize - 1) {
+            places.reserve(more);
+            for at in 0..more {
                 // Modulo 2^32, where negative strides count backwards.
                 places.push(places[at].wrapping_add(step));
             }
         }
-        Some(places)
+        places
     }
 }
 
@@ -143,8 +167,9 @@ mod tests {
             .flat_map(|of| [1, 3].map(|sub| (of, sub)))
         {
             let (step, bytes) = step(of, sub, 3);
-            let (list, first) = List::of(&step, &bytes).unwrap();
-            let places = list.places().unwrap();
+            let (lists, first, dst) = Lists::of(&step, &bytes).unwrap();
+            assert!(matches!(lists.to, List::None) && dst == step.dst);
+            let places = lists.from.places();
             assert_eq!(places.len() as u64, step.count);
             for (at, place) in places.iter().enumerate() {
                 let (which, part) = (at as u32 / sub, at as i64 % i64::from(sub));
@@ -156,8 +181,27 @@ mod tests {
     }
 
     #[test]
+    fn each_side_has_its_own() {
+        use super::super::layout::Plain as _;
+        let (mut both, mut bytes) = step(&[(4, 2), (3, -9)], 1, 3);
+        (both.dst, both.dst_shape) = (1 << 41, SHAPE_STRIDED);
+        bytes.extend_from_slice(shape(&[(12, -5)]).bytes());
+        let (lists, src, dst) = Lists::of(&both, &bytes).unwrap();
+        assert_eq!((src, dst), ((1 << 40) - 8 * 18, (1 << 41) - 8 * 55));
+        assert_eq!(lists.from.places()[..5], [18, 20, 22, 24, 9]);
+        assert_eq!(lists.to.places()[..3], [55, 50, 45]);
+        // The one that has a shape stands first, whichever it is.
+        both.src_shape = SHAPE_LINEAR;
+        let (lists, src, _) = Lists::of(&both, &bytes).unwrap();
+        assert!(matches!(lists.from, List::None) && src == both.src);
+        assert_eq!(lists.to.places()[..2], [18, 20]);
+        both.dst_shape = SHAPE_LINEAR;
+        assert!(Lists::of(&both, &bytes).is_none());
+    }
+
+    #[test]
     fn what_has_no_list_is_told() {
-        let has = |(step, bytes): (MoveStep, Vec<u8>)| List::of(&step, &bytes).is_some();
+        let has = |(step, bytes): (MoveStep, Vec<u8>)| Lists::of(&step, &bytes).is_some();
         assert!(has(step(&[(1 << 20, 2)], 1, 3)));
         assert!(!has(step(&[(1 << 20, 2)], 2, 3)), "too many units");
         assert!(!has(step(&[(4, 2)], 1, 1)), "units of two bytes");

@@ -27,7 +27,7 @@ use tidegate_hal::batch::{Action, Batch, QUANTUM, Step};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::Ptr;
 
-use lists::List;
+use lists::{List, Lists};
 
 /// Units of a copy (36 KiB) that a block must have for the bulk engine to be worth starting: as much as it has on its
 /// way at a time.
@@ -113,8 +113,8 @@ struct Lane {
     short: ShortLane,
     /// The lane in short, if its bytes land: that is for a warp.
     landing: Option<ShortLane>,
-    /// Where the units stand that it copies, if that is to be listed.
-    list: Option<List>,
+    /// Where the units are that it copies, if that is to be listed.
+    lists: Option<Lists>,
     /// The number of the first of these counters.
     counter: usize,
     /// Whether it must have one team, which is a block if it moves much: an add is too small to be made of several
@@ -175,7 +175,7 @@ impl Program {
         let each = each.map(|lane| lower(batch.steps(*lane), &mut slot, &mut count));
         let mut lanes = each.collect::<Result<Vec<_>, _>>()?;
         for lane in lanes.iter_mut().filter(|lane| lane.landing.is_none()) {
-            (lane.short, lane.list) = lane.in_short();
+            (lane.short, lane.lists) = lane.in_short();
         }
         let quota = quota.min(MAX_BLOCKS) as u64;
         share_out(&mut lanes, quota, sizes)?;
@@ -228,13 +228,24 @@ impl Program {
         // Counters come behind everything that is only read, each in a line of its own.
         let steps: usize = lanes.iter().map(|lane| lane.steps.len()).sum();
         let mut first = (program.bytes.len() + steps).next_multiple_of(128);
-        let mut lists = Vec::new();
-        for lane in lanes {
-            let list = lane.list.as_ref().and_then(List::places);
-            let bytes = list.as_ref().map_or(0, |list| 4 * list.len());
-            lists.push((first as u64, list.unwrap_or_default()));
-            first += bytes.next_multiple_of(128);
-        }
+        // What is written, and where; and for each lane where its lists are.
+        let mut written = Vec::new();
+        let mut list_at = |list: List| match list {
+            List::None => 0,
+            List::Given(table) => table,
+            List::Loops(..) => {
+                let (places, at) = (list.places(), first);
+                first += (4 * places.len()).next_multiple_of(128);
+                written.push((at, places));
+                at as u64
+            }
+        };
+        let lists: Vec<_> = lanes
+            .iter()
+            .map(|lane| {
+                (lane.lists).map_or([0; 2], |lists| [lists.from, lists.to].map(&mut list_at))
+            })
+            .collect();
         let counter =
             |lane: &Lane, wait: usize| ((first + (lane.counter + wait) * 128) as u64).to_ne_bytes();
         let mut places = Vec::new();
@@ -256,17 +267,25 @@ impl Program {
                 let lane = &lanes[*number];
                 let short = ShortLane {
                     steps: places[*number],
-                    list: match lane.list {
-                        Some(List::Given(table)) => table,
-                        Some(List::Loops(..)) => lists[*number].0,
-                        None => 0,
-                    },
+                    from: lists[*number][0],
+                    to: lists[*number][1],
                     ..lane.short
                 };
                 program.bytes[at..at + size_of::<ShortLane>()].copy_from_slice(short.bytes());
-                if let Some(List::Loops(..)) = lane.list {
-                    let place = at + std::mem::offset_of!(ShortLane, list);
-                    program.relocations.push(place);
+                let sides = [
+                    (
+                        lane.lists.map(|lists| lists.from),
+                        std::mem::offset_of!(ShortLane, from),
+                    ),
+                    (
+                        lane.lists.map(|lists| lists.to),
+                        std::mem::offset_of!(ShortLane, to),
+                    ),
+                ];
+                for (list, place) in sides {
+                    if let Some(List::Loops(..)) = list {
+                        program.relocations.push(at + place);
+                    }
                 }
                 if lane.blocks > 1 && short.kind & LANE_WAITS != 0 && !lane.waits.is_empty() {
                     let place = at + std::mem::offset_of!(ShortLane, arrivals);
@@ -276,9 +295,9 @@ impl Program {
                 at += size_of::<ShortLane>();
             }
         }
-        for (at, list) in lists {
-            program.bytes.resize(at as usize, 0);
-            let bytes = list.iter().flat_map(|place| place.to_ne_bytes());
+        for (at, places) in written {
+            program.bytes.resize(at, 0);
+            let bytes = places.iter().flat_map(|place| place.to_ne_bytes());
             program.bytes.extend(bytes);
         }
         program.bytes.resize(first + counters * 128, 0);
@@ -356,7 +375,7 @@ fn lower(
         linear: Vec::new(),
         short: ShortLane::default(),
         landing: None,
-        list: None,
+        lists: None,
         counter: 0,
         whole: false,
         rings: false,
@@ -468,7 +487,7 @@ fn lower(
 /// Gives the lanes that move much their blocks.
 fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceError> {
     let is_large = |lane: &Lane| {
-        let small = match lane.list {
+        let small = match lane.lists {
             Some(_) => sizes.small_listed,
             None => sizes.small,
         };
@@ -502,7 +521,7 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
         };
         // Of listed units, which may be small, a thread has as many bytes as of others: it has several on their way at a
         // time, and blocks that wait keep half a multiprocessor each from whatever else is running.
-        let units = match lane.list {
+        let units = match lane.lists {
             Some(_) => (lane.units << lane.short.unit).div_ceil(16),
             None => lane.units,
         };

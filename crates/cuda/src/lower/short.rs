@@ -5,19 +5,19 @@ use super::layout::{
     MOVE_EARLY, MOVE_LAST_PARITY, MoveStep, SHAPE_LINEAR, STEP_ADD, STEP_END, STEP_MOVE, STEP_WAIT,
     ShortLane, WaitStep,
 };
-use super::lists::List;
+use super::lists::Lists;
 use super::{Lane, read};
 
 impl Lane {
-    /// The lane in short, or what says that it has no short form: that is a wait, a copy to a linear side and an add at
-    /// most, in this order. With the list that the copy needs, if its source is not linear.
-    pub(super) fn in_short(&self) -> (ShortLane, Option<List>) {
+    /// The lane in short, or what says that it has no short form: that is a wait, a copy and an add at most, in this order.
+    /// With the lists that the copy needs, if a side of it is not linear.
+    pub(super) fn in_short(&self) -> (ShortLane, Option<Lists>) {
         let steps = ShortLane {
             kind: LANE_STEPS,
             count: self.steps.len() as u64,
             ..ShortLane::default()
         };
-        let (steps, mut list) = ((steps, None), None);
+        let (steps, mut lists) = ((steps, None), None);
         let mut short = ShortLane::default();
         let mut rest = &self.steps[..];
         loop {
@@ -32,7 +32,6 @@ impl Lane {
                 // A body of whole units, then a few bytes; or one of the two.
                 STEP_MOVE if short.kind & (LANE_ADDS | LANE_LISTED) == 0 && short.tail == 0 => {
                     let copy: MoveStep = read(rest);
-                    let plain = (copy.action, copy.dst_shape) == (0, SHAPE_LINEAR);
                     // Only what the wait has no say in can be fetched before it is over.
                     let early = head.flags & MOVE_EARLY != 0
                         && head.flags & MOVE_BULK == 0
@@ -42,18 +41,19 @@ impl Lane {
                     } else {
                         0
                     };
-                    if !plain || !early {
+                    if copy.action != 0 || !early {
                         return steps;
                     }
                     let first = short.kind & LANE_COPIES == 0;
-                    if copy.src_shape != SHAPE_LINEAR {
-                        let Some((found, src)) = List::of(&copy, rest).filter(|_| first) else {
+                    if (copy.src_shape, copy.dst_shape) != (SHAPE_LINEAR, SHAPE_LINEAR) {
+                        let Some((found, src, dst)) = Lists::of(&copy, rest).filter(|_| first)
+                        else {
                             return steps;
                         };
                         short.kind |= LANE_COPIES | LANE_LISTED;
-                        (short.src, short.dst, short.flip) = (src, copy.dst, flip);
+                        (short.src, short.dst, short.flip) = (src, dst, flip);
                         (short.count, short.unit) = (copy.count, u32::from(copy.unit));
-                        list = Some(found);
+                        lists = Some(found);
                         rest = &rest[usize::from(head.length) * 16..];
                         continue;
                     }
@@ -82,7 +82,7 @@ impl Lane {
                     short.kind |= LANE_ADDS;
                     (short.out, short.value) = (add.word, add.value);
                 }
-                STEP_END => return (short, list),
+                STEP_END => return (short, lists),
                 _ => return steps,
             }
             rest = &rest[usize::from(head.length) * 16..];

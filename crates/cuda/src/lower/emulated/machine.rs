@@ -401,7 +401,7 @@ pub(super) fn layout() -> Vec<u64> {
     let actions = [0, ACTION_ACCUMULATE, ACTION_FETCH, ACTION_SWAP].map(u64::from);
     let structs = [
         fields!(Record: team lanes index count),
-        fields!(ShortLane: kind steps word operand quantum arrivals src dst flip count out value tail landing landing_flip list unit),
+        fields!(ShortLane: kind steps word operand quantum arrivals src dst flip count out value tail landing landing_flip from to unit),
         fields!(Head: kind length flags),
         fields!(WaitStep: word operand quantum arrivals window peer awaited slot),
         fields!(AddStep: word value count),

@@ -108,7 +108,10 @@ impl Job {
                 };
                 // As short as lanes are.
                 let plain = rng.once_in(2);
-                let stride = if plain { 1 } else { rng.of(&[1, 1, 1, 2]) };
+                let stride = match plain {
+                    true => rings.of(&[1, 1, 1, 2]),
+                    false => rng.of(&[1, 1, 1, 2]),
+                };
                 let beyond = 16 * rng.below(3);
                 let bytes = 8 * count * stride;
                 let flip = if ahead || rng.once_in(3) {
@@ -122,7 +125,7 @@ impl Job {
                     0
                 };
                 let (rung, struck) = (rings.once_in(4), rings.once_in(3));
-                let lands = plain && !rung && count <= 40 && rings.once_in(2);
+                let lands = plain && stride == 1 && !rung && count <= 40 && rings.once_in(2);
                 let landing = lands.then(|| {
                     let room = Landing::room(8 * count);
                     let flip = if flip == 0 { 0 } else { room + 64 };

@@ -133,13 +133,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // What is listed: where it is looked up, how far, and in which buffer it ends.
     (
         MOVES,
-        "fetch(places[k], list + 4 * (next + k * stride));",
-        "fetch(places[k], list + 4 * (next + k));",
+        "fetch(places[k], list + 4 * i);",
+        "fetch(places[k], list + 4 * first);",
     ),
     (
         MOVES,
-        "fetch(places[k], list + 4 * (next + k * stride));",
-        "places[k] = (u32)(next + k * stride);",
+        "if (list && i < count) fetch(places[k], list + 4 * i);",
+        "",
+    ),
+    (
+        MOVES,
+        "look_up(from, places, at);",
+        "look_up(to, places, at);",
+    ),
+    (
+        MOVES,
+        "look_up(to, targets, at);",
+        "look_up(from, targets, at);",
     ),
     (
         MOVES,
@@ -148,25 +158,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         MOVES,
+        "dst + (u64)targets[k] * sizeof(Unit), units[k]);",
+        "dst + (u64)targets[k] * 8, units[k]);",
+    ),
+    (
+        MOVES,
         "if (at + k * stride < count) put(dst",
         "if (at + k * stride <= count) put(dst",
     ),
+    (MOVES, "            look_up(from, places, next);\n", ""),
+    (MOVES, "            look_up(to, targets, next);\n", ""),
     (
         MOVES,
-        "next += DEPTH * stride;\n            look_up();",
-        "next += DEPTH * stride;",
-    ),
-    (
-        MOVES,
-        "units[k]);\n            fetch_units();",
-        "units[k]);",
+        "at = next;\n            fetch_units();",
+        "at = next;",
     ),
     (
         EPOCHS,
-        "gathered.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));",
-        "gathered.put_all(lane.dst);",
+        "listed.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));",
+        "listed.put_all(lane.dst);",
     ),
-    (MOVES, "while (next < count) {", "if (next < count) {"),
+    (MOVES, "while (at < count) {", "if (at < count) {"),
     // How their streams stand, and what they wait for when it takes long.
     (
         ABORT,

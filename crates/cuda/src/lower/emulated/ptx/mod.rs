@@ -476,12 +476,12 @@ fn a_launch_that_began_early_waits_first() {
             assert_eq!(waits_and_lets(items), Some(1), "{name}");
             let body = body(text, name);
             let wait = body.iter().position(|line| waits(line)).expect("it waits");
-            // Steps are fetched, by one line, and what is listed, by four: all of it the program's. (The lane is read as
+            // Steps are fetched, by one line, and what is listed, by eight: all of it the program's. (The lane is read as
             // well.) Nothing is written.
             let begin = &body[..wait];
             let (fetch, expected) = match name {
                 name if name.contains("run_steps") => ("v4.u32", 1),
-                name if name.contains("run_listed") => ("u32", 4),
+                name if name.contains("run_listed") => ("u32", 8),
                 _ => ("", 0),
             };
             let fetches = |line: &&&str| {
