@@ -18,9 +18,10 @@
 //! # Failure
 //!
 //! A count that is too low is read again, after pauses: a notice has come before the agent over there has added to the
-//! word. So is one whose read failed, after longer ones: each such read costs the connection that it was made on, and
-//! what else is on it. When that has lasted too long since the first answer (without the time in which there was none), or the read has
-//! failed for as long, a signal is *lost*: the queue gives up, and the peer is told by a poison. A peer that does not
+//! word. When that has lasted too long since the first answer (without the time in which there was none), or the read has
+//! failed for as long, a signal is *lost*: the queue gives up, and the peer is told by a poison. Each read that is refused
+//! costs the connection that it was made on, and what others have on it; so a queue of which something has failed, which
+//! gives up in any case, asks no more than [`REFUSALS`] times in vain. A peer that does not
 //! answer, because it is stopped, is waited for. A peer that has left in good order has got all that it waited for; one that is lost is
 //! core's affair, who poisons the sent word.
 
@@ -36,12 +37,10 @@ use crate::wire::{Op, Posted, Wire};
 
 /// How often queues are looked at that may be quiet.
 pub(super) const TICK: Duration = Duration::from_millis(100);
-/// Before a count is read again: each pause is twice as long as the one before, from the first to the second.
-type Pauses = (Duration, Duration);
-/// Where it was too low, or could not be asked for.
-const LOW: Pauses = (Duration::from_micros(50), Duration::from_millis(20));
-/// Where the read failed: within the second that a failure is given, six of them.
-const REFUSED: Pauses = (Duration::from_millis(20), Duration::from_millis(640));
+/// Before a count is read again: each pause is twice as long as the one before.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(20));
+/// How often reads of a queue that gives up in any case may fail.
+const REFUSALS: u32 = 5;
 
 /// How long is waited for what came before a failure.
 pub(super) const FAILED: Duration = Duration::from_secs(1);
@@ -96,6 +95,8 @@ struct Asked {
     /// Not before: a pause.
     due: Instant,
     pause: Duration,
+    /// How many reads have failed.
+    refusals: u32,
 }
 
 impl<W: Wire> Doubt<W> {
@@ -225,7 +226,8 @@ impl<W: Wire> Engine<W> {
             since: None,
             reads: None,
             due: now,
-            pause: LOW.0,
+            pause: PAUSES.0,
+            refusals: 0,
         });
         if asked.reads.is_some() || asked.due > now {
             return;
@@ -255,11 +257,9 @@ impl<W: Wire> Engine<W> {
                 self.taken_by(peer);
             }
             // Too much is under way, which is no fault of this peer's.
-            Ok(Posted::Full) if self.flights.len() >= self.wire.limits().depth => {
-                self.pause(index, LOW);
-            }
-            Ok(Posted::Full) => self.not_known(index, LOW, "it takes nothing"),
-            Err(error) => self.not_known(index, REFUSED, &error.to_string()),
+            Ok(Posted::Full) if self.flights.len() >= self.wire.limits().depth => self.pause(index),
+            Ok(Posted::Full) => self.not_known(index, "it takes nothing"),
+            Err(error) => self.not_known(index, &error.to_string()),
         }
     }
 
@@ -275,7 +275,14 @@ impl<W: Wire> Engine<W> {
         }
         let sent = doubt.asked.as_mut().and_then(|asked| asked.reads.take());
         match (failed, sent) {
-            (Some(why), _) => self.not_known(look.index, REFUSED, &why),
+            (Some(why), _) => {
+                if let Some(asked) = &mut doubt.asked {
+                    // A connection takes its time to be made again.
+                    asked.pause = PAUSES.1;
+                    asked.refusals += 1;
+                }
+                self.not_known(look.index, &why);
+            }
             (None, Some((sent, posted))) => {
                 // While nobody answers, nothing goes wrong: the peer may be stopped.
                 if let Some(since) = doubt.asked.as_mut().and_then(|asked| asked.since.as_mut()) {
@@ -291,7 +298,7 @@ impl<W: Wire> Engine<W> {
                 }
                 if come < sent {
                     let missing = sent - doubt.come;
-                    self.not_known(look.index, LOW, &format!("{missing} have not come"));
+                    self.not_known(look.index, &format!("{missing} have not come"));
                 } else {
                     doubt.asked = None;
                     self.make_ready(look.index);
@@ -302,30 +309,30 @@ impl<W: Wire> Engine<W> {
     }
 
     /// Asks again in a while.
-    fn pause(&mut self, index: usize, (shortest, longest): Pauses) {
+    fn pause(&mut self, index: usize) {
         let agenda = self.queues.get(index).expect("it was asked for");
         if let Some(asked) = &mut agenda.doubt.asked {
-            let pause = asked.pause.clamp(shortest, longest);
-            asked.due = Instant::now() + pause;
-            asked.pause = 2 * pause;
+            asked.due = Instant::now() + asked.pause;
+            asked.pause = (2 * asked.pause).min(PAUSES.1);
             self.asking.push(index);
         }
     }
 
     /// That signals have come is not known; asks again in a while, or no more.
-    fn not_known(&mut self, index: usize, pauses: Pauses, why: &str) {
+    fn not_known(&mut self, index: usize, why: &str) {
         let agenda = self.queues.get(index).expect("it was asked for");
         // What has failed has taken the connection along: it is known that something is wrong.
-        let limit = match agenda.fails {
-            true => self.silence.min(FAILED),
-            false => self.silence,
+        let (limit, refusals) = match agenda.fails {
+            true => (self.silence.min(FAILED), REFUSALS),
+            false => (self.silence, u32::MAX),
         };
         let (peer, doubt) = (agenda.queue.peer, &mut agenda.doubt);
         let Some(asked) = &mut doubt.asked else {
             return;
         };
-        if asked.since.get_or_insert_with(Instant::now).elapsed() <= limit {
-            self.pause(index, pauses);
+        let since = *asked.since.get_or_insert_with(Instant::now);
+        if since.elapsed() <= limit && asked.refusals < refusals {
+            self.pause(index);
             return;
         }
         tracing::error!("rank {peer} was not reached by signals that were sent: {why}");
