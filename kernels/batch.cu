@@ -174,7 +174,7 @@ struct Listed {
 
     DEV Listed(const Lane &lane, u64 stride) : src(lane.src), from(lane.from), to(lane.to), stride(stride), count(lane.count) {}
 
-    // No kernel writes a list.
+    // Nobody writes a list any more: it stands in the program, or is the table of an indexed layout.
     DEV void look_up(u64 list, u32 (&places)[DEPTH], u64 first) {
 #pragma unroll
         for (int k = 0; k < DEPTH; k++) {

@@ -1,7 +1,8 @@
 // A part of batch.cu: moves of data.
 //
 // A team's threads share a move's units. Sides of any shape are asked for the address of a unit; arithmetic goes element
-// by element; large copies go by the bulk engine. (Of most copies whose source alone has a shape batch.cu has a list.)
+// by element; large copies go by the bulk engine. (Of most copies in lanes by
+// themselves batch.cu has lists.)
 
 // ---- Shapes ----
 

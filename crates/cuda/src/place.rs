@@ -6,7 +6,8 @@
 //! [apart](crate::lower::apart), with couriers for large puts; or in [parts](crate::lower::parts), with gates.
 //! [`Forms`] holds what was needed so far, each form placed once.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_ffi::cuda::{DevicePtr, Function, LaunchConfig};
 use tidegate_hal::batch::{Batch, Step, Wait};
@@ -15,7 +16,7 @@ use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 
 use crate::block::CudaBlock;
 use crate::courier::Couriers;
-use crate::gpu::{Early, Gpu};
+use crate::gpu::{Early, Gpu, lock};
 use crate::last::Expected;
 use crate::lower::apart::{self, Errand};
 use crate::lower::operands::{self, Advance};
@@ -27,17 +28,34 @@ pub(crate) struct Placed {
     /// Where it lies, which is the same in every launch.
     parameter: LaunchParameter,
     blocks: usize,
+    /// Whether lists would make it faster.
+    divides: bool,
+    /// Whether it has been launched, and not only recorded.
+    launched: AtomicBool,
     early: Early,
     pub(crate) expected: Expected,
     pub(crate) function: Function,
 }
 
 impl Placed {
-    fn new(gpu: &Arc<Gpu>, batch: &Batch, quota: usize) -> Result<Self, DeviceError> {
-        // SAFETY: words that a batch adds to are live.
-        let count = |word: Ptr| unsafe { gpu.count_of(word) };
-        let mut program = Program::new(batch, quota, gpu.bulk.is_some(), count)?;
-        let block = CudaBlock::alloc(gpu, program.len().max(16), Sharing::Private)?;
+    /// With lists, if there may be `lists`, they are of use, and there is memory for them.
+    fn new(gpu: &Arc<Gpu>, batch: &Batch, quota: usize, lists: bool) -> Result<Self, DeviceError> {
+        let lower = |lists| {
+            // SAFETY: words that a batch adds to are live.
+            let count = |word: Ptr| unsafe { gpu.count_of(word) };
+            Program::new(batch, quota, gpu.bulk.is_some(), lists, count)
+        };
+        let alloc =
+            |program: &Program| CudaBlock::alloc(gpu, program.len().max(16), Sharing::Private);
+        let mut program = lower(lists)?;
+        let block = match alloc(&program) {
+            Err(_) if program.lists => {
+                program = lower(false)?;
+                program.divides = false;
+                alloc(&program)
+            }
+            block => block,
+        }?;
         let base = block.base().0.addr() as u64;
         program.placed_at(base);
         let bytes = &program.bytes;
@@ -53,6 +71,8 @@ impl Placed {
                 ..LaunchParameter::NONE
             },
             blocks: program.blocks,
+            divides: program.divides,
+            launched: AtomicBool::new(false),
             early: gpu.early,
             expected: Expected::default(),
             function: gpu.bulk.filter(|_| program.bulk).unwrap_or(gpu.batch),
@@ -63,7 +83,7 @@ impl Placed {
     fn of_lanes(gpu: &Arc<Gpu>, lanes: Vec<Vec<Step>>, quota: usize) -> Result<Self, DeviceError> {
         // SAFETY: it is lowered, and never submitted.
         let batch = unsafe { Batch::new(lanes, Vec::new()) };
-        Self::new(gpu, &batch, quota)
+        Self::new(gpu, &batch, quota, true)
     }
 
     /// The parameter of a launch on a stream with this state.
@@ -93,6 +113,11 @@ impl Placed {
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks == 0
     }
+
+    /// It is launched: who launches it again is to have lists.
+    pub(crate) fn launches(&self) {
+        self.launched.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A batch with couriers.
@@ -115,7 +140,7 @@ pub(crate) struct Forms {
     gpu: Arc<Gpu>,
     /// Whether there are lanes for couriers.
     pub(crate) large: bool,
-    whole: OnceLock<Arc<Placed>>,
+    whole: Mutex<Option<Arc<Placed>>>,
     apart: Mutex<Option<Arc<ApartForm>>>,
     parts: Mutex<Option<Arc<[PartForm]>>>,
 }
@@ -125,7 +150,7 @@ impl Forms {
         Forms {
             gpu: gpu.clone(),
             large: apart::is_large(batch, gpu.copy_engine_from),
-            whole: OnceLock::new(),
+            whole: Mutex::new(None),
             apart: Mutex::new(None),
             parts: Mutex::new(None),
         }
@@ -133,22 +158,36 @@ impl Forms {
 
     /// Whether a stream of this device with this quota can launch what has been made so far.
     pub(crate) fn fits(&self, gpu: &Arc<Gpu>, quota: usize) -> bool {
-        let whole = self.whole.get();
-        Arc::ptr_eq(&self.gpu, gpu) && whole.is_none_or(|whole| whole.blocks <= quota)
+        let whole = lock(&self.whole);
+        Arc::ptr_eq(&self.gpu, gpu) && whole.as_ref().is_none_or(|whole| whole.blocks <= quota)
     }
 
-    pub(crate) fn whole(&self, batch: &Batch, quota: usize) -> Result<Arc<Placed>, DeviceError> {
-        if let Some(whole) = self.whole.get().filter(|whole| whole.blocks <= quota) {
+    /// To be launched, or `recorded`. Lists are made for what is launched again and again: for a recording, or when this
+    /// has been launched before.
+    pub(crate) fn whole(
+        &self,
+        batch: &Batch,
+        quota: usize,
+        recorded: bool,
+    ) -> Result<Arc<Placed>, DeviceError> {
+        let mut kept = lock(&self.whole);
+        let again = |whole: &Placed| recorded || whole.launched.load(Ordering::Relaxed);
+        if let Some(whole) = &*kept
+            && whole.blocks <= quota
+            && !(whole.divides && again(whole))
+        {
             return Ok(whole.clone());
         }
-        let own = Arc::new(Placed::new(&self.gpu, batch, quota)?);
-        // Another thread may have been quicker, for a stream with a larger quota.
-        let kept = self.whole.get_or_init(|| own.clone());
-        Ok(if kept.blocks <= quota {
-            kept.clone()
-        } else {
-            own
-        })
+        let lists = kept.as_deref().map_or(recorded, again);
+        let own = Arc::new(Placed::new(&self.gpu, batch, quota, lists)?);
+        // One for a stream with a larger quota is kept, unless it divides and this one need not.
+        if kept
+            .as_ref()
+            .is_none_or(|kept| kept.divides && !own.divides)
+        {
+            *kept = Some(own.clone());
+        }
+        Ok(own)
     }
 
     /// For a stream with these couriers.

@@ -73,7 +73,8 @@ impl CudaStream {
         {
             return Ok(Form::Apart(forms.apart(batch, quota, couriers)?, couriers));
         }
-        Ok(Form::Whole(forms.whole(batch, quota)?, advance))
+        let program = forms.whole(batch, quota, self.capturing())?;
+        Ok(Form::Whole(program, advance))
     }
 
     /// # Safety
@@ -107,6 +108,9 @@ impl CudaStream {
     ) -> Result<(), DeviceError> {
         let shared = &self.shared;
         self.hold(program.clone(), shared.submitted() + 1);
+        if !self.capturing() {
+            program.launches();
+        }
         // SAFETY: the caller's promise.
         let launched = self.following(|follow| unsafe { self.launch(&program, follow, false) });
         shared.count();

@@ -274,7 +274,8 @@ pub enum Shape {
         /// How many loops there are, 1 to [`Shape::MAX_DIMS`].
         rank: u32,
     },
-    /// Elements at `table[0..count]` (`u32`, in elements), a table in memory of this device.
+    /// Elements at `table[0..count]` (`u32`, in elements), a table in memory of this device that has been written before
+    /// the batch is submitted, whatever is enqueued, and is not written again: it may be read ahead of the stream's order.
     Indexed {
         /// The table.
         table: Ptr,
@@ -414,6 +415,7 @@ impl Batch {
     /// - the place of every [`Store`] is live, at an address of the device's, and may be written so at that point of its
     ///   lane;
     /// - an operand that a move has as its `parity` is not advanced again in its lane before an add;
+    /// - index tables are written before the batch is submitted, and not again;
     /// - every side, result, comparand and index table is live for all the elements that its shape (and flip)
     ///   reaches, aligned for elements of `size` bytes; sources are initialised;
     /// - no memory that a move writes is accessed by anything that is not ordered with the move by the words of

@@ -7,16 +7,20 @@
 //! stands in the program. The kernel looks it up before the batch's turn comes, while what stands before it is still at
 //! work; then a copy that gathers, or scatters, differs from a linear one by nothing but where it reads and writes.
 //!
-//! The table of an indexed layout is such a list, where an element is one unit.
+//! The table of an indexed layout is such a list, where an element is one unit: it lies in memory of the device that was
+//! written before the batch was submitted, and is not written again (`tidegate_hal::batch`).
 //!
-//! A list takes half as much memory as units of eight bytes do, and a quarter of those of sixteen. Copies of more than
-//! [`MOST`] units divide.
+//! Others divide as ever: copies with units of less than four bytes, indexed elements of several units, several copies of
+//! a lane, gets, and what goes to a NIC.
+//!
+//! # Cost
+//!
+//! A list takes half as much memory as units of eight bytes do, and a quarter of those of sixteen; to write it takes as
+//! long as some tens of launches save. So it is written when a batch is submitted for the second time, or recorded
+//! (`crate::place`), and the lists of a program are bounded ([`Sizes::lists`](super::Sizes)).
 
 use super::layout::{MoveStep, SHAPE_INDEXED, SHAPE_LINEAR, SHAPE_STRIDED, ShapeStep};
 use super::read;
-
-/// The most units of a list.
-pub(super) const MOST: u64 = 1 << 20;
 
 /// The lists of a copy.
 #[derive(Clone, Copy, Debug)]
@@ -30,17 +34,19 @@ pub(super) struct Lists {
 pub(super) enum List {
     /// There is none: the units lie one behind the other.
     None,
-    /// It stands in memory of the device.
+    /// It stands at this address, in memory of the device that nobody writes any more.
     Given(u64),
     /// The loops of this shape, of elements of so many units each.
     Loops(ShapeStep, u32),
 }
 
 impl Lists {
-    /// The lists of a copy of which a side has a shape, and where they count from. `copy` begins with the step of the move.
-    pub(super) fn of(step: &MoveStep, copy: &[u8]) -> Option<(Self, u64, u64)> {
+    /// The lists of a copy of which a side has a shape, and where they count from, if no more than `most` entries have to
+    /// be written for them. `copy` begins with the step of the move.
+    pub(super) fn of(step: &MoveStep, copy: &[u8], most: u64) -> Option<(Self, u64, u64)> {
         let shaped = (step.src_shape, step.dst_shape) != (SHAPE_LINEAR, SHAPE_LINEAR);
-        if !shaped || !(2..=4).contains(&step.unit) || step.count > MOST || step.src_flip != 0 {
+        // (What begins before its wait has no second buffer at the source.)
+        if !shaped || !(2..=4).contains(&step.unit) || step.src_flip != 0 {
             return None;
         }
         let mut shapes = &copy[size_of::<MoveStep>()..];
@@ -54,7 +60,18 @@ impl Lists {
         };
         let (from, src) = side(step.src_shape, step.src)?;
         let (to, dst) = side(step.dst_shape, step.dst)?;
-        Some((Lists { from, to }, src, dst))
+        let lists = Lists { from, to };
+        (lists.entries(step.count) <= most).then_some((lists, src, dst))
+    }
+
+    /// How many entries have to be written, for so many units.
+    pub(super) fn entries(&self, units: u64) -> u64 {
+        let written = |list: &List| matches!(list, List::Loops(..));
+        let sides = [self.from, self.to]
+            .iter()
+            .filter(|list| written(list))
+            .count();
+        units.saturating_mul(sides as u64)
     }
 }
 
@@ -167,7 +184,7 @@ mod tests {
             .flat_map(|of| [1, 3].map(|sub| (of, sub)))
         {
             let (step, bytes) = step(of, sub, 3);
-            let (lists, first, dst) = Lists::of(&step, &bytes).unwrap();
+            let (lists, first, dst) = Lists::of(&step, &bytes, step.count).unwrap();
             assert!(matches!(lists.to, List::None) && dst == step.dst);
             let places = lists.from.places();
             assert_eq!(places.len() as u64, step.count);
@@ -186,22 +203,23 @@ mod tests {
         let (mut both, mut bytes) = step(&[(4, 2), (3, -9)], 1, 3);
         (both.dst, both.dst_shape) = (1 << 41, SHAPE_STRIDED);
         bytes.extend_from_slice(shape(&[(12, -5)]).bytes());
-        let (lists, src, dst) = Lists::of(&both, &bytes).unwrap();
+        assert!(Lists::of(&both, &bytes, 23).is_none());
+        let (lists, src, dst) = Lists::of(&both, &bytes, 24).unwrap();
         assert_eq!((src, dst), ((1 << 40) - 8 * 18, (1 << 41) - 8 * 55));
         assert_eq!(lists.from.places()[..5], [18, 20, 22, 24, 9]);
         assert_eq!(lists.to.places()[..3], [55, 50, 45]);
         // The one that has a shape stands first, whichever it is.
         both.src_shape = SHAPE_LINEAR;
-        let (lists, src, _) = Lists::of(&both, &bytes).unwrap();
+        let (lists, src, _) = Lists::of(&both, &bytes, 12).unwrap();
         assert!(matches!(lists.from, List::None) && src == both.src);
         assert_eq!(lists.to.places()[..2], [18, 20]);
         both.dst_shape = SHAPE_LINEAR;
-        assert!(Lists::of(&both, &bytes).is_none());
+        assert!(Lists::of(&both, &bytes, 12).is_none());
     }
 
     #[test]
     fn what_has_no_list_is_told() {
-        let has = |(step, bytes): (MoveStep, Vec<u8>)| Lists::of(&step, &bytes).is_some();
+        let has = |(step, bytes): (MoveStep, Vec<u8>)| Lists::of(&step, &bytes, 1 << 20).is_some();
         assert!(has(step(&[(1 << 20, 2)], 1, 3)));
         assert!(!has(step(&[(1 << 20, 2)], 2, 3)), "too many units");
         assert!(!has(step(&[(4, 2)], 1, 1)), "units of two bytes");
@@ -210,5 +228,13 @@ mod tests {
         let (mut flips, bytes) = step(&[(4, 2)], 1, 3);
         flips.src_flip = 64;
         assert!(!has((flips, bytes)));
+        // A table is one that stands there: it costs nothing, but says where elements are.
+        let (mut given, mut bytes) = step(&[(4, 2)], 1, 3);
+        given.src_shape = SHAPE_INDEXED;
+        bytes[size_of::<MoveStep>()..][..8].copy_from_slice(&0x7000u64.to_ne_bytes());
+        let (lists, src, _) = Lists::of(&given, &bytes, 0).unwrap();
+        assert!(matches!(lists.from, List::Given(0x7000)) && src == given.src);
+        given.sub = 2;
+        assert!(!has((given, bytes)));
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct Sizes {
     small: u64,
     /// The same, of a copy whose places are listed: what it has on its way at a time.
     small_listed: u64,
+    /// Entries that all lists of a program may have.
+    lists: u64,
     /// Units of a copy that are worth the bulk engine, for each block.
     bulk: u64,
 }
@@ -64,6 +66,7 @@ impl Sizes {
         spread: 1,
         small: 256,
         small_listed: 128,
+        lists: 1 << 20,
         bulk: u64::MAX,
     };
 }
@@ -88,6 +91,10 @@ pub(crate) struct Program {
     pub(crate) stride: usize,
     /// Whether there are moves for the bulk engine.
     pub(crate) bulk: bool,
+    /// Whether there are lists.
+    pub(crate) lists: bool,
+    /// Whether there would be, had they been allowed.
+    pub(crate) divides: bool,
     /// Where in `bytes` the address of a counter stands, or of a list: to be added to where the program is placed.
     relocations: Vec<usize>,
 }
@@ -150,15 +157,17 @@ impl Lane {
 
 impl Program {
     /// Lowers a batch for a stream that may use `quota` blocks. `bulk` says whether the device has an engine for large
-    /// copies. `count` says where in device memory a word is counted that lies in memory of the host, and 0 of another.
+    /// copies, `lists` whether there may be lists. `count` says where in device memory a word is counted that lies in memory of the host, and 0 of another.
     pub(crate) fn new(
         batch: &Batch,
         quota: usize,
         bulk: bool,
+        lists: bool,
         count: impl FnMut(Ptr) -> Result<u64, DeviceError>,
     ) -> Result<Self, DeviceError> {
         let sizes = Sizes {
             bulk: if bulk { BULK } else { u64::MAX },
+            lists: if lists { Sizes::KERNEL.lists } else { 0 },
             ..Sizes::KERNEL
         };
         Self::sized(batch, quota, sizes, count)
@@ -174,8 +183,15 @@ impl Program {
         let each = batch.lanes().iter();
         let each = each.map(|lane| lower(batch.steps(*lane), &mut slot, &mut count));
         let mut lanes = each.collect::<Result<Vec<_>, _>>()?;
+        let (mut left, mut divides) = (sizes.lists, false);
         for lane in lanes.iter_mut().filter(|lane| lane.landing.is_none()) {
-            (lane.short, lane.lists) = lane.in_short();
+            (lane.short, lane.lists) = lane.in_short(left);
+            match lane.lists {
+                Some(lists) => left -= lists.entries(lane.short.count),
+                None => {
+                    divides |= sizes.lists == 0 && lane.in_short(Sizes::KERNEL.lists).1.is_some()
+                }
+            }
         }
         let quota = quota.min(MAX_BLOCKS) as u64;
         share_out(&mut lanes, quota, sizes)?;
@@ -185,7 +201,10 @@ impl Program {
             if lane.blocks != 0 {
                 rows::mark(&mut lane.steps);
             }
-            lane.short = lane.landing.unwrap_or_else(|| lane.in_short().0);
+            // Those that have lists have no copy for the bulk engine.
+            if lane.lists.is_none() {
+                lane.short = lane.landing.unwrap_or_else(|| lane.in_short(0).0);
+            }
         }
         // The blocks of a lane share counters.
         let mut counters = 0;
@@ -212,6 +231,8 @@ impl Program {
         }
         let mut program = Self::placed(&lanes, &tasks, counters);
         program.bulk = bulk;
+        program.divides = divides;
+        program.lists = lanes.iter().any(|lane| lane.lists.is_some());
         Ok(program)
     }
 
@@ -223,6 +244,8 @@ impl Program {
             blocks: tasks.len(),
             stride,
             bulk: false,
+            lists: false,
+            divides: false,
             relocations: Vec::new(),
         };
         // Counters come behind everything that is only read, each in a line of its own.
@@ -296,9 +319,9 @@ impl Program {
             }
         }
         for (at, places) in written {
-            program.bytes.resize(at, 0);
-            let bytes = places.iter().flat_map(|place| place.to_ne_bytes());
-            program.bytes.extend(bytes);
+            program.bytes.resize(at + 4 * places.len(), 0);
+            let entries = program.bytes[at..].chunks_exact_mut(4).zip(&places);
+            entries.for_each(|(entry, place)| entry.copy_from_slice(&place.to_ne_bytes()));
         }
         program.bytes.resize(first + counters * 128, 0);
         program
@@ -486,6 +509,12 @@ fn lower(
 
 /// Gives the lanes that move much their blocks.
 fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceError> {
+    // Units, as a thread has one. Of listed ones, which may be small, it has as many bytes as of others: it has several on
+    // their way at a time, and blocks that wait keep half a multiprocessor each from whatever else is running.
+    let amount = |lane: &Lane| match lane.lists {
+        Some(_) => (lane.units << lane.short.unit).div_ceil(16),
+        None => lane.units,
+    };
     let is_large = |lane: &Lane| {
         let small = match lane.lists {
             Some(_) => sizes.small_listed,
@@ -497,7 +526,7 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
         .filter(|lane| is_large(&lanes[*lane]))
         .filter(|lane| lanes[*lane].landing.is_none())
         .collect();
-    large.sort_unstable_by_key(|lane| std::cmp::Reverse(lanes[*lane].units));
+    large.sort_unstable_by_key(|lane| std::cmp::Reverse(amount(&lanes[*lane])));
     let all = lanes.len();
     let warps = |large: usize| sizes.small_blocks(all - large, quota);
     // If there is not a block for each, the lesser ones are left to warps.
@@ -519,13 +548,7 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
             Lane { rings: true, .. } => MOST_TO_HOST,
             _ => MOST,
         };
-        // Of listed units, which may be small, a thread has as many bytes as of others: it has several on their way at a
-        // time, and blocks that wait keep half a multiprocessor each from whatever else is running.
-        let units = match lane.lists {
-            Some(_) => (lane.units << lane.short.unit).div_ceil(16),
-            None => lane.units,
-        };
-        units.div_ceil(sizes.threads as u64).clamp(1, most)
+        amount(lane).div_ceil(sizes.threads as u64).clamp(1, most)
     };
     let total: u64 = large.iter().map(|lane| wanted(&lanes[*lane])).sum();
     for lane in &large {

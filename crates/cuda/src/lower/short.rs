@@ -10,8 +10,8 @@ use super::{Lane, read};
 
 impl Lane {
     /// The lane in short, or what says that it has no short form: that is a wait, a copy and an add at most, in this order.
-    /// With the lists that the copy needs, if a side of it is not linear.
-    pub(super) fn in_short(&self) -> (ShortLane, Option<Lists>) {
+    /// With the lists that the copy needs, if a side of it is not linear, and they have no more than `most` entries.
+    pub(super) fn in_short(&self, most: u64) -> (ShortLane, Option<Lists>) {
         let steps = ShortLane {
             kind: LANE_STEPS,
             count: self.steps.len() as u64,
@@ -46,7 +46,8 @@ impl Lane {
                     }
                     let first = short.kind & LANE_COPIES == 0;
                     if (copy.src_shape, copy.dst_shape) != (SHAPE_LINEAR, SHAPE_LINEAR) {
-                        let Some((found, src, dst)) = Lists::of(&copy, rest).filter(|_| first)
+                        let Some((found, src, dst)) =
+                            Lists::of(&copy, rest, most).filter(|_| first)
                         else {
                             return steps;
                         };

@@ -45,15 +45,30 @@ fn put(doubles: usize) -> Step {
     })
 }
 
+/// Of every twelfth double.
+fn gather(doubles: usize) -> Step {
+    let Step::Move(mut copy) = put(doubles) else {
+        unreachable!("a put moves")
+    };
+    let mut dims = [(1, 0); Shape::MAX_DIMS];
+    dims[0] = (doubles as u32, 12);
+    copy.src.shape = Shape::Strided { dims, rank: 1 };
+    Step::Move(copy)
+}
+
 /// Words from here on lie in memory of the host.
 const HOST: usize = 0x5000_0000;
 /// So much further on they are counted.
 const COUNTS: u64 = 0x1000_0000;
 
 fn program(lanes: Vec<Vec<Step>>, quota: usize) -> Result<Program, DeviceError> {
+    lowered(lanes, quota, true)
+}
+
+fn lowered(lanes: Vec<Vec<Step>>, quota: usize, lists: bool) -> Result<Program, DeviceError> {
     // SAFETY: the batch is never executed.
     let batch = unsafe { Batch::new(lanes, Vec::new()) };
-    Program::new(&batch, quota, true, |word| {
+    Program::new(&batch, quota, true, lists, |word| {
         let address = word.0.addr();
         Ok(if address >= HOST {
             address as u64 + COUNTS
@@ -103,6 +118,74 @@ fn lanes_get_teams_by_what_they_move() {
         program(exchange(), 1),
         Err(DeviceError::Exhausted { .. })
     ));
+}
+
+/// The first lane in short of a program.
+fn first(program: &Program) -> ShortLane {
+    read(&program.bytes[size_of::<Record>()..])
+}
+
+#[test]
+fn listed_units_share_threads_by_bytes() {
+    let lane = |doubles| vec![wait(0x2000), gather(doubles), add(0x3000)];
+    let of = |doubles| teams(&program(vec![lane(doubles)], 128).unwrap());
+    // As many threads as a linear copy of as many bytes has.
+    assert_eq!(of(26_208), [0, 26]);
+    // A warp has so many on their way at a time.
+    assert_eq!((of(128), of(129)), ([1, 0], [0, 1]));
+    // Two blocks for three lanes, of which one only adds: the one with more bytes has a block.
+    let linear = |doubles| vec![wait(0x2000), put(doubles), add(0x3000)];
+    let both = program(vec![lane(600), linear(1000), vec![add(0x40)]], 2).unwrap();
+    assert_eq!(teams(&both), [1, 1]);
+    let record = both
+        .records()
+        .iter()
+        .position(|one| one.team == TEAM_BLOCKS);
+    let at = record.unwrap() * both.stride + size_of::<Record>();
+    let short: ShortLane = read(&both.bytes[at..]);
+    assert_eq!((short.kind & LANE_LISTED, short.count), (0, 500));
+}
+
+#[test]
+fn a_list_lies_in_its_program() {
+    let lanes = vec![vec![wait(0x2000), gather(1000), add(0x3000)]];
+    let mut listed = program(lanes.clone(), 16).unwrap();
+    assert!(listed.lists && !listed.divides);
+    listed.placed_at(0x7000_0000);
+    for index in 0..listed.blocks {
+        let at = index * listed.stride + size_of::<Record>();
+        let short: ShortLane = read(&listed.bytes[at..]);
+        assert_eq!(short.kind & (LANE_LISTED | LANE_STEPS), LANE_LISTED);
+        assert_eq!((short.unit, short.count, short.to), (3, 1000, 0));
+        let list = &listed.bytes[(short.from - 0x7000_0000) as usize..][..4000];
+        let entries = list.chunks_exact(4).zip((0u32..).step_by(12));
+        for (entry, place) in entries {
+            assert_eq!(entry, place.to_ne_bytes());
+        }
+    }
+    // Where there is to be none, the steps say it.
+    let without = lowered(lanes, 16, false).unwrap();
+    assert!(without.divides && !without.lists);
+    assert_eq!(first(&without).kind, LANE_STEPS);
+    let linear = vec![vec![wait(0x2000), put(1000), add(0x3000)]];
+    let linear = lowered(linear, 16, false).unwrap();
+    assert!(!linear.divides && !linear.lists);
+}
+
+#[test]
+fn some_copies_have_no_list() {
+    let kind = |lane: Vec<Step>| first(&program(vec![lane], 16).unwrap()).kind;
+    // Two of a lane; and what goes to a NIC.
+    let two = vec![wait(0x2000), gather(10), gather(10), add(0x3000)];
+    assert_eq!(kind(two), LANE_STEPS);
+    assert_eq!(kind(vec![wait(0x2000), gather(10), add(HOST)]), LANE_STEPS);
+    // More than all lists of a program may have.
+    let most = 1 << 20;
+    let lane = |doubles| vec![wait(0x2000), gather(doubles), add(0x3000)];
+    let full = program(vec![lane(most), lane(8)], 16).unwrap();
+    let kinds = full.records();
+    assert!(full.lists && !full.divides && kinds.len() == 16);
+    assert_eq!(kind(lane(most + 1)), LANE_STEPS);
 }
 
 #[test]

@@ -37,7 +37,8 @@ use crate::wire::{Op, Posted, Wire};
 
 /// How often queues are looked at that may be quiet.
 pub(super) const TICK: Duration = Duration::from_millis(100);
-/// Before a count is read again: each pause is twice as long as the one before.
+/// Before a count is read again: each pause is twice as long as the one before, up to the second; so long is each after a
+/// read that failed.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(20));
 /// How often reads of a queue that gives up in any case may fail.
 const REFUSALS: u32 = 5;

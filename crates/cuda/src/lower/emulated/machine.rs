@@ -20,6 +20,7 @@ pub(super) const SMALL: Sizes = Sizes {
     spread: 2,
     small: 16,
     small_listed: 8,
+    lists: 1 << 20,
     bulk: u64::MAX,
 };
 

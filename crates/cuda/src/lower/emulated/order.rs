@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tidegate_hal::batch::{Action, Batch, Move, Op, QUANTUM, Scalar, Step};
+use tidegate_hal::batch::{Action, Batch, Move, Op, QUANTUM, Scalar, Shape, Side, Step};
 use tidegate_hal::memory::Ptr;
 
 use super::machine::{Do, Event, Home, Launched, Machine};
@@ -20,12 +20,25 @@ fn moved(src: Ptr, dst: Ptr, count: usize, sum: bool, rng: &mut Rng) -> Step {
     } else {
         Action::Copy
     };
+    // The same copy from its end on: by lists.
+    let backwards = !sum && count > 1 && rng.once_in(3);
+    let side = |base: Ptr| {
+        if !backwards {
+            return linear(base);
+        }
+        let mut dims = [(1, 0); Shape::MAX_DIMS];
+        dims[0] = (count as u32, -1);
+        Side {
+            shape: Shape::Strided { dims, rank: 1 },
+            ..linear(base.byte_add(8 * (count - 1)))
+        }
+    };
     Step::Move(Move {
         action,
         size: 8,
         count,
-        src: linear(src),
-        dst: linear(dst),
+        src: side(src),
+        dst: side(dst),
         parity: Ptr::NULL,
         // What a batch before it has written is there when it begins.
         early: rng.once_in(2),

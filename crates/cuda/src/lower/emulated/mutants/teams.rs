@@ -126,6 +126,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // Who goes on before the batch before is over, or makes room for a third.
     (
         ORDER,
+        "listed.begin((u64)index * Team::size + team.rank());\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "listed.begin((u64)index * Team::size + team.rank());\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+    ),
+    (
+        ORDER,
+        "listed.begin((u64)index * Team::size + team.rank());\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "listed.begin((u64)index * Team::size + team.rank());\n    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();\n",
+    ),
+    (
+        ORDER,
+        "listed.begin((u64)index * Team::size + team.rank());\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "listed.begin((u64)index * Team::size + team.rank());\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();\n",
+    ),
+    (
+        ORDER,
+        "listed.begin((u64)index * Team::size + team.rank());\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "listed.begin((u64)index * Team::size + team.rank());\n    wait_for_previous();\n    let_next_come();\n",
+    ),
+    (
+        ORDER,
         "const Lane lane = *at;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
         "const Lane lane = *at;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
     ),
