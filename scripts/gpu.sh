@@ -222,7 +222,7 @@ if wanted checks && [ "$device" != host ]; then
     done
     if [ "$ranks" -gt 1 ]; then
         for provider in 'tcp;ofi_rxm' sockets; do
-            step "check-nodes-${provider%;*}" "$ranks" 5 60 "${mps[@]}" "$bin/faces" --device "$device" --nodes "2x$((ranks / 2))" --grid "$grid" --size 3x4x5x4 --init global --counts 1,2,5 --rounds 1 \
+            step "check-nodes-${provider%;*}" "$ranks" 5 60 "${mps[@]}" "$bin/faces" --device "$device" --nodes "2x$((ranks / 2))" --grid "$grid" --size 3x4x5x4 --init global --counts 3,1,5 --rounds 1 \
                 --provider "$provider" --report "$out/report/nodes-${provider%;*}" --variants st,st-graph,st-separate,st-strided,st-strided-graph,rma,p2p
         done
     fi

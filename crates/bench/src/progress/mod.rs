@@ -2,22 +2,31 @@
 //!
 //! # Model
 //!
-//! A [`Progress`] counts steps. It draws on standard error when that is a terminal, and nothing
-//! otherwise, so that logs and pipes stay clean. Dropping it removes the bar.
+//! A [`Progress`] counts steps. It draws on standard error when that is a terminal. Otherwise it says every
+//! [`LONG`] how far it has come, so that a log of a job that takes long, or does not end, says where it is. Dropping it
+//! removes the bar.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
+
+/// How often a log hears of it.
+const LONG: Duration = Duration::from_secs(10);
 
 /// A bar that goes away when it is dropped.
 #[derive(Debug)]
-pub struct Progress(ProgressBar);
+pub struct Progress {
+    bar: ProgressBar,
+    /// Ends who speaks to the log, when it is dropped.
+    _speaks: Option<Sender<()>>,
+}
 
 impl Progress {
-    /// A bar of `steps` steps on standard error, if that is a terminal.
+    /// A bar of `steps` steps on standard error, if that is a terminal, and a line now and then if not.
     pub fn new(steps: u64) -> Progress {
         if !std::io::stderr().is_terminal() {
-            return Progress::hidden(steps);
+            return Progress::hidden(steps).speaking(LONG, |line| eprintln!("{line}"));
         }
         let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(8));
         if let Ok(style) = ProgressStyle::with_template("{msg:<18} {wide_bar} {pos}/{len} {eta:>4}")
@@ -25,41 +34,55 @@ impl Progress {
             bar.set_style(style.progress_chars("=> "));
         }
         bar.enable_steady_tick(Duration::from_millis(500));
-        Progress(bar)
+        Progress { bar, _speaks: None }
     }
 
     /// One that only counts.
     pub fn hidden(steps: u64) -> Progress {
-        Progress(ProgressBar::with_draw_target(
-            Some(steps),
-            ProgressDrawTarget::hidden(),
-        ))
+        Progress {
+            bar: ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::hidden()),
+            _speaks: None,
+        }
+    }
+
+    /// Has a thread say how far it is, as often as this.
+    fn speaking(mut self, every: Duration, say: impl Fn(String) + Send + 'static) -> Progress {
+        let (speaks, over) = channel();
+        let bar = self.bar.clone();
+        std::thread::spawn(move || {
+            while over.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                let (done, all) = (bar.position(), bar.length().unwrap_or(0));
+                say(format!("{}: {done} of {all} done", bar.message()));
+            }
+        });
+        self._speaks = Some(speaks);
+        self
     }
 
     /// Says what is being done.
     pub fn say(&self, what: impl Into<String>) {
-        self.0.set_message(what.into());
+        self.bar.set_message(what.into());
     }
 
     /// One step is done.
     pub fn step(&self) {
-        self.0.inc(1);
+        self.bar.inc(1);
     }
 
     /// Prints a line above the bar, on standard error; also without a terminal.
     pub fn note(&self, line: &str) {
-        self.0.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| eprintln!("{line}"));
     }
 
     /// How many steps are done.
     pub fn done(&self) -> u64 {
-        self.0.position()
+        self.bar.position()
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 
@@ -74,5 +97,19 @@ mod tests {
         progress.step();
         progress.step();
         assert_eq!(progress.done(), 2);
+    }
+
+    #[test]
+    fn a_log_hears_how_far_it_is_until_it_is_over() {
+        let (said, heard) = channel();
+        let progress = Progress::hidden(3).speaking(Duration::from_millis(1), move |line| {
+            let _ = said.send(line);
+        });
+        progress.say("st");
+        progress.step();
+        while heard.recv().unwrap() != "st: 1 of 3 done" {}
+        drop(progress);
+        // The thread ends, and with it what it says.
+        while heard.recv().is_ok() {}
     }
 }
