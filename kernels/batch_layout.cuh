@@ -55,13 +55,13 @@ struct alignas(16) Lane {
     u64 tail;   // so many bytes follow the units, fewer than 16
     // LANE_LANDS: of a put, or of a wait, whose slot is `dst` with its flip; then `count` is in bytes, and there is no tail.
     u64 landing, landing_flip;
-  // LANE_LISTED: where the units of either side are stands in a list, four bytes for each, in units from `src` and from
-  // `dst`; 0: they lie one behind the other. How large one is, as a power of two: 2, 3 or 4 (16 bytes, as in every other
-  // lane).
-  u64 from, to;
-  u32 unit;
-  u32 unused;
-  u64 unused2;
+    // LANE_LISTED: where the units of either side are stands in a list, four bytes for each, in units from `src` and from
+    // `dst`; 0: they lie one behind the other. How large one is, as a power of two: 2, 3 or 4 (16 bytes, as in every other
+    // lane).
+    u64 from, to;
+    u32 unit;
+    u32 unused;
+    u64 unused2;
 };
 
 struct Step {

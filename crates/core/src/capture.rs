@@ -6,8 +6,8 @@
 //! only inside, runs the step once to record what it enqueues, executes nothing, and gives everything back. The
 //! [`Graph`] can then be replayed with the *same* regions and window halves, mixed with eager steps.
 //!
-//! Because the brand inside is new, the step can use nothing that it was not lent; because the stream is taken exclusively, it
-//! can be used by nobody else meanwhile.
+//! Because the brand inside is new, the step can use nothing that it was not lent; because the stream is taken
+//! exclusively, it can be used by nobody else meanwhile.
 //!
 //! [`Stream::capture_with`] records on two streams, and lends to both. What is recorded on a stream comes, at each
 //! replay, after what that stream was given before, and before what it is given later: the last replay's part on *that*
@@ -67,8 +67,8 @@ enum Purpose<'a, D: Device> {
     Own(&'a mut Vec<(Side, Arc<Myself<D>>)>),
 }
 
-/// Whether a window half is in an epoch. It is part of what a recording fits: one that begins with a post fits an inbox,
-/// and one that begins with a wait fits what is exposed to that very group.
+/// Whether a window half is in an epoch. It is part of what a recording fits: one that begins with a post fits an
+/// inbox, and one that begins with a wait fits what is exposed to that very group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// A region, or a window half between its epochs.
@@ -202,8 +202,8 @@ fn rebrand<'s, 't, D: Device, X: Carry<'s, D>>(value: X) -> X::At<'t> {
         "types that differ in a lifetime have one size"
     );
     let value = std::mem::ManuallyDrop::new(value);
-    // SAFETY: `Carry` promises that the two types are the same but for a lifetime, which nothing at run time depends on; the
-    // original is not dropped.
+    // SAFETY: `Carry` promises that the two types are the same but for a lifetime, which nothing at run time depends
+    // on; the original is not dropped.
     unsafe { std::mem::transmute_copy(&*value) }
 }
 
@@ -484,7 +484,8 @@ impl<'s, D: Device> Graph<'s, D> {
 
     /// # Safety
     ///
-    /// What was lent to the recording is held by the caller, at home on the streams that it was lent on, which are these.
+    /// What was lent to the recording is held by the caller, at home on the streams that it was lent on, which are
+    /// these.
     unsafe fn submit(
         &self,
         stream: &Stream<'_, D>,
@@ -508,7 +509,8 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
     /// As [`Graph::replay`], on both streams.
     ///
     /// A device may let neither stream go on before both are through a replay, or through one of its times (GPUs do).
-    /// So nothing that one stream does in a step may depend, by way of a peer, on what the other does in a later one.
+    /// So nothing that one stream does in a step may depend, by way of a peer, on what the other does in a later one, nor
+    /// on what is enqueued behind the replay on either: a device may hold that back until the recording is over.
     ///
     /// # Errors
     ///

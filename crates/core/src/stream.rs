@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! A [`Stream`] executes what is enqueued on it, in order, while the host goes on. Its lifetime parameter is a *brand*: it
-//! belongs to this stream alone, so that a region, a window half or an epoch of one stream cannot be used on another by
-//! mistake: that does not compile. [`stream!`](crate::stream!) makes a stream with a brand of its own.
+//! A [`Stream`] executes what is enqueued on it, in order, while the host goes on. Its lifetime parameter is a
+//! *brand*: it belongs to this stream alone, so that a region, a window half or an epoch of one stream cannot be used
+//! on another by mistake: that does not compile. [`stream!`](crate::stream!) makes a stream with a brand of its own.
 //!
 //! # Failure
 //!
@@ -41,10 +41,10 @@ macro_rules! stream {
     // A token tree, not an identifier: it keeps its place in the caller's program, and errors point there.
     (let $name:tt = $unbound:expr $(;)?) => {
         let unbound = $unbound;
-        // As `generativity::make_guard!`, but with the stream's own name for what an error may mention: then an error about two
-        // streams that are mixed up names both.
-        // SAFETY: the brand is no other stream's: it lasts until `StreamsDoNotMix` is dropped at the end of the block,
-        // and ends before the `Id` below it does; every other stream's brand has other such ends.
+        // As `generativity::make_guard!`, but with the stream's own name for what an error may mention: then an error
+        // about two streams that are mixed up names both. SAFETY: the brand is no other stream's: it lasts until
+        // `StreamsDoNotMix` is dropped at the end of the block, and ends before the `Id` below it does; every other
+        // stream's brand has other such ends.
         let $name = unsafe { $crate::__private::Id::new() };
         let id = $name;
         // SAFETY: as above; there is one guard.
@@ -60,8 +60,9 @@ macro_rules! stream {
     };
 }
 
-/// A stream before it has a brand: what `world.stream()` gives, for [`stream!`](crate::stream!) to make a [`Stream`] of. (An
-/// error that expects `&Stream` and has found `&UnboundStream` wants `stream!(let s = …);` where `let s = …;` is.)
+/// A stream before it has a brand: what `world.stream()` gives, for [`stream!`](crate::stream!) to make a [`Stream`]
+/// of. (An error that expects `&Stream` and has found `&UnboundStream` wants `stream!(let s = …);` where `let s = …;`
+/// is.)
 pub struct UnboundStream<D: Device> {
     raw: D::Stream,
     world: World<D>,
@@ -104,8 +105,8 @@ pub struct Stream<'s, D: Device> {
     _not_sync: OneThreadAtATime,
 }
 
-/// Ends the waits of all streams of the rank when a panic unwinds past one of them: that one may be waiting for another, which is
-/// dropped only after it.
+/// Ends the waits of all streams of the rank when a panic unwinds past one of them: that one may be waiting for
+/// another, which is dropped only after it.
 struct Unwinding<D: Device>(World<D>);
 
 impl<D: Device> Drop for Unwinding<D> {
@@ -258,8 +259,8 @@ impl<'s, D: Device> Stream<'s, D> {
     /// # Errors
     ///
     /// [`Error::Device`]; [`Error::Capturing`] if one of the two is being captured without the other; [`Error::Invalid`] if they
-    /// belong to different worlds; [`Error::SelfDeadlock`] if one half of a window joins the other on its stream, and one of
-    /// the two streams waits for what the other half has still to do. The value comes back.
+    /// belong to different worlds; [`Error::SelfDeadlock`] if one half of a window joins the other on its stream, and
+    /// one of the two streams waits for what the other half has still to do. The value comes back.
     pub fn hand_off<'t, X: Carry<'s, D>>(
         &self,
         mut value: X,
@@ -272,8 +273,9 @@ impl<'s, D: Device> Stream<'s, D> {
         }
         // Tickets stay here: the other stream is ordered after the wait for them.
         let own = crate::capture::own_halves(&mut value);
-        let admitted = own
-            .iter()
+        // On a stream that has failed nothing waits any more.
+        let waits = self.healthy().is_ok();
+        let admitted = (own.iter().filter(|_| waits))
             .try_for_each(|(side, myself)| myself.admit(to, &[Act::Come(*side)]));
         let handed = admitted
             .and_then(|()| crate::capture::settle_tickets(&mut value, self))

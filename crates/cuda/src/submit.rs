@@ -10,14 +10,14 @@
 //!
 //! # Failure
 //!
-//! What can be refused for want of something (a quota for the stream, memory for a program) has been had when there is a
-//! [`Form`], before anything is enqueued; so it can be had in advance, too
+//! What can be refused for want of something (a quota for the stream, memory for a program) has been had when there
+//! is a [`Form`], before anything is enqueued; so it can be had in advance, too
 //! ([`prepare`](tidegate_hal::device::Stream::prepare)).
 //!
 //! What a batch names is held before anything of it is enqueued, and the item is counted after: who looks meanwhile
-//! must not take it for passed. If the driver refuses a part of a batch behind one that it has taken, the batch counts as
-//! submitted, and the stream has failed: what has been posted cannot be taken back. If it refuses the couriers' part, nothing is launched, and the stream has no
-//! couriers any more; they wait for ever ([`crate::courier`]).
+//! must not take it for passed. If the driver refuses a part of a batch behind one that it has taken, the batch counts
+//! as submitted, and the stream has failed: what has been posted cannot be taken back. If it refuses the couriers'
+//! part, nothing is launched, and the stream has no couriers any more; they wait for ever ([`crate::courier`]).
 
 use std::ffi::c_void;
 use std::sync::Arc;

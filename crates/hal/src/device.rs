@@ -7,8 +7,8 @@
 //!
 //! # Failure
 //!
-//! A wait that fails, or a kernel that panics, is a [`Fault`]: the stream keeps the first one, and from then on passes over
-//! everything but ordering (events, reclamation), turning adds into poisonings as [`crate::batch`] says. It never
+//! A wait that fails, or a kernel that panics, is a [`Fault`]: the stream keeps the first one, and from then on passes
+//! over everything but ordering (events, reclamation), turning adds into poisonings as [`crate::batch`] says. It never
 //! recovers; every later [`Stream::synchronize`] reports the fault.
 //!
 //! # Contract
@@ -87,7 +87,8 @@ pub trait Helper: Send + Sync {
     /// it looks again at once.
     fn waiting(&self) -> bool;
 
-    /// The thread has waited long, and goes to sleep until its bell is rung: somebody else must see to it that this comes to be.
+    /// The thread has waited long, and goes to sleep until its bell is rung: somebody else must see to it that this
+    /// comes to be.
     fn leaving(&self);
 }
 
@@ -166,8 +167,8 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// How much of the hardware this process may use while other processes use it, too, for ranks to compare, in a unit of
-    /// the device's own (a GPU's multiprocessors); 0 where processes take turns.
+    /// How much of the hardware this process may use while other processes use it, too, for ranks to compare, in a
+    /// unit of the device's own (a GPU's multiprocessors); 0 where processes take turns.
     fn portion(&self) -> usize {
         0
     }
@@ -481,7 +482,8 @@ pub unsafe trait Stream: Send + 'static {
 
     /// Has everything ready for a batch that the device could refuse: room for it, the stream's part of what streams
     /// share. For who must do what cannot be undone before a batch is submitted (arm a NIC): submitted next, it is
-    /// refused only if the device is of no more use, or if others have changed what there is meanwhile. Submits nothing.
+    /// refused only if the device is of no more use, or if others have changed what there is meanwhile. Submits
+    /// nothing.
     ///
     /// # Errors
     ///

@@ -19,10 +19,11 @@ use crate::place::On;
 use crate::region::{Body, Region};
 use crate::stream::Stream;
 
-/// An epoch in which this rank accesses its targets' memory. Operations are only noted; [`Access::complete`] enqueues them.
+/// An epoch in which this rank accesses its targets' memory. Operations are only noted; [`Access::complete`] enqueues
+/// them.
 ///
-/// `'b` is the borrow of the sources and destinations: until the epoch is complete, they can be neither written nor freed.
-/// Dropping the epoch revokes the window, for the targets wait for its completion.
+/// `'b` is the borrow of the sources and destinations: until the epoch is complete, they can be neither written nor
+/// freed. Dropping the epoch revokes the window, for the targets wait for its completion.
 #[must_use = "dropping an epoch half-done revokes the window; call `complete`"]
 pub struct Access<'s, 'b, T, K, D: Device> {
     held: Held<OutboxBody<D>>,
@@ -138,8 +139,8 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
         Outbox::from_held(self.held.take())
     }
 
-    /// The outbound slots, each to be used once: using one twice does not compile. [`Slot`]s do the same by number, with
-    /// the check at [`Access::complete`].
+    /// The outbound slots, each to be used once: using one twice does not compile. [`Slot`]s do the same by number,
+    /// with the check at [`Access::complete`].
     ///
     /// # Errors
     ///
@@ -406,7 +407,8 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
         )
     }
 
-    /// Notes a fetch-and-op: as accumulate, and the old values go to `result`, which has as many elements as the operand.
+    /// Notes a fetch-and-op: as accumulate, and the old values go to `result`, which has as many elements as the
+    /// operand.
     ///
     /// # Errors
     ///

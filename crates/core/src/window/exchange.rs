@@ -17,12 +17,13 @@ use crate::stream::Stream;
 /// What a refused [`exchange`] gives back.
 pub type Refused<'s, 'b, T, K, D> = Rejected<(Inbox<'s, T, K, D>, Access<'s, 'b, T, K, D>)>;
 
-/// Posts the inbox to all its origins, completes the epoch, and waits for the origins, as *one* batch: on a GPU one kernel.
+/// Posts the inbox to all its origins, completes the epoch, and waits for the origins, as *one* batch: on a GPU one
+/// kernel.
 ///
 /// # Errors
 ///
-/// As [`Inbox::post`], [`Access::complete`] and [`Exposed::wait`](super::Exposed::wait) (an epoch that leaves this rank out
-/// where it is an origin itself completes nothing towards it); both come back, and nothing has been enqueued.
+/// As [`Inbox::post`], [`Access::complete`] and [`Exposed::wait`](super::Exposed::wait) (an epoch that leaves this
+/// rank out where it is an origin itself completes nothing towards it); both come back, and nothing has been enqueued.
 #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
 pub fn exchange<'s, 'b, T: Element, K: Discipline, D: Device>(
     stream: &Stream<'s, D>,
@@ -59,8 +60,9 @@ fn try_exchange<'s, T: Element, K: Discipline, D: Device>(
         .is_none_or(|(other, _)| *other != key)
     {
         // SAFETY: the three batches touch different words, and different memory: the outbox's moves write peers' slots
-        // or landings, and the waits, where data lands, this rank's slots, for the epoch that is exposed (if a peer is this rank itself, the exposure that they wait for and the completion that the inbox waits for
-        // order them). Posts come first, so that none of them is behind a wait.
+        // or landings, and the waits, where data lands, this rank's slots, for the epoch that is exposed (if a peer is
+        // this rank itself, the exposure that they wait for and the completion that the inbox waits for order them).
+        // Posts come first, so that none of them is behind a wait.
         let batch = unsafe { Batch::join(&[inbox.post_batch(), &plan.batch, inbox.wait_batch()]) };
         plan.exchange = Some((key, Arc::new(batch)));
     }

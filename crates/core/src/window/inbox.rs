@@ -97,13 +97,15 @@ impl<D: Device> Epoch<D> {
                     signal: line.signal().clone(),
                     keep: Vec::new(),
                 };
-                // SAFETY: the word is the origin's for exposures by this rank, in registered memory; the bell is the origin's.
+                // SAFETY: the word is the origin's for exposures by this rank, in registered memory; the bell is the
+                // origin's.
                 let program = unsafe { line.queue().prepare(program) }?;
                 arms.push(Arm::new(line, program, &half.window));
             }
         }
-        // SAFETY: all words lie in blocks that the half holds; this inbox's stream alone advances the operands. A wait whose
-        // data may land writes the slot of its origin alone, which is exposed to that origin until the wait is over.
+        // SAFETY: all words lie in blocks that the half holds; this inbox's stream alone advances the operands. A wait
+        // whose data may land writes the slot of its origin alone, which is exposed to that origin until the wait is
+        // over.
         let (post, wait) = unsafe { (Batch::new(post, Vec::new()), Batch::new(wait, Vec::new())) };
         let by_nic = !arms.is_empty();
         let (post, wait) = (post.helped(by_nic), wait.helped(by_nic));
@@ -123,10 +125,11 @@ impl<D: Device> Epoch<D> {
     fn join(&mut self) {
         let (post, wait) = (&self.post, &self.wait);
         self.whole.get_or_insert_with(|| {
-            // SAFETY: the two batches touch different words: the posts the origins' or this half's doorbells, the waits this
-            // inbox's own. A wait, where data lands, writes the slot and looks at the landing of the epoch that it waits
-            // for. With two buffers the post exposes the other ones, and who is to write these again needs the next post,
-            // which is behind this batch; with one buffer the wait cannot be over before the post.
+            // SAFETY: the two batches touch different words: the posts the origins' or this half's doorbells, the
+            // waits this inbox's own. A wait, where data lands, writes the slot and looks at the landing of the epoch
+            // that it waits for. With two buffers the post exposes the other ones, and who is to write these again
+            // needs the next post, which is behind this batch; with one buffer the wait cannot be over before the
+            // post.
             Arc::new(unsafe { Batch::join(&[post, wait]) })
         });
     }
@@ -148,8 +151,8 @@ fn post_steps(peer: &Peer) -> Vec<Step> {
 fn has_landed<D: Device>(device: &D, landed: &Landed, operand: u64) -> bool {
     let (at, tag) = landed.from.of_epoch(operand);
     let mut bytes = vec![0; Landing::room(landed.bytes)];
-    // SAFETY: the landing lies in the window's block, which the half holds. Its origin may be writing it: four bytes and
-    // their tag by one store, and a copy of an aligned word is not torn; nothing but the tags is looked at.
+    // SAFETY: the landing lies in the window's block, which the half holds. Its origin may be writing it: four bytes
+    // and their tag by one store, and a copy of an aligned word is not torn; nothing but the tags is looked at.
     let read = unsafe { device.read(at, &mut bytes) };
     read.is_ok()
         && bytes
@@ -302,7 +305,8 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
         self.held.half.peers.iter().map(|peer| peer.rank)
     }
 
-    /// Enqueues the exposure of the memory to all origins (MPI: `MPI_Win_post`). What is enqueued before may still read it.
+    /// Enqueues the exposure of the memory to all origins (MPI: `MPI_Win_post`). What is enqueued before may still
+    /// read it.
     ///
     /// # Errors
     ///
@@ -352,15 +356,16 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
     /// stream as well has [`exchange`](super::exchange).
     ///
     /// Nothing that is enqueued later on this stream, or behind a hand-off from it, begins before all origins have
-    /// completed: none of their completes may depend on it. So where this rank is an origin itself, that epoch is completed
-    /// before (which takes two buffers), or on another stream; and where two ranks send to each other, at least one of
-    /// them completes before it exposes.
+    /// completed: none of their completes may depend on it. So where this rank is an origin itself, that epoch is
+    /// completed before (which takes two buffers), or on another stream; and where two ranks send to each other, at
+    /// least one of them completes before it exposes.
     ///
     /// # Errors
     ///
     /// As [`Inbox::post`]; [`Error::SelfDeadlock`] if this rank is an origin itself, and its outbox is at home on this
-    /// stream, too, without such a complete; and [`Error::Device`] where the batch has more lanes than the stream may carry out at a time
-    /// (post and wait apart need half as many). The inbox comes back, and nothing has been enqueued.
+    /// stream, too, without such a complete; and [`Error::Device`] where the batch has more lanes than the stream may
+    /// carry out at a time (post and wait apart need half as many). The inbox comes back, and nothing has been
+    /// enqueued.
     pub fn expose(self, stream: &Stream<'s, D>) -> Result<Self, Rejected<Self>> {
         self.expose_group(stream, None)
     }
@@ -405,8 +410,8 @@ impl<'s, T: Element, D: HostAccess> Inbox<'s, T, BySlot, D> {
     /// What made the stream fail; [`Error::Capturing`].
     pub fn read<'b>(&'b mut self, stream: &Stream<'s, D>) -> Result<Slots<'b, T>> {
         stream.synchronize()?;
-        // SAFETY: the stream has passed everything that was enqueued, the last wait included; the inbox is borrowed exclusively,
-        // so nothing can be enqueued with it, or posted, while the slots are read.
+        // SAFETY: the stream has passed everything that was enqueued, the last wait included; the inbox is borrowed
+        // exclusively, so nothing can be enqueued with it, or posted, while the slots are read.
         Ok(unsafe { Slots::new(self.held.table.slots()) })
     }
 }
@@ -443,8 +448,8 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
     /// # Errors
     ///
     /// [`Error::SelfDeadlock`] if this rank is an origin itself, its outbox is at home on this stream, too, and its
-    /// complete has not been enqueued: that could only come behind the wait. [`Error::Revoked`], or what made the stream
-    /// fail. The exposure comes back (and dropping it revokes the window).
+    /// complete has not been enqueued: that could only come behind the wait. [`Error::Revoked`], or what made the
+    /// stream fail. The exposure comes back (and dropping it revokes the window).
     pub fn wait(mut self, stream: &Stream<'s, D>) -> Result<Inbox<'s, T, K, D>, Rejected<Self>> {
         let body = &mut *self.held;
         let waited = (body.half.ready(stream))
@@ -464,7 +469,8 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
         }
     }
 
-    /// Looks whether all origins have completed, without waiting (MPI: `MPI_Win_test`); if so, the inbox is back as after
+    /// Looks whether all origins have completed, without waiting (MPI: `MPI_Win_test`); if so, the inbox is back as
+    /// after
     /// [`Exposed::wait`]. Pending as long as the stream has not come to the end of this inbox's last epoch.
     ///
     /// # Errors

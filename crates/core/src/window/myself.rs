@@ -2,22 +2,23 @@
 //!
 //! # Model
 //!
-//! A stream executes in order. A complete towards this rank itself waits for a post; if the inbox is at home on the same
-//! stream, a post that has not been enqueued can only come behind the complete, which never ends then. In the same way a
-//! wait for this rank itself needs a complete in front of it, if the outbox is at home on the same stream. And where the
-//! two halves come together by a hand-off, neither may be waiting for the other already, for what comes later comes
-//! behind both streams. If the other half is at home on another stream nothing is refused: it may do its part at any
-//! time.
+//! A stream executes in order. A complete towards this rank itself waits for a post; if the inbox is at home on the
+//! same stream, a post that has not been enqueued can only come behind the complete, which never ends then. In the
+//! same way a wait for this rank itself needs a complete in front of it, if the outbox is at home on the same stream.
+//! And where the two halves come together by a hand-off, neither may be waiting for the other already, for what comes
+//! later comes behind both streams. If the other half is at home on another stream nothing is refused: it may do its
+//! part at any time.
 //!
-//! Two numbers say it all, whatever the buffers: how many posts are there that no complete has used (the exposures given
-//! in advance count), and how many completes that no wait has used. Both are of what has been *enqueued*.
+//! Two numbers say it all, whatever the buffers: how many posts are there that no complete has used (the exposures
+//! given in advance count), and how many completes that no wait has used. Both are of what has been *enqueued*.
 //!
 //! # Recordings
 //!
 //! What is recorded does nothing yet, and what it needs may be enqueued eagerly before it is replayed. So it is noted,
 //! and a [`Script`] of it is checked and counted at each replay, for all its times.
 //!
-//! A half that was lent to the step is in the same places at each replay; where one is that was not lent is looked at then.
+//! A half that was lent to the step is in the same places at each replay; where one is that was not lent is looked at
+//! then.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
@@ -31,8 +32,9 @@ use crate::world::Watched;
 
 /// What the two halves of a window know of each other, if this rank is its own origin there.
 ///
-/// Relaxed accesses suffice: what is refused is refused for two halves that are at home on one stream, hence in the hands
-/// of one thread, which has got both with all that was done to them before. Of halves elsewhere only sums are kept.
+/// Relaxed accesses suffice: what is refused is refused for two halves that are at home on one stream, hence in the
+/// hands of one thread, which has got both with all that was done to them before. Of halves elsewhere only sums are
+/// kept.
 pub(crate) struct Myself<D: Device> {
     window: Arc<Watched<D>>,
     inbox: Place,
@@ -118,8 +120,8 @@ pub(crate) fn home_number<D: Device>(stream: &Stream<'_, D>) -> usize {
 }
 
 impl<D: Device> Myself<D> {
-    /// Of a window whose halves, with these numbers, are both made on `home`, and whose inbox has given so many exposures
-    /// in advance.
+    /// Of a window whose halves, with these numbers, are both made on `home`, and whose inbox has given so many
+    /// exposures in advance.
     pub(super) fn new(
         window: &Arc<Watched<D>>,
         [inbox, outbox]: [u64; 2],
@@ -180,8 +182,8 @@ impl<D: Device> Myself<D> {
         })
     }
 
-    /// Refuses what would wait for ever if it were enqueued here now, in this order; counts nothing. What is recorded is
-    /// refused by the replay.
+    /// Refuses what would wait for ever if it were enqueued here now, in this order; counts nothing. What is recorded
+    /// is refused by the replay.
     pub(crate) fn admit(&self, stream: &Stream<'_, D>, acts: &[Act]) -> Result<()> {
         if stream.raw().capturing() {
             return Ok(());

@@ -18,12 +18,12 @@
 //! # Failure
 //!
 //! A count that is too low is read again, after pauses: a notice has come before the agent over there has added to the
-//! word. When that has lasted too long since the first answer (without the time in which there was none), or the read has
-//! failed for as long, a signal is *lost*: the queue gives up, and the peer is told by a poison. Each read that is refused
-//! costs the connection that it was made on, and what others have on it; so a queue of which something has failed, which
-//! gives up in any case, asks no more than [`REFUSALS`] times in vain. A peer that does not
-//! answer, because it is stopped, is waited for. A peer that has left in good order has got all that it waited for; one that is lost is
-//! core's affair, who poisons the sent word.
+//! word. When that has lasted too long since the first answer (without the time in which there was none), or the read
+//! has failed for as long, a signal is *lost*: the queue gives up, and the peer is told by a poison. Each read that is
+//! refused costs the connection that it was made on, and what others have on it; so a queue of which something has
+//! failed, which gives up in any case, asks no more than [`REFUSALS`] times in vain. A peer that does not answer,
+//! because it is stopped, is waited for. A peer that has left in good order has got all that it waited for; one that
+//! is lost is core's affair, who poisons the sent word.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,8 +37,8 @@ use crate::wire::{Op, Posted, Wire};
 
 /// How often queues are looked at that may be quiet.
 pub(super) const TICK: Duration = Duration::from_millis(100);
-/// Before a count is read again: each pause is twice as long as the one before, up to the second; so long is each after a
-/// read that failed.
+/// Before a count is read again: each pause is twice as long as the one before, up to the second; so long is each
+/// after a read that failed.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(20));
 /// How often reads of a queue that gives up in any case may fail.
 const REFUSALS: u32 = 5;
@@ -154,8 +154,8 @@ impl<W: Wire> Engine<W> {
         !self.doubtful.is_empty()
     }
 
-    /// Asks for the signals of queues that have been quiet since the last tick, and takes those further that nobody asks
-    /// for any more.
+    /// Asks for the signals of queues that have been quiet since the last tick, and takes those further that nobody
+    /// asks for any more.
     pub(super) fn tick(&mut self) {
         let (mut quiet, mut over) = (Vec::new(), Vec::new());
         let mut doubtful = std::mem::take(&mut self.doubtful);
@@ -243,8 +243,8 @@ impl<W: Wire> Engine<W> {
         };
         let cookie = self.flights.next() as u64;
         // SAFETY: the flight keeps what is written, and nobody reads it before that is over. The word is one of the
-        // peer's memory, by the promise of `NicQueue::prepare`, and is only added to there. (Eight bytes that are aligned
-        // are taken to be read as one, as every processor and NIC does that this was built for.)
+        // peer's memory, by the promise of `NicQueue::prepare`, and is only added to there. (Eight bytes that are
+        // aligned are taken to be read as one, as every processor and NIC does that this was built for.)
         match unsafe { self.wire.post(peer, op, cookie) } {
             Ok(Posted::Taken) => {
                 asked.reads = Some((doubt.count, now));
