@@ -285,10 +285,13 @@ pub(crate) fn finalized(job: &mut Job) {
     stream!(let near = worlds[0].stream().unwrap());
     stream!(let words = worlds[1].stream().unwrap());
     stream!(let messages = worlds[2].stream().unwrap());
+    stream!(let near_aside = worlds[0].stream().unwrap());
+    stream!(let words_aside = worlds[1].stream().unwrap());
+    stream!(let messages_aside = worlds[2].stream().unwrap());
     let waits = (
-        wait_in_vain(&near),
-        wait_in_vain(&words),
-        wait_in_vain(&messages),
+        wait_in_vain(&near, &near_aside),
+        wait_in_vain(&words, &words_aside),
+        wait_in_vain(&messages, &messages_aside),
     );
     worlds[0].gather("finalize", Vec::new()).unwrap();
     job.end();
@@ -309,14 +312,16 @@ fn opens(s: &Stream<'_>) -> bool {
     Window::<u64, _>::by_slot("later").open(s).is_ok()
 }
 
-/// Waits on a stream for what nobody completes.
-fn wait_in_vain<'s>(s: &Stream<'s>) -> (Inbox<'s, u64>, Outbox<'s, u64>) {
+/// Waits on a stream for what nobody completes; what this rank itself could complete is at home aside, where a wait for
+/// it is not refused.
+fn wait_in_vain<'s, 't>(s: &Stream<'s>, aside: &Stream<'t>) -> (Inbox<'s, u64>, Outbox<'t, u64>) {
     let (rank, size) = (s.world().rank(), s.world().size());
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
     let window = Window::<u64, _>::by_slot("open")
         .buffers(Buffers::Single)
         .slot_from(left, 0, 4);
     let (inbox, outbox) = window.slot_to(right, 0).open(s).unwrap();
+    let outbox = s.hand_off(outbox, aside).unwrap();
     let exposed = inbox.post(s).unwrap();
     (exposed.wait(s).unwrap(), outbox)
 }
