@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! A [`Progress`] counts steps. It draws on standard error when that is a terminal. Otherwise it says every
-//! [`LONG`] how far it has come, so that a log of a job that takes long, or does not end, says where it is. Dropping it
-//! removes the bar.
+//! A [`Progress`] counts steps. It draws on standard error when that is a terminal. Otherwise it says every ten seconds
+//! how far it has come, so that a log of a job that takes long, or does not end, says where it is. Dropping it removes
+//! the bar.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
