@@ -7,7 +7,7 @@
 //! [`Forms`] holds what was needed so far, each form placed once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tidegate_ffi::cuda::{DevicePtr, Function, LaunchConfig};
 use tidegate_hal::batch::{Batch, Step, Wait};
@@ -197,7 +197,7 @@ impl Forms {
         quota: usize,
         couriers: &Couriers,
     ) -> Result<Arc<ApartForm>, DeviceError> {
-        let mut made = self.apart.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(&self.apart);
         if let Some(form) = &*made
             && form.couriers == couriers.id
             && form.program.blocks <= quota
@@ -219,7 +219,7 @@ impl Forms {
         batch: &Batch,
         quota: usize,
     ) -> Result<Arc<[PartForm]>, DeviceError> {
-        let mut made = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(&self.parts);
         if let Some(parts) = &*made
             && parts.iter().all(|part| part.program.blocks <= quota)
         {

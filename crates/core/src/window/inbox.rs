@@ -470,8 +470,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
     }
 
     /// Looks whether all origins have completed, without waiting (MPI: `MPI_Win_test`); if so, the inbox is back as
-    /// after
-    /// [`Exposed::wait`]. Pending as long as the stream has not come to the end of this inbox's last epoch.
+    /// after [`Exposed::wait`]. Pending as long as the stream has not come to the end of this inbox's last epoch.
     ///
     /// # Errors
     ///

@@ -81,13 +81,7 @@ impl List {
         match kind {
             SHAPE_INDEXED if step.sub == 1 => Some((List::Given(shape.table), base)),
             SHAPE_STRIDED => {
-                // The first of them all, and the last, in elements.
-                let (mut least, mut most) = (0i64, 0i64);
-                for (count, stride) in loops(&shape) {
-                    let reach = (i64::from(count) - 1) * i64::from(stride);
-                    least += reach.min(0);
-                    most += reach.max(0);
-                }
+                let (least, most) = ends(&shape);
                 let sub = i64::from(step.sub);
                 let first = base.wrapping_add_signed((least * sub) << step.unit);
                 u32::try_from((most - least + 1) * sub)
@@ -103,9 +97,7 @@ impl List {
         let List::Loops(shape, sub) = self else {
             return Vec::new();
         };
-        let least: i64 = loops(shape)
-            .map(|(count, stride)| ((i64::from(count) - 1) * i64::from(stride)).min(0))
-            .sum();
+        let (least, _) = ends(shape);
         let sub = i64::from(*sub);
         // From the innermost loop outwards: what there is already, once for each turn.
         let mut places: Vec<u32> = (0..sub).map(|part| (part - least * sub) as u32).collect();
@@ -120,6 +112,14 @@ impl List {
         }
         places
     }
+}
+
+/// The first element of all, and the last.
+fn ends(shape: &ShapeStep) -> (i64, i64) {
+    loops(shape).fold((0, 0), |(least, most), (count, stride)| {
+        let reach = (i64::from(count) - 1) * i64::from(stride);
+        (least + reach.min(0), most + reach.max(0))
+    })
 }
 
 /// `(count, stride)`, the first fastest.
