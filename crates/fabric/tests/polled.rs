@@ -2,7 +2,10 @@
 //! their own, where there can be two.
 
 mod rig;
+#[path = "rig/watched.rs"]
+mod watched;
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rig::{Rig, SENT, SETTLES, SIGNAL};
@@ -10,6 +13,7 @@ use tidegate_fabric::Options;
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::wire::memory::{Faults, Net};
 use tidegate_hal::batch::{POISON, QUANTUM};
+use watched::watched;
 
 #[path = "../../../tests/common/skip.rs"]
 mod skip;
@@ -59,4 +63,26 @@ fn a_refused_write_that_was_reported_complete_ends_its_queue() {
         assert_eq!((rig.read(1), rig.read(2)), (5, 0));
         assert!(rig.nic.quiesce(SETTLES));
     });
+}
+
+/// After a put its signal is in doubt, and the listener sleeps until the next tick. Here ticks do not come.
+#[test]
+fn a_program_that_is_armed_ends_the_sleep_of_a_listener_in_doubt() {
+    let (rig, seen) = watched(true, Options::default(), Faults::default());
+    seen.sleeps_on.store(true, Ordering::SeqCst);
+    for puts in 1..=20 {
+        rig.arm(&[rig.put(1)], 1).unwrap();
+        rig.ring();
+        let begun = Instant::now();
+        while rig.word(SENT).load() < puts * QUANTUM {
+            assert!(
+                begun.elapsed() < SETTLES,
+                "nobody looks at the doorbell of put {puts}"
+            );
+            std::thread::yield_now();
+        }
+        rig.wait(SIGNAL, puts);
+        seen.await_sleep();
+    }
+    seen.sleeps_on.store(false, Ordering::SeqCst);
 }

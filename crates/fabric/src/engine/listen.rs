@@ -8,7 +8,7 @@
 //! threads. Where nobody rings its bell either, the listener looks at the doorbells itself, as long as programs are
 //! armed.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -94,6 +94,53 @@ impl Seat {
     /// A stream has called, which comes no more: what it did before that is no reason to sit down again.
     fn called(&mut self, visits: u64) {
         self.seen = visits;
+    }
+}
+
+/// How the listener sleeps on the wire, for whoever may have to end that. Doubts are there after every put, so most of its
+/// sleeps are of the second kind: whatever a new program needs it for must end those, too.
+#[derive(Default)]
+pub(super) struct Slumber(AtomicU8);
+
+/// What the listener may be woken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// Something is under way, or a doorbell may be rung that nobody rings a bell for.
+    Work,
+    /// Signals are in doubt.
+    Doubts,
+}
+
+impl Slumber {
+    /// It does not sleep, or so shortly that it finds everything out by itself.
+    const AWAKE: u8 = 0;
+    /// It knows of doubts, and looks again at the next tick.
+    const IN_DOUBT: u8 = 1;
+    /// Until it is woken, more or less.
+    const LONG: u8 = 2;
+
+    fn begin(&self, shortly: bool, in_doubt: bool) {
+        let how = match (shortly, in_doubt) {
+            (true, _) => Self::AWAKE,
+            (false, true) => Self::IN_DOUBT,
+            (false, false) => Self::LONG,
+        };
+        self.0.store(how, Ordering::SeqCst);
+    }
+
+    fn end(&self) {
+        self.0.store(Self::AWAKE, Ordering::SeqCst);
+    }
+
+    /// Whether the listener is to be woken. Says so to one who asks.
+    pub(super) fn is_to_end(&self, why: For) -> bool {
+        let least = match why {
+            For::Work => Self::IN_DOUBT,
+            For::Doubts => Self::LONG,
+        };
+        // Once more than is needed does no harm: between the two it may have slept anew.
+        self.0.load(Ordering::SeqCst) >= least
+            && self.0.swap(Self::AWAKE, Ordering::SeqCst) != Self::AWAKE
     }
 }
 
@@ -215,8 +262,8 @@ impl<W: Wire> Shared<W> {
                 limit
             };
             // Under the lock: whoever posts after this sees it.
-            let long = !engine.full && !active && !engine.is_doubtful();
-            self.asleep.store(long, Ordering::SeqCst);
+            self.slumber
+                .begin(engine.full || active, engine.is_doubtful());
             // Whoever arms after this wakes this thread; what was armed before is seen here.
             let armed = polled && self.slots.armed() > 0;
             release(engine);
@@ -230,7 +277,7 @@ impl<W: Wire> Shared<W> {
                     last = Instant::now();
                 }
             }
-            self.asleep.store(false, Ordering::SeqCst);
+            self.slumber.end();
         }
     }
 }

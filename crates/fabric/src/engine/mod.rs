@@ -64,7 +64,7 @@ use crate::regions::Regions;
 use crate::wire::{Limits, Sleeper, Wire};
 use chained::Chained;
 use ear::Ear;
-use listen::Chair;
+use listen::{Chair, For, Slumber};
 use queue::Queue;
 pub(crate) use work::Engine;
 
@@ -97,8 +97,7 @@ pub(crate) struct Shared<W: Wire> {
     /// Whether signals were in doubt.
     doubtful: AtomicBool,
     sleeper: Box<dyn Sleeper>,
-    /// Whether the listener sleeps on the wire until it is woken, more or less.
-    asleep: AtomicBool,
+    slumber: Slumber,
     /// Where the listener sits while streams do its work.
     chair: Chair,
     /// How often the listener has turned the engine.
@@ -125,7 +124,7 @@ impl<W: Wire> Shared<W> {
             visits: AtomicU64::new(0),
             active: AtomicBool::new(false),
             doubtful: AtomicBool::new(false),
-            asleep: AtomicBool::new(false),
+            slumber: Slumber::default(),
             chair: Chair::default(),
             rounds: AtomicU64::new(0),
             stop: AtomicBool::new(false),
@@ -179,7 +178,7 @@ impl<W: Wire> Shared<W> {
 
     /// Programs have been armed: if doorbells are polled, somebody must begin.
     pub(crate) fn armed(&self) {
-        if self.is_polled() && self.asleep.swap(false, Ordering::SeqCst) {
+        if self.is_polled() && self.slumber.is_to_end(For::Work) {
             self.sleeper.wake();
         }
     }
@@ -245,9 +244,12 @@ impl<W: Wire> Shared<W> {
     /// Something is under way, or in doubt: whoever listens must know that there is something to listen for, or to ask.
     /// If it sleeps but shortly, it finds that out.
     fn tell_listener(&self) {
-        let more = self.active.load(Ordering::Relaxed) || self.doubtful.load(Ordering::Relaxed);
-        if more && self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::SeqCst)
-        {
+        let why = match self.active.load(Ordering::Relaxed) {
+            true => For::Work,
+            false if self.doubtful.load(Ordering::Relaxed) => For::Doubts,
+            false => return,
+        };
+        if self.slumber.is_to_end(why) {
             self.sleeper.wake();
         }
     }

@@ -31,6 +31,39 @@ pub(crate) struct Seen {
     /// Keeps from the engine what is over.
     pub(crate) hold: AtomicBool,
     held: Mutex<Vec<Event>>,
+    /// Whether sleeps of [`DROWSY`] and more last until they are ended.
+    pub(crate) sleeps_on: AtomicBool,
+    /// How many such sleeps have begun, and (below) ended.
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+/// Shorter than a tick, and longer than all pauses of an engine that has something to do.
+const DROWSY: Duration = Duration::from_millis(50);
+
+/// The sleeper of a wire that is watched.
+struct Drowsy {
+    sleeper: Box<dyn Sleeper>,
+    seen: Arc<Seen>,
+}
+
+impl Sleeper for Drowsy {
+    fn sleep(&self, limit: Duration) {
+        if limit < DROWSY || !self.seen.sleeps_on.load(Ordering::SeqCst) {
+            return self.sleeper.sleep(limit);
+        }
+        self.seen.begun.fetch_add(1, Ordering::SeqCst);
+        self.sleeper.sleep(LONG);
+        self.seen.ended.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn wake(&self) {
+        self.sleeper.wake();
+    }
+
+    fn hears(&self) -> bool {
+        self.sleeper.hears()
+    }
 }
 
 /// Memory of an operation.
@@ -83,6 +116,16 @@ impl Seen {
                 self.posted(),
                 self.reads()
             );
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits until a thread of the engine is in a long sleep.
+    pub(crate) fn await_sleep(&self) {
+        let begun = Instant::now();
+        let asleep = || self.begun.load(Ordering::SeqCst) > self.ended.load(Ordering::SeqCst);
+        while !asleep() {
+            assert!(begun.elapsed() < LONG, "nobody sleeps");
             std::thread::yield_now();
         }
     }
@@ -199,7 +242,10 @@ unsafe impl Wire for Watched {
     }
 
     fn sleeper(&self) -> Box<dyn Sleeper> {
-        self.wire.sleeper()
+        Box::new(Drowsy {
+            sleeper: self.wire.sleeper(),
+            seen: self.seen.clone(),
+        })
     }
 }
 
