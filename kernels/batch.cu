@@ -110,14 +110,14 @@ APART bool wait_late(const Launch &launch, Team team, Stand *stand, const Lane *
 
 // Goes on with a short lane whose wait takes long. What has been fetched is fetched again: to keep it would cost those
 // that do not wait.
-template <typename Team, typename Unit>
+template <typename Team>
 APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, u32 index, u32 count) {
     if (!wait_late(launch, team, stand, at, from, index)) return;
     const Lane lane = *at;
     u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
     u64 src = lane.src, dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);
-    copy<Unit>([=](u64 i) { return src + i * sizeof(Unit); }, [=](u64 i) { return dst + i * sizeof(Unit); }, first, stride, lane.count);
-    u64 end = lane.count * sizeof(Unit) + first;
+    copy<V16>([=](u64 i) { return src + i * sizeof(V16); }, [=](u64 i) { return dst + i * sizeof(V16); }, first, stride, lane.count);
+    u64 end = lane.count * sizeof(V16) + first;
     if (first < lane.tail) {
         u8 byte;
         fetch(byte, src + end);
@@ -128,38 +128,38 @@ APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *a
 
 // Straight on: where the next instruction is costs as much as where the next word is, so nothing is called that is not
 // needed, and nothing is kept over a call.
-template <typename Team, typename Unit>
+template <typename Team>
 DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at, u32 index, u32 count) {
     const Lane lane = *at;
     wait_for_previous();
     if (launch.flags & LAUNCH_NEXT) let_next_come();
     u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
     // What is sent is fetched while the exposure is looked at.
-    Unit early[DEPTH];
+    V16 early[DEPTH];
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
-        if (first + k * stride < lane.count) fetch(early[k], lane.src + (first + k * stride) * sizeof(Unit));
+        if (first + k * stride < lane.count) fetch(early[k], lane.src + (first + k * stride) * sizeof(V16));
     // What is no whole unit goes by bytes: a store of 8 bytes to a peer takes much longer than 8 of one byte, which
     // become one on their way (measured).
     u8 tail;
-    u64 end = lane.count * sizeof(Unit) + first;
+    u64 end = lane.count * sizeof(V16) + first;
     if (first < lane.tail) fetch(tail, lane.src + end);
     u64 from;
     u32 before;
     look_shortly(launch, team, stand, lane, count, from, before);
     team.barrier();
     if (stand->failed == SHORT_NOT_YET) {
-        run_late<Team, Unit>(launch, team, stand, at, from, before, index, count);
+        run_late(launch, team, stand, at, from, before, index, count);
         return;
     }
     u64 dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
-        if (first + k * stride < lane.count) put(dst + (first + k * stride) * sizeof(Unit), early[k]);
+        if (first + k * stride < lane.count) put(dst + (first + k * stride) * sizeof(V16), early[k]);
     if (first < lane.tail) put(dst + end, tail);
     if (first + DEPTH * stride < lane.count) {
         u64 src = lane.src;
-        copy<Unit>([=](u64 i) { return src + i * sizeof(Unit); }, [=](u64 i) { return dst + i * sizeof(Unit); }, first + DEPTH * stride, stride, lane.count);
+        copy<V16>([=](u64 i) { return src + i * sizeof(V16); }, [=](u64 i) { return dst + i * sizeof(V16); }, first + DEPTH * stride, stride, lane.count);
     }
     end_short(team, lane, from, before, index, count);
 }
@@ -293,7 +293,7 @@ DEV void run_batch(const Launch &launch) {
     if (record.team == TEAM_BLOCKS) {
         if (!(kind & LANE_STEPS)) {
             if (kind & LANE_LISTED) run_listed(launch, Block(), stands[0], lane, record.index, record.count);
-            else run_short<Block, V16>(launch, Block(), stands[0], lane, record.index, record.count);
+            else run_short(launch, Block(), stands[0], lane, record.index, record.count);
             return;
         }
     } else if (kind == LANE_ADDS) {
@@ -308,7 +308,7 @@ DEV void run_batch(const Launch &launch) {
         return;
     } else if (!(kind & LANE_STEPS)) {
         if (kind & LANE_LISTED) run_listed(launch, Warp(), stands[member], lane, 0, 1);
-        else run_short<Warp, V16>(launch, Warp(), stands[member], lane, 0, 1);
+        else run_short(launch, Warp(), stands[member], lane, 0, 1);
         return;
     }
     if (record.team == TEAM_BLOCKS) run_steps(launch, Large(), stands[0], lane, record.index, record.count);

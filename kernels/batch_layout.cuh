@@ -44,7 +44,9 @@ struct Record {
 // A lane in short. Nearly every lane is (part of): a wait, a copy, an add; then all of it stands here, and the steps are
 // only read when something goes wrong. Of others, LANE_STEPS says that the steps are to be carried out.
 struct alignas(16) Lane {
-    u32 kind;
+    u16 kind;
+    u8 unit;  // LANE_LISTED: how large a unit is, as a power of two: 2, 3 or 4 (16 bytes, as in every other lane)
+    u8 unused;
     u32 steps;  // where they are, in units of 16 bytes from the beginning of the program
     u64 word, operand, quantum;
     u64 arrivals;  // counts the blocks that have read the operand; 0 if one team carries out the lane
@@ -56,12 +58,8 @@ struct alignas(16) Lane {
     // LANE_LANDS: of a put, or of a wait, whose slot is `dst` with its flip; then `count` is in bytes, and there is no tail.
     u64 landing, landing_flip;
     // LANE_LISTED: where the units of either side are stands in a list, four bytes for each, in units from `src` and from
-    // `dst`; 0: they lie one behind the other. How large one is, as a power of two: 2, 3 or 4 (16 bytes, as in every other
-    // lane).
+    // `dst`; 0: they lie one behind the other.
     u64 from, to;
-    u32 unit;
-    u32 unused;
-    u64 unused2;
 };
 
 struct Step {

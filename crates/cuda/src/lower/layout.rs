@@ -48,18 +48,21 @@ pub(crate) struct Record {
     pub(crate) unused2: u64,
 }
 
-pub(crate) const LANE_STEPS: u32 = 1;
-pub(crate) const LANE_WAITS: u32 = 2;
-pub(crate) const LANE_COPIES: u32 = 4;
-pub(crate) const LANE_ADDS: u32 = 8;
-pub(crate) const LANE_LANDS: u32 = 16;
-pub(crate) const LANE_LISTED: u32 = 32;
+pub(crate) const LANE_STEPS: u16 = 1;
+pub(crate) const LANE_WAITS: u16 = 2;
+pub(crate) const LANE_COPIES: u16 = 4;
+pub(crate) const LANE_ADDS: u16 = 8;
+pub(crate) const LANE_LANDS: u16 = 16;
+pub(crate) const LANE_LISTED: u16 = 32;
 
 /// A lane in short.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ShortLane {
-    pub(crate) kind: u32,
+    pub(crate) kind: u16,
+    /// `LANE_LISTED`: bytes of a unit, as a power of two.
+    pub(crate) unit: u8,
+    pub(crate) unused: u8,
     /// Where its steps are, in units of 16 bytes from the beginning of the program.
     pub(crate) steps: u32,
     pub(crate) word: u64,
@@ -82,10 +85,6 @@ pub(crate) struct ShortLane {
     /// `dst`; 0: they lie one behind the other.
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// `LANE_LISTED`: bytes of a unit, as a power of two.
-    pub(crate) unit: u32,
-    pub(crate) unused: u32,
-    pub(crate) unused2: u64,
 }
 
 #[repr(C)]
@@ -264,7 +263,7 @@ macro_rules! plain {
 
 plain! {
     Record: 16;
-    ShortLane: 144;
+    ShortLane: 128;
     Head: 8;
     WaitStep: 56;
     AddStep: 32;

@@ -53,7 +53,7 @@ impl Lane {
                         };
                         short.kind |= LANE_COPIES | LANE_LISTED;
                         (short.src, short.dst, short.flip) = (src, dst, flip);
-                        (short.count, short.unit) = (copy.count, u32::from(copy.unit));
+                        (short.count, short.unit) = (copy.count, copy.unit);
                         lists = Some(found);
                         rest = &rest[usize::from(head.length) * 16..];
                         continue;

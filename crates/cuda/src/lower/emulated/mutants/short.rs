@@ -97,18 +97,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         MOVES,
-        "u64 end = lane.count * sizeof(Unit) + first;\n    if (first < lane.tail) fetch",
+        "u64 end = lane.count * sizeof(V16) + first;\n    if (first < lane.tail) fetch",
         "u64 end = first;\n    if (first < lane.tail) fetch",
     ),
     (
         MOVES,
-        "u64 end = lane.count * sizeof(Unit) + first;\n    if (first < lane.tail) {",
+        "u64 end = lane.count * sizeof(V16) + first;\n    if (first < lane.tail) {",
         "u64 end = first;\n    if (first < lane.tail) {",
     ),
     (
         MOVES,
-        "u64 end = lane.count * sizeof(Unit) + first;\n    if (first < lane.tail) {",
-        "u64 end = lane.count * sizeof(Unit) + first;\n    if (first + 1 < lane.tail) {",
+        "u64 end = lane.count * sizeof(V16) + first;\n    if (first < lane.tail) {",
+        "u64 end = lane.count * sizeof(V16) + first;\n    if (first + 1 < lane.tail) {",
     ),
     (
         MOVES,
@@ -122,8 +122,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         MOVES,
-        "return dst + i * sizeof(Unit); }, first, stride, lane.count);",
-        "return dst + i * sizeof(Unit); }, first + stride, stride, lane.count);",
+        "return dst + i * sizeof(V16); }, first, stride, lane.count);",
+        "return dst + i * sizeof(V16); }, first + stride, stride, lane.count);",
     ),
     (
         MOVES,

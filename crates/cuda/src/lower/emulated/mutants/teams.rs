@@ -65,13 +65,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         NEIGHBOURS,
-        "run_short<Warp, V16>(launch, Warp(), stands[member], lane, 0, 1);",
-        "run_short<Warp, V16>(launch, Warp(), stands[0], lane, 0, 1);",
+        "run_short(launch, Warp(), stands[member], lane, 0, 1);",
+        "run_short(launch, Warp(), stands[0], lane, 0, 1);",
     ),
     (
         MOVES,
-        "run_short<Warp, V16>(launch, Warp(), stands[member], lane, 0, 1);",
-        "run_short<Warp, V16>(launch, Warp(), stands[member], lane, member, 1);",
+        "run_short(launch, Warp(), stands[member], lane, 0, 1);",
+        "run_short(launch, Warp(), stands[member], lane, member, 1);",
     ),
     (
         PARITIES,
@@ -95,13 +95,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         EPOCHS,
-        "run_short<Block, V16>(launch, Block(), stands[0], lane, record.index, record.count);",
-        "run_short<Block, V16>(launch, Block(), stands[0], lane, 0, record.count);",
+        "run_short(launch, Block(), stands[0], lane, record.index, record.count);",
+        "run_short(launch, Block(), stands[0], lane, 0, record.count);",
     ),
     (
         EPOCHS,
-        "run_short<Block, V16>(launch, Block(), stands[0], lane, record.index, record.count);",
-        "run_short<Block, V16>(launch, Block(), stands[0], lane, record.index, record.count + 1);",
+        "run_short(launch, Block(), stands[0], lane, record.index, record.count);",
+        "run_short(launch, Block(), stands[0], lane, record.index, record.count + 1);",
     ),
     (
         EPOCHS,
