@@ -293,7 +293,10 @@ if wanted ours; then
         fi
         # shellcheck disable=SC2086
         measure "nodes-sockets-$ranks" "$ranks" 8 60 $nodes --provider sockets --counts 1,2,10 --rounds 2
-        measure nodes-pair 2 8 60 --nodes 2x1 --provider 'tcp;ofi_rxm' --pair --rounds 2
+        # All sizes took two minutes: over loopback a message of 256 MiB takes its time.
+        for bytes in 8 4096 262144 2097152 16777216; do
+            measure "nodes-pair-$bytes" 2 5 30 --nodes 2x1 --provider 'tcp;ofi_rxm' --pair --bytes "$bytes" --rounds 2
+        done
     fi
     if [ "${LARGE:-yes}" = yes ]; then
         measure "large-$ranks" "$ranks" 60 150 --grid "$grid" --size large --counts 1,1,10 --rounds 1 --init global --variants st,st-graph,rma
