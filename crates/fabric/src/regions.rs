@@ -7,7 +7,6 @@
 //! come; so nobody takes one epoch's signal for another's, whatever the network orders, and a signal that is lost is
 //! missing in the count for ever, which is how its origin finds out.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_hal::batch::{POISON, QUANTUM};
@@ -30,9 +29,15 @@ pub(crate) struct Regions(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
-    regions: HashMap<u32, Region>,
+    /// By their numbers: what a notice names is looked up on its way to who waits for it.
+    regions: Vec<(u32, Region)>,
     next: u32,
     early: Vec<Early>,
+}
+
+/// Where the region of a number stands.
+fn find(regions: &[(u32, Region)], number: u32) -> Option<usize> {
+    regions.binary_search_by_key(&number, |one| one.0).ok()
 }
 
 /// A quantum that is not the next.
@@ -54,7 +59,8 @@ impl Drop for Numbered {
         if let Some(table) = self.table.upgrade() {
             let mut inner = lock(&table.0);
             inner.early.retain(|early| early.region != self.number);
-            let region = inner.regions.remove(&self.number);
+            let at = find(&inner.regions, self.number);
+            let region = at.map(|at| inner.regions.remove(at));
             drop(inner);
             // Outside of the lock: it may be the last to keep the memory.
             drop(region);
@@ -85,7 +91,7 @@ impl Regions {
             bytes,
             _keep: keep,
         };
-        table.regions.insert(number, region);
+        table.regions.push((number, region));
         Ok(Numbered {
             table: Arc::downgrade(self),
             number,
@@ -95,8 +101,8 @@ impl Regions {
     /// Does what a notice says. `false` if it names what is not there: the registration has ended, or a peer is out of its mind.
     pub(crate) fn hear(&self, notice: Notice) -> bool {
         let mut table = lock(&self.0);
-        let table = &mut *table;
-        let region = |number: u32| table.regions.get(&number);
+        let Table { regions, early, .. } = &mut *table;
+        let region = |number: u32| find(regions, number).map(|at| &regions[at].1);
         let (Some(of_word), Some(of_bell)) = (region(notice.word), region(notice.bell)) else {
             return false;
         };
@@ -136,12 +142,12 @@ impl Regions {
                 word.poison();
                 continue;
             }
-            let early = Early {
+            let one = Early {
                 region: notice.word,
                 offset,
                 number,
             };
-            come(word, early, &mut table.early);
+            come(word, one, early);
         }
         if notice.poison {
             bell.wake_all();

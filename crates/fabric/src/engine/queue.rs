@@ -167,6 +167,13 @@ impl Queue {
             || self.doorbell() != self.fired.load(Ordering::Relaxed) * QUANTUM
     }
 
+    /// A firing begins; its number. Under the engine's lock: nobody else counts.
+    pub(crate) fn fires(&self) -> u64 {
+        let number = self.fired.load(Ordering::Relaxed);
+        self.fired.store(number + 1, Ordering::Relaxed);
+        number
+    }
+
     /// What is to be done. Only while nothing of this queue is being fired.
     pub(crate) fn look(&self) -> Seen {
         if !self.calls() {

@@ -93,6 +93,9 @@ impl<W: Wire> Engine<W> {
 
     /// Tells peers of failures. One that takes nothing for now keeps no other's back.
     pub(super) fn send_notices(&mut self) {
+        if self.notices.is_empty() {
+            return;
+        }
         let mut waiting: VecDeque<Poisoning<W>> = VecDeque::new();
         while let Some(poisoning) = self.notices.pop_front() {
             let is_early = poisoning.due.is_some_and(|due| due > Instant::now());

@@ -450,7 +450,7 @@ impl<W: Wire> Engine<W> {
                 match agenda.queue.look() {
                     Seen::Nothing => return,
                     Seen::Rung(program, parts) => {
-                        let number = agenda.queue.fired.fetch_add(1, Ordering::Relaxed);
+                        let number = agenda.queue.fires();
                         self.firing += 1;
                         agenda.firing = Some(Firing {
                             program,

@@ -42,7 +42,7 @@ pub use choice::{Choice, EngineChoice, OpenError};
 
 use super::chain::{Chain, Signals};
 use super::{Event, LAST, Limits, Op, Posted, Sleeper, Wire};
-use bed::{Bed, Taken};
+use bed::{Bed, Entries, Taken};
 use chain::{FabricChain, Parts};
 use pool::Pool;
 
@@ -109,6 +109,7 @@ pub struct FabricWire {
     under_way: usize,
     /// Used again and again: empty between polls.
     taken: Vec<Taken>,
+    entries: Box<Entries>,
     /// How chains signal, where there are any.
     signals: Option<Signals>,
     /// The deferred works of this process, where they are counted.
@@ -237,6 +238,7 @@ impl FabricWire {
             bytes,
             under_way: 0,
             taken: Vec::new(),
+            entries: Box::default(),
             written: written.filter(|_| signals == Some(Signals::Add)),
             signals,
             pool,
@@ -487,7 +489,7 @@ unsafe impl Wire for FabricWire {
             }
         }
         let mut taken = std::mem::take(&mut self.taken);
-        self.bed.collect(&mut taken);
+        self.bed.collect(&mut self.entries, &mut taken);
         let mut broken = Ok(());
         for one in taken.drain(..) {
             match self.event(one) {

@@ -23,6 +23,9 @@ const ROUSE: Duration = Duration::from_millis(1);
 /// How many entries are taken from the queue at a time.
 const ENTRIES: usize = 32;
 
+/// Room for entries: whoever looks has it, and does not clear it for every look.
+pub(super) type Entries = [Completion; ENTRIES];
+
 /// An entry.
 pub(super) type Taken = Result<Completion, CqError>;
 
@@ -59,6 +62,8 @@ pub(super) struct Bed<S = Arc<CompletionQueue>> {
     /// Whether `fi_cq_sread` and `fi_cq_signal` work.
     waits: bool,
     taken: Mutex<VecDeque<Taken>>,
+    /// Whether there is anything in it: most looks find nothing.
+    has_taken: AtomicBool,
     /// Whether a sleeper may have something that is not in `taken` yet.
     asleep: AtomicBool,
     /// It is up, and has put that there.
@@ -73,6 +78,7 @@ impl<S: Source> Bed<S> {
             queue,
             waits,
             taken: Mutex::default(),
+            has_taken: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             up: Condvar::new(),
             awake: Mutex::new(false),
@@ -82,15 +88,17 @@ impl<S: Source> Bed<S> {
 
     /// Whether nothing was taken in sleep that nobody has collected.
     pub(super) fn is_empty(&self) -> bool {
-        lock(&self.taken).is_empty()
+        !self.has_taken.load(Ordering::Acquire)
     }
 
     /// Appends what has come: notices that are to come last behind all that had come before them. One thread at a time.
-    pub(super) fn collect(&self, into: &mut Vec<Taken>) {
-        into.extend(lock(&self.taken).drain(..));
-        let mut entries = [Completion::default(); ENTRIES];
+    /// `entries` is room for what is read.
+    pub(super) fn collect(&self, entries: &mut Entries, into: &mut Vec<Taken>) {
+        if !self.is_empty() {
+            self.take(&mut lock(&self.taken), into);
+        }
         loop {
-            match self.queue.read(&mut entries) {
+            match self.queue.read(entries) {
                 Ok(count) => {
                     into.extend(entries[..count].iter().copied().map(Ok));
                     if count < ENTRIES {
@@ -116,6 +124,11 @@ impl<S: Source> Bed<S> {
         }
     }
 
+    fn take(&self, taken: &mut VecDeque<Taken>, into: &mut Vec<Taken>) {
+        into.extend(taken.drain(..));
+        self.has_taken.store(false, Ordering::Relaxed);
+    }
+
     /// Waits until no sleeper has anything that it had taken before this call, and appends that.
     fn rouse(&self, into: &mut Vec<Taken>) {
         let mut taken = lock(&self.taken);
@@ -126,7 +139,7 @@ impl<S: Source> Bed<S> {
             let waited = self.up.wait_timeout(taken, ROUSE);
             taken = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        into.extend(taken.drain(..));
+        self.take(&mut taken, into);
     }
 }
 
@@ -145,6 +158,7 @@ impl<S: Source> Sleeper for Arc<Bed<S>> {
             };
             let mut taken = lock(&self.taken);
             taken.extend(entry);
+            self.has_taken.store(!taken.is_empty(), Ordering::Release);
             self.asleep.store(false, Ordering::SeqCst);
             drop(taken);
             self.up.notify_all();
@@ -245,7 +259,8 @@ mod tests {
         }
         lock(&queue.entries).extend([poison, other]);
         let mut taken = Vec::new();
-        bed.collect(&mut taken);
+        let mut entries = Entries::default();
+        bed.collect(&mut entries, &mut taken);
         let seen: Vec<_> = taken
             .iter()
             .map(|entry| entry.as_ref().ok().and_then(Completion::remote_data))
@@ -256,7 +271,7 @@ mod tests {
         // Nobody is roused for anything else.
         let before = *lock(&queue.signals);
         lock(&queue.entries).extend([add, other]);
-        bed.collect(&mut taken);
+        bed.collect(&mut entries, &mut taken);
         assert_eq!(*lock(&queue.signals), before);
         assert!(bed.is_empty());
     }
