@@ -2,7 +2,7 @@
 
 use tidegate::error::{Awaited, Cause};
 use tidegate::prelude::*;
-use tidegate::{Buffers, Error, Rejected};
+use tidegate::{Buffers, BySlot, Error, Rejected};
 
 /// A job of one rank.
 fn alone(program: impl Fn(&World) -> Result<()> + Sync) {
@@ -178,6 +178,80 @@ fn bringing_halves_together_while_one_waits_for_the_other() {
     });
 }
 
+/// A half that goes on leaves its wait behind, on the stream that it comes from.
+#[test]
+fn coming_where_the_other_half_has_left_a_wait() {
+    alone(|world| {
+        stream!(let s = world.stream()?);
+        stream!(let t = world.stream()?);
+        stream!(let u = world.stream()?);
+        stream!(let v = world.stream()?);
+        let number = Region::from_slice(world, &[7])?.on(&t)?;
+        // The outbox leaves two: the first of its completes on one stream, the second on another.
+        let (inbox, outbox) = window(&s, Buffers::Single)?;
+        let outbox = complete(&t, s.hand_off(outbox, &t)?, &number)?;
+        let outbox = t.hand_off(outbox, &u)?.start().complete(&u)?;
+        let outbox = u.hand_off(outbox, &v)?;
+        let inbox = refused(s.hand_off(inbox, &u), Awaited::Exposure);
+        let inbox = refused(s.hand_off(inbox, &t), Awaited::Exposure);
+        // A post ends the first of them: the inbox may come there, and no further.
+        let inbox = s.hand_off(inbox.post(&s)?.wait(&s)?, &t)?;
+        let inbox = refused(t.hand_off(inbox, &u), Awaited::Exposure);
+        let exposed = t.hand_off(inbox.post(&t)?, &u)?;
+        let inbox = u.hand_off(exposed.wait(&u)?, &s)?;
+        // The inbox leaves one.
+        let inbox = s.hand_off(inbox.expose(&s)?, &t)?;
+        let outbox = refused(v.hand_off(outbox, &s), Awaited::Completion);
+        let outbox = v.hand_off(outbox.start().complete(&v)?, &s)?;
+        let mut inbox = t.hand_off(inbox, &s)?;
+        inbox.read(&s)?;
+        drop(outbox);
+        Ok(())
+    });
+}
+
+/// What it has done counts, and it will do no more.
+#[test]
+fn waiting_for_a_half_that_was_dropped_on_another_stream() {
+    alone(|world| {
+        stream!(let mut s = world.stream()?);
+        stream!(let t = world.stream()?);
+        let number = Region::from_slice(world, &[7])?.on(&t)?;
+        let (inbox, outbox) = window(&s, Buffers::Double)?;
+        let (exposes, inbox) = s.capture(inbox, |s, inbox| Ok(inbox.expose(s)?))?;
+        let outbox = complete(&t, s.hand_off(outbox, &t)?, &number)?;
+        drop(outbox.start().complete(&t)?);
+        let mut inbox = inbox.expose(&s)?;
+        assert_eq!(inbox.read(&s)?.slot(0), [7]);
+        let inbox = refused(exposes.replay(&s, inbox, 2), Awaited::Completion);
+        let inbox = exposes.replay(&s, inbox, 1)?;
+        let inbox = refused(exposes.replay(&s, inbox, 1), Awaited::Completion);
+        let inbox = refused(inbox.expose(&s), Awaited::Completion);
+        // It may go wherever it likes, and wait for nobody.
+        let inbox = s.hand_off(inbox, &t)?;
+        let mut inbox = inbox.expose_to(&t, &Group::new([]))?;
+        inbox.read(&t)?;
+
+        let (inbox, outbox) = window(&s, Buffers::Double)?;
+        drop(s.hand_off(inbox, &t)?);
+        let outbox = outbox.start().complete(&s)?;
+        let epoch = refused(outbox.start().complete(&s), Awaited::Exposure);
+        // Dropped like this it would revoke the window.
+        s.synchronize()?;
+        drop(epoch);
+
+        // What it has left to be waited for is behind it, too.
+        let (inbox, outbox) = window(&s, Buffers::Single)?;
+        drop(complete(&t, s.hand_off(outbox, &t)?, &number)?);
+        stream!(let u = world.stream()?);
+        let inbox = s.hand_off(inbox, &u)?;
+        let inbox = refused(u.hand_off(inbox, &t), Awaited::Exposure);
+        let exposed = u.hand_off(inbox.post(&u)?, &t)?;
+        assert_eq!(exposed.wait(&t)?.read(&t)?.slot(0), [7]);
+        Ok(())
+    });
+}
+
 /// What its other half cannot do any more, nobody waits for: tokens may be gathered in whatever order.
 #[test]
 fn bringing_halves_of_a_revoked_window_together() {
@@ -193,6 +267,30 @@ fn bringing_halves_of_a_revoked_window_together() {
             Err(Error::Wait(failed)) => assert!(matches!(failed.cause, Cause::Dropped { .. })),
             other => panic!("{other:?}"),
         }
+        Ok(())
+    });
+}
+
+/// Nothing waits on a stream that has failed, whichever of the two it is.
+#[test]
+fn bringing_halves_together_on_a_stream_that_has_failed() {
+    alone(|world| {
+        stream!(let s = world.stream()?);
+        stream!(let t = world.stream()?);
+        let mut number = Region::from_slice(world, &[7])?.on(&t)?;
+        let (inbox, outbox) = window(&s, Buffers::Single)?;
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let gone = std::sync::Arc::new(std::sync::Mutex::new(gone));
+        let fails = move |_: &mut [u64]| {
+            gone.lock().unwrap().recv().unwrap();
+            panic!("on purpose");
+        };
+        t.launch(fails, &mut number)?;
+        let _outbox = complete(&t, s.hand_off(outbox, &t)?, &number)?;
+        let inbox = refused(s.hand_off(inbox, &t), Awaited::Exposure);
+        go.send(()).unwrap();
+        assert!(matches!(t.synchronize(), Err(Error::KernelPanicked { .. })));
+        s.hand_off(inbox, &t)?;
         Ok(())
     });
 }
@@ -290,5 +388,117 @@ fn recordings_of_both_halves() {
         once.replay(&s, &t, lent, 3)?;
         s.synchronize()?;
         t.synchronize()
+    });
+}
+
+/// A job of ranks each of which puts a number to all, itself included.
+fn all_to_all(
+    ranks: usize,
+    buffers: Buffers,
+    program: impl Fn(&World, Declared) -> Result<()> + Sync,
+) {
+    let results = World::local(ranks, |world: World| {
+        let window = (0..ranks).fold(Window::by_slot("w").buffers(buffers), |window, origin| {
+            window.slot_from(origin, 0, 1)
+        });
+        let to = |window: Declared, target| window.slot_to(target, 0);
+        program(&world, (0..ranks).fold(window, to))
+    });
+    results.into_iter().for_each(|result| result.unwrap());
+}
+
+type Declared = Window<u64, BySlot>;
+
+/// Puts a number to all ranks.
+fn put_to_all<'s>(
+    s: &Stream<'s>,
+    outbox: Outbox<'s, u64>,
+    number: &Region<u64, On<'s>>,
+) -> Result<Outbox<'s, u64>> {
+    let targets = outbox.slots() as u32;
+    let mut epoch = outbox.start();
+    for target in 0..targets {
+        epoch.put(number, Slot(target))?;
+    }
+    Ok(epoch.complete(s)?)
+}
+
+/// What others do, at whatever time, is nobody's own.
+#[test]
+fn several_ranks_that_are_their_own_origins_too() {
+    const RANKS: usize = 3;
+    for buffers in [Buffers::Single, Buffers::Double] {
+        all_to_all(RANKS, buffers, |world, window| {
+            stream!(let mut s = world.stream()?);
+            stream!(let t = world.stream()?);
+            let mut number = Region::from_slice(world, &[0])?.on(&s)?;
+            let (mut inbox, mut outbox) = window.open(&s)?;
+            let next = |number: &mut [u64]| number[0] += 1;
+            for turn in 1..=20 {
+                s.launch(next, &mut number)?;
+                let exposed = inbox.post(&s)?;
+                outbox = put_to_all(&s, outbox, &number)?;
+                inbox = exposed.wait(&s)?;
+                let seen = inbox.read(&s)?;
+                assert!((0..RANKS).all(|origin| seen.slot(origin) == [turn]));
+            }
+            let (graph, mut lent) = s.capture((inbox, outbox), |s, (inbox, outbox)| {
+                Ok(exchange(s, inbox, outbox.start())?)
+            })?;
+            for times in [1, 30] {
+                lent = graph.replay(&s, lent, times)?;
+            }
+            // On two streams, and together again.
+            let (mut inbox, outbox) = lent;
+            let number = s.hand_off(number, &t)?;
+            let mut outbox = s.hand_off(outbox, &t)?;
+            for _ in 0..20 {
+                inbox = inbox.expose(&s)?;
+                outbox = put_to_all(&t, outbox, &number)?;
+            }
+            let outbox = t.hand_off(outbox, &s)?;
+            let (mut inbox, _outbox) = exchange(&s, inbox, outbox.start())?;
+            inbox.read(&s)?;
+            Ok(())
+        });
+    }
+}
+
+/// What this rank does not wait for itself for may wait for others; what it does is refused, and the others wait.
+#[test]
+fn refusals_while_others_go_on() {
+    all_to_all(2, Buffers::Double, |world, window| {
+        stream!(let s = world.stream()?);
+        let number = Region::from_slice(world, &[7])?.on(&s)?;
+        let (inbox, outbox) = window.open(&s)?;
+        let (me, other) = (world.rank(), 1 - world.rank());
+        let (myself, other) = (Group::new([me]), Group::new([other]));
+        // Two epochs with the other rank alone, in front of all that this one does for itself.
+        let outbox = outbox.start_with(&other)?.complete(&s)?;
+        let inbox = inbox.expose_to(&s, &other)?;
+        let (inbox, outbox) = match me {
+            0 => (inbox, outbox.start_with(&other)?.complete(&s)?),
+            _ => (inbox.expose_to(&s, &other)?, outbox),
+        };
+        let (inbox, outbox) = match me {
+            0 => (inbox.expose_to(&s, &other)?, outbox),
+            _ => (inbox, outbox.start_with(&other)?.complete(&s)?),
+        };
+        // Neither has done anything for itself by that.
+        let inbox = refused(inbox.expose_to(&s, &myself), Awaited::Completion);
+        let inbox = refused(inbox.expose(&s), Awaited::Completion);
+        let outbox = outbox.start_with(&myself)?.complete(&s)?;
+        let epoch = outbox.start();
+        let epoch = refused(epoch.complete(&s), Awaited::Exposure);
+        let inbox = inbox.expose_to(&s, &myself)?;
+        let (inbox, outbox) = exchange(&s, inbox, epoch)?;
+        let outbox = put_to_all(&s, outbox, &number)?;
+        let mut inbox = inbox.expose(&s)?;
+        assert!((0..2).all(|origin| inbox.read(&s).unwrap().slot(origin) == [7]));
+        // The other rank waits for this one, which waits for nobody.
+        let exposed = refused(inbox.post(&s)?.wait(&s), Awaited::Completion);
+        let _outbox = outbox.start().complete(&s)?;
+        exposed.wait(&s)?;
+        s.synchronize()
     });
 }

@@ -24,7 +24,7 @@ use crate::error::{Error, Rejected, Result};
 use crate::kernel::Kernel;
 use crate::nic::Arm;
 use crate::place::Brand;
-use crate::window::myself::{Act, Recorded};
+use crate::window::myself::{Act, RecordedAct};
 use crate::world::World;
 
 /// Declares a stream with a brand of its own: `stream!(let s = world.stream()?);`. Without the
@@ -120,7 +120,7 @@ impl<D: Device> Drop for Unwinding<D> {
 /// What replays must arm, and count, each numbered in order.
 pub(crate) struct Noted<D: Device> {
     pub(crate) arms: Vec<(u64, Arm<D>)>,
-    pub(crate) acts: Vec<(u64, Recorded<D>)>,
+    pub(crate) acts: Vec<(u64, RecordedAct<D>)>,
 }
 
 impl<D: Device> Default for Noted<D> {
@@ -183,7 +183,7 @@ impl<'s, D: Device> Stream<'s, D> {
     }
 
     /// Notes, while the stream is captured, what each replay does towards this rank itself.
-    pub(crate) fn note_act(&self, act: Recorded<D>) {
+    pub(crate) fn note_act(&self, act: RecordedAct<D>) {
         let number = crate::region::fresh_id();
         self.noted.0.borrow_mut().acts.push((number, act));
     }
@@ -260,7 +260,8 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// [`Error::Device`]; [`Error::Capturing`] if one of the two is being captured without the other; [`Error::Invalid`] if they
     /// belong to different worlds; [`Error::SelfDeadlock`] if one half of a window joins the other on its stream, and
-    /// one of the two streams waits for what the other half has still to do. The value comes back.
+    /// one of the two streams waits for what the other half has still to do, or if it comes where the other half has
+    /// left such a wait behind. The value comes back.
     pub fn hand_off<'t, X: Carry<'s, D>>(
         &self,
         mut value: X,
@@ -274,7 +275,9 @@ impl<'s, D: Device> Stream<'s, D> {
         // Tickets stay here: the other stream is ordered after the wait for them.
         let own = crate::capture::own_halves(&mut value);
         // On a stream that has failed nothing waits any more.
-        let waits = self.healthy().is_ok();
+        let waits = [self.raw(), to.raw()]
+            .iter()
+            .all(|stream| stream.reclaim().fault().is_none());
         let admitted = (own.iter().filter(|_| waits))
             .try_for_each(|(side, myself)| myself.admit(to, &[Act::Come(*side)]));
         let handed = admitted
@@ -288,6 +291,10 @@ impl<'s, D: Device> Stream<'s, D> {
         }
         for (side, myself) in own {
             myself.done(to, &[Act::Come(side)]);
+            // What is recorded ends where it began.
+            if !self.raw().capturing() {
+                myself.leaves(side, self.raw().reclaim());
+            }
         }
         Ok(crate::capture::settle(value, to))
     }

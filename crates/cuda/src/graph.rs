@@ -38,6 +38,28 @@ fn split<T>(
     (rows, left)
 }
 
+/// Launches each row as often as [`split`] says, then the recording itself, until one is refused: how many times of the
+/// recording are launched, and why not all.
+fn launch_all<T: Copy, E>(
+    rows: [Option<(T, u64)>; 2],
+    lengths: [u64; 2],
+    (each, once): (T, u64),
+    mut launch: impl FnMut(T) -> Result<(), E>,
+) -> (u64, Result<(), E>) {
+    let rows = rows.into_iter().zip(lengths);
+    let rows = rows.filter_map(|(row, length)| row.map(|(row, count)| (row, length, count)));
+    let mut taken = 0;
+    for (what, length, count) in rows.chain([(each, 1, once)]) {
+        for _ in 0..count {
+            if let Err(error) = launch(what) {
+                return (taken, Err(error));
+            }
+            taken += length;
+        }
+    }
+    (taken, Ok(()))
+}
+
 /// What a recording is like.
 #[derive(Debug)]
 pub(crate) struct Shape {
@@ -98,28 +120,21 @@ impl CudaGraph {
         })
     }
 
-    /// Launches it, `times` times.
+    /// Launches it, `times` times, or as many of them as the driver takes: how many, and why not all.
     ///
     /// # Safety
     ///
     /// The stream is live; for what is recorded holds, each time, what was promised when it was submitted; the graph
     /// lives until the stream has passed it.
-    pub(crate) unsafe fn launch(&self, stream: Stream, times: u64) -> Result<()> {
+    pub(crate) unsafe fn launch(&self, stream: Stream, times: u64) -> (u64, Result<()>) {
         let (rows, once) = split(times, self.lengths, |row| {
             // SAFETY: the caller's promise; the graph is live.
             unsafe { self.row(row, stream) }
         });
-        for (row, count) in rows.into_iter().flatten() {
-            for _ in 0..count {
-                // SAFETY: the caller's promise.
-                unsafe { self.gpu.driver.graph_launch(row.exec, stream) }?;
-            }
-        }
-        for _ in 0..once {
+        launch_all(rows, self.lengths, (&self.once, once), |graph| {
             // SAFETY: the caller's promise.
-            unsafe { self.gpu.driver.graph_launch(self.once.exec, stream) }?;
-        }
-        Ok(())
+            unsafe { self.gpu.driver.graph_launch(graph.exec, stream) }
+        })
     }
 
     /// A row, made at most once; none while there is no room for it, or if the driver refuses.
@@ -221,6 +236,26 @@ mod tests {
                     assert!(rows[0].is_some() || times < lengths[0] || !has[0]);
                 }
             }
+        }
+    }
+    #[test]
+    fn what_is_launched_before_a_refusal_is_counted_in_times() {
+        let (lengths, made) = ([64, 8], [Some(0), Some(1)]);
+        let (rows, once) = split(64 * 2 + 8 * 3 + 5, lengths, |row| made[row]);
+        let each = [64, 64, 8, 8, 8, 1, 1, 1, 1, 1];
+        for refused in 0..=each.len() {
+            let mut launches = 0;
+            let (taken, all) = launch_all(rows, lengths, (2, once), |what| {
+                let length = [64, 8, 1][what];
+                assert_eq!(each.get(launches), Some(&length));
+                if launches == refused {
+                    return Err(());
+                }
+                launches += 1;
+                Ok(())
+            });
+            assert_eq!(taken, each[..refused].iter().sum::<u64>());
+            assert_eq!(all.is_ok(), refused == each.len());
         }
     }
 }

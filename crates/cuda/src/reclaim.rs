@@ -95,7 +95,7 @@ pub struct Shared {
     dealing: AtomicUsize,
     /// An error that the context did not survive.
     lost: OnceLock<String>,
-    /// Why a part of a batch could not be submitted behind others that were.
+    /// Why a part of a batch, or of a replay, could not be submitted behind others that were.
     broken_off: OnceLock<String>,
 }
 
@@ -291,9 +291,9 @@ impl Shared {
         error
     }
 
-    /// Fails the stream: a part of a batch was refused, and those before it were not.
-    pub(crate) fn break_off(&self, error: &DeviceError) {
-        let text = format!("a batch was submitted in part only: {error}");
+    /// Fails the stream: a part of something was refused, and those before it were not.
+    pub(crate) fn break_off(&self, what: &str, error: &DeviceError) {
+        let text = format!("{what} was submitted in part only: {error}");
         let _ = self.broken_off.set(text);
         self.abort();
     }

@@ -16,6 +16,7 @@ use crate::last::Last;
 use crate::line::{Began, First, Line};
 use crate::lower::operands::Advance;
 use crate::reclaim::Shared;
+use crate::submit::refused_or_broken_off;
 
 /// Something that must live as long as the stream may use it.
 pub type Keep = Arc<dyn Any + Send + Sync>;
@@ -400,31 +401,34 @@ unsafe impl Stream for CudaStream {
         // As for a batch. If it fails, a part may have been launched: that counts too.
         self.hold(graph.clone(), shared.submitted() + 1);
         // SAFETY: the caller's promise; the graph is held until the stream has passed it.
-        let launched = unsafe { graph.launch(shared.raw, times) };
-        if shared.gpu.gated() && launched.is_ok() {
-            shared.gpu.operands().advance(&graph.advance, times);
-        }
+        let (taken, launched) = unsafe { graph.launch(shared.raw, times) };
         shared.count();
-        for other in others {
-            let followed = self.let_follow(other);
-            other.shared.count();
-            followed?;
-        }
-        for (stream, behind) in [self]
-            .into_iter()
-            .chain(others.iter().copied())
-            .zip(&graph.behind)
-        {
-            let mut followed = stream.followed.borrow_mut();
-            for other in behind {
-                if !followed.iter().any(|known| Arc::ptr_eq(known, other)) {
-                    followed.push(other.clone());
+        let mut all = launched
+            .map_err(|error| shared.note(error))
+            .doing("replaying a graph");
+        let streams = || [self].into_iter().chain(others.iter().copied());
+        if taken > 0 {
+            if shared.gpu.gated() {
+                shared.gpu.operands().advance(&graph.advance, taken);
+            }
+            // All of them come behind what was launched, whatever was refused.
+            for other in others {
+                all = all.and(self.let_follow(other));
+                other.shared.count();
+            }
+            for (stream, behind) in streams().zip(&graph.behind) {
+                let mut followed = stream.followed.borrow_mut();
+                for other in behind {
+                    if !followed.iter().any(|known| Arc::ptr_eq(known, other)) {
+                        followed.push(other.clone());
+                    }
                 }
             }
         }
-        launched
-            .map_err(|error| shared.note(error))
-            .doing("replaying a graph")?;
+        // A part of it belongs to each of them.
+        refused_or_broken_off(taken > 0, all, |error| {
+            streams().for_each(|stream| stream.shared.break_off("a replay", error));
+        })?;
         self.submitted()
     }
 }

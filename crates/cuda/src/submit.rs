@@ -18,6 +18,8 @@
 //! must not take it for passed. If the driver refuses a part of a batch behind one that it has taken, the batch counts
 //! as submitted, and the stream has failed: what has been posted cannot be taken back. If it refuses the couriers'
 //! part, nothing is launched, and the stream has no couriers any more; they wait for ever ([`crate::courier`]).
+//!
+//! So it is with a replay, whose times are several launches, and which other streams come behind.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -46,6 +48,22 @@ pub(crate) enum Form<'a> {
     Whole(Arc<Placed>, Advance),
     Apart(Arc<ApartForm>, &'a Couriers),
     Parts(Arc<[PartForm]>),
+}
+
+/// What is said of something that has parts, of which some (`taken`) or none were submitted when one was refused: it is
+/// refused as a whole, or counts as submitted, and is broken off.
+pub(crate) fn refused_or_broken_off(
+    taken: bool,
+    all: Result<(), DeviceError>,
+    break_off: impl FnOnce(&DeviceError),
+) -> Result<(), DeviceError> {
+    all.or_else(|error| match taken {
+        true => {
+            break_off(&error);
+            Ok(())
+        }
+        false => Err(error),
+    })
 }
 
 impl CudaStream {
@@ -208,19 +226,14 @@ impl CudaStream {
         for part in parts {
             self.hold(part.program.clone(), mark);
         }
-        let mut taken = 0;
-        let mut all = parts.iter().try_for_each(|part| {
+        let mut taken = false;
+        let all = parts.iter().try_for_each(|part| {
             // SAFETY: the caller's promise.
             unsafe { self.submit_part(part) }?;
-            taken += 1;
+            taken = true;
             Ok(())
         });
-        if let Err(error) = &all
-            && taken > 0
-        {
-            shared.break_off(error);
-            all = Ok(());
-        }
+        let all = refused_or_broken_off(taken, all, |error| shared.break_off("a batch", error));
         shared.count();
         all?;
         self.submitted()
@@ -300,5 +313,25 @@ impl CudaStream {
         .map_err(|error| shared.note(error))
         .doing("putting a gate")?;
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_begun_is_broken_off() {
+        let refusal = || Err(DeviceError::Capturing("a test"));
+        for (taken, all, refused, broken_off) in [
+            (false, Ok(()), false, false),
+            (true, Ok(()), false, false),
+            (false, refusal(), true, false),
+            (true, refusal(), false, true),
+        ] {
+            let mut broken = false;
+            let said = refused_or_broken_off(taken, all, |_| broken = true);
+            assert_eq!((said.is_err(), broken), (refused, broken_off), "{taken}");
+        }
     }
 }

@@ -13,6 +13,7 @@ use tidegate_fabric::Options;
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::wire::memory::{Faults, Net};
 use tidegate_hal::batch::{POISON, QUANTUM};
+use tidegate_hal::nic::Direction;
 use watched::watched;
 
 #[path = "../../../tests/common/skip.rs"]
@@ -63,6 +64,41 @@ fn a_refused_write_that_was_reported_complete_ends_its_queue() {
         assert_eq!((rig.read(1), rig.read(2)), (5, 0));
         assert!(rig.nic.quiesce(SETTLES));
     });
+}
+
+/// Each read that is refused costs a connection. (Fewer of them: on a machine that takes longer than a second.)
+#[test]
+fn a_queue_that_has_failed_asks_a_few_times_whether_its_signals_have_come() {
+    let (rig, seen) = watched(true, Options::default(), Faults::default());
+    seen.refuses_looks.store(true, Ordering::SeqCst);
+    // Of two pieces, so that the first brings no signal, and its failure is reported.
+    let bad = rig.transfer(&rig.wrong, Direction::Put, 2);
+    let good = rig.transfer(&rig.memory, Direction::Put, 3);
+    let fails = rig.program(vec![bad, good]);
+    rig.arm(&[rig.put(1), fails], 1).unwrap();
+    rig.ring();
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
+    assert_eq!(rig.wait(SIGNAL, 2), QUANTUM | POISON);
+    assert!(rig.nic.quiesce(SETTLES));
+    assert!((2..=5).contains(&seen.looks()), "{}", seen.looks());
+}
+
+/// It loses nothing by it.
+#[test]
+fn a_queue_that_has_not_failed_asks_until_it_is_answered() {
+    let (rig, seen) = watched(true, Options::default(), Faults::default());
+    seen.refuses_looks.store(true, Ordering::SeqCst);
+    rig.arm(&[rig.put(1)], 2).unwrap();
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    seen.await_looks(12);
+    seen.refuses_looks.store(false, Ordering::SeqCst);
+    assert!(rig.nic.quiesce(SETTLES));
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 2), 2 * QUANTUM);
+    assert_eq!(rig.wait(SIGNAL, 2), 2 * QUANTUM);
+    assert!(rig.nic.quiesce(SETTLES));
 }
 
 /// After a put its signal is in doubt, and the listener sleeps until the next tick. Here ticks do not come.

@@ -28,6 +28,6 @@ mod tests;
 pub use block::HostBlock;
 pub use device::Host;
 pub use graph::HostGraph;
-pub use moves::{HostMover, for_each_run};
+pub use moves::{HostMover, copy_row, for_each_run};
 pub use reclaim::Shared;
 pub use stream::{HostEvent, HostStream};

@@ -79,6 +79,7 @@ struct Epoch<D: Device> {
 
 impl<D: Device> Body for InboxBody<D> {
     type Device = D;
+    const SIDE: Side = Side::Inbox;
     fn half(&self) -> &Half<D> {
         &self.half
     }

@@ -70,7 +70,7 @@ use crate::nic::{Arm, Line, armed};
 use crate::region::ReclaimOf;
 use crate::stream::Stream;
 use crate::world::{Watched, World};
-use myself::Myself;
+use myself::{Myself, Side};
 
 /// How a window keeps origins apart. Sealed.
 pub trait Discipline: sealed::Sealed + Send + 'static {
@@ -240,6 +240,7 @@ struct Held<B: Body>(Option<Box<B>>);
 /// The body of a half.
 trait Body: Send + 'static {
     type Device: Device;
+    const SIDE: Side;
     fn half(&self) -> &Half<Self::Device>;
 }
 
@@ -281,6 +282,9 @@ impl<B: Body> Drop for Held<B> {
         // Batches and kernels in the queue point into the window's memory and tables.
         if let Some(body) = self.0.take() {
             let home = body.half().home.clone();
+            if let Some(myself) = &body.half().myself {
+                myself.dropped(B::SIDE, &home);
+            }
             home.retire(body);
         }
     }

@@ -7,10 +7,14 @@
 //! same way a wait for this rank itself needs a complete in front of it, if the outbox is at home on the same stream.
 //! And where the two halves come together by a hand-off, neither may be waiting for the other already, for what comes
 //! later comes behind both streams. If the other half is at home on another stream nothing is refused: it may do its
-//! part at any time.
+//! part at any time, unless it has been dropped.
+//!
+//! A half that goes to another stream while it waits leaves that wait behind: the other half must not come there either
+//! before it has done what is waited for. So the streams that were left so are kept, each with what would end its wait.
 //!
 //! Two numbers say it all, whatever the buffers: how many posts are there that no complete has used (the exposures
-//! given in advance count), and how many completes that no wait has used. Both are of what has been *enqueued*.
+//! given in advance count), and how many completes that no wait has used. Both are of what has been *enqueued*. (And a
+//! third, for streams that were left: how many completes there were.)
 //!
 //! # Recordings
 //!
@@ -20,40 +24,58 @@
 //! A half that was lent to the step is in the same places at each replay; where one is that was not lent is looked at
 //! then.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI64, AtomicUsize};
+use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_hal::batch::Awaited;
-use tidegate_hal::device::{Device, Stream as _};
+use tidegate_hal::device::{Device, Reclaim as _, Stream as _};
 
 use crate::error::{Error, Result};
+use crate::region::ReclaimOf;
 use crate::stream::Stream;
-use crate::world::Watched;
+use crate::world::{Watched, lock};
 
 /// What the two halves of a window know of each other, if this rank is its own origin there.
 ///
 /// Relaxed accesses suffice: what is refused is refused for two halves that are at home on one stream, hence in the
 /// hands of one thread, which has got both with all that was done to them before. Of halves elsewhere only sums are
-/// kept.
+/// kept. What is asked of a stream that was left is whether this half, in the hands of who asks, has done enough. Only
+/// that a half was dropped may come from another thread, with all that it has done.
 pub(crate) struct Myself<D: Device> {
     window: Arc<Watched<D>>,
-    inbox: Place,
-    outbox: Place,
+    inbox: Place<D>,
+    outbox: Place<D>,
     /// Posts that no complete has used.
     exposures: AtomicI64,
     /// Completes that no wait has used.
     completions: AtomicI64,
+    /// All completes.
+    completes: AtomicI64,
 }
 
 /// Where a half is.
-struct Place {
+struct Place<D: Device> {
     /// The half's number.
     id: u64,
-    /// The number of the stream that it is at home on.
+    /// The number of the stream that it is at home on, or [`GONE`].
     home: AtomicUsize,
+    /// The streams that it has left while it waited there.
+    left: Mutex<Vec<Left<D>>>,
 }
 
-/// A half of a window.
+/// Where a half is that was dropped.
+const GONE: usize = usize::MAX;
+
+/// A stream where a half has left a wait.
+struct Left<D: Device> {
+    /// Keeps the number from being another stream's.
+    stream: Weak<ReclaimOf<D>>,
+    /// How many posts, or completes, end that wait.
+    ends_at: i128,
+}
+
+/// A half of a window; as a number, its place in [`Myself::homes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Inbox,
@@ -79,6 +101,12 @@ impl Act {
             Act::Wait | Act::Come(Side::Inbox) => Some(Side::Outbox),
         }
     }
+
+    /// Whether the [other](Act::other) half, which is at home `at`, could do what is missing for this act on stream
+    /// `home` only behind it, or not at all. (To come to a stream is no wait: there is no hurry.)
+    fn is_in_vain(self, at: usize, home: usize) -> bool {
+        at == home || (at == GONE && !matches!(self, Act::Come(_)))
+    }
 }
 
 /// What there is: [`Myself`]'s two numbers, or how they change.
@@ -86,6 +114,7 @@ impl Act {
 struct Count {
     exposures: i128,
     completions: i128,
+    completes: i128,
 }
 
 impl Count {
@@ -96,6 +125,7 @@ impl Count {
             Act::Complete => {
                 self.exposures -= 1;
                 self.completions += 1;
+                self.completes += 1;
             }
             Act::Wait => self.completions -= 1,
             Act::Come(_) => {}
@@ -111,6 +141,23 @@ impl Count {
             (_, true) => Some(Awaited::Completion),
             _ => None,
         }
+    }
+
+    /// If a half waits: how many posts, or completes, there must be until it does no more.
+    fn ends_at(self, side: Side) -> Option<i128> {
+        match side {
+            Side::Inbox => (self.completions < 0).then(|| self.completes - self.completions),
+            Side::Outbox => (self.exposures < 0).then_some(self.completes),
+        }
+    }
+
+    /// Whether a half that has gone on still waits there for so many of them.
+    fn waits(self, side: Side, ends_at: i128) -> bool {
+        let there = match side {
+            Side::Inbox => self.completes,
+            Side::Outbox => self.completes + self.exposures,
+        };
+        there < ends_at
     }
 }
 
@@ -131,6 +178,7 @@ impl<D: Device> Myself<D> {
         let place = |id| Place {
             id,
             home: AtomicUsize::new(home),
+            left: Mutex::default(),
         };
         Myself {
             window: window.clone(),
@@ -138,10 +186,11 @@ impl<D: Device> Myself<D> {
             outbox: place(outbox),
             exposures: AtomicI64::new(early.into()),
             completions: AtomicI64::new(0),
+            completes: AtomicI64::new(0),
         }
     }
 
-    fn place(&self, side: Side) -> &Place {
+    fn place(&self, side: Side) -> &Place<D> {
         match side {
             Side::Inbox => &self.inbox,
             Side::Outbox => &self.outbox,
@@ -153,22 +202,62 @@ impl<D: Device> Myself<D> {
         self.place(side).home.store(home, Relaxed);
     }
 
+    /// Notes that a half leaves a stream, where it may be waiting.
+    pub(crate) fn leaves(&self, side: Side, stream: &Arc<ReclaimOf<D>>) {
+        let count = self.count();
+        // On a stream that has failed nothing waits.
+        if let Some(ends_at) = count.ends_at(side)
+            && stream.fault().is_none()
+        {
+            let stream = Arc::downgrade(stream);
+            let mut left = lock(&self.place(side).left);
+            left.retain(|one| !one.stream.ptr_eq(&stream) && count.waits(side, one.ends_at));
+            left.push(Left { stream, ends_at });
+        }
+    }
+
+    /// Notes that a half was dropped, at home on a stream.
+    pub(super) fn dropped(&self, side: Side, stream: &Arc<ReclaimOf<D>>) {
+        self.leaves(side, stream);
+        self.place(side).home.store(GONE, Release);
+    }
+
+    /// Where the halves are, to be looked at before the counts are: what one that is gone has done is in these then.
+    fn homes(&self) -> [usize; 2] {
+        [Side::Inbox, Side::Outbox].map(|side| self.place(side).home.load(Acquire))
+    }
+
+    /// Whether what is missing for an act could only be done behind it, on this stream.
+    fn is_in_vain(&self, act: Act, (homes, home): ([usize; 2], usize), count: Count) -> bool {
+        let Some(side) = act.other() else {
+            return false;
+        };
+        let has_left = || {
+            let left = lock(&self.place(side).left);
+            let mut there = left.iter().filter(|one| one.stream.as_ptr().addr() == home);
+            there.any(|one| count.waits(side, one.ends_at))
+        };
+        act.is_in_vain(homes[side as usize], home) || (matches!(act, Act::Come(_)) && has_left())
+    }
+
     fn count(&self) -> Count {
         Count {
             exposures: self.exposures.load(Relaxed).into(),
             completions: self.completions.load(Relaxed).into(),
+            completes: self.completes.load(Relaxed).into(),
         }
     }
 
     fn add(&self, change: Count, times: u64) {
         let add = |to: &AtomicI64, each: i128| {
-            // An exchange changes nothing.
+            // An exchange changes none of the first two.
             if each != 0 {
                 to.fetch_add((each as i64).wrapping_mul(times as i64), Relaxed);
             }
         };
         add(&self.exposures, change.exposures);
         add(&self.completions, change.completions);
+        add(&self.completes, change.completes);
     }
 
     /// Refuses it, unless the window is revoked: then all that waits for it ends.
@@ -188,12 +277,12 @@ impl<D: Device> Myself<D> {
         if stream.raw().capturing() {
             return Ok(());
         }
-        let (mut count, home) = (self.count(), home_number(stream));
+        let at = (self.homes(), home_number(stream));
+        let mut count = self.count();
         for act in acts {
             count.act(*act);
-            let here = |side| self.place(side).home.load(Relaxed) == home;
-            if act.other().is_some_and(here)
-                && let Some(awaited) = count.missing(*act)
+            if let Some(awaited) = count.missing(*act)
+                && self.is_in_vain(*act, at, count)
             {
                 self.refuse(awaited)?;
             }
@@ -209,10 +298,10 @@ impl<D: Device> Myself<D> {
             self.add(change, 1);
             return;
         }
-        let home = home_number(stream);
+        let (homes, home) = (self.homes(), home_number(stream));
         for act in acts {
-            let here = |side| self.place(side).home.load(Relaxed) == home;
-            stream.note_act(Recorded {
+            let here = |side| homes[side as usize] == home;
+            stream.note_act(RecordedAct {
                 myself: self.clone(),
                 act: *act,
                 home,
@@ -223,7 +312,7 @@ impl<D: Device> Myself<D> {
 }
 
 /// An act that was recorded.
-pub(crate) struct Recorded<D: Device> {
+pub(crate) struct RecordedAct<D: Device> {
     myself: Arc<Myself<D>>,
     act: Act,
     /// The stream that it was recorded on.
@@ -253,17 +342,17 @@ struct Scripted {
 enum Beside {
     Always,
     Never,
-    /// If it is at home on this stream when the recording is replayed.
-    If(Side, usize),
+    /// If it is at home on this stream when the recording is replayed, or waits there still, or is gone.
+    If(usize),
 }
 
 impl<D: Device> Script<D> {
     /// Sorts what was noted (with a number that says in which order) by windows. `lent` says which halves were lent.
-    pub(crate) fn new(mut noted: Vec<(u64, Recorded<D>)>, lent: impl Fn(u64) -> bool) -> Self {
+    pub(crate) fn new(mut noted: Vec<(u64, RecordedAct<D>)>, lent: impl Fn(u64) -> bool) -> Self {
         noted.sort_by_key(|(number, _)| *number);
         let mut parts: Vec<Part<D>> = Vec::new();
         for (_, recorded) in noted {
-            let Recorded {
+            let RecordedAct {
                 myself,
                 act,
                 home,
@@ -271,7 +360,7 @@ impl<D: Device> Script<D> {
             } = recorded;
             let beside = match act.other() {
                 None => Beside::Never,
-                Some(side) if !lent(myself.place(side).id) => Beside::If(side, home),
+                Some(side) if !lent(myself.place(side).id) => Beside::If(home),
                 Some(_) if together => Beside::Always,
                 Some(_) => Beside::Never,
             };
@@ -310,21 +399,26 @@ impl<D: Device> Part<D> {
     /// Refuses it if the first replay would wait for ever, or the one after `last` others. What changes from one to the
     /// next does so by the same amount each time: those between are no worse than the worse of these two.
     fn admit(&self, last: u64) -> Result<()> {
+        let homes = self.myself.homes();
         let first = self.myself.count();
         let after = |each: i128| each * i128::from(last);
         let later = Count {
             exposures: first.exposures + after(self.change.exposures),
             completions: first.completions + after(self.change.completions),
+            completes: first.completes + after(self.change.completes),
         };
         for mut count in [first, later] {
             for Scripted { act, beside } in &self.acts {
                 count.act(*act);
-                let together = match *beside {
+                let Some(awaited) = count.missing(*act) else {
+                    continue;
+                };
+                let in_vain = match *beside {
                     Beside::Always => true,
                     Beside::Never => false,
-                    Beside::If(side, home) => self.myself.place(side).home.load(Relaxed) == home,
+                    Beside::If(home) => self.myself.is_in_vain(*act, (homes, home), count),
                 };
-                if together && let Some(awaited) = count.missing(*act) {
+                if in_vain {
                     self.myself.refuse(awaited)?;
                 }
             }

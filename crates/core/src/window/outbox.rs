@@ -89,6 +89,7 @@ pub(super) struct OutboxBody<D: Device> {
 
 impl<D: Device> Body for OutboxBody<D> {
     type Device = D;
+    const SIDE: Side = Side::Outbox;
     fn half(&self) -> &Half<D> {
         &self.half
     }

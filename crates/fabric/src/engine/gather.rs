@@ -21,6 +21,7 @@ use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex};
 
 use tidegate_hal::nic::{Direction, Prepared};
+use tidegate_host::copy_row;
 
 use super::program::{Script, script};
 use crate::lock;
@@ -70,23 +71,6 @@ pub(super) fn add(rows: &mut Vec<Row>, first: usize, at: *mut u8, bytes: usize) 
     });
 }
 
-/// Copies `count` stretches of `N` bytes, each by so many bytes behind the one before it.
-///
-/// # Safety
-///
-/// All of them may be read, and written, and they are apart.
-unsafe fn copy_each<const N: usize>(count: usize, from: (*const u8, isize), to: (*mut u8, isize)) {
-    let ((mut src, by), (mut dst, on)) = (from, to);
-    for _ in 0..count {
-        // SAFETY: the caller's promise; arrays of bytes are aligned anywhere.
-        unsafe {
-            dst.cast::<[MaybeUninit<u8>; N]>()
-                .write(src.cast::<[MaybeUninit<u8>; N]>().read())
-        };
-        (src, dst) = (src.wrapping_offset(by), dst.wrapping_offset(on));
-    }
-}
-
 impl Row {
     /// Copies it to a buffer, or from there, `flip` bytes on; returns where it ends there.
     ///
@@ -102,27 +86,8 @@ impl Row {
             Direction::Put => ((row.0.cast_const(), row.1), there),
             Direction::Get => ((there.0.cast_const(), there.1), row),
         };
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self.bytes {
-                1 => copy_each::<1>(self.count, from, to),
-                2 => copy_each::<2>(self.count, from, to),
-                4 => copy_each::<4>(self.count, from, to),
-                8 => copy_each::<8>(self.count, from, to),
-                12 => copy_each::<12>(self.count, from, to),
-                16 => copy_each::<16>(self.count, from, to),
-                24 => copy_each::<24>(self.count, from, to),
-                32 => copy_each::<32>(self.count, from, to),
-                bytes => {
-                    let (mut src, mut dst) = (from.0, to.0);
-                    for _ in 0..self.count {
-                        src.copy_to_nonoverlapping(dst, bytes);
-                        src = src.wrapping_offset(from.1);
-                        dst = dst.wrapping_offset(to.1);
-                    }
-                }
-            }
-        }
+        // SAFETY: the caller's promise; a buffer is nobody else's.
+        unsafe { copy_row(self.bytes, self.count, from, to) };
         buffer.wrapping_add(self.bytes * self.count)
     }
 }

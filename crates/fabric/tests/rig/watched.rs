@@ -22,6 +22,10 @@ pub(crate) struct Seen {
     posted: AtomicUsize,
     /// And how many reads of more than a word: those are the engine's own.
     reads: AtomicUsize,
+    /// And how many of a word, refused or not: so an engine finds out what has come.
+    looks: AtomicUsize,
+    /// Whether these are refused.
+    pub(crate) refuses_looks: AtomicBool,
     done: AtomicUsize,
     /// The cookies of the others.
     writes: Mutex<HashSet<u64>>,
@@ -104,6 +108,19 @@ impl Seen {
 
     pub(crate) fn reads(&self) -> usize {
         self.reads.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn looks(&self) -> usize {
+        self.looks.load(Ordering::SeqCst)
+    }
+
+    /// Waits until so many reads of words were posted.
+    pub(crate) fn await_looks(&self, looks: usize) {
+        let begun = Instant::now();
+        while self.looks() < looks {
+            assert!(begun.elapsed() < LONG, "{} looks", self.looks());
+            std::thread::yield_now();
+        }
     }
 
     /// Waits until so many writes and reads were posted.
@@ -192,6 +209,14 @@ unsafe impl Wire for Watched {
     ) -> Result<Posted, NicError> {
         let writes = matches!(op, Op::Write { .. });
         let reads = matches!(op, Op::Read { bytes, .. } if bytes > 8);
+        if matches!(op, Op::Read { bytes: 8, .. }) {
+            self.seen.looks.fetch_add(1, Ordering::SeqCst);
+            if self.seen.refuses_looks.load(Ordering::SeqCst) {
+                let refused = Event::Failed(cookie, "it is refused".into());
+                self.seen.held.lock().unwrap().push(refused);
+                return Ok(Posted::Taken);
+            }
+        }
         let uses = match op {
             Op::Write { from, bytes, .. } => Some(Bytes(from.cast_mut(), bytes)),
             Op::Read { to, bytes, .. } => Some(Bytes(to, bytes)),

@@ -192,18 +192,63 @@ unsafe fn copy<T: Copy>(step: &Move, src: *mut u8, dst: *mut u8) {
 /// As [`copy`].
 unsafe fn copy_bytes(step: &Move, src: *mut u8, dst: *mut u8) {
     let size = step.size as usize;
-    let row = |mut src: *mut u8, mut dst: *mut u8, by: Loop| {
-        let (turns, bytes) = match by == Loop::contiguous(by.turns, size) {
-            true => (1, size * by.turns),
-            false => (by.turns, size),
-        };
-        for _ in 0..turns {
-            // SAFETY: the caller's promise for the elements of the row.
-            unsafe { std::ptr::copy_nonoverlapping(src, dst, bytes) };
-            src = src.wrapping_offset(by.by[0]);
-            dst = dst.wrapping_offset(by.by[1]);
+    let row = |src: *mut u8, dst: *mut u8, by: Loop| {
+        // SAFETY: the caller's promise for the elements of the row.
+        unsafe {
+            match by.turns > 1 && by == Loop::contiguous(by.turns, size) {
+                true => std::ptr::copy_nonoverlapping(src, dst, size * by.turns),
+                false => copy_row(size, by.turns, (src, by.by[0]), (dst, by.by[1])),
+            }
         }
     };
     // SAFETY: the caller's promise.
     unsafe { for_each_row(step, src, dst, row) };
+}
+
+/// Copies `turns` stretches of so many bytes, each so far behind the one before it, here and there.
+///
+/// # Safety
+///
+/// All of them may be read, and written, and do not overlap; nobody else writes the source or accesses the destination.
+#[inline]
+pub unsafe fn copy_row(bytes: usize, turns: usize, from: (*const u8, isize), to: (*mut u8, isize)) {
+    // To call `memcpy` takes longer than to copy what is as short as these.
+    // SAFETY: the caller's promise.
+    unsafe {
+        match bytes {
+            1 => copy_each::<1>(turns, from, to),
+            2 => copy_each::<2>(turns, from, to),
+            4 => copy_each::<4>(turns, from, to),
+            8 => copy_each::<8>(turns, from, to),
+            12 => copy_each::<12>(turns, from, to),
+            16 => copy_each::<16>(turns, from, to),
+            24 => copy_each::<24>(turns, from, to),
+            32 => copy_each::<32>(turns, from, to),
+            bytes => {
+                let (mut src, mut dst) = (from.0, to.0);
+                for _ in 0..turns {
+                    src.copy_to_nonoverlapping(dst, bytes);
+                    src = src.wrapping_offset(from.1);
+                    dst = dst.wrapping_offset(to.1);
+                }
+            }
+        }
+    }
+}
+
+/// [`copy_row`], of stretches of `N` bytes.
+///
+/// # Safety
+///
+/// As there.
+unsafe fn copy_each<const N: usize>(turns: usize, from: (*const u8, isize), to: (*mut u8, isize)) {
+    let ((mut src, by), (mut dst, on)) = (from, to);
+    for _ in 0..turns {
+        // SAFETY: the caller's promise; arrays of bytes are aligned anywhere.
+        unsafe {
+            dst.cast::<[MaybeUninit<u8>; N]>()
+                .write(src.cast::<[MaybeUninit<u8>; N]>().read())
+        };
+        (src, dst) = (src.wrapping_offset(by), dst.wrapping_offset(on));
+    }
 }

@@ -163,7 +163,7 @@ const ROUNDS: usize = if cfg!(miri) { 10 } else { 3000 };
 fn copies_of_any_shapes_and_sizes() {
     let mut rng = Rng(0x9e37_79b9_7f4a_7c15);
     for round in 0..ROUNDS {
-        let size = [1, 2, 3, 4, 8, 16, 24][round % 7];
+        let size = [1, 2, 3, 4, 8, 12, 16, 24, 32][round % 9];
         let sides = sides(&mut rng);
         // Words, so that all is aligned.
         let words = |sample: &Sample| vec![0u64; (sample.extent() * size).div_ceil(8)];
