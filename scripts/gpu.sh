@@ -204,8 +204,6 @@ if wanted checks && [ "$device" != host ]; then
         extra=(TIDEGATE_CHECK=1)
         case $test in
             *schedules*) extra=(TIDEGATE_CUDA_WAITING_STREAMS=24) ;;
-            # With a rank a node all goes over the wire: 100,000 took 27 s.
-            *many_epochs_between_nodes) [ "$ranks" -gt 2 ] || extra+=("TIDEGATE_GPU_EPOCHS=$((TIDEGATE_GPU_EPOCHS / 4))") ;;
         esac
         step "check-${test//:/_}" "$ranks" 5 180 env "${extra[@]}" "$bin/gpu" --ignored --exact "$test" --nocapture
         # Epochs and failures once more, as where processes share the GPU.
