@@ -279,12 +279,18 @@ pub(crate) fn watched(polled: bool, options: Options, faults: Faults) -> (Rig, A
     over(Net::new(1, faults).wire(0), polled, options)
 }
 
-pub(crate) fn over(wire: MemoryWire, polled: bool, options: Options) -> (Rig, Arc<Seen>) {
+/// A wire, watched.
+pub(crate) fn watch(wire: MemoryWire) -> (Watched, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
-    let wire = Watched {
+    let watched = Watched {
         wire,
         seen: seen.clone(),
     };
+    (watched, seen)
+}
+
+pub(crate) fn over(wire: MemoryWire, polled: bool, options: Options) -> (Rig, Arc<Seen>) {
+    let (wire, seen) = watch(wire);
     let rig = match polled {
         true => Rig::polled(wire, options),
         false => Rig::new(wire, options, false),

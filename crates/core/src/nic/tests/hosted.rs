@@ -1,12 +1,15 @@
 //! Devices that are the host, but for their streams, which store to no registers.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_hal::batch::{Op as Reduction, Scalar};
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::{self, ClosureDevice, Device, DeviceError, HostAccess, StreamConfig};
 use tidegate_hal::memory::{Ptr, Sharing};
 use tidegate_host::{Host, HostBlock, HostStream};
+use tidegate_words::Bell;
 
 /// A stream that is made of one of the host's.
 pub(super) trait Over: device::Stream {
@@ -26,23 +29,41 @@ impl Over for HostStream {
     }
 }
 
-/// A host with such streams.
-pub(super) struct By<S>(Host, PhantomData<fn() -> S>);
+/// A host with such streams. `MUTE`: NICs see them as those of a GPU, which turn no engine and ring no bell.
+pub(super) struct By<S, const MUTE: bool = false>(Host, PhantomData<fn() -> S>);
 
-impl<S> By<S> {
+impl<S, const MUTE: bool> By<S, MUTE> {
     fn the_host(host: Host) -> Self {
         By(host, PhantomData)
     }
 }
 
-impl<S> Clone for By<S> {
+impl<S, const MUTE: bool> Clone for By<S, MUTE> {
     fn clone(&self) -> Self {
         By::the_host(self.0.clone())
     }
 }
 
+/// Wakes a stream again and again: the bell that a mute device's NICs ring is not the one that it sleeps on, for GPUs do
+/// not sleep.
+fn rouse(config: &StreamConfig) {
+    let (weak, bell) = (
+        Arc::downgrade(&config.keep),
+        config.bell.0.expose_provenance(),
+    );
+    std::thread::spawn(move || {
+        while let Some(keep) = weak.upgrade() {
+            // SAFETY: `keep` keeps the bell, as who made the configuration promises; it is only accessed atomically.
+            let bell: &Bell = unsafe { &*std::ptr::with_exposed_provenance(bell) };
+            bell.wake_all();
+            drop(keep);
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    });
+}
+
 // SAFETY: all is done by the host; its streams keep what streams must by their own promise.
-unsafe impl<S: Over> Device for By<S> {
+unsafe impl<S: Over, const MUTE: bool> Device for By<S, MUTE> {
     type Block = HostBlock;
     type Stream = S;
     const NAME: &'static str = "by the host";
@@ -60,7 +81,11 @@ unsafe impl<S: Over> Device for By<S> {
     }
 
     fn helps(&self) -> bool {
-        self.0.helps()
+        !MUTE && self.0.helps()
+    }
+
+    fn staged(&self) -> bool {
+        MUTE || self.0.staged()
     }
 
     fn refuses(&self, reduction: Option<Reduction>, scalar: Scalar) -> Option<String> {
@@ -75,7 +100,11 @@ unsafe impl<S: Over> Device for By<S> {
         self.0.map(handle, bytes)
     }
 
-    unsafe fn stream(&self, config: StreamConfig) -> Result<S, DeviceError> {
+    unsafe fn stream(&self, mut config: StreamConfig) -> Result<S, DeviceError> {
+        if MUTE {
+            config.helper = None;
+            rouse(&config);
+        }
         // SAFETY: the caller's promise, here and below.
         unsafe { self.0.stream(config) }.map(S::over)
     }
@@ -107,10 +136,10 @@ unsafe impl<S: Over> Device for By<S> {
 }
 
 // SAFETY: the host's memory is of this process.
-unsafe impl<S: Over> HostAccess for By<S> {}
+unsafe impl<S: Over, const MUTE: bool> HostAccess for By<S, MUTE> {}
 
 // SAFETY: kernels are the host's.
-unsafe impl<S: Over> ClosureDevice for By<S> {
+unsafe impl<S: Over, const MUTE: bool> ClosureDevice for By<S, MUTE> {
     unsafe fn launch<K>(stream: &S, kernel: K) -> Result<(), DeviceError>
     where
         K: Fn() + Send + 'static,
