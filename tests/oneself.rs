@@ -1,5 +1,7 @@
 //! A rank that is its own origin: what would wait for ever on one stream is refused, and nothing else.
 
+use std::time::Duration;
+
 use tidegate::error::{Awaited, Cause};
 use tidegate::prelude::*;
 use tidegate::{Buffers, BySlot, Error, Rejected};
@@ -10,9 +12,12 @@ fn alone(program: impl Fn(&World) -> Result<()> + Sync) {
     results.into_iter().for_each(|result| result.unwrap());
 }
 
+/// So long lasts what should have been refused.
+const LONG: Duration = Duration::from_secs(30);
+
 /// A window of one number, from this rank to itself.
 fn window<'s>(s: &Stream<'s>, buffers: Buffers) -> Result<(Inbox<'s, u64>, Outbox<'s, u64>)> {
-    let window = Window::by_slot("w").buffers(buffers);
+    let window = Window::by_slot("w").buffers(buffers).fail_after(LONG);
     window.slot_from(0, 0, 1).slot_to(0, 0).open(s)
 }
 
@@ -291,6 +296,43 @@ fn bringing_halves_together_on_a_stream_that_has_failed() {
         go.send(()).unwrap();
         assert!(matches!(t.synchronize(), Err(Error::KernelPanicked { .. })));
         s.hand_off(inbox, &t)?;
+        Ok(())
+    });
+}
+
+/// Fails a stream.
+fn fail(s: &Stream<'_>) -> Result<()> {
+    let mut number = Region::from_slice(s.world(), &[0u64])?.on(s)?;
+    s.launch(|_: &mut [u64]| panic!("on purpose"), &mut number)?;
+    assert!(matches!(s.synchronize(), Err(Error::KernelPanicked { .. })));
+    Ok(())
+}
+
+/// A stream that has failed makes nobody blind for what the other waits for.
+#[test]
+fn bringing_halves_together_where_the_other_stream_has_failed() {
+    alone(|world| {
+        // It comes from there to where its other half waits.
+        stream!(let s = world.stream()?);
+        stream!(let t = world.stream()?);
+        let number = Region::from_slice(world, &[7])?.on(&t)?;
+        let (inbox, outbox) = window(&s, Buffers::Single)?;
+        let outbox = complete(&t, s.hand_off(outbox, &t)?, &number)?;
+        fail(&s)?;
+        drop(refused(s.hand_off(inbox, &t), Awaited::Exposure));
+        drop(outbox.start());
+        assert!(matches!(t.synchronize(), Err(Error::Wait(_))));
+
+        // It waits where it comes from for what its other half was to do there.
+        stream!(let s = world.stream()?);
+        stream!(let t = world.stream()?);
+        let (inbox, outbox) = window(&s, Buffers::Double)?;
+        let outbox = s.hand_off(outbox, &t)?;
+        let inbox = inbox.expose(&s)?;
+        fail(&t)?;
+        drop(refused(s.hand_off(inbox, &t), Awaited::Completion));
+        drop(outbox.start());
+        assert!(matches!(s.synchronize(), Err(Error::Wait(_))));
         Ok(())
     });
 }

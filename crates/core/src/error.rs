@@ -112,9 +112,9 @@ pub enum Error {
         end: usize,
     },
     /// A rank that is its own peer would wait for ever: what it waits for could only come behind the wait, on the same
-    /// stream.
+    /// stream, or not at all, since the half of the window that would do it was dropped.
     #[error(
-        "window `{window}`: this rank waits for itself, {awaited}, which could only come behind that wait on the stream"
+        "window `{window}`: this rank waits for itself, {awaited}, which could only come behind that wait, if at all"
     )]
     SelfDeadlock {
         /// The window.

@@ -274,12 +274,9 @@ impl<'s, D: Device> Stream<'s, D> {
         }
         // Tickets stay here: the other stream is ordered after the wait for them.
         let own = crate::capture::own_halves(&mut value);
-        // On a stream that has failed nothing waits any more.
-        let waits = [self.raw(), to.raw()]
-            .iter()
-            .all(|stream| stream.reclaim().fault().is_none());
-        let admitted = (own.iter().filter(|_| waits))
-            .try_for_each(|(side, myself)| myself.admit(to, &[Act::Come(*side)]));
+        let alive = [self.raw(), to.raw()].map(|stream| stream.reclaim().fault().is_none());
+        let admitted =
+            (own.iter()).try_for_each(|(side, myself)| myself.admit_coming(*side, to, alive));
         let handed = admitted
             .and_then(|()| crate::capture::settle_tickets(&mut value, self))
             .and_then(|()| {

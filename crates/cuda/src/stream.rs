@@ -407,13 +407,16 @@ unsafe impl Stream for CudaStream {
             .map_err(|error| shared.note(error))
             .doing("replaying a graph");
         let streams = || [self].into_iter().chain(others.iter().copied());
+        let mut unordered = false;
         if taken > 0 {
             if shared.gpu.gated() {
                 shared.gpu.operands().advance(&graph.advance, taken);
             }
             // All of them come behind what was launched, whatever was refused.
             for other in others {
-                all = all.and(self.let_follow(other));
+                let follows = self.let_follow(other);
+                unordered |= follows.is_err();
+                all = all.and(follows);
                 other.shared.count();
             }
             for (stream, behind) in streams().zip(&graph.behind) {
@@ -428,6 +431,10 @@ unsafe impl Stream for CudaStream {
         // A part of it belongs to each of them.
         refused_or_broken_off(taken > 0, all, |error| {
             streams().for_each(|stream| stream.shared.break_off("a replay", error));
+            if unordered {
+                // A stream that does not come behind it would give back what is still in use.
+                let _ = shared.synchronize();
+            }
         })?;
         self.submitted()
     }

@@ -53,7 +53,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_hal::batch::{Add, Awaited, Batch, POISON, QUANTUM, Step, Store, Tag, Wait};
-use tidegate_hal::device::{Device, Stream as _};
+use tidegate_hal::device::{Device, Fault, Reclaim as _, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::{
     Keep, NicQueue, Prepared, QueueConfig, Register, RemoteMemory, RemotePtr, Signal, part,
@@ -327,7 +327,26 @@ pub(crate) fn armed<D: Device>(
     }
     stream.raw().prepare(batch)?;
     arm_times(stream, sets, 1)?;
-    submit().inspect_err(|error| sets.iter().for_each(|set| disarm(stream, set, error)))
+    submit_armed(stream, sets, submit).map(drop)
+}
+
+/// Calls `submit` for what was armed. Says whether all of it rings, or poisons: what counts as submitted may have been
+/// broken off in its middle, and of what was not launched nobody hears.
+fn submit_armed<D: Device>(
+    stream: &Stream<'_, D>,
+    sets: &[&[Arm<D>]],
+    submit: impl FnOnce() -> Result<()>,
+) -> Result<bool> {
+    let not_rung = |error: &Error| sets.iter().for_each(|set| disarm(stream, set, error));
+    submit().inspect_err(not_rung)?;
+    match stream.raw().reclaim().fault() {
+        // What is behind another failure is given up, and poisons its doorbells.
+        Some(fault @ Fault::Transport(_)) => {
+            not_rung(&stream.world().explain(fault, stream.name()));
+            Ok(false)
+        }
+        _ => Ok(true),
+    }
 }
 
 fn arm_times<D: Device>(stream: &Stream<'_, D>, sets: &[&[Arm<D>]], times: u64) -> Result<()> {
@@ -410,7 +429,10 @@ impl<D: Device> Recorded<D> {
         while left > 0 {
             let turn = left.min(most);
             arm_times(stream, &[&self.0], turn)?;
-            submit(turn).inspect_err(|error| disarm(stream, &self.0, error))?;
+            if !submit_armed(stream, &[&self.0], || submit(turn))? {
+                // It counts as submitted, and nobody waits for it any more.
+                break;
+            }
             left -= turn;
         }
         Ok(())

@@ -25,7 +25,7 @@
 //! then.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicI64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_hal::batch::Awaited;
@@ -38,20 +38,21 @@ use crate::world::{Watched, lock};
 
 /// What the two halves of a window know of each other, if this rank is its own origin there.
 ///
-/// Relaxed accesses suffice: what is refused is refused for two halves that are at home on one stream, hence in the
-/// hands of one thread, which has got both with all that was done to them before. Of halves elsewhere only sums are
-/// kept. What is asked of a stream that was left is whether this half, in the hands of who asks, has done enough. Only
-/// that a half was dropped may come from another thread, with all that it has done.
+/// Each number is changed by one half, and never falls. Relaxed accesses suffice: what is refused is refused for two
+/// halves that are at home on one stream, hence in the hands of one thread, which has got both with all that was done to
+/// them before. (Of halves elsewhere differences may be torn, and are not asked for.) What is asked of a stream that was
+/// left is whether this half, in the hands of who asks, has done enough: that is one number, its own. Only that a half was
+/// dropped may come from another thread, with all that it has done.
 pub(crate) struct Myself<D: Device> {
     window: Arc<Watched<D>>,
     inbox: Place<D>,
     outbox: Place<D>,
-    /// Posts that no complete has used.
-    exposures: AtomicI64,
-    /// Completes that no wait has used.
-    completions: AtomicI64,
-    /// All completes.
-    completes: AtomicI64,
+    /// What the inbox has given: exposures.
+    posts: AtomicU64,
+    /// How many of them the outbox has used, each for a completion.
+    completes: AtomicU64,
+    /// How many of these the inbox has used.
+    waits: AtomicU64,
 }
 
 /// Where a half is.
@@ -72,7 +73,7 @@ struct Left<D: Device> {
     /// Keeps the number from being another stream's.
     stream: Weak<ReclaimOf<D>>,
     /// How many posts, or completes, end that wait.
-    ends_at: i128,
+    ends_at: u128,
 }
 
 /// A half of a window; as a number, its place in [`Myself::homes`].
@@ -80,6 +81,15 @@ struct Left<D: Device> {
 pub(crate) enum Side {
     Inbox,
     Outbox,
+}
+
+impl Side {
+    fn other(self) -> Side {
+        match self {
+            Side::Inbox => Side::Outbox,
+            Side::Outbox => Side::Inbox,
+        }
+    }
 }
 
 /// What is done towards this rank itself.
@@ -109,53 +119,66 @@ impl Act {
     }
 }
 
-/// What there is: [`Myself`]'s two numbers, or how they change.
+/// What there is: [`Myself`]'s numbers, or how they change.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
-    exposures: i128,
-    completions: i128,
-    completes: i128,
+    posts: u128,
+    completes: u128,
+    waits: u128,
 }
 
 impl Count {
     /// Changes it as an act does.
     fn act(&mut self, act: Act) {
         match act {
-            Act::Post => self.exposures += 1,
-            Act::Complete => {
-                self.exposures -= 1;
-                self.completions += 1;
-                self.completes += 1;
-            }
-            Act::Wait => self.completions -= 1,
+            Act::Post => self.posts += 1,
+            Act::Complete => self.completes += 1,
+            Act::Wait => self.waits += 1,
             Act::Come(_) => {}
         }
     }
 
-    /// What of it is less than nothing: that is awaited in vain.
-    fn missing(self, act: Act) -> Option<Awaited> {
-        let of_inbox = matches!(act, Act::Complete | Act::Come(_)) && self.exposures < 0;
-        let of_outbox = matches!(act, Act::Wait | Act::Come(_)) && self.completions < 0;
-        match (of_inbox, of_outbox) {
-            (true, _) => Some(Awaited::Exposure),
-            (_, true) => Some(Awaited::Completion),
-            _ => None,
+    /// So many times as much.
+    fn times(self, times: u64) -> Count {
+        let times = u128::from(times);
+        Count {
+            posts: self.posts * times,
+            completes: self.completes * times,
+            waits: self.waits * times,
         }
     }
 
-    /// If a half waits: how many posts, or completes, there must be until it does no more.
-    fn ends_at(self, side: Side) -> Option<i128> {
+    /// What a half waits for, if it does.
+    fn awaited(self, side: Side) -> Option<Awaited> {
         match side {
-            Side::Inbox => (self.completions < 0).then(|| self.completes - self.completions),
-            Side::Outbox => (self.exposures < 0).then_some(self.completes),
+            Side::Inbox => (self.completes < self.waits).then_some(Awaited::Completion),
+            Side::Outbox => (self.posts < self.completes).then_some(Awaited::Exposure),
+        }
+    }
+
+    /// What an act waits for that has been counted.
+    fn missing(self, act: Act) -> Option<Awaited> {
+        match act {
+            Act::Post => None,
+            Act::Complete => self.awaited(Side::Outbox),
+            Act::Wait => self.awaited(Side::Inbox),
+            Act::Come(_) => self.awaited(Side::Outbox).or(self.awaited(Side::Inbox)),
+        }
+    }
+
+    /// How many posts, or completes, there must be until a half waits no more.
+    fn ends_at(self, side: Side) -> u128 {
+        match side {
+            Side::Inbox => self.waits,
+            Side::Outbox => self.completes,
         }
     }
 
     /// Whether a half that has gone on still waits there for so many of them.
-    fn waits(self, side: Side, ends_at: i128) -> bool {
+    fn waits(self, side: Side, ends_at: u128) -> bool {
         let there = match side {
             Side::Inbox => self.completes,
-            Side::Outbox => self.completes + self.exposures,
+            Side::Outbox => self.posts,
         };
         there < ends_at
     }
@@ -184,9 +207,9 @@ impl<D: Device> Myself<D> {
             window: window.clone(),
             inbox: place(inbox),
             outbox: place(outbox),
-            exposures: AtomicI64::new(early.into()),
-            completions: AtomicI64::new(0),
-            completes: AtomicI64::new(0),
+            posts: AtomicU64::new(early.into()),
+            completes: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
         }
     }
 
@@ -205,10 +228,9 @@ impl<D: Device> Myself<D> {
     /// Notes that a half leaves a stream, where it may be waiting.
     pub(crate) fn leaves(&self, side: Side, stream: &Arc<ReclaimOf<D>>) {
         let count = self.count();
+        let ends_at = count.ends_at(side);
         // On a stream that has failed nothing waits.
-        if let Some(ends_at) = count.ends_at(side)
-            && stream.fault().is_none()
-        {
+        if count.waits(side, ends_at) && stream.fault().is_none() {
             let stream = Arc::downgrade(stream);
             let mut left = lock(&self.place(side).left);
             left.retain(|one| !one.stream.ptr_eq(&stream) && count.waits(side, one.ends_at));
@@ -232,32 +254,34 @@ impl<D: Device> Myself<D> {
         let Some(side) = act.other() else {
             return false;
         };
-        let has_left = || {
-            let left = lock(&self.place(side).left);
-            let mut there = left.iter().filter(|one| one.stream.as_ptr().addr() == home);
-            there.any(|one| count.waits(side, one.ends_at))
-        };
-        act.is_in_vain(homes[side as usize], home) || (matches!(act, Act::Come(_)) && has_left())
+        act.is_in_vain(homes[side as usize], home)
+            || (matches!(act, Act::Come(_)) && self.has_left_a_wait(side, home, count))
+    }
+
+    /// Whether a half that has gone on still waits on this stream.
+    fn has_left_a_wait(&self, side: Side, home: usize, count: Count) -> bool {
+        let left = lock(&self.place(side).left);
+        let mut there = left.iter().filter(|one| one.stream.as_ptr().addr() == home);
+        there.any(|one| count.waits(side, one.ends_at))
     }
 
     fn count(&self) -> Count {
         Count {
-            exposures: self.exposures.load(Relaxed).into(),
-            completions: self.completions.load(Relaxed).into(),
+            posts: self.posts.load(Relaxed).into(),
             completes: self.completes.load(Relaxed).into(),
+            waits: self.waits.load(Relaxed).into(),
         }
     }
 
-    fn add(&self, change: Count, times: u64) {
-        let add = |to: &AtomicI64, each: i128| {
-            // An exchange changes none of the first two.
-            if each != 0 {
-                to.fetch_add((each as i64).wrapping_mul(times as i64), Relaxed);
+    fn add(&self, change: Count) {
+        let add = |to: &AtomicU64, more: u128| {
+            if more != 0 {
+                to.fetch_add(more as u64, Relaxed);
             }
         };
-        add(&self.exposures, change.exposures);
-        add(&self.completions, change.completions);
+        add(&self.posts, change.posts);
         add(&self.completes, change.completes);
+        add(&self.waits, change.waits);
     }
 
     /// Refuses it, unless the window is revoked: then all that waits for it ends.
@@ -290,12 +314,35 @@ impl<D: Device> Myself<D> {
         Ok(())
     }
 
+    /// Refuses to let a half come to another stream if one of the two streams would wait for ever: for what the other
+    /// half, there, has still to do, or for what this one has. `alive`: whether anything waits on the stream that it comes
+    /// from, and on that which it comes to; on one that has failed nothing does.
+    pub(crate) fn admit_coming(
+        &self,
+        side: Side,
+        to: &Stream<'_, D>,
+        alive: [bool; 2],
+    ) -> Result<()> {
+        if to.raw().capturing() {
+            return Ok(());
+        }
+        let (homes, home) = (self.homes(), home_number(to));
+        let (count, other) = (self.count(), side.other());
+        let beside = homes[other as usize] == home;
+        let own = count.awaited(side).filter(|_| alive[0] && beside);
+        let theirs = count
+            .awaited(other)
+            .filter(|_| alive[1] && (beside || self.has_left_a_wait(other, home, count)));
+        own.or(theirs)
+            .map_or(Ok(()), |awaited| self.refuse(awaited))
+    }
+
     /// Counts what has been enqueued; notes what has been recorded.
     pub(crate) fn done(self: &Arc<Self>, stream: &Stream<'_, D>, acts: &[Act]) {
         if !stream.raw().capturing() {
             let mut change = Count::default();
             acts.iter().for_each(|act| change.act(*act));
-            self.add(change, 1);
+            self.add(change);
             return;
         }
         let (homes, home) = (self.homes(), home_number(stream));
@@ -390,7 +437,7 @@ impl<D: Device> Script<D> {
     /// Counts so many replays.
     pub(crate) fn done(&self, times: u64) {
         for part in &self.0 {
-            part.myself.add(part.change, times);
+            part.myself.add(part.change.times(times));
         }
     }
 }
@@ -401,11 +448,11 @@ impl<D: Device> Part<D> {
     fn admit(&self, last: u64) -> Result<()> {
         let homes = self.myself.homes();
         let first = self.myself.count();
-        let after = |each: i128| each * i128::from(last);
+        let more = self.change.times(last);
         let later = Count {
-            exposures: first.exposures + after(self.change.exposures),
-            completions: first.completions + after(self.change.completions),
-            completes: first.completes + after(self.change.completes),
+            posts: first.posts + more.posts,
+            completes: first.completes + more.completes,
+            waits: first.waits + more.waits,
         };
         for mut count in [first, later] {
             for Scripted { act, beside } in &self.acts {

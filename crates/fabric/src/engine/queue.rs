@@ -25,7 +25,7 @@ pub(crate) struct Queue {
     slots: Arc<Slots>,
     member: Member,
     /// How many firings have begun. Only the agent counts, under the engine's lock.
-    pub(crate) fired: AtomicU64,
+    fired: AtomicU64,
     armed: Mutex<Armed>,
     /// Whether the owner is gone.
     pub(crate) closed: AtomicBool,

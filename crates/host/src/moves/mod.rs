@@ -209,7 +209,8 @@ unsafe fn copy_bytes(step: &Move, src: *mut u8, dst: *mut u8) {
 ///
 /// # Safety
 ///
-/// All of them may be read, and written, and do not overlap; nobody else writes the source or accesses the destination.
+/// All of them may be read here, and written there; what is written overlaps nothing that is read, nor each other. Nobody
+/// else writes the source or accesses the destination.
 #[inline]
 pub unsafe fn copy_row(bytes: usize, turns: usize, from: (*const u8, isize), to: (*mut u8, isize)) {
     // To call `memcpy` takes longer than to copy what is as short as these.

@@ -1,9 +1,12 @@
 //! A device that has not got what a batch needs: nothing has been armed when it says so, and the call can be made again.
 
+use std::any::Any;
 use std::cell::Cell;
+use std::sync::OnceLock;
+use std::task::Waker;
 
 use tidegate_hal::batch::Batch;
-use tidegate_hal::device::{self, DeviceError};
+use tidegate_hal::device::{self, Blocked, DeviceError, Fault, Reclaim};
 use tidegate_host::HostStream;
 
 use super::hosted::{By, Over};
@@ -19,11 +22,49 @@ enum Lack {
     Room,
     /// It breaks when something is submitted.
     Health,
+    /// What is submitted is broken off in its middle: it counts as submitted.
+    End,
+}
+
+type HostReclaim = <HostStream as device::Stream>::Reclaim;
+
+/// What there is of a stream that may have broken something off.
+struct Broken {
+    host: Arc<HostReclaim>,
+    off: OnceLock<String>,
+}
+
+impl Reclaim for Broken {
+    fn retire(&self, garbage: Box<dyn Any + Send>) {
+        self.host.retire(garbage);
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        let broken = self.off.get().cloned().map(Fault::Transport);
+        broken.or_else(|| self.host.fault())
+    }
+
+    fn abort(&self) {
+        self.host.abort();
+    }
+
+    fn blocked(&self) -> Option<Blocked> {
+        self.host.blocked()
+    }
+
+    fn passed(&self) -> u64 {
+        self.host.passed()
+    }
+
+    fn wake_at(&self, mark: u64, waker: &Waker) -> bool {
+        self.host.wake_at(mark, waker)
+    }
 }
 
 /// A stream of a device that may lack something.
 struct Scarce {
     host: HostStream,
+    reclaim: Arc<Broken>,
     lacks: Cell<Lack>,
     /// How often it has been asked in advance.
     asked: Cell<usize>,
@@ -32,7 +73,16 @@ struct Scarce {
 impl Over for Scarce {
     fn over(host: HostStream) -> Self {
         let (lacks, asked) = (Cell::new(Lack::Nothing), Cell::new(0));
-        Scarce { host, lacks, asked }
+        let reclaim = Arc::new(Broken {
+            host: device::Stream::reclaim(&host).clone(),
+            off: OnceLock::new(),
+        });
+        Scarce {
+            host,
+            reclaim,
+            lacks,
+            asked,
+        }
     }
 
     fn host(&self) -> &HostStream {
@@ -48,30 +98,35 @@ impl Scarce {
                 what: "room",
                 detail: "of which there is little".into(),
             }),
-            Lack::Nothing | Lack::Health => Ok(()),
+            Lack::Nothing | Lack::Health | Lack::End => Ok(()),
         }
     }
 
-    fn take(&self) -> Result<(), DeviceError> {
+    /// Whether what is submitted goes on to the host.
+    fn take(&self) -> Result<bool, DeviceError> {
         self.ask()?;
         match self.lacks.get() {
             Lack::Health => Err(DeviceError::System {
                 what: "submitting",
                 detail: "it is broken".into(),
             }),
-            Lack::Nothing | Lack::Room => Ok(()),
+            Lack::End => {
+                let _ = self.reclaim.off.set("it was broken off".into());
+                Ok(false)
+            }
+            Lack::Nothing | Lack::Room => Ok(true),
         }
     }
 }
 
 // SAFETY: all is done by the host's stream, or refused before anything is done.
 unsafe impl device::Stream for Scarce {
-    type Reclaim = <HostStream as device::Stream>::Reclaim;
+    type Reclaim = Broken;
     type Graph = <HostStream as device::Stream>::Graph;
     type Event = <HostStream as device::Stream>::Event;
 
     fn reclaim(&self) -> &Arc<Self::Reclaim> {
-        self.host.reclaim()
+        &self.reclaim
     }
 
     fn prepare(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
@@ -80,7 +135,9 @@ unsafe impl device::Stream for Scarce {
     }
 
     unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
-        self.take()?;
+        if !self.take()? {
+            return Ok(());
+        }
         // SAFETY: the caller's promise, here and below.
         unsafe { self.host.submit(batch) }
     }
@@ -135,7 +192,9 @@ unsafe impl device::Stream for Scarce {
         graph: &Arc<Self::Graph>,
         times: u64,
     ) -> Result<(), DeviceError> {
-        self.take()?;
+        if !self.take()? {
+            return Ok(());
+        }
         let others: Vec<_> = others.iter().map(|other| &other.host).collect();
         // SAFETY: as above.
         unsafe { self.host.replay(&others, graph, times) }
@@ -274,5 +333,42 @@ fn a_device_that_breaks_behind_the_arms_revokes_the_window() {
             Err(error) => panic!("{error}"),
             Ok(_) => panic!("it was posted"),
         }
+    });
+}
+
+/// Nothing of it rings or poisons, and it counts as submitted all the same: who waits for it elsewhere must hear.
+#[test]
+fn what_is_broken_off_behind_the_arms_revokes_the_window() {
+    let is_revoked = |error: Error| match error {
+        Error::Revoked { cause, .. } => {
+            let Cause::NotEnqueued { rank: 0, reason } = &cause else {
+                panic!("{cause}");
+            };
+            assert!(reason.contains("broken off"), "{reason}");
+        }
+        error => panic!("{error}"),
+    };
+    alone(|world| {
+        crate::stream!(let s = world.stream().unwrap());
+        crate::stream!(let t = world.stream().unwrap());
+        let (inbox, outbox) = window(&s);
+        let outbox = s.hand_off(outbox, &t).unwrap();
+        s.raw().lacks.set(Lack::End);
+        let _exposed = inbox.post(&s).unwrap();
+        let refused = outbox.start().complete(&t);
+        is_revoked(refused.err().expect("nobody exposes").error);
+    });
+    alone(|world| {
+        crate::stream!(let mut s = world.stream().unwrap());
+        crate::stream!(let t = world.stream().unwrap());
+        let (inbox, outbox) = window(&s);
+        let inbox = s.hand_off(inbox, &t).unwrap();
+        let (completes, outbox) = s
+            .capture(outbox, |s, outbox| Ok(outbox.start().complete(s)?))
+            .map_err(|refused| refused.error)
+            .unwrap();
+        s.raw().lacks.set(Lack::End);
+        let _outbox = completes.replay(&s, outbox, 3).unwrap();
+        is_revoked(inbox.post(&t).err().expect("nobody completes").error);
     });
 }
