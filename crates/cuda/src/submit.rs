@@ -229,9 +229,7 @@ impl CudaStream {
         let mut taken = false;
         let all = parts.iter().try_for_each(|part| {
             // SAFETY: the caller's promise.
-            unsafe { self.submit_part(part) }?;
-            taken = true;
-            Ok(())
+            unsafe { self.submit_part(part, &mut taken) }
         });
         let all = refused_or_broken_off(taken, all, |error| shared.break_off("a batch", error));
         shared.count();
@@ -239,14 +237,18 @@ impl CudaStream {
         self.submitted()
     }
 
+    /// `taken`: whether anything has been enqueued. A gate alone has: it cannot be taken back.
+    ///
     /// # Safety
     ///
     /// As `submit`, for the part, which is held.
-    unsafe fn submit_part(&self, part: &PartForm) -> Result<(), DeviceError> {
+    unsafe fn submit_part(&self, part: &PartForm, taken: &mut bool) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
         let behind_gate = unsafe { self.put_gate(part) }?;
+        *taken |= behind_gate;
         // SAFETY: the caller's promise. Nobody is followed.
         unsafe { self.launch(&part.program, [0; 2], behind_gate) }?;
+        *taken = true;
         self.shared.gpu.operands().advance(&part.advance, 1);
         Ok(())
     }
