@@ -12,9 +12,9 @@
 //! A half that goes to another stream while it waits leaves that wait behind: the other half must not come there either
 //! before it has done what is waited for. So the streams that were left so are kept, each with what would end its wait.
 //!
-//! Two numbers say it all, whatever the buffers: how many posts are there that no complete has used (the exposures
-//! given in advance count), and how many completes that no wait has used. Both are of what has been *enqueued*. (And a
-//! third, for streams that were left: how many completes there were.)
+//! Three numbers say it all, whatever the buffers: how many posts there were (the exposures given in advance count), how
+//! many completes, each of which uses a post, and how many waits, each of which uses a complete. All are of what has been
+//! *enqueued*.
 //!
 //! # Recordings
 //!
