@@ -57,6 +57,7 @@ const NAME: &str = "fabric";
 pub struct Options {
     budget: usize,
     silence: Duration,
+    rails: Option<usize>,
 }
 
 impl Default for Options {
@@ -64,6 +65,7 @@ impl Default for Options {
         Options {
             budget: 4096,
             silence: Duration::from_secs(10),
+            rails: None,
         }
     }
 }
@@ -93,6 +95,67 @@ impl Options {
         self.silence = limit;
         self
     }
+
+    /// Long writes of a rank whose streams are no threads (GPUs) go by so many endpoints, each with a thread that sends
+    /// and one that hears: 1 to [`MOST_RAILS`](Self::MOST_RAILS). Over sockets one thread copies 7 to 9 GB/s. At first
+    /// it is what [`rails_for`](Self::rails_for) says of this machine. Peers may have another number: the lesser counts.
+    /// Where the wire's hardware fires by itself there is one endpoint.
+    ///
+    /// # Panics
+    ///
+    /// If it is 0, or more than that.
+    #[must_use]
+    pub fn rails(mut self, rails: usize) -> Self {
+        assert!((1..=Self::MOST_RAILS).contains(&rails), "1 to 4 rails");
+        self.rails = Some(rails);
+        self
+    }
+
+    /// The most rails.
+    pub const MOST_RAILS: usize = notice::Stripe::MOST as usize;
+
+    /// The variable that names a number of rails, for [`rails_from_env`](Self::rails_from_env).
+    pub const RAILS: &'static str = "TIDEGATE_RAILS";
+
+    /// As many rails as the environment says by `TIDEGATE_RAILS`; else as many as they were.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::BadVariable`].
+    pub fn rails_from_env(self) -> Result<Self, OpenError> {
+        let value = match std::env::var(Self::RAILS) {
+            Ok(value) if !value.is_empty() => value,
+            _ => return Ok(self),
+        };
+        match value.parse() {
+            Ok(rails) if (1..=Self::MOST_RAILS).contains(&rails) => Ok(self.rails(rails)),
+            _ => Err(OpenError::BadVariable {
+                variable: Self::RAILS,
+                value,
+                reason: "it must be a number from 1 to 4",
+            }),
+        }
+    }
+
+    /// How many rails are worth their threads, where a rank has so many processors: two from 8 on, three from 16, four
+    /// from 32. Each has two threads, which do not pause while much is sent: so they take half of these at most.
+    pub fn rails_for(processors: usize) -> usize {
+        match processors {
+            0..8 => 1,
+            8..16 => 2,
+            16..32 => 3,
+            _ => Self::MOST_RAILS,
+        }
+    }
+}
+
+/// How many processors a rank has, if the ranks of the node share them evenly: what the launcher says of these
+/// (`LOCAL_WORLD_SIZE`), else this is the only one.
+fn processors() -> usize {
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    let ranks = std::env::var("LOCAL_WORLD_SIZE");
+    let ranks = ranks.ok().and_then(|ranks| ranks.parse().ok());
+    all / ranks.unwrap_or(1).max(1)
 }
 
 /// One rank's endpoint.
@@ -109,13 +172,16 @@ pub(crate) struct RemoteRegion<W: Wire> {
     /// Its number there, for notices.
     number: u32,
     remote: W::Remote,
+    /// The same by each further rail that both ends have.
+    rails: Vec<W::Remote>,
 }
 
 /// What a peer needs to know of registered memory.
 #[derive(Serialize, Deserialize)]
 struct Said {
     number: u32,
-    wire: Vec<u8>,
+    /// For each endpoint that peers write to.
+    wires: Vec<Vec<u8>>,
 }
 
 impl<W: Wire> Fabric<W> {
@@ -134,7 +200,11 @@ impl<W: Wire> Fabric<W> {
         self.shared.slots.clone()
     }
 
-    fn start(&self, name: &str, run: fn(&Shared<W>)) -> Result<(), NicError> {
+    fn start(
+        &self,
+        name: &str,
+        run: impl FnOnce(&Shared<W>) + Send + 'static,
+    ) -> Result<(), NicError> {
         let shared = self.shared.clone();
         let thread = std::thread::Builder::new()
             .name(name.into())
@@ -150,13 +220,14 @@ impl<W: Wire> Fabric<W> {
 
 impl Fabric<FabricWire> {
     /// An endpoint of libfabric as the environment says ([`Choice::from_env`]): `TIDEGATE_ADDRESS`,
-    /// `TIDEGATE_PROVIDER`, `TIDEGATE_ENGINE`. Host memory only.
+    /// `TIDEGATE_PROVIDER`, `TIDEGATE_ENGINE`; `TIDEGATE_RAILS` comes before the options. Host memory only.
     ///
     /// # Errors
     ///
     /// [`OpenError`]: no library, no such provider, a provider without triggers where they were asked for.
     pub fn from_env(options: Options) -> Result<Self, OpenError> {
         let choice = Choice::from_env()?;
+        let options = options.rails_from_env()?;
         Ok(Fabric::over(FabricWire::open(&choice)?, options))
     }
 }
@@ -173,27 +244,31 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
 
     fn begin(&self, polled: bool) -> Result<(), NicError> {
         if polled {
-            self.shared.grow_ear()
+            let rails = self.options.rails;
+            let rails = rails.unwrap_or_else(|| Options::rails_for(processors()));
+            self.shared.grow_ears(rails)
         } else {
             Ok(())
         }
     }
 
     fn address(&self) -> Vec<u8> {
-        self.shared.with_ear(|wire| wire.address())
+        let addresses = self.shared.with_ears(|wire| wire.address());
+        postcard::to_stdvec(&addresses).expect("plain data can be encoded")
     }
 
     unsafe fn register(&self, memory: Memory<'_>) -> Result<Registration, NicError> {
         let (base, bytes) = (memory.base.0, memory.bytes);
         let numbered = self.shared.regions.add(base, bytes, memory.keep.clone())?;
         // SAFETY: the caller's promise.
-        let register = |wire: &mut W| unsafe { wire.register(base, bytes, memory.keep) };
-        let (wire, guard) = self.shared.with_ear(register)?;
+        let register = |wire: &mut W| unsafe { wire.register(base, bytes, memory.keep.clone()) };
+        let registered = self.shared.with_ears(register).into_iter();
+        let (wires, guards): (_, Vec<Keep>) = registered.collect::<Result<_, _>>()?;
         let said = Said {
             number: numbered.number,
-            wire,
+            wires,
         };
-        let guard: Keep = Arc::new((guard, numbered));
+        let guard: Keep = Arc::new((guards, numbered));
         Ok(Registration {
             key: Key {
                 bytes: postcard::to_stdvec(&said).expect("plain data can be encoded"),
@@ -205,7 +280,13 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
 
     unsafe fn connect(&self, connection: Connection) -> Result<(), NicError> {
         let (helped, polled) = (connection.helped, connection.polled);
-        let addresses = connection.addresses.clone();
+        let address = |(rank, said): (usize, &Vec<u8>)| match said.as_slice() {
+            [] => Ok(Vec::new()),
+            said => postcard::from_bytes(said)
+                .map_err(|e| NicError::BadKey(format!("the address of rank {rank}: {e}"))),
+        };
+        let addresses = connection.addresses.iter().enumerate().map(address);
+        let addresses: Vec<Vec<Vec<u8>>> = addresses.collect::<Result<_, _>>()?;
         let ranks_on_node = connection.ranks_on_node;
         if self.shared.connection.set(connection).is_err() {
             return Err(NicError::System {
@@ -214,12 +295,16 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
             });
         }
         self.shared.slots.divide(ranks_on_node);
-        self.shared.with(|engine| engine.wire.connect(&addresses))?;
+        self.shared.lay(&addresses)?;
         if !helped && !polled {
             self.start("tidegate-ringer", Shared::ring)?;
         }
-        if self.shared.has_ear() {
-            self.start("tidegate-ear", Shared::hear_peers)?;
+        for ear in 0..self.shared.ear_count() {
+            self.start("tidegate-ear", move |shared| shared.hear_peers(ear))?;
+        }
+        for rail in self.shared.rails() {
+            let rail = rail.clone();
+            self.start("tidegate-rail", move |shared| shared.serve(&rail))?;
         }
         self.start("tidegate-listener", Shared::listen)
     }
@@ -227,12 +312,18 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
     fn import(&self, peer: usize, key: Key, bytes: usize) -> Result<RemoteMemory, NicError> {
         let said: Said = postcard::from_bytes(&key.bytes)
             .map_err(|e| NicError::BadKey(format!("what rank {peer} said: {e}")))?;
+        let Some((first, others)) = said.wires.split_first() else {
+            return Err(NicError::BadKey(format!("what rank {peer} said: no key")));
+        };
         let remote = self
             .shared
-            .with(|engine| engine.wire.import(peer, &said.wire, bytes))?;
+            .with(|engine| engine.wire.import(peer, first, bytes))?;
+        let rails = self.shared.rails().iter().zip(others);
+        let rails = rails.map(|(rail, key)| rail.with(|wire| wire.import(peer, key, bytes)));
         Ok(RemoteMemory(Arc::new(RemoteRegion::<W> {
             number: said.number,
             remote,
+            rails: rails.collect::<Result<_, _>>()?,
         })))
     }
 

@@ -8,8 +8,8 @@
 //! | bits | what |
 //! |---|---|
 //! | 63 | poison the word, instead of adding a quantum |
-//! | 51 to 62 | how much further on another word is that gets a quantum too, in words of 8 bytes, with a sign; 0 if there is none |
-//! | 49, 50 | the number of that word's quantum |
+//! | 51 to 62 | how much further on another word is that gets a quantum too, in words of 8 bytes, with a sign; 0 if there is none. The lowest three: this is a stripe of 2, 3, or 4 |
+//! | 49, 50 | the number of that word's quantum, or of the stripe |
 //! | 47, 48 | the number of the word's: how many it counts before this one, modulo 4 |
 //! | 43 to 46 | the number of the target's registration in which the bell begins |
 //! | 19 to 42 | that of the word |
@@ -33,6 +33,8 @@ const BELL_AT: u32 = REGION_AT + REGION_BITS;
 const NUMBER_AT: u32 = BELL_AT + BELL_BITS;
 const OTHER_NUMBER_AT: u32 = NUMBER_AT + NUMBER_BITS;
 const FURTHER_AT: u32 = OTHER_NUMBER_AT + NUMBER_BITS;
+/// What says that a notice is a stripe of two, in the place of a distance; of three and four, the next ones.
+const TWO_STRIPES: i64 = -(1 << (FURTHER_BITS - 1));
 const _: () = assert!(FURTHER_AT + FURTHER_BITS == 63);
 
 /// A notice, taken apart.
@@ -46,7 +48,36 @@ pub(crate) struct Notice {
     pub(crate) number: u64,
     /// How many bytes further on the other word is, and the number of its quantum.
     pub(crate) further: Option<(isize, u64)>,
+    /// It stands for a part of the data, if it does. Then there is no other word.
+    pub(crate) stripe: Option<Stripe>,
     pub(crate) poison: bool,
+}
+
+/// Which part of the data of a signal: the quantum is for all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stripe {
+    /// From 0.
+    pub(crate) index: u32,
+    /// How many there are: 2 to [`Stripe::MOST`].
+    pub(crate) of: u32,
+}
+
+impl Stripe {
+    pub(crate) const MOST: u32 = 1 << NUMBER_BITS;
+
+    /// Whether there is such a one.
+    pub(crate) fn is_one(self) -> bool {
+        self.index < self.of && (2..=Self::MOST).contains(&self.of)
+    }
+
+    /// The same notice, for a part of what it stands for. It names one word, and is no poison.
+    pub(crate) fn stripes(self, notice: u64) -> u64 {
+        debug_assert!(self.is_one());
+        let which = TWO_STRIPES + i64::from(self.of) - 2;
+        notice
+            | part(which as u64, 0, FURTHER_BITS) << FURTHER_AT
+            | u64::from(self.index) << OTHER_NUMBER_AT
+    }
 }
 
 /// The same notice for the quantum of this number.
@@ -68,11 +99,12 @@ impl Notice {
         let words = (self.offset / 8) as u64;
         let (further, other) = self.further.unwrap_or((0, 0));
         let further = further / 8;
+        debug_assert!(self.stripe.is_none(), "what stands for all is made first");
         let fits = self.offset.is_multiple_of(8)
             && words < 1 << OFFSET_BITS
             && self.bell < 1 << BELL_BITS
             && self.word < Self::REGIONS
-            && further.unsigned_abs() < 1 << (FURTHER_BITS - 1);
+            && further.unsigned_abs() < (1 << (FURTHER_BITS - 1)) - 2;
         if !fits {
             return Err(NicError::BadKey(format!(
                 "no notice can name a word at byte {} of registration {}",
@@ -90,17 +122,19 @@ impl Notice {
         // The sign is the highest of its bits.
         let further = (part(bits, FURTHER_AT, FURTHER_BITS) << (64 - FURTHER_BITS)) as i64
             >> (64 - FURTHER_BITS);
+        let other = part(bits, OTHER_NUMBER_AT, NUMBER_BITS);
+        let of = (further - TWO_STRIPES + 2) as u32;
+        let stripe = (of <= Stripe::MOST).then_some(Stripe {
+            index: other as u32,
+            of,
+        });
         Notice {
             bell: part(bits, BELL_AT, BELL_BITS) as u32,
             word: part(bits, REGION_AT, REGION_BITS) as u32,
             offset: part(bits, 0, OFFSET_BITS) as usize * 8,
             number: part(bits, NUMBER_AT, NUMBER_BITS),
-            further: (further != 0).then(|| {
-                (
-                    further as isize * 8,
-                    part(bits, OTHER_NUMBER_AT, NUMBER_BITS),
-                )
-            }),
+            further: (further != 0 && stripe.is_none()).then_some((further as isize * 8, other)),
+            stripe,
             poison: bits & POISON != 0,
         }
     }
@@ -109,7 +143,8 @@ impl Notice {
     /// near each other.
     pub(crate) fn pair(one: u64, other: u64) -> Option<u64> {
         let (one, other) = (Self::decode(one), Self::decode(other));
-        let plain = |notice: Notice| notice.further.is_none() && !notice.poison;
+        let plain =
+            |notice: Notice| notice.further.is_none() && notice.stripe.is_none() && !notice.poison;
         let same = (one.bell, one.word) == (other.bell, other.word) && one.offset != other.offset;
         if !(same && plain(one) && plain(other)) {
             return None;
@@ -121,7 +156,7 @@ impl Notice {
 
 #[cfg(test)]
 mod tests {
-    use super::Notice;
+    use super::{Notice, Stripe};
 
     #[test]
     fn notices_come_back_as_they_were() {
@@ -137,6 +172,7 @@ mod tests {
                     offset,
                     number: 0,
                     further: None,
+                    stripe: None,
                     poison,
                 };
                 let bits = notice.encode().unwrap();
@@ -163,12 +199,50 @@ mod tests {
                 offset,
                 number: 0,
                 further: None,
+                stripe: None,
                 poison: false,
             };
             notice.encode().is_err()
         };
         assert!(refused(16, 0, 0) && refused(0, 1 << 24, 0));
         assert!(refused(0, 0, 4) && refused(0, 0, 1 << 22));
+    }
+
+    #[test]
+    fn stripes_say_which_they_are() {
+        let whole = Notice {
+            bell: 15,
+            word: (1 << 24) - 1,
+            offset: ((1 << 19) - 1) * 8,
+            number: 3,
+            further: None,
+            stripe: None,
+            poison: false,
+        };
+        let bits = whole.encode().unwrap();
+        for of in 2..=Stripe::MOST {
+            for index in 0..of {
+                let stripe = Stripe { index, of };
+                let said = Notice::decode(stripe.stripes(bits));
+                let stripe = Some(stripe);
+                assert_eq!(said, Notice { stripe, ..whole });
+                // It takes no other word along.
+                let other = Notice { offset: 0, ..whole }.encode().unwrap();
+                assert_eq!(Notice::pair(stripe.unwrap().stripes(bits), other), None);
+            }
+        }
+        // No distance is taken for one.
+        let far = |words: isize| {
+            let further = Some((8 * words, 1));
+            Notice { further, ..whole }.encode()
+        };
+        for words in [-2045, 2045] {
+            let said = Notice::decode(far(words).unwrap());
+            assert_eq!((said.further, said.stripe), (Some((8 * words, 1)), None));
+        }
+        for words in [-2048, -2047, -2046, 2046] {
+            assert!(far(words).is_err());
+        }
     }
 
     #[test]
@@ -180,6 +254,7 @@ mod tests {
                 offset,
                 number: offset as u64 / 8 % 3,
                 further: None,
+                stripe: None,
                 poison,
             };
             notice.encode().unwrap()

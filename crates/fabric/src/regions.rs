@@ -6,6 +6,10 @@
 //! it has overtaken another, or that one was lost, with a connection for example. It is kept until those before it have
 //! come; so nobody takes one epoch's signal for another's, whatever the network orders, and a signal that is lost is
 //! missing in the count for ever, which is how its origin finds out.
+//!
+//! A signal whose data came in [stripes](crate::notice::Stripe), each with a notice, by ways that nothing orders, has come
+//! when all of them have. Whoever hears the last one has synchronised with those who heard the others, by the table's
+//! lock: so its add to the word publishes what all have brought.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -14,7 +18,7 @@ use tidegate_hal::nic::{Keep, NicError};
 use tidegate_words::{Bell, Word};
 
 use crate::lock;
-use crate::notice::Notice;
+use crate::notice::{Notice, Stripe};
 
 /// Registered memory of this rank.
 struct Region {
@@ -33,6 +37,8 @@ struct Table {
     regions: Vec<(u32, Region)>,
     next: u32,
     early: Vec<Early>,
+    /// Signals of which some stripes have come, and which.
+    striped: Vec<(Early, u32)>,
 }
 
 /// Where the region of a number stands.
@@ -59,6 +65,7 @@ impl Drop for Numbered {
         if let Some(table) = self.table.upgrade() {
             let mut inner = lock(&table.0);
             inner.early.retain(|early| early.region != self.number);
+            inner.striped.retain(|(one, _)| one.region != self.number);
             let at = find(&inner.regions, self.number);
             let region = at.map(|at| inner.regions.remove(at));
             drop(inner);
@@ -101,7 +108,12 @@ impl Regions {
     /// Does what a notice says. `false` if it names what is not there: the registration has ended, or a peer is out of its mind.
     pub(crate) fn hear(&self, notice: Notice) -> bool {
         let mut table = lock(&self.0);
-        let Table { regions, early, .. } = &mut *table;
+        let Table {
+            regions,
+            early,
+            striped,
+            ..
+        } = &mut *table;
         let region = |number: u32| find(regions, number).map(|at| &regions[at].1);
         let (Some(of_word), Some(of_bell)) = (region(notice.word), region(notice.bell)) else {
             return false;
@@ -120,6 +132,9 @@ impl Regions {
             }
         };
         let Some(other) = other else { return false };
+        if notice.stripe.is_some_and(|stripe| !stripe.is_one()) {
+            return false;
+        }
         let words = || {
             [Some((notice.offset, notice.number)), other]
                 .into_iter()
@@ -147,7 +162,7 @@ impl Regions {
                 offset,
                 number,
             };
-            come(word, one, early);
+            come(word, one, notice.stripe, early, striped);
         }
         if notice.poison {
             bell.wake_all();
@@ -158,13 +173,44 @@ impl Regions {
     }
 }
 
-/// Adds a quantum to a word, and those after it that have come before; or keeps it, if it is early.
-fn come(word: &Word, one: Early, early: &mut Vec<Early>) {
+/// A stripe of a signal has come. Whether it was the last one.
+fn all_have_come(one: Early, stripe: Stripe, striped: &mut Vec<(Early, u32)>) -> bool {
+    let all = (1 << stripe.of) - 1;
+    let this = 1 << stripe.index;
+    let at = striped.iter().position(|(each, _)| *each == one);
+    let at = at.unwrap_or_else(|| {
+        striped.push((one, 0));
+        striped.len() - 1
+    });
+    let came = &mut striped[at].1;
+    if *came & this != 0 {
+        tracing::warn!("a part of a signal has come twice");
+    }
+    *came |= this;
+    let last = *came == all;
+    if last {
+        striped.swap_remove(at);
+    }
+    last
+}
+
+/// Adds a quantum to a word, and those after it that have come before; or keeps it, if it is early, or stripes of it have
+/// not come.
+fn come(
+    word: &Word,
+    one: Early,
+    stripe: Option<Stripe>,
+    early: &mut Vec<Early>,
+    striped: &mut Vec<(Early, u32)>,
+) {
     // Nobody else adds to it, and the table is locked.
     let next = || (word.load() & !POISON) / QUANTUM % Notice::NUMBERS;
     let ahead = (one.number + Notice::NUMBERS - next()) % Notice::NUMBERS;
     if ahead == Notice::NUMBERS - 1 || early.contains(&one) {
         tracing::warn!("a signal has come twice");
+        return;
+    }
+    if stripe.is_some_and(|stripe| !all_have_come(one, stripe, striped)) {
         return;
     }
     if ahead > 0 {
@@ -191,11 +237,15 @@ mod tests {
         }
     }
 
+    fn whole(word: &Word, one: Early, early: &mut Vec<Early>) {
+        come(word, one, None, early, &mut Vec::new());
+    }
+
     #[test]
     fn a_signal_that_overtakes_waits_for_those_before() {
         let (word, mut early) = (Word::new(0), Vec::new());
         for (number, count) in [(0, 1), (2, 1), (1, 3), (3, 4), (5, 4), (6, 4), (4, 7)] {
-            come(&word, one(number), &mut early);
+            whole(&word, one(number), &mut early);
             assert_eq!(word.load(), count * QUANTUM, "{number}");
         }
         assert!(early.is_empty());
@@ -205,12 +255,41 @@ mod tests {
     fn no_signal_stands_for_one_that_is_lost() {
         let (word, mut early) = (Word::new(0), Vec::new());
         for number in [0, 2, 3] {
-            come(&word, one(number), &mut early);
+            whole(&word, one(number), &mut early);
             assert_eq!(word.load(), QUANTUM);
         }
         word.poison();
-        come(&word, one(1), &mut early);
+        whole(&word, one(1), &mut early);
         assert_eq!(word.load(), (4 * QUANTUM) | POISON);
+    }
+
+    #[test]
+    fn a_signal_in_stripes_comes_with_the_last_of_them() {
+        let (word, mut early, mut striped) = (Word::new(0), Vec::new(), Vec::new());
+        let mut stripe = |number, index, count| {
+            let stripe = Some(Stripe { index, of: 3 });
+            come(&word, one(number), stripe, &mut early, &mut striped);
+            assert_eq!(word.load(), count * QUANTUM, "{number}, {index}");
+        };
+        // Any one first, and the next signal's before this one's; none counts twice.
+        for (number, index, count) in [
+            (0, 2, 0),
+            (0, 0, 0),
+            (1, 1, 0),
+            (1, 1, 0),
+            (0, 0, 0),
+            (1, 0, 0),
+            (1, 2, 0),
+            (0, 1, 2),
+            (2, 0, 2),
+            (2, 1, 2),
+            // A stripe of a signal that has come is no part of a later one.
+            (1, 1, 2),
+            (2, 2, 3),
+        ] {
+            stripe(number, index, count);
+        }
+        assert!(early.is_empty() && striped.is_empty());
     }
 
     #[test]
@@ -220,12 +299,12 @@ mod tests {
             offset: 16,
             ..one(number)
         };
-        come(&word, one(1), &mut early);
-        come(&word, one(1), &mut early);
-        come(&other, of_other(0), &mut early);
-        come(&other, of_other(0), &mut early);
+        whole(&word, one(1), &mut early);
+        whole(&word, one(1), &mut early);
+        whole(&other, of_other(0), &mut early);
+        whole(&other, of_other(0), &mut early);
         assert_eq!((word.load(), other.load()), (0, QUANTUM));
-        come(&word, one(0), &mut early);
+        whole(&word, one(0), &mut early);
         assert_eq!((word.load(), other.load()), (2 * QUANTUM, QUANTUM));
         assert!(early.is_empty());
     }

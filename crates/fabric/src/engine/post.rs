@@ -14,7 +14,7 @@ use crate::wire::{Op, Posted, Wire};
 
 /// The most bytes of a write that takes the signal of another queue along: a longer one would keep it back for longer
 /// than a message of its own costs.
-const ALONG: usize = 64 << 10;
+pub(super) const ALONG: usize = 64 << 10;
 
 impl Firing {
     /// Its next piece.
@@ -58,7 +58,7 @@ impl<W: Wire> Engine<W> {
             if firing.parts.is_some() {
                 return false;
             }
-            if firing.under_way == 0 {
+            if firing.under_way == 0 || firing.handed > 0 {
                 self.late.push(index);
             } else if firing.source.is_none() {
                 // It waits for the others; what is to be copied is copied meanwhile.
@@ -76,6 +76,13 @@ impl<W: Wire> Engine<W> {
             self.stalled.push(index);
             return false;
         };
+        // SAFETY: as for the post below.
+        if source.lent.is_none() && unsafe { self.hand_on(index, source.address) } {
+            self.asked_of(peer);
+            return true;
+        }
+        let agenda = self.queues.get(index).expect("it is worked on");
+        let firing = agenda.firing.as_mut().expect("there is one");
         let piece = firing.piece::<W>();
         let op = operation_at(piece, firing.is_odd(), source.address, None);
         let cookie = self.flights.next() as u64;
@@ -137,8 +144,17 @@ impl<W: Wire> Engine<W> {
             self.stalled.push(index);
             return;
         };
+        if firing.handed == 0 && along.is_none() && source.lent.is_none() {
+            // SAFETY: as in `advance`; each stripe brings a part of the signal.
+            unsafe { self.hand_stripes(index, source.address, own) };
+        }
+        let agenda = self.queues.get(index).expect("it has a firing");
+        let firing = agenda.firing.as_mut().expect("it has a firing");
         let piece = firing.piece::<W>();
-        let op = operation_at(piece, firing.is_odd(), source.address, Some(notice));
+        let op = match firing.handed {
+            0 => operation_at(piece, firing.is_odd(), source.address, Some(notice)),
+            _ => firing.first_stripe(piece, source.address, own),
+        };
         let cookie = self.flights.next() as u64;
         // SAFETY: as in `advance`.
         let posted = unsafe { self.wire.post(peer, op, cookie) };
@@ -189,6 +205,12 @@ impl<W: Wire> Engine<W> {
         agenda.firing.as_mut().expect("it has a firing").failed = true;
     }
 
+    /// A rail was handed something towards a peer.
+    fn asked_of(&mut self, peer: usize) {
+        self.heard += 1;
+        self.contact.asks(peer);
+    }
+
     /// The wire has taken something towards a peer.
     pub(super) fn taken_by(&mut self, peer: usize) {
         self.heard += 1;
@@ -199,7 +221,7 @@ impl<W: Wire> Engine<W> {
     /// under way is no fault of the peer's.)
     pub(super) fn refused_by(&mut self, peer: usize) -> Option<String> {
         self.full = true;
-        if self.flights.len() >= self.wire.limits().depth {
+        if self.posted() >= self.wire.limits().depth {
             return None;
         }
         self.contact.refuses(peer)

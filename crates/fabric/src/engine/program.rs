@@ -123,6 +123,7 @@ impl<W: Wire> Script<W> {
                 offset: word.offset,
                 number: 0,
                 further: None,
+                stripe: None,
                 poison,
             }
             .encode()
@@ -146,6 +147,13 @@ pub(super) fn operation<W: Wire>(piece: &Piece<W>, odd: bool, notice: Option<u64
     operation_at(piece, odd, piece.local.wrapping_add(flip), notice)
 }
 
+impl<W: Wire> Piece<W> {
+    /// Where it goes, in a firing of odd number or not.
+    pub(super) fn offset(&self, odd: bool) -> usize {
+        self.offset + if odd { self.flip } else { 0 }
+    }
+}
+
 /// A piece whose bytes are at `local`.
 pub(super) fn operation_at<W: Wire>(
     piece: &Piece<W>,
@@ -153,7 +161,7 @@ pub(super) fn operation_at<W: Wire>(
     local: *mut u8,
     notice: Option<u64>,
 ) -> Op<'_, W> {
-    let offset = piece.offset + if odd { piece.flip } else { 0 };
+    let offset = piece.offset(odd);
     match piece.direction {
         Direction::Put => Op::Write {
             from: local.cast_const(),

@@ -38,7 +38,11 @@ impl Place {
             here,
             _there: there,
             _registered: registered,
-            region: RemoteMemory(Arc::new(RemoteRegion::<MemoryWire> { number: 0, remote })),
+            region: RemoteMemory(Arc::new(RemoteRegion::<MemoryWire> {
+                number: 0,
+                remote,
+                rails: Vec::new(),
+            })),
         }
     }
 
