@@ -19,9 +19,11 @@
 
 mod engine;
 mod notice;
+mod options;
 mod regions;
 pub mod wire;
 
+pub use options::Options;
 /// What should stand in the environment before libfabric starts; see [`tidegate_ffi::fabric::ENVIRONMENT`].
 pub use tidegate_ffi::fabric::ENVIRONMENT;
 
@@ -51,112 +53,6 @@ const TOLD: Duration = Duration::from_millis(200);
 
 /// What the kind of NIC is called.
 const NAME: &str = "fabric";
-
-/// How a [`Fabric`] is to behave.
-#[derive(Clone, Debug)]
-pub struct Options {
-    budget: usize,
-    silence: Duration,
-    rails: Option<usize>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            budget: 4096,
-            silence: Duration::from_secs(10),
-            rails: None,
-        }
-    }
-}
-
-impl Options {
-    /// The NIC of this node has so many trigger slots (4096 at first): the ranks of the node divide them, and each has
-    /// 1 at least. The software engine takes one for a program.
-    ///
-    /// # Panics
-    ///
-    /// If it is 0: nothing could ever be fired.
-    #[must_use]
-    pub fn budget(mut self, slots: usize) -> Self {
-        assert_ne!(slots, 0, "a NIC has at least one trigger slot");
-        self.budget = slots;
-        self
-    }
-
-    /// For how long the wire may be silent (10 s at first): a rank that leaves does not wait for its last messages any
-    /// longer when nothing at all has happened on it for so long; what nobody takes towards a peer for so long has
-    /// failed; so has what finds no room among the NIC's triggers, when it has been rung for; and a signal that has not
-    /// come for so long, since that was first seen, is lost. A peer that has never answered, and does not for twice as
-    /// long, has a NIC that nothing reaches: then this endpoint is of no more use, and the windows that need it are
-    /// revoked.
-    #[must_use]
-    pub fn silence(mut self, limit: Duration) -> Self {
-        self.silence = limit;
-        self
-    }
-
-    /// Long writes of a rank whose streams are no threads (GPUs) go by so many endpoints, each with a thread that sends
-    /// and one that hears: 1 to [`MOST_RAILS`](Self::MOST_RAILS). Over sockets one thread copies 7 to 9 GB/s. At first
-    /// it is what [`rails_for`](Self::rails_for) says of this machine. Peers may have another number: the lesser counts.
-    /// Where the wire's hardware fires by itself there is one endpoint.
-    ///
-    /// # Panics
-    ///
-    /// If it is 0, or more than that.
-    #[must_use]
-    pub fn rails(mut self, rails: usize) -> Self {
-        assert!((1..=Self::MOST_RAILS).contains(&rails), "1 to 4 rails");
-        self.rails = Some(rails);
-        self
-    }
-
-    /// The most rails.
-    pub const MOST_RAILS: usize = notice::Stripe::MOST as usize;
-
-    /// The variable that names a number of rails, for [`rails_from_env`](Self::rails_from_env).
-    pub const RAILS: &'static str = "TIDEGATE_RAILS";
-
-    /// As many rails as the environment says by `TIDEGATE_RAILS`; else as many as they were.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError::BadVariable`].
-    pub fn rails_from_env(self) -> Result<Self, OpenError> {
-        let value = match std::env::var(Self::RAILS) {
-            Ok(value) if !value.is_empty() => value,
-            _ => return Ok(self),
-        };
-        match value.parse() {
-            Ok(rails) if (1..=Self::MOST_RAILS).contains(&rails) => Ok(self.rails(rails)),
-            _ => Err(OpenError::BadVariable {
-                variable: Self::RAILS,
-                value,
-                reason: "it must be a number from 1 to 4",
-            }),
-        }
-    }
-
-    /// How many rails are worth their threads, where a rank has so many processors: two from 8 on, three from 16, four
-    /// from 32. Each has two threads, which do not pause while much is sent: so they take half of these at most.
-    pub fn rails_for(processors: usize) -> usize {
-        match processors {
-            0..8 => 1,
-            8..16 => 2,
-            16..32 => 3,
-            _ => Self::MOST_RAILS,
-        }
-    }
-}
-
-/// How many processors a rank has, if the ranks of the node share them evenly: what the launcher says of these
-/// (`LOCAL_WORLD_SIZE`), else this is the only one.
-fn processors() -> usize {
-    let all = std::thread::available_parallelism().map_or(1, usize::from);
-    let ranks = std::env::var("LOCAL_WORLD_SIZE");
-    let ranks = ranks.ok().and_then(|ranks| ranks.parse().ok());
-    all / ranks.unwrap_or(1).max(1)
-}
 
 /// One rank's endpoint.
 pub struct Fabric<W: Wire> {
@@ -244,9 +140,7 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
 
     fn begin(&self, polled: bool) -> Result<(), NicError> {
         if polled {
-            let rails = self.options.rails;
-            let rails = rails.unwrap_or_else(|| Options::rails_for(processors()));
-            self.shared.grow_ears(rails)
+            self.shared.grow_ears(self.options.rails_here())
         } else {
             Ok(())
         }

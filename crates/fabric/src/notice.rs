@@ -224,11 +224,14 @@ mod tests {
             for index in 0..of {
                 let stripe = Stripe { index, of };
                 let said = Notice::decode(stripe.stripes(bits));
-                let stripe = Some(stripe);
-                assert_eq!(said, Notice { stripe, ..whole });
+                let expected = Notice {
+                    stripe: Some(stripe),
+                    ..whole
+                };
+                assert_eq!(said, expected);
                 // It takes no other word along.
                 let other = Notice { offset: 0, ..whole }.encode().unwrap();
-                assert_eq!(Notice::pair(stripe.unwrap().stripes(bits), other), None);
+                assert_eq!(Notice::pair(stripe.stripes(bits), other), None);
             }
         }
         // No distance is taken for one.

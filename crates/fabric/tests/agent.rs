@@ -80,6 +80,7 @@ fn role_of_a_process() {
     };
     let rig = match role {
         "polled" | "triggered and polled" => Rig::polled(wire, Options::default()),
+        "by rails" => Rig::polled(wire, Options::default().rails(3)),
         _ => Rig::new(wire, Options::default(), false),
     };
     // Once, so that connections are made.

@@ -49,15 +49,35 @@ fn put(rig: &Rig, from: usize, to: usize, stage: usize) -> Transfer {
     put
 }
 
-/// The elements of a firing at `place`.
-fn elements(rig: &Rig, place: usize, firing: u64) -> &mut [u64] {
-    let at = rig.at(place + FLIP * (firing % 2) as usize);
-    // SAFETY: they lie in the block, are aligned, and the test looks there when nobody else does.
-    unsafe { std::slice::from_raw_parts_mut(at.0.cast(), LONG) }
-}
-
 fn value(firing: u64, index: usize) -> u64 {
     1_000_000 * (firing + 1) + index as u64
+}
+
+/// Where the elements of a firing begin in the block, behind `place`.
+fn buffer(rig: &Rig, place: usize, firing: u64) -> *mut u64 {
+    let at = rig.at(place + FLIP * (firing % 2) as usize);
+    at.0.cast()
+}
+
+/// Makes what a firing sends, when nothing that is sent from there is under way.
+fn fill(rig: &Rig, firing: u64) {
+    for index in 0..LONG {
+        // SAFETY: it lies in the block, aligned; nobody else looks there now.
+        unsafe {
+            buffer(rig, FROM, firing)
+                .add(index)
+                .write(value(firing, index))
+        };
+    }
+}
+
+/// Whether all of a firing has come, when its signal has.
+fn check(rig: &Rig, firing: u64) {
+    for index in 0..LONG {
+        // SAFETY: as above; its signal has come, and the next but one is not rung for.
+        let found = unsafe { buffer(rig, TO, firing).add(index).read() };
+        assert_eq!(found, value(firing, index), "{index} of firing {firing}");
+    }
 }
 
 /// Firings, two of them under way at a time; each must be there with its signal, and its source be read when it is sent.
@@ -66,14 +86,11 @@ fn fire(rig: &Rig, firings: u64) {
         if firing >= 2 {
             let before = firing - 2;
             assert_eq!(rig.wait(SIGNAL, before + 1) & POISON, 0);
-            for (index, found) in elements(rig, TO, before).iter().enumerate() {
-                assert_eq!(*found, value(before, index), "{index} of firing {before}");
-            }
+            check(rig, before);
             assert_eq!(rig.wait(SENT, before + 1) & POISON, 0);
         }
         if firing < firings {
-            let source = elements(rig, FROM, firing).iter_mut().enumerate();
-            source.for_each(|(index, element)| *element = value(firing, index));
+            fill(rig, firing);
             rig.ring();
         }
     }
@@ -141,8 +158,7 @@ fn long_stages_go_by_turns() {
     puts.push(put(&rig, 0, each, 2));
     rig.arm(&[rig.program(puts)], FIRINGS).unwrap();
     for firing in 0..FIRINGS {
-        let source = elements(&rig, FROM, firing).iter_mut().enumerate();
-        source.for_each(|(index, element)| *element = value(firing, index));
+        fill(&rig, firing);
         for part in 0..3 {
             rig.ring_part(0, part, 3);
             if part < 2 {
@@ -152,9 +168,7 @@ fn long_stages_go_by_turns() {
             }
         }
         assert_eq!(rig.wait(SIGNAL, firing + 1), (firing + 1) * QUANTUM);
-        for (index, found) in elements(&rig, TO, firing).iter().enumerate() {
-            assert_eq!(*found, value(firing, index), "{index} of firing {firing}");
-        }
+        check(&rig, firing);
         assert_eq!(rig.wait(SENT, firing + 1), (firing + 1) * QUANTUM);
     }
     assert!(rig.nic.quiesce(SETTLES));
