@@ -105,7 +105,9 @@ fn role_of_a_process() {
 #[test]
 fn agents_that_poll_doorbells_rest() {
     for provider in skip::providers() {
-        measure("agents_that_poll_doorbells_rest", "polled", provider);
+        for role in ["polled", "by rails"] {
+            measure("agents_that_poll_doorbells_rest", role, provider);
+        }
     }
 }
 

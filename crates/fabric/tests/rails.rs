@@ -6,8 +6,8 @@ mod rig;
 #[path = "../../../tests/common/skip.rs"]
 mod skip;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use hosted::By;
@@ -30,6 +30,8 @@ const FLIP: usize = 8 * LONG;
 const TO: usize = FROM + 2 * FLIP;
 const BYTES: usize = TO + 2 * FLIP;
 const MOST: usize = Options::MOST_RAILS;
+/// Longer than any sleep.
+const DEEP: Duration = Duration::from_secs(30);
 
 fn rails(rails: usize) -> Options {
     Options::default().rails(rails)
@@ -231,26 +233,51 @@ fn a_peer_that_takes_nothing_ends_its_queue() {
     assert_eq!(rig.word(SIGNAL).load(), 0);
 }
 
-/// The wire in memory, of which all but the first endpoint sleep through everything but the end of their time.
-struct Sleepy {
-    wire: MemoryWire,
-    /// How many are asleep.
-    asleep: Option<Arc<AtomicUsize>>,
-    all: Arc<AtomicUsize>,
+/// Keeps threads asleep.
+#[derive(Default)]
+struct Spell {
+    cast: Mutex<bool>,
+    broken: Condvar,
+    /// How many are asleep by it.
+    asleep: AtomicUsize,
 }
 
-struct Deep(Box<dyn Sleeper>, Arc<AtomicUsize>);
+impl Spell {
+    fn cast(&self) {
+        *self.cast.lock().unwrap() = true;
+    }
+
+    fn lift(&self) {
+        *self.cast.lock().unwrap() = false;
+        self.broken.notify_all();
+    }
+}
+
+struct Deep(Box<dyn Sleeper>, Arc<Spell>);
 
 impl Sleeper for Deep {
     fn sleep(&self, limit: Duration) {
-        self.1.fetch_add(1, Ordering::SeqCst);
-        std::thread::sleep(limit);
-        self.1.fetch_sub(1, Ordering::SeqCst);
+        let cast = self.1.cast.lock().unwrap();
+        if !*cast {
+            drop(cast);
+            return self.0.sleep(limit);
+        }
+        self.1.asleep.fetch_add(1, Ordering::SeqCst);
+        let woken = self.1.broken.wait_timeout_while(cast, DEEP, |cast| *cast);
+        drop(woken.unwrap());
+        self.1.asleep.fetch_sub(1, Ordering::SeqCst);
     }
 
     fn wake(&self) {
         self.0.wake();
     }
+}
+
+/// The wire in memory, of which all but the first endpoint sleep as the spell has it.
+struct Sleepy {
+    wire: MemoryWire,
+    is_twin: bool,
+    spell: Arc<Spell>,
 }
 
 // SAFETY: every call is the other wire's.
@@ -308,16 +335,16 @@ unsafe impl Wire for Sleepy {
     fn twin(&self) -> Result<Option<Self>, NicError> {
         Ok(self.wire.twin()?.map(|wire| Sleepy {
             wire,
-            asleep: Some(self.all.clone()),
-            all: self.all.clone(),
+            is_twin: true,
+            spell: self.spell.clone(),
         }))
     }
 
     fn sleeper(&self) -> Box<dyn Sleeper> {
         let sleeper = self.wire.sleeper();
-        match &self.asleep {
-            None => sleeper,
-            Some(asleep) => Box::new(Deep(sleeper, asleep.clone())),
+        match self.is_twin {
+            false => sleeper,
+            true => Box::new(Deep(sleeper, self.spell.clone())),
         }
     }
 }
@@ -325,34 +352,30 @@ unsafe impl Wire for Sleepy {
 /// The thread of a rail may be asleep, or have no processor: then the engine posts what is the rail's.
 #[test]
 fn who_comes_first_posts() {
-    let (net, all) = (Net::new(1, Faults::default()), Arc::default());
+    let (net, spell) = (Net::new(1, Faults::default()), Arc::<Spell>::default());
     let wire = Sleepy {
         wire: net.wire(0),
-        asleep: None,
-        all: Arc::clone(&all),
+        is_twin: false,
+        spell: spell.clone(),
     };
     let rig = rig(wire, rails(2));
     let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
     for firing in 1..=3 {
         rig.arm(std::slice::from_ref(&program), 1).unwrap();
-        // Both ears and the rail, for a second each.
+        spell.cast();
         let begun = Instant::now();
-        while all.load(Ordering::SeqCst) < 3 {
-            assert!(begun.elapsed() < SETTLES, "they do not sleep");
+        // Both ears and the rail.
+        while spell.asleep.load(Ordering::SeqCst) < 3 {
+            assert!(begun.elapsed() < DEEP, "they do not sleep");
             std::thread::yield_now();
         }
         rig.ring();
-        let rung = Instant::now();
         while taken(&net, 2)[1] < firing {
-            assert!(rung.elapsed() < SETTLES);
+            assert!(begun.elapsed() < DEEP / 2, "nobody posts it");
             std::thread::yield_now();
         }
-        // Nobody has woken: its second is not over, or was so short that nothing is shown.
-        let since = begun.elapsed();
-        assert!(
-            all.load(Ordering::SeqCst) == 3 || since > Duration::from_millis(900),
-            "posted by a thread that slept"
-        );
+        assert_eq!(spell.asleep.load(Ordering::SeqCst), 3);
+        spell.lift();
         assert_eq!(rig.wait(SIGNAL, firing as u64), firing as u64 * QUANTUM);
     }
 }

@@ -27,6 +27,8 @@
 //! at the target only is [gathered](gather), so that a strided put is one, too, or one for each 256 KiB. A signal is never on
 //! its way before all data that it stands for has arrived: see [`crate::wire`].
 //!
+//! Where streams are no threads, long writes go by several endpoints, with a thread for each: see [`rail`].
+//!
 //! Where the wire's hardware fires programs by itself, a queue has a [chain](crate::wire::chain) instead of firings,
 //! and a turn only watches: see [`chained`].
 //!

@@ -58,7 +58,7 @@ impl<W: Wire> Engine<W> {
             if firing.parts.is_some() {
                 return false;
             }
-            if firing.under_way == 0 || firing.handed > 0 {
+            if firing.under_way == 0 {
                 self.late.push(index);
             } else if firing.source.is_none() {
                 // It waits for the others; what is to be copied is copied meanwhile.
