@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use crate::notice::Stripe;
 use crate::wire::libfabric::OpenError;
 
-/// How a [`Fabric`] is to behave.
+/// How a [`Fabric`](crate::Fabric) is to behave.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) budget: usize,
@@ -66,7 +65,7 @@ impl Options {
     }
 
     /// The most rails.
-    pub const MOST_RAILS: usize = Stripe::MOST as usize;
+    pub const MOST_RAILS: usize = 4;
 
     /// The variable that names a number of rails, for [`rails_from_env`](Self::rails_from_env).
     pub const RAILS: &'static str = "TIDEGATE_RAILS";

@@ -7,8 +7,8 @@
 //! come; so nobody takes one epoch's signal for another's, whatever the network orders, and a signal that is lost is
 //! missing in the count for ever, which is how its origin finds out.
 //!
-//! A signal whose data came in [stripes](crate::notice::Stripe), each with a notice, by ways that nothing orders, has come
-//! when all of them have. Whoever hears the last one has synchronised with those who heard the others, by the table's
+//! A signal whose data come in *parts*, each with a notice that says how many there are, by ways that nothing orders, has
+//! come when so many have. Whoever hears the last one has synchronised with those who heard the others, by the table's
 //! lock: so its add to the word publishes what all have brought.
 
 use std::sync::{Arc, Mutex, Weak};
@@ -18,7 +18,7 @@ use tidegate_hal::nic::{Keep, NicError};
 use tidegate_words::{Bell, Word};
 
 use crate::lock;
-use crate::notice::{Notice, Stripe};
+use crate::notice::Notice;
 
 /// Registered memory of this rank.
 struct Region {
@@ -37,8 +37,8 @@ struct Table {
     regions: Vec<(u32, Region)>,
     next: u32,
     early: Vec<Early>,
-    /// Signals of which some stripes have come, and which.
-    striped: Vec<(Early, u32)>,
+    /// Signals of which some parts have come, and how many.
+    begun: Vec<(Early, u32)>,
 }
 
 /// Where the region of a number stands.
@@ -65,7 +65,7 @@ impl Drop for Numbered {
         if let Some(table) = self.table.upgrade() {
             let mut inner = lock(&table.0);
             inner.early.retain(|early| early.region != self.number);
-            inner.striped.retain(|(one, _)| one.region != self.number);
+            inner.begun.retain(|(one, _)| one.region != self.number);
             let at = find(&inner.regions, self.number);
             let region = at.map(|at| inner.regions.remove(at));
             drop(inner);
@@ -111,7 +111,7 @@ impl Regions {
         let Table {
             regions,
             early,
-            striped,
+            begun,
             ..
         } = &mut *table;
         let region = |number: u32| find(regions, number).map(|at| &regions[at].1);
@@ -132,9 +132,6 @@ impl Regions {
             }
         };
         let Some(other) = other else { return false };
-        if notice.stripe.is_some_and(|stripe| !stripe.is_one()) {
-            return false;
-        }
         let words = || {
             [Some((notice.offset, notice.number)), other]
                 .into_iter()
@@ -150,6 +147,7 @@ impl Regions {
         // `NicQueue::prepare` promised the origin's caller a bell there. All bytes are some bell, and it is only
         // accessed atomically.
         let bell: &Bell = unsafe { &*std::ptr::with_exposed_provenance(of_bell.base) };
+        let mut added = false;
         for (offset, number) in words() {
             // SAFETY: as above, of a word.
             let word: &Word = unsafe { &*std::ptr::with_exposed_provenance(of_word.base + offset) };
@@ -162,60 +160,54 @@ impl Regions {
                 offset,
                 number,
             };
-            come(word, one, notice.stripe, early, striped);
+            added |= come(word, one, notice.one_of, early, begun);
         }
         if notice.poison {
             bell.wake_all();
-        } else {
+        } else if added {
             bell.ring();
         }
         true
     }
 }
 
-/// A stripe of a signal has come. Whether it was the last one.
-fn all_have_come(one: Early, stripe: Stripe, striped: &mut Vec<(Early, u32)>) -> bool {
-    let all = (1 << stripe.of) - 1;
-    let this = 1 << stripe.index;
-    let at = striped.iter().position(|(each, _)| *each == one);
+/// One of so many parts of a signal has come. Whether it was the last one.
+fn all_have_come(one: Early, parts: u32, begun: &mut Vec<(Early, u32)>) -> bool {
+    let at = begun.iter().position(|(each, _)| *each == one);
     let at = at.unwrap_or_else(|| {
-        striped.push((one, 0));
-        striped.len() - 1
+        begun.push((one, 0));
+        begun.len() - 1
     });
-    let came = &mut striped[at].1;
-    if *came & this != 0 {
-        tracing::warn!("a part of a signal has come twice");
+    begun[at].1 += 1;
+    let all = begun[at].1 == parts;
+    if all {
+        begun.swap_remove(at);
     }
-    *came |= this;
-    let last = *came == all;
-    if last {
-        striped.swap_remove(at);
-    }
-    last
+    all
 }
 
-/// Adds a quantum to a word, and those after it that have come before; or keeps it, if it is early, or stripes of it have
-/// not come.
+/// Adds a quantum to a word, and those after it that have come before; or keeps it, if it is early, or parts of it have
+/// not come. Whether it has added.
 fn come(
     word: &Word,
     one: Early,
-    stripe: Option<Stripe>,
+    one_of: Option<u32>,
     early: &mut Vec<Early>,
-    striped: &mut Vec<(Early, u32)>,
-) {
+    begun: &mut Vec<(Early, u32)>,
+) -> bool {
     // Nobody else adds to it, and the table is locked.
     let next = || (word.load() & !POISON) / QUANTUM % Notice::NUMBERS;
     let ahead = (one.number + Notice::NUMBERS - next()) % Notice::NUMBERS;
     if ahead == Notice::NUMBERS - 1 || early.contains(&one) {
         tracing::warn!("a signal has come twice");
-        return;
+        return false;
     }
-    if stripe.is_some_and(|stripe| !all_have_come(one, stripe, striped)) {
-        return;
+    if one_of.is_some_and(|parts| !all_have_come(one, parts, begun)) {
+        return false;
     }
     if ahead > 0 {
         early.push(one);
-        return;
+        return false;
     }
     word.add(QUANTUM);
     let wanted = |each: &Early, number| *each == Early { number, ..one };
@@ -223,6 +215,7 @@ fn come(
         early.swap_remove(at);
         word.add(QUANTUM);
     }
+    true
 }
 
 #[cfg(test)]
@@ -264,32 +257,41 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_in_stripes_comes_with_the_last_of_them() {
-        let (word, mut early, mut striped) = (Word::new(0), Vec::new(), Vec::new());
-        let mut stripe = |number, index, count| {
-            let stripe = Some(Stripe { index, of: 3 });
-            come(&word, one(number), stripe, &mut early, &mut striped);
-            assert_eq!(word.load(), count * QUANTUM, "{number}, {index}");
-        };
-        // Any one first, and the next signal's before this one's; none counts twice.
-        for (number, index, count) in [
-            (0, 2, 0),
-            (0, 0, 0),
-            (1, 1, 0),
-            (1, 1, 0),
-            (0, 0, 0),
-            (1, 0, 0),
-            (1, 2, 0),
-            (0, 1, 2),
-            (2, 0, 2),
-            (2, 1, 2),
-            // A stripe of a signal that has come is no part of a later one.
-            (1, 1, 2),
-            (2, 2, 3),
+    fn a_signal_in_parts_comes_with_the_last_of_them() {
+        let (word, mut early, mut begun) = (Word::new(0), Vec::new(), Vec::new());
+        // Some of the next signal before all of this one; and one that has come has no parts any more.
+        for (number, count) in [
+            (0, 0),
+            (1, 0),
+            (0, 0),
+            (1, 0),
+            (1, 0),
+            (0, 2),
+            (1, 2),
+            (2, 2),
+            (2, 2),
+            (2, 3),
         ] {
-            stripe(number, index, count);
+            come(&word, one(number), Some(3), &mut early, &mut begun);
+            assert_eq!(word.load(), count * QUANTUM, "{number}");
         }
-        assert!(early.is_empty() && striped.is_empty());
+        assert!(early.is_empty() && begun.is_empty());
+        // Other words, and signals that come whole, are no parts of it.
+        come(&word, one(3), Some(2), &mut early, &mut begun);
+        come(
+            &word,
+            Early {
+                offset: 16,
+                ..one(3)
+            },
+            Some(2),
+            &mut early,
+            &mut begun,
+        );
+        come(&word, one(4), None, &mut early, &mut begun);
+        assert_eq!(word.load(), 3 * QUANTUM);
+        come(&word, one(3), Some(2), &mut early, &mut begun);
+        assert_eq!(word.load(), 5 * QUANTUM);
     }
 
     #[test]

@@ -143,9 +143,9 @@ fn short_writes_and_short_stages_go_by_one() {
     assert_eq!(taken(&net, 3)[1..], [0, 0]);
 }
 
-/// What brings no signal goes whole, each by another way; the last one, which does, in stripes.
+/// All parts of all stages are parts of one signal, and the last of them waits for the whole ring.
 #[test]
-fn long_stages_go_by_turns() {
+fn long_stages_go_by_all() {
     const FIRINGS: u64 = 10;
     let faults = Faults {
         seed: 5,
@@ -174,8 +174,7 @@ fn long_stages_go_by_turns() {
         assert_eq!(rig.wait(SENT, firing + 1), (firing + 1) * QUANTUM);
     }
     assert!(rig.nic.quiesce(SETTLES));
-    // The second, and a stripe of the third.
-    assert_eq!(taken(&net, 2)[1], 2 * FIRINGS as usize);
+    assert_eq!(taken(&net, 2)[1], 3 * FIRINGS as usize);
 }
 
 #[test]

@@ -11,12 +11,13 @@
 //! somebody has said that one was rung (or when it must poll), and works on queues that something has happened to, and
 //! no others. A queue has one firing at a time:
 //!
-//! 1. all pieces but the last are posted, as the wire takes them, and, where a ring comes in parts, as their parts have
-//!    come: the firing begins with the first part;
-//! 2. when all these are done, and the ring is whole, the last one is posted, with the signal as its notice (if it is a
-//!    write; else the signal follows alone);
-//! 3. when its source has been read, the firing is through: the sent word says so. Whether its signal has come is found
-//!    out later, for many at a time, by reading the word that it went to: see [`doubt`].
+//! 1. its pieces are posted, as the wire takes them, and, where a ring comes in parts, as their parts have come: the
+//!    firing begins with the first part, and the last piece waits for the whole ring;
+//! 2. if they are writes, each brings a part of the signal, which is there when all have come: nobody waits in between.
+//!    (One alone brings all of it.) Where there are gets, or very many pieces, the signal waits for all of them, and goes
+//!    with the last one, if that is a write;
+//! 3. when their sources have been read, the firing is through: the sent word says so. Whether its signal has come is
+//!    found out later, for many at a time, by reading the word that it went to: see [`doubt`].
 //!
 //! A signal without data (an exposure) does not go alone if, in the same turn, a short write to the same peer has a
 //! signal of the same registration: one notice names both words. It would be a message of its own otherwise, and an
@@ -50,7 +51,6 @@ pub(crate) mod program;
 pub(crate) mod queue;
 mod rail;
 mod slab;
-mod stripe;
 mod tell;
 mod work;
 

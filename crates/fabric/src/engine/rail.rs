@@ -4,9 +4,9 @@
 //!
 //! Over sockets whoever posts a write copies it into the network, at some GB/s, and whoever hears copies it out. Where
 //! streams are no threads, and the machine has processors to spare, that is shared: a rank has several *rails*, of which
-//! the engine's endpoint is the first, and as many [ears](super::ear). A long write with a signal is cut into *stripes*,
-//! one a rail, each with a [notice](crate::notice::Stripe) that says which it is; the target adds to the word when all
-//! have come. Nothing else orders the rails. Long writes without a signal go by the rails in turn.
+//! the engine's endpoint is the first, and as many [ears](super::ear). A long write is cut into *stripes*, one a rail
+//! ([`super::program`]), which are parts of the signal like other pieces: nothing orders the rails, and the target adds
+//! to the word when all have come.
 //!
 //! The engine *hands* a rail what is to be posted, and goes on. The rail's thread looks for that without a pause as long
 //! as there is much to do, and sleeps otherwise. What it has not taken when the engine has posted its own, the engine
@@ -28,6 +28,7 @@ use tidegate_hal::nic::NicError;
 
 use super::Shared;
 use super::listen::{BROKEN, idle};
+use super::program::Piece;
 use super::queue::Queue;
 use crate::wire::{Event, Op, Posted, Sleeper, Wire};
 use crate::{RemoteRegion, lock};
@@ -41,13 +42,38 @@ const MOST: usize = 64;
 
 /// A write for a rail.
 pub(super) struct Job<W: Wire> {
-    pub(super) queue: Arc<Queue>,
-    pub(super) from: *const u8,
-    pub(super) bytes: usize,
-    pub(super) to: Arc<RemoteRegion<W>>,
-    pub(super) offset: usize,
-    pub(super) notice: Option<u64>,
-    pub(super) cookie: u64,
+    queue: Arc<Queue>,
+    from: *const u8,
+    bytes: usize,
+    to: Arc<RemoteRegion<W>>,
+    offset: usize,
+    notice: Option<u64>,
+    cookie: u64,
+}
+
+impl<W: Wire> Job<W> {
+    /// A piece of a firing of a queue, which is to be written so.
+    pub(super) fn new(queue: &Arc<Queue>, piece: &Piece<W>, op: &Op<'_, W>, cookie: u64) -> Self {
+        let Op::Write {
+            from,
+            bytes,
+            offset,
+            notice,
+            ..
+        } = *op
+        else {
+            unreachable!("only writes are cut for rails");
+        };
+        Job {
+            queue: queue.clone(),
+            from,
+            bytes,
+            to: piece.remote.clone(),
+            offset,
+            notice,
+            cookie,
+        }
+    }
 }
 
 // SAFETY: the pointer is only handed to the wire, by whoever holds the rail; what it points to may be read by any thread,

@@ -103,8 +103,6 @@ pub(super) struct Firing {
     /// Where its bytes are, if the wire has not taken it yet.
     pub(super) source: Option<Source>,
     pub(super) under_way: usize,
-    /// How many stripes of its last piece were handed to rails.
-    pub(super) handed: usize,
     pub(super) signalled: bool,
     pub(super) failed: bool,
 }
@@ -433,7 +431,8 @@ impl<W: Wire> Engine<W> {
             return;
         };
         firing.under_way -= 1;
-        if failed.is_some() || !(firing.signalled || firing.handed > 0) {
+        let in_parts = script::<W>(&firing.program).parts.is_some();
+        if failed.is_some() || !(firing.signalled || in_parts) {
             self.contact.answers(peer);
         } else {
             self.contact.is_through(peer);
@@ -488,7 +487,6 @@ impl<W: Wire> Engine<W> {
                             next: 0,
                             source: None,
                             under_way: 0,
-                            handed: 0,
                             signalled: false,
                             failed: false,
                         });

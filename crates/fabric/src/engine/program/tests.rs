@@ -82,6 +82,7 @@ impl Place {
         Prepared(Arc::new(Script::<MemoryWire> {
             pieces,
             rows,
+            parts: None,
             signal: 0,
             first: 0,
             poison: 0,
