@@ -297,7 +297,7 @@ impl TransportArgs {
                 Route::Auto
             }
         };
-        let mut behaviour = Options::default();
+        let mut behaviour = Options::default().rails_from_env()?;
         if let Some(budget) = self.budget {
             behaviour = behaviour.budget(budget as usize);
             label = format!("{label}, budget {budget}, {}", self.throttle.name());

@@ -158,7 +158,7 @@ fn ranks_know_their_place_on_their_node() {
         .nodes(Nodes::of([3, 1]))
         .args([
             "-c",
-            "echo $RANK $TIDEGATE_NODE $LOCAL_RANK $LOCAL_WORLD_SIZE $TIDEGATE_DEVICE",
+            "echo $RANK $TIDEGATE_NODE $LOCAL_RANK $LOCAL_WORLD_SIZE $TIDEGATE_DEVICE $TIDEGATE_RANKS_HERE",
         ])
         .env("TIDEGATE_NODE", "not this one")
         .output(Output::Captured)
@@ -172,10 +172,10 @@ fn ranks_know_their_place_on_their_node() {
     assert_eq!(
         said,
         [
-            "0 node0 0 3 0",
-            "1 node0 1 3 1",
-            "2 node0 2 3 2",
-            "3 node1 0 1 3"
+            "0 node0 0 3 0 4",
+            "1 node0 1 3 1 4",
+            "2 node0 2 3 2 4",
+            "3 node1 0 1 3 4"
         ]
     );
 }

@@ -19,9 +19,11 @@
 
 mod engine;
 mod notice;
+mod options;
 mod regions;
 pub mod wire;
 
+pub use options::Options;
 /// What should stand in the environment before libfabric starts; see [`tidegate_ffi::fabric::ENVIRONMENT`].
 pub use tidegate_ffi::fabric::ENVIRONMENT;
 
@@ -52,49 +54,6 @@ const TOLD: Duration = Duration::from_millis(200);
 /// What the kind of NIC is called.
 const NAME: &str = "fabric";
 
-/// How a [`Fabric`] is to behave.
-#[derive(Clone, Debug)]
-pub struct Options {
-    budget: usize,
-    silence: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            budget: 4096,
-            silence: Duration::from_secs(10),
-        }
-    }
-}
-
-impl Options {
-    /// The NIC of this node has so many trigger slots (4096 at first): the ranks of the node divide them, and each has
-    /// 1 at least. The software engine takes one for a program.
-    ///
-    /// # Panics
-    ///
-    /// If it is 0: nothing could ever be fired.
-    #[must_use]
-    pub fn budget(mut self, slots: usize) -> Self {
-        assert_ne!(slots, 0, "a NIC has at least one trigger slot");
-        self.budget = slots;
-        self
-    }
-
-    /// For how long the wire may be silent (10 s at first): a rank that leaves does not wait for its last messages any
-    /// longer when nothing at all has happened on it for so long; what nobody takes towards a peer for so long has
-    /// failed; so has what finds no room among the NIC's triggers, when it has been rung for; and a signal that has not
-    /// come for so long, since that was first seen, is lost. A peer that has never answered, and does not for twice as
-    /// long, has a NIC that nothing reaches: then this endpoint is of no more use, and the windows that need it are
-    /// revoked.
-    #[must_use]
-    pub fn silence(mut self, limit: Duration) -> Self {
-        self.silence = limit;
-        self
-    }
-}
-
 /// One rank's endpoint.
 pub struct Fabric<W: Wire> {
     options: Options,
@@ -109,13 +68,16 @@ pub(crate) struct RemoteRegion<W: Wire> {
     /// Its number there, for notices.
     number: u32,
     remote: W::Remote,
+    /// The same by each further rail that both ends have.
+    rails: Vec<W::Remote>,
 }
 
 /// What a peer needs to know of registered memory.
 #[derive(Serialize, Deserialize)]
 struct Said {
     number: u32,
-    wire: Vec<u8>,
+    /// For each endpoint that peers write to.
+    wires: Vec<Vec<u8>>,
 }
 
 impl<W: Wire> Fabric<W> {
@@ -134,7 +96,11 @@ impl<W: Wire> Fabric<W> {
         self.shared.slots.clone()
     }
 
-    fn start(&self, name: &str, run: fn(&Shared<W>)) -> Result<(), NicError> {
+    fn start(
+        &self,
+        name: &str,
+        run: impl FnOnce(&Shared<W>) + Send + 'static,
+    ) -> Result<(), NicError> {
         let shared = self.shared.clone();
         let thread = std::thread::Builder::new()
             .name(name.into())
@@ -150,13 +116,14 @@ impl<W: Wire> Fabric<W> {
 
 impl Fabric<FabricWire> {
     /// An endpoint of libfabric as the environment says ([`Choice::from_env`]): `TIDEGATE_ADDRESS`,
-    /// `TIDEGATE_PROVIDER`, `TIDEGATE_ENGINE`. Host memory only.
+    /// `TIDEGATE_PROVIDER`, `TIDEGATE_ENGINE`; `TIDEGATE_RAILS` comes before the options. Host memory only.
     ///
     /// # Errors
     ///
     /// [`OpenError`]: no library, no such provider, a provider without triggers where they were asked for.
     pub fn from_env(options: Options) -> Result<Self, OpenError> {
         let choice = Choice::from_env()?;
+        let options = options.rails_from_env()?;
         Ok(Fabric::over(FabricWire::open(&choice)?, options))
     }
 }
@@ -173,27 +140,29 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
 
     fn begin(&self, polled: bool) -> Result<(), NicError> {
         if polled {
-            self.shared.grow_ear()
+            self.shared.grow_ears(self.options.rails_here())
         } else {
             Ok(())
         }
     }
 
     fn address(&self) -> Vec<u8> {
-        self.shared.with_ear(|wire| wire.address())
+        let addresses = self.shared.with_ears(|wire| wire.address());
+        postcard::to_stdvec(&addresses).expect("plain data can be encoded")
     }
 
     unsafe fn register(&self, memory: Memory<'_>) -> Result<Registration, NicError> {
         let (base, bytes) = (memory.base.0, memory.bytes);
         let numbered = self.shared.regions.add(base, bytes, memory.keep.clone())?;
         // SAFETY: the caller's promise.
-        let register = |wire: &mut W| unsafe { wire.register(base, bytes, memory.keep) };
-        let (wire, guard) = self.shared.with_ear(register)?;
+        let register = |wire: &mut W| unsafe { wire.register(base, bytes, memory.keep.clone()) };
+        let registered = self.shared.with_ears(register).into_iter();
+        let (wires, guards): (_, Vec<Keep>) = registered.collect::<Result<_, _>>()?;
         let said = Said {
             number: numbered.number,
-            wire,
+            wires,
         };
-        let guard: Keep = Arc::new((guard, numbered));
+        let guard: Keep = Arc::new((guards, numbered));
         Ok(Registration {
             key: Key {
                 bytes: postcard::to_stdvec(&said).expect("plain data can be encoded"),
@@ -205,7 +174,13 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
 
     unsafe fn connect(&self, connection: Connection) -> Result<(), NicError> {
         let (helped, polled) = (connection.helped, connection.polled);
-        let addresses = connection.addresses.clone();
+        let address = |(rank, said): (usize, &Vec<u8>)| match said.as_slice() {
+            [] => Ok(Vec::new()),
+            said => postcard::from_bytes(said)
+                .map_err(|e| NicError::BadKey(format!("the address of rank {rank}: {e}"))),
+        };
+        let addresses = connection.addresses.iter().enumerate().map(address);
+        let addresses: Vec<Vec<Vec<u8>>> = addresses.collect::<Result<_, _>>()?;
         let ranks_on_node = connection.ranks_on_node;
         if self.shared.connection.set(connection).is_err() {
             return Err(NicError::System {
@@ -214,12 +189,16 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
             });
         }
         self.shared.slots.divide(ranks_on_node);
-        self.shared.with(|engine| engine.wire.connect(&addresses))?;
+        self.shared.lay(&addresses)?;
         if !helped && !polled {
             self.start("tidegate-ringer", Shared::ring)?;
         }
-        if self.shared.has_ear() {
-            self.start("tidegate-ear", Shared::hear_peers)?;
+        for ear in 0..self.shared.ear_count() {
+            self.start("tidegate-ear", move |shared| shared.hear_peers(ear))?;
+        }
+        for rail in self.shared.rails() {
+            let rail = rail.clone();
+            self.start("tidegate-rail", move |shared| shared.serve(&rail))?;
         }
         self.start("tidegate-listener", Shared::listen)
     }
@@ -227,12 +206,18 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
     fn import(&self, peer: usize, key: Key, bytes: usize) -> Result<RemoteMemory, NicError> {
         let said: Said = postcard::from_bytes(&key.bytes)
             .map_err(|e| NicError::BadKey(format!("what rank {peer} said: {e}")))?;
+        let Some((first, others)) = said.wires.split_first() else {
+            return Err(NicError::BadKey(format!("what rank {peer} said: no key")));
+        };
         let remote = self
             .shared
-            .with(|engine| engine.wire.import(peer, &said.wire, bytes))?;
+            .with(|engine| engine.wire.import(peer, first, bytes))?;
+        let rails = self.shared.rails().iter().zip(others);
+        let rails = rails.map(|(rail, key)| rail.with(|wire| wire.import(peer, key, bytes)));
         Ok(RemoteMemory(Arc::new(RemoteRegion::<W> {
             number: said.number,
             remote,
+            rails: rails.collect::<Result<_, _>>()?,
         })))
     }
 

@@ -8,8 +8,8 @@
 //! | bits | what |
 //! |---|---|
 //! | 63 | poison the word, instead of adding a quantum |
-//! | 51 to 62 | how much further on another word is that gets a quantum too, in words of 8 bytes, with a sign; 0 if there is none |
-//! | 49, 50 | the number of that word's quantum |
+//! | 51 to 62 | how much further on another word is that gets a quantum too, in words of 8 bytes, with a sign, up to 1024; 0 if there is none. What is below that: the notice is a *part*, one of 2, 3, … 4097 |
+//! | 49, 50 | the number of that word's quantum; of a part, the lowest two bits of how many there are |
 //! | 47, 48 | the number of the word's: how many it counts before this one, modulo 4 |
 //! | 43 to 46 | the number of the target's registration in which the bell begins |
 //! | 19 to 42 | that of the word |
@@ -33,6 +33,10 @@ const BELL_AT: u32 = REGION_AT + REGION_BITS;
 const NUMBER_AT: u32 = BELL_AT + BELL_BITS;
 const OTHER_NUMBER_AT: u32 = NUMBER_AT + NUMBER_BITS;
 const FURTHER_AT: u32 = OTHER_NUMBER_AT + NUMBER_BITS;
+/// The farthest that another word can be, in words.
+const FARTHEST: i64 = 1 << (FURTHER_BITS - 2);
+/// What says that a notice is one of the fewest parts, in the place of a distance.
+const PARTS: i64 = -(1 << (FURTHER_BITS - 1));
 const _: () = assert!(FURTHER_AT + FURTHER_BITS == 63);
 
 /// A notice, taken apart.
@@ -46,12 +50,28 @@ pub(crate) struct Notice {
     pub(crate) number: u64,
     /// How many bytes further on the other word is, and the number of its quantum.
     pub(crate) further: Option<(isize, u64)>,
+    /// It stands for one of so many parts of the data, and the quantum for all. Then there is no other word.
+    pub(crate) one_of: Option<u32>,
     pub(crate) poison: bool,
 }
 
 /// The same notice for the quantum of this number.
 pub(crate) fn numbered(notice: u64, number: u64) -> u64 {
     notice | part(number, 0, NUMBER_BITS) << NUMBER_AT
+}
+
+/// The same notice, for each of so many parts of the data. It names one word, and is no poison.
+///
+/// # Panics
+///
+/// If there are fewer than two, or more than [`Notice::PARTS`].
+pub(crate) fn one_of(notice: u64, parts: usize) -> u64 {
+    assert!((2..=Notice::PARTS).contains(&parts), "{parts} parts");
+    let more = parts as u64 - 2;
+    let which = PARTS + (more >> NUMBER_BITS) as i64;
+    notice
+        | part(which as u64, 0, FURTHER_BITS) << FURTHER_AT
+        | part(more, 0, NUMBER_BITS) << OTHER_NUMBER_AT
 }
 
 fn part(bits: u64, from: u32, wide: u32) -> u64 {
@@ -63,16 +83,19 @@ impl Notice {
     pub(crate) const REGIONS: u32 = 1 << REGION_BITS;
     /// How many numbers of quanta there are.
     pub(crate) const NUMBERS: u64 = 1 << NUMBER_BITS;
+    /// How many parts a signal may have.
+    pub(crate) const PARTS: usize = 1 + (((-FARTHEST - PARTS) as usize) << NUMBER_BITS);
 
     pub(crate) fn encode(self) -> Result<u64, NicError> {
         let words = (self.offset / 8) as u64;
         let (further, other) = self.further.unwrap_or((0, 0));
         let further = further / 8;
+        debug_assert!(self.one_of.is_none(), "what stands for all is made first");
         let fits = self.offset.is_multiple_of(8)
             && words < 1 << OFFSET_BITS
             && self.bell < 1 << BELL_BITS
             && self.word < Self::REGIONS
-            && further.unsigned_abs() < 1 << (FURTHER_BITS - 1);
+            && further.unsigned_abs() as i64 <= FARTHEST;
         if !fits {
             return Err(NicError::BadKey(format!(
                 "no notice can name a word at byte {} of registration {}",
@@ -90,17 +113,17 @@ impl Notice {
         // The sign is the highest of its bits.
         let further = (part(bits, FURTHER_AT, FURTHER_BITS) << (64 - FURTHER_BITS)) as i64
             >> (64 - FURTHER_BITS);
+        let other = part(bits, OTHER_NUMBER_AT, NUMBER_BITS);
+        let is_part = further < -FARTHEST;
+        let one_of =
+            is_part.then_some(2 + (((further - PARTS) as u32) << NUMBER_BITS) + other as u32);
         Notice {
             bell: part(bits, BELL_AT, BELL_BITS) as u32,
             word: part(bits, REGION_AT, REGION_BITS) as u32,
             offset: part(bits, 0, OFFSET_BITS) as usize * 8,
             number: part(bits, NUMBER_AT, NUMBER_BITS),
-            further: (further != 0).then(|| {
-                (
-                    further as isize * 8,
-                    part(bits, OTHER_NUMBER_AT, NUMBER_BITS),
-                )
-            }),
+            further: (further != 0 && !is_part).then_some((further as isize * 8, other)),
+            one_of,
             poison: bits & POISON != 0,
         }
     }
@@ -109,7 +132,8 @@ impl Notice {
     /// near each other.
     pub(crate) fn pair(one: u64, other: u64) -> Option<u64> {
         let (one, other) = (Self::decode(one), Self::decode(other));
-        let plain = |notice: Notice| notice.further.is_none() && !notice.poison;
+        let plain =
+            |notice: Notice| notice.further.is_none() && notice.one_of.is_none() && !notice.poison;
         let same = (one.bell, one.word) == (other.bell, other.word) && one.offset != other.offset;
         if !(same && plain(one) && plain(other)) {
             return None;
@@ -137,6 +161,7 @@ mod tests {
                     offset,
                     number: 0,
                     further: None,
+                    one_of: None,
                     poison,
                 };
                 let bits = notice.encode().unwrap();
@@ -163,12 +188,47 @@ mod tests {
                 offset,
                 number: 0,
                 further: None,
+                one_of: None,
                 poison: false,
             };
             notice.encode().is_err()
         };
         assert!(refused(16, 0, 0) && refused(0, 1 << 24, 0));
         assert!(refused(0, 0, 4) && refused(0, 0, 1 << 22));
+    }
+
+    #[test]
+    fn parts_say_how_many_there_are() {
+        let whole = Notice {
+            bell: 15,
+            word: (1 << 24) - 1,
+            offset: ((1 << 19) - 1) * 8,
+            number: 3,
+            further: None,
+            one_of: None,
+            poison: false,
+        };
+        let bits = whole.encode().unwrap();
+        for parts in 2..=Notice::PARTS {
+            let part = super::one_of(bits, parts);
+            let one_of = Some(parts as u32);
+            assert_eq!(Notice::decode(part), Notice { one_of, ..whole });
+            // It takes no other word along.
+            let other = Notice { offset: 0, ..whole }.encode().unwrap();
+            assert_eq!(Notice::pair(part, other), None);
+        }
+        // No distance is taken for one.
+        let far = |words: isize| {
+            let further = Some((8 * words, 1));
+            Notice { further, ..whole }.encode()
+        };
+        for words in [-1024, -1023, 1024] {
+            let said = Notice::decode(far(words).unwrap());
+            assert_eq!((said.further, said.one_of), (Some((8 * words, 1)), None));
+        }
+        for words in [-1025, -2048, 1025, 2048] {
+            assert!(far(words).is_err());
+        }
     }
 
     #[test]
@@ -180,11 +240,12 @@ mod tests {
                 offset,
                 number: offset as u64 / 8 % 3,
                 further: None,
+                one_of: None,
                 poison,
             };
             notice.encode().unwrap()
         };
-        let far = 64 * 255;
+        let far = 64 * 127;
         for (one, other) in [(0, 8), (8, 0), (64, 64 + far), (64 + far, 64)] {
             let pair = Notice::pair(notice(1, 7, one, false), notice(1, 7, other, false));
             let said = Notice::decode(pair.unwrap());
@@ -204,7 +265,7 @@ mod tests {
             notice(1, 8, 0, false),
             notice(2, 7, 0, false),
             notice(1, 7, 0, true),
-            notice(1, 7, 64 + (8 << 11), false),
+            notice(1, 7, 64 + (8 << 10) + 8, false),
         ] {
             assert_eq!(Notice::pair(one, other), None);
             assert_eq!(Notice::pair(other, one), None);

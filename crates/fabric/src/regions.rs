@@ -6,6 +6,10 @@
 //! it has overtaken another, or that one was lost, with a connection for example. It is kept until those before it have
 //! come; so nobody takes one epoch's signal for another's, whatever the network orders, and a signal that is lost is
 //! missing in the count for ever, which is how its origin finds out.
+//!
+//! A signal whose data come in *parts*, each with a notice that says how many there are, by ways that nothing orders, has
+//! come when so many have. Whoever hears the last one has synchronised with those who heard the others, by the table's
+//! lock: so its add to the word publishes what all have brought.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -33,6 +37,8 @@ struct Table {
     regions: Vec<(u32, Region)>,
     next: u32,
     early: Vec<Early>,
+    /// Signals of which some parts have come, and how many.
+    begun: Vec<(Early, u32)>,
 }
 
 /// Where the region of a number stands.
@@ -59,6 +65,7 @@ impl Drop for Numbered {
         if let Some(table) = self.table.upgrade() {
             let mut inner = lock(&table.0);
             inner.early.retain(|early| early.region != self.number);
+            inner.begun.retain(|(one, _)| one.region != self.number);
             let at = find(&inner.regions, self.number);
             let region = at.map(|at| inner.regions.remove(at));
             drop(inner);
@@ -101,7 +108,12 @@ impl Regions {
     /// Does what a notice says. `false` if it names what is not there: the registration has ended, or a peer is out of its mind.
     pub(crate) fn hear(&self, notice: Notice) -> bool {
         let mut table = lock(&self.0);
-        let Table { regions, early, .. } = &mut *table;
+        let Table {
+            regions,
+            early,
+            begun,
+            ..
+        } = &mut *table;
         let region = |number: u32| find(regions, number).map(|at| &regions[at].1);
         let (Some(of_word), Some(of_bell)) = (region(notice.word), region(notice.bell)) else {
             return false;
@@ -135,6 +147,7 @@ impl Regions {
         // `NicQueue::prepare` promised the origin's caller a bell there. All bytes are some bell, and it is only
         // accessed atomically.
         let bell: &Bell = unsafe { &*std::ptr::with_exposed_provenance(of_bell.base) };
+        let mut added = false;
         for (offset, number) in words() {
             // SAFETY: as above, of a word.
             let word: &Word = unsafe { &*std::ptr::with_exposed_provenance(of_word.base + offset) };
@@ -147,29 +160,54 @@ impl Regions {
                 offset,
                 number,
             };
-            come(word, one, early);
+            added |= come(word, one, notice.one_of, early, begun);
         }
         if notice.poison {
             bell.wake_all();
-        } else {
+        } else if added {
             bell.ring();
         }
         true
     }
 }
 
-/// Adds a quantum to a word, and those after it that have come before; or keeps it, if it is early.
-fn come(word: &Word, one: Early, early: &mut Vec<Early>) {
+/// One of so many parts of a signal has come. Whether it was the last one.
+fn all_have_come(one: Early, parts: u32, begun: &mut Vec<(Early, u32)>) -> bool {
+    let at = begun.iter().position(|(each, _)| *each == one);
+    let at = at.unwrap_or_else(|| {
+        begun.push((one, 0));
+        begun.len() - 1
+    });
+    begun[at].1 += 1;
+    let all = begun[at].1 == parts;
+    if all {
+        begun.swap_remove(at);
+    }
+    all
+}
+
+/// Adds a quantum to a word, and those after it that have come before; or keeps it, if it is early, or parts of it have
+/// not come. Whether it has added.
+fn come(
+    word: &Word,
+    one: Early,
+    one_of: Option<u32>,
+    early: &mut Vec<Early>,
+    begun: &mut Vec<(Early, u32)>,
+) -> bool {
     // Nobody else adds to it, and the table is locked.
     let next = || (word.load() & !POISON) / QUANTUM % Notice::NUMBERS;
     let ahead = (one.number + Notice::NUMBERS - next()) % Notice::NUMBERS;
     if ahead == Notice::NUMBERS - 1 || early.contains(&one) {
         tracing::warn!("a signal has come twice");
-        return;
+        return false;
+    }
+    if one_of.is_some_and(|parts| !all_have_come(one, parts, begun)) {
+        return false;
     }
     if ahead > 0 {
         early.push(one);
-        return;
+        return false;
     }
     word.add(QUANTUM);
     let wanted = |each: &Early, number| *each == Early { number, ..one };
@@ -177,6 +215,7 @@ fn come(word: &Word, one: Early, early: &mut Vec<Early>) {
         early.swap_remove(at);
         word.add(QUANTUM);
     }
+    true
 }
 
 #[cfg(test)]
@@ -191,11 +230,15 @@ mod tests {
         }
     }
 
+    fn whole(word: &Word, one: Early, early: &mut Vec<Early>) {
+        come(word, one, None, early, &mut Vec::new());
+    }
+
     #[test]
     fn a_signal_that_overtakes_waits_for_those_before() {
         let (word, mut early) = (Word::new(0), Vec::new());
         for (number, count) in [(0, 1), (2, 1), (1, 3), (3, 4), (5, 4), (6, 4), (4, 7)] {
-            come(&word, one(number), &mut early);
+            whole(&word, one(number), &mut early);
             assert_eq!(word.load(), count * QUANTUM, "{number}");
         }
         assert!(early.is_empty());
@@ -205,12 +248,50 @@ mod tests {
     fn no_signal_stands_for_one_that_is_lost() {
         let (word, mut early) = (Word::new(0), Vec::new());
         for number in [0, 2, 3] {
-            come(&word, one(number), &mut early);
+            whole(&word, one(number), &mut early);
             assert_eq!(word.load(), QUANTUM);
         }
         word.poison();
-        come(&word, one(1), &mut early);
+        whole(&word, one(1), &mut early);
         assert_eq!(word.load(), (4 * QUANTUM) | POISON);
+    }
+
+    #[test]
+    fn a_signal_in_parts_comes_with_the_last_of_them() {
+        let (word, mut early, mut begun) = (Word::new(0), Vec::new(), Vec::new());
+        // Some of the next signal before all of this one; and one that has come has no parts any more.
+        for (number, count) in [
+            (0, 0),
+            (1, 0),
+            (0, 0),
+            (1, 0),
+            (1, 0),
+            (0, 2),
+            (1, 2),
+            (2, 2),
+            (2, 2),
+            (2, 3),
+        ] {
+            come(&word, one(number), Some(3), &mut early, &mut begun);
+            assert_eq!(word.load(), count * QUANTUM, "{number}");
+        }
+        assert!(early.is_empty() && begun.is_empty());
+        // Other words, and signals that come whole, are no parts of it.
+        come(&word, one(3), Some(2), &mut early, &mut begun);
+        come(
+            &word,
+            Early {
+                offset: 16,
+                ..one(3)
+            },
+            Some(2),
+            &mut early,
+            &mut begun,
+        );
+        come(&word, one(4), None, &mut early, &mut begun);
+        assert_eq!(word.load(), 3 * QUANTUM);
+        come(&word, one(3), Some(2), &mut early, &mut begun);
+        assert_eq!(word.load(), 5 * QUANTUM);
     }
 
     #[test]
@@ -220,12 +301,12 @@ mod tests {
             offset: 16,
             ..one(number)
         };
-        come(&word, one(1), &mut early);
-        come(&word, one(1), &mut early);
-        come(&other, of_other(0), &mut early);
-        come(&other, of_other(0), &mut early);
+        whole(&word, one(1), &mut early);
+        whole(&word, one(1), &mut early);
+        whole(&other, of_other(0), &mut early);
+        whole(&other, of_other(0), &mut early);
         assert_eq!((word.load(), other.load()), (0, QUANTUM));
-        come(&word, one(0), &mut early);
+        whole(&word, one(0), &mut early);
         assert_eq!((word.load(), other.load()), (2 * QUANTUM, QUANTUM));
         assert!(early.is_empty());
     }

@@ -80,6 +80,7 @@ fn role_of_a_process() {
     };
     let rig = match role {
         "polled" | "triggered and polled" => Rig::polled(wire, Options::default()),
+        "by rails" => Rig::polled(wire, Options::default().rails(3)),
         _ => Rig::new(wire, Options::default(), false),
     };
     // Once, so that connections are made.
@@ -104,7 +105,9 @@ fn role_of_a_process() {
 #[test]
 fn agents_that_poll_doorbells_rest() {
     for provider in skip::providers() {
-        measure("agents_that_poll_doorbells_rest", "polled", provider);
+        for role in ["polled", "by rails"] {
+            measure("agents_that_poll_doorbells_rest", role, provider);
+        }
     }
 }
 

@@ -13,7 +13,6 @@ use tidegate_fabric::Options;
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::wire::memory::{Faults, Net};
 use tidegate_hal::batch::{POISON, QUANTUM};
-use tidegate_hal::nic::Direction;
 use watched::watched;
 
 #[path = "../../../tests/common/skip.rs"]
@@ -71,11 +70,7 @@ fn a_refused_write_that_was_reported_complete_ends_its_queue() {
 fn a_queue_that_has_failed_asks_a_few_times_whether_its_signals_have_come() {
     let (rig, seen) = watched(true, Options::default(), Faults::default());
     seen.refuses_looks.store(true, Ordering::SeqCst);
-    // Of two pieces, so that the first brings no signal, and its failure is reported.
-    let bad = rig.transfer(&rig.wrong, Direction::Put, 2);
-    let good = rig.transfer(&rig.memory, Direction::Put, 3);
-    let fails = rig.program(vec![bad, good]);
-    rig.arm(&[rig.put(1), fails], 1).unwrap();
+    rig.arm(&[rig.put(1), rig.fails(2)], 1).unwrap();
     // A tick between the two would ask, too.
     rig.ring_twice();
     assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);

@@ -168,12 +168,12 @@ fn a_firing_that_nobody_waits_for_is_not_kept_for_its_rest() {
 #[test]
 fn an_early_stage_that_fails_ends_its_queue() {
     for polled in [false, true] {
-        let (rig, _) = watched(polled, Options::default(), Faults::default());
-        let mut puts = stages(&rig, 10, 3);
-        puts[0].remote.base.memory = rig.wrong.clone();
-        rig.arm(&[rig.program(puts)], 2).unwrap();
+        let (rig, seen) = watched(polled, Options::default(), Faults::default());
+        rig.arm(&[in_stages(&rig, 10, 3)], 2).unwrap();
+        seen.fails_writes.store(true, Ordering::SeqCst);
         rig.ring_part(0, 0, 3);
         assert_eq!(rig.wait(SENT, 1), POISON);
+        seen.fails_writes.store(false, Ordering::SeqCst);
         for (index, parts) in [(1, 3), (2, 3), (0, 3)] {
             rig.ring_part(0, index, parts);
         }

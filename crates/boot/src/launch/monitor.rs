@@ -41,12 +41,16 @@ const FORWARDED: [Signal; 5] = [
 /// Which of the machine's devices a rank takes.
 const DEVICE: &str = "TIDEGATE_DEVICE";
 
+/// How many ranks share the machine's processors, whatever nodes they are of.
+const RANKS_HERE: &str = "TIDEGATE_RANKS_HERE";
+
 /// The variables that make a job; none is inherited from a job that the launcher itself may be part of.
-const OWN: [&str; 8] = [
+const OWN: [&str; 9] = [
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
     "LOCAL_WORLD_SIZE",
+    RANKS_HERE,
     "MASTER_ADDR",
     "MASTER_PORT",
     "TIDEGATE_SECRET",
@@ -251,6 +255,7 @@ impl Monitor {
             .env("WORLD_SIZE", job.ranks.to_string())
             .env("LOCAL_RANK", local.to_string())
             .env("LOCAL_WORLD_SIZE", of.to_string())
+            .env(RANKS_HERE, job.ranks.to_string())
             .env("MASTER_ADDR", meeting.at.ip().to_string())
             .env("MASTER_PORT", meeting.at.port().to_string())
             .env("TIDEGATE_SECRET", secret);

@@ -258,7 +258,7 @@ impl<W: Wire> Engine<W> {
                 self.taken_by(peer);
             }
             // Too much is under way, which is no fault of this peer's.
-            Ok(Posted::Full) if self.flights.len() >= self.wire.limits().depth => self.pause(index),
+            Ok(Posted::Full) if self.posted() >= self.wire.limits().depth => self.pause(index),
             Ok(Posted::Full) => self.not_known(index, "it takes nothing"),
             Err(error) => self.not_known(index, &error.to_string()),
         }

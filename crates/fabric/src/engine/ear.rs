@@ -1,11 +1,12 @@
-//! A second endpoint, for what peers send.
+//! Endpoints for what peers send.
 //!
 //! # Model
 //!
 //! Where streams are no threads, one thread would have to do all that a rank's processor does for messages: copy what
-//! is sent into the network, and what comes out of it. So there a rank has two endpoints, if the wire can: peers write
-//! to the *ear*, which a thread of its own serves, and the engine's only sends (and reads). Which endpoint peers write
-//! to is their affair no more than before: it is what the rank's address and keys lead to.
+//! is sent into the network, and what comes out of it. So there a rank has an endpoint more, if the wire can: peers
+//! write to the *ear*, which a thread of its own serves, and the engine's only sends (and reads). Which endpoint peers
+//! write to is their affair no more than before: it is what the rank's address and keys lead to. Where peers send by
+//! several [rails](super::rail), there is an ear for each.
 //!
 //! # Failure
 //!
@@ -60,9 +61,9 @@ impl<W: Wire> Ear<W> {
 }
 
 impl<W: Wire> Shared<W> {
-    /// The thread that serves the ear.
-    pub(crate) fn hear_peers(&self) {
-        let ear = self.ear.get().expect("it has one");
+    /// The thread that serves an ear.
+    pub(crate) fn hear_peers(&self, ear: usize) {
+        let ear = &self.ears()[ear];
         let (mut events, mut last) = (Vec::new(), Instant::now());
         while !self.stop.load(Ordering::SeqCst) {
             while ear.wanted.load(Ordering::Relaxed) > 0 {

@@ -11,12 +11,13 @@
 //! somebody has said that one was rung (or when it must poll), and works on queues that something has happened to, and
 //! no others. A queue has one firing at a time:
 //!
-//! 1. all pieces but the last are posted, as the wire takes them, and, where a ring comes in parts, as their parts have
-//!    come: the firing begins with the first part;
-//! 2. when all these are done, and the ring is whole, the last one is posted, with the signal as its notice (if it is a
-//!    write; else the signal follows alone);
-//! 3. when its source has been read, the firing is through: the sent word says so. Whether its signal has come is found
-//!    out later, for many at a time, by reading the word that it went to: see [`doubt`].
+//! 1. its pieces are posted, as the wire takes them, and, where a ring comes in parts, as their parts have come: the
+//!    firing begins with the first part, and the last piece waits for the whole ring;
+//! 2. if they are writes, each brings a part of the signal, which is there when all have come: nobody waits in between.
+//!    (One alone brings all of it.) Where there are gets, or very many pieces, the signal waits for all of them, and goes
+//!    with the last one, if that is a write;
+//! 3. when their sources have been read, the firing is through: the sent word says so. Whether its signal has come is
+//!    found out later, for many at a time, by reading the word that it went to: see [`doubt`].
 //!
 //! A signal without data (an exposure) does not go alone if, in the same turn, a short write to the same peer has a
 //! signal of the same registration: one notice names both words. It would be a message of its own otherwise, and an
@@ -26,6 +27,8 @@
 //! So a program with one piece, which is what a put of contiguous elements is, is one operation; and what is contiguous
 //! at the target only is [gathered](gather), so that a strided put is one, too, or one for each 256 KiB. A signal is never on
 //! its way before all data that it stands for has arrived: see [`crate::wire`].
+//!
+//! Where streams are no threads, long writes go by several endpoints, with a thread for each: see [`rail`].
 //!
 //! Where the wire's hardware fires programs by itself, a queue has a [chain](crate::wire::chain) instead of firings,
 //! and a turn only watches: see [`chained`].
@@ -46,6 +49,7 @@ mod listen;
 mod post;
 pub(crate) mod program;
 pub(crate) mod queue;
+mod rail;
 mod slab;
 mod tell;
 mod work;
@@ -66,6 +70,7 @@ use chained::Chained;
 use ear::Ear;
 use listen::{Chair, For, Slumber};
 use queue::Queue;
+use rail::Rail;
 pub(crate) use work::Engine;
 
 /// How long the threads that hear are waited for, before a peer's departure counts: longer than a machine with too much
@@ -77,11 +82,14 @@ const LAST: (usize, Duration) = (10, Duration::from_millis(100));
 /// What the endpoint, its queues and the threads share.
 pub(crate) struct Shared<W: Wire> {
     pub(crate) limits: Limits,
+    silence: Duration,
     pub(crate) regions: Arc<Regions>,
     pub(crate) connection: OnceLock<Connection>,
+    /// What sends besides the engine's endpoint. Before the engine, so that their wires are closed when its programs go.
+    rails: OnceLock<Vec<Arc<Rail<W>>>>,
     engine: Mutex<Engine<W>>,
-    /// The endpoint that peers write to, if it is not the engine's.
-    ear: OnceLock<Ear<W>>,
+    /// The endpoints that peers write to, if they are not the engine's.
+    ears: OnceLock<Vec<Ear<W>>>,
     /// Trigger slots, for all queues.
     pub(crate) slots: Arc<Slots>,
     /// How many threads want the engine, so that a listener that does not pause lets them.
@@ -114,9 +122,11 @@ impl<W: Wire> Shared<W> {
             limits: wire.limits(),
             regions: Arc::default(),
             connection: OnceLock::new(),
+            rails: OnceLock::new(),
             sleeper: wire.sleeper(),
             engine: Mutex::new(Engine::new(wire, slots.clone(), silence)),
-            ear: OnceLock::new(),
+            ears: OnceLock::new(),
+            silence,
             slots,
             wanted: AtomicUsize::new(0),
             rung: AtomicBool::new(false),
@@ -132,29 +142,59 @@ impl<W: Wire> Shared<W> {
         }
     }
 
-    /// Gives peers an endpoint of their own, if the wire can.
-    pub(crate) fn grow_ear(&self) -> Result<(), NicError> {
-        if let Some(twin) = self.with(|engine| engine.wire.twin())? {
-            let grown = self.ear.set(Ear::new(twin)).is_ok();
-            debug_assert!(grown, "it is grown once");
-        }
+    /// Gives peers so many endpoints of their own, if the wire can.
+    pub(crate) fn grow_ears(&self, ears: usize) -> Result<(), NicError> {
+        let twins = (0..ears).map_while(|_| self.with(|engine| engine.wire.twin()).transpose());
+        let grown = twins.map(|twin| twin.map(Ear::new));
+        let grown = self.ears.set(grown.collect::<Result<_, _>>()?).is_ok();
+        debug_assert!(grown, "they are grown once");
         Ok(())
     }
 
-    pub(crate) fn has_ear(&self) -> bool {
-        self.ear.get().is_some()
+    /// How many those are.
+    pub(crate) fn ear_count(&self) -> usize {
+        self.ears().len()
+    }
+
+    fn ears(&self) -> &[Ear<W>] {
+        self.ears.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Does something with each endpoint that peers write to.
+    pub(crate) fn with_ears<T>(&self, mut act: impl FnMut(&mut W) -> T) -> Vec<T> {
+        match self.ears() {
+            [] => vec![self.with(|engine| act(&mut engine.wire))],
+            ears => ears.iter().map(|ear| ear.with(&mut act)).collect(),
+        }
+    }
+
+    /// Learns where the ears of the peers are, and lays as many rails as there are ears here.
+    pub(crate) fn lay(&self, addresses: &[Vec<Vec<u8>>]) -> Result<(), NicError> {
+        let of_ear = |number: usize| -> Vec<_> {
+            let address = |ears: &Vec<Vec<u8>>| ears.get(number).cloned().unwrap_or_default();
+            addresses.iter().map(address).collect()
+        };
+        self.with(|engine| engine.wire.connect(&of_ear(0)))?;
+        let mut rails = Vec::new();
+        for number in 1..self.ears().len() {
+            let Some(mut wire) = self.with(|engine| engine.wire.twin())? else {
+                break;
+            };
+            wire.connect(&of_ear(number))?;
+            rails.push(Arc::new(Rail::new(number, wire, self.silence)));
+        }
+        self.with(|engine| engine.rails.clone_from(&rails));
+        let laid = self.rails.set(rails).is_ok();
+        debug_assert!(laid, "they are laid once");
+        Ok(())
+    }
+
+    pub(crate) fn rails(&self) -> &[Arc<Rail<W>>] {
+        self.rails.get().map_or(&[], Vec::as_slice)
     }
 
     pub(crate) fn keep(&self, what: Keep) {
         lock(&self.kept).push(what);
-    }
-
-    /// Does something with the endpoint that peers write to.
-    pub(crate) fn with_ear<T>(&self, act: impl FnOnce(&mut W) -> T) -> T {
-        match self.ear.get() {
-            Some(ear) => ear.with(act),
-            None => self.with(|engine| act(&mut engine.wire)),
-        }
     }
 
     /// Does something with the engine. Waits for whoever turns it.
@@ -264,20 +304,19 @@ impl<W: Wire> Shared<W> {
     /// Does what has arrived by now, and expects nothing more of a peer, which has left.
     pub(crate) fn hear(&self, left: usize) {
         // The listener may have taken something from the wire in its sleep, and not have come to it yet.
-        let rounds = || {
-            let of_ear = self.ear.get().map(|ear| ear.rounds.load(Ordering::SeqCst));
-            [Some(self.rounds.load(Ordering::SeqCst)), of_ear]
+        let rounds = || -> Vec<_> {
+            let of_ears = self.ears().iter().map(|ear| &ear.rounds);
+            let of_all = std::iter::once(&self.rounds).chain(of_ears);
+            of_all.map(|rounds| rounds.load(Ordering::SeqCst)).collect()
         };
         let (before, since) = (rounds(), Instant::now());
-        let came = |(now, then): (Option<u64>, &Option<u64>)| now >= then.map(|then| then + 2);
+        let came = |(now, then): (u64, &u64)| now >= then + 2;
         while !rounds().into_iter().zip(&before).all(came)
             && since.elapsed() < ROUNDS
             && !self.stop.load(Ordering::SeqCst)
         {
             self.wake_listener();
-            if let Some(ear) = self.ear.get() {
-                ear.wake();
-            }
+            self.ears().iter().for_each(Ear::wake);
             std::thread::sleep(Duration::from_micros(50));
         }
         let since = Instant::now();
@@ -295,8 +334,9 @@ impl<W: Wire> Shared<W> {
 
     /// A number that changes when something has happened.
     pub(crate) fn heard(&self) -> u64 {
-        let of_ear = self.ear.get().map(|ear| ear.heard.load(Ordering::Relaxed));
-        self.with(|engine| engine.heard) + of_ear.unwrap_or(0)
+        let of_ears = self.ears().iter().map(|ear| &ear.heard);
+        let of_ears: u64 = of_ears.map(|heard| heard.load(Ordering::Relaxed)).sum();
+        self.with(|engine| engine.heard) + of_ears
     }
 
     fn bell(&self) -> Option<&Bell> {
@@ -318,9 +358,8 @@ impl<W: Wire> Shared<W> {
             bell.wake_all();
         }
         self.wake_listener();
-        if let Some(ear) = self.ear.get() {
-            ear.wake();
-        }
+        self.ears().iter().for_each(Ear::wake);
+        self.rails().iter().for_each(|rail| rail.wake());
     }
 
     pub(crate) fn add(&self, queue: Arc<Queue>, chained: Option<Arc<Mutex<Chained<W>>>>) {

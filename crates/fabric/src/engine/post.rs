@@ -1,4 +1,5 @@
-//! What goes to the wire: the pieces of a firing, its signal with the last of them, and signals that have no data.
+//! What goes to the wires: the pieces of a firing, its signal with the last or in parts with all of them, and signals that
+//! have no data.
 //!
 //! # Failure
 //!
@@ -8,6 +9,7 @@ use tidegate_hal::nic::Direction;
 
 use super::gather::{Pool, Source};
 use super::program::{Piece, Script, operation_at, script};
+use super::rail::Job;
 use super::work::{Engine, Firing, Flight, Held};
 use crate::notice::Notice;
 use crate::wire::{Op, Posted, Wire};
@@ -20,6 +22,14 @@ impl Firing {
     /// Its next piece.
     fn piece<W: Wire>(&self) -> &Piece<W> {
         &script::<W>(&self.program).pieces[self.next]
+    }
+
+    /// Its next piece is under way, and with the last part of a signal all of that.
+    fn posted<W: Wire>(&mut self) {
+        let script = script::<W>(&self.program);
+        self.under_way += 1;
+        self.next += 1;
+        self.signalled = script.parts.is_some() && self.next == script.pieces.len();
     }
 
     /// Where the bytes of its next piece are: that is found out once, however often the wire refuses it.
@@ -54,10 +64,11 @@ impl<W: Wire> Engine<W> {
             firing.under_way = 1;
             return false;
         };
-        if left == 1 && piece.direction == Direction::Put {
-            if firing.parts.is_some() {
-                return false;
-            }
+        let is_last = left == 1 && piece.direction == Direction::Put;
+        if is_last && firing.parts.is_some() {
+            return false;
+        }
+        if is_last && script.parts.is_none() {
             if firing.under_way == 0 {
                 self.late.push(index);
             } else if firing.source.is_none() {
@@ -72,21 +83,34 @@ impl<W: Wire> Engine<W> {
         {
             return false;
         }
+        let notice = script.part(firing.number);
         let Some(source) = firing.source_of::<W>(&mut self.pool) else {
             self.stalled.push(index);
             return false;
         };
         let piece = firing.piece::<W>();
-        let op = operation_at(piece, firing.is_odd(), source.address, None);
+        let op = operation_at(piece, firing.is_odd(), source.address, notice);
         let cookie = self.flights.next() as u64;
+        let rail = piece.rail.checked_sub(1).map(|rail| &self.rails[rail]);
+        if let Some(rail) = rail.filter(|rail| source.lent.is_none() && rail.has_room()) {
+            let job = Job::new(&agenda.queue, piece, &op, cookie);
+            // SAFETY: as for the post.
+            unsafe { rail.hand(job) };
+            firing.posted::<W>();
+            self.handed += 1;
+            self.flights.add(Flight::Handed(index));
+            self.heard += 1;
+            self.contact.asks(peer);
+            return true;
+        }
         // SAFETY: `NicQueue::prepare` promised this for the time between the ring, which was acquired when the doorbell
-        // was read, and the signal, which is posted last; the program keeps the memory, and stands in its queue until
-        // this is over, or the wire is dropped. What was gathered stays for as long.
+        // was read, and the signal, which is posted last, or is there when all of its parts are; the program keeps the
+        // memory, and stands in its queue until this is over, or the wire is dropped. What was gathered stays for as
+        // long.
         let posted = unsafe { self.wire.post(peer, op, cookie) };
         match posted {
             Ok(Posted::Taken) => {
-                firing.under_way += 1;
-                firing.next += 1;
+                firing.posted::<W>();
                 self.flights.add(Flight::Of(index, source.lent));
                 self.taken_by(peer);
                 true
@@ -199,7 +223,7 @@ impl<W: Wire> Engine<W> {
     /// under way is no fault of the peer's.)
     pub(super) fn refused_by(&mut self, peer: usize) -> Option<String> {
         self.full = true;
-        if self.flights.len() >= self.wire.limits().depth {
+        if self.posted() >= self.wire.limits().depth {
             return None;
         }
         self.contact.refuses(peer)

@@ -9,9 +9,16 @@ use tidegate_host::for_each_run;
 
 use super::doubt::Signalled;
 use super::gather::{self, PIECE, Row, SHORT};
-use crate::notice::{Notice, numbered};
+use crate::notice::{Notice, numbered, one_of};
 use crate::wire::{Limits, Op, Wire};
 use crate::{NAME, RemoteRegion};
+
+/// What is longer goes by all rails. (A shorter write takes another queue's signal along, which no part does.)
+const SHARED: usize = 64 << 10;
+/// Stripes begin at multiples of so many bytes: two threads write to no page together.
+const PAGE: usize = 4096;
+// None is empty.
+const _: () = assert!(SHARED > 4 * 3 * (PAGE + 1));
 
 /// What one operation does of a transfer: contiguous there.
 pub(crate) struct Piece<W: Wire> {
@@ -29,6 +36,8 @@ pub(crate) struct Piece<W: Wire> {
     pub(crate) flip: usize,
     /// How many parts of a ring must have come before the one that it is posted for.
     pub(crate) stage: u32,
+    /// By which of the rails it goes; 0 is the engine's own endpoint.
+    pub(super) rail: usize,
 }
 
 // SAFETY: the pointer is only handed to the wire, by whoever holds the engine; what it points to may be accessed by any
@@ -42,6 +51,8 @@ pub(crate) struct Script<W: Wire> {
     /// A write last, if there is one: it brings the notice along.
     pub(crate) pieces: Vec<Piece<W>>,
     pub(super) rows: Vec<Row>,
+    /// How many parts the signal has, if each piece brings one: more than one.
+    pub(super) parts: Option<usize>,
     signal: u64,
     /// What the word counts before the queue's first firing.
     pub(crate) first: u64,
@@ -55,6 +66,11 @@ impl<W: Wire> Script<W> {
     /// The notice of a firing.
     pub(super) fn notice(&self, firing: u64) -> u64 {
         numbered(self.signal, self.first.wrapping_add(firing))
+    }
+
+    /// What a piece of a firing brings, if all bring parts of the signal.
+    pub(super) fn part(&self, firing: u64) -> Option<u64> {
+        self.parts.map(|parts| one_of(self.notice(firing), parts))
     }
 
     /// Where its signal goes.
@@ -101,9 +117,15 @@ impl<W: Wire> Script<W> {
         let Cut {
             mut pieces, rows, ..
         } = cut;
-        if let Some(write) = pieces
-            .iter()
-            .rposition(|piece: &Piece<W>| piece.direction == Direction::Put)
+        let writes = |piece: &Piece<W>| piece.direction == Direction::Put;
+        let mut parts = None;
+        // Hardware counts for itself.
+        if gathers && pieces.iter().all(writes) {
+            pieces = stripes(pieces);
+            parts = Some(pieces.len()).filter(|parts| (2..=Notice::PARTS).contains(parts));
+        }
+        if parts.is_none()
+            && let Some(write) = pieces.iter().rposition(writes)
         {
             let last = pieces.len() - 1;
             pieces.swap(write, last);
@@ -123,6 +145,7 @@ impl<W: Wire> Script<W> {
                 offset: word.offset,
                 number: 0,
                 further: None,
+                one_of: None,
                 poison,
             }
             .encode()
@@ -130,6 +153,7 @@ impl<W: Wire> Script<W> {
         Ok(Script {
             pieces,
             rows,
+            parts,
             signal: notice(false)?,
             first: program.signal.first,
             poison: notice(true)?,
@@ -137,6 +161,33 @@ impl<W: Wire> Script<W> {
             _keep: program.keep,
         })
     }
+}
+
+/// Cuts what is long, and contiguous at both ends, into as many stripes as there are rails to its peer.
+fn stripes<W: Wire>(pieces: Vec<Piece<W>>) -> Vec<Piece<W>> {
+    let mut cut = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        let ways = 1 + piece.remote.rails.len();
+        if ways == 1 || piece.bytes <= SHARED || !piece.rows.is_empty() {
+            cut.push(piece);
+            continue;
+        }
+        let each = piece.bytes.div_ceil(ways).next_multiple_of(PAGE);
+        // The engine's own last: it takes a while to post, and the others are at work meanwhile.
+        for rail in (0..ways).rev() {
+            let from = rail * each;
+            cut.push(Piece {
+                rows: 0..0,
+                local: piece.local.wrapping_add(from),
+                bytes: each.min(piece.bytes - from),
+                remote: piece.remote.clone(),
+                offset: piece.offset.wrapping_add(from),
+                rail,
+                ..piece
+            });
+        }
+    }
+    cut
 }
 
 /// A piece that is contiguous here as an operation, in a firing of odd number or not.
@@ -217,6 +268,7 @@ impl<W: Wire> Cut<W> {
                     offset: offset.wrapping_add(from),
                     flip: there.flip,
                     stage: transfer.stage,
+                    rail: 0,
                 });
             }
             if !is_short {

@@ -14,6 +14,7 @@ use super::doubt::{Doubt, Look};
 use super::gather::{Lent, Pool, Source};
 use super::program::script;
 use super::queue::{Queue, Ring, Seen};
+use super::rail::Rail;
 use super::slab::Slab;
 use super::tell::Poisoning;
 use crate::notice::Notice;
@@ -24,6 +25,8 @@ use crate::wire::{Event, Wire};
 pub(crate) struct Engine<W: Wire> {
     /// First, so that it is dropped first: nothing is read or written any more when the programs go.
     pub(crate) wire: W,
+    /// What sends besides it; likewise.
+    pub(crate) rails: Vec<Arc<Rail<W>>>,
     /// Trigger slots, for all queues.
     slots: Arc<Slots>,
     pub(super) contact: Contact,
@@ -36,6 +39,8 @@ pub(crate) struct Engine<W: Wire> {
     moved: bool,
     /// By cookie.
     pub(super) flights: Slab<Flight<W>>,
+    /// How many of these were handed to rails.
+    pub(super) handed: usize,
     /// Where some of these read, and write.
     pub(super) pool: Pool,
     /// Queues to be taken as far as they go.
@@ -121,6 +126,8 @@ pub(super) enum Flight<W: Wire> {
     Of(usize, Option<Lent>),
     /// Of the first, with the signals of others.
     With(usize, Held, Option<Lent>),
+    /// Of a queue, by a rail.
+    Handed(usize),
     Poisoning(Poisoning<W>),
     Look(Look<W>),
 }
@@ -129,6 +136,7 @@ impl<W: Wire> Engine<W> {
     pub(super) fn new(wire: W, slots: Arc<Slots>, silence: Duration) -> Self {
         Engine {
             wire,
+            rails: Vec::new(),
             slots,
             contact: Contact::new(silence),
             queues: Slab::new(),
@@ -136,6 +144,7 @@ impl<W: Wire> Engine<W> {
             chains: Vec::new(),
             moved: false,
             flights: Slab::new(),
+            handed: 0,
             pool: Pool::new(),
             ready: Vec::new(),
             stalled: Vec::new(),
@@ -193,6 +202,11 @@ impl<W: Wire> Engine<W> {
         self.ask_all();
         let over = |agenda: &Agenda<W>| agenda.queue.is_idle() && !agenda.is_in_doubt();
         (all_told || !told) && self.queues.iter().all(over)
+    }
+
+    /// How many operations are under way by the engine's own endpoint.
+    pub(super) fn posted(&self) -> usize {
+        self.flights.len() - self.handed
     }
 
     /// Takes everything as far as it goes. `look`: doorbells may have been rung, or queues closed, since the last turn
@@ -299,6 +313,9 @@ impl<W: Wire> Engine<W> {
                 self.bring(index);
             }
             self.late = late;
+            if self.handed > 0 {
+                self.rails.iter().for_each(|rail| rail.help());
+            }
             if !self.send_held() && self.ready.is_empty() {
                 break;
             }
@@ -315,7 +332,12 @@ impl<W: Wire> Engine<W> {
 
     fn poll(&mut self, regions: &Regions) {
         let mut events = std::mem::take(&mut self.events);
-        let polled = self.wire.poll(&mut events);
+        let mut polled = self.wire.poll(&mut events);
+        if self.handed > 0 {
+            for rail in &self.rails {
+                polled = polled.and(rail.collect(&mut events));
+            }
+        }
         for event in events.drain(..) {
             match event {
                 Event::Notice(bits) => {
@@ -347,10 +369,11 @@ impl<W: Wire> Engine<W> {
                     Some(Flight::Of(_, lent) | Flight::With(_, _, lent)) => {
                         self.dead_lent.extend(lent);
                     }
-                    Some(Flight::Poisoning(..)) | None => {}
+                    Some(Flight::Handed(_) | Flight::Poisoning(..)) | None => {}
                 }
             }
             self.flights.clear();
+            self.handed = 0;
             self.held.clear();
             self.asking.clear();
             self.notices.clear();
@@ -383,6 +406,10 @@ impl<W: Wire> Engine<W> {
                 self.over(held.queue, failed.clone());
                 self.over(index, failed);
             }
+            Some(Flight::Handed(index)) => {
+                self.handed -= 1;
+                self.over(index, failed);
+            }
             Some(Flight::Poisoning(poisoning)) => {
                 self.contact.answers(poisoning.peer);
                 if let Some(why) = failed {
@@ -404,7 +431,8 @@ impl<W: Wire> Engine<W> {
             return;
         };
         firing.under_way -= 1;
-        if failed.is_some() || !firing.signalled {
+        let in_parts = script::<W>(&firing.program).parts.is_some();
+        if failed.is_some() || !(firing.signalled || in_parts) {
             self.contact.answers(peer);
         } else {
             self.contact.is_through(peer);

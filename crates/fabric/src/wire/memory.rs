@@ -52,13 +52,29 @@ struct State {
     next_region: u64,
 }
 
-#[derive(Default)]
 struct End {
+    /// Whose it is.
+    of: usize,
     dead: bool,
     broken: bool,
     gone: bool,
+    taken: usize,
     arrived: Vec<Event>,
     bed: Arc<Bed>,
+}
+
+impl End {
+    fn of(rank: usize) -> Self {
+        End {
+            of: rank,
+            dead: false,
+            broken: false,
+            gone: false,
+            taken: 0,
+            arrived: Vec::new(),
+            bed: Arc::default(),
+        }
+    }
 }
 
 struct Region {
@@ -122,7 +138,7 @@ impl Net {
         Net(Arc::new(Mutex::new(State {
             faults,
             random,
-            ends: (0..ranks).map(|_| End::default()).collect(),
+            ends: (0..ranks).map(End::of).collect(),
             regions: HashMap::new(),
             next_region: 1,
         })))
@@ -137,17 +153,37 @@ impl Net {
         let bed = lock(&self.0).ends[rank].bed.clone();
         MemoryWire {
             net: self.clone(),
+            end: rank,
             rank,
+            peers: Vec::new(),
             bed,
             waiting: Vec::new(),
         }
     }
 
-    /// Breaks the endpoint of a rank: its polls fail from now on.
+    /// Breaks the endpoint of a rank: its polls fail from now on. Others that it has go on.
     pub fn break_wire(&self, rank: usize) {
-        let end = &mut lock(&self.0).ends[rank];
+        self.break_twin(rank, 0);
+    }
+
+    /// Likewise, of the endpoints that a rank has besides (in the order in which they were opened, from 1).
+    ///
+    /// # Panics
+    ///
+    /// If it has not so many.
+    pub fn break_twin(&self, rank: usize, twin: usize) {
+        let state = &mut lock(&self.0);
+        let mut ends = state.ends.iter_mut().filter(|end| end.of == rank);
+        let end = ends.nth(twin).expect("it has so many");
         end.broken = true;
         end.bed.wake();
+    }
+
+    /// How many operations each endpoint of a rank has taken, in the order in which they were opened.
+    pub fn taken(&self, rank: usize) -> Vec<usize> {
+        let state = lock(&self.0);
+        let ends = state.ends.iter().filter(|end| end.of == rank);
+        ends.map(|end| end.taken).collect()
     }
 
     /// How many regions are registered, of all ranks.
@@ -161,15 +197,20 @@ impl Net {
     }
 }
 
-/// One rank's endpoint.
+/// One rank's endpoint, or one that it has besides.
 pub struct MemoryWire {
     net: Net,
+    /// Its number in the net.
+    end: usize,
     rank: usize,
+    /// The endpoints of the others, when it is connected.
+    peers: Vec<Option<usize>>,
     bed: Arc<Bed>,
     waiting: Vec<Waiting>,
 }
 
 struct Waiting {
+    /// The endpoint that it goes to.
     peer: usize,
     cookie: u64,
     /// Whether it is done when it is on its way.
@@ -315,18 +356,39 @@ unsafe impl Wire for MemoryWire {
     }
 
     fn address(&self) -> Vec<u8> {
-        (self.rank as u64).to_le_bytes().to_vec()
+        (self.end as u64).to_le_bytes().to_vec()
     }
 
     fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<(), NicError> {
         let known = lock(&self.net.0).ends.len();
-        if addresses.len() > known {
-            return Err(NicError::BadKey(format!(
-                "{} ranks in a net of {known}",
-                addresses.len()
-            )));
-        }
+        let end = |address: &Vec<u8>| {
+            if address.is_empty() {
+                return Ok(None);
+            }
+            let end = address.as_slice().try_into().map(u64::from_le_bytes);
+            let end = end.ok().map(|end| end as usize);
+            let bad = || NicError::BadKey(format!("{address:?} in a net of {known} endpoints"));
+            end.filter(|end| *end < known).map(Some).ok_or_else(bad)
+        };
+        self.peers = addresses.iter().map(end).collect::<Result<_, _>>()?;
         Ok(())
+    }
+
+    /// A rank that dies does with all of its endpoints.
+    fn twin(&self) -> Result<Option<Self>, NicError> {
+        let mut state = lock(&self.net.0);
+        let mut end = End::of(self.rank);
+        end.dead = state.ends[self.rank].dead;
+        let bed = end.bed.clone();
+        state.ends.push(end);
+        Ok(Some(MemoryWire {
+            net: self.net.clone(),
+            end: state.ends.len() - 1,
+            rank: self.rank,
+            peers: Vec::new(),
+            bed,
+            waiting: Vec::new(),
+        }))
     }
 
     unsafe fn register(
@@ -365,13 +427,18 @@ unsafe impl Wire for MemoryWire {
         cookie: u64,
     ) -> Result<Posted, NicError> {
         let net = self.net.clone();
+        let Some(peer) = self.peers.get(peer).copied().flatten() else {
+            return Err(NicError::BadKey(format!("rank {peer} has no endpoint")));
+        };
         let mut state = lock(&net.0);
         let faults = state.faults.clone();
         if self.waiting.len() >= self.limits().depth || state.happens(faults.full) {
             return Ok(Posted::Full);
         }
         if state.happens(faults.die) {
-            state.ends[self.rank].dead = true;
+            let rank = self.rank;
+            let ends = state.ends.iter_mut().filter(|end| end.of == rank);
+            ends.for_each(|end| end.dead = true);
         }
         let (work, notice) = match op {
             Op::Write {
@@ -419,6 +486,7 @@ unsafe impl Wire for MemoryWire {
             }
             Op::Notify(notice) => (Work::Nothing, Some(notice)),
         };
+        state.ends[self.end].taken += 1;
         let polls = state.draw(faults.delay + 1);
         self.waiting.push(Waiting {
             peer,
@@ -435,17 +503,17 @@ unsafe impl Wire for MemoryWire {
     fn poll(&mut self, events: &mut Vec<Event>) -> Result<(), NicError> {
         let net = self.net.clone();
         let mut state = lock(&net.0);
-        let rank = self.rank;
-        if state.ends[rank].broken {
+        let end = self.end;
+        if state.ends[end].broken {
             return Err(NicError::System {
                 what: "polling",
                 detail: "the wire is broken".into(),
             });
         }
-        if state.ends[rank].dead {
+        if state.ends[end].dead {
             return Ok(());
         }
-        events.append(&mut state.ends[rank].arrived);
+        events.append(&mut state.ends[end].arrived);
         let mut index = 0;
         let fail = state.faults.fail;
         while index < self.waiting.len() {
@@ -476,7 +544,7 @@ unsafe impl Wire for MemoryWire {
 
     fn may_sleep(&mut self) -> bool {
         let state = lock(&self.net.0);
-        let end = &state.ends[self.rank];
+        let end = &state.ends[self.end];
         end.dead || (self.waiting.is_empty() && end.arrived.is_empty())
     }
 
@@ -488,6 +556,6 @@ unsafe impl Wire for MemoryWire {
 impl Drop for MemoryWire {
     fn drop(&mut self) {
         let mut state = lock(&self.net.0);
-        state.ends[self.rank].gone = true;
+        state.ends[self.end].gone = true;
     }
 }

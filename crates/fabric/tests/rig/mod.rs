@@ -231,7 +231,18 @@ impl Rig {
         self.program(vec![self.transfer(&self.memory, Direction::Put, to)])
     }
 
-    /// A put by a key to nothing.
+    /// Puts of which the first is by a key to nothing, and a get. For that the signal waits, so the put brings none, and its
+    /// failure is reported; signals are not: see `refused`.
+    pub(crate) fn fails(&self, to: usize) -> Prepared {
+        let bad = self.transfer(&self.wrong, Direction::Put, to);
+        let good = self.transfer(&self.memory, Direction::Put, to + 1);
+        let mut get = self.transfer(&self.memory, Direction::Get, to + 2);
+        // Of more than a word, which is what the engine itself reads.
+        get.count = 2;
+        self.program(vec![bad, good, get])
+    }
+
+    /// A put by a key to nothing, which brings a signal.
     pub(crate) fn refused(&self, to: usize) -> Prepared {
         self.program(vec![self.transfer(&self.wrong, Direction::Put, to)])
     }
@@ -370,9 +381,7 @@ pub(crate) fn a_doorbell_that_is_poisoned_ends_the_waits_on_both_ends(rig: &Rig)
 }
 
 pub(crate) fn a_transfer_that_fails_signals_nothing(rig: &Rig) {
-    let bad = rig.transfer(&rig.wrong, Direction::Put, 1);
-    let good = rig.transfer(&rig.memory, Direction::Put, 2);
-    let programs = [rig.put(3), rig.program(vec![bad, good]), rig.put(4)];
+    let programs = [rig.put(5), rig.fails(1), rig.put(4)];
     rig.arm(&programs, 1).unwrap();
     rig.write(0, 5);
     for _ in 0..3 {

@@ -26,6 +26,8 @@ pub(crate) struct Seen {
     looks: AtomicUsize,
     /// Whether these are refused.
     pub(crate) refuses_looks: AtomicBool,
+    /// Whether writes fail.
+    pub(crate) fails_writes: AtomicBool,
     done: AtomicUsize,
     /// The cookies of the others.
     writes: Mutex<HashSet<u64>>,
@@ -216,6 +218,11 @@ unsafe impl Wire for Watched {
                 self.seen.held.lock().unwrap().push(refused);
                 return Ok(Posted::Taken);
             }
+        }
+        if writes && self.seen.fails_writes.load(Ordering::SeqCst) {
+            let failed = Event::Failed(cookie, "it is to fail".into());
+            self.seen.held.lock().unwrap().push(failed);
+            return Ok(Posted::Taken);
         }
         let uses = match op {
             Op::Write { from, bytes, .. } => Some(Bytes(from.cast_mut(), bytes)),

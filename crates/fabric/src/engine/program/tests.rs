@@ -38,7 +38,11 @@ impl Place {
             here,
             _there: there,
             _registered: registered,
-            region: RemoteMemory(Arc::new(RemoteRegion::<MemoryWire> { number: 0, remote })),
+            region: RemoteMemory(Arc::new(RemoteRegion::<MemoryWire> {
+                number: 0,
+                remote,
+                rails: Vec::new(),
+            })),
         }
     }
 
@@ -78,6 +82,7 @@ impl Place {
         Prepared(Arc::new(Script::<MemoryWire> {
             pieces,
             rows,
+            parts: None,
             signal: 0,
             first: 0,
             poison: 0,

@@ -1,0 +1,167 @@
+//! How an endpoint is to behave.
+
+use std::time::Duration;
+
+use crate::wire::libfabric::OpenError;
+
+/// How a [`Fabric`](crate::Fabric) is to behave.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) budget: usize,
+    pub(crate) silence: Duration,
+    rails: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            budget: 4096,
+            silence: Duration::from_secs(10),
+            rails: None,
+        }
+    }
+}
+
+impl Options {
+    /// The NIC of this node has so many trigger slots (4096 at first): the ranks of the node divide them, and each has
+    /// 1 at least. The software engine takes one for a program.
+    ///
+    /// # Panics
+    ///
+    /// If it is 0: nothing could ever be fired.
+    #[must_use]
+    pub fn budget(mut self, slots: usize) -> Self {
+        assert_ne!(slots, 0, "a NIC has at least one trigger slot");
+        self.budget = slots;
+        self
+    }
+
+    /// For how long the wire may be silent (10 s at first): a rank that leaves does not wait for its last messages any
+    /// longer when nothing at all has happened on it for so long; what nobody takes towards a peer for so long has
+    /// failed; so has what finds no room among the NIC's triggers, when it has been rung for; and a signal that has not
+    /// come for so long, since that was first seen, is lost. A peer that has never answered, and does not for twice as
+    /// long, has a NIC that nothing reaches: then this endpoint is of no more use, and the windows that need it are
+    /// revoked.
+    #[must_use]
+    pub fn silence(mut self, limit: Duration) -> Self {
+        self.silence = limit;
+        self
+    }
+
+    /// Long writes of a rank whose streams are no threads (GPUs) go by so many endpoints, each with a thread that sends
+    /// and one that hears: 1 to [`MOST_RAILS`](Self::MOST_RAILS). Over sockets one thread copies 7 to 9 GB/s. If nobody
+    /// says, [`rails_for`](Self::rails_for) does, by the processors that this process may use, divided among the ranks
+    /// of the machine. Peers may have another number: the lesser counts. Where the wire's hardware fires by itself there
+    /// is one endpoint.
+    ///
+    /// # Panics
+    ///
+    /// If it is 0, or more than that.
+    #[must_use]
+    pub fn rails(mut self, rails: usize) -> Self {
+        assert!((1..=Self::MOST_RAILS).contains(&rails), "1 to 4 rails");
+        self.rails = Some(rails);
+        self
+    }
+
+    /// The most rails.
+    pub const MOST_RAILS: usize = 4;
+
+    /// The variable that names a number of rails, for [`rails_from_env`](Self::rails_from_env).
+    pub const RAILS: &'static str = "TIDEGATE_RAILS";
+
+    /// As many rails as the environment says by `TIDEGATE_RAILS`; else as many as they were.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::BadVariable`].
+    pub fn rails_from_env(self) -> Result<Self, OpenError> {
+        self.rails_from(std::env::var(Self::RAILS).ok())
+    }
+
+    fn rails_from(self, said: Option<String>) -> Result<Self, OpenError> {
+        let Some(value) = said.filter(|value| !value.is_empty()) else {
+            return Ok(self);
+        };
+        match value.parse() {
+            Ok(rails) if (1..=Self::MOST_RAILS).contains(&rails) => Ok(self.rails(rails)),
+            _ => Err(OpenError::BadVariable {
+                variable: Self::RAILS,
+                value,
+                reason: "it must be a number from 1 to 4",
+            }),
+        }
+    }
+
+    /// How many rails a rank of this process has.
+    pub(crate) fn rails_here(&self) -> usize {
+        let said = |name: &str| std::env::var(name).ok();
+        self.rails
+            .unwrap_or_else(|| Self::rails_for(processors(said)))
+    }
+
+    /// How many rails are worth their threads, where a rank has so many processors: two from 8 on, three from 16, four
+    /// from 32. Each has two threads, which do not pause while much is sent: so they take half of these at most.
+    pub fn rails_for(processors: usize) -> usize {
+        match processors {
+            0..8 => 1,
+            8..16 => 2,
+            16..32 => 3,
+            _ => Self::MOST_RAILS,
+        }
+    }
+}
+
+/// Who says how many ranks share this machine's processors: this library's launcher, others that name the ranks of a
+/// node so, Open MPI, MPICH. (Slurm gives each rank its own.)
+const RANKS_HERE: [&str; 4] = [
+    "TIDEGATE_RANKS_HERE",
+    "LOCAL_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALNRANKS",
+];
+
+/// How many processors a rank has, if all share evenly what this process may use.
+fn processors(said: impl Fn(&str) -> Option<String>) -> usize {
+    let ranks = RANKS_HERE.iter().find_map(|name| said(name)?.parse().ok());
+    let ranks: usize = ranks.unwrap_or(1);
+    std::thread::available_parallelism().map_or(1, usize::from) / ranks.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rails_are_what_the_variable_says() {
+        let from = |said: &str| Options::default().rails(3).rails_from(Some(said.into()));
+        assert_eq!(from("").unwrap().rails, Some(3));
+        assert_eq!(from("2").unwrap().rails, Some(2));
+        for bad in ["0", "5", "two", "-1"] {
+            let error = from(bad).unwrap_err().to_string();
+            assert!(error.contains("TIDEGATE_RAILS"), "{error}");
+        }
+        assert_eq!(Options::default().rails_from(None).unwrap().rails, None);
+    }
+
+    #[test]
+    fn rails_leave_half_of_the_processors() {
+        for processors in 0..100 {
+            let rails = Options::rails_for(processors);
+            assert!((1..=Options::MOST_RAILS).contains(&rails));
+            assert!(rails == 1 || 4 * rails <= processors);
+        }
+        let all = processors(|_| None);
+        let shared = |name, ranks: &str| processors(|asked| (asked == name).then(|| ranks.into()));
+        for name in RANKS_HERE {
+            assert_eq!(shared(name, "2"), all / 2, "{name}");
+        }
+        assert_eq!(
+            (
+                shared("LOCAL_WORLD_SIZE", "many"),
+                shared("LOCAL_WORLD_SIZE", "0")
+            ),
+            (all, all)
+        );
+    }
+}

@@ -1,0 +1,489 @@
+//! Long writes by several endpoints: the signal is for all of their parts, whichever comes last, and whoever posts them.
+
+#[path = "../../core/src/nic/tests/hosted.rs"]
+mod hosted;
+mod rig;
+#[path = "../../../tests/common/skip.rs"]
+mod skip;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use hosted::By;
+use rig::{Rig, SENT, SETTLES, SIGNAL};
+use tidegate_core::window::{Slot, Window, exchange};
+use tidegate_core::{Error, Region, Result, Route, World, WorldOptions, stream};
+use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
+use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
+use tidegate_fabric::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
+use tidegate_fabric::{Fabric, Options};
+use tidegate_hal::batch::{POISON, QUANTUM};
+use tidegate_hal::nic::{Direction, Keep, NicError, Transfer};
+use tidegate_host::HostStream;
+
+/// Elements of a put that is shared, not a multiple of anything.
+const LONG: usize = 24_011;
+/// Where a rig's puts come from and go to, by the parity of the firing.
+const FROM: usize = 8192;
+const FLIP: usize = 8 * LONG;
+const TO: usize = FROM + 2 * FLIP;
+const BYTES: usize = TO + 2 * FLIP;
+const MOST: usize = Options::MOST_RAILS;
+/// Longer than any sleep.
+const DEEP: Duration = Duration::from_secs(30);
+
+fn rails(rails: usize) -> Options {
+    Options::default().rails(rails)
+}
+
+fn rig<W: Wire>(wire: W, options: Options) -> Rig {
+    Rig::sized(wire, options, (false, true), BYTES)
+}
+
+/// A put of elements `from` to `to` of a firing's buffer, of a stage.
+fn put(rig: &Rig, from: usize, to: usize, stage: usize) -> Transfer {
+    let mut put = rig.transfer(&rig.memory, Direction::Put, 0);
+    put.count = to - from;
+    (put.local.base, put.local.flip) = (rig.at(FROM + 8 * from), FLIP);
+    (put.remote.base.offset, put.remote.flip) = (TO + 8 * from, FLIP);
+    put.stage = stage as u32;
+    put
+}
+
+fn value(firing: u64, index: usize) -> u64 {
+    1_000_000 * (firing + 1) + index as u64
+}
+
+/// Where the elements of a firing begin in the block, behind `place`.
+fn buffer(rig: &Rig, place: usize, firing: u64) -> *mut u64 {
+    let at = rig.at(place + FLIP * (firing % 2) as usize);
+    at.0.cast()
+}
+
+/// Makes what a firing sends, when nothing that is sent from there is under way.
+fn fill(rig: &Rig, firing: u64) {
+    for index in 0..LONG {
+        // SAFETY: it lies in the block, aligned; nobody else looks there now.
+        unsafe {
+            buffer(rig, FROM, firing)
+                .add(index)
+                .write(value(firing, index))
+        };
+    }
+}
+
+/// Whether all of a firing has come, when its signal has.
+fn check(rig: &Rig, firing: u64) {
+    for index in 0..LONG {
+        // SAFETY: as above; its signal has come, and the next but one is not rung for.
+        let found = unsafe { buffer(rig, TO, firing).add(index).read() };
+        assert_eq!(found, value(firing, index), "{index} of firing {firing}");
+    }
+}
+
+/// Firings, two of them under way at a time; each must be there with its signal, and its source be read when it is sent.
+fn fire(rig: &Rig, firings: u64) {
+    for firing in 0..firings + 2 {
+        if firing >= 2 {
+            let before = firing - 2;
+            assert_eq!(rig.wait(SIGNAL, before + 1) & POISON, 0);
+            check(rig, before);
+            assert_eq!(rig.wait(SENT, before + 1) & POISON, 0);
+        }
+        if firing < firings {
+            fill(rig, firing);
+            rig.ring();
+        }
+    }
+    assert_eq!(rig.word(SIGNAL).load(), firings * QUANTUM);
+    assert!(rig.nic.quiesce(SETTLES));
+}
+
+/// What the engine's endpoint, and the rails behind the ears, have taken.
+fn taken(net: &Net, rails: usize) -> Vec<usize> {
+    let taken = net.taken(0);
+    assert_eq!(taken.len(), 2 * rails, "an ear for each, and the rails");
+    assert_eq!(taken[1..=rails], vec![0; rails], "ears send nothing");
+    [&taken[..1], &taken[1 + rails..]].concat()
+}
+
+#[test]
+fn a_signal_comes_when_all_stripes_have() {
+    const FIRINGS: u64 = 40;
+    for (seed, ways) in (1..=MOST).chain([2, 3, 4]).enumerate() {
+        let faults = Faults {
+            seed: seed as u64 + 1,
+            full: 200,
+            delay: 9,
+            ..Faults::default()
+        };
+        let net = Net::new(1, faults);
+        let rig = rig(net.wire(0), rails(ways));
+        let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
+        rig.arm(&[program], FIRINGS).unwrap();
+        fire(&rig, FIRINGS);
+        let taken = taken(&net, ways);
+        // The engine's endpoint also looks what has come.
+        assert!(taken[0] >= FIRINGS as usize);
+        assert_eq!(taken[1..], vec![FIRINGS as usize; ways - 1]);
+    }
+}
+
+#[test]
+fn short_writes_and_short_stages_go_by_one() {
+    let net = Net::new(1, Faults::default());
+    let rig = rig(net.wire(0), rails(3));
+    let stages = [(0, 4096), (4096, 8192), (8192, 16384)];
+    let puts = (0..).zip(stages);
+    let puts = puts.map(|(stage, (from, to))| put(&rig, from, to, stage));
+    rig.arm(&[rig.program(puts.collect())], 1).unwrap();
+    rig.ring();
+    assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
+    assert_eq!(taken(&net, 3)[1..], [0, 0]);
+}
+
+/// All parts of all stages are parts of one signal, and the last of them waits for the whole ring.
+#[test]
+fn long_stages_go_by_all() {
+    const FIRINGS: u64 = 10;
+    let faults = Faults {
+        seed: 5,
+        delay: 9,
+        ..Faults::default()
+    };
+    let net = Net::new(1, faults);
+    let rig = rig(net.wire(0), rails(2));
+    // Three of 64 KiB at least, and some.
+    let each = LONG / 2;
+    let mut puts = vec![put(&rig, 0, each, 0), put(&rig, each, LONG, 1)];
+    puts.push(put(&rig, 0, each, 2));
+    rig.arm(&[rig.program(puts)], FIRINGS).unwrap();
+    for firing in 0..FIRINGS {
+        fill(&rig, firing);
+        for part in 0..3 {
+            rig.ring_part(0, part, 3);
+            if part < 2 {
+                // So that each finds its turn.
+                std::thread::sleep(Duration::from_millis(1));
+                assert_eq!(rig.word(SIGNAL).load(), firing * QUANTUM);
+            }
+        }
+        assert_eq!(rig.wait(SIGNAL, firing + 1), (firing + 1) * QUANTUM);
+        check(&rig, firing);
+        assert_eq!(rig.wait(SENT, firing + 1), (firing + 1) * QUANTUM);
+    }
+    assert!(rig.nic.quiesce(SETTLES));
+    assert_eq!(taken(&net, 2)[1], 3 * FIRINGS as usize);
+}
+
+#[test]
+fn over_libfabric() {
+    const FIRINGS: u64 = 60;
+    for provider in skip::providers() {
+        let choice = Choice::at("127.0.0.1").provider(provider);
+        let choice = choice.engine(EngineChoice::Software);
+        for ways in [2, MOST] {
+            let wire = match FabricWire::open(&choice) {
+                Ok(wire) => wire,
+                Err(error) => return skip::skipped("rails over libfabric", &error.to_string()),
+            };
+            let rig = rig(wire, rails(ways));
+            let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
+            rig.arm(&[program], FIRINGS).unwrap();
+            fire(&rig, FIRINGS);
+        }
+    }
+}
+
+/// A rail that breaks is a wire that breaks: the rank hears of it, and no wait is in vain.
+#[test]
+fn a_rail_that_breaks_ends_all_queues() {
+    let net = Net::new(1, Faults::default());
+    let rig = rig(net.wire(0), rails(2));
+    let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
+    rig.arm(&[program], 3).unwrap();
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    rig.may_fail.store(true, Ordering::SeqCst);
+    // Behind the engine's and the two ears.
+    net.break_twin(0, 3);
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 2) & POISON, POISON);
+    assert!(rig.word(SIGNAL).load() & !POISON <= 2 * QUANTUM);
+}
+
+/// What nobody takes has failed after a while, by whichever endpoint.
+#[test]
+fn a_peer_that_takes_nothing_ends_its_queue() {
+    let faults = Faults {
+        full: 1000,
+        ..Faults::default()
+    };
+    let net = Net::new(1, faults);
+    let silence = Duration::from_millis(300);
+    let rig = rig(net.wire(0), rails(3).silence(silence));
+    let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
+    rig.arm(&[program], 1).unwrap();
+    let begun = Instant::now();
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 1), POISON);
+    assert!(begun.elapsed() >= silence);
+    assert_eq!(rig.word(SIGNAL).load(), 0);
+}
+
+/// Keeps threads asleep.
+#[derive(Default)]
+struct Spell {
+    cast: Mutex<bool>,
+    broken: Condvar,
+    /// How many are asleep by it.
+    asleep: AtomicUsize,
+}
+
+impl Spell {
+    fn cast(&self) {
+        *self.cast.lock().unwrap() = true;
+    }
+
+    fn lift(&self) {
+        *self.cast.lock().unwrap() = false;
+        self.broken.notify_all();
+    }
+}
+
+struct Deep(Box<dyn Sleeper>, Arc<Spell>);
+
+impl Sleeper for Deep {
+    fn sleep(&self, limit: Duration) {
+        let cast = self.1.cast.lock().unwrap();
+        if !*cast {
+            drop(cast);
+            return self.0.sleep(limit);
+        }
+        self.1.asleep.fetch_add(1, Ordering::SeqCst);
+        let woken = self.1.broken.wait_timeout_while(cast, DEEP, |cast| *cast);
+        drop(woken.unwrap());
+        self.1.asleep.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn wake(&self) {
+        self.0.wake();
+    }
+}
+
+/// The wire in memory, of which all but the first endpoint sleep as the spell has it.
+struct Sleepy {
+    wire: MemoryWire,
+    is_twin: bool,
+    spell: Arc<Spell>,
+}
+
+// SAFETY: every call is the other wire's.
+unsafe impl Wire for Sleepy {
+    type Remote = <MemoryWire as Wire>::Remote;
+
+    fn name(&self) -> &'static str {
+        self.wire.name()
+    }
+
+    fn limits(&self) -> Limits {
+        self.wire.limits()
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.wire.address()
+    }
+
+    fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<(), NicError> {
+        self.wire.connect(addresses)
+    }
+
+    unsafe fn register(
+        &mut self,
+        base: *mut u8,
+        bytes: usize,
+        keep: Keep,
+    ) -> Result<(Vec<u8>, Keep), NicError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.wire.register(base, bytes, keep) }
+    }
+
+    fn import(&mut self, peer: usize, key: &[u8], bytes: usize) -> Result<Self::Remote, NicError> {
+        self.wire.import(peer, key, bytes)
+    }
+
+    unsafe fn post(
+        &mut self,
+        peer: usize,
+        op: Op<'_, Self>,
+        cookie: u64,
+    ) -> Result<Posted, NicError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.wire.post(peer, op.handed_on(|remote| remote), cookie) }
+    }
+
+    fn poll(&mut self, events: &mut Vec<Event>) -> Result<(), NicError> {
+        self.wire.poll(events)
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        self.wire.may_sleep()
+    }
+
+    fn twin(&self) -> Result<Option<Self>, NicError> {
+        Ok(self.wire.twin()?.map(|wire| Sleepy {
+            wire,
+            is_twin: true,
+            spell: self.spell.clone(),
+        }))
+    }
+
+    fn sleeper(&self) -> Box<dyn Sleeper> {
+        let sleeper = self.wire.sleeper();
+        match self.is_twin {
+            false => sleeper,
+            true => Box::new(Deep(sleeper, self.spell.clone())),
+        }
+    }
+}
+
+/// The thread of a rail may be asleep, or have no processor: then the engine posts what is the rail's.
+#[test]
+fn who_comes_first_posts() {
+    let (net, spell) = (Net::new(1, Faults::default()), Arc::<Spell>::default());
+    let wire = Sleepy {
+        wire: net.wire(0),
+        is_twin: false,
+        spell: spell.clone(),
+    };
+    let rig = rig(wire, rails(2));
+    let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
+    for firing in 1..=3 {
+        rig.arm(std::slice::from_ref(&program), 1).unwrap();
+        spell.cast();
+        let begun = Instant::now();
+        // Both ears and the rail.
+        while spell.asleep.load(Ordering::SeqCst) < 3 {
+            assert!(begun.elapsed() < DEEP, "they do not sleep");
+            std::thread::yield_now();
+        }
+        rig.ring();
+        while taken(&net, 2)[1] < firing {
+            assert!(begun.elapsed() < DEEP / 2, "nobody posts it");
+            std::thread::yield_now();
+        }
+        assert_eq!(spell.asleep.load(Ordering::SeqCst), 3);
+        spell.lift();
+        assert_eq!(rig.wait(SIGNAL, firing as u64), firing as u64 * QUANTUM);
+    }
+}
+
+type Mute = By<HostStream, true>;
+
+/// Exchanges of two ranks with so many rails each, `elements` at a time, all of them checked.
+fn rounds(world: &World<Mute>, elements: usize, limit: Duration) -> Result<()> {
+    stream!(let s = world.stream()?);
+    let peer = 1 - world.rank();
+    let window = Window::<u64, _>::by_slot("rails").fail_after(limit);
+    let window = window.slot_from(peer, 0, elements).slot_to(peer, 0);
+    let (mut inbox, mut outbox) = window.open(&s)?;
+    for round in 0..8 {
+        let of = |rank: usize, index: usize| 1_000_000 * (8 * rank as u64 + round) + index as u64;
+        let sent: Vec<u64> = (0..elements).map(|index| of(world.rank(), index)).collect();
+        let src = Region::from_slice(world, &sent)?.on(&s)?;
+        let mut access = outbox.start();
+        access.put(&src, Slot(0))?;
+        (inbox, outbox) = exchange(&s, inbox, access)?;
+        let came = inbox.read(&s)?;
+        for (index, found) in came.slot(0).iter().enumerate() {
+            assert_eq!(*found, of(peer, index), "element {index} of round {round}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn ranks_may_have_different_numbers() {
+    for ways in [[1, 3], [4, 2], [3, 3]] {
+        let net = Net::new(2, Faults::default());
+        let options = |rank: usize| {
+            let nic = Fabric::over(net.wire(rank), rails(ways[rank]));
+            WorldOptions::new().nic(nic).route(Route::Nic)
+        };
+        let all = World::local_with(2, options, |world: World<Mute>| {
+            rounds(&world, LONG, SETTLES)
+        });
+        all.into_iter().for_each(|ended| ended.unwrap());
+        let least = ways.into_iter().min().unwrap();
+        for (rank, ways) in ways.into_iter().enumerate() {
+            // The engine's, the ears, then the rails: those lead somewhere for which the other has ears as well.
+            let taken = net.taken(rank);
+            assert_eq!(taken.len(), 2 * ways);
+            let (used, others) = taken[1 + ways..].split_at(least - 1);
+            assert!(used.iter().all(|taken| *taken == 8), "{used:?}");
+            assert!(others.iter().all(|taken| *taken == 0), "{others:?}");
+        }
+    }
+}
+
+/// Whatever goes wrong by whichever rail: the right data or a typed error, and soon.
+#[test]
+fn faults_end() {
+    let (right, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let case = |case: u64| {
+        let seed = (case + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        let often = |shift: u32| (seed >> shift) as usize % 4;
+        let faults = Faults {
+            seed,
+            full: 100 * often(0) as u32,
+            fail: [0, 0, 5, 40][often(2)],
+            lose: [0, 0, 5, 40][often(4)],
+            die: [0, 0, 2, 20][often(6)],
+            delay: 5 * often(8) as u32,
+        };
+        let harmless = faults.fail + faults.lose + faults.die == 0;
+        let limit = Duration::from_millis(if harmless { 20_000 } else { 100 });
+        let silence = Duration::from_millis(if harmless { 10_000 } else { 200 });
+        let net = Net::new(2, faults);
+        let options = |rank: usize| {
+            let options = rails(1 + often(10 + 2 * rank as u32)).silence(silence);
+            let nic = Fabric::over(net.wire(rank), options);
+            WorldOptions::new().nic(nic).route(Route::Nic)
+        };
+        let all = World::local_with(2, options, |world: World<Mute>| {
+            rounds(&world, LONG / 2, limit)
+        });
+        let mut well = true;
+        for ended in all {
+            match ended {
+                Ok(()) => {}
+                Err(Error::Wait(_) | Error::Revoked { .. } | Error::Nic(_)) => well = false,
+                Err(other) => panic!("case {case}: not an error to be expected: {other}"),
+            }
+        }
+        assert!(well || !harmless, "case {case} had no fault");
+        let ended = if well { &right } else { &failed };
+        ended.fetch_add(1, Ordering::Relaxed);
+    };
+    const CASES: u64 = 120;
+    let next = AtomicU64::new(0);
+    let cases = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= CASES {
+                return;
+            }
+            case(number);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(cases);
+        }
+    });
+    let [right, failed] = [right, failed].map(AtomicU64::into_inner);
+    println!("{CASES} cases: {right} right, {failed} with errors");
+    // Neither kind is rare, or this shows nothing.
+    assert!(right > CASES / 10 && failed > CASES / 10);
+}
