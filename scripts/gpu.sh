@@ -223,6 +223,9 @@ if wanted checks && [ "$device" != host ]; then
             step "check-nodes-${provider%;*}" "$ranks" 5 60 "${mps[@]}" "$bin/faces" --device "$device" --nodes "2x$((ranks / 2))" --grid "$grid" --size 3x4x5x4 --init global --counts 3,1,5 --rounds 1 \
                 --provider "$provider" --report "$out/report/nodes-${provider%;*}" --variants st,st-graph,st-separate,st-strided,st-strided-graph,rma,p2p
         done
+        # Messages that are long enough to go by several rails.
+        TIDEGATE_RAILS=4 step "check-nodes-rails" "$ranks" 5 60 "${mps[@]}" "$bin/faces" --device "$device" --nodes "2x$((ranks / 2))" --grid "$grid" --size "$size" --init global --counts 2,1,10 --rounds 1 \
+            --provider 'tcp;ofi_rxm' --report "$out/report/nodes-rails" --variants st,st-graph,st-separate,st-strided,st-strided-graph,rma,p2p
     fi
     for n in $counts; do
         for example in "$bin"/*_cuda; do
@@ -280,6 +283,9 @@ if wanted ours; then
         nodes="--nodes 2x$((ranks / 2)) --grid $grid --size $size --init global --variants st,st-graph,rma,p2p"
         # shellcheck disable=SC2086 # words are meant
         measure "nodes-tcp-$ranks" "$ranks" 8 60 $nodes --provider 'tcp;ofi_rxm' --counts 1,3,50 --rounds 5
+        # By one endpoint, as where there are few processors.
+        # shellcheck disable=SC2086
+        TIDEGATE_RAILS=1 measure "nodes-tcp-rail-$ranks" "$ranks" 8 60 $nodes --provider 'tcp;ofi_rxm' --counts 1,3,50 --rounds 5
         # shellcheck disable=SC2086
         measure "nodes-tcp-compute-$ranks" "$ranks" 8 60 $nodes --provider 'tcp;ofi_rxm' --counts 1,3,50 --rounds 5 --compute
         if [ -e "$bin/libfabric.so.1" ]; then
@@ -294,6 +300,9 @@ if wanted ours; then
         # All sizes took two minutes: over loopback a message of 256 MiB takes its time.
         for bytes in 8 4096 262144 2097152 16777216; do
             measure "nodes-pair-$bytes" 2 5 30 --nodes 2x1 --provider 'tcp;ofi_rxm' --pair --bytes "$bytes" --rounds 2
+        done
+        for chunk in 131072 262144 524288; do
+            TIDEGATE_CHUNKS=$chunk measure "nodes-pair-chunks-$chunk" 2 5 30 --nodes 2x1 --provider 'tcp;ofi_rxm' --pair --bytes 4194304 --rounds 2
         done
     fi
     if [ "${LARGE:-yes}" = yes ]; then
