@@ -64,10 +64,10 @@ impl Mover for HostMover {
                 // SAFETY: the same promises, for every element that the shapes reach.
                 unsafe {
                     match size {
-                        1 => copy::<u8>(step, src, dst),
-                        2 => copy::<u16>(step, src, dst),
-                        4 => copy::<u32>(step, src, dst),
-                        8 => copy::<u64>(step, src, dst),
+                        1 => copy::<1>(step, src, dst),
+                        2 => copy::<2>(step, src, dst),
+                        4 => copy::<4>(step, src, dst),
+                        8 => copy::<8>(step, src, dst),
                         _ => copy_bytes(step, src, dst),
                     }
                 }
@@ -159,26 +159,21 @@ pub unsafe fn for_each_run(
     );
 }
 
-/// Copies elements that have the size of a `T`, wherever they lie.
+/// Copies elements of `N` bytes, wherever they lie.
 ///
 /// # Safety
 ///
 /// Both sides are live for all elements and do not overlap; nobody else writes the source or accesses the destination;
 /// index tables are live.
-unsafe fn copy<T: Copy>(step: &Move, src: *mut u8, dst: *mut u8) {
+unsafe fn copy<const N: usize>(step: &Move, src: *mut u8, dst: *mut u8) {
     let row = |src: *mut u8, dst: *mut u8, by: Loop| {
-        // A single element, as of a table, is no row that a `memcpy` would be worth.
-        if by.turns > 1 && by == Loop::contiguous(by.turns, size_of::<T>()) {
-            // SAFETY: the caller's promise for the elements of the row.
-            unsafe { std::ptr::copy_nonoverlapping(src, dst, by.turns * size_of::<T>()) };
-            return;
-        }
-        let (mut src, mut dst) = (src.cast::<MaybeUninit<T>>(), dst.cast::<MaybeUninit<T>>());
-        for _ in 0..by.turns {
-            // SAFETY: as above; processors read and write numbers anywhere.
-            unsafe { dst.write_unaligned(src.read_unaligned()) };
-            src = src.wrapping_byte_offset(by.by[0]);
-            dst = dst.wrapping_byte_offset(by.by[1]);
+        // SAFETY: the caller's promise for the elements of the row.
+        unsafe {
+            // A single element, as of a table, is no row that a `memcpy` would be worth.
+            match by.turns > 1 && by == Loop::contiguous(by.turns, N) {
+                true => std::ptr::copy_nonoverlapping(src, dst, N * by.turns),
+                false => copy_each::<N>(by.turns, (src, by.by[0]), (dst, by.by[1])),
+            }
         }
     };
     // SAFETY: the caller's promise.

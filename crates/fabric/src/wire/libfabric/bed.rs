@@ -51,7 +51,7 @@ impl Source for Arc<CompletionQueue> {
     }
 
     fn signal(&self) {
-        // A signal that nobody waits for is kept by the queue.
+        // Not every provider keeps one that nobody waits for: who must be heard signals again (`ROUSE`).
         let _ = CompletionQueue::signal(self);
     }
 }
