@@ -268,3 +268,47 @@ fn rings_in_parts_that_run_ahead_signal_in_order() {
         assert!(rig.nic.quiesce(LONG));
     }
 }
+
+/// However much one queue has to send, others find room on the wire.
+#[test]
+fn a_long_put_leaves_room_for_others() {
+    // More than the wire takes at a time.
+    const PIECES: usize = 300;
+    for polled in [false, true] {
+        let (rig, seen) = watched(polled, Options::default(), Faults::default());
+        let other = rig.another();
+        let puts = (0..PIECES).map(|piece| {
+            // Not next to each other, so that each is an operation.
+            let mut put = rig.transfer(&rig.memory, Direction::Put, 100 + 2 * piece);
+            put.remote.flip = 0;
+            put
+        });
+        rig.arm(&[rig.program(puts.collect())], 1).unwrap();
+        let put = rig.transfer(&rig.memory, Direction::Put, 1);
+        let short = rig.program_of(OTHER, vec![put]).unwrap();
+        other.arm(&[short].into(), 1).unwrap();
+        rig.write(0, 5);
+        seen.hold.store(true, Ordering::SeqCst);
+        rig.ring();
+        let begun = Instant::now();
+        while seen.posted() < 128 {
+            assert!(begun.elapsed() < LONG);
+            std::thread::yield_now();
+        }
+        std::thread::sleep(WHILE);
+        assert_eq!(seen.posted(), 128);
+        rig.ring_part(OTHER, 0, 1);
+        while seen.posted() < 129 {
+            assert!(begun.elapsed() < LONG, "it finds no room");
+            std::thread::yield_now();
+        }
+        seen.hold.store(false, Ordering::SeqCst);
+        assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
+        assert_eq!(rig.wait(SIGNAL + OTHER, 1), QUANTUM);
+        assert_eq!(
+            [1, 100, 100 + 2 * (PIECES - 1)].map(|at| rig.read(at)),
+            [5; 3]
+        );
+        assert!(rig.nic.quiesce(LONG));
+    }
+}

@@ -83,6 +83,10 @@ impl<W: Wire> Engine<W> {
         {
             return false;
         }
+        // Half of the room is left for others: a long put would keep their short ones back until it is over.
+        if firing.under_way >= (self.wire.limits().depth / 2).max(1) {
+            return false;
+        }
         let notice = script.part(firing.number);
         let Some(source) = firing.source_of::<W>(&mut self.pool) else {
             self.stalled.push(index);
