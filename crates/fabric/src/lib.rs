@@ -140,7 +140,8 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
 
     fn begin(&self, polled: bool) -> Result<(), NicError> {
         if polled {
-            self.shared.grow_ears(self.options.rails_here())
+            let copies = self.shared.with(|engine| engine.wire.copies());
+            self.shared.grow_ears(self.options.rails_here(copies))
         } else {
             Ok(())
         }

@@ -35,8 +35,8 @@ const OTHER_NUMBER_AT: u32 = NUMBER_AT + NUMBER_BITS;
 const FURTHER_AT: u32 = OTHER_NUMBER_AT + NUMBER_BITS;
 /// The farthest that another word can be, in words.
 const FARTHEST: i64 = 1 << (FURTHER_BITS - 2);
-/// What says that a notice is one of the fewest parts, in the place of a distance.
-const PARTS: i64 = -(1 << (FURTHER_BITS - 1));
+/// What says, in the place of a distance, that a notice is one of two parts, or up to five; the next number up to nine.
+const FEWEST: i64 = -(1 << (FURTHER_BITS - 1));
 const _: () = assert!(FURTHER_AT + FURTHER_BITS == 63);
 
 /// A notice, taken apart.
@@ -68,7 +68,7 @@ pub(crate) fn numbered(notice: u64, number: u64) -> u64 {
 pub(crate) fn one_of(notice: u64, parts: usize) -> u64 {
     assert!((2..=Notice::PARTS).contains(&parts), "{parts} parts");
     let more = parts as u64 - 2;
-    let which = PARTS + (more >> NUMBER_BITS) as i64;
+    let which = FEWEST + (more >> NUMBER_BITS) as i64;
     notice
         | part(which as u64, 0, FURTHER_BITS) << FURTHER_AT
         | part(more, 0, NUMBER_BITS) << OTHER_NUMBER_AT
@@ -84,7 +84,7 @@ impl Notice {
     /// How many numbers of quanta there are.
     pub(crate) const NUMBERS: u64 = 1 << NUMBER_BITS;
     /// How many parts a signal may have.
-    pub(crate) const PARTS: usize = 1 + (((-FARTHEST - PARTS) as usize) << NUMBER_BITS);
+    pub(crate) const PARTS: usize = 1 + (((-FARTHEST - FEWEST) as usize) << NUMBER_BITS);
 
     pub(crate) fn encode(self) -> Result<u64, NicError> {
         let words = (self.offset / 8) as u64;
@@ -116,7 +116,7 @@ impl Notice {
         let other = part(bits, OTHER_NUMBER_AT, NUMBER_BITS);
         let is_part = further < -FARTHEST;
         let one_of =
-            is_part.then_some(2 + (((further - PARTS) as u32) << NUMBER_BITS) + other as u32);
+            is_part.then_some(2 + (((further - FEWEST) as u32) << NUMBER_BITS) + other as u32);
         Notice {
             bell: part(bits, BELL_AT, BELL_BITS) as u32,
             word: part(bits, REGION_AT, REGION_BITS) as u32,

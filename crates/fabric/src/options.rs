@@ -49,10 +49,10 @@ impl Options {
     }
 
     /// Long writes of a rank whose streams are no threads (GPUs) go by so many endpoints, each with a thread that sends
-    /// and one that hears: 1 to [`MOST_RAILS`](Self::MOST_RAILS). Over sockets one thread copies 7 to 9 GB/s. If nobody
-    /// says, [`rails_for`](Self::rails_for) does, by the processors that this process may use, divided among the ranks
-    /// of the machine. Peers may have another number: the lesser counts. Where the wire's hardware fires by itself there
-    /// is one endpoint.
+    /// and one that hears: 1 to [`MOST_RAILS`](Self::MOST_RAILS). If nobody says, it is 1, but for sockets (`tcp`,
+    /// `tcp;ofi_rxm`), over which one thread copies 7 to 9 GB/s: there [`rails_for`](Self::rails_for) says, by the
+    /// processors that this process may use, divided among the ranks of the machine. Peers may have another number: the
+    /// lesser counts. Where the wire's hardware fires by itself there is one endpoint.
     ///
     /// # Panics
     ///
@@ -93,11 +93,14 @@ impl Options {
         }
     }
 
-    /// How many rails a rank of this process has.
-    pub(crate) fn rails_here(&self) -> usize {
+    /// How many rails a rank of this process has. `copies`: [`Wire::copies`](crate::wire::Wire::copies).
+    pub(crate) fn rails_here(&self, copies: bool) -> usize {
         let said = |name: &str| std::env::var(name).ok();
-        self.rails
-            .unwrap_or_else(|| Self::rails_for(processors(said)))
+        match self.rails {
+            Some(rails) => rails,
+            None if copies => Self::rails_for(processors(said)),
+            None => 1,
+        }
     }
 
     /// How many rails are worth their threads, where a rank has so many processors: two from 8 on, three from 16, four

@@ -14,6 +14,7 @@ use rest::{Rest, ran, rests};
 use rig::{Rig, SENT};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
+use tidegate_hal::nic::Direction;
 
 /// Sleeps a second where what comes ends them: one a second for each thread that sleeps; fewer than if something stayed
 /// in doubt.
@@ -24,6 +25,9 @@ const DEAF: f64 = 275.;
 const POLLS: f64 = 1100.;
 /// How many epochs are counted.
 const EPOCHS: u64 = 2000;
+
+/// Elements of a put that goes by rails.
+const LONG: usize = 20_000;
 
 /// Environment of the process that measures: what it measures.
 const ROLE: &str = "TEST_AGENT_ROLE";
@@ -80,11 +84,18 @@ fn role_of_a_process() {
     };
     let rig = match role {
         "polled" | "triggered and polled" => Rig::polled(wire, Options::default()),
-        "by rails" => Rig::polled(wire, Options::default().rails(3)),
+        "by rails" => Rig::sized(wire, Options::default().rails(3), (false, true), 1 << 20),
         _ => Rig::new(wire, Options::default(), false),
     };
     // Once, so that connections are made.
-    let put = [rig.put(1)];
+    let put = match role {
+        "by rails" => {
+            let mut long = rig.transfer(&rig.memory, Direction::Put, LONG);
+            long.count = LONG;
+            [rig.program(vec![long])]
+        }
+        _ => [rig.put(1)],
+    };
     rig.arm(&put, 1).unwrap();
     rig.ring();
     rig.wait(SENT, 1);

@@ -186,7 +186,10 @@ fn over_libfabric() {
         for ways in [2, MOST] {
             let wire = match FabricWire::open(&choice) {
                 Ok(wire) => wire,
-                Err(error) => return skip::skipped("rails over libfabric", &error.to_string()),
+                Err(error) => {
+                    skip::skipped("rails over libfabric", &error.to_string());
+                    break;
+                }
             };
             let rig = rig(wire, rails(ways));
             let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
@@ -196,21 +199,32 @@ fn over_libfabric() {
     }
 }
 
-/// A rail that breaks is a wire that breaks: the rank hears of it, and no wait is in vain.
+/// A rail that breaks is a wire that breaks, whether or not it has something to do: core hears of it, and no wait is in
+/// vain.
 #[test]
 fn a_rail_that_breaks_ends_all_queues() {
-    let net = Net::new(1, Faults::default());
-    let rig = rig(net.wire(0), rails(2));
-    let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
-    rig.arm(&[program], 3).unwrap();
-    rig.ring();
-    assert_eq!(rig.wait(SENT, 1), QUANTUM);
-    rig.may_fail.store(true, Ordering::SeqCst);
-    // Behind the engine's and the two ears.
-    net.break_twin(0, 3);
-    rig.ring();
-    assert_eq!(rig.wait(SENT, 2) & POISON, POISON);
-    assert!(rig.word(SIGNAL).load() & !POISON <= 2 * QUANTUM);
+    for busy in [true, false] {
+        let net = Net::new(1, Faults::default());
+        let rig = rig(net.wire(0), rails(2));
+        let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
+        rig.arm(&[program], 3).unwrap();
+        rig.ring();
+        assert_eq!(rig.wait(SENT, 1), QUANTUM);
+        assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
+        rig.may_fail.store(true, Ordering::SeqCst);
+        // Behind the engine's and the two ears.
+        net.break_twin(0, 3);
+        if busy {
+            rig.ring();
+        }
+        assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
+        assert_eq!(rig.word(SIGNAL).load(), QUANTUM);
+        let begun = Instant::now();
+        while !rig.has_failed.load(Ordering::SeqCst) {
+            assert!(begun.elapsed() < SETTLES, "core does not hear of it");
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// What nobody takes has failed after a while, by whichever endpoint.
@@ -237,6 +251,8 @@ fn a_peer_that_takes_nothing_ends_its_queue() {
 struct Spell {
     cast: Mutex<bool>,
     broken: Condvar,
+    /// Nothing on the wire wakes whom it is about.
+    deafens: bool,
     /// How many are asleep by it.
     asleep: AtomicUsize,
 }
@@ -270,6 +286,10 @@ impl Sleeper for Deep {
     fn wake(&self) {
         self.0.wake();
     }
+
+    fn hears(&self) -> bool {
+        !self.1.deafens && self.0.hears()
+    }
 }
 
 /// The wire in memory, of which all but the first endpoint sleep as the spell has it.
@@ -277,6 +297,8 @@ struct Sleepy {
     wire: MemoryWire,
     is_twin: bool,
     spell: Arc<Spell>,
+    /// What the next poll brings: whoever has posted must come again.
+    later: Vec<Event>,
 }
 
 // SAFETY: every call is the other wire's.
@@ -324,11 +346,12 @@ unsafe impl Wire for Sleepy {
     }
 
     fn poll(&mut self, events: &mut Vec<Event>) -> Result<(), NicError> {
-        self.wire.poll(events)
+        events.append(&mut self.later);
+        self.wire.poll(&mut self.later)
     }
 
     fn may_sleep(&mut self) -> bool {
-        self.wire.may_sleep()
+        self.later.is_empty() && self.wire.may_sleep()
     }
 
     fn twin(&self) -> Result<Option<Self>, NicError> {
@@ -336,6 +359,7 @@ unsafe impl Wire for Sleepy {
             wire,
             is_twin: true,
             spell: self.spell.clone(),
+            later: Vec::new(),
         }))
     }
 
@@ -356,6 +380,7 @@ fn who_comes_first_posts() {
         wire: net.wire(0),
         is_twin: false,
         spell: spell.clone(),
+        later: Vec::new(),
     };
     let rig = rig(wire, rails(2));
     let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
@@ -373,10 +398,42 @@ fn who_comes_first_posts() {
             assert!(begun.elapsed() < DEEP / 2, "nobody posts it");
             std::thread::yield_now();
         }
+        // And listens for it.
+        assert_eq!(rig.wait(SENT, firing as u64), firing as u64 * QUANTUM);
         assert_eq!(spell.asleep.load(Ordering::SeqCst), 3);
         spell.lift();
         assert_eq!(rig.wait(SIGNAL, firing as u64), firing as u64 * QUANTUM);
     }
+}
+
+/// Where nothing on the wire ends a sleep, whoever sleeps looks now and then.
+#[test]
+fn deaf_rails_carry() {
+    let (net, spell) = (Net::new(1, Faults::default()), Spell::default());
+    let wire = Sleepy {
+        wire: net.wire(0),
+        is_twin: false,
+        spell: Arc::new(Spell {
+            deafens: true,
+            ..spell
+        }),
+        later: Vec::new(),
+    };
+    let rig = rig(wire, rails(3));
+    let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
+    rig.arm(&[program], 20).unwrap();
+    for firing in 0..20 {
+        fill(&rig, firing);
+        // Once they look without a pause, and once they sleep.
+        if firing % 2 == 1 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        rig.ring();
+        assert_eq!(rig.wait(SIGNAL, firing + 1), (firing + 1) * QUANTUM);
+        check(&rig, firing);
+        assert_eq!(rig.wait(SENT, firing + 1), (firing + 1) * QUANTUM);
+    }
+    assert_eq!(taken(&net, 3)[1..], [20, 20]);
 }
 
 type Mute = By<HostStream, true>;

@@ -43,7 +43,8 @@
 //!   *gives up* the rest: it poisons the remote word of every program that is armed and will not fire, and the sent
 //!   word; so every wait on either end comes to an end. Later arms are refused with [`NicError::GivenUp`].
 //! - If the doorbell is poisoned between two parts of a ring, transfers may have been made already (of data that the stream
-//!   had put there, to memory that was exposed): the queue gives up when they are over, and that firing does not signal.
+//!   had put there, to memory that was exposed): the queue gives up when they are over at this end, and that firing
+//!   does not signal.
 //! - A transfer that fails gives up the queue in the same way, and never adds to the remote word. (Some providers fire
 //!   a chained signal although the operation before it failed: an engine must not build on that.)
 //! - That a firing is through at this end does not say that its signal has come: an engine may find out later that one

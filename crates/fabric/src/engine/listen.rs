@@ -26,7 +26,7 @@ const PATIENCE: Patience = Patience {
 };
 /// How long the listener sleeps at most while something is under way, at first: not every provider says by its
 /// descriptor that it wants to go on.
-const ACTIVE: Duration = Duration::from_millis(1);
+pub(super) const ACTIVE: Duration = Duration::from_millis(1);
 /// While the wire has no room.
 const FULL: Duration = Duration::from_micros(50);
 /// How often these two are doubled, while nothing happens.
@@ -35,7 +35,8 @@ const DOUBLED: u32 = 4;
 pub(super) const IDLE: Duration = Duration::from_secs(1);
 /// How long at least and at most, where nothing on the wire ends the sleep; between, a sixteenth of the time since
 /// something happened.
-const DEAF: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(4));
+pub(super) const DEAF: (Duration, Duration) =
+    (Duration::from_micros(200), Duration::from_millis(4));
 /// Between looks when the wire is broken.
 pub(super) const BROKEN: Duration = Duration::from_millis(10);
 /// How often the listener looks again before it sleeps.

@@ -24,9 +24,10 @@
 //! epoch would have two. If that write fails, so has the signal: it may have come, and must not come twice. It waits
 //! for nothing but this turn, so nobody waits for each other.
 //!
-//! So a program with one piece, which is what a put of contiguous elements is, is one operation; and what is contiguous
-//! at the target only is [gathered](gather), so that a strided put is one, too, or one for each 256 KiB. A signal is never on
-//! its way before all data that it stands for has arrived: see [`crate::wire`].
+//! So a program with one piece, which is what a short put of contiguous elements is, is one operation; and what is
+//! contiguous at the target only is [gathered](gather), so that a strided put is one, too, or one for each 256 KiB. A
+//! word is never added to before all data that its signal stands for has arrived: see [`crate::wire`] and
+//! [`crate::regions`]. (Parts take no other signal along.)
 //!
 //! Where streams are no threads, long writes go by several endpoints, with a thread for each: see [`rail`].
 //!
@@ -35,9 +36,9 @@
 //!
 //! # Failure
 //!
-//! A piece that fails ends its queue: the signal is not posted, and the peer gets a poisoning notice instead, for this
-//! program and every other that is armed. So does a firing whose ring breaks off between two parts, when what was posted
-//! of it is over. A wire that fails ends all queues of the rank; peers cannot be told by it then, and core tells them by
+//! A piece that fails ends its queue: the signal, or what is left of its parts, is not posted, and the peer gets a
+//! poisoning notice instead, for this program and every other that is armed. So does a firing whose ring breaks off
+//! between two parts, when what was posted of it is over at this end. A wire that fails ends all queues of the rank; peers cannot be told by it then, and core tells them by
 //! the control plane. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
 
 pub(crate) mod chained;
@@ -49,7 +50,7 @@ mod listen;
 mod post;
 pub(crate) mod program;
 pub(crate) mod queue;
-mod rail;
+pub(crate) mod rail;
 mod slab;
 mod tell;
 mod work;
@@ -144,11 +145,24 @@ impl<W: Wire> Shared<W> {
 
     /// Gives peers so many endpoints of their own, if the wire can.
     pub(crate) fn grow_ears(&self, ears: usize) -> Result<(), NicError> {
-        let twins = (0..ears).map_while(|_| self.with(|engine| engine.wire.twin()).transpose());
-        let grown = twins.map(|twin| twin.map(Ear::new));
-        let grown = self.ears.set(grown.collect::<Result<_, _>>()?).is_ok();
+        let first = self.with(|engine| engine.wire.twin())?;
+        let more = self.twins(if first.is_some() { ears - 1 } else { 0 });
+        let ears = first.into_iter().chain(more).map(Ear::new);
+        let grown = self.ears.set(ears.collect()).is_ok();
         debug_assert!(grown, "they are grown once");
         Ok(())
+    }
+
+    /// So many endpoints besides, or as many as there can be: nobody depends on them.
+    fn twins(&self, count: usize) -> Vec<W> {
+        let twin = |_| match self.with(|engine| engine.wire.twin()) {
+            Ok(twin) => twin,
+            Err(error) => {
+                tracing::warn!("fewer rails than {}: {error}", count + 1);
+                None
+            }
+        };
+        (0..count).map_while(twin).collect()
     }
 
     /// How many those are.
@@ -176,10 +190,8 @@ impl<W: Wire> Shared<W> {
         };
         self.with(|engine| engine.wire.connect(&of_ear(0)))?;
         let mut rails = Vec::new();
-        for number in 1..self.ears().len() {
-            let Some(mut wire) = self.with(|engine| engine.wire.twin())? else {
-                break;
-            };
+        let wires = self.twins(self.ears().len().saturating_sub(1));
+        for (number, mut wire) in (1..).zip(wires) {
             wire.connect(&of_ear(number))?;
             rails.push(Arc::new(Rail::new(number, wire, self.silence)));
         }

@@ -52,7 +52,7 @@ impl<W: Wire> Engine<W> {
         let left = script.pieces.len() - firing.next;
         let Some(piece) = script.pieces.get(firing.next) else {
             // The signal alone, when all else is done.
-            if firing.under_way > 0 || firing.parts.is_some() {
+            if firing.under_way > 0 || firing.rung.is_some() {
                 return false;
             }
             self.held.push(Held {
@@ -65,7 +65,7 @@ impl<W: Wire> Engine<W> {
             return false;
         };
         let is_last = left == 1 && piece.direction == Direction::Put;
-        if is_last && firing.parts.is_some() {
+        if is_last && firing.rung.is_some() {
             return false;
         }
         if is_last && script.parts.is_none() {
@@ -78,7 +78,7 @@ impl<W: Wire> Engine<W> {
             return false;
         }
         if firing
-            .parts
+            .rung
             .is_some_and(|parts| parts <= u64::from(piece.stage))
         {
             return false;
@@ -96,7 +96,7 @@ impl<W: Wire> Engine<W> {
         let op = operation_at(piece, firing.is_odd(), source.address, notice);
         let cookie = self.flights.next() as u64;
         let rail = piece.rail.checked_sub(1).map(|rail| &self.rails[rail]);
-        if let Some(rail) = rail.filter(|rail| source.lent.is_none() && rail.has_room()) {
+        if let Some(rail) = rail.filter(|rail| rail.has_room()) {
             let job = Job::new(&agenda.queue, piece, &op, cookie);
             // SAFETY: as for the post.
             unsafe { rail.hand(job) };
@@ -210,7 +210,7 @@ impl<W: Wire> Engine<W> {
     }
 
     /// A queue's firing cannot go on.
-    fn spoil(&mut self, index: usize, why: &str) {
+    pub(super) fn spoil(&mut self, index: usize, why: &str) {
         let agenda = self.queues.get(index).expect("it has a firing");
         let peer = agenda.queue.peer;
         tracing::error!("a transfer to rank {peer} was refused: {why}");

@@ -11,14 +11,17 @@ use super::doubt::Signalled;
 use super::gather::{self, PIECE, Row, SHORT};
 use crate::notice::{Notice, numbered, one_of};
 use crate::wire::{Limits, Op, Wire};
-use crate::{NAME, RemoteRegion};
+use crate::{NAME, Options, RemoteRegion};
 
 /// What is longer goes by all rails. (A shorter write takes another queue's signal along, which no part does.)
-const SHARED: usize = 64 << 10;
-/// Stripes begin at multiples of so many bytes: two threads write to no page together.
+const LONG: usize = 64 << 10;
+/// Stripes are multiples of so many bytes, but for the last: where what is sent is aligned, all are.
 const PAGE: usize = 4096;
 // None is empty.
-const _: () = assert!(SHARED > 4 * 3 * (PAGE + 1));
+const _: () = {
+    let most = Options::MOST_RAILS;
+    assert!(LONG > most * (most - 1) * (PAGE + 1));
+};
 
 /// What one operation does of a transfer: contiguous there.
 pub(crate) struct Piece<W: Wire> {
@@ -168,7 +171,7 @@ fn stripes<W: Wire>(pieces: Vec<Piece<W>>) -> Vec<Piece<W>> {
     let mut cut = Vec::with_capacity(pieces.len());
     for piece in pieces {
         let ways = 1 + piece.remote.rails.len();
-        if ways == 1 || piece.bytes <= SHARED || !piece.rows.is_empty() {
+        if ways == 1 || piece.bytes <= LONG || !piece.rows.is_empty() {
             cut.push(piece);
             continue;
         }

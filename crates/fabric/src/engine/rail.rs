@@ -9,8 +9,8 @@
 //! to the word when all have come.
 //!
 //! The engine *hands* a rail what is to be posted, and goes on. The rail's thread looks for that without a pause as long
-//! as there is much to do, and sleeps otherwise. What it has not taken when the engine has posted its own, the engine
-//! posts: so a thread that has to be woken, or has no processor, keeps nobody back.
+//! as there is much to do, and sleeps otherwise. Whoever has the wire does what there is to do: so the engine posts what
+//! the thread has not taken when its own is posted, and while the thread sleeps, each turn of the engine listens for it.
 //!
 //! Each end has as many rails as it likes: what goes to a peer is cut for those that both have.
 //!
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use tidegate_hal::nic::NicError;
 
 use super::Shared;
-use super::listen::{BROKEN, idle};
+use super::listen::{ACTIVE, BROKEN, DEAF, idle};
 use super::program::Piece;
 use super::queue::Queue;
 use crate::wire::{Event, Op, Posted, Sleeper, Wire};
@@ -37,8 +37,8 @@ use crate::{RemoteRegion, lock};
 const KEEN: Duration = Duration::from_micros(200);
 /// How long its thread sleeps at most while the wire has no room.
 const FULL: Duration = Duration::from_millis(1);
-/// The most writes that are handed over and not over.
-const MOST: usize = 64;
+/// The most writes of a rail that the engine has handed over, and not heard of again.
+pub(crate) const MOST: usize = 64;
 
 /// A write for a rail.
 pub(super) struct Job<W: Wire> {
@@ -88,9 +88,13 @@ pub(crate) struct Rail<W: Wire> {
     jobs: Mutex<VecDeque<Job<W>>>,
     /// How many are in there, so that a look is cheap.
     waiting: AtomicUsize,
+    /// How many have been posted and are not over; changed by who has the hands.
+    under_way: AtomicUsize,
     /// What has become of others, for the engine.
     over: Mutex<Over>,
     has_over: AtomicBool,
+    /// How many the engine has not heard of again: only it counts.
+    handed: AtomicUsize,
     asleep: AtomicBool,
     sleeper: Box<dyn Sleeper>,
     /// How many threads want the wire, so that one that does not pause lets them.
@@ -101,6 +105,8 @@ pub(crate) struct Rail<W: Wire> {
 #[derive(Default)]
 struct Over {
     events: Vec<Event>,
+    /// Writes that were never begun, by their cookies, and why.
+    unsent: Vec<(u64, String)>,
     /// Why no more will come, until that was heard.
     broken: Option<NicError>,
 }
@@ -110,13 +116,20 @@ struct Hands<W: Wire> {
     wire: W,
     /// Towards whom it takes nothing, since when.
     refusing: HashMap<usize, Instant>,
-    /// How many writes are not over.
-    under_way: usize,
     limit: Duration,
     /// It is of no use any more.
     broken: bool,
     /// What has happened.
     events: Vec<Event>,
+    unsent: Vec<(u64, String)>,
+}
+
+/// What a turn of a rail has come to.
+struct Turn {
+    /// Something was posted, or is over.
+    happened: bool,
+    /// How many jobs the wire has no room for.
+    refused: usize,
 }
 
 impl<W: Wire> Rail<W> {
@@ -128,15 +141,17 @@ impl<W: Wire> Rail<W> {
             hands: Mutex::new(Hands {
                 wire,
                 refusing: HashMap::new(),
-                under_way: 0,
                 limit,
                 broken: false,
                 events: Vec::new(),
+                unsent: Vec::new(),
             }),
             jobs: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            under_way: AtomicUsize::new(0),
             over: Mutex::default(),
             has_over: AtomicBool::new(false),
+            handed: AtomicUsize::new(0),
             asleep: AtomicBool::new(false),
             wanted: AtomicUsize::new(0),
         }
@@ -155,15 +170,16 @@ impl<W: Wire> Rail<W> {
 
     /// Whether it takes another write.
     pub(super) fn has_room(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) < MOST
+        self.handed.load(Ordering::Relaxed) < MOST
     }
 
-    /// Takes a write over. An event with its cookie comes by [`collect`](Self::collect).
+    /// Takes a write over: the engine hears of it by [`collect`](Self::collect).
     ///
     /// # Safety
     ///
-    /// As [`Wire::post`], until that event, or this is dropped.
+    /// As [`Wire::post`], until that, or this is dropped.
     pub(super) unsafe fn hand(&self, job: Job<W>) {
+        self.handed.fetch_add(1, Ordering::Relaxed);
         let mut jobs = lock(&self.jobs);
         jobs.push_back(job);
         self.waiting.store(jobs.len(), Ordering::Relaxed);
@@ -176,34 +192,63 @@ impl<W: Wire> Rail<W> {
         }
     }
 
-    /// Posts what nobody else has taken.
+    /// Does what there is to do, if nobody is at it. The engine calls it, which holds the queues of all jobs.
     pub(super) fn help(&self) {
-        if self.waiting.load(Ordering::Relaxed) > 0
+        let idle = self.asleep.load(Ordering::Relaxed) && self.handed.load(Ordering::Relaxed) > 0;
+        if (idle || self.waiting.load(Ordering::Relaxed) > 0)
             && let Ok(mut hands) = self.hands.try_lock()
         {
-            self.post(&mut hands);
-            self.tell(&mut hands);
+            self.turn(&mut hands, &mut Vec::new());
         }
     }
 
-    /// Appends what is over.
+    /// Appends what is over; and what was never begun, with the reason.
     ///
     /// # Errors
     ///
     /// Why the rail is broken: no event comes any more.
-    pub(super) fn collect(&self, events: &mut Vec<Event>) -> Result<(), NicError> {
+    pub(super) fn collect(
+        &self,
+        events: &mut Vec<Event>,
+        unsent: &mut Vec<(u64, String)>,
+    ) -> Result<(), NicError> {
         if !self.has_over.load(Ordering::Acquire) {
             return Ok(());
         }
         let mut over = lock(&self.over);
         self.has_over.store(false, Ordering::Relaxed);
+        let heard = over.events.len() + over.unsent.len();
+        self.handed.fetch_sub(heard, Ordering::Relaxed);
         events.append(&mut over.events);
+        unsent.append(&mut over.unsent);
         over.broken.take().map_or(Ok(()), Err)
     }
 
-    /// Posts what was handed over, as far as the wire takes it. A peer that takes nothing keeps back none but its own.
-    fn post(&self, hands: &mut Hands<W>) -> bool {
-        let (mut refused, mut posted) = (VecDeque::new(), false);
+    /// What nobody has taken, which will not be posted any more.
+    pub(super) fn give_back(&self) -> VecDeque<Job<W>> {
+        let mut jobs = lock(&self.jobs);
+        self.waiting.store(0, Ordering::Relaxed);
+        std::mem::take(&mut jobs)
+    }
+
+    /// Takes everything as far as it goes. What was posted is left in `posted`: a job may be the last to hold its queue.
+    fn turn(&self, hands: &mut Hands<W>, posted: &mut Vec<Job<W>>) -> Turn {
+        let before = posted.len();
+        let refused = match self.waiting.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.post(hands, posted),
+        };
+        self.hear(hands);
+        Turn {
+            happened: self.tell(hands) || posted.len() > before,
+            refused,
+        }
+    }
+
+    /// Posts what was handed over, as far as the wire takes it; returns how many it does not. A peer that takes nothing
+    /// keeps back none but its own.
+    fn post(&self, hands: &mut Hands<W>, posted: &mut Vec<Job<W>>) -> usize {
+        let mut refused = VecDeque::new();
         while !hands.broken {
             // One by one: the lock is the engine's way to hand over.
             let mut jobs = lock(&self.jobs);
@@ -224,29 +269,34 @@ impl<W: Wire> Rail<W> {
                 notice: job.notice,
             };
             // SAFETY: `hand`'s caller promised it.
-            match unsafe { hands.wire.post(peer, op, job.cookie) } {
+            let unsent = match unsafe { hands.wire.post(peer, op, job.cookie) } {
                 Ok(Posted::Taken) => {
-                    posted = true;
-                    hands.under_way += 1;
-                    hands.refusing.remove(&peer);
+                    self.under_way.fetch_add(1, Ordering::Relaxed);
+                    None
                 }
-                Ok(Posted::Full) => match hands.refused(&job) {
-                    None => refused.push_back(job),
-                    Some(why) => hands.events.push(Event::Failed(job.cookie, why)),
-                },
-                Err(error) => {
-                    let failed = Event::Failed(job.cookie, error.to_string());
-                    hands.events.push(failed);
+                Ok(Posted::Full) => {
+                    let full = self.under_way.load(Ordering::Relaxed) >= hands.wire.limits().depth;
+                    let Some(why) = hands.refused(&job, full) else {
+                        refused.push_back(job);
+                        continue;
+                    };
+                    Some(why)
                 }
-            }
+                Err(error) => Some(error.to_string()),
+            };
+            hands.unsent.extend(unsent.map(|why| (job.cookie, why)));
+            posted.push(job);
         }
-        if !refused.is_empty() {
+        let is_refused = |peer: &usize| refused.iter().any(|job| job.queue.peer == *peer);
+        hands.refusing.retain(|peer, _| is_refused(peer));
+        let count = refused.len();
+        if count > 0 {
             let mut jobs = lock(&self.jobs);
             refused.append(&mut jobs);
             *jobs = refused;
             self.waiting.store(jobs.len(), Ordering::Relaxed);
         }
-        posted
+        count
     }
 
     /// Hears what is over.
@@ -254,7 +304,6 @@ impl<W: Wire> Rail<W> {
         if hands.broken {
             return;
         }
-        let from = hands.events.len();
         if let Err(error) = hands.wire.poll(&mut hands.events) {
             hands.broken = true;
             lock(&self.over).broken = Some(error);
@@ -263,35 +312,30 @@ impl<W: Wire> Rail<W> {
         // Nobody writes to this end.
         let is_over = |event: &Event| matches!(event, Event::Done(_) | Event::Failed(..));
         debug_assert!(hands.events.iter().all(is_over));
-        hands.under_way -= hands.events.len() - from;
+        let over = hands.events.len();
+        self.under_way.fetch_sub(over, Ordering::Relaxed);
     }
 
     /// Lets the engine know.
     fn tell(&self, hands: &mut Hands<W>) -> bool {
-        if hands.events.is_empty() {
+        if hands.events.is_empty() && hands.unsent.is_empty() {
             return false;
         }
         let mut over = lock(&self.over);
         over.events.append(&mut hands.events);
+        over.unsent.append(&mut hands.unsent);
         self.has_over.store(true, Ordering::Release);
         true
-    }
-
-    /// Takes everything as far as it goes. Whether something has happened.
-    fn turn(&self, hands: &mut Hands<W>) -> bool {
-        let posted = self.waiting.load(Ordering::Relaxed) > 0 && self.post(hands);
-        self.hear(hands);
-        self.tell(hands) || posted
     }
 }
 
 impl<W: Wire> Hands<W> {
-    /// Why a write that was not taken has failed, if it has.
-    fn refused(&mut self, job: &Job<W>) -> Option<String> {
+    /// Why a write that was not taken has failed, if it has. `full`: as much is under way as can be.
+    fn refused(&mut self, job: &Job<W>, full: bool) -> Option<String> {
         if job.queue.is_abandoned() {
             return Some("it was given up before it was sent".into());
         }
-        if self.under_way >= self.wire.limits().depth {
+        if full {
             // No fault of the peer's.
             return None;
         }
@@ -304,19 +348,20 @@ impl<W: Wire> Hands<W> {
 impl<W: Wire> Shared<W> {
     /// The thread of a rail.
     pub(crate) fn serve(&self, rail: &Rail<W>) {
-        let mut last = Instant::now();
+        let (mut last, mut posted) = (Instant::now(), Vec::new());
         while !self.stop.load(Ordering::SeqCst) {
             while rail.wanted.load(Ordering::Relaxed) > 0 {
                 std::thread::yield_now();
             }
             let mut hands = lock(&rail.hands);
-            let happened = rail.turn(&mut hands);
+            let turn = rail.turn(&mut hands, &mut posted);
             let may_sleep = hands.wire.may_sleep();
             let broken = hands.broken;
             drop(hands);
+            posted.clear();
             if broken {
                 std::thread::sleep(BROKEN);
-            } else if happened {
+            } else if turn.happened {
                 last = Instant::now();
             } else if last.elapsed() < KEEN || !may_sleep {
                 std::thread::yield_now();
@@ -324,12 +369,22 @@ impl<W: Wire> Shared<W> {
                 rail.asleep.store(true, Ordering::Relaxed);
                 fence(Ordering::SeqCst);
                 let hears = rail.sleeper.hears();
-                match rail.waiting.load(Ordering::Relaxed) {
-                    0 => rail.sleeper.sleep(idle(hears, last.elapsed())),
-                    _ => rail.sleeper.sleep(FULL),
+                let limit = match rail.waiting.load(Ordering::Relaxed) {
+                    0 if rail.under_way.load(Ordering::Relaxed) == 0 => {
+                        Some(idle(hears, last.elapsed()))
+                    }
+                    // Not every provider says by its descriptor that it wants to go on.
+                    0 if hears => Some(ACTIVE),
+                    0 => Some(DEAF.0),
+                    waiting if waiting == turn.refused => Some(FULL),
+                    // It was handed over just now.
+                    _ => None,
+                };
+                if let Some(limit) = limit {
+                    rail.sleeper.sleep(limit);
                 }
                 rail.asleep.store(false, Ordering::Relaxed);
-                if hears {
+                if hears || limit.is_none() {
                     last = Instant::now();
                 }
             }

@@ -14,7 +14,7 @@ use super::doubt::{Doubt, Look};
 use super::gather::{Lent, Pool, Source};
 use super::program::script;
 use super::queue::{Queue, Ring, Seen};
-use super::rail::Rail;
+use super::rail::{Job, Rail};
 use super::slab::Slab;
 use super::tell::Poisoning;
 use crate::notice::Notice;
@@ -70,6 +70,7 @@ pub(crate) struct Engine<W: Wire> {
     /// What was under way when the wire broke: its memory is kept until the wire is closed.
     dead: Vec<Prepared>,
     dead_looks: Vec<Look<W>>,
+    dead_jobs: Vec<Job<W>>,
     /// Likewise, and what operations used that have failed.
     dead_lent: Vec<Lent>,
     /// How much has happened: operations were posted, events came.
@@ -97,7 +98,7 @@ pub(super) struct Firing {
     pub(super) program: Prepared,
     pub(super) number: u64,
     /// How many parts of its ring have come; `None` when that is whole.
-    pub(super) parts: Option<u64>,
+    pub(super) rung: Option<u64>,
     /// The next piece.
     pub(super) next: usize,
     /// Where its bytes are, if the wire has not taken it yet.
@@ -161,6 +162,7 @@ impl<W: Wire> Engine<W> {
             failure: None,
             dead: Vec::new(),
             dead_looks: Vec::new(),
+            dead_jobs: Vec::new(),
             dead_lent: Vec::new(),
             heard: 0,
             full: false,
@@ -273,7 +275,7 @@ impl<W: Wire> Engine<W> {
             let calls = |agenda: &Agenda<W>| match &agenda.firing {
                 None => agenda.queue.calls(),
                 Some(firing) => firing
-                    .parts
+                    .rung
                     .is_some_and(|parts| agenda.queue.rings_on(firing.number, parts)),
             };
             if agenda.chained.is_none() && (self.broken || calls(agenda)) {
@@ -333,10 +335,10 @@ impl<W: Wire> Engine<W> {
     fn poll(&mut self, regions: &Regions) {
         let mut events = std::mem::take(&mut self.events);
         let mut polled = self.wire.poll(&mut events);
-        if self.handed > 0 {
-            for rail in &self.rails {
-                polled = polled.and(rail.collect(&mut events));
-            }
+        let mut unsent = Vec::new();
+        for rail in &self.rails {
+            rail.help();
+            polled = polled.and(rail.collect(&mut events, &mut unsent));
         }
         for event in events.drain(..) {
             match event {
@@ -360,6 +362,9 @@ impl<W: Wire> Engine<W> {
             }
         }
         self.events = events;
+        for (cookie, why) in unsent {
+            self.unsent(cookie, &why);
+        }
         if let Err(error) = polled {
             self.broken = true;
             self.failure = Some(format!("{}: {error}", self.wire.name()));
@@ -374,6 +379,9 @@ impl<W: Wire> Engine<W> {
             }
             self.flights.clear();
             self.handed = 0;
+            // Those that are broken off have failed: nothing more of them goes out.
+            let jobs = self.rails.iter().map(|rail| rail.give_back());
+            self.dead_jobs.extend(jobs.flatten());
             self.held.clear();
             self.asking.clear();
             self.notices.clear();
@@ -436,11 +444,28 @@ impl<W: Wire> Engine<W> {
             self.contact.answers(peer);
         } else {
             self.contact.is_through(peer);
+            if firing.under_way > 0 {
+                self.contact.asks(peer);
+            }
         }
         if let Some(why) = failed {
             tracing::error!("a transfer to rank {peer} failed: {why}");
             firing.failed = true;
         }
+        self.make_ready(index);
+    }
+
+    /// A rail has not begun what it was handed, and will not: which is no answer of the peer's.
+    fn unsent(&mut self, cookie: u64, why: &str) {
+        let Some(Flight::Handed(index)) = self.flights.take(cookie as usize) else {
+            debug_assert!(self.broken, "nothing else is handed over");
+            return;
+        };
+        self.handed -= 1;
+        self.heard += 1;
+        let agenda = self.queues.get(index).expect("it has a firing");
+        agenda.firing.as_mut().expect("it has a firing").under_way -= 1;
+        self.spoil(index, why);
         self.make_ready(index);
     }
 
@@ -477,13 +502,13 @@ impl<W: Wire> Engine<W> {
             let Some(firing) = &mut agenda.firing else {
                 match agenda.queue.look() {
                     Seen::Nothing => return,
-                    Seen::Rung(program, parts) => {
+                    Seen::Rung(program, rung) => {
                         let number = agenda.queue.fires();
                         self.firing += 1;
                         agenda.firing = Some(Firing {
                             program,
                             number,
-                            parts,
+                            rung,
                             next: 0,
                             source: None,
                             under_way: 0,
@@ -508,10 +533,10 @@ impl<W: Wire> Engine<W> {
                     }
                 }
             };
-            if firing.parts.is_some() {
+            if firing.rung.is_some() {
                 match agenda.queue.ring_of(firing.number) {
-                    Ring::Whole => firing.parts = None,
-                    Ring::Parts(parts) => firing.parts = Some(parts),
+                    Ring::Whole => firing.rung = None,
+                    Ring::Parts(parts) => firing.rung = Some(parts),
                     Ring::Broken => firing.failed = true,
                 }
             }

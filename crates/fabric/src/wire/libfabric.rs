@@ -42,6 +42,8 @@ pub use choice::{Choice, EngineChoice, OpenError};
 
 use super::chain::{Chain, Signals};
 use super::{Event, LAST, Limits, Op, Posted, Sleeper, Wire};
+use crate::Options;
+use crate::engine::rail;
 use bed::{Bed, Entries, Taken};
 use chain::{FabricChain, Parts};
 use pool::Pool;
@@ -52,7 +54,7 @@ const DEPTH: usize = 256;
 const MOST: usize = 16 << 20;
 /// Contexts from here on are addresses of deferred works, those below are cookies: no memory of a process begins so low.
 const ADDRESSES: usize = 1 << 16;
-const _: () = assert!(DEPTH < ADDRESSES / 2);
+const _: () = assert!(DEPTH + Options::MOST_RAILS * rail::MOST < ADDRESSES / 2);
 /// Bytes of a pad.
 const PAD: usize = 8;
 
@@ -532,9 +534,14 @@ unsafe impl Wire for FabricWire {
         }
         let opened = Self::open_by(&self.library, &self.choice);
         opened.map(Some).map_err(|error| NicError::System {
-            what: "opening an endpoint for what peers send",
+            what: "opening another endpoint",
             detail: error.to_string(),
         })
+    }
+
+    fn copies(&self) -> bool {
+        // Providers over sockets of the system; `sockets` has threads of its own.
+        self.provider.starts_with("tcp") || self.provider.starts_with("net")
     }
 
     fn signals(&self) -> Signals {

@@ -5,7 +5,7 @@
 //! A [`Net`] has an endpoint for each rank of one process. What is posted lies in the *origin's* endpoint until its
 //! time has come, counted in polls; then the origin's poll carries it out in the target's memory. Nothing is ordered
 //! with anything else: of what is due, any comes first. A write with a signal (a notice that is not the
-//! [last](super::LAST)) is copied when it is posted, and done before it is carried out: what an endpoint that is dropped
+//! [last](super::LAST)) is copied at the next poll, and done before it is carried out: what an endpoint that is dropped
 //! has not carried out is lost.
 //!
 //! # Failure
@@ -242,7 +242,30 @@ enum Work {
     },
 }
 
+impl Waiting {
+    /// Reads what it is to write; its source is not needed any more.
+    fn copy(&mut self) {
+        if let Work::Write {
+            from,
+            region,
+            offset,
+            bytes,
+        } = self.work
+        {
+            let from: *const u8 = std::ptr::with_exposed_provenance(from);
+            // SAFETY: `Wire::post` promises the source until the event, which comes after this.
+            let bytes = unsafe { std::slice::from_raw_parts(from, bytes) }.to_vec();
+            self.work = Work::Send {
+                bytes,
+                region,
+                offset,
+            };
+        }
+    }
+}
+
 /// Memory of a rank of the same process.
+#[derive(Clone)]
 pub struct Remote(u64);
 
 /// Ends a registration.
@@ -448,22 +471,11 @@ unsafe impl Wire for MemoryWire {
                 offset,
                 notice,
             } => {
-                let region = to.0;
-                let work = if notice.is_some_and(is_signal) {
-                    // SAFETY: the caller's promise.
-                    let bytes = unsafe { std::slice::from_raw_parts(from, bytes) }.to_vec();
-                    Work::Send {
-                        bytes,
-                        region,
-                        offset,
-                    }
-                } else {
-                    Work::Write {
-                        from: from.expose_provenance(),
-                        region,
-                        offset,
-                        bytes,
-                    }
+                let work = Work::Write {
+                    from: from.expose_provenance(),
+                    region: to.0,
+                    offset,
+                    bytes,
                 };
                 (work, notice)
             }
@@ -529,6 +541,7 @@ unsafe impl Wire for MemoryWire {
                 continue;
             }
             if one.signals && !one.done {
+                one.copy();
                 one.done = true;
                 events.push(Event::Done(one.cookie));
                 // It may be carried out at once.

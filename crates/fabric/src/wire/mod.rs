@@ -13,10 +13,11 @@
 //! - A read that is posted after a write to the same peer finds what that has written, once its notice was heard there.
 //! - A notice that goes with a write ([`Op::Write`]) is seen by the target after that write's data, and not at all if
 //!   the write failed.
-//! - A notice with the bit [`LAST`] is seen after every other that had come before it.
+//! - A notice with the bit [`LAST`] is seen after every other that had come to the same endpoint before it.
+//! - A notice comes once, or never; and however many have come, they are kept until somebody polls.
 //!
-//! So a signal that is posted after the [`Done`](Event::Done) of all data, or goes with the only write, comes after the
-//! data, whatever the provider orders.
+//! So a signal that is posted after the [`Done`](Event::Done) of all data, or goes with the only write, or counts when so
+//! many parts of it have come as there are writes, comes after the data, whatever the provider orders.
 //!
 //! # Failure
 //!
@@ -228,7 +229,7 @@ pub unsafe trait Wire: Send + 'static {
         Ok(None)
     }
 
-    /// Another endpoint of the same kind, for what peers send; `None` if one must do.
+    /// Another endpoint of the same kind, for what peers send or to send more at a time; `None` if one must do.
     ///
     /// # Errors
     ///
@@ -238,6 +239,12 @@ pub unsafe trait Wire: Send + 'static {
         Self: Sized,
     {
         Ok(None)
+    }
+
+    /// Whether it is threads of this process that copy what is sent and what comes: then several endpoints, each with a
+    /// thread, carry more than one.
+    fn copies(&self) -> bool {
+        false
     }
 
     /// How its chains signal.

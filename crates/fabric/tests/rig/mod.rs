@@ -51,6 +51,8 @@ pub(crate) struct Rig {
     pub(crate) nic: Box<dyn Nic>,
     /// Whether the wire may break.
     pub(crate) may_fail: Arc<AtomicBool>,
+    /// Whether it has, as core hears it.
+    pub(crate) has_failed: Arc<AtomicBool>,
     polled: bool,
     _registrations: [Registration; 2],
 }
@@ -82,6 +84,7 @@ impl Rig {
         nic.begin(polled).unwrap();
         let at = |offset| block.base().byte_add(offset);
         let may_fail = Arc::new(AtomicBool::new(false));
+        let has_failed = Arc::new(AtomicBool::new(false));
         let connection = Connection {
             addresses: vec![nic.address()],
             bell: at(DOORBELLS),
@@ -90,8 +93,11 @@ impl Rig {
             polled,
             ranks_on_node: 1,
             failed: {
-                let may_fail = may_fail.clone();
-                Box::new(move |why| assert!(may_fail.load(Ordering::SeqCst), "{why}"))
+                let (may_fail, has_failed) = (may_fail.clone(), has_failed.clone());
+                Box::new(move |why| {
+                    assert!(may_fail.load(Ordering::SeqCst), "{why}");
+                    has_failed.store(true, Ordering::SeqCst);
+                })
             },
         };
         let config = QueueConfig {
@@ -135,6 +141,7 @@ impl Rig {
             _registrations: registrations,
             nic: Box::new(nic),
             may_fail,
+            has_failed,
             block,
         }
     }

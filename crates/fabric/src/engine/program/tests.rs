@@ -365,3 +365,56 @@ fn buffers_are_used_again() {
         assert_eq!(round(turned), made);
     }
 }
+
+/// So many long puts and a short one, cut for as many rails.
+fn cut(puts: usize, bytes: usize, rails: usize) -> Vec<Piece<MemoryWire>> {
+    let place = Place::new();
+    let remote = resolve::<MemoryWire>(&RemotePtr {
+        memory: place.region.clone(),
+        offset: 0,
+    });
+    let remote = remote.unwrap();
+    let more = RemoteRegion {
+        number: 0,
+        remote: remote.remote.clone(),
+        rails: vec![remote.remote.clone(); rails - 1],
+    };
+    let more = Arc::new(more);
+    let piece = |index: usize, bytes| Piece {
+        direction: Direction::Put,
+        rows: 0..0,
+        local: std::ptr::without_provenance_mut(64 + index * bytes),
+        local_flip: 8,
+        bytes,
+        remote: more.clone(),
+        offset: index * bytes,
+        flip: 16,
+        stage: index as u32,
+        rail: 0,
+    };
+    let pieces = (0..puts).map(|index| piece(index, bytes));
+    stripes(pieces.chain([piece(puts, 64)]).collect())
+}
+
+#[test]
+fn stripes_are_all_of_a_piece_and_none_is_empty() {
+    for bytes in [LONG + 1, LONG + 4096, 240_000, 1 << 20, (16 << 20) - 1] {
+        for rails in 1..=Options::MOST_RAILS {
+            let cut = cut(3, bytes, rails);
+            assert_eq!(cut.len(), 3 * rails + 1);
+            for (stage, stripes) in cut.chunks(rails).take(3).enumerate() {
+                // The engine's own is the last to be posted, and begins where the piece does.
+                let mut end = stage * bytes;
+                for (rail, stripe) in stripes.iter().rev().enumerate() {
+                    assert_eq!((stripe.rail, stripe.stage as usize), (rail, stage));
+                    assert!(stripe.offset == end && stripe.bytes > 0);
+                    assert_eq!(stripe.local.addr(), 64 + end);
+                    assert_eq!((stripe.local_flip, stripe.flip), (8, 16));
+                    end += stripe.bytes;
+                }
+                assert_eq!(end, (stage + 1) * bytes);
+            }
+            assert_eq!((cut[3 * rails].rail, cut[3 * rails].bytes), (0, 64));
+        }
+    }
+}
