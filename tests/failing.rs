@@ -7,15 +7,14 @@ use std::time::{Duration, Instant};
 use tidegate::prelude::*;
 use tidegate::{Buffers, Error, Route, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire, OpenError};
-use tidegate_fabric::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
 use tidegate_fabric::{Fabric, Options};
-use tidegate_hal::nic::{Keep, NicError};
 
 #[path = "common/skip.rs"]
 mod skip;
+#[path = "../crates/fabric/tests/rig/wrapped.rs"]
+mod wrapped;
 use skip::{provided, providers, tcp};
-
-type Outcome<T> = std::result::Result<T, NicError>;
+use wrapped::{Hooks, Wrapped};
 
 /// After which everything must be over.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -24,32 +23,17 @@ const SPOILT: usize = 10_007;
 
 /// libfabric, told wrong things by its peers.
 struct Misled {
-    wire: FabricWire,
     /// Keys of memory that can hold windows of `SPOILT` elements.
     keys: bool,
     /// The address of the last rank.
     address: bool,
 }
 
-// SAFETY: every call is the other wire's, with what it was called with; what a wrong key or address leads to is refused
-// by whoever is there.
-unsafe impl Wire for Misled {
-    type Remote = <FabricWire as Wire>::Remote;
+// SAFETY: all operations are the wire's; what a wrong key or address leads to is refused by whoever is there.
+unsafe impl Hooks for Misled {
+    type Wire = FabricWire;
 
-    fn name(&self) -> &'static str {
-        self.wire.name()
-    }
-
-    fn limits(&self) -> Limits {
-        self.wire.limits()
-    }
-
-    fn address(&self) -> Vec<u8> {
-        self.wire.address()
-    }
-
-    fn connect(&mut self, addresses: &[Vec<u8>]) -> Outcome<()> {
-        let mut addresses = addresses.to_vec();
+    fn connect(&self, addresses: &mut [Vec<u8>]) {
         if self.address {
             // A port where nobody listens: one that was free a moment ago. The name is a length and a `sockaddr_in`,
             // whose port is behind two bytes of family.
@@ -59,43 +43,13 @@ unsafe impl Wire for Misled {
             assert_eq!(last[0], 16, "a sockaddr_in");
             last[3..5].copy_from_slice(&port);
         }
-        self.wire.connect(&addresses)
     }
 
-    unsafe fn register(
-        &mut self,
-        base: *mut u8,
-        bytes: usize,
-        keep: Keep,
-    ) -> Outcome<(Vec<u8>, Keep)> {
-        // SAFETY: the caller's promise.
-        unsafe { self.wire.register(base, bytes, keep) }
-    }
-
-    fn import(&mut self, peer: usize, key: &[u8], bytes: usize) -> Outcome<Self::Remote> {
-        let mut key = key.to_vec();
+    fn import(&self, key: &mut [u8], bytes: usize) {
         if self.keys && bytes > SPOILT * 8 {
             // Its last byte is one of the key's.
             *key.last_mut().unwrap() ^= 0x55;
         }
-        self.wire.import(peer, &key, bytes)
-    }
-
-    unsafe fn post(&mut self, peer: usize, op: Op<'_, Self>, cookie: u64) -> Outcome<Posted> {
-        // SAFETY: the caller's promise.
-        unsafe { self.wire.post(peer, op.handed_on(|remote| remote), cookie) }
-    }
-
-    fn poll(&mut self, events: &mut Vec<Event>) -> Outcome<()> {
-        self.wire.poll(events)
-    }
-
-    fn may_sleep(&mut self) -> bool {
-        self.wire.may_sleep()
-    }
-
-    fn sleeper(&self) -> Box<dyn Sleeper> {
-        self.wire.sleeper()
     }
 }
 
@@ -108,13 +62,13 @@ fn ranks<T: Send>(
 ) -> Vec<T> {
     let choice = Choice::at("127.0.0.1").provider(provider);
     let nic = |rank| {
-        let wire = Misled {
-            wire: FabricWire::open(&choice).unwrap(),
+        let hooks = Misled {
             keys: keys && rank == 0,
             address: address && rank == 0,
         };
+        let wire = FabricWire::open(&choice).unwrap();
         WorldOptions::new()
-            .nic(Fabric::over(wire, options.clone()))
+            .nic(Fabric::over(Wrapped { hooks, wire }, options.clone()))
             .route(Route::Nic)
     };
     World::local_with(2, nic, rank)

@@ -10,13 +10,15 @@ use tidegate::prelude::*;
 use tidegate::{Buffers, Route, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate_fabric::wire::memory::{Faults, Net};
-use tidegate_fabric::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
+use tidegate_fabric::wire::{Event, Limits, Op, Posted, Wire};
 use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
-use tidegate_hal::nic::{Keep, NicError};
 
 #[path = "common/skip.rs"]
 mod skip;
+#[path = "../crates/fabric/tests/rig/wrapped.rs"]
+mod wrapped;
 use skip::{provided, providers, tcp};
+use wrapped::{Hooks, Outcome, Wrapped};
 
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 const ROLE: &str = "TEST_ORDER_PROVIDER";
@@ -114,7 +116,6 @@ fn all<W: Wire>(wire: impl Fn(usize) -> W + Sync, epochs: u64) -> u64 {
 
 /// A wire that does what it should not, or less than another can.
 struct Altered<W: Wire> {
-    wire: W,
     /// Of one operation.
     most: usize,
     /// How long data stays behind its notice, which goes first.
@@ -137,74 +138,41 @@ struct Held<W: Wire> {
 unsafe impl<W: Wire> Send for Held<W> {}
 
 impl<W: Wire> Altered<W> {
-    fn cut(wire: W, most: usize) -> Self {
-        Altered {
-            wire,
-            most,
-            late: None,
-            held: Vec::new(),
-        }
+    fn cut(wire: W, most: usize) -> Wrapped<Self> {
+        Self::over(wire, most, None)
     }
 
-    fn early(wire: W) -> Self {
-        Altered {
-            late: Some(Duration::from_millis(2)),
-            ..Altered::cut(wire, usize::MAX)
-        }
+    fn early(wire: W) -> Wrapped<Self> {
+        Self::over(wire, usize::MAX, Some(Duration::from_millis(2)))
+    }
+
+    fn over(wire: W, most: usize, late: Option<Duration>) -> Wrapped<Self> {
+        let held = Vec::new();
+        let hooks = Altered { most, late, held };
+        Wrapped { hooks, wire }
     }
 }
 
-// SAFETY: operations are the other wire's, with the memory that they were posted with; their events come when that
-// wire's do. (That a notice comes before its data is what this is for; the checks race with that write, as they would
-// with a faulty NIC's. The memory stays: both ends of the job live until all is through.)
-unsafe impl<W: Wire> Wire for Altered<W> {
-    type Remote = Arc<W::Remote>;
+// SAFETY: operations are the wire's, with the memory that they were posted with; their events come when that wire's do.
+// (That a notice comes before its data is what this is for; the checks race with that write, as they would with a faulty
+// NIC's. The memory stays: both ends of the job live until all is through.)
+unsafe impl<W: Wire> Hooks for Altered<W> {
+    type Wire = W;
 
-    fn name(&self) -> &'static str {
-        self.wire.name()
-    }
-
-    fn limits(&self) -> Limits {
-        let limits = self.wire.limits();
+    fn limits(&self, limits: Limits) -> Limits {
         Limits {
             bytes: limits.bytes.min(self.most),
             ..limits
         }
     }
 
-    fn address(&self) -> Vec<u8> {
-        self.wire.address()
-    }
-
-    fn connect(&mut self, addresses: &[Vec<u8>]) -> std::result::Result<(), NicError> {
-        self.wire.connect(addresses)
-    }
-
-    unsafe fn register(
-        &mut self,
-        base: *mut u8,
-        bytes: usize,
-        keep: Keep,
-    ) -> std::result::Result<(Vec<u8>, Keep), NicError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.wire.register(base, bytes, keep) }
-    }
-
-    fn import(
-        &mut self,
-        peer: usize,
-        key: &[u8],
-        bytes: usize,
-    ) -> std::result::Result<Self::Remote, NicError> {
-        Ok(Arc::new(self.wire.import(peer, key, bytes)?))
-    }
-
     unsafe fn post(
         &mut self,
+        wire: &mut W,
         peer: usize,
-        op: Op<'_, Self>,
+        op: Op<'_, Wrapped<Self>>,
         cookie: u64,
-    ) -> std::result::Result<Posted, NicError> {
+    ) -> Outcome<Posted> {
         // Odd cookies are of notices that were sent ahead.
         let even = 2 * cookie;
         if let (
@@ -219,7 +187,7 @@ unsafe impl<W: Wire> Wire for Altered<W> {
         ) = (self.late, &op)
         {
             // SAFETY: a notice names no memory of this end.
-            let posted = unsafe { self.wire.post(peer, Op::Notify(notice), even + 1) }?;
+            let posted = unsafe { wire.post(peer, Op::Notify(notice), even + 1) }?;
             if posted == Posted::Taken {
                 self.held.push(Held {
                     due: Instant::now() + late,
@@ -235,10 +203,10 @@ unsafe impl<W: Wire> Wire for Altered<W> {
         }
         let op = op.handed_on(|remote| &**remote);
         // SAFETY: the caller's promise.
-        unsafe { self.wire.post(peer, op, even) }
+        unsafe { wire.post(peer, op, even) }
     }
 
-    fn poll(&mut self, events: &mut Vec<Event>) -> std::result::Result<(), NicError> {
+    fn poll(&mut self, wire: &mut W, events: &mut Vec<Event>) -> Outcome<()> {
         let mut index = 0;
         while index < self.held.len() {
             let held = &self.held[index];
@@ -251,7 +219,7 @@ unsafe impl<W: Wire> Wire for Altered<W> {
             };
             // SAFETY: no event has come yet for the operation that this is the data of.
             let taken = held.due <= Instant::now()
-                && unsafe { self.wire.post(held.peer, op, held.cookie) }? == Posted::Taken;
+                && unsafe { wire.post(held.peer, op, held.cookie) }? == Posted::Taken;
             if taken {
                 self.held.swap_remove(index);
             } else {
@@ -259,7 +227,7 @@ unsafe impl<W: Wire> Wire for Altered<W> {
             }
         }
         let mut inner = Vec::new();
-        self.wire.poll(&mut inner)?;
+        wire.poll(&mut inner)?;
         events.extend(inner.into_iter().filter_map(|event| match event {
             Event::Done(cookie) => (cookie % 2 == 0).then_some(Event::Done(cookie / 2)),
             Event::Failed(cookie, why) => {
@@ -270,12 +238,8 @@ unsafe impl<W: Wire> Wire for Altered<W> {
         Ok(())
     }
 
-    fn may_sleep(&mut self) -> bool {
-        self.held.is_empty() && self.wire.may_sleep()
-    }
-
-    fn sleeper(&self) -> Box<dyn Sleeper> {
-        self.wire.sleeper()
+    fn may_sleep(&self) -> bool {
+        self.held.is_empty()
     }
 }
 

@@ -11,15 +11,16 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use hosted::By;
+use rig::wrapped::{Hooks, Outcome, Wrapped};
 use rig::{Rig, SENT, SETTLES, SIGNAL};
 use tidegate_core::window::{Slot, Window, exchange};
 use tidegate_core::{Error, Region, Result, Route, World, WorldOptions, stream};
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
-use tidegate_fabric::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
+use tidegate_fabric::wire::{Event, Sleeper, Wire};
 use tidegate_fabric::{Fabric, Options};
 use tidegate_hal::batch::{POISON, QUANTUM};
-use tidegate_hal::nic::{Direction, Keep, NicError, Transfer};
+use tidegate_hal::nic::{Direction, Transfer};
 use tidegate_host::HostStream;
 
 /// Elements of a put that is shared, not a multiple of anything.
@@ -294,77 +295,45 @@ impl Sleeper for Deep {
 
 /// The wire in memory, of which all but the first endpoint sleep as the spell has it.
 struct Sleepy {
-    wire: MemoryWire,
     is_twin: bool,
     spell: Arc<Spell>,
     /// What the next poll brings: whoever has posted must come again.
     later: Vec<Event>,
 }
 
-// SAFETY: every call is the other wire's.
-unsafe impl Wire for Sleepy {
-    type Remote = <MemoryWire as Wire>::Remote;
-
-    fn name(&self) -> &'static str {
-        self.wire.name()
+impl Sleepy {
+    fn over(wire: MemoryWire, spell: Arc<Spell>) -> Wrapped<Self> {
+        let hooks = Sleepy {
+            is_twin: false,
+            spell,
+            later: Vec::new(),
+        };
+        Wrapped { hooks, wire }
     }
+}
 
-    fn limits(&self) -> Limits {
-        self.wire.limits()
-    }
+// SAFETY: all operations are the wire's.
+unsafe impl Hooks for Sleepy {
+    type Wire = MemoryWire;
 
-    fn address(&self) -> Vec<u8> {
-        self.wire.address()
-    }
-
-    fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<(), NicError> {
-        self.wire.connect(addresses)
-    }
-
-    unsafe fn register(
-        &mut self,
-        base: *mut u8,
-        bytes: usize,
-        keep: Keep,
-    ) -> Result<(Vec<u8>, Keep), NicError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.wire.register(base, bytes, keep) }
-    }
-
-    fn import(&mut self, peer: usize, key: &[u8], bytes: usize) -> Result<Self::Remote, NicError> {
-        self.wire.import(peer, key, bytes)
-    }
-
-    unsafe fn post(
-        &mut self,
-        peer: usize,
-        op: Op<'_, Self>,
-        cookie: u64,
-    ) -> Result<Posted, NicError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.wire.post(peer, op.handed_on(|remote| remote), cookie) }
-    }
-
-    fn poll(&mut self, events: &mut Vec<Event>) -> Result<(), NicError> {
+    fn poll(&mut self, wire: &mut MemoryWire, events: &mut Vec<Event>) -> Outcome<()> {
         events.append(&mut self.later);
-        self.wire.poll(&mut self.later)
+        wire.poll(&mut self.later)
     }
 
-    fn may_sleep(&mut self) -> bool {
-        self.later.is_empty() && self.wire.may_sleep()
+    fn may_sleep(&self) -> bool {
+        self.later.is_empty()
     }
 
-    fn twin(&self) -> Result<Option<Self>, NicError> {
-        Ok(self.wire.twin()?.map(|wire| Sleepy {
-            wire,
+    fn twin(&self) -> Option<Self> {
+        Some(Sleepy {
             is_twin: true,
             spell: self.spell.clone(),
             later: Vec::new(),
-        }))
+        })
     }
 
-    fn sleeper(&self) -> Box<dyn Sleeper> {
-        let sleeper = self.wire.sleeper();
+    fn sleeper(&self, sleeper: Box<dyn Sleeper>) -> Box<dyn Sleeper> {
         match self.is_twin {
             false => sleeper,
             true => Box::new(Deep(sleeper, self.spell.clone())),
@@ -376,13 +345,7 @@ unsafe impl Wire for Sleepy {
 #[test]
 fn who_comes_first_posts() {
     let (net, spell) = (Net::new(1, Faults::default()), Arc::<Spell>::default());
-    let wire = Sleepy {
-        wire: net.wire(0),
-        is_twin: false,
-        spell: spell.clone(),
-        later: Vec::new(),
-    };
-    let rig = rig(wire, rails(2));
+    let rig = rig(Sleepy::over(net.wire(0), spell.clone()), rails(2));
     let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
     for firing in 1..=3 {
         rig.arm(std::slice::from_ref(&program), 1).unwrap();
@@ -410,16 +373,11 @@ fn who_comes_first_posts() {
 #[test]
 fn deaf_rails_carry() {
     let (net, spell) = (Net::new(1, Faults::default()), Spell::default());
-    let wire = Sleepy {
-        wire: net.wire(0),
-        is_twin: false,
-        spell: Arc::new(Spell {
-            deafens: true,
-            ..spell
-        }),
-        later: Vec::new(),
-    };
-    let rig = rig(wire, rails(3));
+    let spell = Arc::new(Spell {
+        deafens: true,
+        ..spell
+    });
+    let rig = rig(Sleepy::over(net.wire(0), spell), rails(3));
     let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
     rig.arm(&[program], 20).unwrap();
     for firing in 0..20 {

@@ -1,23 +1,25 @@
 //! What two queues of one endpoint do to each other, and an endpoint to itself, when something goes wrong.
 
+#[path = "rig/wrapped.rs"]
+mod wrapped;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
-use tidegate_fabric::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
+use tidegate_fabric::wire::{Event, Op, Posted, Wire};
 use tidegate_fabric::{Fabric, Options};
 use tidegate_hal::batch::{Action, POISON, QUANTUM, Shape, Side};
 use tidegate_hal::device::Device as _;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::{
-    Connection, Direction, Keep, Key, Memory, Nic as _, NicError, NicQueue, Program, QueueConfig,
-    Registration, RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer,
+    Connection, Direction, Key, Memory, Nic as _, NicQueue, Program, QueueConfig, Registration,
+    RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer,
 };
 use tidegate_host::{Host, HostBlock};
 use tidegate_words::{Bell, Word};
-
-type Outcome<T> = Result<T, NicError>;
+use wrapped::{Hooks, Outcome, Wrapped};
 
 const BYTES: usize = 4096;
 const BELL: usize = 0;
@@ -52,40 +54,20 @@ struct Wish {
 
 /// The wire in memory, which does what one wishes.
 struct Fickle {
-    wire: MemoryWire,
     wish: Arc<Wish>,
 }
 
-// SAFETY: every call is the other wire's, or nothing.
-unsafe impl Wire for Fickle {
-    type Remote = <MemoryWire as Wire>::Remote;
+// SAFETY: operations are the wire's, or are lost and touch nothing.
+unsafe impl Hooks for Fickle {
+    type Wire = MemoryWire;
 
-    fn name(&self) -> &'static str {
-        self.wire.name()
-    }
-
-    fn limits(&self) -> Limits {
-        self.wire.limits()
-    }
-
-    fn address(&self) -> Vec<u8> {
-        self.wire.address()
-    }
-
-    fn connect(&mut self, addresses: &[Vec<u8>]) -> Outcome<()> {
-        self.wire.connect(addresses)
-    }
-
-    unsafe fn register(&mut self, base: *mut u8, n: usize, keep: Keep) -> Outcome<(Vec<u8>, Keep)> {
-        // SAFETY: the caller's promise.
-        unsafe { self.wire.register(base, n, keep) }
-    }
-
-    fn import(&mut self, peer: usize, key: &[u8], bytes: usize) -> Outcome<Self::Remote> {
-        self.wire.import(peer, key, bytes)
-    }
-
-    unsafe fn post(&mut self, peer: usize, op: Op<'_, Self>, cookie: u64) -> Outcome<Posted> {
+    unsafe fn post(
+        &mut self,
+        wire: &mut MemoryWire,
+        peer: usize,
+        op: Op<'_, Wrapped<Self>>,
+        cookie: u64,
+    ) -> Outcome<Posted> {
         if self.wish.full.load(Ordering::SeqCst) == peer {
             return Ok(Posted::Full);
         }
@@ -96,14 +78,13 @@ unsafe impl Wire for Fickle {
             Op::Read { .. } => {
                 self.wish.reads.fetch_add(1, Ordering::SeqCst);
                 // SAFETY: the caller's promise.
-                return unsafe { self.wire.post(peer, op.handed_on(|remote| remote), cookie) };
+                return unsafe { wire.post(peer, op.handed_on(|remote| &**remote), cookie) };
             }
         };
         // The highest bit of a notice poisons.
         if notice.is_none_or(|notice| notice >> 63 == 0) {
             self.wish.posts.fetch_add(1, Ordering::SeqCst);
         }
-        let op = op.handed_on(|remote| remote);
         if notice.is_some_and(|notice| notice >> 63 == 0)
             && let left @ 1.. = self.wish.lose.load(Ordering::SeqCst)
         {
@@ -112,11 +93,11 @@ unsafe impl Wire for Fickle {
             return Ok(Posted::Taken);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.wire.post(peer, op, cookie) }
+        unsafe { wire.post(peer, op.handed_on(|remote| &**remote), cookie) }
     }
 
-    fn poll(&mut self, events: &mut Vec<Event>) -> Outcome<()> {
-        self.wire.poll(events)?;
+    fn poll(&mut self, wire: &mut MemoryWire, events: &mut Vec<Event>) -> Outcome<()> {
+        wire.poll(events)?;
         let mut held = self.wish.held.lock().unwrap();
         if self.wish.hold.load(Ordering::SeqCst) {
             held.append(events);
@@ -134,12 +115,8 @@ unsafe impl Wire for Fickle {
         Ok(())
     }
 
-    fn may_sleep(&mut self) -> bool {
-        self.wire.may_sleep() && self.wish.lost.lock().unwrap().is_empty()
-    }
-
-    fn sleeper(&self) -> Box<dyn Sleeper> {
-        self.wire.sleeper()
+    fn may_sleep(&self) -> bool {
+        self.wish.lost.lock().unwrap().is_empty()
     }
 }
 
@@ -151,7 +128,7 @@ struct Rig {
     wish: Arc<Wish>,
     /// What its words count at first.
     first: u64,
-    nic: Fabric<Fickle>,
+    nic: Fabric<Wrapped<Fickle>>,
     _registrations: [Registration; 2],
 }
 
@@ -172,12 +149,10 @@ impl Rig {
             hold: AtomicBool::new(false),
             held: Mutex::default(),
         });
-        let wire = Fickle {
-            wire: net.wire(0),
-            wish: wish.clone(),
-        };
+        let hooks = Fickle { wish: wish.clone() };
+        let wire = net.wire(0);
         let block = Arc::new(Host::for_threads().alloc(BYTES, Sharing::Peers).unwrap());
-        let nic = Fabric::over(wire, options);
+        let nic = Fabric::over(Wrapped { hooks, wire }, options);
         let at = |offset| block.base().byte_add(offset);
         let connection = Connection {
             addresses: vec![nic.address(); 2],

@@ -6,6 +6,8 @@
     reason = "not every test uses everything"
 )]
 
+pub(crate) mod wrapped;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

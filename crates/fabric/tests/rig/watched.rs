@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
-use tidegate_fabric::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
-use tidegate_hal::nic::{Keep, NicError};
+use tidegate_fabric::wire::{Event, Op, Posted, Sleeper, Wire};
 
 use crate::rig::Rig;
+use crate::rig::wrapped::{Hooks, Outcome, Wrapped};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -165,50 +165,21 @@ impl Seen {
 
 /// The wire in memory, watched.
 pub(crate) struct Watched {
-    wire: MemoryWire,
     seen: Arc<Seen>,
 }
 
-// SAFETY: every call is the other wire's, or nothing.
-unsafe impl Wire for Watched {
-    type Remote = <MemoryWire as Wire>::Remote;
-
-    fn name(&self) -> &'static str {
-        self.wire.name()
-    }
-
-    fn limits(&self) -> Limits {
-        self.wire.limits()
-    }
-
-    fn address(&self) -> Vec<u8> {
-        self.wire.address()
-    }
-
-    fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<(), NicError> {
-        self.wire.connect(addresses)
-    }
-
-    unsafe fn register(
-        &mut self,
-        base: *mut u8,
-        bytes: usize,
-        keep: Keep,
-    ) -> Result<(Vec<u8>, Keep), NicError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.wire.register(base, bytes, keep) }
-    }
-
-    fn import(&mut self, peer: usize, key: &[u8], bytes: usize) -> Result<Self::Remote, NicError> {
-        self.wire.import(peer, key, bytes)
-    }
+// SAFETY: operations are the wire's, or fail and touch nothing; what is read and written besides belongs to operations
+// whose events have not come yet.
+unsafe impl Hooks for Watched {
+    type Wire = MemoryWire;
 
     unsafe fn post(
         &mut self,
+        wire: &mut MemoryWire,
         peer: usize,
-        op: Op<'_, Self>,
+        op: Op<'_, Wrapped<Self>>,
         cookie: u64,
-    ) -> Result<Posted, NicError> {
+    ) -> Outcome<Posted> {
         let writes = matches!(op, Op::Write { .. });
         let reads = matches!(op, Op::Read { bytes, .. } if bytes > 8);
         if matches!(op, Op::Read { bytes: 8, .. }) {
@@ -230,7 +201,7 @@ unsafe impl Wire for Watched {
             Op::Notify(_) => None,
         };
         // SAFETY: the caller's promise.
-        let posted = unsafe { self.wire.post(peer, op.handed_on(|remote| remote), cookie) };
+        let posted = unsafe { wire.post(peer, op.handed_on(|remote| &**remote), cookie) };
         if writes && matches!(posted, Ok(Posted::Taken)) {
             self.seen.writes.lock().unwrap().insert(cookie);
             self.seen.posted.fetch_add(1, Ordering::SeqCst);
@@ -252,9 +223,9 @@ unsafe impl Wire for Watched {
         posted
     }
 
-    fn poll(&mut self, events: &mut Vec<Event>) -> Result<(), NicError> {
+    fn poll(&mut self, wire: &mut MemoryWire, events: &mut Vec<Event>) -> Outcome<()> {
         let mut held = self.seen.held.lock().unwrap();
-        self.wire.poll(&mut held)?;
+        wire.poll(&mut held)?;
         if !self.seen.hold.load(Ordering::SeqCst) {
             self.seen.sources.lock().unwrap().clear();
             self.seen.targets.lock().unwrap().clear();
@@ -269,15 +240,13 @@ unsafe impl Wire for Watched {
         Ok(())
     }
 
-    fn may_sleep(&mut self) -> bool {
-        self.wire.may_sleep() && self.seen.held.lock().unwrap().is_empty()
+    fn may_sleep(&self) -> bool {
+        self.seen.held.lock().unwrap().is_empty()
     }
 
-    fn sleeper(&self) -> Box<dyn Sleeper> {
-        Box::new(Drowsy {
-            sleeper: self.wire.sleeper(),
-            seen: self.seen.clone(),
-        })
+    fn sleeper(&self, sleeper: Box<dyn Sleeper>) -> Box<dyn Sleeper> {
+        let seen = self.seen.clone();
+        Box::new(Drowsy { sleeper, seen })
     }
 }
 
@@ -287,13 +256,10 @@ pub(crate) fn watched(polled: bool, options: Options, faults: Faults) -> (Rig, A
 }
 
 /// A wire, watched.
-pub(crate) fn watch(wire: MemoryWire) -> (Watched, Arc<Seen>) {
+pub(crate) fn watch(wire: MemoryWire) -> (Wrapped<Watched>, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
-    let watched = Watched {
-        wire,
-        seen: seen.clone(),
-    };
-    (watched, seen)
+    let hooks = Watched { seen: seen.clone() };
+    (Wrapped { hooks, wire }, seen)
 }
 
 pub(crate) fn over(wire: MemoryWire, polled: bool, options: Options) -> (Rig, Arc<Seen>) {

@@ -1,0 +1,130 @@
+//! A wire that hands everything on to another, except for what a test changes.
+
+use std::sync::Arc;
+
+use tidegate_fabric::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
+use tidegate_hal::nic::{Keep, NicError};
+
+pub(crate) type Outcome<T> = Result<T, NicError>;
+
+/// What a test changes of a wire, each by the call that it changes; the others are as the wire has them.
+///
+/// # Safety
+///
+/// What they make of a call is what [`Wire`] allows: they, too, touch no memory but what operations name, between the
+/// post and its event, and none of it any more when they have been dropped.
+pub(crate) unsafe trait Hooks: Sized + Send + 'static {
+    /// The wire below.
+    type Wire: Wire;
+
+    /// What is said instead of the wire's own.
+    fn limits(&self, limits: Limits) -> Limits {
+        limits
+    }
+
+    /// May change what the wire is told.
+    fn connect(&self, _addresses: &mut [Vec<u8>]) {}
+
+    /// Likewise.
+    fn import(&self, _key: &mut [u8], _bytes: usize) {}
+
+    /// # Safety
+    ///
+    /// As for [`Wire::post`].
+    unsafe fn post(
+        &mut self,
+        wire: &mut Self::Wire,
+        peer: usize,
+        op: Op<'_, Wrapped<Self>>,
+        cookie: u64,
+    ) -> Outcome<Posted> {
+        // SAFETY: the caller's promise.
+        unsafe { wire.post(peer, op.handed_on(|remote| &**remote), cookie) }
+    }
+
+    fn poll(&mut self, wire: &mut Self::Wire, events: &mut Vec<Event>) -> Outcome<()> {
+        wire.poll(events)
+    }
+
+    /// Whether they keep nothing back; the wire is asked, too.
+    fn may_sleep(&self) -> bool {
+        true
+    }
+
+    /// Those of another endpoint. `None`: one must do, even if the wire has more.
+    fn twin(&self) -> Option<Self> {
+        None
+    }
+
+    /// What the agent sleeps on instead of the wire's own.
+    fn sleeper(&self, sleeper: Box<dyn Sleeper>) -> Box<dyn Sleeper> {
+        sleeper
+    }
+}
+
+/// A wire with hooks. It has no chains: they would bypass [`Hooks::post`].
+pub(crate) struct Wrapped<H: Hooks> {
+    /// Dropped first: until then they may do what an open wire does.
+    pub(crate) hooks: H,
+    pub(crate) wire: H::Wire,
+}
+
+// SAFETY: every call is the wire's, with what it was called with, or what the hooks make of it, as they promise.
+unsafe impl<H: Hooks> Wire for Wrapped<H> {
+    /// Hooks may post later what they are asked to.
+    type Remote = Arc<<H::Wire as Wire>::Remote>;
+
+    fn name(&self) -> &'static str {
+        self.wire.name()
+    }
+
+    fn limits(&self) -> Limits {
+        self.hooks.limits(self.wire.limits())
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.wire.address()
+    }
+
+    fn connect(&mut self, addresses: &[Vec<u8>]) -> Outcome<()> {
+        let mut addresses = addresses.to_vec();
+        self.hooks.connect(&mut addresses);
+        self.wire.connect(&addresses)
+    }
+
+    unsafe fn register(&mut self, base: *mut u8, n: usize, keep: Keep) -> Outcome<(Vec<u8>, Keep)> {
+        // SAFETY: the caller's promise.
+        unsafe { self.wire.register(base, n, keep) }
+    }
+
+    fn import(&mut self, peer: usize, key: &[u8], bytes: usize) -> Outcome<Self::Remote> {
+        let mut key = key.to_vec();
+        self.hooks.import(&mut key, bytes);
+        self.wire.import(peer, &key, bytes).map(Arc::new)
+    }
+
+    unsafe fn post(&mut self, peer: usize, op: Op<'_, Self>, cookie: u64) -> Outcome<Posted> {
+        // SAFETY: the caller's promise.
+        unsafe { self.hooks.post(&mut self.wire, peer, op, cookie) }
+    }
+
+    fn poll(&mut self, events: &mut Vec<Event>) -> Outcome<()> {
+        self.hooks.poll(&mut self.wire, events)
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        self.hooks.may_sleep() && self.wire.may_sleep()
+    }
+
+    fn twin(&self) -> Outcome<Option<Self>> {
+        let Some(hooks) = self.hooks.twin() else {
+            return Ok(None);
+        };
+        let wire = self.wire.twin()?;
+        Ok(wire.map(|wire| Wrapped { hooks, wire }))
+    }
+
+    fn sleeper(&self) -> Box<dyn Sleeper> {
+        self.hooks.sleeper(self.wire.sleeper())
+    }
+}
