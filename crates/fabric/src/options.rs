@@ -49,8 +49,8 @@ impl Options {
     }
 
     /// Long writes of a rank whose streams are no threads (GPUs) go by so many endpoints, each with a thread that sends
-    /// and one that hears: 1 to [`MOST_RAILS`](Self::MOST_RAILS). If nobody says, it is 1, but for sockets (`tcp`,
-    /// `tcp;ofi_rxm`), over which one thread copies 7 to 9 GB/s: there [`rails_for`](Self::rails_for) says, by the
+    /// and one that hears: 1 to [`MOST_RAILS`](Self::MOST_RAILS). If nobody says, it is 1, but for `tcp` and
+    /// `tcp;ofi_rxm`, over which one thread copies 7 to 9 GB/s: there [`rails_for`](Self::rails_for) says, by the
     /// processors that this process may use, divided among the ranks of the machine. Peers may have another number: the
     /// lesser counts. Where the wire's hardware fires by itself there is one endpoint.
     ///
