@@ -17,7 +17,7 @@ use tidegate_core::window::{Slot, Window, exchange};
 use tidegate_core::{Error, Region, Result, Route, World, WorldOptions, stream};
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
-use tidegate_fabric::wire::{Event, Sleeper, Wire};
+use tidegate_fabric::wire::{Event, Op, Posted, Sleeper, Wire};
 use tidegate_fabric::{Fabric, Options};
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::nic::{Direction, Transfer};
@@ -254,6 +254,8 @@ struct Spell {
     broken: Condvar,
     /// Nothing on the wire wakes whom it is about.
     deafens: bool,
+    /// They take one write in so long.
+    slows: Option<Duration>,
     /// How many are asleep by it.
     asleep: AtomicUsize,
 }
@@ -299,6 +301,8 @@ struct Sleepy {
     spell: Arc<Spell>,
     /// What the next poll brings: whoever has posted must come again.
     later: Vec<Event>,
+    /// When it took something last.
+    took: Option<Instant>,
 }
 
 impl Sleepy {
@@ -307,6 +311,7 @@ impl Sleepy {
             is_twin: false,
             spell,
             later: Vec::new(),
+            took: None,
         };
         Wrapped { hooks, wire }
     }
@@ -315,6 +320,23 @@ impl Sleepy {
 // SAFETY: all operations are the wire's.
 unsafe impl Hooks for Sleepy {
     type Wire = MemoryWire;
+
+    unsafe fn post(
+        &mut self,
+        wire: &mut MemoryWire,
+        peer: usize,
+        op: Op<'_, Wrapped<Self>>,
+        cookie: u64,
+    ) -> Outcome<Posted> {
+        let pause = self.spell.slows.filter(|_| self.is_twin);
+        let early = |took: Instant| pause.is_some_and(|pause| took.elapsed() < pause);
+        if self.took.is_some_and(early) {
+            return Ok(Posted::Full);
+        }
+        self.took = Some(Instant::now());
+        // SAFETY: the caller's promise.
+        unsafe { wire.post(peer, op.handed_on(|remote| &**remote), cookie) }
+    }
 
     fn poll(&mut self, wire: &mut MemoryWire, events: &mut Vec<Event>) -> Outcome<()> {
         events.append(&mut self.later);
@@ -330,6 +352,7 @@ unsafe impl Hooks for Sleepy {
             is_twin: true,
             spell: self.spell.clone(),
             later: Vec::new(),
+            took: None,
         })
     }
 
@@ -367,6 +390,26 @@ fn who_comes_first_posts() {
         spell.lift();
         assert_eq!(rig.wait(SIGNAL, firing as u64), firing as u64 * QUANTUM);
     }
+}
+
+/// A peer that takes one write after the other takes something, however long there is another that it has not taken.
+#[test]
+fn who_takes_little_does_not_fail() {
+    let silence = Duration::from_millis(500);
+    let spell = Arc::new(Spell {
+        slows: Some(Duration::from_millis(20)),
+        ..Spell::default()
+    });
+    let net = Net::new(1, Faults::default());
+    let rig = rig(Sleepy::over(net.wire(0), spell), rails(2).silence(silence));
+    let puts = (0..60).map(|_| put(&rig, 0, LONG / 2, 0));
+    let program = rig.program(puts.collect());
+    rig.arm(&[program], 1).unwrap();
+    let begun = Instant::now();
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
+    assert!(begun.elapsed() > 2 * silence);
 }
 
 /// Where nothing on the wire ends a sleep, whoever sleeps looks now and then.

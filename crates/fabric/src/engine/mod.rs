@@ -36,8 +36,8 @@
 //!
 //! # Failure
 //!
-//! A piece that fails ends its queue: the signal, or what is left of its parts, is not posted, and the peer gets a
-//! poisoning notice instead, for this program and every other that is armed. So does a firing whose ring breaks off
+//! A piece that fails ends its queue: the signal is never whole (parts that were handed to rails may still go out), and
+//! the peer gets a poisoning notice instead, for this program and every other that is armed. So does a firing whose ring breaks off
 //! between two parts, when what was posted of it is over at this end. A wire that fails ends all queues of the rank; peers cannot be told by it then, and core tells them by
 //! the control plane. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
 
@@ -401,8 +401,9 @@ impl<W: Wire> Shared<W> {
 /// endpoint, or call it.
 fn release<W: Wire>(mut engine: MutexGuard<'_, Engine<W>>) {
     let ended = std::mem::take(&mut engine.ended);
+    let jobs = std::mem::take(&mut engine.ended_jobs);
     drop(engine);
-    drop(ended);
+    drop((ended, jobs));
 }
 
 impl<W: Wire> Helper for Shared<W> {

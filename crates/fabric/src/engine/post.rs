@@ -84,7 +84,8 @@ impl<W: Wire> Engine<W> {
             return false;
         }
         // Half of the room is left for others: a long put would keep their short ones back until it is over.
-        if firing.under_way >= (self.wire.limits().depth / 2).max(1) {
+        let posted = firing.under_way - firing.by_rails;
+        if posted >= (self.wire.limits().depth / 2).max(1) {
             return false;
         }
         let notice = script.part(firing.number);
@@ -101,6 +102,7 @@ impl<W: Wire> Engine<W> {
             // SAFETY: as for the post.
             unsafe { rail.hand(job) };
             firing.posted::<W>();
+            firing.by_rails += 1;
             self.handed += 1;
             self.flights.add(Flight::Handed(index));
             self.heard += 1;

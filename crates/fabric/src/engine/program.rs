@@ -124,7 +124,10 @@ impl<W: Wire> Script<W> {
         let mut parts = None;
         // Hardware counts for itself.
         if gathers && pieces.iter().all(writes) {
-            pieces = stripes(pieces);
+            // Stripes are worth less than that all pieces are parts.
+            if striped(&pieces) <= Notice::PARTS {
+                pieces = stripes(pieces);
+            }
             parts = Some(pieces.len()).filter(|parts| (2..=Notice::PARTS).contains(parts));
         }
         if parts.is_none()
@@ -166,12 +169,27 @@ impl<W: Wire> Script<W> {
     }
 }
 
-/// Cuts what is long, and contiguous at both ends, into as many stripes as there are rails to its peer.
+impl<W: Wire> Piece<W> {
+    /// Into how many stripes it is cut: what is long, and contiguous at both ends, into one for each rail to its peer.
+    fn ways(&self) -> usize {
+        match self.bytes > LONG && self.rows.is_empty() {
+            true => 1 + self.remote.rails.len(),
+            false => 1,
+        }
+    }
+}
+
+/// How many pieces there are when they are cut.
+fn striped<W: Wire>(pieces: &[Piece<W>]) -> usize {
+    pieces.iter().map(Piece::ways).sum()
+}
+
+/// Cuts pieces into stripes.
 fn stripes<W: Wire>(pieces: Vec<Piece<W>>) -> Vec<Piece<W>> {
-    let mut cut = Vec::with_capacity(pieces.len());
+    let mut cut = Vec::with_capacity(striped(&pieces));
     for piece in pieces {
-        let ways = 1 + piece.remote.rails.len();
-        if ways == 1 || piece.bytes <= LONG || !piece.rows.is_empty() {
+        let ways = piece.ways();
+        if ways == 1 {
             cut.push(piece);
             continue;
         }

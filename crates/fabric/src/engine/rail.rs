@@ -85,7 +85,7 @@ pub(crate) struct Rail<W: Wire> {
     /// Which of the ears of peers it writes to; the engine's endpoint writes to that of number 0.
     number: usize,
     hands: Mutex<Hands<W>>,
-    jobs: Mutex<VecDeque<Job<W>>>,
+    jobs: Mutex<Jobs<W>>,
     /// How many are in there, so that a look is cheap.
     waiting: AtomicUsize,
     /// How many have been posted and are not over; changed by who has the hands.
@@ -93,12 +93,19 @@ pub(crate) struct Rail<W: Wire> {
     /// What has become of others, for the engine.
     over: Mutex<Over>,
     has_over: AtomicBool,
-    /// How many the engine has not heard of again: only it counts.
+    /// How many the engine has not heard of again: only it counts, before it hands one over.
     handed: AtomicUsize,
     asleep: AtomicBool,
     sleeper: Box<dyn Sleeper>,
     /// How many threads want the wire, so that one that does not pause lets them.
     wanted: AtomicUsize,
+}
+
+/// What was handed over and is not posted.
+struct Jobs<W: Wire> {
+    queue: VecDeque<Job<W>>,
+    /// The engine has given up: nothing more is posted.
+    closed: bool,
 }
 
 /// What the engine is to hear.
@@ -133,7 +140,8 @@ struct Turn {
 }
 
 impl<W: Wire> Rail<W> {
-    /// Number `number` of a rank, from 1: its wire is connected with those ears of the peers. `limit`: how long a peer may take nothing.
+    /// Number `number` of a rank, from 1: its wire is connected with those ears of the peers. `limit`: how long a peer may
+    /// take nothing.
     pub(super) fn new(number: usize, wire: W, limit: Duration) -> Self {
         Rail {
             number,
@@ -146,7 +154,10 @@ impl<W: Wire> Rail<W> {
                 events: Vec::new(),
                 unsent: Vec::new(),
             }),
-            jobs: Mutex::default(),
+            jobs: Mutex::new(Jobs {
+                queue: VecDeque::new(),
+                closed: false,
+            }),
             waiting: AtomicUsize::new(0),
             under_way: AtomicUsize::new(0),
             over: Mutex::default(),
@@ -181,8 +192,8 @@ impl<W: Wire> Rail<W> {
     pub(super) unsafe fn hand(&self, job: Job<W>) {
         self.handed.fetch_add(1, Ordering::Relaxed);
         let mut jobs = lock(&self.jobs);
-        jobs.push_back(job);
-        self.waiting.store(jobs.len(), Ordering::Relaxed);
+        jobs.queue.push_back(job);
+        self.waiting.store(jobs.queue.len(), Ordering::Relaxed);
         drop(jobs);
         // Who falls asleep says so, and then looks for jobs; with a fence in between on both sides one of the two sees
         // the other.
@@ -198,7 +209,8 @@ impl<W: Wire> Rail<W> {
         if (idle || self.waiting.load(Ordering::Relaxed) > 0)
             && let Ok(mut hands) = self.hands.try_lock()
         {
-            self.turn(&mut hands, &mut Vec::new());
+            // One at a time: the thread comes in between.
+            self.turn(&mut hands, 1, &mut Vec::new());
         }
     }
 
@@ -224,19 +236,21 @@ impl<W: Wire> Rail<W> {
         over.broken.take().map_or(Ok(()), Err)
     }
 
-    /// What nobody has taken, which will not be posted any more.
-    pub(super) fn give_back(&self) -> VecDeque<Job<W>> {
+    /// Posts nothing any more. What nobody has taken.
+    pub(super) fn close(&self) -> VecDeque<Job<W>> {
         let mut jobs = lock(&self.jobs);
+        jobs.closed = true;
         self.waiting.store(0, Ordering::Relaxed);
-        std::mem::take(&mut jobs)
+        std::mem::take(&mut jobs.queue)
     }
 
-    /// Takes everything as far as it goes. What was posted is left in `posted`: a job may be the last to hold its queue.
-    fn turn(&self, hands: &mut Hands<W>, posted: &mut Vec<Job<W>>) -> Turn {
+    /// Takes everything as far as it goes, but posts no more than `most`. What is done with is left in `posted`: a job may
+    /// be the last to hold its queue.
+    fn turn(&self, hands: &mut Hands<W>, most: usize, posted: &mut Vec<Job<W>>) -> Turn {
         let before = posted.len();
         let refused = match self.waiting.load(Ordering::Relaxed) {
             0 => 0,
-            _ => self.post(hands, posted),
+            _ => self.post(hands, most, posted),
         };
         self.hear(hands);
         Turn {
@@ -247,13 +261,15 @@ impl<W: Wire> Rail<W> {
 
     /// Posts what was handed over, as far as the wire takes it; returns how many it does not. A peer that takes nothing
     /// keeps back none but its own.
-    fn post(&self, hands: &mut Hands<W>, posted: &mut Vec<Job<W>>) -> usize {
-        let mut refused = VecDeque::new();
-        while !hands.broken {
+    fn post(&self, hands: &mut Hands<W>, most: usize, posted: &mut Vec<Job<W>>) -> usize {
+        let (mut refused, mut count) = (VecDeque::new(), 0);
+        while !hands.broken && count < most {
             // One by one: the lock is the engine's way to hand over.
             let mut jobs = lock(&self.jobs);
-            let Some(job) = jobs.pop_front() else { break };
-            self.waiting.store(jobs.len(), Ordering::Relaxed);
+            let Some(job) = jobs.queue.pop_front() else {
+                break;
+            };
+            self.waiting.store(jobs.queue.len(), Ordering::Relaxed);
             drop(jobs);
             let peer = job.queue.peer;
             let behind = |before: &Job<W>| before.queue.peer == peer;
@@ -272,6 +288,7 @@ impl<W: Wire> Rail<W> {
             let unsent = match unsafe { hands.wire.post(peer, op, job.cookie) } {
                 Ok(Posted::Taken) => {
                     self.under_way.fetch_add(1, Ordering::Relaxed);
+                    hands.refusing.remove(&peer);
                     None
                 }
                 Ok(Posted::Full) => {
@@ -286,16 +303,24 @@ impl<W: Wire> Rail<W> {
             };
             hands.unsent.extend(unsent.map(|why| (job.cookie, why)));
             posted.push(job);
+            count += 1;
         }
-        let is_refused = |peer: &usize| refused.iter().any(|job| job.queue.peer == *peer);
-        hands.refusing.retain(|peer, _| is_refused(peer));
         let count = refused.len();
-        if count > 0 {
-            let mut jobs = lock(&self.jobs);
-            refused.append(&mut jobs);
-            *jobs = refused;
-            self.waiting.store(jobs.len(), Ordering::Relaxed);
+        if count == 0 && hands.refusing.is_empty() {
+            return 0;
         }
+        let mut jobs = lock(&self.jobs);
+        if jobs.closed {
+            drop(jobs);
+            posted.extend(refused);
+            return 0;
+        }
+        refused.append(&mut jobs.queue);
+        jobs.queue = refused;
+        self.waiting.store(jobs.queue.len(), Ordering::Relaxed);
+        // Of a peer that nothing waits for any more a new job has its time.
+        let waits = |peer: &usize| jobs.queue.iter().any(|job| job.queue.peer == *peer);
+        hands.refusing.retain(|peer, _| waits(peer));
         count
     }
 
@@ -354,7 +379,7 @@ impl<W: Wire> Shared<W> {
                 std::thread::yield_now();
             }
             let mut hands = lock(&rail.hands);
-            let turn = rail.turn(&mut hands, &mut posted);
+            let turn = rail.turn(&mut hands, usize::MAX, &mut posted);
             let may_sleep = hands.wire.may_sleep();
             let broken = hands.broken;
             drop(hands);
@@ -370,7 +395,7 @@ impl<W: Wire> Shared<W> {
                 fence(Ordering::SeqCst);
                 let hears = rail.sleeper.hears();
                 let limit = match rail.waiting.load(Ordering::Relaxed) {
-                    0 if rail.under_way.load(Ordering::Relaxed) == 0 => {
+                    0 if rail.handed.load(Ordering::Relaxed) == 0 => {
                         Some(idle(hears, last.elapsed()))
                     }
                     // Not every provider says by its descriptor that it wants to go on.
@@ -380,11 +405,13 @@ impl<W: Wire> Shared<W> {
                     // It was handed over just now.
                     _ => None,
                 };
+                let begun = Instant::now();
                 if let Some(limit) = limit {
                     rail.sleeper.sleep(limit);
                 }
                 rail.asleep.store(false, Ordering::Relaxed);
-                if hears || limit.is_none() {
+                // Whoever was woken has something to do soon.
+                if limit.is_none_or(|limit| begun.elapsed() < limit) {
                     last = Instant::now();
                 }
             }

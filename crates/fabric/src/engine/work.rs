@@ -33,6 +33,8 @@ pub(crate) struct Engine<W: Wire> {
     pub(super) queues: Slab<Agenda<W>>,
     /// Those that have come to their end, to be dropped when the engine has been let go.
     pub(super) ended: Vec<Agenda<W>>,
+    /// What rails were to post, likewise.
+    pub(super) ended_jobs: Vec<Job<W>>,
     /// The queues that hardware fires.
     chains: Vec<usize>,
     /// Something of a chain may be through.
@@ -70,7 +72,6 @@ pub(crate) struct Engine<W: Wire> {
     /// What was under way when the wire broke: its memory is kept until the wire is closed.
     dead: Vec<Prepared>,
     dead_looks: Vec<Look<W>>,
-    dead_jobs: Vec<Job<W>>,
     /// Likewise, and what operations used that have failed.
     dead_lent: Vec<Lent>,
     /// How much has happened: operations were posted, events came.
@@ -104,6 +105,8 @@ pub(super) struct Firing {
     /// Where its bytes are, if the wire has not taken it yet.
     pub(super) source: Option<Source>,
     pub(super) under_way: usize,
+    /// How many of these rails have been handed.
+    pub(super) by_rails: usize,
     pub(super) signalled: bool,
     pub(super) failed: bool,
 }
@@ -162,7 +165,7 @@ impl<W: Wire> Engine<W> {
             failure: None,
             dead: Vec::new(),
             dead_looks: Vec::new(),
-            dead_jobs: Vec::new(),
+            ended_jobs: Vec::new(),
             dead_lent: Vec::new(),
             heard: 0,
             full: false,
@@ -379,9 +382,9 @@ impl<W: Wire> Engine<W> {
             }
             self.flights.clear();
             self.handed = 0;
-            // Those that are broken off have failed: nothing more of them goes out.
-            let jobs = self.rails.iter().map(|rail| rail.give_back());
-            self.dead_jobs.extend(jobs.flatten());
+            // Those that are broken off have failed: nothing more of them goes out, but what is being posted.
+            let jobs = self.rails.iter().map(|rail| rail.close());
+            self.ended_jobs.extend(jobs.flatten());
             self.held.clear();
             self.asking.clear();
             self.notices.clear();
@@ -415,7 +418,7 @@ impl<W: Wire> Engine<W> {
                 self.over(index, failed);
             }
             Some(Flight::Handed(index)) => {
-                self.handed -= 1;
+                self.comes_back(index);
                 self.over(index, failed);
             }
             Some(Flight::Poisoning(poisoning)) => {
@@ -455,16 +458,29 @@ impl<W: Wire> Engine<W> {
         self.make_ready(index);
     }
 
+    /// What a rail was handed is over, for a firing.
+    fn comes_back(&mut self, index: usize) -> &mut Firing {
+        self.handed -= 1;
+        let agenda = self
+            .queues
+            .get(index)
+            .expect("it stays as long as it has a firing");
+        let firing = agenda
+            .firing
+            .as_mut()
+            .expect("it stays until nothing is under way");
+        firing.by_rails -= 1;
+        firing
+    }
+
     /// A rail has not begun what it was handed, and will not: which is no answer of the peer's.
     fn unsent(&mut self, cookie: u64, why: &str) {
         let Some(Flight::Handed(index)) = self.flights.take(cookie as usize) else {
             debug_assert!(self.broken, "nothing else is handed over");
             return;
         };
-        self.handed -= 1;
         self.heard += 1;
-        let agenda = self.queues.get(index).expect("it has a firing");
-        agenda.firing.as_mut().expect("it has a firing").under_way -= 1;
+        self.comes_back(index).under_way -= 1;
         self.spoil(index, why);
         self.make_ready(index);
     }
@@ -512,6 +528,7 @@ impl<W: Wire> Engine<W> {
                             next: 0,
                             source: None,
                             under_way: 0,
+                            by_rails: 0,
                             signalled: false,
                             failed: false,
                         });

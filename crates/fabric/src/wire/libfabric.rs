@@ -540,8 +540,8 @@ unsafe impl Wire for FabricWire {
     }
 
     fn copies(&self) -> bool {
-        // Providers over sockets of the system; `sockets` has threads of its own.
-        self.provider.starts_with("tcp") || self.provider.starts_with("net")
+        // (`sockets` has threads of its own.)
+        self.provider.split(';').next() == Some("tcp")
     }
 
     fn signals(&self) -> Signals {

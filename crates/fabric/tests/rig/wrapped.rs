@@ -124,6 +124,10 @@ unsafe impl<H: Hooks> Wire for Wrapped<H> {
         Ok(wire.map(|wire| Wrapped { hooks, wire }))
     }
 
+    fn copies(&self) -> bool {
+        self.wire.copies()
+    }
+
     fn sleeper(&self) -> Box<dyn Sleeper> {
         self.hooks.sleeper(self.wire.sleeper())
     }
