@@ -37,9 +37,10 @@
 //! # Failure
 //!
 //! A piece that fails ends its queue: the signal is never whole (parts that were handed to rails may still go out), and
-//! the peer gets a poisoning notice instead, for this program and every other that is armed. So does a firing whose ring breaks off
-//! between two parts, when what was posted of it is over at this end. A wire that fails ends all queues of the rank; peers cannot be told by it then, and core tells them by
-//! the control plane. What is under way when the engine is dropped is dropped with the wire, before the memory is let go.
+//! the peer gets a poisoning notice instead, for this program and every other that is armed. So does a firing whose ring
+//! breaks off between two parts, when what was posted of it is over at this end. A wire that fails ends all queues of
+//! the rank; peers cannot be told by it then, and core tells them by the control plane. What is under way when the
+//! engine is dropped is dropped with the wire, before the memory is let go.
 
 pub(crate) mod chained;
 mod contact;
@@ -153,6 +154,11 @@ impl<W: Wire> Shared<W> {
         Ok(())
     }
 
+    /// How many those are.
+    pub(crate) fn ear_count(&self) -> usize {
+        self.ears().len()
+    }
+
     /// So many endpoints besides, or as many as there can be: nobody depends on them.
     fn twins(&self, count: usize) -> Vec<W> {
         let twin = |_| match self.with(|engine| engine.wire.twin()) {
@@ -163,11 +169,6 @@ impl<W: Wire> Shared<W> {
             }
         };
         (0..count).map_while(twin).collect()
-    }
-
-    /// How many those are.
-    pub(crate) fn ear_count(&self) -> usize {
-        self.ears().len()
     }
 
     fn ears(&self) -> &[Ear<W>] {

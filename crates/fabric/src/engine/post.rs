@@ -1,5 +1,5 @@
-//! What goes to the wires: the pieces of a firing, its signal with the last or in parts with all of them, and signals that
-//! have no data.
+//! What goes to the wires: the pieces of a firing, its signal with the last or in parts with all of them, and signals
+//! that have no data.
 //!
 //! # Failure
 //!

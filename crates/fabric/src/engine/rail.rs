@@ -88,8 +88,6 @@ pub(crate) struct Rail<W: Wire> {
     jobs: Mutex<Jobs<W>>,
     /// How many are in there, so that a look is cheap.
     waiting: AtomicUsize,
-    /// How many have been posted and are not over; changed by who has the hands.
-    under_way: AtomicUsize,
     /// What has become of others, for the engine.
     over: Mutex<Over>,
     has_over: AtomicBool,
@@ -123,6 +121,8 @@ struct Hands<W: Wire> {
     wire: W,
     /// Towards whom it takes nothing, since when.
     refusing: HashMap<usize, Instant>,
+    /// How many writes are not over.
+    under_way: usize,
     limit: Duration,
     /// It is of no use any more.
     broken: bool,
@@ -149,6 +149,7 @@ impl<W: Wire> Rail<W> {
             hands: Mutex::new(Hands {
                 wire,
                 refusing: HashMap::new(),
+                under_way: 0,
                 limit,
                 broken: false,
                 events: Vec::new(),
@@ -159,7 +160,6 @@ impl<W: Wire> Rail<W> {
                 closed: false,
             }),
             waiting: AtomicUsize::new(0),
-            under_way: AtomicUsize::new(0),
             over: Mutex::default(),
             has_over: AtomicBool::new(false),
             handed: AtomicUsize::new(0),
@@ -287,13 +287,12 @@ impl<W: Wire> Rail<W> {
             // SAFETY: `hand`'s caller promised it.
             let unsent = match unsafe { hands.wire.post(peer, op, job.cookie) } {
                 Ok(Posted::Taken) => {
-                    self.under_way.fetch_add(1, Ordering::Relaxed);
+                    hands.under_way += 1;
                     hands.refusing.remove(&peer);
                     None
                 }
                 Ok(Posted::Full) => {
-                    let full = self.under_way.load(Ordering::Relaxed) >= hands.wire.limits().depth;
-                    let Some(why) = hands.refused(&job, full) else {
+                    let Some(why) = hands.refused(&job) else {
                         refused.push_back(job);
                         continue;
                     };
@@ -337,8 +336,7 @@ impl<W: Wire> Rail<W> {
         // Nobody writes to this end.
         let is_over = |event: &Event| matches!(event, Event::Done(_) | Event::Failed(..));
         debug_assert!(hands.events.iter().all(is_over));
-        let over = hands.events.len();
-        self.under_way.fetch_sub(over, Ordering::Relaxed);
+        hands.under_way -= hands.events.len();
     }
 
     /// Lets the engine know.
@@ -355,12 +353,12 @@ impl<W: Wire> Rail<W> {
 }
 
 impl<W: Wire> Hands<W> {
-    /// Why a write that was not taken has failed, if it has. `full`: as much is under way as can be.
-    fn refused(&mut self, job: &Job<W>, full: bool) -> Option<String> {
+    /// Why a write that was not taken has failed, if it has.
+    fn refused(&mut self, job: &Job<W>) -> Option<String> {
         if job.queue.is_abandoned() {
             return Some("it was given up before it was sent".into());
         }
-        if full {
+        if self.under_way >= self.wire.limits().depth {
             // No fault of the peer's.
             return None;
         }

@@ -318,9 +318,6 @@ impl<W: Wire> Engine<W> {
                 self.bring(index);
             }
             self.late = late;
-            if self.handed > 0 {
-                self.rails.iter().for_each(|rail| rail.help());
-            }
             if !self.send_held() && self.ready.is_empty() {
                 break;
             }
