@@ -381,11 +381,14 @@ fn takes_no_time(batch: &Batch) -> bool {
     batch.is_helped() && !batch.has_moves()
 }
 
-/// How long a wait stays awake that turns a NIC's engine meanwhile. Each look takes as long as many others, so the
+/// How long a wait stays awake that turns a NIC's engine meanwhile: as many looks as others have, of which each takes as
+/// long as several of theirs. An offer of the processor that nobody takes costs as much as a look, and what comes
+/// meanwhile lies: so there are none between looks, where ranks have processors of their own. Where they have not, the
 /// processor is offered after each: a peer that shares it may be about to send.
 fn helped(patience: Patience) -> Patience {
+    let looks = patience.yields * (1 + patience.spins / 4);
     Patience {
-        spins: 0,
-        yields: patience.yields * (1 + patience.spins / 4),
+        yields: looks / (1 + patience.spins),
+        ..patience
     }
 }
