@@ -125,7 +125,8 @@ APART u32 landed_late(const Launch &launch, Stand *stands, const Lane *at, Searc
             bool poisoned = (value & POISON) && !reached(value, search.from, search.quantum);
             stand->epoch = has_failed(launch) ? FAILED : poisoned ? POISONED : GO_ON;
             stand->failed = 0;
-            if (round == 64) {
+            // As in `wait_long`.
+            if (round >= 64 && round % 64 == 0 && !load_relaxed32(&blocked->active)) {
                 blocked->window = wait->window;
                 blocked->peer = wait->peer;
                 blocked->awaited = wait->awaited;

@@ -84,7 +84,8 @@ APART bool wait_long(const Launch &launch, const WaitStep *wait, u64 from, bool 
             break;
         }
         if (looks % 16 == 0 && has_failed(launch)) break;
-        if (reports && !reported && looks == 4096) {
+        // Waits of a large batch share a place by turns: whoever finds it free takes it, and who has been overwritten again.
+        if (reports && looks >= 4096 && looks % 1024 == 0 && !load_relaxed32(&blocked->active)) {
             blocked->window = wait->window;
             blocked->peer = wait->peer;
             blocked->awaited = wait->awaited;

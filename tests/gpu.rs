@@ -9,6 +9,7 @@ mod gpu {
     mod early;
     pub(crate) mod epochs;
     mod failure;
+    mod follow;
     mod interop;
     mod mps;
     mod nic;

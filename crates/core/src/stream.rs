@@ -196,7 +196,7 @@ impl<'s, D: Device> Stream<'s, D> {
     /// An error if the stream has failed.
     #[inline]
     pub(crate) fn healthy(&self) -> Result<()> {
-        match self.raw.0.reclaim().fault() {
+        match self.raw.0.fault() {
             None => Ok(()),
             Some(fault) => Err(self.world.explain(fault, &self.name)),
         }
@@ -274,7 +274,7 @@ impl<'s, D: Device> Stream<'s, D> {
         }
         // Tickets stay here: the other stream is ordered after the wait for them.
         let own = crate::capture::own_halves(&mut value);
-        let alive = [self.raw(), to.raw()].map(|stream| stream.reclaim().fault().is_none());
+        let alive = [self.raw(), to.raw()].map(|stream| stream.fault().is_none());
         let admitted =
             (own.iter()).try_for_each(|(side, myself)| myself.admit_coming(*side, to, alive));
         let handed = admitted

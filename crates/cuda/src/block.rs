@@ -5,7 +5,10 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use tidegate_ffi::cuda::{Access, AccessDesc, AllocationProp, DevicePtr, Granularity, MemHandle};
+use tidegate_ffi::cuda::{
+    Access, AccessDesc, AllocationProp, Device, DevicePtr, Granularity, MemHandle, P2pAttribute,
+    PointerAttribute,
+};
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::{Block, Ptr, Sharing};
@@ -119,7 +122,34 @@ impl CudaBlock {
             .driver
             .mem_import_fd(fd.as_fd())
             .map_err(|error| DeviceError::BadHandle(error.to_string()))?;
-        Self::mapping(gpu, handle, size, bytes)
+        let block = Self::mapping(gpu, handle, size, bytes)?;
+        block.check_atomics()?;
+        Ok(block)
+    }
+
+    /// Whether words in it can be added to from here: over a link without atomics (PCI Express mostly has none) an add
+    /// would go astray, and a wait end never or too early. What the driver does not tell is taken to be well: so it is
+    /// with GPUs that this process may not see, which are not mapped in the first place.
+    fn check_atomics(&self) -> Result<(), DeviceError> {
+        let (driver, own) = (self.gpu.driver, self.gpu.device);
+        let owner = driver.pointer_attribute(
+            self.base,
+            PointerAttribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        );
+        let Ok(owner) = owner.map(|owner| Device(owner as i32)) else {
+            return Ok(());
+        };
+        let native = P2pAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+        if owner != own && driver.device_p2p_attribute(native, own, owner) == Ok(0) {
+            return Err(DeviceError::Unsupported {
+                device: "cuda",
+                what: format!(
+                    "adds from GPU {} to words of GPU {}: the link between them has no atomics (a NIC can reach it: `Route::Nic`)",
+                    own.0, owner.0
+                ),
+            });
+        }
+        Ok(())
     }
 
     /// Maps physical memory, of which it takes the handle.

@@ -153,12 +153,6 @@ unsafe impl Device for Cuda {
     unsafe fn poison(&self, word: Ptr, _bell: Ptr) {
         // Nobody sleeps on the bell of a GPU: its waits poll.
         // SAFETY: the caller's promise.
-        if let Some(word) = unsafe { self.gpu.pinned_word(word.0) } {
-            // Threads of the host add to it. (Doorbells, which the GPU stores to, nobody poisons from here.)
-            word.fetch_or(POISON, Ordering::Release);
-            return;
-        }
-        // SAFETY: the caller's promise.
         unsafe { self.gpu.poison(address(word)) };
     }
 

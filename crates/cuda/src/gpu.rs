@@ -41,13 +41,14 @@
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use tidegate_ffi::cuda::{
     Context, ContextFlags, Device, DeviceAttribute, DevicePtr, Driver, Function, HostFlags, Module,
     Pool, PoolAttribute, PoolProps, Stream,
 };
+use tidegate_hal::batch::POISON;
 use tidegate_hal::device::DeviceError;
 
 use crate::error::Doing;
@@ -370,6 +371,13 @@ impl Gpu {
     ///
     /// `word` points to a live word that the device can reach.
     pub(crate) unsafe fn poison(&self, word: u64) {
+        let at = std::ptr::with_exposed_provenance_mut(word as usize);
+        // SAFETY: the caller's promise.
+        if let Some(word) = unsafe { self.pinned_word(at) } {
+            // Threads of the host add to it. (Doorbells, which the GPU stores to, nobody poisons from here.)
+            word.fetch_or(POISON, Ordering::Release);
+            return;
+        }
         // The poison stands alone in the last byte (little endian), and adds never reach it: so writing that byte is
         // atomic with them.
         // SAFETY: the caller's promise.
@@ -420,6 +428,11 @@ impl Gpu {
     ///
     /// `word` is the address of a live word that the device can reach.
     pub(crate) unsafe fn look_at(&self, word: u64) -> Option<u64> {
+        let at = std::ptr::with_exposed_provenance_mut(word as usize);
+        // SAFETY: the caller's promise.
+        if let Some(word) = unsafe { self.pinned_word(at) } {
+            return Some(word.load(Ordering::Acquire));
+        }
         let mut value = 0u64;
         let (at, from) = (&raw mut value, DevicePtr(word));
         // SAFETY: the caller's promise; the value lives until the service stream is done. A copy of an aligned word is not torn.
@@ -431,19 +444,24 @@ impl Gpu {
 
     /// An error if a stream has work: it may be waiting, and `what` could block behind it.
     pub(crate) fn idle(&self, what: &'static str) -> Result<(), DeviceError> {
-        let idle = self.streams().iter().all(|stream| stream.is_idle());
-        if idle && lock(&self.admitted).waiting_for_ever == 0 {
-            Ok(())
-        } else {
-            Err(DeviceError::Busy(what))
-        }
+        self.is_idle().then_some(()).ok_or(DeviceError::Busy(what))
     }
 
-    /// Whether no stream has work, or there is but one.
-    pub(crate) fn idle_or_alone(&self) -> bool {
-        let streams = self.streams();
-        let idle = streams.len() <= 1 || streams.iter().all(|stream| stream.is_idle());
+    /// Whether no stream has work.
+    pub(crate) fn is_idle(&self) -> bool {
+        let idle = self.streams().iter().all(|stream| stream.is_idle());
         idle && lock(&self.admitted).waiting_for_ever == 0
+    }
+
+    /// Whether no stream has work any more. If there is but one it is waited for: what the driver does only when the
+    /// device is idle would wait as well, but with a lock that whoever ends the stream's waits needs, too.
+    pub(crate) fn quiet(&self) -> bool {
+        if let [only] = self.streams().as_slice()
+            && !only.is_capturing()
+        {
+            let _ = only.synchronize();
+        }
+        self.is_idle()
     }
 
     fn streams(&self) -> Vec<Arc<Shared>> {

@@ -1,6 +1,5 @@
 //! Recordings.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use tidegate_ffi::cuda::{Graph, Result, Stream};
@@ -78,7 +77,7 @@ pub struct CudaGraph {
     lengths: [u64; 2],
     /// Each made when it is first of use; none if the driver refuses.
     rows: [OnceLock<Option<Launchable>>; 2],
-    /// In which dealing of the device's blocks that wait it was recorded.
+    /// In which dealing of the device's blocks that wait its recording began.
     pub(crate) dealing: usize,
     /// How far each execution advances operands, where they are counted.
     pub(crate) advance: Advance,
@@ -89,6 +88,15 @@ pub struct CudaGraph {
     _keep: Vec<Keep>,
 }
 
+/// What is known of what was recorded.
+pub(crate) struct Recorded {
+    pub(crate) shape: Shape,
+    pub(crate) advance: Advance,
+    pub(crate) dealing: usize,
+    pub(crate) behind: Vec<Vec<Arc<Shared>>>,
+    pub(crate) keep: Vec<Keep>,
+}
+
 impl CudaGraph {
     /// # Safety
     ///
@@ -96,11 +104,16 @@ impl CudaGraph {
     pub(crate) unsafe fn new(
         gpu: &Arc<Gpu>,
         graph: Graph,
-        shape: Shape,
-        (keep, advance): (Vec<Keep>, Advance),
-        behind: Vec<Vec<Arc<Shared>>>,
+        recorded: Recorded,
         stream: Stream,
     ) -> std::result::Result<Self, DeviceError> {
+        let Recorded {
+            shape,
+            advance,
+            dealing,
+            behind,
+            keep,
+        } = recorded;
         // SAFETY: the caller's promise.
         let nodes = unsafe { gpu.driver.graph_node_count(graph) }.doing("counting nodes")?;
         // SAFETY: the caller's promise.
@@ -113,7 +126,7 @@ impl CudaGraph {
             shape,
             lengths: lengths(weight),
             rows: Default::default(),
-            dealing: gpu.dealing.load(Ordering::Acquire),
+            dealing,
             advance,
             behind,
             _keep: keep,

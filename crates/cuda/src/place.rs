@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate_ffi::cuda::{DevicePtr, Function, LaunchConfig};
-use tidegate_hal::batch::{Batch, Step, Wait};
+use tidegate_hal::batch::{Awaited, Batch, Step, Tag, Wait};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 
@@ -25,6 +25,8 @@ use crate::lower::{LAUNCH_NEXT, LaunchParameter, Program, THREADS, parts};
 /// A program that can be launched.
 pub(crate) struct Placed {
     _block: CudaBlock,
+    /// What it names besides what the batch does.
+    _word: Option<CudaBlock>,
     /// Where it lies, which is the same in every launch.
     parameter: LaunchParameter,
     blocks: usize,
@@ -65,6 +67,7 @@ impl Placed {
         })?;
         Ok(Placed {
             _block: block,
+            _word: None,
             parameter: LaunchParameter {
                 program: base,
                 stride: program.stride as u32,
@@ -84,6 +87,15 @@ impl Placed {
         // SAFETY: it is lowered, and never submitted.
         let batch = unsafe { Batch::new(lanes, Vec::new()) };
         Self::new(gpu, &batch, quota, true)
+    }
+
+    /// A program that does nothing, but what every one does: it looks at the streams that are followed.
+    pub(crate) fn look(gpu: &Arc<Gpu>) -> Result<Self, DeviceError> {
+        let word = CudaBlock::alloc(gpu, size_of::<u64>(), Sharing::Private)?;
+        let lanes = vec![vec![look_step(word.base())]];
+        let mut look = Self::of_lanes(gpu, lanes, 1)?;
+        look._word = Some(word);
+        Ok(look)
     }
 
     /// The parameter of a launch on a stream with this state.
@@ -118,6 +130,21 @@ impl Placed {
     pub(crate) fn launches(&self) {
         self.launched.store(true, Ordering::Relaxed);
     }
+}
+
+/// A wait that is over, for a count of nothing, of a word that stays 0 and is its own operand.
+pub(crate) fn look_step(zero: Ptr) -> Step {
+    Step::Wait(Wait {
+        word: zero,
+        operand: zero,
+        quantum: 0,
+        tag: Tag {
+            window: 0,
+            peer: 0,
+            awaited: Awaited::Event,
+        },
+        landed: None,
+    })
 }
 
 /// A batch with couriers.

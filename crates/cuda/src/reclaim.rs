@@ -26,7 +26,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use tidegate_ffi::cuda::{CudaError, Event, EventFlags, Stream};
-use tidegate_hal::batch::{Awaited, Tag};
+use tidegate_hal::batch::Tag;
 use tidegate_hal::device::{Blocked, DeviceError, Fault, Reclaim};
 use tidegate_hal::memory::Block as _;
 
@@ -35,33 +35,9 @@ use crate::courier::Couriers;
 use crate::error::Doing;
 use crate::gates::{Bar, Gates};
 use crate::gpu::Gpu;
-use crate::lower::{FAULT_WAIT, MAX_BLOCKED, Mirror, RawFault, State};
+use crate::lower::{MAX_BLOCKED, Mirror, RawFault, State};
+use crate::reports::{self, tag};
 use crate::stream::Keep;
-
-/// Awaited things by number, as the kernel carries them.
-const AWAITED: [Awaited; 5] = [
-    Awaited::Exposure,
-    Awaited::Completion,
-    Awaited::Barrier,
-    Awaited::Ticket,
-    Awaited::Event,
-];
-
-pub(crate) fn awaited_code(awaited: Awaited) -> u32 {
-    let code = AWAITED.iter().position(|each| *each == awaited);
-    code.expect("every kind has a number") as u32
-}
-
-fn tag(window: u32, peer: u32, awaited: u32) -> Tag {
-    Tag {
-        window,
-        peer,
-        awaited: AWAITED
-            .get(awaited as usize)
-            .copied()
-            .unwrap_or(Awaited::Event),
-    }
-}
 
 /// Streams' parts that the driver's own thread must not drop; whoever waits or makes a stream next does.
 static LEFT: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
@@ -79,12 +55,16 @@ pub struct Shared {
     pub(crate) raw: Stream,
     /// What owns the stream, if it was not made here.
     owner: Option<Keep>,
-    state: CudaBlock,
+    /// Until the drop, which may have to leave it.
+    state: Option<CudaBlock>,
     mirror: NonNull<Mirror>,
     submitted: AtomicU64,
     passed: AtomicU64,
     capturing: AtomicBool,
+    /// Held while the driver is asked for something, which may wait for room on the stream.
     later: Mutex<Later>,
+    /// Never held while the driver is called: the driver's own thread takes it, and may be what gives it room.
+    wakers: Mutex<Vec<(u64, Waker)>>,
     blocked: Mutex<Option<Blocked>>,
     gates: Mutex<Gates>,
     /// Those of large puts, once they were needed, if there are any.
@@ -93,6 +73,8 @@ pub struct Shared {
     quota: AtomicUsize,
     /// In which dealing of the device's it was granted.
     dealing: AtomicUsize,
+    /// Whether the driver did not say that the stream is over when its owner went: what it may use still is kept.
+    abandoned: AtomicBool,
     /// An error that the context did not survive.
     lost: OnceLock<String>,
     /// Why a part of a batch, or of a replay, could not be submitted behind others that were.
@@ -111,7 +93,6 @@ struct Later {
     garbage: Vec<(u64, Box<dyn Any + Send>)>,
     /// Events that were recorded after so many items, in order.
     events: VecDeque<(u64, Event)>,
-    wakers: Vec<(u64, Waker)>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -142,17 +123,19 @@ impl Shared {
             gpu: gpu.clone(),
             raw,
             owner,
-            state,
+            state: Some(state),
             mirror,
             submitted: AtomicU64::new(0),
             passed: AtomicU64::new(0),
             capturing: AtomicBool::new(false),
             later: Mutex::default(),
+            wakers: Mutex::default(),
             blocked: Mutex::default(),
             gates: Mutex::default(),
             couriers: OnceLock::new(),
             quota: AtomicUsize::new(0),
             dealing: AtomicUsize::new(0),
+            abandoned: AtomicBool::new(false),
             lost: OnceLock::new(),
             broken_off: OnceLock::new(),
         });
@@ -162,7 +145,8 @@ impl Shared {
     }
 
     pub(crate) fn state_address(&self) -> u64 {
-        self.state.base().0.addr() as u64
+        let state = self.state.as_ref().expect("it stands until the drop");
+        state.base().0.addr() as u64
     }
 
     pub(crate) fn mirror_address(&self) -> u64 {
@@ -298,6 +282,11 @@ impl Shared {
         self.abort();
     }
 
+    /// The owner goes, and the driver does not say that the stream is over.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
     /// Whether everything submitted has been passed, and no courier is on its way.
     pub(crate) fn is_idle(&self) -> bool {
         self.look() >= self.submitted() && self.settled(false)
@@ -364,7 +353,6 @@ impl Shared {
     fn collect(&self) {
         let mut done = Vec::new();
         let mut due: Vec<Box<dyn Any + Send>> = Vec::new();
-        let mut awake = Vec::new();
         {
             let mut later = lock(&self.later);
             let mut passed = self.passed.load(Ordering::Acquire);
@@ -390,13 +378,6 @@ impl Shared {
                     index += 1;
                 }
             }
-            later.wakers.retain(|(mark, waker)| {
-                let over = *mark <= passed;
-                if over {
-                    awake.push(waker.clone());
-                }
-                !over
-            });
         }
         for event in done {
             // SAFETY: it was taken out of the list, and is not used any more.
@@ -404,6 +385,19 @@ impl Shared {
         }
         // Outside of the lock: dropping and waking may run foreign code.
         drop(due);
+        self.wake_until(self.passed.load(Ordering::Acquire));
+    }
+
+    /// Wakes who waits for no more than this.
+    fn wake_until(&self, passed: u64) {
+        let mut awake = Vec::new();
+        lock(&self.wakers).retain(|(mark, waker)| {
+            let over = *mark <= passed;
+            if over {
+                awake.push(waker.clone());
+            }
+            !over
+        });
         awake.into_iter().for_each(Waker::wake);
     }
 
@@ -427,15 +421,7 @@ impl Shared {
         // SAFETY: `data` is the box that `wake_at` gave away, and the driver calls this once.
         let (shared, mark) = *unsafe { Box::from_raw(data.cast::<(Arc<Shared>, u64)>()) };
         shared.passed.fetch_max(mark, Ordering::AcqRel);
-        let mut awake = Vec::new();
-        lock(&shared.later).wakers.retain(|(at, waker)| {
-            let over = *at <= mark;
-            if over {
-                awake.push(waker.clone());
-            }
-            !over
-        });
-        awake.into_iter().for_each(Waker::wake);
+        shared.wake_until(mark);
         // Not dropped here: if it is the last, that calls the driver, which must not be called from here.
         lock(&LEFT).push(shared);
     }
@@ -474,18 +460,7 @@ impl Reclaim for Shared {
     }
 
     fn fault(&self) -> Option<Fault> {
-        if let Some(text) = self.lost.get().or(self.broken_off.get()) {
-            return Some(Fault::Kernel(text.clone()));
-        }
-        let raw = self.raw_fault()?;
-        Some(if raw.kind == FAULT_WAIT {
-            Fault::Wait {
-                tag: tag(raw.window, raw.peer, raw.awaited),
-                epoch: raw.epoch,
-            }
-        } else {
-            Fault::Aborted
-        })
+        reports::fault(self.lost.get(), self.broken_off.get(), self.raw_fault())
     }
 
     fn abort(&self) {
@@ -515,15 +490,8 @@ impl Reclaim for Shared {
             }
         }
         let mut blocked = lock(&self.blocked);
-        if on.is_empty() {
-            *blocked = None;
-        } else if blocked.as_ref().is_none_or(|before| before.on != on) {
-            // The device does not say since when; the watch looks often enough.
-            *blocked = Some(Blocked {
-                on,
-                since: Instant::now(),
-            });
-        }
+        // The device does not say since when; the watch looks often enough.
+        *blocked = reports::blocked(blocked.take(), on, Instant::now());
         blocked.clone()
     }
 
@@ -537,17 +505,16 @@ impl Reclaim for Shared {
             return true;
         }
         {
-            let mut later = lock(&self.later);
+            let mut wakers = lock(&self.wakers);
             // A future that is polled again replaces its waker; the driver was asked already.
-            if let Some(place) = later
-                .wakers
+            if let Some(place) = wakers
                 .iter_mut()
                 .find(|(at, held)| *at == mark && held.will_wake(waker))
             {
                 place.1 = waker.clone();
                 return false;
             }
-            later.wakers.push((mark, waker.clone()));
+            wakers.push((mark, waker.clone()));
         }
         let Some(this) = self.me.upgrade() else {
             return true;
@@ -576,6 +543,12 @@ impl Drop for Shared {
         self.gpu
             .give_back((self.quota.load(Ordering::Relaxed), dealing));
         if self.gpu.enter().is_err() {
+            return;
+        }
+        if self.abandoned.load(Ordering::Relaxed) {
+            // Kernels of it may be at work still, for all that the driver says.
+            std::mem::forget(std::mem::take(&mut lock(&self.later).garbage));
+            std::mem::forget((self.state.take(), self.owner.take()));
             return;
         }
         // The owner has waited until everything was passed, and nobody can have submitted more.

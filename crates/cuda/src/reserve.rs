@@ -157,7 +157,7 @@ impl Gpu {
         // The lock is not held while streams are asked: what they have passed is dropped then, and may be a recording.
         let fits = self.reserve.take(weight, false) || {
             self.sweep_recordings();
-            self.reserve.take(weight, self.idle_or_alone())
+            self.reserve.take(weight, self.quiet())
         };
         let flags = if branches {
             GraphFlags::USE_NODE_PRIORITY
@@ -190,7 +190,7 @@ impl Gpu {
 
     /// Destroys what nobody uses, if nothing waits.
     pub(crate) fn sweep_recordings(&self) {
-        if self.reserve.lock().over.is_empty() || !self.idle_or_alone() || self.enter().is_err() {
+        if self.reserve.lock().over.is_empty() || !self.is_idle() || self.enter().is_err() {
             return;
         }
         let over = std::mem::take(&mut self.reserve.lock().over);

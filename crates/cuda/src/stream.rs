@@ -10,11 +10,13 @@ use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{DeviceError, Fault, Priority, Reclaim as _, Stream, StreamConfig};
 
 use crate::error::Doing;
+use crate::followed::{Followed, LOOKED_AT};
 use crate::gpu::Gpu;
-use crate::graph::{CudaGraph, Shape};
+use crate::graph::{CudaGraph, Recorded, Shape};
 use crate::last::Last;
 use crate::line::{Began, First, Line};
 use crate::lower::operands::Advance;
+use crate::place::Placed;
 use crate::reclaim::Shared;
 use crate::submit::refused_or_broken_off;
 
@@ -31,14 +33,17 @@ pub struct CudaStream {
     inline: bool,
     /// Batches and graphs that were submitted, and after which item each was last.
     held: RefCell<Vec<(Keep, u64)>>,
-    /// Streams whose failure is to be this one's, from the next batch on.
-    pub(crate) followed: RefCell<Vec<Arc<Shared>>>,
+    pub(crate) followed: Followed,
     /// Those that were followed when the recording began: the first batch after it looks at them, and not one of the recording.
     aside: RefCell<Vec<Arc<Shared>>>,
+    /// What looks at other streams and does nothing else, once it was needed.
+    looks: RefCell<Option<Arc<Placed>>>,
     /// What the recording under way holds.
     recording: RefCell<Option<Vec<Keep>>>,
     /// What was submitted last.
     pub(crate) last: RefCell<Last>,
+    /// In which dealing of the device's blocks the recording under way began: later ones may have made its quota less.
+    dealing: Cell<usize>,
     /// What the recording under way begins with.
     began: Cell<Began>,
     /// How far each execution of it advances operands, where they are counted.
@@ -51,6 +56,8 @@ pub struct CudaStream {
 pub struct CudaEvent {
     event: Event,
     stream: Arc<Shared>,
+    /// Whom the stream followed.
+    followed: Vec<Arc<Shared>>,
 }
 
 impl Drop for CudaEvent {
@@ -83,10 +90,12 @@ impl CudaStream {
             shared,
             inline: config.inline,
             held: RefCell::default(),
-            followed: RefCell::default(),
+            followed: Followed::default(),
             aside: RefCell::default(),
+            looks: RefCell::default(),
             recording: RefCell::new(None),
             last: RefCell::default(),
+            dealing: Cell::default(),
             began: Cell::default(),
             recorded: RefCell::default(),
             _keep: config.keep,
@@ -173,24 +182,44 @@ impl CudaStream {
         }
     }
 
-    /// Whether the next batch must look at the states of other streams.
-    pub(crate) fn follows(&self) -> bool {
-        !self.followed.borrow().is_empty()
+    /// What looks at other streams, and does nothing else.
+    fn look(&self) -> Result<Arc<Placed>, DeviceError> {
+        let mut looks = self.looks.borrow_mut();
+        if let Some(look) = &*looks {
+            return Ok(look.clone());
+        }
+        let look = Arc::new(Placed::look(&self.shared.gpu)?);
+        Ok(looks.insert(look).clone())
     }
 
-    /// The addresses of the states that the next batch must look at, besides its own.
-    pub(crate) fn follow(&self) -> Result<[u64; 2], DeviceError> {
-        let mut followed = self.followed.borrow_mut();
-        if followed.is_empty() {
-            return Ok([0; 2]);
+    /// Has the device look at streams that are followed, as long as there are `more`.
+    pub(crate) fn look_while(&self, more: impl Fn(&Followed) -> bool) -> Result<(), DeviceError> {
+        while more(&self.followed) {
+            let look = self.look()?;
+            self.hold(look.clone(), self.shared.submitted() + 1);
+            // SAFETY: it touches a word of its own, which it holds.
+            self.following(|follow| unsafe { self.launch(&look, follow, false) })?;
+            self.shared.count();
         }
-        let mut states = [0; 2];
-        let take = followed.len().min(2);
-        for (state, other) in states.iter_mut().zip(followed.drain(..take)) {
+        Ok(())
+    }
+
+    /// Launches with the states that a batch must look at besides its own. If it cannot be launched, the one after it
+    /// must.
+    pub(crate) fn following(
+        &self,
+        launch: impl FnOnce([u64; LOOKED_AT]) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        if self.followed.is_empty() {
+            return launch([0; LOOKED_AT]);
+        }
+        let before = self.followed.all();
+        let mut states = [0; LOOKED_AT];
+        for (state, other) in states.iter_mut().zip(self.followed.next()) {
             *state = other.state_address();
             self.hold(other, self.shared.submitted() + 1);
         }
-        Ok(states)
+        launch(states).inspect_err(|_| self.followed.set(before))
     }
 }
 
@@ -218,16 +247,16 @@ unsafe impl Stream for CudaStream {
         self.shared.submitted()
     }
 
+    fn fault(&self) -> Option<Fault> {
+        let own = self.shared.fault();
+        own.or_else(|| self.followed.find_map(|other| other.fault()))
+    }
+
     fn synchronize(&self) -> Result<Result<(), Fault>, DeviceError> {
         self.not_capturing("synchronisation")?;
         self.shared.synchronize()?;
         self.held.borrow_mut().clear();
-        let followed = self.followed.borrow();
-        let faults = [&self.shared].into_iter().chain(followed.iter());
-        Ok(faults
-            .map(|stream| stream.fault())
-            .find_map(|fault| fault)
-            .map_or(Ok(()), Err))
+        Ok(self.fault().map_or(Ok(()), Err))
     }
 
     fn record(&self) -> Result<CudaEvent, DeviceError> {
@@ -243,6 +272,7 @@ unsafe impl Stream for CudaStream {
         let event = CudaEvent {
             event,
             stream: shared.clone(),
+            followed: self.followed.all(),
         };
         // SAFETY: both are live, and of one context.
         unsafe { shared.gpu.driver.event_record(event.event, shared.raw) }.doing(what)?;
@@ -266,13 +296,8 @@ unsafe impl Stream for CudaStream {
         let waited = unsafe { shared.gpu.driver.stream_wait_event(shared.raw, event.event) };
         shared.count();
         waited.doing("waiting for an event")?;
-        let mut followed = self.followed.borrow_mut();
-        if !followed
-            .iter()
-            .any(|other| Arc::ptr_eq(other, &event.stream))
-        {
-            followed.push(event.stream.clone());
-        }
+        let others = event.followed.iter().chain([&event.stream]);
+        self.followed.add(shared, others);
         Ok(())
     }
 
@@ -290,6 +315,8 @@ unsafe impl Stream for CudaStream {
         begun
             .doing(what)
             .inspect_err(|_| self.shared.set_capturing(false))?;
+        self.dealing
+            .set(self.shared.gpu.dealing.load(Ordering::Acquire));
         self.begin_recording();
         let fork = (!others.is_empty()).then(|| self.record()).transpose();
         let forked = fork.and_then(|fork| {
@@ -326,14 +353,15 @@ unsafe impl Stream for CudaStream {
         let (mut keep, mut advance): (Vec<Keep>, Advance) = Default::default();
         let mut behind = Vec::with_capacity(1 + others.len());
         for stream in [self].into_iter().chain(others.iter().copied()) {
-            behind.push(stream.followed.take());
             stream.last.take();
+            // None where the capture could not begin: what was there stands as it did.
             if let Some(recording) = stream.recording.borrow_mut().take() {
+                behind.push(stream.followed.take());
                 keep.extend(recording);
                 advance.append(&mut stream.recorded.borrow_mut());
                 // What is recorded names the stream's state, wherever it is replayed.
                 keep.push(stream.shared.clone());
-                *stream.followed.borrow_mut() = stream.aside.take();
+                stream.followed.set(stream.aside.take());
             }
             stream.shared.set_capturing(false);
         }
@@ -345,7 +373,14 @@ unsafe impl Stream for CudaStream {
             }
             // SAFETY: the graph was just made, and is nobody else's.
             Ok(graph) => unsafe {
-                CudaGraph::new(gpu, graph, shape, (keep, advance), behind, self.shared.raw)
+                let recorded = Recorded {
+                    shape,
+                    advance,
+                    dealing: self.dealing.get(),
+                    behind,
+                    keep,
+                };
+                CudaGraph::new(gpu, graph, recorded, self.shared.raw)
             },
             Err(error) if error.is_capture_error() => {
                 Err(DeviceError::Capturing("the capture was broken"))
@@ -371,6 +406,11 @@ unsafe impl Stream for CudaStream {
         }
         let gpu = &self.shared.gpu;
         gpu.enter()?;
+        for stream in others.iter().copied().chain([self]) {
+            if !stream.followed.is_empty() {
+                stream.look()?;
+            }
+        }
         if graph.dealing != gpu.dealing.load(Ordering::Acquire) {
             return Err(DeviceError::Exhausted {
                 what: "blocks that may wait on the device",
@@ -391,6 +431,10 @@ unsafe impl Stream for CudaStream {
         }
         self.prepare_replay(others, graph)?;
         let shared = &self.shared;
+        // Its batches were recorded, and look at nobody who was followed since.
+        for stream in others.iter().copied().chain([self]) {
+            stream.look_while(|followed| !followed.is_empty())?;
+        }
         self.other_follows();
         // It is launched on one stream, so the others let it go first and wait for it. (That is order alone: no
         // stream's failure is another's.)
@@ -420,12 +464,7 @@ unsafe impl Stream for CudaStream {
                 other.shared.count();
             }
             for (stream, behind) in streams().zip(&graph.behind) {
-                let mut followed = stream.followed.borrow_mut();
-                for other in behind {
-                    if !followed.iter().any(|known| Arc::ptr_eq(known, other)) {
-                        followed.push(other.clone());
-                    }
-                }
+                stream.followed.add(&stream.shared, behind);
             }
         }
         // A part of it belongs to each of them.
@@ -456,6 +495,7 @@ impl Drop for CudaStream {
         } else {
             // It may be in use still, for all that the driver says.
             std::mem::forget(self.held.take());
+            self.shared.abandon();
         }
     }
 }

@@ -30,6 +30,7 @@ use tidegate_hal::device::{DeviceError, Stream as _};
 
 use crate::courier::Couriers;
 use crate::error::Doing;
+use crate::followed::{Followed, LOOKED_AT};
 use crate::gates::Bar;
 use crate::last::Last;
 use crate::line::First;
@@ -81,7 +82,7 @@ impl CudaStream {
         }
         let mut advance = Advance::new();
         if gpu.gated() {
-            if !self.capturing() && !self.follows() {
+            if !self.capturing() && self.followed.is_empty() {
                 return Ok(Form::Parts(forms.parts(batch, quota)?));
             }
             advance = operands::advance_of(batch);
@@ -100,6 +101,9 @@ impl CudaStream {
     /// As [`Stream::submit`](tidegate_hal::device::Stream::submit).
     pub(crate) unsafe fn submit_batch(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
         let form = self.form_of(batch)?;
+        if !matches!(form, Form::Nothing) {
+            self.look_while(Followed::are_too_many)?;
+        }
         // The batch may be lowered again, for another stream; this one's programs must live.
         let mark = self.shared.submitted() + 1;
         if !matches!(form, Form::Nothing) {
@@ -142,24 +146,13 @@ impl CudaStream {
         self.submitted()
     }
 
-    /// Launches with the states that the next batch must look at. If it cannot be launched, the one after it must.
-    fn following(
-        &self,
-        launch: impl FnOnce([u64; 2]) -> Result<(), DeviceError>,
-    ) -> Result<(), DeviceError> {
-        let before = self.followed.borrow().clone();
-        self.follow()
-            .and_then(launch)
-            .inspect_err(|_| *self.followed.borrow_mut() = before)
-    }
-
     /// # Safety
     ///
     /// As `submit`, for what the program does; it is held.
-    unsafe fn launch(
+    pub(crate) unsafe fn launch(
         &self,
         program: &Placed,
-        follow: [u64; 2],
+        follow: [u64; LOOKED_AT],
         behind_gate: bool,
     ) -> Result<(), DeviceError> {
         if program.is_empty() {
@@ -247,7 +240,7 @@ impl CudaStream {
         let behind_gate = unsafe { self.put_gate(part) }?;
         *taken |= behind_gate;
         // SAFETY: the caller's promise. Nobody is followed.
-        unsafe { self.launch(&part.program, [0; 2], behind_gate) }?;
+        unsafe { self.launch(&part.program, [0; LOOKED_AT], behind_gate) }?;
         *taken = true;
         self.shared.gpu.operands().advance(&part.advance, 1);
         Ok(())

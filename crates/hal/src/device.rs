@@ -35,7 +35,8 @@ pub enum Fault {
         /// The number of the epoch (from 0) whose count was not reached.
         epoch: u64,
     },
-    /// What carries messages to peers has failed; the text says how.
+    /// What carries messages to peers has failed, or what was submitted could be submitted in part only, so that not all
+    /// of it rings; the text says how.
     Transport(String),
     /// A kernel panicked; the text is its message.
     Kernel(String),
@@ -495,7 +496,8 @@ pub unsafe trait Stream: Send + 'static {
     /// # Errors
     ///
     /// If the device refuses; nothing has been submitted then. A fault is not an error here: it is
-    /// reported by [`Reclaim::fault`] and [`Stream::synchronize`].
+    /// reported by [`Stream::fault`] and [`Stream::synchronize`]. If the device refuses a part behind another, the batch
+    /// counts as submitted, and the stream has failed by [`Fault::Transport`].
     ///
     /// # Safety
     ///
@@ -505,11 +507,17 @@ pub unsafe trait Stream: Send + 'static {
     /// Marks this point, for [`Reclaim::passed`].
     fn mark(&self) -> u64;
 
+    /// The fault by which this stream has failed, or is to fail since one that it has waited for has
+    /// ([`Stream::wait_event`]), as far as is known.
+    fn fault(&self) -> Option<Fault> {
+        self.reclaim().fault()
+    }
+
     /// Blocks until everything submitted has been passed.
     ///
     /// # Errors
     ///
-    /// The fault, if there is one; [`DeviceError::Capturing`].
+    /// The [fault](Stream::fault), if there is one; [`DeviceError::Capturing`].
     fn synchronize(&self) -> Result<Result<(), Fault>, DeviceError>;
 
     /// Records an event here.
@@ -520,7 +528,8 @@ pub unsafe trait Stream: Send + 'static {
     fn record(&self) -> Result<Self::Event, DeviceError>;
 
     /// Makes later work wait for an event (of any stream of the device, this one included). If the recording
-    /// stream has failed by then, this one fails too. The ordering itself holds even on a failed stream.
+    /// stream has failed by then, this one fails too, and so does a stream that waits for this one, whatever has been
+    /// submitted in between. The ordering itself holds even on a failed stream.
     ///
     /// # Errors
     ///

@@ -53,7 +53,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_hal::batch::{Add, Awaited, Batch, POISON, QUANTUM, Step, Store, Tag, Wait};
-use tidegate_hal::device::{Device, Fault, Reclaim as _, Stream as _};
+use tidegate_hal::device::{Device, Fault, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::{
     Keep, NicQueue, Prepared, QueueConfig, Register, RemoteMemory, RemotePtr, Signal, part,
@@ -339,7 +339,7 @@ fn submit_armed<D: Device>(
 ) -> Result<bool> {
     let not_rung = |error: &Error| sets.iter().for_each(|set| disarm(stream, set, error));
     submit().inspect_err(not_rung)?;
-    match stream.raw().reclaim().fault() {
+    match stream.raw().fault() {
         // What is behind another failure is given up, and poisons its doorbells.
         Some(fault @ Fault::Transport(_)) => {
             not_rung(&stream.world().explain(fault, stream.name()));

@@ -24,7 +24,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_hal::device::{Device, Reclaim as _, Stream as _};
+use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::nic::NicError;
 
 use super::{Arm, Attached, Line};
@@ -188,7 +188,7 @@ fn patience<D: Device>(
         world.revoke(window, Cause::Limit { rank, limit });
     }
     window.usable()?;
-    match stream.raw().reclaim().fault() {
+    match stream.raw().fault() {
         None => Ok(()),
         Some(_) => stream.healthy(),
     }

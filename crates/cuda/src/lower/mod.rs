@@ -430,7 +430,7 @@ fn lower(
                     arrivals: 0,
                     window: wait.tag.window,
                     peer: wait.tag.peer,
-                    awaited: crate::reclaim::awaited_code(wait.tag.awaited),
+                    awaited: crate::reports::awaited_code(wait.tag.awaited),
                     slot: *slot % MAX_BLOCKED as u32,
                 };
                 *slot += 1;

@@ -2,8 +2,10 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::future::Future as _;
+use std::pin::pin;
 use std::sync::OnceLock;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{self, Blocked, DeviceError, Fault, Reclaim};
@@ -24,6 +26,8 @@ enum Lack {
     Health,
     /// What is submitted is broken off in its middle: it counts as submitted.
     End,
+    /// It follows a stream that has failed; its own device has not looked yet.
+    Leader,
 }
 
 type HostReclaim = <HostStream as device::Stream>::Reclaim;
@@ -98,7 +102,7 @@ impl Scarce {
                 what: "room",
                 detail: "of which there is little".into(),
             }),
-            Lack::Nothing | Lack::Health | Lack::End => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -114,7 +118,7 @@ impl Scarce {
                 let _ = self.reclaim.off.set("it was broken off".into());
                 Ok(false)
             }
-            Lack::Nothing | Lack::Room => Ok(true),
+            Lack::Nothing | Lack::Room | Lack::Leader => Ok(true),
         }
     }
 }
@@ -144,6 +148,11 @@ unsafe impl device::Stream for Scarce {
 
     fn mark(&self) -> u64 {
         self.host.mark()
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        let leader = self.lacks.get() == Lack::Leader;
+        self.reclaim.fault().or(leader.then_some(Fault::Aborted))
     }
 
     fn synchronize(&self) -> Result<Result<(), device::Fault>, DeviceError> {
@@ -298,6 +307,24 @@ fn so_can_what_is_recorded_and_replayed() {
         epoch.put(&src, FIRST).unwrap();
         exchange(&s, inbox, epoch).unwrap();
         s.synchronize().unwrap();
+    });
+}
+
+/// The region would come back with what the failed stream has left in it.
+#[test]
+fn what_a_stream_follows_is_asked_by_who_awaits_it() {
+    alone(|world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let region = fill(&s, 7);
+        s.raw().lacks.set(Lack::Leader);
+        let awaited =
+            pin!(region.into_host_async(&s)).poll(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(Err(Rejected { error, value })) = awaited else {
+            panic!("nothing is under way, and the stream it follows has failed");
+        };
+        assert!(matches!(error, Error::Aborted(_)), "{error}");
+        s.raw().lacks.set(Lack::Nothing);
+        assert_eq!(*value.into_host(&s).unwrap(), [7; LEN]);
     });
 }
 

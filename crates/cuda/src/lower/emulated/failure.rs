@@ -11,7 +11,8 @@ use super::machine::{Do, Event, Home, Launched, Machine};
 use super::memory::{Arena, Rng, change, value};
 use super::protocol::{FILL, Form, Job};
 use super::steps::{WINDOW, add, linear, wait};
-use crate::reclaim::awaited_code;
+use crate::place::look_step;
+use crate::reports::awaited_code;
 
 pub(super) const FAULT_ABORTED: u32 = 2;
 const EPOCHS: u64 = 8;
@@ -275,6 +276,88 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
         // What waits for nothing may have come before the failure.
         if value(post) != POISON && (after || value(post) != QUANTUM) {
             return Err(format!("seed {seed}: a post became {:#x}", value(post)));
+        }
+    }
+    Ok(())
+}
+
+/// A batch that only looks, before one that follows nobody: that fails as the stream that was looked at.
+pub(super) fn check_look(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
+    for seed in seeds {
+        let rng = &mut Rng::new(seed);
+        let mut arena = Arena::new(1 << 16, rng);
+        let bell = arena.word(0);
+        let (word, operand, out) = (arena.word(0), arena.word(0), arena.word(0));
+        let (a, b, idle) = (Home::new(), Home::new(), Home::new());
+        let waits = vec![vec![wait(word, operand, QUANTUM, 5)]];
+        let one = launched(waits, machine.sizes, &a, &[]);
+        let at = arena.word(0);
+        let follow: &[&Home] = if rng.once_in(2) { &[&a] } else { &[&idle, &a] };
+        let look = launched(vec![vec![look_step(at)]], machine.sizes, &b, follow);
+        let two = launched(vec![vec![add(out, bell)]], machine.sizes, &b, &[]);
+        let fails = rng.once_in(2);
+        let streams = [
+            (
+                vec![Do::Launch(&one), Do::Launch(&look), Do::Launch(&two)],
+                1,
+            ),
+            (vec![Do::Delay(3000), Do::Call(0)], 1),
+        ];
+        machine.run(seed, &streams, &[], &mut |event| {
+            if let Event::Called { .. } = event {
+                change(word, |value| value + if fails { POISON } else { QUANTUM });
+            }
+        })?;
+        let expected = if fails { POISON } else { QUANTUM };
+        if b.failed() != fails || value(out) != expected || value(at) != 0 {
+            return Err(format!("seed {seed}: an add became {:#x}", value(out)));
+        }
+    }
+    Ok(())
+}
+
+/// Two waits of a batch share a place for reports: the second is reported when the first is over.
+pub(super) fn check_reports_by_turns(
+    machine: &mut Machine,
+    seeds: Range<u64>,
+) -> Result<(), String> {
+    for seed in seeds {
+        let rng = &mut Rng::new(seed);
+        let mut arena = Arena::new(1 << 18, rng);
+        let words = [(); 2].map(|()| (arena.word(0), arena.word(0)));
+        let first = wait(words[0].0, words[0].1, QUANTUM, 0);
+        // What lies between them has come.
+        let between =
+            (1..MAX_BLOCKED).map(|_| wait(arena.word(QUANTUM), arena.word(0), QUANTUM, 7));
+        let mut lane: Vec<_> = between.collect();
+        lane.push(wait(words[1].0, words[1].1, QUANTUM, 1));
+        let home = Home::new();
+        let batch = launched(vec![vec![first], lane], machine.sizes, &home, &[]);
+        let reports = || {
+            let blocked = home.mirror().blocked;
+            let active = blocked.iter().filter(|report| report.active != 0);
+            active.map(|report| report.peer).collect::<Vec<_>>()
+        };
+        let mut told = Vec::new();
+        let streams = [
+            (vec![Do::Launch(&batch)], 1),
+            (vec![Do::Delay(4000), Do::Call(0)], 200),
+        ];
+        machine.run(seed, &streams, &[], &mut |event| {
+            if let Event::Called { time, .. } = event {
+                let next = reports().into_iter().find(|peer| !told.contains(peer));
+                told.extend(next);
+                let over = |index| told.contains(&(index as u32)) || time == 199;
+                for (index, (word, _)) in words.iter().enumerate() {
+                    if over(index) {
+                        change(*word, |_| QUANTUM);
+                    }
+                }
+            }
+        })?;
+        told.sort_unstable();
+        if told != [0, 1] || !reports().is_empty() {
+            return Err(format!("seed {seed}: {told:?} of two waits were reported"));
         }
     }
     Ok(())

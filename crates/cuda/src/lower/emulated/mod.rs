@@ -136,6 +136,18 @@ fn waits_that_take_long_are_reported_while_they_do() {
 }
 
 #[test]
+fn waits_that_share_a_place_are_reported_by_turns() {
+    let Some(mut machine) = small() else { return };
+    failure::check_reports_by_turns(&mut machine, 0..20).unwrap();
+}
+
+#[test]
+fn a_look_takes_over_a_failure_for_what_comes_after() {
+    let Some(mut machine) = small() else { return };
+    failure::check_look(&mut machine, 0..300).unwrap();
+}
+
+#[test]
 fn a_batch_goes_on_when_the_one_before_is_over() {
     let Some(mut machine) = small() else { return };
     order::check(&mut machine, 0..80).unwrap();

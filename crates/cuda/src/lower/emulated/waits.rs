@@ -20,7 +20,7 @@ use super::failure::FAULT_ABORTED;
 use super::machine::{Do, Event, Home, Launched, Machine};
 use super::memory::{Arena, Rng, change, value};
 use super::steps::{WINDOW, add, wait};
-use crate::reclaim::awaited_code;
+use crate::reports::awaited_code;
 
 /// How often the stream does its two launches.
 const TIMES: u64 = 3;

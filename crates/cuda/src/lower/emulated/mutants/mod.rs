@@ -37,6 +37,7 @@ const POISON: Check = |machine| failure::check_poison(machine, Form::Whole, 0..1
 const ABORT: Check = |machine| failure::check_abort(machine, Form::Whole, 0..100);
 const FOLLOW: Check = |machine| failure::check_follow(machine, 0..500);
 const REPORTS: Check = |machine| failure::check_reports(machine, 0..40);
+const REPORTS_BY_TURNS: Check = |machine| failure::check_reports_by_turns(machine, 0..10);
 const ORDER: Check = |machine| order::check(machine, 0..80);
 const LOOKS: Check = |machine| order::check_looks(machine, 0..40);
 const WAITS: Check = |machine| waits::check(machine, 0..400);

@@ -1,6 +1,8 @@
 //! Lanes by their steps: waits, moves, adds, failure.
 
-use super::{ABORT, EPOCHS, FOLLOW, LOOKS, MOVES, Mutant, PARITIES, POISON, REPORTS};
+use super::{
+    ABORT, EPOCHS, FOLLOW, LOOKS, MOVES, Mutant, PARITIES, POISON, REPORTS, REPORTS_BY_TURNS,
+};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     // The barrier before an add, and the one after a wait.
@@ -236,7 +238,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if (reported) store_release32(&blocked->active, 0);",
         "",
     ),
-    (REPORTS, "looks == 4096", "looks == 1u << 30"),
+    (
+        REPORTS,
+        "looks >= 4096 && looks % 1024 == 0",
+        "looks == 1u << 30",
+    ),
+    (
+        REPORTS_BY_TURNS,
+        "looks >= 4096 && looks % 1024 == 0 && !load_relaxed32(&blocked->active)",
+        "looks == 4096",
+    ),
+    (
+        REPORTS_BY_TURNS,
+        "looks % 1024 == 0 && !load_relaxed32(&blocked->active)",
+        "looks % 1024 == 0 && !reported",
+    ),
     (REPORTS, "if (wait->quantum == 0 && epoch) epoch--;", ""),
     // Moves.
     (

@@ -1,0 +1,116 @@
+//! What a stream says of its failure, and of waits that take long: by the mirror, and by the host.
+//!
+//! # Model
+//!
+//! Waits that take long are reported in the mirror, in [`MAX_BLOCKED`] places that the waits of a batch share by turns:
+//! so of very many not all are seen at once, and one that is seen late was there before. So the time counts from when
+//! the first of them was seen, as long as any of them is.
+
+use std::time::Instant;
+
+use tidegate_hal::batch::{Awaited, Tag};
+use tidegate_hal::device::{Blocked, Fault};
+
+#[cfg(doc)]
+use crate::lower::MAX_BLOCKED;
+use crate::lower::{FAULT_WAIT, RawFault};
+
+/// Awaited things by number, as the kernel carries them.
+const AWAITED: [Awaited; 5] = [
+    Awaited::Exposure,
+    Awaited::Completion,
+    Awaited::Barrier,
+    Awaited::Ticket,
+    Awaited::Event,
+];
+
+pub(crate) fn awaited_code(awaited: Awaited) -> u32 {
+    let code = AWAITED.iter().position(|each| *each == awaited);
+    code.expect("every kind has a number") as u32
+}
+
+pub(crate) fn tag(window: u32, peer: u32, awaited: u32) -> Tag {
+    Tag {
+        window,
+        peer,
+        awaited: AWAITED
+            .get(awaited as usize)
+            .copied()
+            .unwrap_or(Awaited::Event),
+    }
+}
+
+/// The fault of a stream whose context is `lost`, of which something was `broken_off` in its middle, and whose kernels
+/// have said this.
+pub(crate) fn fault(
+    lost: Option<&String>,
+    broken_off: Option<&String>,
+    said: Option<RawFault>,
+) -> Option<Fault> {
+    if let Some(text) = lost {
+        return Some(Fault::Kernel(text.clone()));
+    }
+    // Not all of it rings: whoever has armed a NIC for it must hear that.
+    if let Some(text) = broken_off {
+        return Some(Fault::Transport(text.clone()));
+    }
+    let said = said?;
+    Some(if said.kind == FAULT_WAIT {
+        Fault::Wait {
+            tag: tag(said.window, said.peer, said.awaited),
+            epoch: said.epoch,
+        }
+    } else {
+        Fault::Aborted
+    })
+}
+
+/// What a stream is blocked on now, if it was so `before`.
+pub(crate) fn blocked(
+    before: Option<Blocked>,
+    on: Vec<(Tag, u64)>,
+    now: Instant,
+) -> Option<Blocked> {
+    let goes_on = before.filter(|before| before.on.iter().any(|wait| on.contains(wait)));
+    let since = goes_on.map_or(now, |before| before.since);
+    (!on.is_empty()).then_some(Blocked { on, since })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_was_broken_off_is_no_failure_of_a_kernel() {
+        let (lost, off) = ("lost".to_owned(), "in part".to_owned());
+        let said = RawFault {
+            kind: FAULT_WAIT,
+            epoch: 7,
+            ..RawFault::default()
+        };
+        assert_eq!(fault(None, None, None), None);
+        let by_wait = fault(None, None, Some(said));
+        assert!(matches!(by_wait, Some(Fault::Wait { epoch: 7, .. })));
+        // What was aborted behind it says so, too: the reason is the first.
+        let part = fault(None, Some(&off), Some(RawFault::default()));
+        assert_eq!(part, Some(Fault::Transport(off.clone())));
+        let all = fault(Some(&lost), Some(&off), Some(said));
+        assert_eq!(all, Some(Fault::Kernel(lost)));
+    }
+
+    #[test]
+    fn time_goes_on_while_a_wait_does() {
+        let waits = |peers: &[u32]| peers.iter().map(|peer| (tag(0, *peer, 0), 3)).collect();
+        let at = |seconds| Duration::from_secs(seconds);
+        let begin = Instant::now();
+        let one = blocked(None, waits(&[1, 2]), begin);
+        // Another is seen, and one of the first is over.
+        let two = blocked(one, waits(&[2, 3]), begin + at(1)).unwrap();
+        assert_eq!((two.since, two.on.len()), (begin, 2));
+        let three = blocked(Some(two.clone()), waits(&[4]), begin + at(2)).unwrap();
+        assert_eq!(three.since, begin + at(2));
+        assert!(blocked(Some(two), Vec::new(), begin + at(2)).is_none());
+    }
+}
