@@ -33,8 +33,8 @@
 //! | memory that stays as the last epoch left it | [`.buffers(Buffers::Single)`](crate::window::Window::buffers) | slots have two buffers at first, used by turns: what an epoch does not put is what the one before last left |
 //! | `MPI_Put` with derived datatypes | `epoch.put(src.with(&layout)?, slot.with(&layout))`, [`Layout`](crate::Layout) | |
 //! | `MPI_Get` | [`epoch.get(&mut dst, Slot(0))`](crate::window::Access::get), by range | `dst` cannot be looked at before the epoch is complete |
-//! | `MPI_Accumulate` | [`epoch.accumulate(&src, …, Op::Sum)`](crate::window::Access::accumulate) | by range: one origin; atomic window: any number of origins |
-//! | `MPI_Fetch_and_op`, `MPI_Get_accumulate`, `MPI_Compare_and_swap` | [`fetch_and_op`](crate::window::Access::fetch_and_op), [`compare_and_swap`](crate::window::Access::compare_and_swap), atomic window | |
+//! | `MPI_Accumulate` | [`epoch.accumulate(&src, …, Op::Sum)`](crate::window::Access::accumulate) | by range: one origin; atomic window: any number of origins; neither over libfabric, to ranks of other nodes |
+//! | `MPI_Fetch_and_op`, `MPI_Get_accumulate`, `MPI_Compare_and_swap` | [`fetch_and_op`](crate::window::Access::fetch_and_op), [`compare_and_swap`](crate::window::Access::compare_and_swap), atomic window | not over libfabric, to ranks of other nodes |
 //! | `MPI_Win_complete` | [`epoch.complete(&s)`](crate::window::Access::complete) | checks all puts together, then enqueues. The source may be written by what is enqueued next |
 //! | `MPI_Win_wait` | [`exposed.wait(&s)`](crate::window::Exposed::wait) | the *stream* waits |
 //! | `MPI_Win_test` | [`exposed.test(&s)`](crate::window::Exposed::test) | gives the inbox, or the exposure back |

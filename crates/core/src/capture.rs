@@ -257,7 +257,13 @@ pub struct PairGraph<'s, 't, D: Device> {
 pub type Captured<G, R> = Result<(G, R), Rejected<Option<R>>>;
 
 impl<'s, D: Device> Stream<'s, D> {
-    /// Records one step: runs `step` with what it is lent, executing nothing.
+    /// Records one step: runs `step` with what it is lent, executing nothing. What `step` does besides (counting, say)
+    /// is done once, and not by replays.
+    ///
+    /// What a step uses it must be lent, and give back. "Borrowed data escapes outside of closure" (E0521), and "does not
+    /// live long enough" (E0597), say that it uses something that it was not lent, or the stream that records instead of
+    /// the one that it is given. The closure stands in the call itself: of one that is bound to a name first the
+    /// compiler does not see that it fits all streams.
     ///
     /// # Errors
     ///

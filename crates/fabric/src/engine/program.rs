@@ -261,7 +261,7 @@ impl<W: Wire> Cut<W> {
         if transfer.action != Action::Copy {
             return Err(NicError::Unsupported {
                 nic: NAME,
-                what: "arithmetic on remote memory".into(),
+                what: "arithmetic on memory of another node (put to a range of this origin's own, and add there by a kernel)".into(),
             });
         }
         let remote = resolve::<W>(&transfer.remote.base)?;

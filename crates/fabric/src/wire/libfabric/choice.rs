@@ -7,8 +7,8 @@ use tidegate_ffi::fabric::{
 use super::super::chain::Signals;
 use super::probe;
 
-/// Why there is no endpoint.
-#[derive(Debug, thiserror::Error)]
+/// Why there is no endpoint. Its `Debug` is its `Display`, so that a `main` that returns it says what is wrong.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// There is no usable library.
@@ -44,6 +44,12 @@ pub enum OpenError {
     /// A call was refused.
     #[error(transparent)]
     Fabric(#[from] FabricError),
+}
+
+impl std::fmt::Debug for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 /// Who fires programs.
