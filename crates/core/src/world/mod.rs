@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tidegate_boot::TcpControl;
-use tidegate_hal::control::{Control, Packet};
+use tidegate_boot::{LocalControl, TcpControl};
+use tidegate_hal::control::{Control, Event, Packet};
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Ptr};
 
@@ -135,7 +135,8 @@ impl<D: Device> World<D> {
     ///
     /// # Panics
     ///
-    /// If a rank panics (the other ranks see it as dead), with its panic; if the device cannot be opened.
+    /// If a rank panics (the other ranks see it as dead, also where a clone of its world lives on), with its panic; if the
+    /// device cannot be opened.
     pub fn local<R: Send>(n: usize, program: impl Fn(World<D>) -> R + Sync) -> Vec<R> {
         Self::local_with(n, |_| WorldOptions::new(), program)
     }
@@ -159,10 +160,12 @@ impl<D: Device> World<D> {
                     scope.spawn(move || {
                         let device = D::open_local(control.rank()).expect("the device opens");
                         let options = options(control.rank());
+                        let control = Arc::new(control);
                         // SAFETY: as for `init`.
                         let world =
-                            unsafe { Self::from_control_with(Arc::new(control), device, options) }
+                            unsafe { Self::from_control_with(control.clone(), device, options) }
                                 .expect("the ranks meet");
+                        let _end = OnPanic(control, world.downgrade());
                         program(world)
                     })
                 })
@@ -413,6 +416,23 @@ impl<D: Device> Drop for Member<D> {
             attached.quiesce(any_lost);
         }
         self.control.leave();
+    }
+}
+
+/// Ends a rank that is a thread when its program panics: a clone of the world that lives on (in a static, say) must not
+/// keep it in the job. What waits by that clone ends, too: nobody tells this rank of its peers any more.
+struct OnPanic<D: Device>(Arc<LocalControl>, Weak<Inner<D>>);
+
+impl<D: Device> Drop for OnPanic<D> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        self.0.panicked();
+        if let Some(inner) = self.1.upgrade() {
+            let (rank, reason) = (self.0.rank(), "its thread panicked".into());
+            inner.on_event(Event::Lost { rank, reason });
+        }
     }
 }
 
