@@ -17,7 +17,6 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Tag, Wait};
-use tidegate_hal::control::Packet;
 use tidegate_hal::device::{Device, Reclaim, Stream as _};
 use tidegate_hal::far;
 use tidegate_hal::memory::{Block as _, Sharing};
@@ -68,49 +67,25 @@ impl<'s, D: Device> Barrier<'s, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Control`], [`Error::Device`], [`Error::Capturing`].
+    /// [`Error::WindowMismatch`], on all ranks alike, if they create barriers of different names; [`Error::Control`],
+    /// [`Error::Device`], [`Error::Capturing`].
     pub fn open(stream: &Stream<'s, D>, name: &str) -> Result<Self> {
         stream.not_capturing("creating a barrier")?;
         let world = stream.world();
         let (rank, size) = (world.rank(), world.size());
         let name: Arc<str> = name.into();
-        let id = world.reserve_window(&name);
+        let collective = world.collective();
         let rounds = size.next_power_of_two().trailing_zeros() as usize;
         let bytes = CELL * rounds.max(1);
         let own = world.device().alloc(bytes, Sharing::Peers);
-        let own = own.and_then(|block| Ok((block.share()?, block)));
-        // A rank that has no memory says so, and does not leave the others waiting.
-        let (own, packet) = match own {
-            Ok((handle, block)) => (
-                Ok(block),
-                Packet {
-                    bytes: Vec::new(),
-                    handles: vec![handle],
-                },
-            ),
-            Err(error) => {
-                let bytes = error.to_string().into_bytes();
-                (
-                    Err(error),
-                    Packet {
-                        bytes,
-                        handles: Vec::new(),
-                    },
-                )
-            }
+        let (own, said) = match own.and_then(|block| Ok((block.share()?, block))) {
+            Ok((handle, block)) => (Some(Arc::new(block)), Ok(((), vec![handle]))),
+            Err(error) => (None, Err(error.into())),
         };
-        let mut packets = world
-            .control()
-            .exchange(&format!("barrier {name}"), packet)?;
-        let own = Arc::new(own?);
-        if let Some(other) = packets.iter().position(|packet| !packet.bytes.is_empty()) {
-            let text = String::from_utf8_lossy(&packets[other].bytes);
-            let detail = format!("rank {other} could not allocate its words: {text}");
-            return Err(Error::WindowMismatch {
-                window: name,
-                detail,
-            });
-        }
+        let (which, mut all) = collective.begin("barrier", &name, said)?;
+        drop(collective);
+        let own = own.expect("who has failed gets its own error");
+        let id = which.number;
 
         let mut blocks = Vec::new();
         let (mut words, mut steps) = (Vec::new(), Vec::new());
@@ -124,7 +99,7 @@ impl<'s, D: Device> Barrier<'s, D> {
                     "barrier `{name}`: there is no transport to rank {to}"
                 ))
             };
-            let handle = packets[to].handles.pop().ok_or_else(no_way)?;
+            let handle = all[to].1.pop().ok_or_else(no_way)?;
             let bell = world.bell(to).ok_or_else(no_way)?;
             let there = world.device().map(handle, bytes)?;
             let (cell, word) = (round * CELL, own.base().byte_add(round * CELL));

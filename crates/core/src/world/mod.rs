@@ -12,9 +12,11 @@
 //! end, unless what they wait for has been done already. Dropping an epoch half-done, or a limit that passes, *revokes*
 //! a window on all ranks.
 
+mod collective;
 mod events;
 mod streams;
 
+pub(crate) use collective::{Brought, Collective, Which};
 pub use streams::StreamOptions;
 
 use std::collections::BTreeMap;
@@ -67,6 +69,8 @@ pub(crate) struct Inner<D: Device> {
     /// This rank's bell, for streams that may outlive the world.
     own_bell: Arc<D::Block>,
     events: Mutex<Events<D>>,
+    /// Held by who makes exchanges: see [`Collective`].
+    alone: Mutex<()>,
     pub(crate) watch: Watch,
     nic: Option<Attached<D>>,
     route: Route,
@@ -188,7 +192,7 @@ impl<D: Device> World<D> {
     /// # Safety
     ///
     /// [`Control::exchange`] gives each rank what the others contributed, unchanged: two handles that a window or a
-    /// barrier is made with never name one memory.
+    /// barrier is made with never name one memory. Only one world is made of a control plane.
     pub unsafe fn from_control(control: Arc<dyn Control>, device: D) -> Result<Self> {
         // SAFETY: the caller's promise.
         unsafe { Self::from_control_with(control, device, WorldOptions::new()) }
@@ -237,6 +241,7 @@ impl<D: Device> World<D> {
             bells,
             own_bell,
             events: Mutex::new(events),
+            alone: Mutex::new(()),
             watch: Watch::default(),
             nic,
             route: options.route.unwrap_or_default(),
@@ -288,24 +293,16 @@ impl<D: Device> World<D> {
     ///
     /// [`Error::Control`]: a rank ended meanwhile, is in another collective call, or the bytes are too many.
     pub fn gather(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
-        let packets = self.inner.control.exchange(
-            &format!("gather {label}"),
-            Packet {
-                bytes,
-                handles: Vec::new(),
-            },
-        )?;
+        let handles = Vec::new();
+        let packet = Packet { bytes, handles };
+        let label = format!("gather {label}");
+        let packets = self.collective().exchange(&label, packet)?;
         Ok(packets.into_iter().map(|packet| packet.bytes).collect())
     }
 
     /// For who must not keep the rank in the job.
     pub(crate) fn downgrade(&self) -> Weak<Inner<D>> {
         Arc::downgrade(&self.inner.0)
-    }
-
-    /// The control plane. Not for users: what windows are made of goes through it, and is trusted.
-    pub(crate) fn control(&self) -> &Arc<dyn Control> {
-        &self.inner.control
     }
 
     /// Whether both are views of one rank of one job.
