@@ -21,6 +21,8 @@ struct Directed {
     control: LocalControl,
     order: &'static [&'static str],
     refused: Mutex<Vec<&'static str>>,
+    /// An exchange in which the others' handles do not come.
+    bare: &'static str,
     past: Arc<Past>,
 }
 
@@ -71,7 +73,11 @@ impl Control for Directed {
             let patience = Duration::from_millis(500);
             self.past.wait_for(self.order[before], patience);
         }
-        let packets = self.control.exchange(label, packet);
+        let mut packets = self.control.exchange(label, packet);
+        if label == self.bare {
+            let others = packets.iter_mut().flatten();
+            others.for_each(|packet| packet.handles.clear());
+        }
         self.past.add(name);
         packets
     }
@@ -89,13 +95,20 @@ impl Control for Directed {
     }
 }
 
-/// How the exchanges of a rank are directed: in which order, and which are refused once.
-type Direction = (&'static [&'static str], &'static [&'static str]);
+/// How the exchanges of a rank are directed: in which order, which are refused once, and which brings no handles.
+type Direction = (
+    &'static [&'static str],
+    &'static [&'static str],
+    &'static str,
+);
+
+const FREELY: Direction = (&[], &[], "");
 
 /// Two ranks.
 fn two(directions: [Direction; 2], program: impl Fn(World<Host>, &Past) + Sync) {
     std::thread::scope(|scope| {
-        for (control, (order, refused)) in tidegate_boot::local(2).into_iter().zip(directions) {
+        for (control, (order, refused, bare)) in tidegate_boot::local(2).into_iter().zip(directions)
+        {
             let program = &program;
             scope.spawn(move || {
                 let past = Arc::new(Past::default());
@@ -103,6 +116,7 @@ fn two(directions: [Direction; 2], program: impl Fn(World<Host>, &Past) + Sync) 
                     control,
                     order,
                     refused: Mutex::new(refused.to_vec()),
+                    bare,
                     past: past.clone(),
                 };
                 // SAFETY: it carries what the control plane of `tidegate-boot` does.
@@ -142,6 +156,7 @@ fn windows_that_threads_open_at_once_have_each_its_own_memory() {
                 "y: window memory",
             ],
             &[],
+            "",
         ),
         (
             &[
@@ -151,6 +166,7 @@ fn windows_that_threads_open_at_once_have_each_its_own_memory() {
                 "x: window memory",
             ],
             &[],
+            "",
         ),
     );
     two([first, second], |world, past| {
@@ -200,7 +216,7 @@ fn names_both<T>(opened: Result<T>, mine: &str) {
 
 #[test]
 fn ranks_that_open_in_different_orders_hear_of_it_and_stay_in_step() {
-    two([(&[], &[]), (&[], &[])], |world, past| {
+    two([FREELY, FREELY], |world, past| {
         crate::stream!(let s = world.stream().unwrap());
         let one = |name: &'static str| {
             crate::stream!(let s = world.stream().unwrap());
@@ -230,7 +246,8 @@ fn ranks_that_open_in_different_orders_hear_of_it_and_stay_in_step() {
 /// What rank 0 says of a window after it has been refused some meets that very window on rank 1.
 #[test]
 fn a_rank_that_was_refused_has_the_same_numbers() {
-    two([(&[], &["window", "barrier"]), (&[], &[])], |world, _| {
+    let refuses = (&[][..], &["window", "barrier"][..], "");
+    two([refuses, FREELY], |world, _| {
         crate::stream!(let s = world.stream().unwrap());
         let refused = |error: Error| {
             let too_large = matches!(error, Error::Control(ControlError::TooLarge { .. }));
@@ -260,6 +277,34 @@ fn a_rank_that_was_refused_has_the_same_numbers() {
         }
         // Rank 0 is there till then: it is not its end that tells.
         world.gather("over", Vec::new()).unwrap();
+    });
+}
+
+#[test]
+fn a_barrier_that_one_rank_cannot_create_is_revoked_for_the_others() {
+    let (over, hear) = channel();
+    let hear = Mutex::new(hear);
+    two([(&[], &[], "barrier"), FREELY], |world, _| {
+        crate::stream!(let s = world.stream().unwrap());
+        let opened = Barrier::open(&s, "b");
+        if world.rank() == 0 {
+            assert!(matches!(opened, Err(Error::Invalid(_))));
+            // It does not leave before: it is not its end that tells.
+            let _ = lock(&hear).recv_timeout(LONG);
+            return;
+        }
+        let mut barrier = opened.unwrap();
+        let ended = barrier.enqueue(&s).and_then(|()| s.synchronize());
+        over.send(()).unwrap();
+        let cause = match ended.unwrap_err() {
+            Error::Wait(failed) => failed.cause,
+            Error::Revoked { cause, .. } => cause,
+            other => panic!("{other}"),
+        };
+        assert!(
+            matches!(cause, Cause::NotCreated { rank: 0, .. }),
+            "{cause}"
+        );
     });
 }
 
