@@ -1,6 +1,8 @@
-//! A panic that unwinds past several streams ends their waits, also where one of them waits for another.
+//! A panic that unwinds past several streams ends their waits, also where one of them waits for another; and the rank, also
+//! where a clone of its world lives on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use tidegate::Buffers;
@@ -60,4 +62,76 @@ fn a_test_for_a_peer_that_has_left_comes_to_an_end() {
     let error = results[0].as_ref().unwrap_err().to_string();
     assert!(error.contains("rank 1 has left the job"), "{error}");
     assert!(results[1].is_ok());
+}
+
+/// How the waits of a rank for the other end, if they do: for an epoch, and in an exchange.
+fn ends(world: &World, begun: impl FnOnce()) -> [String; 2] {
+    stream!(let s = world.stream().unwrap());
+    let (inbox, _outbox) = halves(&s, 1 - world.rank()).unwrap();
+    // Refused already, if the other's end is known.
+    let exposed = inbox.post(&s).map_err(|refused| refused.error);
+    begun();
+    let waited = exposed.and_then(|exposed| Ok(exposed.wait(&s)?));
+    let waited = waited.and_then(|_inbox| s.synchronize()).unwrap_err();
+    let gathered = world.gather("all", Vec::new()).unwrap_err();
+    [waited.to_string(), gathered.to_string()]
+}
+
+/// Rank 0 panics when it has done this; rank 1, which waits for it, hears of it, and the job ends.
+fn a_panic_after(keep: impl Fn(World) + Send + Sync + 'static) {
+    let (said, hear) = mpsc::channel();
+    // In a thread, so that what is never over is an error.
+    std::thread::spawn(move || {
+        let heard = Mutex::new(Vec::new());
+        let job = AssertUnwindSafe(|| {
+            World::local(2, |world| {
+                if world.rank() == 0 {
+                    keep(world);
+                    panic!("on purpose");
+                }
+                heard.lock().unwrap().extend(ends(&world, || ()));
+            })
+        });
+        let panicked = catch_unwind(job).is_err();
+        said.send((panicked, heard.into_inner().unwrap()))
+    });
+    let (panicked, heard) = hear.recv_timeout(LONG).expect("the job comes to an end");
+    assert!(panicked, "the panic of a rank is passed on");
+    assert_eq!(heard.len(), 2, "both waits have ended");
+    for error in heard {
+        assert!(error.contains("panicked"), "{error}");
+    }
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_rank_that_panics_is_dead_though_its_world_is_kept() {
+    static KEPT: Mutex<Vec<World>> = Mutex::new(Vec::new());
+    let open = |world: &World| {
+        stream!(let s = world.stream().unwrap());
+        drop(halves(&s, 1).unwrap());
+    };
+    a_panic_after(move |world| {
+        open(&world);
+        KEPT.lock().unwrap().push(world);
+    });
+    a_panic_after(move |world| {
+        open(&world);
+        std::mem::forget(world);
+    });
+}
+
+#[test]
+fn a_rank_that_panics_is_dead_though_a_thread_waits_by_its_world() {
+    let (said, hear) = mpsc::channel();
+    a_panic_after(move |world| {
+        let said = said.clone();
+        let (begun, waits) = mpsc::channel();
+        std::thread::spawn(move || said.send(ends(&world, || begun.send(()).unwrap())));
+        waits.recv().unwrap();
+    });
+    for error in hear.recv_timeout(LONG).expect("its waits end, too") {
+        assert!(error.contains("panicked"), "{error}");
+    }
 }

@@ -8,8 +8,8 @@
 //!
 //! # Failure
 //!
-//! Dropping a [`LocalControl`] says [`Event::Left`]; dropping it while its thread panics, or [`LocalControl::kill`],
-//! says [`Event::Lost`]. Exchanges that miss the rank end with `PeerLost`, in every thread that waits for them.
+//! Dropping a [`LocalControl`] says [`Event::Left`]; dropping it while its thread panics, [`LocalControl::panicked`], or
+//! [`LocalControl::kill`], says [`Event::Lost`]. Exchanges that miss the rank end with `PeerLost`, in every thread that waits for them.
 
 use crate::events::Events;
 use crate::lock;
@@ -80,7 +80,16 @@ pub fn local(size: usize) -> Vec<LocalControl> {
 impl LocalControl {
     /// Ends this rank as if it had crashed: the peers get [`Event::Lost`], and every later call here fails.
     pub fn kill(&self) {
-        let reason = "killed by its own program".to_owned();
+        self.lose("killed by its own program");
+    }
+
+    /// Ends this rank as dropping it while its thread panics does: for a panic that leaves somebody who still holds it.
+    pub fn panicked(&self) {
+        self.lose("its thread panicked");
+    }
+
+    fn lose(&self, reason: &str) {
+        let reason = reason.to_owned();
         self.end(
             reason.clone(),
             Event::Lost {
@@ -250,14 +259,7 @@ impl Control for LocalControl {
 impl Drop for LocalControl {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let reason = "its thread panicked".to_owned();
-            self.end(
-                reason.clone(),
-                Event::Lost {
-                    rank: self.rank,
-                    reason,
-                },
-            );
+            self.panicked();
         } else {
             self.leave();
         }

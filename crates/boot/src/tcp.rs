@@ -301,21 +301,16 @@ impl Member {
                 handles: packet.handles.len(),
             });
         }
-        let own = packet
-            .handles
-            .iter()
-            .map(duplicate)
-            .collect::<Result<Vec<_>, _>>()?;
-        let fds = packet
-            .handles
-            .into_iter()
-            .map(descriptor)
-            .collect::<Result<Vec<_>, _>>()?;
+        let own: Result<Vec<_>, _> = packet.handles.iter().map(duplicate).collect();
+        let fds: Result<Vec<_>, _> = packet.handles.into_iter().map(descriptor).collect();
+        let handles = own.and_then(|own| Ok((own, fds?)));
         let _one_at_a_time = lock(&self.calls);
         let mut state = lock(&self.shared.state);
         if let Some(reason) = &state.no_exchange {
             return Err(ControlError::Closed(reason.clone()));
         }
+        // The others come to this exchange, and must not wait in it for a rank that cannot.
+        let (own, fds) = handles.inspect_err(|error| self.withdraw(&mut state, error))?;
         let round = state.next_round;
         state.next_round += 1;
         let blob = Blob {
@@ -346,21 +341,25 @@ impl Member {
                 Ok(packets)
             }
             Err(error) => {
-                let reason = format!("an earlier exchange failed: {error}");
-                state.fds.clear();
-                if state.no_exchange.is_none() {
-                    // The others may get through this round; they must not wait for this rank in the next one.
-                    let rank = me as u32;
-                    let message = Message::Withdrawn {
-                        rank,
-                        reason: reason.clone(),
-                    };
-                    state.commands.push_back(Command::Say(message));
-                    state.no_exchange = Some(reason);
-                    self.wake();
-                }
+                // The others may get through this round; they must not wait for this rank in the next one.
+                self.withdraw(&mut state, &error);
                 Err(error)
             }
+        }
+    }
+
+    /// Takes part in no exchange any more, and says so.
+    fn withdraw(&self, state: &mut State, error: &ControlError) {
+        state.fds.clear();
+        if state.no_exchange.is_none() {
+            let reason = format!("an earlier exchange failed: {error}");
+            let message = Message::Withdrawn {
+                rank: self.shared.rank as u32,
+                reason: reason.clone(),
+            };
+            state.commands.push_back(Command::Say(message));
+            state.no_exchange = Some(reason);
+            self.wake();
         }
     }
 

@@ -177,7 +177,32 @@ fn a_handle_of_this_process_cannot_leave_it() {
             .exchange("local", Packet { bytes, handles })
             .unwrap_err();
         assert!(matches!(error, ControlError::Io { .. }), "{error}");
-        control.exchange("after", Packet::default()).unwrap();
+    });
+}
+
+#[test]
+fn a_rank_that_cannot_give_its_handles_leaves_nobody_waiting() {
+    let (heard, hear) = std::sync::mpsc::channel();
+    let hear = std::sync::Mutex::new(hear);
+    job(3, |control| {
+        let bytes = Vec::new();
+        if control.rank() != 1 {
+            let handles = vec![memory("mine")];
+            let error = control.exchange("give", Packet { bytes, handles });
+            heard.send(error.unwrap_err()).unwrap();
+            return;
+        }
+        let handles = vec![Handle::Local(std::sync::Arc::new(1u8))];
+        let error = control.exchange("give", Packet { bytes, handles });
+        assert!(matches!(error, Err(ControlError::Io { .. })), "{error:?}");
+        // It does not leave before: it is not its end that tells.
+        for _ in 0..2 {
+            let error = hear.lock().unwrap().recv_timeout(LONG).unwrap();
+            let lost = matches!(error, ControlError::PeerLost { rank: 1, .. });
+            assert!(lost, "{error}");
+        }
+        let after = control.exchange("after", Packet::default());
+        assert!(matches!(after, Err(ControlError::Closed(_))), "{after:?}");
     });
 }
 

@@ -11,19 +11,19 @@
 //!
 //! # Failure
 //!
-//! As a window's: the wait ends with the death or departure of a rank, with an error that names the barrier as the window.
+//! As a window's: the wait ends with the death or departure of a rank, with an error that names the barrier as the window;
+//! or because a rank could not create its part of it.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Tag, Wait};
-use tidegate_hal::control::Packet;
 use tidegate_hal::device::{Device, Reclaim, Stream as _};
 use tidegate_hal::far;
 use tidegate_hal::memory::{Block as _, Sharing};
 
 use crate::capture::{Carry, Visitor};
-use crate::error::{Error, Result};
+use crate::error::{Cause, Error, Result};
 use crate::place::Brand;
 use crate::region::{ReclaimOf, fresh_id};
 use crate::stream::Stream;
@@ -68,86 +68,71 @@ impl<'s, D: Device> Barrier<'s, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Control`], [`Error::Device`], [`Error::Capturing`].
+    /// [`Error::WindowMismatch`], on all ranks alike, if they create barriers of different names; [`Error::Control`],
+    /// [`Error::Device`], [`Error::Capturing`]; [`Error::Invalid`] if there is no way to a rank. The others find the
+    /// barrier revoked where only this rank could not create it.
     pub fn open(stream: &Stream<'s, D>, name: &str) -> Result<Self> {
         stream.not_capturing("creating a barrier")?;
         let world = stream.world();
         let (rank, size) = (world.rank(), world.size());
         let name: Arc<str> = name.into();
-        let id = world.reserve_window(&name);
+        let collective = world.collective();
         let rounds = size.next_power_of_two().trailing_zeros() as usize;
         let bytes = CELL * rounds.max(1);
         let own = world.device().alloc(bytes, Sharing::Peers);
-        let own = own.and_then(|block| Ok((block.share()?, block)));
-        // A rank that has no memory says so, and does not leave the others waiting.
-        let (own, packet) = match own {
-            Ok((handle, block)) => (
-                Ok(block),
-                Packet {
-                    bytes: Vec::new(),
-                    handles: vec![handle],
-                },
-            ),
-            Err(error) => {
-                let bytes = error.to_string().into_bytes();
-                (
-                    Err(error),
-                    Packet {
-                        bytes,
-                        handles: Vec::new(),
-                    },
-                )
-            }
+        let (own, said) = match own.and_then(|block| Ok((block.share()?, block))) {
+            Ok((handle, block)) => (Some(Arc::new(block)), Ok(((), vec![handle]))),
+            Err(error) => (None, Err(error.into())),
         };
-        let mut packets = world
-            .control()
-            .exchange(&format!("barrier {name}"), packet)?;
-        let own = Arc::new(own?);
-        if let Some(other) = packets.iter().position(|packet| !packet.bytes.is_empty()) {
-            let text = String::from_utf8_lossy(&packets[other].bytes);
-            let detail = format!("rank {other} could not allocate its words: {text}");
-            return Err(Error::WindowMismatch {
-                window: name,
-                detail,
-            });
-        }
+        let (which, mut all) = collective.begin("barrier", &name, said)?;
+        drop(collective);
+        let own = own.expect("who has failed gets its own error");
+        let id = which.number;
 
-        let mut blocks = Vec::new();
-        let (mut words, mut steps) = (Vec::new(), Vec::new());
-        for round in 0..rounds {
-            let (to, from) = (
-                (rank + (1 << round)) % size,
-                (rank + size - (1 << round)) % size,
-            );
-            let no_way = || {
-                Error::Invalid(format!(
-                    "barrier `{name}`: there is no transport to rank {to}"
-                ))
-            };
-            let handle = packets[to].handles.pop().ok_or_else(no_way)?;
-            let bell = world.bell(to).ok_or_else(no_way)?;
-            let there = world.device().map(handle, bytes)?;
-            let (cell, word) = (round * CELL, own.base().byte_add(round * CELL));
-            steps.push(Step::Add(Add {
-                word: there.base().byte_add(cell),
-                value: QUANTUM,
-                bell,
-            }));
-            let tag = Tag {
-                window: id,
-                peer: from as u32,
-                awaited: Awaited::Barrier,
-            };
-            steps.push(Step::Wait(Wait {
-                word,
-                operand: word.byte_add(size_of::<u64>()),
-                quantum: QUANTUM,
-                tag,
-                landed: None,
-            }));
-            words.push((word, from));
-            blocks.push(there);
-        }
+        let mut connect = || -> Result<_> {
+            let mut blocks = Vec::new();
+            let (mut words, mut steps) = (Vec::new(), Vec::new());
+            for round in 0..rounds {
+                let (to, from) = (
+                    (rank + (1 << round)) % size,
+                    (rank + size - (1 << round)) % size,
+                );
+                let no_way = || {
+                    Error::Invalid(format!(
+                        "barrier `{name}`: there is no transport to rank {to}"
+                    ))
+                };
+                let handle = all[to].1.pop().ok_or_else(no_way)?;
+                let bell = world.bell(to).ok_or_else(no_way)?;
+                let there = world.device().map(handle, bytes)?;
+                let (cell, word) = (round * CELL, own.base().byte_add(round * CELL));
+                steps.push(Step::Add(Add {
+                    word: there.base().byte_add(cell),
+                    value: QUANTUM,
+                    bell,
+                }));
+                let tag = Tag {
+                    window: id,
+                    peer: from as u32,
+                    awaited: Awaited::Barrier,
+                };
+                steps.push(Step::Wait(Wait {
+                    word,
+                    operand: word.byte_add(size_of::<u64>()),
+                    quantum: QUANTUM,
+                    tag,
+                    landed: None,
+                }));
+                words.push((word, from));
+                blocks.push(there);
+            }
+            Ok((blocks, words, steps))
+        };
+        let (blocks, words, steps) = connect().inspect_err(|error| {
+            // The others may have theirs, and wait in it for this rank.
+            let reason = error.to_string();
+            world.revoke_unborn(id, Cause::NotCreated { rank, reason });
+        })?;
         let window = Arc::new(Watched::new(name.clone(), id, words, own, 1, None));
         world.watch_window(&window);
         // SAFETY: the words lie in `blocks` and in the window's block, which are retired in stream order; only this stream

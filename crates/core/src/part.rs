@@ -89,7 +89,10 @@ impl IndexSet {
 
     /// Whether it holds an index.
     pub fn contains(&self, index: usize) -> bool {
-        self.covers(index, index + 1)
+        // No range holds `usize::MAX`: it would have to end behind it.
+        index
+            .checked_add(1)
+            .is_some_and(|end| self.covers(index, end))
     }
 
     /// Whether it holds all of `first..end`.
@@ -509,6 +512,15 @@ mod tests {
         assert!(IndexSet::from_ranges([0..3, 2..4]).is_err());
         assert!(IndexSet::from_indices([1, 2, 1]).is_err());
         assert_eq!(IndexSet::from_indices([3, 1, 2]).unwrap().ranges(), [1..4]);
+    }
+
+    #[test]
+    fn the_largest_number_is_in_no_set() {
+        for all in [set(&[]), set(&[0..usize::MAX])] {
+            assert!(!all.contains(usize::MAX));
+        }
+        assert!(set(&[0..usize::MAX]).contains(usize::MAX - 1));
+        assert!(IndexSet::from_indices([usize::MAX]).is_err());
     }
 
     #[test]

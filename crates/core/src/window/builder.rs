@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_hal::batch::{Awaited, Landed, QUANTUM, Tag};
-use tidegate_hal::control::Packet;
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::far;
 use tidegate_hal::memory::{Block as _, Ptr};
@@ -41,11 +40,13 @@ pub enum Buffers {
     Double = 2,
 }
 
-/// The declaration of a window, before it is created. All ranks create their windows in the same order.
+/// The declaration of a window, before it is created. All ranks create their windows in the same order; threads of one
+/// rank that create several at once do so one after the other, and it is the program that sees to their order.
 ///
 /// `T` is the element type, `K` the [discipline](crate::window#disciplines).
 #[derive(Clone, Debug)]
 pub struct Window<T, K> {
+    name: Arc<str>,
     description: Description,
     limit: Option<Duration>,
     throttle: Throttle,
@@ -55,7 +56,6 @@ pub struct Window<T, K> {
 impl<T: Element, K: Discipline> Window<T, K> {
     fn declare(name: &str, buffers: Buffers, memory: usize) -> Self {
         let description = Description {
-            name: name.to_owned(),
             layout: T::LAYOUT,
             size: size_of::<T>(),
             kind: K::KIND,
@@ -68,6 +68,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             land_up_to: 0,
         };
         Window {
+            name: name.into(),
             description,
             limit: None,
             throttle: Throttle::default(),
@@ -178,10 +179,11 @@ impl<T: Element, K: Discipline> Window<T, K> {
     ///
     /// # Errors
     ///
-    /// [`Error::WindowMismatch`], on all ranks alike, if the declarations do not fit together; [`Error::Device`] on all
-    /// ranks if one has not enough memory; [`Error::Nic`] and [`Error::Invalid`] (on this rank alone) where a peer
-    /// cannot be reached; where the NIC has no queue for one, the others find the window revoked; [`Error::Control`] if
-    /// a rank ends meanwhile; [`Error::Capturing`] (on this rank alone).
+    /// [`Error::WindowMismatch`], on all ranks alike, if the declarations do not fit together, or are of different
+    /// windows; [`Error::Device`] on all ranks if one has not enough memory; [`Error::Nic`] and [`Error::Invalid`] (on
+    /// this rank alone) where a peer cannot be reached; where the NIC has no queue for one, the others find the window
+    /// revoked; [`Error::Control`] if a rank ends meanwhile; [`Error::Capturing`], and [`Error::Control`] where the
+    /// declaration is too long (on this rank alone: the others wait for its next one).
     #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
     pub fn open<'s, D: Device>(
         self,
@@ -215,27 +217,14 @@ impl<T: Element, K: Discipline> Window<T, K> {
             let far = (0..world.size()).filter(|other| world.by_nic(*other, near(*other)));
             self.description.far = far.filter(|other| self.description.names(*other)).collect();
         }
-        let name: Arc<str> = self.description.name.as_str().into();
-        let id = world.reserve_window(&name);
-        let mismatch = |detail: String| Error::WindowMismatch {
-            window: name.clone(),
-            detail,
-        };
-
-        let bytes = postcard::to_stdvec(&self.description).map_err(|e| mismatch(e.to_string()))?;
-        let packets = world.control().exchange(
-            "window",
-            Packet {
-                bytes,
-                handles: Vec::new(),
-            },
-        )?;
-        let all = packets
-            .iter()
-            .map(|packet| postcard::from_bytes::<Description>(&packet.bytes))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|e| mismatch(format!("a description could not be read: {e}")))?;
-        check(&all).map_err(&mismatch)?;
+        let name = self.name.clone();
+        // Till all exchanges about this window are made: see `Collective`.
+        let collective = world.collective();
+        let said = Ok((self.description.clone(), Vec::new()));
+        let (which, all) = collective.begin("window", &name, said)?;
+        let id = which.number;
+        let all: Vec<Description> = all.into_iter().map(|(each, _)| each).collect();
+        check(&all).map_err(|detail| which.mismatch(detail))?;
 
         // Now every rank knows how large every rank's block is; each allocates its own.
         let shapes: Vec<_> = (0..all.len()).map(|rank| Shape::of(&all, rank)).collect();
@@ -264,7 +253,8 @@ impl<T: Element, K: Discipline> Window<T, K> {
         };
         let offered = own.as_ref().ok();
         let registration = offered.and_then(|(own, _)| own.registration.clone());
-        let routes = Routes::find(&world, &name, K::KIND, own, neighbour).inspect_err(|error| {
+        let routes = Routes::find(&collective, &which, K::KIND, own, neighbour);
+        let routes = routes.inspect_err(|error| {
             world.revoke_unborn(id, not_created(&world, error));
             keep(&world, registration);
         })?;

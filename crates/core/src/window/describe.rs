@@ -13,7 +13,6 @@ const SLOT_ALIGN: usize = 64;
 /// One rank's description.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Description {
-    pub(super) name: String,
     pub(super) layout: u64,
     pub(super) size: usize,
     pub(super) kind: Kind,
@@ -127,9 +126,6 @@ pub(super) fn check(all: &[Description]) -> Result<(), String> {
                 "ranks 0 and {rank} disagree about {what}: {mine:?} and {theirs:?}"
             ))
         };
-        if each.name != first.name {
-            return differs("its name", &first.name, &each.name);
-        }
         if each.kind != first.kind {
             return differs("its discipline", &first.kind, &each.kind);
         }
@@ -279,7 +275,6 @@ mod tests {
 
     fn plain(inbound: &[(usize, u64, usize)], outbound: &[(usize, u64)]) -> Description {
         Description {
-            name: "w".into(),
             layout: 1,
             size: 8,
             kind: Kind::Slot,
@@ -346,13 +341,6 @@ mod tests {
         let other = plain(&[(0, 0, 4)], &[(0, 0)]);
         check(&[fits.clone(), other.clone()]).unwrap();
         let verdict = |other: Description| check(&[fits.clone(), other]).unwrap_err();
-        assert!(
-            verdict(Description {
-                name: "v".into(),
-                ..other.clone()
-            })
-            .contains("its name")
-        );
         assert!(
             verdict(Description {
                 layout: 2,

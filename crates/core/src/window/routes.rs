@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use tidegate_hal::control::Packet;
+use tidegate_hal::control::Handle;
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Sharing};
 use tidegate_hal::nic::{Atomics, Keep, Key, Memory, NicError, Registration, RemoteMemory};
@@ -11,7 +10,7 @@ use tidegate_hal::nic::{Atomics, Keep, Key, Memory, NicError, Registration, Remo
 use super::Kind;
 use crate::error::{Error, Result};
 use crate::nic::Line;
-use crate::world::World;
+use crate::world::{Brought, Collective, Which, World};
 
 /// This rank's memory of a window.
 pub(super) struct Own<D: Device> {
@@ -23,14 +22,8 @@ pub(super) struct Own<D: Device> {
     pub(super) registration: Option<Keep>,
 }
 
-/// What a rank says of its memory.
-#[derive(Serialize, Deserialize)]
-enum Said {
-    /// It has none, and why.
-    Failed(String),
-    /// A handle goes with it; and the key for NICs, and whether another handle goes with that.
-    Memory(Option<(Vec<u8>, bool)>),
-}
+/// What a rank says of its memory, with which a handle goes: the key for NICs, and whether another handle goes with that.
+pub(super) type Offer = Option<(Vec<u8>, bool)>;
 
 /// The ways to the memory of the neighbours.
 pub(super) struct Routes<D: Device> {
@@ -50,7 +43,7 @@ impl<D: Device> Own<D> {
         block: D::Block,
         far: Option<D::Block>,
         lines: usize,
-    ) -> Result<(Self, Packet)> {
+    ) -> Result<(Self, Brought<Offer>)> {
         let (block, far) = (Arc::new(block), far.map(Arc::new));
         let mut handles = vec![block.share()?];
         let (mut registration, mut key, mut words) = (None, None, None);
@@ -80,51 +73,27 @@ impl<D: Device> Own<D> {
             lines: words,
             registration,
         };
-        let bytes = encode(&Said::Memory(key));
-        Ok((own, Packet { bytes, handles }))
+        Ok((own, (key, handles)))
     }
-}
-
-fn encode(said: &Said) -> Vec<u8> {
-    postcard::to_stdvec(said).expect("plain data can be encoded")
 }
 
 impl<D: Device> Routes<D> {
     /// Exchanges what the ranks say of their memory, and chooses the way to each neighbour: `neighbour` says how many
     /// bytes its block has, and its staged one. Collective.
     pub(super) fn find(
-        world: &World<D>,
-        name: &Arc<str>,
+        collective: &Collective<'_, D>,
+        which: &Which,
         kind: Kind,
-        own: Result<(Own<D>, Packet)>,
+        own: Result<(Own<D>, Brought<Offer>)>,
         neighbour: impl Fn(usize) -> Option<(usize, Option<usize>)>,
     ) -> Result<Self> {
-        let mismatch = |detail: String| Error::WindowMismatch {
-            window: name.clone(),
-            detail,
+        let (own, offer) = match own {
+            Ok((own, offer)) => (Some(own), Ok(offer)),
+            Err(error) => (None, Err(error)),
         };
-        let (own, packet) = match own {
-            Ok((own, packet)) => (Ok(own), packet),
-            Err(error) => {
-                let bytes = encode(&Said::Failed(error.to_string()));
-                let handles = Vec::new();
-                (Err(error), Packet { bytes, handles })
-            }
-        };
-        let packets = world.control().exchange("window memory", packet)?;
-        let own = own?;
-        let mut said = Vec::with_capacity(packets.len());
-        for (rank, packet) in packets.into_iter().enumerate() {
-            match postcard::from_bytes(&packet.bytes) {
-                Ok(Said::Memory(key)) => said.push((key, packet.handles)),
-                Ok(Said::Failed(text)) => {
-                    return Err(mismatch(format!(
-                        "rank {rank} could not allocate its memory: {text}"
-                    )));
-                }
-                Err(e) => return Err(mismatch(format!("what rank {rank} said: {e}"))),
-            }
-        }
+        let said = collective.tell("window memory", which, offer)?;
+        let own = own.expect("who has failed gets its own error");
+        let (world, name) = (collective.world(), &*which.name);
         let (mut blocks, mut remotes, mut with_nic) = (Vec::new(), Vec::new(), Vec::new());
         for (rank, (key, handles)) in said.into_iter().enumerate() {
             let (mut block, mut remote) = (None, None);
@@ -165,7 +134,7 @@ fn import<D: Device>(
     kind: Kind,
     rank: usize,
     key: Option<(Vec<u8>, bool)>,
-    handle: Option<tidegate_hal::control::Handle>,
+    handle: Option<Handle>,
     bytes: usize,
 ) -> Result<RemoteMemory> {
     let (Some(attached), Some((key, has_handle))) = (world.nic(), key) else {

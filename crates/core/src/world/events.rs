@@ -61,8 +61,8 @@ impl Drop for Outlives {
 }
 
 impl<D: Device> World<D> {
-    /// Takes a number for a window that all ranks are about to create. Collective in effect: windows are created in one order.
-    pub(crate) fn reserve_window(&self, name: &Arc<str>) -> u32 {
+    /// Takes a number for a window that all ranks are about to create.
+    pub(super) fn reserve_window(&self, name: &Arc<str>) -> u32 {
         let mut events = lock(&self.inner.events);
         events.windows.push(Entry {
             name: name.clone(),
@@ -72,6 +72,13 @@ impl<D: Device> World<D> {
             outlives: None,
         });
         (events.windows.len() - 1) as u32
+    }
+
+    /// Gives the last number back: no rank has counted it.
+    pub(super) fn release_window(&self, window: u32) {
+        let mut events = lock(&self.inner.events);
+        // Of the windows that come, one is created at a time, so it is the last one still.
+        events.windows.truncate(window as usize);
     }
 
     /// Registers a window, so that its waits end when they must.

@@ -12,17 +12,19 @@
 //! end, unless what they wait for has been done already. Dropping an epoch half-done, or a limit that passes, *revokes*
 //! a window on all ranks.
 
+mod collective;
 mod events;
 mod streams;
 
+pub(crate) use collective::{Brought, Collective, Which};
 pub use streams::StreamOptions;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tidegate_boot::TcpControl;
-use tidegate_hal::control::{Control, Packet};
+use tidegate_boot::{LocalControl, TcpControl};
+use tidegate_hal::control::{Control, Event, Packet};
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Ptr};
 
@@ -67,6 +69,8 @@ pub(crate) struct Inner<D: Device> {
     /// This rank's bell, for streams that may outlive the world.
     own_bell: Arc<D::Block>,
     events: Mutex<Events<D>>,
+    /// Held by who makes exchanges: see [`Collective`].
+    alone: Mutex<()>,
     pub(crate) watch: Watch,
     nic: Option<Attached<D>>,
     route: Route,
@@ -135,7 +139,8 @@ impl<D: Device> World<D> {
     ///
     /// # Panics
     ///
-    /// If a rank panics (the other ranks see it as dead), with its panic; if the device cannot be opened.
+    /// If a rank panics (the other ranks see it as dead, also where a clone of its world lives on), with its panic; if the
+    /// device cannot be opened.
     pub fn local<R: Send>(n: usize, program: impl Fn(World<D>) -> R + Sync) -> Vec<R> {
         Self::local_with(n, |_| WorldOptions::new(), program)
     }
@@ -159,10 +164,12 @@ impl<D: Device> World<D> {
                     scope.spawn(move || {
                         let device = D::open_local(control.rank()).expect("the device opens");
                         let options = options(control.rank());
+                        let control = Arc::new(control);
                         // SAFETY: as for `init`.
                         let world =
-                            unsafe { Self::from_control_with(Arc::new(control), device, options) }
+                            unsafe { Self::from_control_with(control.clone(), device, options) }
                                 .expect("the ranks meet");
+                        let _end = OnPanic(control, world.downgrade());
                         program(world)
                     })
                 })
@@ -185,7 +192,7 @@ impl<D: Device> World<D> {
     /// # Safety
     ///
     /// [`Control::exchange`] gives each rank what the others contributed, unchanged: two handles that a window or a
-    /// barrier is made with never name one memory.
+    /// barrier is made with never name one memory. Only one world is made of a control plane.
     pub unsafe fn from_control(control: Arc<dyn Control>, device: D) -> Result<Self> {
         // SAFETY: the caller's promise.
         unsafe { Self::from_control_with(control, device, WorldOptions::new()) }
@@ -234,6 +241,7 @@ impl<D: Device> World<D> {
             bells,
             own_bell,
             events: Mutex::new(events),
+            alone: Mutex::new(()),
             watch: Watch::default(),
             nic,
             route: options.route.unwrap_or_default(),
@@ -285,24 +293,16 @@ impl<D: Device> World<D> {
     ///
     /// [`Error::Control`]: a rank ended meanwhile, is in another collective call, or the bytes are too many.
     pub fn gather(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
-        let packets = self.inner.control.exchange(
-            &format!("gather {label}"),
-            Packet {
-                bytes,
-                handles: Vec::new(),
-            },
-        )?;
+        let handles = Vec::new();
+        let packet = Packet { bytes, handles };
+        let label = format!("gather {label}");
+        let packets = self.collective().exchange(&label, packet)?;
         Ok(packets.into_iter().map(|packet| packet.bytes).collect())
     }
 
     /// For who must not keep the rank in the job.
     pub(crate) fn downgrade(&self) -> Weak<Inner<D>> {
         Arc::downgrade(&self.inner.0)
-    }
-
-    /// The control plane. Not for users: what windows are made of goes through it, and is trusted.
-    pub(crate) fn control(&self) -> &Arc<dyn Control> {
-        &self.inner.control
     }
 
     /// Whether both are views of one rank of one job.
@@ -413,6 +413,23 @@ impl<D: Device> Drop for Member<D> {
             attached.quiesce(any_lost);
         }
         self.control.leave();
+    }
+}
+
+/// Ends a rank that is a thread when its program panics: a clone of the world that lives on (in a static, say) must not
+/// keep it in the job. What waits by that clone ends, too: nobody tells this rank of its peers any more.
+struct OnPanic<D: Device>(Arc<LocalControl>, Weak<Inner<D>>);
+
+impl<D: Device> Drop for OnPanic<D> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        self.0.panicked();
+        if let Some(inner) = self.1.upgrade() {
+            let (rank, reason) = (self.0.rank(), "its thread panicked".into());
+            inner.on_event(Event::Lost { rank, reason });
+        }
     }
 }
 

@@ -1,0 +1,158 @@
+//! What all ranks do together: one thing at a time.
+//!
+//! # Model
+//!
+//! The control plane matches the exchanges of the ranks in order, and knows of each no more than its label. To create a
+//! window takes several (descriptions, then memory; that of a bus has its own), and threads of a rank may want to create
+//! two at once. So whoever makes exchanges holds the world's one [`Collective`] for as long as they belong together, and in
+//! each that is about a window every rank says [`Which`] one it means: number and name, compared by all ranks alike.
+//!
+//! The number is what ranks call a window in their messages. It is taken before the first exchange, since a peer whose
+//! exchange is done may speak of the window at once; and given back if that exchange fails, since then no peer has
+//! counted it (or there will be no exchange any more).
+//!
+//! # Failure
+//!
+//! - Ranks that create different windows, or the same in different orders, all get [`Error::WindowMismatch`], which names
+//!   both. All have made the same exchanges then, so the next one finds them in step.
+//! - A rank that has failed says so in the exchange that comes next, instead of leaving the others waiting in it.
+//! - A thread that waits for its turn waits for the one before it, which waits for the peers: their ends end both.
+
+use std::sync::{Arc, MutexGuard};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tidegate_hal::control::{Handle, Packet};
+use tidegate_hal::device::Device;
+
+use super::{World, lock};
+use crate::error::{Error, Result};
+
+/// What a rank says, and the handles that go with it.
+pub(crate) type Brought<T> = (T, Vec<Handle>);
+
+/// The right to make exchanges, this rank's only one. It is the one way to them for what windows are made of, which
+/// is trusted: not for users.
+pub(crate) struct Collective<'w, D: Device> {
+    world: &'w World<D>,
+    _alone: MutexGuard<'w, ()>,
+}
+
+/// Which window (or barrier) an exchange is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Which {
+    pub(crate) number: u32,
+    pub(crate) name: String,
+}
+
+/// What a rank says about a window: something, or why it has failed.
+#[derive(Serialize, Deserialize)]
+struct Said<T> {
+    which: Which,
+    what: Result<T, String>,
+}
+
+impl<D: Device> World<D> {
+    /// Waits until this thread is the only one of the rank that makes exchanges.
+    pub(crate) fn collective(&self) -> Collective<'_, D> {
+        Collective {
+            world: self,
+            _alone: lock(&self.inner.alone),
+        }
+    }
+}
+
+impl<'w, D: Device> Collective<'w, D> {
+    pub(crate) fn world(&self) -> &'w World<D> {
+        self.world
+    }
+
+    pub(crate) fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>> {
+        Ok(self.world.inner.control.exchange(label, packet)?)
+    }
+
+    /// Takes a number for a window that all ranks are about to create, and makes the first exchange about it: as
+    /// [`Collective::tell`].
+    pub(crate) fn begin<T: Serialize + DeserializeOwned>(
+        &self,
+        label: &str,
+        name: &Arc<str>,
+        mine: Result<Brought<T>>,
+    ) -> Result<(Which, Vec<Brought<T>>)> {
+        let number = self.world.reserve_window(name);
+        let name = name.to_string();
+        let which = Which { number, name };
+        let (packet, failed) = said(&which, mine);
+        let packets = self.exchange(label, packet).inspect_err(|_| {
+            self.world.release_window(number);
+        })?;
+        let all = heard(&which, packets, failed)?;
+        Ok((which, all))
+    }
+
+    /// Tells all ranks something about the window that is being created, or why this rank has failed; and hears what
+    /// they tell.
+    pub(crate) fn tell<T: Serialize + DeserializeOwned>(
+        &self,
+        label: &str,
+        which: &Which,
+        mine: Result<Brought<T>>,
+    ) -> Result<Vec<Brought<T>>> {
+        let (packet, failed) = said(which, mine);
+        heard(which, self.exchange(label, packet)?, failed)
+    }
+}
+
+impl Which {
+    pub(crate) fn mismatch(&self, detail: String) -> Error {
+        Error::WindowMismatch {
+            window: self.name.as_str().into(),
+            detail,
+        }
+    }
+}
+
+/// The packet, and this rank's own failure.
+fn said<T: Serialize>(which: &Which, mine: Result<Brought<T>>) -> (Packet, Result<(), Error>) {
+    let (what, handles, failed) = match mine {
+        Ok((what, handles)) => (Ok(what), handles, Ok(())),
+        Err(error) => (Err(error.to_string()), Vec::new(), Err(error)),
+    };
+    let which = which.clone();
+    let bytes = postcard::to_stdvec(&Said { which, what }).expect("plain data can be encoded");
+    (Packet { bytes, handles }, failed)
+}
+
+/// What all have said. Where they speak of different windows that is the verdict, on all ranks alike.
+fn heard<T: DeserializeOwned>(
+    mine: &Which,
+    packets: Vec<Packet>,
+    failed: Result<()>,
+) -> Result<Vec<Brought<T>>> {
+    let mut all = Vec::with_capacity(packets.len());
+    for (rank, packet) in packets.into_iter().enumerate() {
+        let said: Said<T> = postcard::from_bytes(&packet.bytes)
+            .map_err(|e| mine.mismatch(format!("what rank {rank} said could not be read: {e}")))?;
+        all.push((said, packet.handles));
+    }
+    let first = all[0].0.which.clone();
+    let other = all.iter().position(|(said, _)| said.which != first);
+    if let Some(rank) = other {
+        let other = &all[rank].0.which;
+        return Err(mine.mismatch(format!(
+            "ranks 0 and {rank} create different windows: `{}` (number {}) and `{}` (number {})",
+            first.name, first.number, other.name, other.number
+        )));
+    }
+    failed?;
+    let each = |(rank, (said, handles)): (usize, (Said<T>, _))| match said.what {
+        Ok(what) => Ok((what, handles)),
+        Err(text) => {
+            Err(mine.mismatch(format!("rank {rank} could not allocate its memory: {text}")))
+        }
+    };
+    all.into_iter().enumerate().map(each).collect()
+}
+
+#[cfg(test)]
+mod tests;

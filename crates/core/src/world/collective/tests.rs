@@ -1,0 +1,338 @@
+//! Who creates what with whom, with control planes that bring threads into an order, or refuse.
+
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use tidegate_boot::LocalControl;
+use tidegate_hal::control::{Control, ControlError, Packet, Sink};
+use tidegate_host::Host;
+
+use super::*;
+use crate::error::Cause;
+use crate::window::{Buffers, BySlot, Inbox, Outbox, Slot, Window};
+use crate::{Barrier, Region, Stream};
+
+type ControlResult<T> = std::result::Result<T, ControlError>;
+
+/// The way to the peers, with an order of exchanges that a rank keeps to for as long as it can, and with some that it
+/// refuses. An exchange is named by its thread and its label.
+struct Directed {
+    control: LocalControl,
+    order: &'static [&'static str],
+    refused: Mutex<Vec<&'static str>>,
+    /// An exchange in which the others' handles do not come.
+    bare: &'static str,
+    past: Arc<Past>,
+}
+
+/// What has been exchanged, and what is about to be.
+#[derive(Default)]
+struct Past(Mutex<Vec<String>>, Condvar);
+
+impl Past {
+    fn add(&self, what: String) {
+        lock(&self.0).push(what);
+        self.1.notify_all();
+    }
+
+    fn wait_for(&self, what: &str, limit: Duration) {
+        let yet = |past: &mut Vec<String>| !past.iter().any(|each| each == what);
+        let waited = self.1.wait_timeout_while(lock(&self.0), limit, yet);
+        drop(waited.expect("nobody panics there"));
+    }
+}
+
+impl Control for Directed {
+    fn rank(&self) -> usize {
+        self.control.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.control.size()
+    }
+
+    fn node(&self, rank: usize) -> usize {
+        self.control.node(rank)
+    }
+
+    fn exchange(&self, label: &str, packet: Packet) -> ControlResult<Vec<Packet>> {
+        let mut refused = lock(&self.refused);
+        if let Some(at) = refused.iter().position(|each| *each == label) {
+            refused.remove(at);
+            let (bytes, handles) = (packet.bytes.len(), packet.handles.len());
+            return Err(ControlError::TooLarge { bytes, handles });
+        }
+        drop(refused);
+        let thread = std::thread::current();
+        let name = format!("{}: {label}", thread.name().unwrap_or_default());
+        self.past.add(format!("before {name}"));
+        let place = self.order.iter().position(|each| *each == name);
+        if let Some(before) = place.and_then(|place| place.checked_sub(1)) {
+            // For as long as it can: where threads take turns, what should be first may have to be second.
+            let patience = Duration::from_millis(500);
+            self.past.wait_for(self.order[before], patience);
+        }
+        let mut packets = self.control.exchange(label, packet);
+        if label == self.bare {
+            let others = packets.iter_mut().flatten();
+            others.for_each(|packet| packet.handles.clear());
+        }
+        self.past.add(name);
+        packets
+    }
+
+    fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> ControlResult<()> {
+        self.control.notify(to, bytes)
+    }
+
+    fn subscribe(&self, sink: Sink) {
+        self.control.subscribe(sink);
+    }
+
+    fn leave(&self) {
+        self.control.leave();
+    }
+}
+
+/// How the exchanges of a rank are directed: in which order, which are refused once, and which brings no handles.
+type Direction = (
+    &'static [&'static str],
+    &'static [&'static str],
+    &'static str,
+);
+
+const FREELY: Direction = (&[], &[], "");
+
+/// Two ranks.
+fn two(directions: [Direction; 2], program: impl Fn(World<Host>, &Past) + Sync) {
+    std::thread::scope(|scope| {
+        for (control, (order, refused, bare)) in tidegate_boot::local(2).into_iter().zip(directions)
+        {
+            let program = &program;
+            scope.spawn(move || {
+                let past = Arc::new(Past::default());
+                let control = Directed {
+                    control,
+                    order,
+                    refused: Mutex::new(refused.to_vec()),
+                    bare,
+                    past: past.clone(),
+                };
+                // SAFETY: it carries what the control plane of `tidegate-boot` does.
+                let world = unsafe { World::from_control(Arc::new(control), Host::for_threads()) };
+                program(world.expect("the ranks meet"), &past);
+            });
+        }
+    });
+}
+
+type Halves<'s> = (Inbox<'s, u64, BySlot, Host>, Outbox<'s, u64, BySlot, Host>);
+
+/// A window of one slot each way.
+fn open<'s>(s: &Stream<'s, Host>, name: &str, buffers: Buffers, len: usize) -> Result<Halves<'s>> {
+    let peer = 1 - s.world().rank();
+    let window = Window::by_slot(name).buffers(buffers);
+    let window = window.slot_from(peer, 0, len).slot_to(peer, 0);
+    window.fail_after(Duration::from_secs(10)).open(s)
+}
+
+fn named(name: &str) -> std::thread::Builder {
+    std::thread::Builder::new().name(name.into())
+}
+
+/// So long a thread waits for what another is about to do.
+const LONG: Duration = Duration::from_secs(10);
+
+/// Both windows take 256 bytes, so nothing would look wrong if one got the memory of the other.
+#[test]
+fn windows_that_threads_open_at_once_have_each_its_own_memory() {
+    let (first, second): (Direction, Direction) = (
+        (
+            &[
+                "x: window",
+                "y: window",
+                "x: window memory",
+                "y: window memory",
+            ],
+            &[],
+            "",
+        ),
+        (
+            &[
+                "x: window",
+                "y: window",
+                "y: window memory",
+                "x: window memory",
+            ],
+            &[],
+            "",
+        ),
+    );
+    two([first, second], |world, past| {
+        let ((opened, both), (put, read)) = (channel(), channel());
+        let world = &world;
+        let x = move || {
+            crate::stream!(let s = world.stream().unwrap());
+            let (inbox, outbox) = open(&s, "x", Buffers::Double, 8).unwrap();
+            let sevens = Region::from_slice(world, &[7; 8]).unwrap();
+            let sevens = sevens.on(&s).unwrap();
+            both.recv().unwrap();
+            let mut epoch = outbox.start();
+            epoch.put(&sevens, Slot(0)).unwrap();
+            let _outbox = epoch.complete(&s).unwrap();
+            s.synchronize().unwrap();
+            world.gather("put", Vec::new()).unwrap();
+            put.send(()).unwrap();
+            let mut inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+            assert_eq!(inbox.read(&s).unwrap().slot(0), [7; 8]);
+        };
+        let y = move || {
+            past.wait_for("x: window", LONG);
+            crate::stream!(let s = world.stream().unwrap());
+            let (mut inbox, _outbox) = open(&s, "y", Buffers::Single, 16).unwrap();
+            opened.send(()).unwrap();
+            read.recv().unwrap();
+            let nobody_has_put = [0; 16];
+            assert_eq!(inbox.read(&s).unwrap().slot(0), nobody_has_put);
+        };
+        std::thread::scope(|scope| {
+            named("x").spawn_scoped(scope, x).unwrap();
+            named("y").spawn_scoped(scope, y).unwrap();
+        });
+    });
+}
+
+/// What an error says of two windows.
+#[track_caller]
+fn names_both<T>(opened: Result<T>, mine: &str) {
+    let error = opened.err().expect("the other rank creates another one");
+    let Error::WindowMismatch { window, detail } = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(&**window, mine);
+    assert!(detail.contains("`x`") && detail.contains("`y`"), "{error}");
+}
+
+#[test]
+fn ranks_that_open_in_different_orders_hear_of_it_and_stay_in_step() {
+    two([FREELY, FREELY], |world, past| {
+        crate::stream!(let s = world.stream().unwrap());
+        let one = |name: &'static str| {
+            crate::stream!(let s = world.stream().unwrap());
+            names_both(open(&s, name, Buffers::Double, 8), name);
+        };
+        if world.rank() == 0 {
+            std::thread::scope(|scope| {
+                named("x").spawn_scoped(scope, || one("x")).unwrap();
+                let second = || {
+                    past.wait_for("before x: window", LONG);
+                    one("y");
+                };
+                named("y").spawn_scoped(scope, second).unwrap();
+            });
+            names_both(Barrier::open(&s, "x"), "x");
+        } else {
+            one("y");
+            one("x");
+            names_both(Barrier::open(&s, "y"), "y");
+        }
+        world.gather("still", Vec::new()).unwrap();
+        open(&s, "z", Buffers::Double, 8).unwrap();
+        Barrier::open(&s, "z").unwrap();
+    });
+}
+
+/// What rank 0 says of a window after it has been refused some meets that very window on rank 1.
+#[test]
+fn a_rank_that_was_refused_has_the_same_numbers() {
+    let refuses = (&[][..], &["window", "barrier"][..], "");
+    two([refuses, FREELY], |world, _| {
+        crate::stream!(let s = world.stream().unwrap());
+        let refused = |error: Error| {
+            let too_large = matches!(error, Error::Control(ControlError::TooLarge { .. }));
+            assert!(too_large, "{error}");
+        };
+        if world.rank() == 0 {
+            refused(open(&s, "w", Buffers::Double, 8).err().unwrap());
+            refused(Barrier::open(&s, "b").err().unwrap());
+        }
+        let _barrier = Barrier::open(&s, "b").unwrap();
+        let (inbox, outbox) = open(&s, "w", Buffers::Double, 8).unwrap();
+        if world.rank() == 0 {
+            // Revokes it.
+            drop(outbox.start());
+        } else {
+            let waited = inbox.post(&s).map(|exposed| exposed.wait(&s).map(drop));
+            let ended = match waited.map_err(|refused| refused.error) {
+                Ok(waited) => waited.map_err(|refused| refused.error),
+                Err(error) => Err(error),
+            };
+            let cause = match ended.and_then(|()| s.synchronize()).unwrap_err() {
+                Error::Wait(failed) => failed.cause,
+                Error::Revoked { cause, .. } => cause,
+                other => panic!("{other}"),
+            };
+            assert!(matches!(cause, Cause::Dropped { rank: 0, .. }), "{cause}");
+        }
+        // Rank 0 is there till then: it is not its end that tells.
+        world.gather("over", Vec::new()).unwrap();
+    });
+}
+
+#[test]
+fn a_barrier_that_one_rank_cannot_create_is_revoked_for_the_others() {
+    let (over, hear) = channel();
+    let hear = Mutex::new(hear);
+    two([(&[], &[], "barrier"), FREELY], |world, _| {
+        crate::stream!(let s = world.stream().unwrap());
+        let opened = Barrier::open(&s, "b");
+        if world.rank() == 0 {
+            assert!(matches!(opened, Err(Error::Invalid(_))));
+            // It does not leave before: it is not its end that tells.
+            let _ = lock(&hear).recv_timeout(LONG);
+            return;
+        }
+        let mut barrier = opened.unwrap();
+        let ended = barrier.enqueue(&s).and_then(|()| s.synchronize());
+        over.send(()).unwrap();
+        let cause = match ended.unwrap_err() {
+            Error::Wait(failed) => failed.cause,
+            Error::Revoked { cause, .. } => cause,
+            other => panic!("{other}"),
+        };
+        assert!(
+            matches!(cause, Cause::NotCreated { rank: 0, .. }),
+            "{cause}"
+        );
+    });
+}
+
+#[test]
+fn what_is_said_of_another_window_is_a_mismatch_for_all() {
+    let which = |number, name: &str| Which {
+        number,
+        name: name.into(),
+    };
+    let (x, y) = (which(0, "w"), which(1, "w"));
+    let fails = || Err(Error::Invalid("no room".into()));
+    let succeeds = || Ok(((), Vec::new()));
+    let all = |second: &Which, what| vec![said(&x, succeeds()).0, said::<()>(second, what).0];
+    heard::<()>(&x, all(&x, succeeds()), Ok(())).unwrap();
+    let text = |heard: Result<Vec<((), _)>>| heard.unwrap_err().to_string();
+    for mine in [&x, &y] {
+        let error = text(heard(mine, all(&y, succeeds()), Ok(())));
+        assert!(
+            error.contains("number 0") && error.contains("number 1"),
+            "{error}"
+        );
+    }
+    let error = text(heard(&x, all(&x, fails()), Ok(())));
+    assert!(
+        error.contains("rank 1") && error.contains("no room"),
+        "{error}"
+    );
+    // Who has failed gets its own error, if they speak of one window.
+    let own = heard::<()>(&x, all(&x, fails()), Err(Error::Invalid("mine".into())));
+    assert!(matches!(own, Err(Error::Invalid(_))));
+}
