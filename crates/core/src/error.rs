@@ -243,6 +243,15 @@ pub enum Cause {
         /// The limit.
         limit: std::time::Duration,
     },
+    /// A stream of a rank has failed, by nobody else's fault: what is behind it there is not done, nor what waits for that.
+    StreamFailed {
+        /// Which rank.
+        rank: usize,
+        /// The stream's name.
+        stream: String,
+        /// What its rank is told of it.
+        reason: String,
+    },
     /// What was waited for will not come, and nobody has said more: a stream of the peer failed before it came to this,
     /// or a transfer between the two ranks failed.
     PeerFailed {
@@ -281,6 +290,11 @@ impl fmt::Display for Cause {
             Cause::Limit { rank, limit } => {
                 write!(f, "rank {rank} had waited for the limit of {limit:?}")
             }
+            Cause::StreamFailed {
+                rank,
+                stream,
+                reason,
+            } => write!(f, "stream `{stream}` of rank {rank} has failed: {reason}"),
             Cause::PeerFailed { rank } => {
                 write!(
                     f,

@@ -146,6 +146,7 @@ fn tick<D: Device>(inner: &Arc<Inner<D>>, streams: &[Arc<ReclaimOf<D>>]) {
     let mut expired = Vec::new();
     let mut overdue = false;
     for stream in streams {
+        inner.look_at_fault(stream);
         stream.look_at_blocked(&mut |blocked| {
             let elapsed = blocked.since.elapsed();
             overdue |= elapsed >= deadline;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_hal::batch::Tag;
 use tidegate_hal::control::Event;
-use tidegate_hal::device::Device;
+use tidegate_hal::device::{Device, Fault};
 use tidegate_hal::memory::Block as _;
 use tidegate_hal::nic::{Keep, Nic};
 
@@ -17,6 +17,8 @@ use crate::region::ReclaimOf;
 pub(super) struct Events<D: Device> {
     /// Ranks that died or left, and how.
     pub(super) gone: BTreeMap<usize, Cause>,
+    /// Ranks of which a stream has failed by nobody else's fault, the first of each.
+    pub(super) failed: BTreeMap<usize, Cause>,
     /// This rank's NIC is of no more use.
     pub(super) nic_failed: Option<Cause>,
     /// The windows of this job, by number.
@@ -188,6 +190,34 @@ impl<D: Device> Inner<D> {
         }
     }
 
+    /// Tells the others that a stream of this rank has failed, if that is nobody else's fault: once, since what comes
+    /// after the first is mostly of its making.
+    #[cold]
+    pub(crate) fn tell_failed(&self, stream: &str, fault: &Fault) {
+        let reason = match fault {
+            Fault::Kernel(message) => format!("a kernel panicked: {message}"),
+            Fault::Transport(detail) => detail.clone(),
+            Fault::Wait { .. } | Fault::Aborted => return,
+        };
+        let (rank, stream) = (self.control.rank(), stream.to_owned());
+        let mut events = lock(&self.events);
+        if events.failed.contains_key(&rank) {
+            return;
+        }
+        let message = Message::Failed {
+            stream: stream.clone(),
+            reason: reason.clone(),
+        };
+        let cause = Cause::StreamFailed {
+            rank,
+            stream,
+            reason,
+        };
+        events.failed.insert(rank, cause);
+        // If the control plane is closed, the peers are told by its end.
+        let _ = self.control.notify(None, &message.encode());
+    }
+
     /// This rank's NIC is of no more use: windows that need it are of none to anybody, and peers hear of that by the
     /// control plane alone.
     fn on_nic_failed(&self, reason: String) {
@@ -258,6 +288,9 @@ impl<D: Device> Inner<D> {
         let lost = |cause: &&Cause| matches!(cause, Cause::PeerLost { .. });
         revoked
             .or_else(|| events.gone.values().find(lost).cloned())
+            // Who has left may have done so because of it.
+            .or_else(|| events.failed.get(&(tag.peer as usize)).cloned())
+            .or_else(|| events.failed.values().next().cloned())
             .or_else(|| events.gone.get(&(tag.peer as usize)).cloned())
     }
 
@@ -287,6 +320,15 @@ impl<D: Device> Inner<D> {
                             reason: "its thread panicked".into(),
                         },
                     );
+                }
+                Some(Message::Failed { stream, reason }) => {
+                    let rank = from;
+                    let cause = Cause::StreamFailed {
+                        rank,
+                        stream,
+                        reason,
+                    };
+                    lock(&self.events).failed.entry(rank).or_insert(cause);
                 }
                 Some(Message::Watch(message)) => crate::watch::on_message(self, from, message),
                 None => tracing::warn!(from, "a control message could not be read"),

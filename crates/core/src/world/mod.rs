@@ -231,6 +231,7 @@ impl<D: Device> World<D> {
         let chunks = options.chunks.unwrap_or_else(best);
         let events = Events {
             gone: BTreeMap::new(),
+            failed: BTreeMap::new(),
             nic_failed: None,
             windows: Vec::new(),
             streams: Vec::new(),

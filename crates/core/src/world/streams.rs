@@ -176,6 +176,7 @@ impl<D: Device> World<D> {
     /// The error for a fault of a stream.
     #[cold]
     pub(crate) fn explain(&self, fault: Fault, stream: &str) -> Error {
+        self.inner.tell_failed(stream, &fault);
         let (tag, epoch) = match fault {
             Fault::Kernel(message) => {
                 return Error::KernelPanicked {
@@ -238,6 +239,20 @@ impl<D: Device> Inner<D> {
             .into_iter()
             .filter_map(|(name, stream)| Some((name, stream.blocked()?)))
             .collect()
+    }
+
+    /// Tells the others if this stream has failed, though nobody here may have asked it yet.
+    pub(crate) fn look_at_fault(&self, stream: &Arc<ReclaimOf<D>>) {
+        use tidegate_hal::device::Reclaim as _;
+        let Some(fault) = stream.fault() else { return };
+        let name = lock(&self.events)
+            .streams
+            .iter()
+            .find(|(_, known)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(stream)))
+            .map(|(name, _)| name.clone());
+        if let Some(name) = name {
+            self.tell_failed(&name, &fault);
+        }
     }
 
     /// The streams of this rank that are alive, into a list that may be used again.

@@ -1,0 +1,70 @@
+//! Why a wait ended: the rank that it began with is named, by all who hear of it, whoever else has left by then.
+
+use std::time::Duration;
+
+use tidegate::error::Cause;
+use tidegate::prelude::*;
+use tidegate::{Buffers, Error};
+
+/// A window from the rank before to the rank after, on a line of ranks.
+fn link<'s>(s: &Stream<'s>) -> Result<(Inbox<'s, u64>, Outbox<'s, u64>)> {
+    let (rank, size) = (s.world().rank(), s.world().size());
+    let mut window = Window::by_slot("line").buffers(Buffers::Single);
+    if rank > 0 {
+        window = window.slot_from(rank - 1, 0, 1);
+    }
+    if rank + 1 < size {
+        window = window.slot_to(rank + 1, 0);
+    }
+    window.open(s)
+}
+
+/// On rank 0 a kernel panics before what it puts; each rank puts on what it has got. What each is told; `after`: what
+/// rank 0 does before it looks.
+fn line(after: fn()) -> Vec<Result<()>> {
+    World::local(4, |world| {
+        stream!(let s = world.stream()?);
+        let (inbox, outbox) = link(&s)?;
+        let mut x = Region::<u64, _>::zeroed(&world, 1)?.on(&s)?;
+        let inbox = inbox.post(&s)?.wait(&s)?;
+        if world.rank() == 0 {
+            s.launch(|_: &mut [u64]| panic!("out of cheese"), &mut x)?;
+        }
+        let puts = outbox.slots() > 0;
+        let mut epoch = outbox.start();
+        if puts {
+            epoch.put(&x, Slot(0))?;
+        }
+        let outbox = epoch.complete(&s)?;
+        if world.rank() == 0 {
+            after();
+        }
+        let result = s.synchronize();
+        drop((inbox, outbox));
+        // As by `?` of a `main`: who has failed leaves, and so do those who have heard of it.
+        result
+    })
+}
+
+fn check(results: &[Result<()>]) {
+    assert!(matches!(results[0], Err(Error::KernelPanicked { .. })));
+    for result in &results[1..] {
+        let Err(Error::Wait(failed)) = result else {
+            panic!("{result:?}");
+        };
+        let Cause::StreamFailed { rank, reason, .. } = &failed.cause else {
+            panic!("{failed}");
+        };
+        assert!(*rank == 0 && reason.contains("out of cheese"), "{failed}");
+    }
+}
+
+#[test]
+fn a_kernel_that_panics_is_named_by_all() {
+    check(&line(|| ()));
+}
+
+#[test]
+fn also_where_its_rank_has_not_looked() {
+    check(&line(|| std::thread::sleep(Duration::from_secs(2))));
+}
