@@ -2,24 +2,32 @@
 //!
 //! # Model
 //!
-//! A [`Net`] has an endpoint for each rank of one process. What is posted lies in the *origin's* endpoint until its
+//! A [`Net`] gives endpoints to the ranks of one process. What is posted lies in the *origin's* endpoint until its
 //! time has come, counted in polls; then the origin's poll carries it out in the target's memory. Nothing is ordered
 //! with anything else: of what is due, any comes first. A write with a signal (a notice that is not the
 //! [last](super::LAST)) is copied at the next poll, and done before it is carried out: what an endpoint that is dropped
 //! has not carried out is lost.
 //!
+//! Each call of [`Net::wire`] makes a new endpoint, with an address that no other has. So any number of jobs may use one
+//! net, at a time or one after the other: ranks meet by addresses that their own job has told them.
+//!
 //! # Failure
 //!
-//! [`Faults`] says how often (in a thousand) an operation is refused for now, fails, loses its notice, or takes its rank along.
+//! [`Faults`] says how often (in a thousand) an operation is refused for now, fails, loses its notice, or takes its rank
+//! along. Addresses and keys say of which net they are, for all processes: another's (each rank has made a net of its
+//! own) are refused with [`NicError::BadKey`], when the ranks meet.
+
+mod bed;
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_hal::nic::{Keep, NicError};
 
 use super::{Event, LAST, Limits, Op, Posted, Sleeper, Wire};
+use bed::Bed;
 
 const NAME: &str = "memory";
 
@@ -45,8 +53,12 @@ pub struct Faults {
 pub struct Net(Arc<Mutex<State>>);
 
 struct State {
+    /// No other net's, in this process or another: a number of its own, and a random one.
+    id: [u64; 2],
+    ranks: usize,
     faults: Faults,
     random: u64,
+    /// All that there ever were.
     ends: Vec<End>,
     regions: HashMap<u64, Region>,
     next_region: u64,
@@ -55,6 +67,8 @@ struct State {
 struct End {
     /// Whose it is.
     of: usize,
+    /// The one that [`Net::wire`] gave: this one, or the one that this one is besides.
+    first: usize,
     dead: bool,
     broken: bool,
     gone: bool,
@@ -64,9 +78,10 @@ struct End {
 }
 
 impl End {
-    fn of(rank: usize) -> Self {
+    fn of(rank: usize, first: usize) -> Self {
         End {
             of: rank,
+            first,
             dead: false,
             broken: false,
             gone: false,
@@ -83,31 +98,8 @@ struct Region {
     _keep: Keep,
 }
 
-/// What an agent sleeps on.
-#[derive(Default)]
-struct Bed {
-    awake: Mutex<bool>,
-    rung: Condvar,
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Sleeper for Arc<Bed> {
-    fn sleep(&self, limit: Duration) {
-        let awake = lock(&self.awake);
-        let (mut awake, _) = self
-            .rung
-            .wait_timeout_while(awake, limit, |awake| !*awake)
-            .unwrap_or_else(PoisonError::into_inner);
-        *awake = false;
-    }
-
-    fn wake(&self) {
-        *lock(&self.awake) = true;
-        self.rung.notify_all();
-    }
 }
 
 /// Whether a notice is a signal.
@@ -116,6 +108,46 @@ fn is_signal(notice: u64) -> bool {
 }
 
 impl State {
+    /// What tells others of an endpoint or a region.
+    fn label(&self, number: u64) -> Vec<u8> {
+        let [net, random] = self.id;
+        [net, random, number].map(u64::to_le_bytes).concat()
+    }
+
+    /// The number in a label of this net.
+    fn number(&self, label: &[u8]) -> Result<u64, NicError> {
+        let (net, number) = label.split_at_checked(16).unwrap_or_default();
+        match number.try_into() {
+            Ok(number) if net == &self.label(0)[..16] => Ok(u64::from_le_bytes(number)),
+            _ => Err(NicError::BadKey(
+                "it is of another net in memory: the ranks of a job share one".into(),
+            )),
+        }
+    }
+
+    /// A new endpoint: besides another, or by itself.
+    fn open(&mut self, net: Net, rank: usize, beside: Option<usize>) -> MemoryWire {
+        let number = self.ends.len();
+        let mut end = End::of(rank, beside.unwrap_or(number));
+        end.dead = beside.is_some_and(|first| self.ends[first].dead);
+        let bed = end.bed.clone();
+        self.ends.push(end);
+        MemoryWire {
+            net,
+            end: number,
+            peers: Vec::new(),
+            bed,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// What [`Net::wire`] gave last for a rank, and what that has besides, in the order in which they were opened.
+    fn of(&self, rank: usize) -> impl Iterator<Item = usize> {
+        let firsts = |end: &usize| self.ends[*end].first == *end && self.ends[*end].of == rank;
+        let last = (0..self.ends.len()).rfind(firsts);
+        (0..self.ends.len()).filter(move |end| Some(self.ends[*end].first) == last)
+    }
+
     /// A number below `below`.
     fn draw(&mut self, below: u32) -> u32 {
         // xorshift64*.
@@ -134,34 +166,38 @@ impl State {
 impl Net {
     /// A network of so many ranks.
     pub fn new(ranks: usize, faults: Faults) -> Self {
+        static NETS: AtomicU64 = AtomicU64::new(0);
+        let number = NETS.fetch_add(1, Ordering::Relaxed);
         let random = faults.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         Net(Arc::new(Mutex::new(State {
+            // What is drawn by a seed is the same in every process.
+            id: [number, RandomState::new().hash_one(number)],
+            ranks,
             faults,
             random,
-            ends: (0..ranks).map(End::of).collect(),
+            ends: Vec::new(),
             regions: HashMap::new(),
             next_region: 1,
         })))
     }
 
-    /// The endpoint of a rank.
+    /// A new endpoint for a rank, which the wires of the same job's other ranks may connect to.
     ///
     /// # Panics
     ///
     /// If there is no such rank.
     pub fn wire(&self, rank: usize) -> MemoryWire {
-        let bed = lock(&self.0).ends[rank].bed.clone();
-        MemoryWire {
-            net: self.clone(),
-            end: rank,
-            rank,
-            peers: Vec::new(),
-            bed,
-            waiting: Vec::new(),
-        }
+        let mut state = lock(&self.0);
+        let ranks = state.ranks;
+        assert!(rank < ranks, "rank {rank} of {ranks} in a net in memory");
+        state.open(self.clone(), rank, None)
     }
 
-    /// Breaks the endpoint of a rank: its polls fail from now on. Others that it has go on.
+    /// Breaks the endpoint of a rank, the last that it was given: its polls fail from now on. Others that it has go on.
+    ///
+    /// # Panics
+    ///
+    /// If it was given none.
     pub fn break_wire(&self, rank: usize) {
         self.break_twin(rank, 0);
     }
@@ -173,17 +209,18 @@ impl Net {
     /// If it has not so many.
     pub fn break_twin(&self, rank: usize, twin: usize) {
         let state = &mut lock(&self.0);
-        let mut ends = state.ends.iter_mut().filter(|end| end.of == rank);
-        let end = ends.nth(twin).expect("it has so many");
+        let end = state.of(rank).nth(twin).expect("it has so many");
+        let end = &mut state.ends[end];
         end.broken = true;
         end.bed.wake();
     }
 
-    /// How many operations each endpoint of a rank has taken, in the order in which they were opened.
+    /// How many operations each endpoint of a rank has taken, in the order in which they were opened: the last that it
+    /// was given, and what that has besides.
     pub fn taken(&self, rank: usize) -> Vec<usize> {
         let state = lock(&self.0);
-        let ends = state.ends.iter().filter(|end| end.of == rank);
-        ends.map(|end| end.taken).collect()
+        let ends = state.of(rank);
+        ends.map(|end| state.ends[end].taken).collect()
     }
 
     /// How many regions are registered, of all ranks.
@@ -191,9 +228,10 @@ impl Net {
         lock(&self.0).regions.len()
     }
 
-    /// Whether an endpoint has died.
+    /// Whether the endpoint of a rank, the last that it was given, has died.
     pub fn is_dead(&self, rank: usize) -> bool {
-        lock(&self.0).ends[rank].dead
+        let state = lock(&self.0);
+        state.of(rank).any(|end| state.ends[end].dead)
     }
 }
 
@@ -202,7 +240,6 @@ pub struct MemoryWire {
     net: Net,
     /// Its number in the net.
     end: usize,
-    rank: usize,
     /// The endpoints of the others, when it is connected.
     peers: Vec<Option<usize>>,
     bed: Arc<Bed>,
@@ -379,19 +416,20 @@ unsafe impl Wire for MemoryWire {
     }
 
     fn address(&self) -> Vec<u8> {
-        (self.end as u64).to_le_bytes().to_vec()
+        lock(&self.net.0).label(self.end as u64)
     }
 
     fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<(), NicError> {
-        let known = lock(&self.net.0).ends.len();
+        let state = lock(&self.net.0);
         let end = |address: &Vec<u8>| {
             if address.is_empty() {
                 return Ok(None);
             }
-            let end = address.as_slice().try_into().map(u64::from_le_bytes);
-            let end = end.ok().map(|end| end as usize);
-            let bad = || NicError::BadKey(format!("{address:?} in a net of {known} endpoints"));
-            end.filter(|end| *end < known).map(Some).ok_or_else(bad)
+            let end = state.number(address)? as usize;
+            let bad = || NicError::BadKey(format!("no endpoint has the number {end}"));
+            (end < state.ends.len())
+                .then_some(Some(end))
+                .ok_or_else(bad)
         };
         self.peers = addresses.iter().map(end).collect::<Result<_, _>>()?;
         Ok(())
@@ -400,18 +438,8 @@ unsafe impl Wire for MemoryWire {
     /// A rank that dies does with all of its endpoints.
     fn twin(&self) -> Result<Option<Self>, NicError> {
         let mut state = lock(&self.net.0);
-        let mut end = End::of(self.rank);
-        end.dead = state.ends[self.rank].dead;
-        let bed = end.bed.clone();
-        state.ends.push(end);
-        Ok(Some(MemoryWire {
-            net: self.net.clone(),
-            end: state.ends.len() - 1,
-            rank: self.rank,
-            peers: Vec::new(),
-            bed,
-            waiting: Vec::new(),
-        }))
+        let End { of, first, .. } = state.ends[self.end];
+        Ok(Some(state.open(self.net.clone(), of, Some(first))))
     }
 
     unsafe fn register(
@@ -431,16 +459,13 @@ unsafe impl Wire for MemoryWire {
                 _keep: keep,
             },
         );
+        let key = state.label(number);
         drop(state);
-        let guard = Arc::new(Registered(self.net.clone(), number));
-        Ok((number.to_le_bytes().to_vec(), guard))
+        Ok((key, Arc::new(Registered(self.net.clone(), number))))
     }
 
     fn import(&mut self, _peer: usize, key: &[u8], _bytes: usize) -> Result<Remote, NicError> {
-        let bytes = key
-            .try_into()
-            .map_err(|_| NicError::BadKey(format!("{} bytes", key.len())))?;
-        Ok(Remote(u64::from_le_bytes(bytes)))
+        Ok(Remote(lock(&self.net.0).number(key)?))
     }
 
     unsafe fn post(
@@ -459,8 +484,8 @@ unsafe impl Wire for MemoryWire {
             return Ok(Posted::Full);
         }
         if state.happens(faults.die) {
-            let rank = self.rank;
-            let ends = state.ends.iter_mut().filter(|end| end.of == rank);
+            let first = state.ends[self.end].first;
+            let ends = state.ends.iter_mut().filter(|end| end.first == first);
             ends.for_each(|end| end.dead = true);
         }
         let (work, notice) = match op {
@@ -569,6 +594,8 @@ unsafe impl Wire for MemoryWire {
 impl Drop for MemoryWire {
     fn drop(&mut self) {
         let mut state = lock(&self.net.0);
-        state.ends[self.end].gone = true;
+        let end = &mut state.ends[self.end];
+        end.gone = true;
+        end.arrived = Vec::new();
     }
 }
