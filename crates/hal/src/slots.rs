@@ -51,8 +51,9 @@ struct State {
     free: usize,
     /// How many of them are for programs that have been rung for.
     kept: usize,
-    /// Programs that are armed and not through, with and without a slot.
-    armed: usize,
+    /// Programs that are armed and not through, with and without a slot: the sum of all shares, each of which may be as
+    /// many as it can count.
+    armed: u128,
     members: Vec<Option<Share>>,
     /// Queues with programs that have no slot, by turns; each once.
     line: VecDeque<usize>,
@@ -175,13 +176,14 @@ impl Slots {
     /// So many more programs of a queue are armed: with slots as far as there are any, else in line.
     pub fn arm(&self, member: Member, programs: usize) {
         let mut state = self.lock();
-        state.armed = state.armed.saturating_add(programs);
         let share = state.share(member.0);
         share.armed = share.armed.saturating_add(programs as u64);
-        share.without = share.without.saturating_add(programs);
+        let more = programs.min(usize::MAX - share.without);
+        share.without += more;
         if share.without > 0 && !std::mem::replace(&mut share.in_line, true) {
             state.line.push_back(member.0);
         }
+        state.armed += more as u128;
         state.deal();
     }
 
@@ -227,7 +229,7 @@ impl Slots {
         (share.in_line, share.rung) = (false, false);
         share.through = share.armed;
         state.free += held;
-        state.armed = state.armed.saturating_sub(held.saturating_add(without));
+        state.armed -= held as u128 + without as u128;
         state.line.retain(|each| *each != member.0);
         state.rung.retain(|each| *each != member.0);
         self.came_back(state);
@@ -238,7 +240,7 @@ impl Slots {
         if state.deal() {
             self.again.store(true, Ordering::Release);
         }
-        if state.waiting > 0 && state.armed <= state.wake {
+        if state.waiting > 0 && state.armed() <= state.wake {
             self.back.notify_all();
         }
     }
@@ -262,16 +264,16 @@ impl Slots {
 
     /// How many programs are armed and not through, with and without a slot.
     pub fn armed(&self) -> usize {
-        self.lock().armed
+        self.lock().armed()
     }
 
     /// Waits until no more programs are armed than `most`, but no longer than `limit`; returns how many are.
     pub fn wait(&self, most: usize, limit: Duration) -> usize {
         let mut state = self.lock();
-        if state.armed > most {
+        if state.armed() > most {
             state.waiting += 1;
             state.wake = state.wake.max(most);
-            let more = |state: &mut State| state.armed > most;
+            let more = |state: &mut State| state.armed() > most;
             let woken = self.back.wait_timeout_while(state, limit, more);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
             state.waiting -= 1;
@@ -279,11 +281,16 @@ impl Slots {
                 state.wake = 0;
             }
         }
-        state.armed
+        state.armed()
     }
 }
 
 impl State {
+    /// No more than can be said.
+    fn armed(&self) -> usize {
+        usize::try_from(self.armed).unwrap_or(usize::MAX)
+    }
+
     /// While none is held.
     fn share_out(&mut self) {
         self.budget = (self.whole / self.ranks).max(1);

@@ -64,6 +64,33 @@ fn a_queue_that_gives_up_returns_everything() {
     assert_eq!(slots.armed(), 0);
 }
 
+/// A replay arms a queue for as many programs as its times are.
+#[test]
+fn more_may_be_armed_than_a_count_holds() {
+    let slots = Slots::new(3);
+    let (a, b) = (slots.join(), slots.join());
+    for queue in [b, a, a] {
+        let programs = if queue == b { 2 } else { usize::MAX };
+        slots.arm(queue, programs);
+    }
+    assert_eq!(slots.armed(), usize::MAX);
+    slots.give_up(a);
+    assert_eq!((slots.armed(), slots.counts(b)), (2, (2, 0)));
+    for _ in 0..2 {
+        assert!(slots.fire(b));
+        slots.through(b);
+    }
+    assert_eq!(slots.wait(0, Duration::ZERO), 0);
+    slots.arm(a, usize::MAX);
+    slots.arm(b, usize::MAX);
+    assert!(slots.fire(b));
+    slots.through(b);
+    slots.give_up(b);
+    slots.leave(a);
+    assert_eq!(slots.armed(), 0);
+    assert!(slots.resize(1), "nothing is armed");
+}
+
 #[test]
 fn each_rank_of_a_node_has_its_share() {
     for (whole, ranks, share) in [(512, 8, 64), (4, 3, 1), (1, 64, 1), (7, 1, 7)] {
