@@ -66,7 +66,8 @@ pub struct StreamConfig {
     /// Keeps the bell alive.
     pub keep: Arc<dyn Any + Send + Sync>,
     /// Whether the stream executes on the thread that submits, at once (host only). Then a submission that
-    /// waits blocks its caller: this is host-synchronised communication, without a thread between.
+    /// waits blocks its caller: this is host-synchronised communication, without a thread between. What the work itself
+    /// submits to its stream, or waits for there, is refused ([`DeviceError::Inside`]).
     pub inline: bool,
     /// How many ranks share this node's processors, as far as is known: decides how long a wait may spin.
     pub ranks_on_node: usize,
@@ -517,7 +518,7 @@ pub unsafe trait Stream: Send + 'static {
     ///
     /// # Errors
     ///
-    /// The [fault](Stream::fault), if there is one; [`DeviceError::Capturing`].
+    /// The [fault](Stream::fault), if there is one; [`DeviceError::Capturing`]; [`DeviceError::Inside`].
     fn synchronize(&self) -> Result<Result<(), Fault>, DeviceError>;
 
     /// Records an event here.

@@ -26,6 +26,10 @@ pub enum DeviceError {
     /// The call is not possible while the stream is being captured.
     #[error("not possible while the stream is captured: {0}")]
     Capturing(&'static str),
+    /// The call comes from within the work of the same stream, which the submitting thread executes: a kernel of an
+    /// inline stream has come back to it. Nothing was done.
+    #[error("not possible from within the work of the same inline stream: {0}")]
+    Inside(&'static str),
     /// Code for the device does not fit.
     #[error("device code was refused: {0}")]
     Code(String),

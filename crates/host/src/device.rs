@@ -168,7 +168,6 @@ unsafe impl ClosureDevice for Host {
         kernel: K,
     ) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
-        unsafe { stream.launch(kernel) };
-        Ok(())
+        unsafe { stream.launch(kernel) }
     }
 }

@@ -1,6 +1,6 @@
 //! Streams.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -94,6 +94,17 @@ fn processors() -> Option<usize> {
     counts.sum()
 }
 
+/// The executor of an inline stream, unless it is at work: then it is the kernel, or what the kernel drops, that comes
+/// back to its own stream.
+fn not_inside<'a>(
+    executor: &'a RefCell<Executor>,
+    what: &'static str,
+) -> Result<RefMut<'a, Executor>, DeviceError> {
+    executor
+        .try_borrow_mut()
+        .map_err(|_| DeviceError::Inside(what))
+}
+
 /// Executes items until the stream is dropped.
 fn work(executor: &mut Executor, items: &mut Consumer<Item>, shared: &Shared, own: Patience) {
     loop {
@@ -156,17 +167,23 @@ impl HostStream {
         })
     }
 
+    /// # Errors
+    ///
+    /// [`DeviceError::Inside`]; nothing was counted then.
+    ///
     /// # Safety
     ///
     /// What the hal asks of the submitter of the item holds.
-    unsafe fn push(&self, item: Item) {
-        // Counted first: an inline executor may retire things while it runs the item.
-        self.shared
-            .submitted
-            .store(self.mark() + 1, Ordering::Release);
+    unsafe fn push(&self, item: Item) -> Result<(), DeviceError> {
+        // Counted before it is executed: an inline executor may retire things meanwhile.
+        let count = || {
+            let submitted = self.mark() + 1;
+            self.shared.submitted.store(submitted, Ordering::Release);
+        };
         match &self.queue {
             Queue::Inline(executor) => {
-                let executor = &mut *executor.borrow_mut();
+                let executor = &mut *not_inside(executor, "work")?;
+                count();
                 // SAFETY: the caller's promise.
                 let execute = || unsafe { executor.execute(item, None) };
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(execute)) {
@@ -174,6 +191,7 @@ impl HostStream {
                 }
             }
             Queue::Thread { producer, .. } => {
+                count();
                 let mut producer = producer.borrow_mut();
                 if let Err(PushError::Full(item)) = producer.push(item) {
                     self.push_when_room(&mut producer, item);
@@ -181,6 +199,7 @@ impl HostStream {
                 self.shared.work.ring();
             }
         }
+        Ok(())
     }
 
     #[cold]
@@ -193,13 +212,17 @@ impl HostStream {
         }
     }
 
+    /// # Errors
+    ///
+    /// As [`HostStream::push`].
+    ///
     /// # Safety
     ///
     /// As [`HostStream::push`], for each time the recording is replayed.
-    unsafe fn record_or_push(&self, recorded: Recorded) {
+    unsafe fn record_or_push(&self, recorded: Recorded) -> Result<(), DeviceError> {
         if let Some(recording) = &mut *self.recording.borrow_mut() {
             recording.items.push(recorded);
-            return;
+            return Ok(());
         }
         let item = match recorded {
             Recorded::Batch(batch) => Item::Batch(batch),
@@ -209,16 +232,27 @@ impl HostStream {
             }
         };
         // SAFETY: the caller's promise.
-        unsafe { self.push(item) };
+        unsafe { self.push(item) }
     }
 
-    pub(crate) unsafe fn launch(&self, kernel: impl Fn() + Send + 'static) {
+    pub(crate) unsafe fn launch(
+        &self,
+        kernel: impl Fn() + Send + 'static,
+    ) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise (`ClosureDevice::launch`).
-        unsafe { self.record_or_push(Recorded::Kernel(Job::new(kernel))) };
+        unsafe { self.record_or_push(Recorded::Kernel(Job::new(kernel))) }
     }
 
     fn is_inline(&self) -> bool {
         matches!(self.queue, Queue::Inline(_))
+    }
+
+    /// What is called from within the work of an inline stream would come before that work is over.
+    fn not_inside(&self, what: &'static str) -> Result<(), DeviceError> {
+        match &self.queue {
+            Queue::Inline(executor) => not_inside(executor, what).map(drop),
+            Queue::Thread { .. } => Ok(()),
+        }
     }
 
     fn not_capturing(&self, what: &'static str) -> Result<(), DeviceError> {
@@ -242,14 +276,13 @@ unsafe impl Stream for HostStream {
     }
 
     fn prepare(&self, _batch: &Arc<Batch>) -> Result<(), DeviceError> {
-        // A full queue is waited for: nothing is refused.
-        Ok(())
+        // A full queue is waited for: nothing else is refused.
+        self.not_inside("a batch")
     }
 
     unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
-        unsafe { self.record_or_push(Recorded::Batch(batch.clone())) };
-        Ok(())
+        unsafe { self.record_or_push(Recorded::Batch(batch.clone())) }
     }
 
     fn mark(&self) -> u64 {
@@ -258,6 +291,7 @@ unsafe impl Stream for HostStream {
 
     fn synchronize(&self) -> Result<Result<(), Fault>, DeviceError> {
         self.not_capturing("synchronisation")?;
+        self.not_inside("synchronisation")?;
         let shared = &self.shared;
         shared.wait_until_passed(self.mark(), self.own);
         Ok(shared.fault().map_or(Ok(()), Err))
@@ -283,7 +317,7 @@ unsafe impl Stream for HostStream {
                 let done = other.passed() >= *mark && !other.failed_by(*mark);
                 if !Arc::ptr_eq(other, &self.shared) && !done {
                     // SAFETY: waiting for another stream's count touches nothing but that count.
-                    unsafe { self.push(Item::Await(other.clone(), *mark)) };
+                    unsafe { self.push(Item::Await(other.clone(), *mark)) }?;
                 }
             }
             EventKind::Recorded(link) => match &mut *self.recording.borrow_mut() {
@@ -341,7 +375,10 @@ unsafe impl Stream for HostStream {
 
     fn prepare_replay(&self, others: &[&Self], _graph: &Arc<HostGraph>) -> Result<(), DeviceError> {
         let mut streams = others.iter().copied().chain([self]);
-        streams.try_for_each(|stream| stream.not_capturing("a replay"))
+        streams.try_for_each(|stream| {
+            stream.not_capturing("a replay")?;
+            stream.not_inside("a replay")
+        })
     }
 
     unsafe fn replay(
@@ -360,7 +397,7 @@ unsafe impl Stream for HostStream {
             {
                 if stream.is_inline() == last {
                     // SAFETY: the caller's promise.
-                    unsafe { stream.push(Item::Replay(list.clone(), times)) };
+                    unsafe { stream.push(Item::Replay(list.clone(), times)) }?;
                 }
             }
         }
@@ -378,7 +415,9 @@ impl Drop for HostStream {
             self.shared.abort();
         }
         // SAFETY: the item touches nothing.
-        unsafe { self.push(Item::Stop) };
+        if unsafe { self.push(Item::Stop) }.is_err() {
+            unreachable!("threads take everything");
+        }
         // The executor catches the panics of kernels, so its thread ends by the item.
         let _ = thread.join();
     }

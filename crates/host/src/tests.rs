@@ -1,5 +1,6 @@
 //! What happens when something breaks that never should.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::task::{Wake, Waker};
@@ -243,13 +244,77 @@ fn wakers_and_garbage_that_panic_do_not_end_a_stream() {
         here.wait();
     };
     // SAFETY: the kernel touches nothing but what it owns.
-    unsafe { s.launch(waits) };
+    unsafe { s.launch(waits) }.unwrap();
     let mark = s.mark();
     assert!(!s.reclaim().wake_at(mark, &Waker::from(Arc::new(Bad))));
     s.reclaim().retire(Box::new(Bomb));
     gate.wait();
     s.synchronize().unwrap().unwrap();
     // SAFETY: as above.
-    unsafe { s.launch(|| {}) };
+    unsafe { s.launch(|| {}) }.unwrap();
     s.synchronize().unwrap().unwrap();
+}
+
+thread_local! {
+    /// What a kernel on this thread is to do.
+    static BACK: Cell<Option<fn(&HostStream)>> = const { Cell::new(None) };
+    static STREAM: Cell<*const HostStream> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Kernels cannot capture their stream, but find it.
+fn come_back() {
+    if let Some(back) = BACK.take() {
+        // SAFETY: the test keeps the stream, and this is its thread.
+        back(unsafe { &*STREAM.get() });
+    }
+}
+
+/// Comes back when it is dropped.
+struct ComesBack;
+
+impl Drop for ComesBack {
+    fn drop(&mut self) {
+        come_back();
+    }
+}
+
+#[test]
+fn what_comes_back_to_its_inline_stream_is_refused() {
+    fn refused<T>(outcome: Result<T, DeviceError>) {
+        assert!(matches!(outcome, Err(DeviceError::Inside(_))));
+    }
+    let ways: [fn(&HostStream); 4] = [
+        // SAFETY: the kernel touches nothing.
+        |s| refused(unsafe { s.launch(|| unreachable!("it was refused")) }),
+        |s| refused(s.synchronize()),
+        |s| {
+            // SAFETY: there is nothing in it.
+            let batch = Arc::new(unsafe { Batch::new([], Vec::new()) });
+            refused(s.prepare(&batch));
+            // SAFETY: as above.
+            refused(unsafe { s.submit(&batch) });
+        },
+        |s| {
+            s.begin_capture(&[]).unwrap();
+            let graph = Arc::new(s.end_capture(&[]).unwrap());
+            // SAFETY: there is nothing in it.
+            refused(unsafe { s.replay(&[], &graph, 1) });
+        },
+    ];
+    let s = stream(&Host::for_threads(), true);
+    STREAM.set(&raw const s);
+    for way in ways {
+        let mark = s.mark();
+        BACK.set(Some(way));
+        // SAFETY: the kernel touches nothing.
+        unsafe { s.launch(come_back) }.unwrap();
+        // What a kernel has captured is dropped by the stream, too.
+        let held = ComesBack;
+        BACK.set(Some(way));
+        // SAFETY: as above.
+        unsafe { s.launch(move || _ = &held) }.unwrap();
+        assert!(BACK.take().is_none(), "both came back");
+        assert_eq!(s.mark(), mark + 2, "what is refused does not count");
+        s.synchronize().unwrap().unwrap();
+    }
 }
