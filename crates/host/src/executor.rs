@@ -47,6 +47,12 @@ struct Core {
     own: Patience,
 }
 
+/// How far a replay has come: the times that are left, with the one that has begun, and where in the list that is.
+struct Place {
+    times: u64,
+    at: usize,
+}
+
 /// How many milliseconds the news of a bus that has failed may take.
 const NEWS: u32 = 50;
 
@@ -123,13 +129,17 @@ impl Executor {
             }
             Item::Await(other, mark) => self.core.follow(&other, mark),
             Item::Replay(list, times) => {
+                let mut list = list
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut place = Place { times, at: 0 };
                 // SAFETY: the submitter's promise, for each time.
-                let all = AssertUnwindSafe(|| unsafe { self.replay(&list, times) });
+                let all = AssertUnwindSafe(|| unsafe { self.replay(&mut list, &mut place) });
                 if let Err(panic) = catch_unwind(all) {
                     self.core.broke(panic);
-                    // Gives up all that is in it.
+                    // Gives up what is left of it, from what it has panicked in.
                     // SAFETY: as above.
-                    unsafe { self.replay(&list, 1) };
+                    unsafe { self.replay(&mut list, &mut place) };
                 }
             }
             Item::Stop => more = false,
@@ -162,14 +172,14 @@ impl Executor {
     /// # Safety
     ///
     /// What the hal asks of the submitter of each recorded item holds, each time.
-    unsafe fn replay(&mut self, list: &List, times: u64) {
-        let mut list = list
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        for time in 0..times {
-            for at in 0..list.len() {
+    unsafe fn replay(&mut self, list: &mut [Recorded], place: &mut Place) {
+        while place.times > 0 {
+            // A time that gives up everything is as good as any number of them.
+            let in_vain = self.core.failed && place.at == 0;
+            for at in place.at..list.len() {
+                place.at = at;
                 let next = match list.get(at + 1) {
-                    None if time + 1 < times => list.first(),
+                    None if place.times > 1 => list.first(),
                     next => next,
                 };
                 let soon = matches!(next, Some(Recorded::Batch(next)) if takes_no_time(next));
@@ -188,6 +198,17 @@ impl Executor {
                         }
                     }
                 }
+            }
+            *place = Place {
+                times: place.times - 1,
+                at: 0,
+            };
+            if in_vain && !list.iter().any(Recorded::awaits_work) {
+                break;
+            }
+            // Kernels do not look.
+            if place.times > 0 && self.core.shared.is_aborted() {
+                self.core.fail(Fault::Aborted);
             }
         }
     }

@@ -2,8 +2,10 @@
 
 use std::cell::Cell;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Wake, Waker};
+use std::time::Duration;
 
 use tidegate_hal::batch::{
     Action, Add, Batch, Move, Op, POISON, QUANTUM, Scalar, Shape, Side, Step,
@@ -13,7 +15,7 @@ use tidegate_hal::far::{Bus, BusError, Piece, Reached, Span, Update};
 use tidegate_hal::memory::{Block, Ptr, Sharing};
 use tidegate_words::{Bell, Word};
 
-use crate::{Host, HostBlock, HostStream};
+use crate::{Host, HostBlock, HostGraph, HostStream};
 
 /// A bus that fails when it is told to, and panics when it is to carry anything.
 #[derive(Default)]
@@ -253,6 +255,194 @@ fn wakers_and_garbage_that_panic_do_not_end_a_stream() {
     // SAFETY: as above.
     unsafe { s.launch(|| {}) }.unwrap();
     s.synchronize().unwrap().unwrap();
+}
+
+/// How many times a replay has that nobody lives to see the end of.
+const EVER: u64 = u64::MAX;
+
+/// A kernel that counts its calls, and panics in one of them, counted from 1.
+fn counting(calls: &Arc<AtomicU64>, fails_in: Option<u64>) -> impl Fn() + Send + 'static {
+    let calls = calls.clone();
+    move || {
+        let call = calls.fetch_add(1, Ordering::Relaxed) + 1;
+        assert_ne!(Some(call), fails_in, "on purpose");
+    }
+}
+
+/// Two streams' recording: each counts, the second after the first, and the first waits for that if they `join`.
+struct Pair {
+    streams: [HostStream; 2],
+    graph: Arc<HostGraph>,
+    calls: [Arc<AtomicU64>; 2],
+}
+
+impl Pair {
+    /// `fails_in`: in which call of its kernel each stream fails, if it does.
+    fn record(inline: [bool; 2], join: bool, fails_in: [Option<u64>; 2]) -> Self {
+        let device = Host::for_threads();
+        let streams = inline.map(|inline| stream(&device, inline));
+        let calls = [(); 2].map(|()| Arc::<AtomicU64>::default());
+        let [s, t] = &streams;
+        s.begin_capture(&[t]).unwrap();
+        // SAFETY: the kernels touch nothing but what they own.
+        unsafe { s.launch(counting(&calls[0], fails_in[0])) }.unwrap();
+        t.wait_event(&s.record().unwrap()).unwrap();
+        // SAFETY: as above.
+        unsafe { t.launch(counting(&calls[1], fails_in[1])) }.unwrap();
+        if join {
+            s.wait_event(&t.record().unwrap()).unwrap();
+        }
+        let graph = Arc::new(s.end_capture(&[t]).unwrap());
+        Pair {
+            streams,
+            graph,
+            calls,
+        }
+    }
+
+    /// How each ends, and how often its kernel was called by then.
+    fn replay(&self, times: u64) -> [(bool, u64); 2] {
+        let [s, t] = &self.streams;
+        // SAFETY: the kernels touch nothing but what they own.
+        unsafe { s.replay(&[t], &self.graph, times) }.unwrap();
+        // The second first: its end says whether it was ordered behind the first.
+        let end = |which: usize| {
+            let healthy = self.streams[which].synchronize().unwrap().is_ok();
+            let calls = self.calls.each_ref();
+            (healthy, calls.map(|calls| calls.load(Ordering::Relaxed)))
+        };
+        let (second, seen) = end(1);
+        let (first, calls) = end(0);
+        assert_eq!(seen[1], calls[1], "the second stream's work was over");
+        if !second && first {
+            assert_eq!(
+                seen[0], times,
+                "the second stream did not wait for the first"
+            );
+        }
+        [(first, calls[0]), (second, calls[1])]
+    }
+}
+
+#[test]
+fn a_replay_on_a_stream_that_has_failed_comes_to_its_end() {
+    let device = Host::for_threads();
+    for inline in [false, true] {
+        let s = stream(&device, inline);
+        let (word, bell, calls) = (Word::new(0), Bell::new(), Arc::<AtomicU64>::default());
+        let add = Add {
+            word: pointer(&word),
+            value: QUANTUM,
+            bell: pointer(&bell),
+        };
+        // SAFETY: the test waits until the stream has passed it.
+        let signal = Arc::new(unsafe { Batch::new([vec![Step::Add(add)]], Vec::new()) });
+        s.begin_capture(&[]).unwrap();
+        // SAFETY: the promises of the batch hold; the kernel touches nothing but what it owns.
+        unsafe {
+            s.submit(&signal).unwrap();
+            s.launch(counting(&calls, Some(3))).unwrap();
+        }
+        let graph = Arc::new(s.end_capture(&[]).unwrap());
+        // Again when it has failed before.
+        for _ in 0..2 {
+            // SAFETY: as above.
+            unsafe { s.replay(&[], &graph, EVER) }.unwrap();
+            let fault = s.synchronize().unwrap().unwrap_err();
+            assert!(matches!(fault, Fault::Kernel(_)), "{fault:?}");
+            assert_eq!(calls.load(Ordering::Relaxed), 3);
+            // Of three signals, and the poison of what would have been the others.
+            assert_eq!(word.load(), POISON | (3 * QUANTUM));
+        }
+    }
+}
+
+#[test]
+fn of_two_streams_neither_waits_for_one_that_has_failed() {
+    for inline in [[false; 2], [true, false], [false, true]] {
+        for (fails_in, calls) in [
+            ([Some(3), None], [3, 2]),
+            ([None, Some(3)], [3, 3]),
+            ([Some(3), Some(2)], [2, 2]),
+        ] {
+            let pair = Pair::record(inline, true, fails_in);
+            // Again when they have failed before.
+            for _ in 0..2 {
+                let ends = pair.replay(EVER);
+                assert_eq!(ends, calls.map(|calls| (false, calls)), "{fails_in:?}");
+            }
+        }
+        let pair = Pair::record(inline, true, [None; 2]);
+        assert_eq!(pair.replay(100), [(true, 100); 2]);
+    }
+}
+
+/// What was lent to the second stream may be freed when that is through, and the first may have it still.
+#[test]
+fn a_stream_that_has_failed_awaits_one_that_has_not() {
+    for inline in [[false; 2], [true, false], [false, true]] {
+        let pair = Pair::record(inline, false, [None, Some(3)]);
+        assert_eq!(pair.replay(1000), [(true, 1000), (false, 3)]);
+        let pair = Pair::record(inline, false, [Some(3), None]);
+        let [first, (healthy, calls)] = pair.replay(EVER);
+        assert_eq!(first, (false, 3));
+        assert!(!healthy && calls <= 2, "{calls} calls of the second");
+    }
+}
+
+/// A panic that is no kernel's, in the midst of a time.
+#[test]
+fn a_panic_in_a_replay_leaves_nobody_waiting() {
+    let device = Host::over(Arc::new(Fails::default()));
+    let (s, t) = (stream(&device, false), stream(&device, false));
+    let (source, word, bell) = (7, Word::new(0), Bell::new());
+    let batch = put_and_signal(&source, &word, &bell);
+    let calls = Arc::<AtomicU64>::default();
+    s.begin_capture(&[&t]).unwrap();
+    let (counts, gate) = (counting(&calls, None), Arc::new(Mutex::new(())));
+    let (here, held) = (gate.clone(), calls.clone());
+    let holds = move || {
+        if held.load(Ordering::Relaxed) == 10 {
+            drop(here.lock());
+        }
+        counts();
+    };
+    let closed = gate.lock().unwrap();
+    // SAFETY: the kernel touches nothing but what it owns.
+    unsafe { t.launch(holds) }.unwrap();
+    s.wait_event(&t.record().unwrap()).unwrap();
+    // SAFETY: the promises of the batch hold.
+    unsafe { s.submit(&batch) }.unwrap();
+    let graph = Arc::new(s.end_capture(&[&t]).unwrap());
+    // SAFETY: as above.
+    unsafe { s.replay(&[&t], &graph, 100) }.unwrap();
+    while s.reclaim().fault().is_none() {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(s.reclaim().passed() < s.mark(), "the other is at work");
+    drop(closed);
+    assert!(s.synchronize().unwrap().is_err());
+    assert_eq!(calls.load(Ordering::Relaxed), 100, "it was waited for");
+    assert_eq!(t.synchronize().unwrap(), Ok(()));
+    assert_eq!(word.load(), POISON);
+}
+
+#[test]
+fn a_replay_of_kernels_ends_when_the_stream_is_aborted() {
+    let s = stream(&Host::for_threads(), false);
+    let calls = Arc::<AtomicU64>::default();
+    s.begin_capture(&[]).unwrap();
+    // SAFETY: the kernel touches nothing but what it owns.
+    unsafe { s.launch(counting(&calls, None)) }.unwrap();
+    let graph = Arc::new(s.end_capture(&[]).unwrap());
+    // SAFETY: as above.
+    unsafe { s.replay(&[], &graph, EVER) }.unwrap();
+    while calls.load(Ordering::Relaxed) == 0 {
+        std::thread::yield_now();
+    }
+    s.reclaim().abort();
+    assert_eq!(s.synchronize().unwrap(), Err(Fault::Aborted));
 }
 
 thread_local! {
