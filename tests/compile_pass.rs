@@ -95,6 +95,7 @@ twins! {
     row14_layout_of_another_kind_of_device
     row14_region_on_a_stream_of_another_kind_of_device
     row15_accumulate_of_structs
+    row15_array_of_4_gib
     row15_array_of_nothing
     row15_bool
     row15_char

@@ -5,7 +5,8 @@ use tidegate_hal::batch::Scalar;
 /// A type of plain data: any bytes of its size are a valid value, and it has no padding.
 ///
 /// Implemented for the integers, the floats and arrays of elements; for structs of elements by
-/// `#[derive(Element)]`, which checks all of the below at compile time.
+/// `#[derive(Element)]`, which checks all of the below at compile time. An element has less than 4 GiB: a region or a
+/// window of larger ones does not compile.
 ///
 /// # Safety
 ///
@@ -21,6 +22,38 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// A hash of the layout, compared between ranks when a window is created.
     const LAYOUT: u64;
 }
+
+/// The most bytes that an element may have: moves, on streams and by NICs, say its size in 32 bits.
+///
+/// ```compile_fail,E0080
+/// # use tidegate_core::{Element, Region, World, stream, window::Window};
+/// # use tidegate_host::Host;
+/// # #[derive(Clone, Copy)]
+/// #[repr(C)]
+/// struct Both([u8; 1 << 31], [u8; 1 << 31]);
+/// # // SAFETY: plain data.
+/// # unsafe impl Element for Both {
+/// #     const LAYOUT: u64 = 0;
+/// # }
+/// World::<Host>::local(1, |world| Region::<Both, _>::zeroed(&world, 1).map(drop));
+/// ```
+///
+/// ```compile_fail,E0080
+/// # use tidegate_core::{Element, Region, World, stream, window::Window};
+/// # use tidegate_host::Host;
+/// # #[derive(Clone, Copy)]
+/// #[repr(C)]
+/// struct Both([u8; 1 << 31], [u8; 1 << 31]);
+/// # // SAFETY: plain data.
+/// # unsafe impl Element for Both {
+/// #     const LAYOUT: u64 = 0;
+/// # }
+/// World::<Host>::local(1, |world| {
+///     stream!(let s = world.stream().unwrap());
+///     Window::<Both, _>::by_slot("w").open(&s).map(drop).unwrap();
+/// });
+/// ```
+pub(crate) const LARGEST: usize = u32::MAX as usize;
 
 /// Combines layout hashes; used by the derive.
 #[doc(hidden)]
@@ -88,6 +121,11 @@ elements! {
 unsafe impl<T: Element, const N: usize> Element for [T; N] {
     const LAYOUT: u64 = {
         assert!(N != 0, "elements have a size other than 0");
+        // Sooner than where they are used, which is found when code is made.
+        assert!(
+            size_of::<Self>() <= LARGEST,
+            "elements have less than 4 GiB"
+        );
         mix(mix(LAYOUT_START, 11 + N as u64), T::LAYOUT)
     };
 }

@@ -26,7 +26,7 @@ use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::Keep;
 
 use crate::capture::Visitor;
-use crate::element::Element;
+use crate::element::{Element, LARGEST};
 use crate::error::{Error, Rejected, Result};
 use crate::nic::{Tickets, Touch};
 use crate::place::{On, OnHost, Place};
@@ -324,6 +324,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     }
 
     fn over(block: Option<Arc<D::Block>>, device: &D, len: usize) -> Self {
+        const { assert!(size_of::<T>() <= LARGEST, "elements have less than 4 GiB") };
         Self::from_body(Body {
             block,
             device: device.clone(),

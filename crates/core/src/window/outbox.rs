@@ -13,7 +13,7 @@ use super::myself::{Myself, Side};
 use super::plan::Plans;
 use super::{Body, Discipline, Group, Half, Held, Way};
 use crate::capture::{Carry, Visitor};
-use crate::element::Element;
+use crate::element::{Element, LARGEST};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{Rejected, Result};
@@ -168,6 +168,7 @@ pub(super) fn settle<D: Device>(stream: &Stream<'_, D>, touched: &[Touched]) -> 
 
 impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {
     pub(super) fn new(body: OutboxBody<D>) -> Self {
+        const { assert!(size_of::<T>() <= LARGEST, "elements have less than 4 GiB") };
         Self::from_held(Held::new(body))
     }
 
