@@ -68,3 +68,28 @@ fn a_kernel_that_panics_is_named_by_all() {
 fn also_where_its_rank_has_not_looked() {
     check(&line(|| std::thread::sleep(Duration::from_secs(2))));
 }
+
+/// The commonest program: what cannot be gone on with is dropped by `?`.
+#[test]
+fn an_epoch_that_a_failure_leaves_open_is_not_said_to_be_dropped() {
+    let results = World::local(2, |world: World| -> Result<()> {
+        let (rank, other) = (world.rank(), 1 - world.rank());
+        stream!(let s = world.stream()?);
+        let window = Window::<u64, _>::by_slot("w").buffers(Buffers::Single);
+        let (inbox, outbox) = window.slot_from(other, 0, 1).slot_to(other, 0).open(&s)?;
+        let mut x = Region::<u64, _>::zeroed(&world, 1)?.on(&s)?;
+        let exposed = inbox.post(&s)?;
+        if rank == 0 {
+            s.launch(|_: &mut [u64]| panic!("out of cheese"), &mut x)?;
+            while !s.is_idle() {
+                std::thread::yield_now();
+            }
+        }
+        // Of rank 0 the stream has failed by now.
+        let inbox = exposed.wait(&s)?;
+        let result = s.synchronize();
+        drop((inbox, outbox));
+        result
+    });
+    check(&results);
+}

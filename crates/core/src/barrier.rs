@@ -69,7 +69,7 @@ impl<'s, D: Device> Barrier<'s, D> {
     /// # Errors
     ///
     /// [`Error::WindowMismatch`], on all ranks alike, if they create barriers of different names; [`Error::Control`],
-    /// [`Error::Device`], [`Error::Capturing`]; [`Error::Invalid`] if there is no way to a rank. The others find the
+    /// [`Error::Device`] (the others get `WindowMismatch`, if this rank has no memory for its words), [`Error::Capturing`]; [`Error::Invalid`] if there is no way to a rank. The others find the
     /// barrier revoked where only this rank could not create it.
     pub fn open(stream: &Stream<'s, D>, name: &str) -> Result<Self> {
         stream.not_capturing("creating a barrier")?;

@@ -243,13 +243,13 @@ pub enum Cause {
         /// The limit.
         limit: std::time::Duration,
     },
-    /// A stream of a rank has failed, by nobody else's fault: what is behind it there is not done, nor what waits for that.
+    /// A kernel on a stream of a rank has failed: what is behind it there is not done, nor what waits for that.
     StreamFailed {
         /// Which rank.
         rank: usize,
         /// The stream's name.
         stream: String,
-        /// What its rank is told of it.
+        /// What the kernel said: of very much, the beginning.
         reason: String,
     },
     /// What was waited for will not come, and nobody has said more: a stream of the peer failed before it came to this,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use tidegate_hal::control::{Control, Handle, Packet};
-use tidegate_hal::device::Device;
+use tidegate_hal::device::{Device, DeviceError};
 use tidegate_hal::memory::{Block as _, Sharing};
 use tidegate_hal::nic::{Connection, Keep, Key, Memory, Nic, Registration};
 use tidegate_words::Bell;
@@ -134,7 +134,11 @@ pub(crate) fn meet<D: Device>(
         let bell = handles
             .next()
             .map(|handle: Handle| device.map(handle, bytes));
-        bells.push(bell.transpose()?);
+        bells.push(match bell.transpose() {
+            // It is near, and cannot be reached so: a window says that, or takes the NIC.
+            Err(DeviceError::Unsupported { .. }) => None,
+            bell => bell?,
+        });
         theirs.push((said.nic, handles.next()));
         users.push((said.hardware, said.process, said.portion));
     }

@@ -12,8 +12,8 @@ pub(crate) enum Message {
     Through { window: u32 },
     /// The sender's thread is unwinding.
     Panicked,
-    /// A stream of the sender has failed, by nobody else's fault.
-    Failed { stream: String, reason: String },
+    /// A stream of the sender has failed, by a kernel of its own or of another rank.
+    Failed { cause: Cause },
     /// About long waits.
     Watch(WatchMessage),
 }

@@ -21,7 +21,7 @@ use crate::region::ReclaimOf;
 use crate::world::{Inner, lock};
 
 /// How often waits are looked at, at most.
-const TICK: Duration = Duration::from_millis(200);
+pub(crate) const TICK: Duration = Duration::from_millis(200);
 /// How long rank 0 waits for the answers of the others.
 const PATIENCE: Duration = Duration::from_secs(1);
 

@@ -539,16 +539,16 @@ impl Reclaim for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if self.abandoned.load(Ordering::Relaxed) {
+            // Kernels and couriers of it may be at work still, for all that the driver says, and wait in their blocks.
+            std::mem::forget(std::mem::take(&mut lock(&self.later).garbage));
+            std::mem::forget((self.state.take(), self.owner.take(), self.couriers.take()));
+            return;
+        }
         let dealing = self.dealing.load(Ordering::Relaxed);
         self.gpu
             .give_back((self.quota.load(Ordering::Relaxed), dealing));
         if self.gpu.enter().is_err() {
-            return;
-        }
-        if self.abandoned.load(Ordering::Relaxed) {
-            // Kernels of it may be at work still, for all that the driver says.
-            std::mem::forget(std::mem::take(&mut lock(&self.later).garbage));
-            std::mem::forget((self.state.take(), self.owner.take()));
             return;
         }
         // The owner has waited until everything was passed, and nobody can have submitted more.

@@ -12,8 +12,9 @@
 //! # Failure
 //!
 //! [`DeviceError::Busy`] for a recording beyond the reserve while another stream than the one that recorded it has
-//! work. The only stream of a device is let wait: what it has been given does not depend on what it will be given. (A
-//! host that has something to do for a peer meanwhile does it later.) Where ranks are threads, another thread may
+//! work. The only stream of a device is waited for first: what it has been given does not depend on what it will be given.
+//! (A host that has something to do for a peer meanwhile does it later; and that wait ends when the stream is ended, as
+//! the driver's own would not.) Where ranks are threads, another thread may
 //! enqueue a wait between the question whether anything waits and the call that then waits for it; loading code has the
 //! same gap.
 
@@ -156,8 +157,9 @@ impl Gpu {
     ) -> Result<Launchable, DeviceError> {
         // The lock is not held while streams are asked: what they have passed is dropped then, and may be a recording.
         let fits = self.reserve.take(weight, false) || {
+            let quiet = self.quiet();
             self.sweep_recordings();
-            self.reserve.take(weight, self.quiet())
+            self.reserve.take(weight, quiet)
         };
         let flags = if branches {
             GraphFlags::USE_NODE_PRIORITY

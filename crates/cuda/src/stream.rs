@@ -183,7 +183,7 @@ impl CudaStream {
     }
 
     /// What looks at other streams, and does nothing else.
-    fn look(&self) -> Result<Arc<Placed>, DeviceError> {
+    pub(crate) fn look(&self) -> Result<Arc<Placed>, DeviceError> {
         let mut looks = self.looks.borrow_mut();
         if let Some(look) = &*looks {
             return Ok(look.clone());

@@ -80,6 +80,9 @@ impl CudaStream {
         if batch.lanes().is_empty() {
             return Ok(Form::Nothing);
         }
+        if self.followed.are_too_many() {
+            self.look()?;
+        }
         let mut advance = Advance::new();
         if gpu.gated() {
             if !self.capturing() && self.followed.is_empty() {

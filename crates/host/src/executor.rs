@@ -12,7 +12,7 @@ use tidegate_hal::far::Bus;
 use tidegate_words::{Blocked, Engine, Mover, Patience};
 
 use crate::far::Far;
-use crate::graph::{List, Recorded};
+use crate::graph::{List, Recorded, Steps};
 use crate::job::Job;
 use crate::moves::HostMover;
 use crate::reclaim::{Shared, let_go};
@@ -172,10 +172,11 @@ impl Executor {
     /// # Safety
     ///
     /// What the hal asks of the submitter of each recorded item holds, each time.
-    unsafe fn replay(&mut self, list: &mut [Recorded], place: &mut Place) {
+    unsafe fn replay(&mut self, steps: &mut Steps, place: &mut Place) {
         while place.times > 0 {
             // A time that gives up everything is as good as any number of them.
             let in_vain = self.core.failed && place.at == 0;
+            let list = &mut steps.items;
             for at in place.at..list.len() {
                 place.at = at;
                 let next = match list.get(at + 1) {
@@ -184,6 +185,8 @@ impl Executor {
                 };
                 let soon = matches!(next, Some(Recorded::Batch(next)) if takes_no_time(next));
                 match &mut list[at] {
+                    // It has been given up, and what it names may be gone with the other stream's part.
+                    Recorded::Batch(_) if steps.given_up => {}
                     // SAFETY: the caller's promise.
                     Recorded::Batch(batch) => unsafe { self.batch(batch, soon) },
                     Recorded::Kernel(job) => self.core.kernel(job),
@@ -203,8 +206,11 @@ impl Executor {
                 times: place.times - 1,
                 at: 0,
             };
-            if in_vain && !list.iter().any(Recorded::awaits_work) {
-                break;
+            if in_vain {
+                steps.give_up();
+                if !steps.awaits_work() {
+                    break;
+                }
             }
             // Kernels do not look.
             if place.times > 0 && self.core.shared.is_aborted() {

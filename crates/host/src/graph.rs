@@ -2,12 +2,14 @@
 //!
 //! # Failure
 //!
-//! A stream that fails goes through its list once more, giving up what is in it, and leaves out the times that are left:
-//! words that are poisoned twice are as if they were once. What is left of the order between two streams of a recording
-//! is this: whoever waits for a link of a stream that has *failed for good* does not wait, since that stream touches
-//! nothing any more; and a stream that has failed itself goes on as long as it awaits one that has not, time by time.
-//! Else it would be through, and what was lent to it be freed, while the other still works there.
+//! A stream that fails hands its failure on by the links that it signals, and goes through its list once more, giving up
+//! what is in it: words that are poisoned twice are as if they were once. From then on the list is *given up*: the stream
+//! touches nothing of it any more, in no later replay either, and does not wait for streams that have given up theirs.
+//! Order holds until then: what was lent to the other stream may be freed when that has passed the replay. So who waits
+//! for a link waits until it is signalled or its stream has given up; and a stream that has failed goes on, time by time,
+//! as long as it awaits one that has not.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tidegate_hal::batch::{Batch, QUANTUM};
@@ -23,7 +25,38 @@ pub struct HostGraph {
 }
 
 /// What one stream recorded. Only the stream that replays it locks it, for the length of a replay.
-pub(crate) type List = Mutex<Vec<Recorded>>;
+pub(crate) type List = Mutex<Steps>;
+
+pub(crate) struct Steps {
+    pub(crate) items: Vec<Recorded>,
+    /// The stream has failed, and touches nothing of this any more.
+    pub(crate) given_up: bool,
+}
+
+impl Steps {
+    pub(crate) fn new(items: Vec<Recorded>) -> Self {
+        let given_up = false;
+        Steps { items, given_up }
+    }
+
+    /// All of it has been given up once: says so to who waits for its links.
+    pub(crate) fn give_up(&mut self) {
+        if !std::mem::replace(&mut self.given_up, true) {
+            for step in &self.items {
+                if let Recorded::Signal(link) = step {
+                    link.over.store(true, Ordering::Release);
+                    link.bell.ring();
+                }
+            }
+        }
+    }
+
+    /// Whether it waits for a stream that may be at work on its part still.
+    pub(crate) fn awaits_work(&self) -> bool {
+        let at_work = |step: &Recorded| matches!(step, Recorded::Await(link, _) if !link.is_over());
+        self.items.iter().any(at_work)
+    }
+}
 
 /// One recorded work item.
 pub(crate) enum Recorded {
@@ -33,21 +66,16 @@ pub(crate) enum Recorded {
     Await(Arc<Link>, u64),
 }
 
-impl Recorded {
-    /// Whether it waits for a stream that may be at work still.
-    pub(crate) fn awaits_work(&self) -> bool {
-        matches!(self, Recorded::Await(link, _) if link.fault.get().is_none())
-    }
-}
-
 /// An event inside a recording: a word that each time of a replay adds to once, and each wait for it follows with an
-/// operand of its own (kept beside the wait, in the list). A stream that has failed stops adding.
+/// operand of its own (kept beside the wait, in the list). A stream that has given up its list stops adding.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     word: WordCell,
     bell: Bell,
-    /// Why the signalling stream does no more work, if it does not: for good, whatever the word says.
+    /// Why the signalling stream has failed, if it has.
     fault: OnceLock<Fault>,
+    /// It has given up its part of the recording, and touches nothing of it any more, whatever the word says.
+    over: AtomicBool,
     /// The recording that it belongs to.
     pub(crate) recording: u64,
 }
@@ -78,15 +106,19 @@ impl Link {
         self.bell.ring();
     }
 
-    /// Waits for the next signal after `operand`, or until the signalling stream has failed; returns its fault then.
-    /// Never aborted: order holds on failed streams too, and every stream comes to its end.
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// Waits for the next signal after `operand`, or until the signalling stream has given up; returns its fault, if it
+    /// has failed. Never aborted: order holds on failed streams too, and every stream comes to its end.
     pub(crate) fn follow(&self, operand: &mut u64, patience: Patience) -> Option<Fault> {
         let from = *operand;
         self.bell.wait(
             patience,
             || {
                 let reached = self.word.0.look(from, QUANTUM) == State::Reached;
-                (reached || self.fault.get().is_some()).then_some(())
+                (reached || self.is_over()).then_some(())
             },
             || {},
         );

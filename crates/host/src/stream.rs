@@ -13,7 +13,7 @@ use tidegate_hal::far::Bus;
 use tidegate_words::{Patience, ahead};
 
 use crate::executor::{Executor, Item};
-use crate::graph::{HostGraph, Link, Recorded};
+use crate::graph::{HostGraph, Link, Recorded, Steps};
 use crate::job::Job;
 use crate::reclaim::Shared;
 
@@ -359,7 +359,8 @@ unsafe impl Stream for HostStream {
             let Some(recording) = stream.recording.borrow_mut().take() else {
                 return Err(DeviceError::Capturing("nothing is being captured"));
             };
-            lists.push(Arc::new(std::sync::Mutex::new(recording.items)));
+            let steps = Steps::new(recording.items);
+            lists.push(Arc::new(std::sync::Mutex::new(steps)));
         }
         Ok(HostGraph { lists })
     }

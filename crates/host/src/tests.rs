@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Wake, Waker};
 use std::time::Duration;
@@ -387,6 +387,83 @@ fn a_stream_that_has_failed_awaits_one_that_has_not() {
         let [first, (healthy, calls)] = pair.replay(EVER);
         assert_eq!(first, (false, 3));
         assert!(!healthy && calls <= 2, "{calls} calls of the second");
+    }
+}
+
+/// What was lent to the second stream is freed when that has passed its replays: not before the first has given up its
+/// part, and from then on that touches nothing of it, in whatever replay it is itself.
+#[test]
+fn what_is_given_up_is_not_touched_again() {
+    let device = Host::for_threads();
+    let [s, t, u] = [(); 3].map(|()| stream(&device, false));
+    let (word, bell) = (Word::new(0), Bell::new());
+    let add = Add {
+        word: pointer(&word),
+        value: QUANTUM,
+        bell: pointer(&bell),
+    };
+    // SAFETY: the test waits until all streams have passed it.
+    let signal = Arc::new(unsafe { Batch::new([vec![Step::Add(add)]], Vec::new()) });
+    let gates = [(); 2].map(|()| Arc::<Gate>::default());
+    let [first, second] = gates.each_ref();
+    let calls = Arc::<AtomicU64>::default();
+    s.begin_capture(&[&t, &u]).unwrap();
+    let (gate, times) = (first.clone(), AtomicU64::new(0));
+    // SAFETY: the promises of the batch hold; the kernels touch nothing but what they own.
+    unsafe {
+        s.launch(counting(&calls, Some(2))).unwrap();
+        s.submit(&signal).unwrap();
+        t.wait_event(&s.record().unwrap()).unwrap();
+        // The time in which it fails takes the first stream long.
+        let waits = move || {
+            if times.fetch_add(1, Ordering::Relaxed) == 1 {
+                gate.pass();
+            }
+        };
+        u.launch(waits).unwrap();
+        s.wait_event(&u.record().unwrap()).unwrap();
+    }
+    let graph = Arc::new(s.end_capture(&[&t, &u]).unwrap());
+    // SAFETY: as above.
+    unsafe { s.replay(&[&t, &u], &graph, 5) }.unwrap();
+    // The first stream comes late to the second replay, too.
+    let v = stream(&device, false);
+    let gate = second.clone();
+    // SAFETY: as above.
+    unsafe { v.launch(move || gate.pass()) }.unwrap();
+    s.wait_event(&v.record().unwrap()).unwrap();
+    // SAFETY: as above.
+    unsafe { s.replay(&[&t, &u], &graph, 5) }.unwrap();
+
+    while word.load() & POISON == 0 {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    let early = t.reclaim().passed();
+    first.open();
+    t.synchronize().unwrap().unwrap_err();
+    // Somebody else's from here on.
+    let freed = word.replace(word.load(), 0);
+    second.open();
+    s.synchronize().unwrap().unwrap_err();
+    u.synchronize().unwrap().unwrap();
+    assert_eq!(early, 0, "the first was to poison it once more");
+    assert_eq!((freed, word.load()), (true, 0));
+}
+
+/// What a kernel waits at.
+#[derive(Default)]
+struct Gate(AtomicBool);
+
+impl Gate {
+    fn pass(&self) {
+        while !self.0.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn open(&self) {
+        self.0.store(true, Ordering::Release);
     }
 }
 

@@ -180,7 +180,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
     /// # Errors
     ///
     /// [`Error::WindowMismatch`], on all ranks alike, if the declarations do not fit together, or are of different
-    /// windows; [`Error::Device`] on all ranks if one has not enough memory; [`Error::Nic`] and [`Error::Invalid`] (on
+    /// windows; [`Error::Device`] if this rank has not enough memory (the others get `WindowMismatch`); [`Error::Nic`] and [`Error::Invalid`] (on
     /// this rank alone) where a peer cannot be reached; where the NIC has no queue for one, the others find the window
     /// revoked; [`Error::Control`] if a rank ends meanwhile; [`Error::Capturing`], and [`Error::Control`] where the
     /// declaration is too long (on this rank alone: the others wait for its next one).

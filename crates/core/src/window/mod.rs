@@ -206,6 +206,7 @@ impl<D: Device> Half<D> {
         let cause = match self.home.fault() {
             // It is dropped because it cannot be closed any more: whoever asks is to hear what came first.
             Some(Fault::Wait { tag, .. }) => self.world.cause_of(tag),
+            Some(fault @ Fault::Kernel(_)) => self.world.cause_of_kernel(&fault),
             _ => Cause::Dropped {
                 rank: self.world.rank(),
                 token: token.to_owned(),

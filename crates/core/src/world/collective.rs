@@ -147,9 +147,7 @@ fn heard<T: DeserializeOwned>(
     failed?;
     let each = |(rank, (said, handles)): (usize, (Said<T>, _))| match said.what {
         Ok(what) => Ok((what, handles)),
-        Err(text) => {
-            Err(mine.mismatch(format!("rank {rank} could not allocate its memory: {text}")))
-        }
+        Err(text) => Err(mine.mismatch(format!("rank {rank} could not offer its memory: {text}"))),
     };
     all.into_iter().enumerate().map(each).collect()
 }

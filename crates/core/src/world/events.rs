@@ -17,7 +17,7 @@ use crate::region::ReclaimOf;
 pub(super) struct Events<D: Device> {
     /// Ranks that died or left, and how.
     pub(super) gone: BTreeMap<usize, Cause>,
-    /// Ranks of which a stream has failed by nobody else's fault, the first of each.
+    /// Ranks of which a stream has failed by a kernel, of theirs or of another rank, and why: the first of each.
     pub(super) failed: BTreeMap<usize, Cause>,
     /// This rank's NIC is of no more use.
     pub(super) nic_failed: Option<Cause>,
@@ -131,6 +131,17 @@ impl<D: Device> World<D> {
     }
 }
 
+/// A text for a message of the control plane: a panic may say very much.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 4096;
+    let end = (0..=MOST.min(text.len()))
+        .rev()
+        .find(|end| text.is_char_boundary(*end));
+    let (kept, left) = text.split_at(end.unwrap_or(0));
+    let more = if left.is_empty() { "" } else { " …" };
+    format!("{kept}{more}")
+}
+
 /// Where a NIC says that it has failed, perhaps before there is a world to hear of it.
 pub(super) struct Broken<D: Device>(Mutex<(Weak<Inner<D>>, Option<String>)>);
 
@@ -190,32 +201,38 @@ impl<D: Device> Inner<D> {
         }
     }
 
-    /// Tells the others that a stream of this rank has failed, if that is nobody else's fault: once, since what comes
-    /// after the first is mostly of its making.
+    /// Tells the others why a stream of this rank has failed, if it did by a kernel, here or at another rank: the first
+    /// time, since what comes after that is mostly of its making. So a line of ranks that wait for each other hears of
+    /// the one that it began with.
     #[cold]
-    pub(crate) fn tell_failed(&self, stream: &str, fault: &Fault) {
-        let reason = match fault {
-            Fault::Kernel(message) => format!("a kernel panicked: {message}"),
-            Fault::Transport(detail) => detail.clone(),
-            Fault::Wait { .. } | Fault::Aborted => return,
-        };
-        let (rank, stream) = (self.control.rank(), stream.to_owned());
+    pub(crate) fn tell_failed(&self, cause: Cause) {
+        if !matches!(cause, Cause::StreamFailed { .. }) {
+            return;
+        }
+        let rank = self.control.rank();
         let mut events = lock(&self.events);
         if events.failed.contains_key(&rank) {
             return;
         }
-        let message = Message::Failed {
-            stream: stream.clone(),
-            reason: reason.clone(),
-        };
-        let cause = Cause::StreamFailed {
-            rank,
-            stream,
-            reason,
-        };
-        events.failed.insert(rank, cause);
+        events.failed.insert(rank, cause.clone());
         // If the control plane is closed, the peers are told by its end.
-        let _ = self.control.notify(None, &message.encode());
+        let _ = self
+            .control
+            .notify(None, &Message::Failed { cause }.encode());
+    }
+
+    /// Why a stream of this rank has failed, as far as that can be said at once.
+    pub(crate) fn cause_of_fault(&self, stream: &str, fault: &Fault) -> Option<Cause> {
+        match fault {
+            Fault::Kernel(message) => Some(Cause::StreamFailed {
+                rank: self.control.rank(),
+                stream: shortened(stream),
+                reason: format!("a kernel panicked: {}", shortened(message)),
+            }),
+            Fault::Wait { tag, .. } => self.cause(*tag),
+            // A bus fails when a peer has; of that the peers hear otherwise.
+            Fault::Transport(_) | Fault::Aborted => None,
+        }
     }
 
     /// This rank's NIC is of no more use: windows that need it are of none to anybody, and peers hear of that by the
@@ -290,7 +307,6 @@ impl<D: Device> Inner<D> {
             .or_else(|| events.gone.values().find(lost).cloned())
             // Who has left may have done so because of it.
             .or_else(|| events.failed.get(&(tag.peer as usize)).cloned())
-            .or_else(|| events.failed.values().next().cloned())
             .or_else(|| events.gone.get(&(tag.peer as usize)).cloned())
     }
 
@@ -321,14 +337,8 @@ impl<D: Device> Inner<D> {
                         },
                     );
                 }
-                Some(Message::Failed { stream, reason }) => {
-                    let rank = from;
-                    let cause = Cause::StreamFailed {
-                        rank,
-                        stream,
-                        reason,
-                    };
-                    lock(&self.events).failed.entry(rank).or_insert(cause);
+                Some(Message::Failed { cause }) => {
+                    lock(&self.events).failed.entry(from).or_insert(cause);
                 }
                 Some(Message::Watch(message)) => crate::watch::on_message(self, from, message),
                 None => tracing::warn!(from, "a control message could not be read"),

@@ -176,7 +176,10 @@ impl<D: Device> World<D> {
     /// The error for a fault of a stream.
     #[cold]
     pub(crate) fn explain(&self, fault: Fault, stream: &str) -> Error {
-        self.inner.tell_failed(stream, &fault);
+        let begun = self.inner.cause_of_fault(stream, &fault);
+        begun
+            .into_iter()
+            .for_each(|cause| self.inner.tell_failed(cause));
         let (tag, epoch) = match fault {
             Fault::Kernel(message) => {
                 return Error::KernelPanicked {
@@ -194,6 +197,7 @@ impl<D: Device> World<D> {
             Fault::Wait { tag, epoch } => (tag, epoch),
         };
         let cause = self.cause_of(tag);
+        self.inner.tell_failed(cause.clone());
         let window = lock(&self.inner.events)
             .windows
             .get(tag.window as usize)
@@ -207,11 +211,24 @@ impl<D: Device> World<D> {
         }))
     }
 
+    /// Why this rank cannot go on, if it is by a kernel of its own.
+    pub(crate) fn cause_of_kernel(&self, fault: &Fault) -> Cause {
+        let rank = self.rank();
+        let first = lock(&self.inner.events).failed.get(&rank).cloned();
+        first
+            .or_else(|| self.inner.cause_of_fault("-", fault))
+            .unwrap_or(Cause::PeerFailed { rank })
+    }
+
     /// Why a wait failed.
     pub(crate) fn cause_of(&self, tag: Tag) -> Cause {
-        // A peer that failed because a third one died may have been quicker than the news of the death.
-        // An interpreter takes its time.
-        let looks = if cfg!(miri) { 1000 } else { 50 };
+        // A peer that failed because a third one died may have been quicker than the news of the death; and that of a
+        // kernel that panicked waits for the watch, where the peer's program does not look. An interpreter takes its time.
+        let looks = if cfg!(miri) {
+            1000
+        } else {
+            3 * crate::watch::TICK.as_millis() / 5
+        };
         for _ in 0..looks {
             if let Some(cause) = self.inner.cause(tag) {
                 return cause;
@@ -241,7 +258,7 @@ impl<D: Device> Inner<D> {
             .collect()
     }
 
-    /// Tells the others if this stream has failed, though nobody here may have asked it yet.
+    /// Tells the others if this stream has failed by a kernel, though nobody here may have asked it yet.
     pub(crate) fn look_at_fault(&self, stream: &Arc<ReclaimOf<D>>) {
         use tidegate_hal::device::Reclaim as _;
         let Some(fault) = stream.fault() else { return };
@@ -250,9 +267,8 @@ impl<D: Device> Inner<D> {
             .iter()
             .find(|(_, known)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(stream)))
             .map(|(name, _)| name.clone());
-        if let Some(name) = name {
-            self.tell_failed(&name, &fault);
-        }
+        let cause = name.and_then(|name| self.cause_of_fault(&name, &fault));
+        cause.into_iter().for_each(|cause| self.tell_failed(cause));
     }
 
     /// The streams of this rank that are alive, into a list that may be used again.
