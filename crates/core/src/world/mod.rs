@@ -85,7 +85,7 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Control`] if the job cannot be joined, [`Error::Device`] if there is no device.
+    /// [`Error::Join`] if the job cannot be joined, [`Error::Device`] if there is no device.
     pub fn init() -> Result<Self> {
         Self::init_with(WorldOptions::new())
     }
