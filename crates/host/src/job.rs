@@ -1,5 +1,6 @@
 //! A kernel in the queue: a closure, stored in place if it is small.
 
+use std::cell::UnsafeCell;
 use std::mem::{MaybeUninit, align_of, size_of};
 
 /// Bytes that a closure may have to be stored without an allocation: a dozen pointers.
@@ -7,7 +8,8 @@ const INLINE: usize = 96;
 
 /// A closure to be called once; `F: Fn() + Send + 'static` erased.
 pub(crate) struct Job {
-    data: MaybeUninit<[u64; INLINE / 8]>,
+    /// What the closure has captured may change when it is called by a shared reference: a `Cell`, an atomic number.
+    data: UnsafeCell<MaybeUninit<[u64; INLINE / 8]>>,
     table: &'static Table,
 }
 
@@ -39,21 +41,22 @@ impl Job {
         // SAFETY: `data` is large enough and aligned for `F`, as just checked.
         unsafe { data.as_mut_ptr().cast::<F>().write(closure) };
         Job {
-            data,
+            data: UnsafeCell::new(data),
             table: &Erased::<F>::TABLE,
         }
     }
 
     pub(crate) fn call(&self) {
-        // SAFETY: `data` holds the closure that `table` was made for, from `new` until `drop`.
-        unsafe { (self.table.call)(self.data.as_ptr().cast()) }
+        // SAFETY: `data` holds the closure that `table` was made for, from `new` until `drop`. Only shared references to
+        // it are made meanwhile, and only by one thread at a time, since a cell is not `Sync`.
+        unsafe { (self.table.call)(self.data.get().cast_const().cast()) }
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
         // SAFETY: `data` holds the closure that `table` was made for, and it is dropped only here.
-        unsafe { (self.table.drop)(self.data.as_mut_ptr().cast()) }
+        unsafe { (self.table.drop)(self.data.get_mut().as_mut_ptr().cast()) }
     }
 }
 
@@ -87,6 +90,18 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn what_a_closure_has_captured_may_change() {
+        let seen = Arc::new(AtomicU64::new(0));
+        let (last, calls) = (seen.clone(), std::cell::Cell::new(0));
+        let job = Job::new(move || {
+            calls.set(calls.get() + 1);
+            last.store(calls.get(), Ordering::Relaxed);
+        });
+        (0..3).for_each(|_| job.call());
+        assert_eq!(seen.load(Ordering::Relaxed), 3);
+    }
 
     #[test]
     fn small_and_large_closures_are_called_and_dropped() {
