@@ -9,18 +9,13 @@ use tidegate_core::{Error, Graph, Region, Result, Stream, World, stream};
 /// What an epoch needs.
 type Lent<'s, D> = (Words<'s, D>, WordsIn<'s, D>, WordsOut<'s, D>);
 
-/// Which epochs of a run.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    First,
-    Last,
-}
-
 struct Engine<'a, 's, D: BenchDevice> {
     case: &'a Case,
     gather: &'a D::Gather,
     stream: &'a mut Stream<'s, D>,
     lent: Option<Lent<'s, D>>,
+    /// What the epochs before the clock send: other words than those that are looked for.
+    other: Option<Words<'s, D>>,
     graph: Option<Graph<'s, D>>,
     /// What was received, to be looked at.
     seen: Option<Words<'s, D>>,
@@ -44,6 +39,7 @@ pub(super) fn measure<D: BenchDevice>(
         gather,
         stream: &mut s,
         lent: None,
+        other: None,
         graph: None,
         seen: None,
         launches: 0,
@@ -53,18 +49,19 @@ pub(super) fn measure<D: BenchDevice>(
     let mut sample = RankSample::new(rank);
     // Epochs before the clock starts, so that ranks begin together, whatever each of them did before: news of the
     // slowest travel at least one rank an epoch.
-    let ahead = (world.size() as u64).next_multiple_of(case.recorded.max(1));
+    // And not fewer than two, so that both buffers of a slot hold words that would be found wrong.
+    let ahead = (world.size() as u64).max(2);
     let mut run = 0;
     for k in 0..counts.nk {
         engine.build(world)?;
         for j in 0..=counts.nj {
             run += 1;
             engine.fill(rank, run)?;
-            engine.epochs(ahead, Part::First)?;
+            engine.begin(ahead)?;
             engine.stream.synchronize()?;
             let launches = engine.launches;
             let mut clock = meter.start();
-            engine.epochs(counts.ni, Part::Last)?;
+            engine.epochs(counts.ni)?;
             clock.enqueued();
             engine.stream.synchronize()?;
             let time = clock.stop(engine.launches - launches);
@@ -112,8 +109,14 @@ impl<'s, D: BenchDevice> Engine<'_, 's, D> {
             .ok_or_else(|| Error::Invalid("an earlier error has ended this case".into()))
     }
 
+    fn other(&mut self) -> Result<Words<'s, D>> {
+        self.other
+            .take()
+            .ok_or_else(|| Error::Invalid("an earlier error has ended this case".into()))
+    }
+
     fn build(&mut self, world: &World<D>) -> Result<()> {
-        (self.lent, self.graph, self.seen) = (None, None, None);
+        (self.lent, self.other, self.graph, self.seen) = (None, None, None, None);
         let (case, s) = (self.case, &mut *self.stream);
         let mut window = Window::by_slot("exchange").buffers(case.buffers);
         for message in &case.pattern.inbound {
@@ -123,6 +126,7 @@ impl<'s, D: BenchDevice> Engine<'_, 's, D> {
             window = window.slot_to(message.peer, message.key);
         }
         let source = Region::zeroed(world, case.pattern.words)?.on(s)?;
+        self.other = Some(Region::zeroed(world, case.pattern.words)?.on(s)?);
         self.seen = Some(Region::zeroed(world, case.pattern.received())?.on(s)?);
         let (inbox, outbox) = window.open(s)?;
         let mut lent = (source, inbox, outbox);
@@ -140,45 +144,68 @@ impl<'s, D: BenchDevice> Engine<'_, 's, D> {
         Ok(())
     }
 
-    /// Gives the messages the contents of this run.
+    /// Gives the messages the contents of this run, and those that come before them other ones.
     fn fill(&mut self, rank: usize, run: u64) -> Result<()> {
         let (source, inbox, outbox) = self.lent()?;
-        let mut source = source.into_host(self.stream)?;
+        let other = self.other()?;
         let run = if self.case.spoil { !run } else { run };
-        source.write(0, &self.case.pattern.fill(rank, run))?;
-        self.lent = Some((source.on(self.stream)?, inbox, outbox));
+        let source = self.write(source, rank, run)?;
+        // No run has this number, nor its complement.
+        self.other = Some(self.write(other, rank, run ^ (1 << 32))?);
+        self.lent = Some((source, inbox, outbox));
         Ok(())
     }
 
-    /// Enqueues epochs, the `first` of a run or its `last`.
+    fn write(&mut self, words: Words<'s, D>, rank: usize, run: u64) -> Result<Words<'s, D>> {
+        let mut words = words.into_host(self.stream)?;
+        words.write(0, &self.case.pattern.fill(rank, run))?;
+        Ok(words.on(self.stream)?)
+    }
+
+    /// Whether this rank sends when it has got what the other one sent.
+    fn answers(&self) -> bool {
+        self.case.order == Order::Turns && self.stream.world().rank() == 1
+    }
+
+    /// Enqueues the epochs before the clock, which are not recorded.
     ///
     /// Who answers waits first, and puts last: each of its epochs answers what the one before has waited for, and exposes
-    /// for what comes next. So all are one batch on either side, and the first few are not recorded.
-    fn epochs(&mut self, count: u64, part: Part) -> Result<()> {
+    /// for what comes next. So all are one batch on either side.
+    fn begin(&mut self, count: u64) -> Result<()> {
+        let (source, mut inbox, outbox) = self.lent()?;
+        let other = self.other()?;
+        let answers = self.answers();
+        let (case, s) = (self.case, &*self.stream);
+        if answers {
+            inbox = inbox.expose(s)?;
+        }
+        let mut lent = (other, inbox, outbox);
+        let count = count - u64::from(answers);
+        for _ in 0..count {
+            lent = epoch(case, s, lent)?;
+        }
+        let (other, inbox, outbox) = lent;
+        self.launches += count + u64::from(answers);
+        self.other = Some(other);
+        self.lent = Some((source, inbox, outbox));
+        Ok(())
+    }
+
+    /// Enqueues the epochs that are timed.
+    fn epochs(&mut self, count: u64) -> Result<()> {
         let mut lent = self.lent()?;
         let (case, s) = (self.case, &*self.stream);
-        let answers = case.order == Order::Turns && s.world().rank() == 1;
-        let mut left = count;
-        if answers && part == Part::First {
-            lent.1 = lent.1.expose(s)?;
-            let eagerly = case.recorded.max(1);
-            for _ in 1..eagerly {
-                lent = epoch(case, s, lent)?;
-            }
-            left -= eagerly;
-            self.launches += eagerly;
-        }
         if let Some(graph) = &self.graph {
-            let times = left / case.recorded;
+            let times = count / case.recorded;
             lent = graph.replay(s, lent, times)?;
             self.launches += times;
         } else {
-            for _ in 0..left {
+            for _ in 0..count {
                 lent = epoch(case, s, lent)?;
             }
-            self.launches += left;
+            self.launches += count;
         }
-        if answers && part == Part::Last {
+        if self.answers() {
             let (source, inbox, outbox) = lent;
             let outbox = access(case, &source, outbox)?.complete(s)?;
             lent = (source, inbox, outbox);

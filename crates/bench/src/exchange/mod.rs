@@ -4,9 +4,10 @@
 //!
 //! A [`Pattern`] says what each rank sends to whom in one *epoch*; a [`Case`] is a pattern with how it is
 //! enqueued; [`run`] measures cases. What is sent are words that depend on the sender, the message, the
-//! place in it, and the run: so whatever arrives late, twice, elsewhere or torn is seen. Every run is
-//! verified, the first one (which is not counted) too: all slots are copied to the host and compared word
-//! by word.
+//! place in it, and the run: so what arrives elsewhere or torn is seen, and epochs that bring nothing are, too, since
+//! those before the clock bring other words. Every run is verified, the first one (which is not counted) too: all slots
+//! are copied to the host and compared word by word, as the last epoch has left them. (Within a run all epochs bring the
+//! same: what comes an epoch late is for the tests of schedules, and for Faces, whose values grow.)
 //!
 //! | [`Order`] | an epoch |
 //! |---|---|
@@ -17,7 +18,7 @@
 //! for k in 0..nk {
 //!     build windows and buffers; record                          (not timed)
 //!     for j in 0..=nj {
-//!         fill the sources anew; some epochs, so that ranks begin together; synchronise
+//!         fill the sources anew; some epochs with other words, so that ranks begin together; synchronise
 //!         start the clock; enqueue ni epochs; synchronise; stop the clock      (the run j = 0 is not counted)
 //!         verify what the last epoch brought
 //!     }
@@ -117,7 +118,7 @@ mod tests {
     use crate::results::{exit_code, table::table};
     use tidegate_host::Host;
 
-    fn rows(line: &str, spoil: Option<usize>) -> Vec<Row> {
+    fn rows(line: &str, change: impl Fn(usize, &mut Case) + Sync) -> Vec<Row> {
         let words = std::iter::once("faces").chain(line.split_whitespace());
         let args = FacesArgs::try_from_iter(words).unwrap();
         let mut ranks = World::<Host>::local(args.ranks(), |world| {
@@ -127,7 +128,7 @@ mod tests {
             };
             let mut cases = cases("host").unwrap();
             for case in &mut cases {
-                case.spoil = spoil == Some(world.rank());
+                change(world.rank(), case);
             }
             run(&world, &cases, 2, &Progress::hidden(0)).map_err(|error| error.to_string())
         });
@@ -135,7 +136,7 @@ mod tests {
     }
 
     fn all_right(line: &str) -> Vec<Row> {
-        let rows = rows(line, None);
+        let rows = rows(line, |_, _| {});
         assert_eq!(exit_code(&rows), 0, "{line}\n{}", table(&rows));
         rows
     }
@@ -208,11 +209,25 @@ mod tests {
             "--exchange --grid 2x2x1 --size 2x2x2x3 --counts 1,1,3",
             "--pair --bytes 8 --counts 1,1,3",
         ] {
-            let rows = rows(line, Some(1));
+            let rows = rows(line, |rank, case| case.spoil = rank == 1);
             assert_eq!(exit_code(&rows), 1);
             for row in rows {
                 let failure = row.failure.expect("it was seen");
                 assert!(failure.contains("from rank 1"), "{failure}");
+            }
+        }
+    }
+
+    /// As if what is timed moved nothing.
+    #[test]
+    fn the_epochs_before_the_clock_bring_other_words() {
+        for buffers in ["double", "single"] {
+            let line = format!(
+                "--exchange --grid 2x1x1 --size 2x2x2x3 --counts 1,1,4 --buffers {buffers}"
+            );
+            for row in rows(&line, |_, case| case.counts.ni = 0) {
+                let failure = row.failure.expect("it was seen");
+                assert!(failure.contains("words are wrong"), "{failure}");
             }
         }
     }
