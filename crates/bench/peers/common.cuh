@@ -207,6 +207,61 @@ __device__ inline void acquire_at_least(const uint64_t* word, uint64_t value) {
     }
 }
 
+// From compute capability 9.0 on a kernel that is launched `early` takes its place while the one before it on the stream is
+// still at work; it waits here for the end of that one, and lets the next one come. To any other launch both are nothing. (The
+// kernels of faces.cu begin with the same.)
+__device__ inline void begin_early() {
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// Launches a kernel. What stands before an early one on the stream must be a kernel.
+template <class... Wanted, class... Given>
+void launch(void (*kernel)(Wanted...), dim3 grid, unsigned threads, cudaStream_t stream, bool early, Given&&... given) {
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid;
+    config.blockDim = dim3(threads);
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = early ? 1 : 0;
+    CUDA(cudaLaunchKernelEx(&config, kernel, static_cast<Wanted>(given)...));
+}
+
+// Copies `from[list[i]]` with all threads of the block to where `ready` says, four units of two values under way in each. What
+// the first units come from is looked up before `ready` is called, since nobody changes a list.
+template <class Ready>
+__device__ inline void block_gather(const double* from, const unsigned* list, unsigned values, Ready ready) {
+    const unsigned step = blockDim.x;
+    const unsigned pairs = reinterpret_cast<size_t>(list) % 8 == 0 ? values / 2 : 0;
+    const auto* in = reinterpret_cast<const uint2*>(list);
+    uint2 at[4];
+#pragma unroll
+    for (unsigned j = 0; j < 4; ++j) {
+        const unsigned i = threadIdx.x + j * step;
+        if (i < pairs) at[j] = in[i];
+    }
+    double* const to = ready();
+    const bool aligned = reinterpret_cast<size_t>(to) % 16 == 0;
+    for (unsigned first = threadIdx.x; first < pairs; first += 4 * step) {
+        double2 value[4];
+#pragma unroll
+        for (unsigned j = 0; j < 4; ++j) {
+            if (first + j * step < pairs) value[j] = make_double2(from[at[j].x], from[at[j].y]);
+        }
+#pragma unroll
+        for (unsigned j = 0; j < 4; ++j) {
+            const unsigned i = first + j * step, next = i + 4 * step;
+            if (i < pairs && aligned) reinterpret_cast<double2*>(to)[i] = value[j];
+            if (i < pairs && !aligned) to[2 * i] = value[j].x, to[2 * i + 1] = value[j].y;
+            if (next < pairs) at[j] = in[next];
+        }
+    }
+    for (unsigned i = 2 * pairs + threadIdx.x; i < values; i += step) to[i] = from[list[i]];
+}
+
 // How messages are cut into pieces, one thread block each. The cut of a message depends on its length and the limit alone, so
 // that both ends know how many pieces it has.
 struct Pieces {
@@ -224,6 +279,7 @@ struct Pieces {
     Route route[26];
     unsigned char of_block[most];
 
+    Pieces() = default;
     Pieces(const Layout& layout, int limit) : count(0), blocks(0), route{}, of_block{} {
         for (const auto& message : layout.messages) {
             auto& r = route[count];
@@ -246,13 +302,21 @@ struct Pieces {
     }
 };
 
-// What one block of Pieces moves.
+// Those of the exchange that is measured: no launch has to carry them.
+static __constant__ Pieces pieces;
+
+inline void use(const Pieces& these) {
+    CUDA(cudaDeviceSynchronize());
+    CUDA(cudaMemcpyToSymbol(pieces, &these, sizeof these));
+}
+
+// What one block of the pieces moves.
 struct Piece {
     const Pieces::Route* route;
     unsigned from, to;  // offsets in values: in the source, and in the receiver's slots
     unsigned values;
-    __device__ Piece(const Pieces& all, unsigned block) {
-        route = &all.route[all.of_block[block]];
+    __device__ explicit Piece(unsigned block) {
+        route = &pieces.route[pieces.of_block[block]];
         const unsigned start = (block - route->first) * route->each;
         from = route->begin + start;
         to = route->begin_there + start;

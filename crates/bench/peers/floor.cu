@@ -126,6 +126,8 @@ class Floor {
         CUDA(cudaMalloc(&source, most));
         CUDA(cudaMalloc(&wrong, 8));
         CUDA(cudaMemset(wrong, 0, 8));
+        std::vector<cudaStream_t> sides(4);
+        for (auto& side : sides) CUDA(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking));
         unsigned long long seed = 0, bad = 0;
         for (size_t bytes = 1024; bytes <= most; bytes *= 4) {
             Timed timed;
@@ -149,6 +151,14 @@ class Floor {
                 }
             };
             add("copy engine, one after the other", timed, bytes);
+            size_t next = 0;
+            timed.unit = [&] {
+                if (job_.rank == 0) {
+                    cudaStream_t side = sides[next++ % sides.size()];
+                    CUDA(cudaMemcpyAsync(target.theirs, source, bytes, cudaMemcpyDeviceToDevice, side));
+                }
+            };
+            add("copy engine, on four streams", timed, bytes);
             for (int blocks : {1, 16, 64, 128}) {
                 if (static_cast<size_t>(blocks) * 1024 > bytes || (blocks < 16 && bytes > (1 << 20))) continue;
                 timed.unit = [&] {
@@ -160,6 +170,7 @@ class Floor {
                 add("stores of 16 bytes, " + std::to_string(blocks) + " blocks", timed, bytes);
             }
         }
+        for (auto side : sides) CUDA(cudaStreamDestroy(side));
         CUDA(cudaFree(source));
         CUDA(cudaFree(wrong));
     }

@@ -50,12 +50,17 @@ struct Options {
     // Launch shapes to try.
     struct Shape {
         int blocks, threads;
-        std::string name() const { return std::to_string(blocks) + " blocks of " + std::to_string(threads); }
+        bool early;
+        std::string name() const {
+            return std::to_string(blocks) + " blocks of " + std::to_string(threads) + (early ? ", early" : "");
+        }
     };
     std::vector<Shape> shapes() const {
         std::vector<Shape> all;
         for (int b : blocks ? std::vector<int>{blocks} : std::vector<int>{8, 16, 32}) {
-            for (int t : threads ? std::vector<int>{threads} : std::vector<int>{512, 1024}) all.push_back({b, t});
+            for (int t : threads ? std::vector<int>{threads} : std::vector<int>{512, 1024}) {
+                for (bool early : {false, true}) all.push_back({b, t, early});
+            }
         }
         return all;
     }
@@ -130,8 +135,14 @@ class Exchange {
     int period = 1;      // exchange k and exchange k + period use the same buffers and arguments
     bool graphs = true;  // whether it can be captured
     int launches = 0;    // kernels and other device operations of an exchange, where known
+    bool early = false;  // whether kernels behind a kernel are launched early (common.cuh)
+    bool behind_kernel = true;   // what it enqueues before the pack kernel, if anything, is a kernel
+    bool ends_in_kernel = true;  // and what it enqueues last
+    bool gathers = false;        // it takes its messages out of the block: nothing is packed
 
     virtual ~Exchange() = default;
+    // The block that messages are gathered from.
+    virtual void from(const double*) {}
     // Where this rank's messages are packed.
     virtual double* source() = 0;
     // Where exchange k receives: all slots, zero where nobody sends.

@@ -22,9 +22,8 @@ struct Targets {
     double* slots[26];  // by route
 };
 
-static __global__ void __launch_bounds__(1024) copy_all(const __grid_constant__ Pieces pieces, const double* source,
-                                                        const __grid_constant__ Targets targets) {
-    const Piece piece(pieces, blockIdx.x);
+static __global__ void __launch_bounds__(1024) copy_all(const double* source, const __grid_constant__ Targets targets) {
+    const Piece piece(blockIdx.x);
     const auto route = pieces.of_block[blockIdx.x];
     block_copy(targets.slots[route] + piece.to, source + piece.from, piece.values * sizeof(double));
 }
@@ -42,6 +41,7 @@ class HostRma final : public Exchange {
         launches = how == Kernel ? 1 : static_cast<int>(peers);
         note = "CUDA IPC, flags in host memory";
         if (how == Kernel) note += ", " + std::to_string(pieces_.blocks) + " pieces";
+        use(pieces_);
         CUDA(cudaMalloc(&out_, layout.packed_bytes()));
         CUDA(cudaMalloc(&in_, layout.packed_bytes()));
         CUDA(cudaMemset(in_, 0, layout.packed_bytes()));
@@ -87,7 +87,7 @@ class HostRma final : public Exchange {
                                  how_ == Streams ? sides_[i] : stream));
         }
         if (how_ == Kernel) {
-            copy_all<<<pieces_.blocks, threads_, 0, stream>>>(pieces_, out_, targets_);
+            copy_all<<<pieces_.blocks, threads_, 0, stream>>>(out_, targets_);
             CUDA(cudaGetLastError());
         }
         if (how_ != Streams) CUDA(cudaStreamSynchronize(stream));

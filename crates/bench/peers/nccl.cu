@@ -38,11 +38,12 @@ class NcclMemory {
 // One group of 2 x 26 calls at most: NCCL makes one kernel of it.
 class SendReceive final : public Exchange {
   public:
-    SendReceive(ncclComm_t comm, const Layout& layout, bool registered, bool synchronised)
+    SendReceive(ncclComm_t comm, const Layout& layout, bool registered, bool synchronised, bool begin_early)
         : layout_(layout), comm_(comm), synchronised_(synchronised), out_(comm, layout.packed_bytes(), registered),
           in_(comm, layout.packed_bytes(), registered) {
         graphs = !synchronised;
         launches = 1;
+        early = begin_early;
         note = registered ? "buffers from ncclMemAlloc, registered" : "buffers not registered";
     }
     double* source() override { return out_.values(); }
@@ -68,12 +69,13 @@ class SendReceive final : public Exchange {
 // Every piece is stored straight into the receiver's window by one block, and a barrier of all ranks, block by block, ends it.
 // Two buffers in turn: who passes the barrier of exchange k + 1 has unpacked what exchange k brought.
 static __global__ void __launch_bounds__(1024)
-    device_barrier(const __grid_constant__ Pieces pieces, const __grid_constant__ ncclDevComm comm, ncclWindow_t window,
-                   const double* source, size_t stride, unsigned long long* epochs) {
+    device_barrier(const __grid_constant__ ncclDevComm comm, ncclWindow_t window, const double* source, size_t stride,
+                   unsigned long long* epochs) {
+    begin_early();
     const unsigned long long epoch = epochs[blockIdx.x];
     ncclLsaBarrierSession<ncclCoopCta> barrier{ncclCoopCta(), comm, ncclTeamTagLsa(), blockIdx.x};
     for (int b = static_cast<int>(blockIdx.x); b < pieces.blocks; b += static_cast<int>(gridDim.x)) {
-        const Piece piece(pieces, b);
+        const Piece piece(b);
         auto* slots = static_cast<double*>(ncclGetLsaPointer(window, 0, piece.route->rank)) + (epoch & 1) * stride;
         block_copy(slots + piece.to, source + piece.from, piece.values * sizeof(double));
     }
@@ -82,10 +84,29 @@ static __global__ void __launch_bounds__(1024)
 }
 
 // The same, with words of our own in the window instead of the barrier: each block adds to a word of the receiver, and one
-// block waits for all words.
+// block waits for all words. `Gathers`: what is sent is taken out of the block, by a list of places; `source` is the block.
+template <bool Gathers>
 static __global__ void __launch_bounds__(1024)
-    device_signal(const __grid_constant__ Pieces pieces, ncclWindow_t window, const double* source, size_t stride, size_t words,
+    device_signal(ncclWindow_t window, const double* source, const unsigned* list, size_t stride, size_t words,
                   unsigned long long* epochs) {
+    if (Gathers && blockIdx.x > 0) {
+        const Piece piece(blockIdx.x - 1);
+        auto* slots = static_cast<double*>(ncclGetLsaPointer(window, 0, piece.route->rank)) + piece.to;
+        unsigned long long epoch = 0;
+        block_gather(source, list + piece.from, piece.values, [&] {
+            begin_early();
+            epoch = epochs[blockIdx.x];
+            return slots + (epoch & 1) * stride;
+        });
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            epochs[blockIdx.x] = epoch + 1;
+            const auto* r = piece.route;
+            release_add(static_cast<uint64_t*>(ncclGetLsaPointer(window, words, r->rank)) + 16 * r->there, 1);
+        }
+        return;
+    }
+    begin_early();
     const unsigned long long epoch = epochs[blockIdx.x];
     if (blockIdx.x == 0) {
         const auto* mine = static_cast<const uint64_t*>(ncclGetLocalPointer(window, words));
@@ -94,7 +115,7 @@ static __global__ void __launch_bounds__(1024)
             acquire_at_least(mine + 16 * r.here, (epoch + 1) * r.pieces);
         }
     } else {
-        const Piece piece(pieces, blockIdx.x - 1);
+        const Piece piece(blockIdx.x - 1);
         auto* slots = static_cast<double*>(ncclGetLsaPointer(window, 0, piece.route->rank)) + (epoch & 1) * stride;
         block_copy(slots + piece.to, source + piece.from, piece.values * sizeof(double));
     }
@@ -102,7 +123,7 @@ static __global__ void __launch_bounds__(1024)
     if (threadIdx.x == 0) {
         epochs[blockIdx.x] = epoch + 1;
         if (blockIdx.x > 0) {
-            const auto* r = Piece(pieces, blockIdx.x - 1).route;
+            const auto* r = Piece(blockIdx.x - 1).route;
             release_add(static_cast<uint64_t*>(ncclGetLsaPointer(window, words, r->rank)) + 16 * r->there, 1);
         }
     }
@@ -110,14 +131,20 @@ static __global__ void __launch_bounds__(1024)
 
 class Device final : public Exchange {
   public:
-    Device(Job& job, ncclComm_t comm, const Layout& layout, bool barrier, int limit, int threads)
-        : comm_(comm), pieces_(layout, limit), barrier_(barrier), threads_(threads), stride_(layout.packed()),
-          out_(comm, layout.packed_bytes(), false),
-          in_(comm, 2 * layout.packed_bytes() + 26 * 128, false) {
+    enum Kind { Barrier, Words, Gathered };
+
+    Device(Job& job, ncclComm_t comm, const Layout& layout, Kind kind, int limit, int threads, bool begin_early)
+        : comm_(comm), kind_(kind), threads_(threads), stride_(layout.packed()),
+          out_(comm, layout.packed_bytes(), false), in_(comm, 2 * layout.packed_bytes() + 26 * 128, false) {
         period = 2;
         launches = 1;
+        early = begin_early;
+        gathers = kind == Gathered;
+        if (gathers) places_ = std::make_unique<PackedFrom>(layout);
+        const Pieces cut(layout, limit);
+        use(cut);
         // All ranks must have equally many blocks; pieces are dealt out to them.
-        blocks_ = barrier ? static_cast<int>(std::min(job.max(pieces_.blocks), 128.0)) : pieces_.blocks + 1;
+        blocks_ = kind == Barrier ? static_cast<int>(std::min(job.max(cut.blocks), 128.0)) : cut.blocks + 1;
         NCCL(ncclCommWindowRegister(comm, in_.values(), 2 * layout.packed_bytes() + 26 * 128, &window_,
                                     NCCL_WIN_COLL_SYMMETRIC));
         if (window_ == nullptr) throw std::runtime_error("NCCL has no symmetric windows here");
@@ -136,23 +163,33 @@ class Device final : public Exchange {
     }
     double* source() override { return out_.values(); }
     double* slots(int k) override { return in_.values() + k % 2 * stride_; }
+    void from(const double* block) override { block_ = block; }
     void enqueue(cudaStream_t stream, int) override {
-        if (barrier_) {
-            device_barrier<<<blocks_, threads_, 0, stream>>>(pieces_, device_, window_, out_.values(), stride_, epochs_);
-        } else {
-            device_signal<<<blocks_, threads_, 0, stream>>>(pieces_, window_, out_.values(), stride_,
-                                                            2 * stride_ * sizeof(double), epochs_);
+        const unsigned blocks = static_cast<unsigned>(blocks_);
+        const size_t words = 2 * stride_ * sizeof(double);
+        const double* packed = out_.values();
+        switch (kind_) {
+            case Barrier:
+                launch(device_barrier, blocks, threads_, stream, early, device_, window_, packed, stride_, epochs_);
+                break;
+            case Words:
+                launch(device_signal<false>, blocks, threads_, stream, early, window_, packed, nullptr, stride_, words, epochs_);
+                break;
+            case Gathered:
+                launch(device_signal<true>, blocks, threads_, stream, early, window_, block_, places_->list(), stride_, words,
+                       epochs_);
+                break;
         }
-        CUDA(cudaGetLastError());
     }
 
   private:
     ncclComm_t comm_;
-    Pieces pieces_;
-    bool barrier_;
+    Kind kind_;
     int threads_, blocks_ = 0;
     size_t stride_;
     NcclMemory out_, in_;
+    std::unique_ptr<PackedFrom> places_;
+    const double* block_ = nullptr;
     ncclWindow_t window_ = nullptr;
     ncclDevComm device_{};
     unsigned long long* epochs_ = nullptr;
@@ -237,17 +274,25 @@ static int peer(Job& job, const Options& options) {
         const auto rows = [&](const std::string& name, const std::function<std::unique_ptr<Exchange>()>& make) {
             run_rows(job, options, layout, stream, report, name, make);
         };
+        // Early or not matters where there are kernels besides.
+        const std::vector<bool> launched = options.mode == "share" ? std::vector<bool>{false, true} : std::vector<bool>{false};
         for (bool registered : {false, true}) {
             const std::string how = registered ? ", registered" : "";
-            rows("send/recv" + how, [&] { return std::make_unique<SendReceive>(comm, layout, registered, false); });
+            for (bool early : launched) {
+                rows("send/recv" + how + (early ? ", early" : ""),
+                     [&] { return std::make_unique<SendReceive>(comm, layout, registered, false, early); });
+            }
             rows("send/recv" + how + ", host sync",
-                 [&] { return std::make_unique<SendReceive>(comm, layout, registered, true); });
+                 [&] { return std::make_unique<SendReceive>(comm, layout, registered, true, false); });
         }
 #ifdef PEER_NCCL_DEVICE
-        for (bool barrier : {true, false}) {
+        std::vector<std::pair<const char*, Device::Kind>> kinds = {{"device, barrier, ", Device::Barrier},
+                                                                   {"device, own words, ", Device::Words}};
+        if (options.mode == "share") kinds.emplace_back("device, own words, gathers, ", Device::Gathered);
+        for (const auto& [name, kind] : kinds) {
             for (const auto& shape : options.shapes()) {
-                rows((barrier ? "device, barrier, " : "device, own words, ") + shape.name(), [&] {
-                    return std::make_unique<Device>(job, comm, layout, barrier, shape.blocks, shape.threads);
+                rows(name + shape.name(), [&, kind = kind] {
+                    return std::make_unique<Device>(job, comm, layout, kind, shape.blocks, shape.threads, shape.early);
                 });
             }
         }

@@ -10,21 +10,27 @@
 // more than one exchange ahead of a receiver, so a value is seen before it is replaced.
 class OnStream final : public Exchange {
   public:
-    enum Kind { Barrier, Signals, SignalsTogether, Exposed };
+    enum Kind { Barrier, Signals, SignalsTogether, SignalsInRow, SignalsNbi, Exposed };
 
     OnStream(const Layout& layout, Kind kind)
         : layout_(layout), kind_(kind), out_(layout.packed_bytes()), in_(2 * layout.packed_bytes()),
           words_(3 * 26 * sizeof(uint64_t)) {
-        period = kind == Signals || kind == SignalsTogether ? 4 : 2;
+        period = kind == Barrier || kind == Exposed ? 2 : 4;
         const int peers = static_cast<int>(layout.messages.size());
         launches = kind == Barrier ? peers + 1 : kind == Exposed ? 5 * peers : kind == Signals ? 3 * peers : 2 * peers + 1;
         note = kind == Exposed ? "one buffer" : "two buffers in turn";
-        if (kind == SignalsTogether) {
+        // Pack stands behind unpack; what the library ends with need be no kernel.
+        early = true;
+        behind_kernel = kind != Exposed;
+        ends_in_kernel = false;
+        if (kind == SignalsTogether || kind == SignalsInRow || kind == SignalsNbi) {
             // Who is left out of the wait.
             std::vector<int> absent(26, 1);
             for (const auto& m : layout.messages) absent[m.direction] = 0;
             CUDA(cudaMalloc(&absent_, 26 * sizeof(int)));
             CUDA(cudaMemcpy(absent_, absent.data(), 26 * sizeof(int), cudaMemcpyHostToDevice));
+        }
+        if (kind == SignalsTogether) {
             for (size_t i = 0; i < layout.messages.size(); ++i) {
                 cudaStream_t side = urgent_stream();
                 cudaEvent_t done = nullptr;
@@ -83,7 +89,20 @@ class OnStream final : public Exchange {
                     CUDA(cudaEventRecord(done_[i], sides_[i]));
                 }
                 for (auto done : done_) CUDA(cudaStreamWaitEvent(stream, done, 0));
-                nvshmemx_uint64_wait_until_all_on_stream(arrived(k), 26, absent_, NVSHMEM_CMP_EQ, value(k), stream);
+                wait_for_all(k, stream);
+                break;
+            case SignalsInRow:
+                for (const auto& m : layout_.messages) put(m, to, k, stream);
+                wait_for_all(k, stream);
+                break;
+            case SignalsNbi:
+                for (const auto& m : layout_.messages) {
+                    nvshmemx_putmem_signal_nbi_on_stream(to + m.begin_there, source() + m.begin, m.bytes(),
+                                                         arrived(k) + m.there, value(k), NVSHMEM_SIGNAL_SET, m.rank, stream);
+                }
+                wait_for_all(k, stream);
+                // The source is packed anew behind this.
+                nvshmemx_quiet_on_stream(stream);
                 break;
         }
         CUDA(cudaGetLastError());
@@ -101,6 +120,9 @@ class OnStream final : public Exchange {
     uint64_t* exposed() const { return words_.words() + 2 * 26; }
     uint64_t* arrived(int k) const { return words_.words() + (kind_ == Exposed ? 0 : k % 2) * 26; }
     uint64_t value(int k) const { return 1 + (kind_ == Exposed ? k % 2 : k / 2 % 2); }
+    void wait_for_all(int k, cudaStream_t stream) {
+        nvshmemx_uint64_wait_until_all_on_stream(arrived(k), 26, absent_, NVSHMEM_CMP_EQ, value(k), stream);
+    }
     void put(const Message& m, double* to, int k, cudaStream_t stream) {
         nvshmemx_putmem_signal_on_stream(to + m.begin_there, source() + m.begin, m.bytes(), arrived(k) + m.there, value(k),
                                          NVSHMEM_SIGNAL_SET, m.rank, stream);
@@ -118,17 +140,17 @@ static void exchange_rows(Job& job, const Options& options, cudaStream_t stream,
     on_stream("on-stream: put_nbi each, barrier_all", OnStream::Barrier);
     on_stream("on-stream: put_signal, wait each", OnStream::Signals);
     on_stream("on-stream: put_signal on streams of their own, wait_until_all", OnStream::SignalsTogether);
+    on_stream("on-stream: put_signal in a row, wait_until_all", OnStream::SignalsInRow);
+    on_stream("on-stream: put_signal_nbi each, wait_until_all and quiet", OnStream::SignalsNbi);
     on_stream("on-stream: exposure, put_signal, wait each", OnStream::Exposed);
 
-    for (bool direct : {false, true}) {
+    std::vector<std::pair<const char*, Sends>> ways = {{"put_signal_nbi_block", Sends::Puts}, {"nvshmem_ptr stores", Sends::Stores}};
+    if (options.mode == "share") ways.emplace_back("nvshmem_ptr stores, gathers", Sends::Gathers);
+    for (const auto& [name, how] : ways) {
         for (bool exposed : {true, false}) {
             for (const auto& shape : options.shapes()) {
-                const std::string name = std::string("device: ") +
-                                         (direct ? "nvshmem_ptr stores" : "put_signal_nbi_block") +
-                                         (exposed ? ", exposure, " : ", no exposure, ") + shape.name();
-                rows(name, [&] {
-                    return std::make_unique<Fused>(layout, direct, exposed, shape.blocks, shape.threads, sms);
-                });
+                const auto row = std::string("device: ") + name + (exposed ? ", exposure, " : ", no exposure, ") + shape.name();
+                rows(row, [&, how = how] { return std::make_unique<Fused>(layout, how, exposed, shape, sms); });
             }
         }
     }

@@ -124,6 +124,43 @@ class ShareCheck {
     unsigned long long wrong_ = 0;
 };
 
+static __global__ void number(double* u, unsigned long long values) {
+    for (unsigned long long i = blockIdx.x * 1ull * blockDim.x + threadIdx.x; i < values; i += gridDim.x * blockDim.x) {
+        u[i] = static_cast<double>(i);
+    }
+}
+static __global__ void rounded(const double* packed, unsigned* list, unsigned long long values) {
+    for (unsigned long long i = blockIdx.x * 1ull * blockDim.x + threadIdx.x; i < values; i += gridDim.x * blockDim.x) {
+        list[i] = static_cast<unsigned>(packed[i]);
+    }
+}
+
+// Where in the block each packed value comes from: what the pack kernel makes of a block whose values are their own places.
+class PackedFrom {
+  public:
+    explicit PackedFrom(const Layout& layout) {
+        const auto& g = layout.geometry;
+        if (g.values > 0xffffffffull) throw std::runtime_error("places of this block do not fit 32 bits");
+        double *u = nullptr, *packed = nullptr;
+        CUDA(cudaMalloc(&u, g.values * sizeof(double)));
+        CUDA(cudaMalloc(&packed, layout.packed_bytes()));
+        CUDA(cudaMemset(packed, 0, layout.packed_bytes()));
+        CUDA(cudaMalloc(&list_, layout.packed() * sizeof(unsigned)));
+        number<<<512, 256>>>(u, g.values);
+        faces_pack<<<layout.grids.pack, FACES_TILE>>>(g, u, g.values, packed, g.packed);
+        rounded<<<512, 256>>>(packed, list_, g.packed);
+        CUDA(cudaDeviceSynchronize());
+        CUDA(cudaFree(u));
+        CUDA(cudaFree(packed));
+    }
+    PackedFrom(const PackedFrom&) = delete;
+    ~PackedFrom() { cudaFree(list_); }
+    const unsigned* list() const { return list_; }
+
+  private:
+    unsigned* list_ = nullptr;
+};
+
 // A block, and the streams that work on it.
 class Share {
   public:
@@ -151,14 +188,17 @@ class Share {
     // Share k. What is inside the block depends on nothing that the exchange does, so its stream never waits for the other.
     void enqueue(Exchange& x, int k) {
         const auto& g = layout_.geometry;
-        if (compute_) faces_compute<<<layout_.grids.compute, FACES_TILE, 0, inside_>>>(g, u_, g.values);
+        if (compute_) launch(faces_compute, layout_.grids.compute, FACES_TILE, inside_, x.early, g, u_, g.values);
         x.before(stream_, k % x.period);
-        faces_pack<<<layout_.grids.pack, FACES_TILE, 0, stream_>>>(g, u_, g.values, x.source(), g.packed);
-        CUDA(cudaGetLastError());
+        if (x.gathers) {
+            x.from(u_);
+        } else {
+            launch(faces_pack, layout_.grids.pack, FACES_TILE, stream_, x.early && x.behind_kernel, g, u_, g.values,
+                   x.source(), g.packed);
+        }
         x.enqueue(stream_, k % x.period);
-        faces_unpack_packed<<<layout_.grids.unpack, FACES_TILE, 0, stream_>>>(g, x.slots(k % x.period), g.packed, u_,
-                                                                              g.values);
-        CUDA(cudaGetLastError());
+        launch(faces_unpack_packed, layout_.grids.unpack, FACES_TILE, stream_, x.early && x.ends_in_kernel, g,
+               x.slots(k % x.period), g.packed, u_, g.values);
     }
 
     // Inside a capture: the second stream belongs to it from here on, …
@@ -215,7 +255,7 @@ inline Row measure_share(Job& job, const Options& options, const Layout& layout,
     };
     timed.check = [&] { return check.passed(share.block(), stream); };
     Row row = time_rounds(job, options, stream, timed);
-    row.launches = x.launches > 0 ? x.launches + 2 + (options.compute ? 1 : 0) : 0;
+    row.launches = x.launches > 0 ? x.launches + (x.gathers ? 1 : 2) + (options.compute ? 1 : 0) : 0;
     row.note = x.note;
     if (check.wrong() != 0) row.note = std::to_string(check.wrong()) + " values are wrong; " + row.note;
     if (graph) row.more.emplace_back("nodes", static_cast<double>(graph->nodes) / in_graph);

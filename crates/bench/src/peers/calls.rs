@@ -100,6 +100,7 @@ fn forms(peer: Peer, args: &FacesArgs) -> Vec<Call> {
             ("barrier", &["--only", "barrier_all, graph"], &[]),
             ("graph", &["--only", "wait each, graph"], &[]),
             ("graph-all", &["--only", "wait_until_all, graph"], &[]),
+            ("graph-nbi", &["--only", "quiet, graph"], &[]),
         ],
     };
     let call = |(form, options, env): &Form| {
@@ -113,10 +114,6 @@ fn forms(peer: Peer, args: &FacesArgs) -> Vec<Call> {
         words.extend(Some(*form).filter(|form| !form.is_empty()));
         let mut all = common(peer, args);
         all.extend(options.iter().map(|&option| option.to_owned()));
-        if args.compute && *form == "device" {
-            // The shapes were compared without it.
-            all.extend(["--blocks", "16", "--threads", "512"].map(str::to_owned));
-        }
         Call {
             label: words.join("-"),
             peer,

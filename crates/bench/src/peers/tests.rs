@@ -97,7 +97,8 @@ fn every_library_is_run_in_all_its_forms() {
             "nvshmem-share-compute-stream",
             "nvshmem-share-compute-barrier",
             "nvshmem-share-compute-graph",
-            "nvshmem-share-compute-graph-all"
+            "nvshmem-share-compute-graph-all",
+            "nvshmem-share-compute-graph-nbi"
         ]
     );
     assert_eq!(
