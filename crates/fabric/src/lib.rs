@@ -63,6 +63,17 @@ pub struct Fabric<W: Wire> {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
+/// A thread of the NIC works for this endpoint: if it panics, that is a wire that has failed, and waits end by it.
+struct Watched<'a, W: Wire>(&'a Shared<W>);
+
+impl<W: Wire> Drop for Watched<'_, W> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.say(Some("a thread of the NIC has panicked".into()));
+        }
+    }
+}
+
 /// A peer's registered memory.
 pub(crate) struct RemoteRegion<W: Wire> {
     /// Its number there, for notices.
@@ -104,7 +115,10 @@ impl<W: Wire> Fabric<W> {
         let shared = self.shared.clone();
         let thread = std::thread::Builder::new()
             .name(name.into())
-            .spawn(move || run(&shared))
+            .spawn(move || {
+                let watched = Watched(&shared);
+                run(watched.0);
+            })
             .map_err(|e| NicError::System {
                 what: "starting the agent",
                 detail: e.to_string(),
@@ -116,14 +130,15 @@ impl<W: Wire> Fabric<W> {
 
 impl Fabric<FabricWire> {
     /// An endpoint of libfabric as the environment says ([`Choice::from_env`]): `TIDEGATE_ADDRESS`,
-    /// `TIDEGATE_PROVIDER`, `TIDEGATE_ENGINE`; `TIDEGATE_RAILS` comes before the options. Host memory only.
+    /// `TIDEGATE_PROVIDER`, `TIDEGATE_ENGINE`; `TIDEGATE_RAILS` comes before the options, and silence is as long as
+    /// `TIDEGATE_SILENCE_MS` says, if that is longer. Host memory only.
     ///
     /// # Errors
     ///
     /// [`OpenError`]: no library, no such provider, a provider without triggers where they were asked for.
     pub fn from_env(options: Options) -> Result<Self, OpenError> {
         let choice = Choice::from_env()?;
-        let options = options.rails_from_env()?;
+        let options = options.rails_from_env()?.silence_from_env();
         Ok(Fabric::over(FabricWire::open(&choice)?, options))
     }
 }
@@ -308,7 +323,7 @@ impl<W: Wire> Drop for Fabric<W> {
         let others = |thread: &JoinHandle<()>| thread.thread().id() != me;
         let threads: Vec<_> = lock(&self.threads).drain(..).collect();
         for thread in threads.into_iter().filter(others) {
-            // They catch nothing and panic nowhere; if they did, the streams' waits would say so.
+            // One that has panicked has said so (see `Watched`).
             let _ = thread.join();
         }
     }

@@ -39,9 +39,12 @@ impl Options {
     /// For how long the wire may be silent (10 s at first): a rank that leaves does not wait for its last messages any
     /// longer when nothing at all has happened on it for so long; what nobody takes towards a peer for so long has
     /// failed; so has what finds no room among the NIC's triggers, when it has been rung for; and a signal that has not
-    /// come for so long, since that was first seen, is lost. A peer that has never answered, and does not for twice as
-    /// long, has a NIC that nothing reaches: then this endpoint is of no more use, and the windows that need it are
-    /// revoked.
+    /// come for so long, since that was first seen, is lost. A peer that does not answer for twice as long has a NIC that
+    /// nothing reaches: then this endpoint is of no more use, and the windows that need it are revoked. Time in which this
+    /// process is stopped does not count. [`Duration::MAX`] is no limit.
+    ///
+    /// It should be no shorter than the time after which the control plane gives up a rank of which nothing is heard:
+    /// a rank that a debugger has stopped is silent on both. See [`silence_from_env`](Self::silence_from_env).
     #[must_use]
     pub fn silence(mut self, limit: Duration) -> Self {
         self.silence = limit;
@@ -93,6 +96,22 @@ impl Options {
         }
     }
 
+    /// The variable that says how long the control plane waits, in milliseconds.
+    const SILENCE: &'static str = "TIDEGATE_SILENCE_MS";
+
+    /// At least as much silence as the environment lets the control plane allow, by `TIDEGATE_SILENCE_MS`. (What is no
+    /// number there, the control plane refuses.)
+    pub fn silence_from_env(self) -> Self {
+        self.silence_from(std::env::var(Self::SILENCE).ok())
+    }
+
+    fn silence_from(self, said: Option<String>) -> Self {
+        let limit = said.and_then(|said| said.trim().parse().ok());
+        let limit = limit.map_or(self.silence, Duration::from_millis);
+        let most = self.silence.max(limit);
+        self.silence(most)
+    }
+
     /// How many rails a rank of this process has. `copies`: [`Wire::copies`](crate::wire::Wire::copies).
     pub(crate) fn rails_here(&self, copies: bool) -> usize {
         let said = |name: &str| std::env::var(name).ok();
@@ -134,6 +153,15 @@ fn processors(said: impl Fn(&str) -> Option<String>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_nic_waits_as_long_as_the_control_plane() {
+        let from = |said: Option<&str>| Options::default().silence_from(said.map(Into::into));
+        assert_eq!(from(None).silence, Duration::from_secs(10));
+        assert_eq!(from(Some("1000")).silence, Duration::from_secs(10));
+        assert_eq!(from(Some("3600000")).silence, Duration::from_secs(3600));
+        assert_eq!(from(Some("long")).silence, Duration::from_secs(10));
+    }
 
     #[test]
     fn rails_are_what_the_variable_says() {

@@ -200,6 +200,45 @@ fn what_is_gathered_may_fail() {
     assert!(failed > 5 && right > 5, "{failed}, {right}");
 }
 
+/// More of them than buffers are lent in all, of queues that are gone since.
+#[test]
+fn buffers_of_what_has_failed_come_back() {
+    const SIZE: usize = 4 << 20;
+    const EACH: usize = (256 << 10) / 8;
+    let (wire, seen) = watched::watch(Net::new(1, Faults::default()).wire(0));
+    let rig = Rig::sized(wire, Options::default(), (false, false), SIZE);
+    let strided = |count: usize| {
+        let mut put = rig.transfer(&rig.memory, Direction::Put, 300_000);
+        (put.count, put.local.shape) = (count, strided(&[(count as u32, 2)]));
+        put.remote.flip = 0;
+        put
+    };
+    // How many pieces of a long one are posted at a time.
+    let at_a_time = |rings: u64| {
+        let before = seen.posted();
+        seen.hold.store(true, Ordering::SeqCst);
+        rig.ring();
+        seen.await_posts(before + 4, 0);
+        seen.hold.store(false, Ordering::SeqCst);
+        assert_eq!(rig.wait(SENT, rings), rings * QUANTUM);
+    };
+    rig.arm(&[rig.program(vec![strided(4 * EACH)])], 2).unwrap();
+    at_a_time(1);
+    seen.fails_writes.store(true, Ordering::SeqCst);
+    for failure in 0..70 {
+        let beside = rig.beside();
+        // A signal of its own.
+        let other = SIZE - (64 << 10) + 64 * failure;
+        let program = rig.program_of(other, vec![strided(EACH)]).unwrap();
+        beside.fires(&rig, program);
+        while beside.sent() & POISON == 0 {
+            std::thread::yield_now();
+        }
+    }
+    seen.fails_writes.store(false, Ordering::SeqCst);
+    at_a_time(2);
+}
+
 /// A wire that breaks, and an endpoint that goes, while operations use buffers.
 #[test]
 fn what_is_lent_stays_until_the_wire_is_closed() {

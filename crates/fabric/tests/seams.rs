@@ -1,5 +1,7 @@
 //! What two queues of one endpoint do to each other, and an endpoint to itself, when something goes wrong.
 
+#[path = "rig/verdict.rs"]
+mod verdict;
 #[path = "rig/wrapped.rs"]
 mod wrapped;
 
@@ -19,6 +21,7 @@ use tidegate_hal::nic::{
 };
 use tidegate_host::{Host, HostBlock};
 use tidegate_words::{Bell, Word};
+use verdict::Verdict;
 use wrapped::{Hooks, Outcome, Wrapped};
 
 const BYTES: usize = 4096;
@@ -130,6 +133,8 @@ struct Rig {
     first: u64,
     nic: Fabric<Wrapped<Fickle>>,
     _registrations: [Registration; 2],
+    /// Behind the endpoint. No wire may fail here.
+    _verdict: Verdict,
 }
 
 impl Rig {
@@ -139,6 +144,7 @@ impl Rig {
 
     fn with(peers: [usize; 2], options: Options) -> Self {
         let net = Net::new(2, Faults::default());
+        let verdict = Verdict::new(Arc::default());
         let wish = Arc::new(Wish {
             fail: AtomicBool::new(false),
             full: AtomicUsize::new(usize::MAX),
@@ -161,7 +167,7 @@ impl Rig {
             helped: false,
             polled: false,
             ranks_on_node: 1,
-            failed: Box::new(|reason| panic!("{reason}")),
+            failed: Box::new(verdict.hears()),
         };
         let share = || block.share();
         let register = |bytes| {
@@ -192,6 +198,7 @@ impl Rig {
             handle: None,
         };
         let rig = Rig {
+            _verdict: verdict,
             memory: nic.import(0, key, BYTES).unwrap(),
             queues: peers.into_iter().zip(WORDS).map(queue).collect(),
             wish,
@@ -407,7 +414,6 @@ fn a_queue_that_is_never_quiet_asks_until_its_peer_has_answered() {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    // If not, `failed` has panicked.
     assert!(rig.wish.reads.load(Ordering::SeqCst) > 0);
     assert!(rig.nic.quiesce(LONG));
 }

@@ -21,11 +21,13 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tidegate_hal::nic::NicError;
+use tidegate_hal::nic::{Direction, NicError};
 
+use super::contact::{answer_within, silent};
 use super::doubt::FAILED;
 use super::program::{Script, operation, script};
 use super::queue::Queue;
+use super::silence::Silence;
 use super::work::Engine;
 use crate::lock;
 use crate::wire::chain::{Chain, Signal, Stuck};
@@ -34,39 +36,6 @@ use crate::wire::{Posted, Wire};
 /// How long nothing must have moved before a chain that has failed is given up: what it has begun behind the failure is
 /// to come to its end.
 const GRACE: Duration = Duration::from_millis(20);
-
-/// For how long nothing is heard, to somebody who looks now and then. Between two looks both may have been stopped, the
-/// agent and the stream that it listens to (by a debugger, or with the machine): so no pause counts for more than a part
-/// of the limit.
-struct Silence {
-    looked: Instant,
-    lasted: Duration,
-}
-
-impl Silence {
-    /// What a pause counts for at most: this part of the limit.
-    const PART: u32 = 8;
-
-    fn new() -> Self {
-        Silence {
-            looked: Instant::now(),
-            lasted: Duration::ZERO,
-        }
-    }
-
-    /// Something was heard just now.
-    fn ends(&mut self) {
-        *self = Silence::new();
-    }
-
-    /// Looks at this time; whether it has lasted for longer than the limit.
-    fn look(&mut self, now: Instant, limit: Duration) -> bool {
-        let pause = now.saturating_duration_since(self.looked);
-        self.looked = now;
-        self.lasted += pause.min(limit / Self::PART);
-        self.lasted > limit
-    }
-}
 
 /// Why a chain does not go on.
 struct Failure {
@@ -107,8 +76,8 @@ pub(crate) struct Chained<W: Wire> {
     /// How long that may last.
     limit: Duration,
     moved: Instant,
-    /// Since then.
-    silence: Silence,
+    /// Since then: for strikes that are missing, and for answers.
+    silence: [Silence; 2],
     failed: Option<Failure>,
     /// It has been given up.
     over: bool,
@@ -125,7 +94,7 @@ impl<W: Wire> Chained<W> {
             refused: None,
             limit,
             moved: Instant::now(),
-            silence: Silence::new(),
+            silence: [Silence::new(), Silence::new()],
             failed: None,
             over: false,
         }
@@ -185,7 +154,7 @@ impl<W: Wire> Chained<W> {
 
     fn moves(&mut self) {
         self.moved = Instant::now();
-        self.silence.ends();
+        self.silence.iter_mut().for_each(Silence::ends);
         if let Some(failure) = &mut self.failed {
             failure.lull.ends();
         }
@@ -244,7 +213,7 @@ impl<W: Wire> Chained<W> {
         if !self.strikes || rung == self.through {
             return;
         }
-        if self.silence.look(Instant::now(), self.limit) {
+        if self.silence[0].look(Instant::now(), self.limit) {
             let missing = self.chain.missing(rung);
             if missing > 0 {
                 let why = format!(
@@ -253,6 +222,36 @@ impl<W: Wire> Chained<W> {
                 self.fail(self.through, &why);
             }
         }
+    }
+
+    /// Whether nothing has become of what was rung for, for longer than an answer may take.
+    fn waits_in_vain(&mut self, rung: u64) -> bool {
+        let begun = self.struck.min(self.fed) > self.through && rung > self.through;
+        begun && self.silence[1].look(Instant::now(), answer_within(self.limit))
+    }
+
+    /// The peer has left in good order: what is rung for is through, but what only the peer could bring. `false` if there
+    /// is such a thing: it has failed.
+    fn lets_go(&mut self, queue: &Queue, rung: u64) -> bool {
+        if !std::mem::replace(&mut self.over, true) {
+            // What hardware has begun may still read: works keep what they name.
+            self.chain.cancel();
+        }
+        while self.through < rung {
+            let Some(program) = queue.armed(0) else {
+                break;
+            };
+            let mut pieces = script::<W>(&program).pieces.iter();
+            if !pieces.all(|piece| piece.direction == Direction::Put) {
+                return false;
+            }
+            if queue.slots(true) == 0 {
+                break;
+            }
+            self.through += 1;
+            queue.through();
+        }
+        true
     }
 
     /// What has been rung for finds no room, for longer than it may take.
@@ -311,10 +310,21 @@ impl<W: Wire> Engine<W> {
         // Before the doorbell: whoever closes it has rung all that it will ever ring.
         let closed = queue.closed.load(Ordering::Acquire);
         let mut chained = lock(&chained);
+        let (rung, poisoned) = queue.rung_for();
+        if queue.has_left() && (!chained.over || chained.through < rung) && !self.broken {
+            let busy = self.queues.get(index).map(|agenda| &mut agenda.busy);
+            let lets_go = chained.lets_go(&queue, rung);
+            busy.into_iter()
+                .for_each(|busy| *busy = lets_go && chained.through < rung);
+            drop(chained);
+            if !lets_go {
+                self.give_up(index);
+            }
+            return !closed;
+        }
         if chained.over {
             return !closed;
         }
-        let (rung, poisoned) = queue.rung_for();
         if self.broken {
             let through = chained.through;
             chained.fail(through, &"the wire is broken");
@@ -325,6 +335,9 @@ impl<W: Wire> Engine<W> {
         }
         chained.starves();
         chained.listens(rung);
+        if chained.waits_in_vain(rung) {
+            self.failure.get_or_insert(silent(queue.peer, self.silence));
+        }
         let waits = rung > chained.through;
         if chained.through > before {
             self.contact.answers(queue.peer);
@@ -364,8 +377,6 @@ impl<W: Wire> Engine<W> {
 mod tests {
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(10);
-
     #[test]
     fn what_was_rung_for_before_a_failure_is_waited_for() {
         let mut failure = Failure::new(2, "the third fails".into());
@@ -373,39 +384,8 @@ mod tests {
         assert!(failure.leaves_nothing(2, 4));
         assert!(failure.leaves_nothing(1, 1) && failure.leaves_nothing(0, 0));
         // Not for ever: its works may have been lost with the one that failed.
-        failure.lull.lasted = FAILED;
+        failure.lull.lasts(FAILED);
         std::thread::sleep(Duration::from_millis(1));
         assert!(failure.leaves_nothing(1, 4));
-    }
-
-    #[test]
-    fn time_in_which_nobody_looks_is_no_silence() {
-        let mut silence = Silence::new();
-        let mut now = silence.looked;
-        // A process that is stopped between a ring and its strike, and again before the agent has looked twice.
-        for _ in 0..2 {
-            now += 100 * LIMIT;
-            assert!(!silence.look(now, LIMIT));
-        }
-        // Nor has the agent heard of an hour that it has slept through since.
-        silence.ends();
-        assert!(!silence.look(silence.looked + 360 * LIMIT, LIMIT));
-    }
-
-    #[test]
-    fn silence_ends_however_seldom_somebody_looks() {
-        for pause in [LIMIT / 1000, LIMIT / 10, LIMIT] {
-            let mut silence = Silence::new();
-            let begun = silence.looked;
-            let mut now = begun;
-            while !silence.look(now, LIMIT) {
-                now += pause;
-                assert!(now - begun <= 10 * LIMIT, "{pause:?}");
-            }
-            assert!(now - begun > LIMIT, "{pause:?}");
-            if pause < LIMIT / Silence::PART {
-                assert!(now - begun <= LIMIT + pause, "{pause:?}");
-            }
-        }
     }
 }

@@ -6,7 +6,9 @@
 //! reach a peer may never say more. Others take everything, connect behind one's back, and never say that they cannot.
 //! So what is first sent to a peer must come back within a time, too. (A signal that is through says nothing of the
 //! peer; but it is asked for soon: see [`doubt`](super::doubt).) Once a peer has answered, its silence is no reason any
-//! more: it may be stopped, or far behind, and whether its rank lives is for the control plane to say.
+//! more: it may be stopped, or far behind, and whether its rank lives is for the control plane to say. But what is under
+//! way towards it must come to its end within a time like that of a first answer ([`doubt`](super::doubt) looks after
+//! it): a network may be cut while the control plane, which goes another way, hears that all ranks are well.
 //!
 //! # Failure
 //!
@@ -17,18 +19,31 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How much longer a first answer may take than anything else: somebody connects, perhaps with many others.
-const FIRST: u32 = 2;
+use super::silence::Silence;
+
+/// How much longer an answer may take than anything else: somebody connects, perhaps with many others.
+const ANSWER: u32 = 2;
+
+/// How long an answer may take, where `limit` is what a peer may take nothing for.
+pub(super) fn answer_within(limit: Duration) -> Duration {
+    limit.saturating_mul(ANSWER)
+}
+
+/// Why a peer that does not answer is a failure.
+pub(super) fn silent(peer: usize, limit: Duration) -> String {
+    let limit = answer_within(limit);
+    format!("the NIC of rank {peer} has not answered for {limit:?}")
+}
 
 /// What is known of the peers.
 pub(super) struct Contact {
     limit: Duration,
     /// Towards whom the wire takes nothing, since when.
-    refusing: HashMap<usize, Instant>,
+    refusing: HashMap<usize, Silence>,
     /// Who has answered, by rank.
     met: Vec<bool>,
     /// Since when something is under way towards those that have not.
-    asked: HashMap<usize, Instant>,
+    asked: HashMap<usize, Silence>,
 }
 
 impl Contact {
@@ -43,8 +58,9 @@ impl Contact {
 
     /// The wire takes nothing towards a peer for now. Why that is a failure, if it has been so for too long.
     pub(super) fn refuses(&mut self, peer: usize) -> Option<String> {
-        let since = self.refusing.entry(peer).or_insert_with(Instant::now);
-        (since.elapsed() > self.limit).then(|| format!("nothing was taken for {:?}", self.limit))
+        let refused = self.refusing.entry(peer).or_insert_with(Silence::new);
+        let too_long = refused.look(Instant::now(), self.limit);
+        too_long.then(|| format!("nothing was taken for {:?}", self.limit))
     }
 
     /// The wire has taken something towards a peer.
@@ -65,7 +81,7 @@ impl Contact {
     /// Something is under way towards a peer.
     pub(super) fn asks(&mut self, peer: usize) {
         if !self.has_met(peer) {
-            self.asked.entry(peer).or_insert_with(Instant::now);
+            self.asked.entry(peer).or_insert_with(Silence::new);
         }
     }
 
@@ -89,13 +105,17 @@ impl Contact {
         if self.asked.is_empty() {
             return None;
         }
-        let limit = FIRST * self.limit;
-        let mut asked = self.asked.iter();
-        let peer = *asked.find(|(_, since)| since.elapsed() > limit)?.0;
+        let (now, limit) = (Instant::now(), answer_within(self.limit));
+        let mut over = None;
+        // All are looked at: what nobody looks at does not count.
+        for (peer, asked) in &mut self.asked {
+            if asked.look(now, limit) {
+                over = Some(*peer);
+            }
+        }
+        let peer = over?;
         self.answers(peer);
-        Some(format!(
-            "the NIC of rank {peer} has not answered for {limit:?}"
-        ))
+        Some(silent(peer, self.limit))
     }
 }
 
@@ -109,7 +129,7 @@ mod tests {
     fn pass(contact: &mut Contact) {
         let all = contact.refusing.values_mut();
         all.chain(contact.asked.values_mut())
-            .for_each(|since| *since -= 2 * FIRST * LIMIT);
+            .for_each(|since| since.lasts(2 * answer_within(LIMIT)));
     }
 
     #[test]

@@ -22,8 +22,9 @@
 //! has failed for as long, a signal is *lost*: the queue gives up, and the peer is told by a poison. Each read that is
 //! refused costs the connection that it was made on, and what others have on it; so a queue of which something has
 //! failed, which gives up in any case, asks no more than [`REFUSALS`] times in vain. A peer that does not answer,
-//! because it is stopped, is waited for. A peer that has left in good order has got all that it waited for; one that
-//! is lost is core's affair, who poisons the sent word.
+//! because it is stopped, is waited for; but not for ever ([`answer_within`]): where it was given up by the control
+//! plane, or its queues, that has come first. A peer that has left in good order has got all that it waited for: what is
+//! rung for towards it counts as through. One that is lost is core's affair, who poisons the sent word.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +32,10 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::batch::{POISON, QUANTUM};
 
-use super::work::{Agenda, Engine, Flight};
+use super::contact::{answer_within, silent};
+use super::firing::{Firing, Flight, Held};
+use super::silence::Silence;
+use super::work::{Agenda, Engine};
 use crate::RemoteRegion;
 use crate::wire::{Op, Posted, Wire};
 
@@ -90,9 +94,9 @@ pub(super) struct Doubt<W: Wire> {
 /// A question that is not answered.
 struct Asked {
     /// Since when it is known that something is wrong: a count was too low, or the read has failed.
-    since: Option<Instant>,
-    /// How many had been sent when the read was posted, and when that was; none is under way otherwise.
-    reads: Option<(u64, Instant)>,
+    since: Option<Silence>,
+    /// How many had been sent when the read was posted, and for how long it has been under way; none is otherwise.
+    reads: Option<(u64, Silence)>,
     /// Not before: a pause.
     due: Instant,
     pause: Duration,
@@ -114,6 +118,11 @@ impl<W: Wire> Doubt<W> {
             asked: None,
             count_there: Arc::default(),
         }
+    }
+
+    /// Whether the peer has left in good order.
+    pub(super) fn has_departed(&self) -> bool {
+        self.departed
     }
 }
 
@@ -157,6 +166,7 @@ impl<W: Wire> Engine<W> {
     /// Asks for the signals of queues that have been quiet since the last tick, and takes those further that nobody
     /// asks for any more.
     pub(super) fn tick(&mut self) {
+        self.await_answers();
         let (mut quiet, mut over) = (Vec::new(), Vec::new());
         let mut doubtful = std::mem::take(&mut self.doubtful);
         doubtful.retain(|index| {
@@ -180,6 +190,26 @@ impl<W: Wire> Engine<W> {
         quiet.into_iter().for_each(|index| self.ask(index));
         over.into_iter().for_each(|index| self.make_ready(index));
         self.go_on();
+    }
+
+    /// Looks for how long peers have said nothing to what is under way towards them.
+    fn await_answers(&mut self) {
+        let (now, limit) = (Instant::now(), answer_within(self.silence));
+        let mut over = None;
+        for agenda in self.queues.iter_mut() {
+            let asked = agenda.doubt.asked.as_mut();
+            let reads = asked.and_then(|asked| Some(&mut asked.reads.as_mut()?.1));
+            let fires = agenda.firing.as_mut().and_then(Firing::waits);
+            let waits = reads.into_iter().chain(fires);
+            // Each is looked at.
+            let over_time = waits.filter_map(|wait| wait.look(now, limit).then_some(()));
+            if over_time.count() > 0 && !agenda.doubt.departed {
+                over = Some(agenda.queue.peer);
+            }
+        }
+        if let Some(peer) = over {
+            self.failure.get_or_insert(silent(peer, self.silence));
+        }
     }
 
     /// Asks for all signals that are in doubt.
@@ -247,7 +277,10 @@ impl<W: Wire> Engine<W> {
         // aligned are taken to be read as one, as every processor and NIC does that this was built for.)
         match unsafe { self.wire.post(peer, op, cookie) } {
             Ok(Posted::Taken) => {
-                asked.reads = Some((doubt.count, now));
+                if let Some(since) = &mut asked.since {
+                    since.look(now, self.silence);
+                }
+                asked.reads = Some((doubt.count, Silence::new()));
                 let count_there = doubt.count_there.clone();
                 self.flights.add(Flight::Look(Look {
                     index,
@@ -284,10 +317,10 @@ impl<W: Wire> Engine<W> {
                 }
                 self.not_known(look.index, &why);
             }
-            (None, Some((sent, posted))) => {
+            (None, Some((sent, _))) => {
                 // While nobody answers, nothing goes wrong: the peer may be stopped.
                 if let Some(since) = doubt.asked.as_mut().and_then(|asked| asked.since.as_mut()) {
-                    *since += posted.elapsed();
+                    since.skips(Instant::now());
                 }
                 let there = (look.count_there.load(Ordering::Relaxed) & !POISON) / QUANTUM;
                 let first = doubt.signalled.as_ref().map_or(0, |one| one.first);
@@ -331,8 +364,8 @@ impl<W: Wire> Engine<W> {
         let Some(asked) = &mut doubt.asked else {
             return;
         };
-        let since = *asked.since.get_or_insert_with(Instant::now);
-        if since.elapsed() <= limit && asked.refusals < refusals {
+        let since = asked.since.get_or_insert_with(Silence::new);
+        if !since.look(Instant::now(), limit) && asked.refusals < refusals {
             self.pause(index);
             return;
         }
@@ -344,19 +377,25 @@ impl<W: Wire> Engine<W> {
         self.fail(index);
     }
 
-    /// A peer has left in good order: what it waited for has come, and it can be asked no more.
+    /// A peer has left in good order: what it waited for has come, and it can be asked no more. What is rung for towards
+    /// it is through from here on, and what is not posted yet goes nowhere.
     pub(super) fn left(&mut self, peer: usize) {
         self.departed.insert(peer);
         self.contact.answers(peer);
         self.notices.retain(|poisoning| poisoning.peer != peer);
         for index in 0..self.queues.numbers() {
-            let agenda = self.queues.get(index);
-            let of_peer =
-                |agenda: &&mut Agenda<W>| agenda.queue.peer == peer && agenda.chained.is_none();
-            if let Some(agenda) = agenda.filter(of_peer) {
+            let of_peer = |agenda: &&mut Agenda<W>| agenda.queue.peer == peer;
+            if let Some(agenda) = self.queues.get(index).filter(of_peer) {
                 agenda.doubt.departed = true;
+                agenda.queue.leaves();
                 self.make_ready(index);
             }
         }
+        let (kept, dropped) = std::mem::take(&mut self.held)
+            .into_iter()
+            .partition(|held: &Held| held.peer != peer);
+        self.held = kept;
+        dropped.iter().for_each(|held| self.over(held.queue, None));
+        self.watch_chains();
     }
 }

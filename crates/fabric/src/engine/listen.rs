@@ -190,7 +190,9 @@ impl<W: Wire> Shared<W> {
         let polled = self.is_polled();
         let (mut ticked, mut seat) = (Instant::now(), Seat::new());
         while !self.stop.load(Ordering::SeqCst) {
-            if self.doubtful.load(Ordering::Relaxed) && ticked.elapsed() >= TICK {
+            let waits =
+                self.doubtful.load(Ordering::Relaxed) || self.active.load(Ordering::Relaxed);
+            if waits && ticked.elapsed() >= TICK {
                 ticked = Instant::now();
                 self.with(Engine::tick);
             }

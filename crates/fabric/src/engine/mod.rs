@@ -46,12 +46,14 @@ pub(crate) mod chained;
 mod contact;
 mod doubt;
 mod ear;
+mod firing;
 mod gather;
 mod listen;
 mod post;
 pub(crate) mod program;
 pub(crate) mod queue;
 pub(crate) mod rail;
+mod silence;
 mod slab;
 mod tell;
 mod work;
@@ -286,7 +288,7 @@ impl<W: Wire> Shared<W> {
     }
 
     /// Says that the wire is of no more use, if it is: once.
-    fn say(&self, failure: Option<String>) {
+    pub(crate) fn say(&self, failure: Option<String>) {
         if let (Some(why), Some(connection)) = (failure, self.connection.get())
             && !self.said.swap(true, Ordering::SeqCst)
         {

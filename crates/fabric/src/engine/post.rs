@@ -7,10 +7,11 @@
 
 use tidegate_hal::nic::Direction;
 
+use super::firing::{Firing, Flight, Held};
 use super::gather::{Pool, Source};
 use super::program::{Piece, Script, operation_at, script};
 use super::rail::Job;
-use super::work::{Engine, Firing, Flight, Held};
+use super::work::Engine;
 use crate::notice::Notice;
 use crate::wire::{Op, Posted, Wire};
 

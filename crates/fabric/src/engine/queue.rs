@@ -29,6 +29,8 @@ pub(crate) struct Queue {
     armed: Mutex<Armed>,
     /// Whether the owner is gone.
     pub(crate) closed: AtomicBool,
+    /// Whether the peer is, in good order.
+    left: AtomicBool,
 }
 
 /// What the agent sees when it looks at a queue.
@@ -73,7 +75,18 @@ impl Queue {
             fired: AtomicU64::new(0),
             armed: Mutex::default(),
             closed: AtomicBool::new(false),
+            left: AtomicBool::new(false),
         }
+    }
+
+    /// The peer has left in good order: it waits for nothing any more.
+    pub(crate) fn leaves(&self) {
+        self.left.store(true, Ordering::Release);
+    }
+
+    /// Whether it has.
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
     }
 
     fn doorbell(&self) -> u64 {
@@ -234,13 +247,14 @@ impl Queue {
             };
             (runs, self.closed.load(Ordering::Acquire))
         };
-        self.slots.give_up(self.member);
-        // An owner that is gone in good order has left nothing that anybody could wait for in vain.
+        // An owner that is gone in good order has left nothing that anybody could wait for in vain. Before the slots are
+        // given back: where as many are through as were armed, and the sent word is not poisoned, all has gone well.
         if !closed || !runs.is_empty() {
             let (sent, bell) = self.sent();
             sent.poison();
             bell.wake_all();
         }
+        self.slots.give_up(self.member);
         runs.iter().flat_map(|run| run.iter().cloned()).collect()
     }
 }

@@ -30,6 +30,7 @@ use super::Shared;
 use super::listen::{ACTIVE, BROKEN, DEAF, idle};
 use super::program::Piece;
 use super::queue::Queue;
+use super::silence::Silence;
 use crate::wire::{Event, Op, Posted, Sleeper, Wire};
 use crate::{RemoteRegion, lock};
 
@@ -120,7 +121,7 @@ struct Over {
 struct Hands<W: Wire> {
     wire: W,
     /// Towards whom it takes nothing, since when.
-    refusing: HashMap<usize, Instant>,
+    refusing: HashMap<usize, Silence>,
     /// How many writes are not over.
     under_way: usize,
     limit: Duration,
@@ -358,13 +359,17 @@ impl<W: Wire> Hands<W> {
         if job.queue.is_abandoned() {
             return Some("it was given up before it was sent".into());
         }
+        if job.queue.has_left() {
+            return Some("its peer has left".into());
+        }
         if self.under_way >= self.wire.limits().depth {
             // No fault of the peer's.
             return None;
         }
-        let since = self.refusing.entry(job.queue.peer);
-        let since = since.or_insert_with(Instant::now).elapsed();
-        (since > self.limit).then(|| format!("nothing was taken for {:?}", self.limit))
+        let refused = self.refusing.entry(job.queue.peer);
+        let refused = refused.or_insert_with(Silence::new);
+        let too_long = refused.look(Instant::now(), self.limit);
+        too_long.then(|| format!("nothing was taken for {:?}", self.limit))
     }
 }
 

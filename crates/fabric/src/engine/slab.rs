@@ -51,6 +51,10 @@ impl<T> Slab<T> {
         self.places.iter().flatten()
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.places.iter_mut().flatten()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }

@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 use tidegate_hal::batch::POISON;
 
 use super::doubt::Signalled;
+use super::firing::Flight;
 use super::program::script;
-use super::work::{Engine, Flight};
+use super::work::Engine;
 use crate::wire::chain::Signals;
 use crate::wire::{Op, Posted, Wire};
 

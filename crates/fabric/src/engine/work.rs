@@ -11,7 +11,8 @@ use tidegate_hal::slots::Slots;
 use super::chained::Chained;
 use super::contact::Contact;
 use super::doubt::{Doubt, Look};
-use super::gather::{Lent, Pool, Source};
+use super::firing::{Firing, Flight, Held};
+use super::gather::{Lent, Pool};
 use super::program::script;
 use super::queue::{Queue, Ring, Seen};
 use super::rail::{Job, Rail};
@@ -72,7 +73,7 @@ pub(crate) struct Engine<W: Wire> {
     /// What was under way when the wire broke: its memory is kept until the wire is closed.
     dead: Vec<Prepared>,
     dead_looks: Vec<Look<W>>,
-    /// Likewise, and what operations used that have failed.
+    /// Likewise, and what its operations used.
     dead_lent: Vec<Lent>,
     /// How much has happened: operations were posted, events came.
     pub(super) heard: u64,
@@ -93,47 +94,6 @@ pub(super) struct Agenda<W: Wire> {
     ready: bool,
     /// It is to give up, when nothing of it is under way or in doubt.
     pub(super) fails: bool,
-}
-
-pub(super) struct Firing {
-    pub(super) program: Prepared,
-    pub(super) number: u64,
-    /// How many parts of its ring have come; `None` when that is whole.
-    pub(super) rung: Option<u64>,
-    /// The next piece.
-    pub(super) next: usize,
-    /// Where its bytes are, if the wire has not taken it yet.
-    pub(super) source: Option<Source>,
-    pub(super) under_way: usize,
-    /// How many of these rails have been handed.
-    pub(super) by_rails: usize,
-    pub(super) signalled: bool,
-    pub(super) failed: bool,
-}
-
-impl Firing {
-    pub(super) fn is_odd(&self) -> bool {
-        self.number % 2 == 1
-    }
-}
-
-/// The signal of a queue's firing, which counts as under way.
-#[derive(Clone, Copy)]
-pub(super) struct Held {
-    pub(super) queue: usize,
-    pub(super) peer: usize,
-    pub(super) notice: u64,
-}
-
-/// An operation that is under way.
-pub(super) enum Flight<W: Wire> {
-    Of(usize, Option<Lent>),
-    /// Of the first, with the signals of others.
-    With(usize, Held, Option<Lent>),
-    /// Of a queue, by a rail.
-    Handed(usize),
-    Poisoning(Poisoning<W>),
-    Look(Look<W>),
 }
 
 impl<W: Wire> Engine<W> {
@@ -253,7 +213,7 @@ impl<W: Wire> Engine<W> {
     }
 
     /// Looks how far the queues are that hardware fires.
-    fn watch_chains(&mut self) {
+    pub(super) fn watch_chains(&mut self) {
         let mut chains = std::mem::take(&mut self.chains);
         chains.retain(|index| {
             let stays = self.watch(*index);
@@ -391,15 +351,12 @@ impl<W: Wire> Engine<W> {
     /// An operation is over.
     fn landed(&mut self, cookie: u64, failed: Option<String>) {
         self.heard += 1;
-        let dead = &mut self.dead_lent;
-        let mut came = |lent: Option<Lent>| match (lent, &failed) {
-            (Some(lent), None) => {
+        let came = |lent: Option<Lent>| {
+            if let (Some(lent), None) = (lent, &failed) {
                 // SAFETY: `NicQueue::prepare` promised where gets write, until the firing is through, which it is not
                 // before `over`.
                 unsafe { lent.came::<W>() };
             }
-            // It is not used again: what has failed may not be quite over.
-            (lent, _) => dead.extend(lent),
         };
         match self.flights.take(cookie as usize) {
             Some(Flight::Of(index, lent)) => {
@@ -432,9 +389,11 @@ impl<W: Wire> Engine<W> {
     /// An operation of a queue is over.
     pub(super) fn over(&mut self, index: usize, failed: Option<String>) {
         let agenda = self.queues.get(index);
-        let Some((firing, peer)) =
-            agenda.and_then(|agenda| Some((agenda.firing.as_mut()?, agenda.queue.peer)))
-        else {
+        let of_firing = agenda.and_then(|agenda| {
+            let departed = agenda.doubt.has_departed();
+            Some((agenda.firing.as_mut()?, agenda.queue.peer, departed))
+        });
+        let Some((firing, peer, departed)) = of_firing else {
             debug_assert!(self.broken, "a queue stays as long as it has a firing");
             return;
         };
@@ -449,7 +408,9 @@ impl<W: Wire> Engine<W> {
             }
         }
         if let Some(why) = failed {
-            tracing::error!("a transfer to rank {peer} failed: {why}");
+            if !(departed && firing.only_sends::<W>()) {
+                tracing::error!("a transfer to rank {peer} failed: {why}");
+            }
             firing.failed = true;
         }
         self.make_ready(index);
@@ -478,7 +439,10 @@ impl<W: Wire> Engine<W> {
         };
         self.heard += 1;
         self.comes_back(index).under_way -= 1;
-        self.spoil(index, why);
+        let departed = |agenda: &mut Agenda<W>| agenda.doubt.has_departed();
+        if !self.queues.get(index).is_some_and(departed) {
+            self.spoil(index, why);
+        }
         self.make_ready(index);
     }
 
@@ -518,17 +482,7 @@ impl<W: Wire> Engine<W> {
                     Seen::Rung(program, rung) => {
                         let number = agenda.queue.fires();
                         self.firing += 1;
-                        agenda.firing = Some(Firing {
-                            program,
-                            number,
-                            rung,
-                            next: 0,
-                            source: None,
-                            under_way: 0,
-                            by_rails: 0,
-                            signalled: false,
-                            failed: false,
-                        });
+                        agenda.firing = Some(Firing::begin(program, number, rung));
                         continue;
                     }
                     // A poison is to come last, and memory to stay until then.
@@ -554,6 +508,15 @@ impl<W: Wire> Engine<W> {
                     Ring::Broken => firing.failed = true,
                 }
             }
+            // Its peer has left, in good order: it has got all that it waited for. Nothing more goes out, and what has
+            // failed since is no failure.
+            let nobody = agenda.doubt.has_departed() && firing.only_sends::<W>();
+            if nobody && firing.under_way == 0 && firing.rung.is_none() {
+                agenda.firing = None;
+                self.firing -= 1;
+                agenda.queue.through();
+                continue;
+            }
             // Nobody waits for it any more: it is not tried for ever.
             let refused = firing.under_way == 0 && !firing.signalled && agenda.queue.is_abandoned();
             if firing.failed || refused {
@@ -574,7 +537,7 @@ impl<W: Wire> Engine<W> {
                 });
                 continue;
             }
-            if firing.signalled || !self.advance(index) {
+            if nobody || firing.signalled || !self.advance(index) {
                 return;
             }
         }

@@ -60,7 +60,8 @@ pub enum Posted {
 pub enum Event {
     /// The operation with this cookie is over; see the module for where.
     Done(u64),
-    /// It has failed, and why.
+    /// It has failed, and why: it is over at this end, and touches memory of this end no more. (The other end may have got
+    /// some of it, or all.)
     Failed(u64, String),
     /// A peer has sent a notice.
     Notice(u64),

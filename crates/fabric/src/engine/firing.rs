@@ -1,0 +1,87 @@
+//! What is under way: firings of queues, their signals, and operations.
+
+use tidegate_hal::nic::{Direction, Prepared};
+
+use super::doubt::Look;
+use super::gather::{Lent, Source};
+use super::program::script;
+use super::silence::Silence;
+use super::tell::Poisoning;
+use crate::wire::Wire;
+
+/// A program that is being fired.
+pub(super) struct Firing {
+    pub(super) program: Prepared,
+    pub(super) number: u64,
+    /// How many parts of its ring have come; `None` when that is whole.
+    pub(super) rung: Option<u64>,
+    /// The next piece.
+    pub(super) next: usize,
+    /// Where its bytes are, if the wire has not taken it yet.
+    pub(super) source: Option<Source>,
+    pub(super) under_way: usize,
+    /// How many of these rails have been handed.
+    pub(super) by_rails: usize,
+    pub(super) signalled: bool,
+    pub(super) failed: bool,
+    /// How far it was when that was last looked at (its next piece, and what is under way), and for how long it has not
+    /// moved since.
+    still: Option<((usize, usize), Silence)>,
+}
+
+impl Firing {
+    pub(super) fn begin(program: Prepared, number: u64, rung: Option<u64>) -> Self {
+        Firing {
+            program,
+            number,
+            rung,
+            next: 0,
+            source: None,
+            under_way: 0,
+            by_rails: 0,
+            signalled: false,
+            failed: false,
+            still: None,
+        }
+    }
+
+    pub(super) fn is_odd(&self) -> bool {
+        self.number % 2 == 1
+    }
+
+    /// For how long nothing has become of what is under way, if anything is. Looked at by ticks: what is through before
+    /// costs nothing.
+    pub(super) fn waits(&mut self) -> Option<&mut Silence> {
+        let now = (self.next, self.under_way);
+        if self.under_way == 0 || self.still.as_ref().is_none_or(|(then, _)| *then != now) {
+            self.still = Some((now, Silence::new()));
+            return None;
+        }
+        self.still.as_mut().map(|(_, silence)| silence)
+    }
+
+    /// Whether it only sends, and nobody here waits for what it would bring.
+    pub(super) fn only_sends<W: Wire>(&self) -> bool {
+        let pieces = &script::<W>(&self.program).pieces;
+        pieces.iter().all(|piece| piece.direction == Direction::Put)
+    }
+}
+
+/// The signal of a queue's firing, which counts as under way.
+#[derive(Clone, Copy)]
+pub(super) struct Held {
+    pub(super) queue: usize,
+    pub(super) peer: usize,
+    pub(super) notice: u64,
+}
+
+/// An operation that is under way.
+pub(super) enum Flight<W: Wire> {
+    Of(usize, Option<Lent>),
+    /// Of the first, with the signals of others.
+    With(usize, Held, Option<Lent>),
+    /// Of a queue, by a rail.
+    Handed(usize),
+    Poisoning(Poisoning<W>),
+    Look(Look<W>),
+}

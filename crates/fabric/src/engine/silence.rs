@@ -1,0 +1,110 @@
+//! Clocks that a process which is stopped does not wind on.
+//!
+//! # Model
+//!
+//! What has taken too long has failed; and who says so looks now and then. Between two looks the process may have been
+//! stopped (by a debugger, by a batch system, with the machine), and with it whoever would have tried in that time. So no
+//! pause between looks counts for more than a part of the limit.
+
+use std::time::{Duration, Instant};
+
+/// For how long nothing is heard, to somebody who looks now and then.
+pub(super) struct Silence {
+    looked: Instant,
+    lasted: Duration,
+}
+
+impl Silence {
+    /// What a pause counts for at most: this part of the limit.
+    const PART: u32 = 8;
+
+    pub(super) fn new() -> Self {
+        Silence {
+            looked: Instant::now(),
+            lasted: Duration::ZERO,
+        }
+    }
+
+    /// Something was heard just now.
+    pub(super) fn ends(&mut self) {
+        *self = Silence::new();
+    }
+
+    /// Looks at this time; whether it has lasted for longer than the limit.
+    pub(super) fn look(&mut self, now: Instant, limit: Duration) -> bool {
+        let pause = now.saturating_duration_since(self.looked);
+        self.looked = now;
+        self.lasted = self.lasted.saturating_add(pause.min(limit / Self::PART));
+        self.lasted > limit
+    }
+
+    /// The time since the last look does not count.
+    pub(super) fn skips(&mut self, now: Instant) {
+        self.looked = now;
+    }
+
+    /// As if so much had been counted.
+    #[cfg(test)]
+    pub(super) fn lasts(&mut self, time: Duration) {
+        self.lasted = time;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn time_in_which_nobody_looks_is_no_silence() {
+        let mut silence = Silence::new();
+        let mut now = silence.looked;
+        // A process that is stopped between a ring and its strike, and again before the agent has looked twice.
+        for _ in 0..2 {
+            now += 100 * LIMIT;
+            assert!(!silence.look(now, LIMIT));
+        }
+        // Nor has the agent heard of an hour that it has slept through since.
+        silence.ends();
+        assert!(!silence.look(silence.looked + 360 * LIMIT, LIMIT));
+    }
+
+    #[test]
+    fn silence_ends_however_seldom_somebody_looks() {
+        for pause in [LIMIT / 1000, LIMIT / 10, LIMIT] {
+            let mut silence = Silence::new();
+            let begun = silence.looked;
+            let mut now = begun;
+            while !silence.look(now, LIMIT) {
+                now += pause;
+                assert!(now - begun <= 10 * LIMIT, "{pause:?}");
+            }
+            assert!(now - begun > LIMIT, "{pause:?}");
+            if pause < LIMIT / Silence::PART {
+                assert!(now - begun <= LIMIT + pause, "{pause:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_skipped_does_not_count() {
+        let mut silence = Silence::new();
+        let mut now = silence.looked;
+        for _ in 0..1000 {
+            now += LIMIT;
+            silence.skips(now);
+            assert!(!silence.look(now, LIMIT));
+        }
+    }
+
+    #[test]
+    fn a_limit_may_be_none() {
+        let mut silence = Silence::new();
+        let mut now = silence.looked;
+        for _ in 0..3 {
+            now += Duration::from_secs(1 << 30);
+            assert!(!silence.look(now, Duration::MAX));
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! How what lasts too long comes to an end, and what goes towards a peer that has left.
+
+mod rig;
+#[path = "rig/watched.rs"]
+mod watched;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rig::wrapped::{Hooks, Outcome, Wrapped};
+use rig::{Rig, SENT, SIGNAL};
+use tidegate_fabric::Options;
+use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
+use tidegate_fabric::wire::{Event, Op, Posted, Wire as _};
+use tidegate_hal::batch::{POISON, QUANTUM};
+use tidegate_hal::nic::Direction;
+
+const LONG: Duration = Duration::from_secs(10);
+
+/// What a wire is to do.
+#[derive(Default)]
+struct Wish {
+    /// So many posts are refused for now.
+    fulls: AtomicUsize,
+    /// The last look before a refusal takes so many milliseconds: the process is stopped.
+    stops: AtomicUsize,
+    /// Nothing is heard.
+    hold: AtomicBool,
+    /// What is done is said to have failed.
+    fail: AtomicBool,
+    panic: AtomicBool,
+    held: Mutex<Vec<Event>>,
+}
+
+struct Odd(Arc<Wish>);
+
+// SAFETY: operations are the wire's, or are not taken.
+unsafe impl Hooks for Odd {
+    type Wire = MemoryWire;
+
+    unsafe fn post(
+        &mut self,
+        wire: &mut MemoryWire,
+        peer: usize,
+        op: Op<'_, Wrapped<Self>>,
+        cookie: u64,
+    ) -> Outcome<Posted> {
+        let left = self.0.fulls.load(Ordering::SeqCst);
+        if left > 0 {
+            self.0.fulls.store(left - 1, Ordering::SeqCst);
+            return Ok(Posted::Full);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { wire.post(peer, op.handed_on(|remote| &**remote), cookie) }
+    }
+
+    fn poll(&mut self, wire: &mut MemoryWire, events: &mut Vec<Event>) -> Outcome<()> {
+        assert!(!self.0.panic.load(Ordering::SeqCst), "as was wished");
+        if self.0.fulls.load(Ordering::SeqCst) == 1 {
+            let stop = self.0.stops.swap(0, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(stop as u64));
+        }
+        let mut held = self.0.held.lock().unwrap();
+        wire.poll(&mut held)?;
+        if !self.0.hold.load(Ordering::SeqCst) {
+            let fail = self.0.fail.load(Ordering::SeqCst);
+            events.extend(held.drain(..).map(|event| match event {
+                Event::Done(cookie) if fail => {
+                    Event::Failed(cookie, "the connection has ended".into())
+                }
+                other => other,
+            }));
+        }
+        Ok(())
+    }
+}
+
+fn odd(options: Options) -> (Rig, Arc<Wish>) {
+    let wish = Arc::new(Wish::default());
+    let wire = Net::new(1, Faults::default()).wire(0);
+    let hooks = Odd(wish.clone());
+    (Rig::new(Wrapped { hooks, wire }, options, false), wish)
+}
+
+/// Until the wire has failed, as core hears it.
+fn fails_within(rig: &Rig, limit: Duration) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < limit && !rig.has_failed.load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    rig.has_failed.load(Ordering::SeqCst)
+}
+
+/// Two refusals, between which the process was stopped: nobody has tried in between.
+#[test]
+fn time_in_which_a_process_is_stopped_is_no_refusal() {
+    let (rig, wish) = odd(Options::default().silence(Duration::from_secs(1)));
+    wish.stops.store(1500, Ordering::SeqCst);
+    wish.fulls.store(2, Ordering::SeqCst);
+    rig.arm(&[rig.put(1)], 1).unwrap();
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
+}
+
+/// A limit that is none, and a peer whose first answer takes a while.
+#[test]
+fn silence_may_last_for_ever() {
+    let (rig, wish) = odd(Options::default().silence(Duration::MAX));
+    wish.hold.store(true, Ordering::SeqCst);
+    rig.arm(&[rig.put(1)], 2).unwrap();
+    rig.ring();
+    std::thread::sleep(Duration::from_millis(100));
+    wish.hold.store(false, Ordering::SeqCst);
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
+}
+
+/// The data network is cut, the control plane goes another way: no peer is lost, no operation fails (a provider may try
+/// for a quarter of an hour, or for ever), and the peer had answered before.
+#[test]
+fn a_network_that_is_cut_ends_waits() {
+    let silence = Duration::from_millis(250);
+    let (rig, wish) = odd(Options::default().silence(silence));
+    rig.may_fail.store(true, Ordering::SeqCst);
+    rig.arm(&[rig.put(1)], 2).unwrap();
+    rig.ring();
+    assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
+    assert!(rig.nic.quiesce(LONG));
+    wish.hold.store(true, Ordering::SeqCst);
+    rig.ring();
+    assert!(
+        fails_within(&rig, LONG),
+        "nothing has come, and nothing was said"
+    );
+}
+
+/// Likewise when writes still go out: what is asked for does not come back.
+#[test]
+fn a_network_that_is_cut_one_way_ends_waits() {
+    let silence = Duration::from_millis(250);
+    let (rig, wish) = odd(Options::default().silence(silence));
+    rig.may_fail.store(true, Ordering::SeqCst);
+    rig.arm(&[rig.put(1)], 2).unwrap();
+    rig.ring();
+    assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
+    assert!(rig.nic.quiesce(LONG));
+    rig.ring();
+    // It is through at this end; that it has come is asked for at the next tick but one.
+    assert_eq!(rig.wait(SENT, 2), 2 * QUANTUM);
+    wish.hold.store(true, Ordering::SeqCst);
+    assert!(
+        fails_within(&rig, LONG),
+        "nothing was answered, and nothing was said"
+    );
+}
+
+/// A stream that rings again and again, and a peer that answers, if late: nothing is reported.
+#[test]
+fn an_answer_ends_the_silence() {
+    let silence = Duration::from_millis(400);
+    let (rig, wish) = odd(Options::default().silence(silence));
+    rig.arm(&[rig.put(1)], 8).unwrap();
+    for firing in 1..=8 {
+        wish.hold.store(true, Ordering::SeqCst);
+        rig.ring();
+        std::thread::sleep(silence / 2);
+        wish.hold.store(false, Ordering::SeqCst);
+        assert_eq!(rig.wait(SENT, firing), firing * QUANTUM);
+    }
+    assert!(!rig.has_failed.load(Ordering::SeqCst));
+}
+
+/// `Nic::hear`: this rank's own firings towards that peer are over. Its connection ends with it, before the
+/// acknowledgement of what has come was heard of.
+#[test]
+fn firings_towards_a_peer_that_has_left_are_over() {
+    let (rig, wish) = odd(Options::default());
+    wish.hold.store(true, Ordering::SeqCst);
+    rig.arm(&[rig.put(1)], 3).unwrap();
+    rig.ring();
+    std::thread::sleep(Duration::from_millis(50));
+    rig.nic.hear(0);
+    wish.fail.store(true, Ordering::SeqCst);
+    wish.hold.store(false, Ordering::SeqCst);
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    // And so are those that are rung for later; nothing of them goes out.
+    let before = rig.word(SIGNAL).load();
+    rig.ring();
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 3), 3 * QUANTUM);
+    assert!(rig.nic.quiesce(LONG));
+    assert_eq!(rig.word(SIGNAL).load(), before);
+}
+
+/// While the wire takes nothing towards it any more: nobody waits for that, least of all this rank's own end.
+#[test]
+fn who_leaves_does_not_wait_for_firings_towards_who_has_left() {
+    let (rig, wish) = odd(Options::default());
+    wish.fulls.store(usize::MAX, Ordering::SeqCst);
+    rig.arm(&[rig.put(1)], 1).unwrap();
+    rig.ring();
+    std::thread::sleep(Duration::from_millis(50));
+    rig.nic.hear(0);
+    let begun = Instant::now();
+    let idle = rig.nic.quiesce(3 * LONG);
+    let took = begun.elapsed();
+    assert!(idle && took < LONG / 2, "{idle} after {took:?}");
+    assert_eq!(rig.word(SENT).load(), QUANTUM);
+}
+
+/// What only the peer could bring has not come.
+#[test]
+fn a_get_from_a_peer_that_has_left_is_no_success() {
+    let (rig, wish) = odd(Options::default());
+    wish.hold.store(true, Ordering::SeqCst);
+    let get = rig.transfer(&rig.memory, Direction::Get, 1);
+    rig.arm(&[rig.program(vec![get])], 1).unwrap();
+    rig.ring();
+    std::thread::sleep(Duration::from_millis(50));
+    rig.nic.hear(0);
+    wish.fail.store(true, Ordering::SeqCst);
+    wish.hold.store(false, Ordering::SeqCst);
+    assert_ne!(rig.wait(SENT, 1) & POISON, 0);
+}
+
+#[test]
+fn a_thread_of_the_nic_that_panics_is_a_wire_that_has_failed() {
+    let (rig, wish) = odd(Options::default());
+    rig.may_fail.store(true, Ordering::SeqCst);
+    wish.panic.store(true, Ordering::SeqCst);
+    rig.arm(&[rig.put(1)], 1).unwrap();
+    rig.ring();
+    assert!(fails_within(&rig, LONG), "nobody has heard of it");
+}
+
+/// Tests that hear of it by a thread of the NIC would not see that it must not be.
+#[test]
+fn a_wire_that_fails_although_it_may_not_fails_its_test() {
+    let outcome = std::panic::catch_unwind(|| {
+        let net = Net::new(1, Faults::default());
+        let rig = Rig::new(net.wire(0), Options::default(), false);
+        rig.arm(&[rig.put(1)], 1).unwrap();
+        rig.ring();
+        rig.wait(SIGNAL, 1);
+        net.break_wire(0);
+        assert!(fails_within(&rig, LONG));
+    });
+    let why = *outcome.unwrap_err().downcast::<String>().unwrap();
+    assert!(why.contains("may not"), "{why}");
+}
+
+/// Where as many are through as were armed, and the sent word is not poisoned, core takes it that all has gone well.
+#[test]
+fn a_queue_that_gives_up_is_never_taken_for_one_that_is_through() {
+    const TRIES: usize = 300;
+    let wire = Net::new(1, Faults::default()).wire(0);
+    let (wire, seen) = watched::watch(wire);
+    let rig = Rig::sized(wire, Options::default(), (false, false), 1 << 20);
+    seen.fails_writes.store(true, Ordering::SeqCst);
+    for number in 0..TRIES {
+        let beside = rig.beside();
+        let put = rig.transfer(&rig.memory, Direction::Put, 1);
+        // A signal of its own.
+        let program = rig.program_of(65536 + 64 * number, vec![put]).unwrap();
+        beside.fires(&rig, program);
+        let sent = loop {
+            let (armed, through) = beside.queue.counts();
+            let sent = beside.sent();
+            if armed == through {
+                break sent;
+            }
+        };
+        assert_ne!(sent & POISON, 0, "try {number}: its write has failed");
+    }
+}
