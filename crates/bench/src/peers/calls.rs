@@ -87,11 +87,12 @@ fn forms(peer: Peer, args: &FacesArgs) -> Vec<Call> {
                 ],
                 &CHANNELS,
             ),
-            ("device", &["--only", "device"], &[]),
+            ("device", &["--only", "device, "], &[]),
         ],
         // A failing call ends an NVSHMEM program: what may fail in a capture runs apart from what does not capture.
         Peer::Nvshmem => &[
-            ("device", &["--only", "device"], &[]),
+            ("puts", &["--only", "device: put"], &[]),
+            ("stores", &["--only", "device: nvshmem_ptr"], &[]),
             (
                 "stream",
                 &["--only", "on-stream", "--without", "graph"],
@@ -114,6 +115,15 @@ fn forms(peer: Peer, args: &FacesArgs) -> Vec<Call> {
         words.extend(Some(*form).filter(|form| !form.is_empty()));
         let mut all = common(peer, args);
         all.extend(options.iter().map(|&option| option.to_owned()));
+        if options.iter().any(|option| option.starts_with("device")) && !args.pair {
+            // Of many launch shapes: none of them is at its best alone in a graph. Ours, too, stand in rows of graphs.
+            let unroll = args.unroll.max(IN_GRAPH);
+            let unroll = match args.exchange {
+                true => format!("{unroll},{}", 10 * unroll),
+                false => IN_GRAPH.to_string(),
+            };
+            all.extend(["--unroll".to_owned(), unroll]);
+        }
         Call {
             label: words.join("-"),
             peer,

@@ -93,7 +93,8 @@ fn every_library_is_run_in_all_its_forms() {
     assert_eq!(
         labels("--compute --peers nvshmem"),
         [
-            "nvshmem-share-compute-device",
+            "nvshmem-share-compute-puts",
+            "nvshmem-share-compute-stores",
             "nvshmem-share-compute-stream",
             "nvshmem-share-compute-barrier",
             "nvshmem-share-compute-graph",
@@ -109,6 +110,8 @@ fn every_library_is_run_in_all_its_forms() {
     assert!(nccl[0].env.is_empty());
     assert_eq!(nccl[1].env.len(), 2);
     assert!(nccl[1].args.contains(&"32 channels".to_owned()));
+    // The last one counts.
+    assert_eq!(nccl[2].args.join(" ").rsplit(' ').next(), Some("20,200"));
 }
 
 #[test]
