@@ -18,6 +18,7 @@
 //! own) are refused with [`NicError::BadKey`], when the ranks meet.
 
 mod bed;
+mod carry;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -28,6 +29,7 @@ use tidegate_hal::nic::{Keep, NicError};
 
 use super::{Event, LAST, Limits, Op, Posted, Sleeper, Wire};
 use bed::Bed;
+use carry::{Waiting, Work};
 
 const NAME: &str = "memory";
 
@@ -246,61 +248,6 @@ pub struct MemoryWire {
     waiting: Vec<Waiting>,
 }
 
-struct Waiting {
-    /// The endpoint that it goes to.
-    peer: usize,
-    cookie: u64,
-    /// Whether it is done when it is on its way.
-    signals: bool,
-    done: bool,
-    polls: u32,
-    work: Work,
-    notice: Option<u64>,
-}
-
-enum Work {
-    Nothing,
-    Send {
-        bytes: Vec<u8>,
-        region: u64,
-        offset: usize,
-    },
-    Write {
-        from: usize,
-        region: u64,
-        offset: usize,
-        bytes: usize,
-    },
-    Read {
-        to: usize,
-        region: u64,
-        offset: usize,
-        bytes: usize,
-    },
-}
-
-impl Waiting {
-    /// Reads what it is to write; its source is not needed any more.
-    fn copy(&mut self) {
-        if let Work::Write {
-            from,
-            region,
-            offset,
-            bytes,
-        } = self.work
-        {
-            let from: *const u8 = std::ptr::with_exposed_provenance(from);
-            // SAFETY: `Wire::post` promises the source until the event, which comes after this.
-            let bytes = unsafe { std::slice::from_raw_parts(from, bytes) }.to_vec();
-            self.work = Work::Send {
-                bytes,
-                region,
-                offset,
-            };
-        }
-    }
-}
-
 /// Memory of a rank of the same process.
 #[derive(Clone)]
 pub struct Remote(u64);
@@ -313,89 +260,6 @@ impl Drop for Registered {
         let region = lock(&self.0.0).regions.remove(&self.1);
         // Outside of the lock: it may be the last to keep the memory.
         drop(region);
-    }
-}
-
-impl State {
-    /// Where an operation works at the peer; nothing if it is registered no longer.
-    fn place(&self, region: u64, offset: usize, bytes: usize) -> Option<*mut u8> {
-        let region = self.regions.get(&region)?;
-        (offset.checked_add(bytes)? <= region.bytes)
-            .then(|| std::ptr::with_exposed_provenance_mut(region.base + offset))
-    }
-
-    /// Carries out what is due.
-    fn carry(&mut self, from: &Waiting) -> Event {
-        let bad = || Event::Failed(from.cookie, "the memory is registered no longer".into());
-        let lost = self.faults.lose;
-        let lost = from.notice.is_some() && self.happens(lost);
-        if lost && from.signals {
-            return Event::Done(from.cookie);
-        }
-        match from.work {
-            Work::Nothing => {}
-            Work::Send {
-                ref bytes,
-                region,
-                offset,
-            } => {
-                let Some(to) = self.place(region, offset, bytes.len()) else {
-                    return bad();
-                };
-                // SAFETY: `Wire::post` promises that this write is ordered with what others do there; registered memory
-                // is kept.
-                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
-            }
-            Work::Write {
-                from: at,
-                region,
-                offset,
-                bytes,
-            } => {
-                let Some(to) = self.place(region, offset, bytes) else {
-                    return bad();
-                };
-                // SAFETY: `Wire::post` promises both sides live, and this write ordered with what others do; registered
-                // memory is kept.
-                unsafe {
-                    let from: *const u8 = std::ptr::with_exposed_provenance(at);
-                    std::ptr::copy_nonoverlapping(from, to, bytes);
-                }
-            }
-            Work::Read {
-                to,
-                region,
-                offset,
-                bytes,
-            } => {
-                let Some(at) = self.place(region, offset, bytes) else {
-                    return bad();
-                };
-                // A word may be added to meanwhile, and networks read it as one.
-                let word = |at: *mut u8| at.cast::<AtomicU64>();
-                if bytes == size_of::<u64>() && word(at).is_aligned() {
-                    // SAFETY: as above; it is aligned, and all bytes are some number.
-                    let read = unsafe { &*word(at) }.load(Ordering::Acquire);
-                    let to: *mut u8 = std::ptr::with_exposed_provenance_mut(to);
-                    // SAFETY: as above.
-                    unsafe { to.cast::<u64>().write_unaligned(read) };
-                    return Event::Done(from.cookie);
-                }
-                // SAFETY: as above.
-                unsafe {
-                    let to: *mut u8 = std::ptr::with_exposed_provenance_mut(to);
-                    std::ptr::copy_nonoverlapping(at.cast_const(), to, bytes);
-                }
-            }
-        }
-        if let Some(notice) = from.notice.filter(|_| !lost) {
-            let end = &mut self.ends[from.peer];
-            if !end.gone {
-                end.arrived.push(Event::Notice(notice));
-                end.bed.wake();
-            }
-        }
-        Event::Done(from.cookie)
     }
 }
 
