@@ -383,6 +383,12 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, ByRange, D> {
 impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
     /// Notes an atomic accumulate: each element becomes `op` of itself and the source's.
     ///
+    /// In which order the origins of an epoch come to an element is not specified, and may be another one at each target
+    /// and in each run. For integers, [`Op::Max`] and [`Op::Min`] that makes no difference; a sum or product of floats
+    /// may differ in its last bits from one target to the next. So where all ranks are to act on one sum (does a solver
+    /// go on?), sum at one rank and put the result to the others, or use [`Op::Max`]: ranks that each get a sum of their
+    /// own, and compare that with a tolerance, may come to different verdicts, and then wait for each other for ever.
+    ///
     /// # Errors
     ///
     /// [`Error::NotInGroup`] if the rank is no declared target, [`Error::OutOfBounds`], [`Error::Invalid`] for a
