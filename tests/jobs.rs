@@ -161,7 +161,9 @@ fn survivors(world: &World) -> Result<()> {
     // The stream has waited for nothing in vain: what is on it is this rank's still.
     s.launch(|mine: &mut [u64]| mine[0] += 10, &mut mine)?;
     assert_eq!(mine.into_host(&s)?[..], [rank as u64 + 10]);
-    let refused = Barrier::open(&s, "new").err().expect("rank 2 takes no part");
+    let refused = Barrier::open(&s, "new")
+        .err()
+        .expect("rank 2 takes no part");
     assert!(matches!(refused, Error::Control(_)), "{refused}");
     let opened = Window::<u64, _>::by_slot("new").open(&s);
     Err(opened.err().expect("rank 2 takes no part"))
