@@ -90,6 +90,7 @@ twins! {
     row13_region_returned
     row13_stream_kept_in_a_static
     row13_stream_shared_by_threads
+    row14_carried_on_another_kind_of_device
     row14_handed_over_to_another_kind_of_device
     row14_kernel_on_a_region_of_another_kind_of_device
     row14_layout_of_another_kind_of_device
@@ -144,6 +145,7 @@ twins! {
     row17_host_region
     row17_host_slice
     row17_inbox_in_place_of_its_view
+    row17_returned_by_a_function
     row17_returns_a_view
     row17_shared_where_exclusive_is_wanted
     row17_too_few_arguments
