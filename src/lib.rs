@@ -88,7 +88,7 @@ pub use tidegate_host::Host;
 #[doc(inline)]
 pub use tidegate_mpi as mpi;
 
-pub use window::{Atomic, Buffers, ByRange, BySlot, Group, Op, Slot, Slots, Window, exchange};
+pub use window::{At, Atomic, Buffers, ByRange, BySlot, Group, Op, Slot, Slots, Window, exchange};
 
 #[doc(hidden)]
 pub use tidegate_core::__private;
@@ -122,7 +122,7 @@ pub type Graph<'s, D = Host> = tidegate_core::Graph<'s, D>;
 /// What most programs need.
 pub mod prelude {
     pub use crate::{
-        Access, Barrier, Carry, Element, Exposed, Graph, Group, Inbox, Layout, On, Op, Outbox,
+        Access, At, Barrier, Carry, Element, Exposed, Graph, Group, Inbox, Layout, On, Op, Outbox,
         Part, Region, Result, Slot, Slots, Stream, Window, World, exchange, stream,
     };
     #[cfg(feature = "mpi")]
