@@ -125,8 +125,10 @@ twins! {
     row15_window_of_bool
     row16_fetched_read_by_a_kernel_before_complete
     row16_fetched_read_by_the_host_before_complete
+    row16_fetched_slice_read_before_complete
     row16_got_read_before_complete
     row16_operand_is_the_result
+    row16_swapped_into_a_shared_slice
     row16_swapped_read_before_complete
     row17_by_value
     row17_captures_a_host_region
