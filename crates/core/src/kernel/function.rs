@@ -128,7 +128,8 @@ impl<D: LaunchDevice, S> Function<D, S> {
 ///
 /// An entry of the table of slots is four times 8 bytes: the address of its memory, its length in elements, the bytes
 /// to add to the address after epochs of odd number, and the address of the word that counts epochs, in quanta of 2^20:
-/// the last epoch's number is that count less one.
+/// the last epoch's number is that count less one. `kernels/tidegate.cuh` in the repository has it as a struct, with what
+/// finds the memory of the last epoch, to be included or copied.
 pub trait Parameter: 'static {
     /// What arguments for it are lowered to.
     type Lowered: Lowered;
