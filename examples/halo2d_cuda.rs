@@ -10,7 +10,7 @@
 mod block;
 
 use block::{Block, N, TOLERANCE};
-use tidegate::kernel::{Function, Module};
+use tidegate::kernel::Module;
 use tidegate::prelude::*;
 use tidegate::{BySlot, Cuda};
 
@@ -39,12 +39,9 @@ tidegate::kernel! {
     unsafe fn sweep = "sweep"(from: &[f64], to: &mut [f64], width: u64, height: u64);
 }
 
-type FillGhosts = Function<Cuda, (Slots<'static, f64>, &'static [Ghosts], &'static mut [f64])>;
-type Sweep = Function<Cuda, (&'static [f64], &'static mut [f64], u64, u64)>;
-
 struct Kernels {
-    fill_ghosts: FillGhosts,
-    sweep: Sweep,
+    fill_ghosts: fill_ghosts<Cuda>,
+    sweep: sweep<Cuda>,
 }
 
 impl Kernels {

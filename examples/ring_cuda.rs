@@ -7,7 +7,7 @@
 //! Run it with `cargo run --example ring_cuda`, or on 8 ranks:
 //! `cargo run --bin tidegate -- run -n 8 target/debug/examples/ring_cuda`.
 
-use tidegate::kernel::{Function, Module};
+use tidegate::kernel::Module;
 use tidegate::prelude::*;
 use tidegate::{BySlot, Cuda};
 
@@ -36,13 +36,10 @@ tidegate::kernel! {
     unsafe fn compare = "compare"(inbox: Slots<f64>, src: &[f64], errors: &mut [u64]);
 }
 
-// What is declared above, as types: launching a kernel with anything else does not compile.
-type Increment = Function<Cuda, (&'static mut [f64],)>;
-type Compare = Function<Cuda, (Slots<'static, f64>, &'static [f64], &'static mut [u64])>;
-
+/// What is declared above, bound: launching it with other arguments does not compile.
 struct Kernels {
-    increment: Increment,
-    compare: Compare,
+    increment: increment<Cuda>,
+    compare: compare<Cuda>,
 }
 
 impl Kernels {

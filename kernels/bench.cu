@@ -12,19 +12,11 @@
 // None are reported: what does not fit into the destination is left out, and the host, which knows what should be
 // there, sees that.
 
+#include "tidegate.cuh"
+
+using tidegate::Slot;
+
 typedef unsigned long long u64;
-
-// One inbound slot of a window, as kernels get it. Its current buffer is `base`, or, when `flip` is not 0,
-// `base + flip` in every second epoch, the first epoch being at `base`: the operand of the epoch's wait says which one
-// this is.
-struct Slot {
-  unsigned char *base;
-  u64 len;
-  u64 flip;
-  const u64 *operand;
-};
-
-static_assert(sizeof(struct Slot) == 32, "no padding");
 
 // The slots hold words of 8 bytes. Peers have written them: they are read with ordinary loads, never through the
 // non-coherent path.

@@ -4,28 +4,19 @@
 //
 // # Model
 //
-// A slice (`&[T]`, `&mut [T]` in the declaration) is two parameters, an address and a length in elements; an inbox is a
-// table of slots and their number. All kernels work in any grid: each thread takes every so many-th element.
+// tidegate.cuh says what a kernel gets for each parameter, and what a slot is. All kernels work in any grid: each thread
+// takes every so many-th element.
 //
 // # Failure
 //
 // None: indices stay within the lengths.
 
+#include "tidegate.cuh"
+
+using tidegate::Slot;
+using tidegate::current;
+
 typedef unsigned long long u64;
-
-// One inbound slot: the memory of epochs of even number, and how much further that of odd ones is. The operand counts
-// epochs, in quanta of 2^20.
-struct Slot {
-    unsigned char *base;
-    u64 len, flip;
-    const u64 *operand;
-};
-
-// What the last epoch has brought.
-template <class T> __device__ __forceinline__ const T *current(const Slot &slot) {
-    bool odd = slot.flip && (((*slot.operand >> 20) - 1) & 1);
-    return (const T *)(slot.base + (odd ? slot.flip : 0));
-}
 
 #define EACH(i, len) u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x, step_##i = (u64)gridDim.x * blockDim.x; i < (len); i += step_##i
 

@@ -26,6 +26,8 @@
 #ifndef TIDEGATE_FACES_CUH
 #define TIDEGATE_FACES_CUH
 
+#include "tidegate.cuh"
+
 #if defined(__CUDACC__)
 #define FACES_BOTH __host__ __device__
 // Read where the launch has put it, also by index; never copied to local memory.
@@ -77,19 +79,10 @@ struct FacesGeometry {
   unsigned int compute_tiles[4];       // of points with two copies in z; in y, not z; in x only
 };
 
-// One inbound slot of a window. Its current buffer is `base`, or, when `flip` is not 0, `base +
-// flip` in every second epoch, the first epoch being at `base`: the operand of the epoch's wait
-// says which one this is.
-struct Slot {
-  unsigned char *base;
-  unsigned long long len;
-  unsigned long long flip;
-  const unsigned long long *operand;
-};
+using tidegate::Slot;
 
 static_assert(sizeof(struct FacesDivisor) == 8, "no padding");
 static_assert(sizeof(struct FacesGeometry) == 336, "no padding");
-static_assert(sizeof(struct Slot) == 32, "no padding");
 
 // The direction of an offset.
 FACES_BOTH inline unsigned int faces_direction(int dx, int dy, int dz) {

@@ -11,19 +11,12 @@
 //
 // None: indices stay within the lengths.
 
+#include "tidegate.cuh"
+
+using tidegate::Slot;
+using tidegate::current;
+
 typedef unsigned long long u64;
-
-// One inbound slot: the memory of epochs of even number, and how much further that of odd ones is.
-struct Slot {
-    unsigned char *base;
-    u64 len, flip;
-    const u64 *operand;
-};
-
-__device__ __forceinline__ const u64 *current(const Slot &slot) {
-    bool odd = slot.flip && (((*slot.operand >> 20) - 1) & 1);
-    return (const u64 *)(slot.base + (odd ? slot.flip : 0));
-}
 
 #define EACH(i, len) u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x, step_##i = (u64)gridDim.x * blockDim.x; i < (len); i += step_##i
 
@@ -62,7 +55,7 @@ extern "C" __global__ void tick_early(u64 *state, u64 states) {
 extern "C" __global__ void consume(const Slot *slots, u64 count, u64 which, u64 first, u64 end, const u64 *state, u64 states, u64 scale, u64 *errors, u64 length) {
     if (which >= count || !states || !length) return;
     u64 number = state[0];
-    const u64 *x = current(slots[which]);
+    const u64 *x = current<u64>(slots[which]);
     if (end > slots[which].len) end = slots[which].len;
     for (EACH(i, end))
         if (i >= first && x[i] != number * scale + i) atomicAdd(errors, 1ull);
@@ -71,7 +64,7 @@ extern "C" __global__ void consume(const Slot *slots, u64 count, u64 which, u64 
 // Copies slot `which` to `to`, as far as both reach.
 extern "C" __global__ void copy_slot(const Slot *slots, u64 count, u64 which, u64 *to, u64 length) {
     if (which >= count) return;
-    const u64 *x = current(slots[which]);
+    const u64 *x = current<u64>(slots[which]);
     u64 end = slots[which].len < length ? slots[which].len : length;
     for (EACH(i, end)) to[i] = x[i];
 }

@@ -17,6 +17,11 @@
 //
 // None are reported. Indices stay within the lengths; a log that is full goes on counting, so that the host sees it.
 
+#include "tidegate.cuh"
+
+using tidegate::Slot;
+using tidegate::current;
+
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -94,19 +99,6 @@ template <class T> INLINE u64 checksum(u64 sum, const T *x, u64 len) {
 INLINE void append(u64 *log, u64 len, u64 value) {
     u64 at = log[0] += 1;
     if (at < len) log[at] = value;
-}
-
-// One inbound slot: the memory of epochs of even number, and how much further that of odd ones is.
-struct Slot {
-    unsigned char *base;
-    u64 len, flip;
-    const u64 *operand;
-};
-static_assert(sizeof(Slot) == 32, "no padding");
-
-template <class T> INLINE const T *current(const Slot &slot) {
-    bool odd = slot.flip && (((*slot.operand >> 20) - 1) & 1);
-    return (const T *)(slot.base + (odd ? slot.flip : 0));
 }
 
 #define EACH(i, len) u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x, step_##i = (u64)gridDim.x * blockDim.x; i < (len); i += step_##i

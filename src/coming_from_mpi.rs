@@ -33,7 +33,7 @@
 //! | memory that stays as the last epoch left it | [`.buffers(Buffers::Single)`](crate::window::Window::buffers) | slots have two buffers at first, used by turns: what an epoch does not put is what the one before last left |
 //! | `MPI_Put` with derived datatypes | `epoch.put(src.with(&layout)?, slot.with(&layout))`, [`Layout`](crate::Layout) | |
 //! | `MPI_Get` | [`epoch.get(&mut dst, Slot(0))`](crate::window::Access::get), by range | `dst` cannot be looked at before the epoch is complete |
-//! | `MPI_Accumulate` | [`epoch.accumulate(&src, …, Op::Sum)`](crate::window::Access::accumulate) | by range: one origin; atomic window: any number of origins; neither over libfabric, to ranks of other nodes |
+//! | `MPI_Accumulate` | [`epoch.accumulate(&src, …, Op::Sum)`](crate::window::Access::accumulate) | by range: one origin; atomic window: any number of origins, in an order that is not specified (a sum of floats may differ in its last bits between targets); neither over libfabric, to ranks of other nodes |
 //! | `MPI_Fetch_and_op`, `MPI_Get_accumulate`, `MPI_Compare_and_swap` | [`fetch_and_op`](crate::window::Access::fetch_and_op), [`compare_and_swap`](crate::window::Access::compare_and_swap), atomic window | not over libfabric, to ranks of other nodes |
 //! | `MPI_Win_complete` | [`epoch.complete(&s)`](crate::window::Access::complete) | checks all puts together, then enqueues. The source may be written by what is enqueued next |
 //! | `MPI_Win_wait` | [`exposed.wait(&s)`](crate::window::Exposed::wait) | the *stream* waits |
@@ -46,7 +46,7 @@
 //! | a persistent request | [`Stream::capture`](crate::Stream), [`Graph::replay`](crate::Graph) | a whole step, kernels and epochs |
 //! | `MPI_Isend`, `MPI_Irecv`, `MPI_Waitall` | a slot for each message, `exchange` | no tags, no matching: a slot is a receive that was posted in advance |
 //! | `MPI_ERRORS_RETURN` | [`Result`](crate::Result) | always; tokens come back with the error |
-//! | `MPI_ERR_PROC_FAILED` (ULFM) | [`Error::Wait`](crate::Error), [`Error::Revoked`](crate::Error) | every wait ends if the one it waits for is dead, and names it |
+//! | `MPI_ERR_PROC_FAILED` (ULFM) | [`Error::Wait`](crate::Error), [`Error::Revoked`](crate::Error) | every wait ends if the one it waits for is dead, and names it. There is no `MPIX_Comm_shrink`: after a loss all windows of the job are revoked, and none can be opened; end, and start anew |
 //!
 //! # The same exchange
 //!

@@ -63,6 +63,12 @@
 //! what stands behind; what it would have signalled is poisoned, so that ranks that wait for it fail too, and whoever
 //! synchronises with it gets the error. A token that is dropped half-way through its epoch revokes the window, for
 //! everybody, with that as the cause.
+//!
+//! After a loss all windows and barriers of the job are revoked ([`Error::Revoked`] with the lost rank as its cause),
+//! those between other ranks, too, and none can be opened ([`Error::Control`]). There is no shrink: end, and start anew.
+//! What survives is a rank's own: regions of the host, and those of streams that have waited for nothing in vain, so
+//! that it can save what it has. When a rank *leaves*, open windows serve on, but for waits for that rank; none can be
+//! opened any more then, either.
 
 pub use tidegate_boot::launch;
 pub use tidegate_core::{
@@ -82,7 +88,7 @@ pub use tidegate_host::Host;
 #[doc(inline)]
 pub use tidegate_mpi as mpi;
 
-pub use window::{Atomic, Buffers, ByRange, BySlot, Group, Op, Slot, Slots, Window, exchange};
+pub use window::{At, Atomic, Buffers, ByRange, BySlot, Group, Op, Slot, Slots, Window, exchange};
 
 #[doc(hidden)]
 pub use tidegate_core::__private;
@@ -116,7 +122,7 @@ pub type Graph<'s, D = Host> = tidegate_core::Graph<'s, D>;
 /// What most programs need.
 pub mod prelude {
     pub use crate::{
-        Access, Barrier, Carry, Element, Exposed, Graph, Group, Inbox, Layout, On, Op, Outbox,
+        Access, At, Barrier, Carry, Element, Exposed, Graph, Group, Inbox, Layout, On, Op, Outbox,
         Part, Region, Result, Slot, Slots, Stream, Window, World, exchange, stream,
     };
     #[cfg(feature = "mpi")]

@@ -90,6 +90,7 @@ twins! {
     row13_region_returned
     row13_stream_kept_in_a_static
     row13_stream_shared_by_threads
+    row14_carried_on_another_kind_of_device
     row14_handed_over_to_another_kind_of_device
     row14_kernel_on_a_region_of_another_kind_of_device
     row14_layout_of_another_kind_of_device
@@ -124,8 +125,10 @@ twins! {
     row15_window_of_bool
     row16_fetched_read_by_a_kernel_before_complete
     row16_fetched_read_by_the_host_before_complete
+    row16_fetched_slice_read_before_complete
     row16_got_read_before_complete
     row16_operand_is_the_result
+    row16_swapped_into_a_shared_slice
     row16_swapped_read_before_complete
     row17_by_value
     row17_captures_a_host_region
@@ -144,6 +147,7 @@ twins! {
     row17_host_region
     row17_host_slice
     row17_inbox_in_place_of_its_view
+    row17_returned_by_a_function
     row17_returns_a_view
     row17_shared_where_exclusive_is_wanted
     row17_too_few_arguments

@@ -81,6 +81,19 @@ fn pipeline() {
     }
 }
 
+#[test]
+fn atomic() {
+    for ranks in SIZES {
+        let texts = run("atomic", ranks);
+        for (rank, text) in texts.iter().enumerate() {
+            let rounds = format!("rank {rank} of {ranks}: 20 rounds of 5 tasks, ");
+            assert!(text.starts_with(&rounds), "{text}");
+        }
+        let prizes = texts.iter().filter(|text| text.ends_with(", the prize\n"));
+        assert_eq!(prizes.count(), 1, "{texts:?}");
+    }
+}
+
 /// One rank, two, which may have to share a GPU, and one a GPU.
 fn sizes_on_gpus() -> Vec<usize> {
     let mut sizes = vec![1, 2, Cuda::count().unwrap()];

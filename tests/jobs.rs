@@ -33,6 +33,7 @@ fn a_rank() {
         "ring" => ring_of(&world, 500),
         "forever" => forever(&world),
         "panic" => panics(&world),
+        "survivors" => survivors(&world),
         "left needed" => leaves(&world, 5),
         "left unneeded" => leaves(&world, 20),
         "limit" => limit(&world),
@@ -127,6 +128,56 @@ fn a_rank_that_panics_is_named_by_all_others() {
         assert!(is_named, "{error}");
     }
     assert!(longest_survival(&outcome, 1) < SOON);
+}
+
+/// Rank 2 is lost. The others have a window of their own, which rank 2 has nothing to do with.
+fn survivors(world: &World) -> Result<()> {
+    let rank = world.rank();
+    stream!(let s = world.stream()?);
+    let mut window = Window::<u64, _>::by_slot("pair");
+    if rank < 2 {
+        window = window.slot_from(1 - rank, 0, 1).slot_to(1 - rank, 0);
+    }
+    let (_inbox, mut outbox) = window.open(&s)?;
+    let mut barrier = Barrier::open(&s, "all")?;
+    let mut mine = Region::from_slice(world, &[rank as u64])?.on(&s)?;
+    if rank == 2 {
+        panic!("rank 2 panics on purpose");
+    }
+    let nobody = Group::new([]);
+    let start = Instant::now();
+    let refused = loop {
+        assert!(start.elapsed() < LONG, "the window is not revoked");
+        std::thread::sleep(Duration::from_millis(1));
+        match outbox.start_with(&nobody)?.complete(&s) {
+            Ok(again) => outbox = again,
+            Err(refused) => break refused.error,
+        }
+    };
+    let is_lost = |error: &Error| error.to_string().contains("rank 2 is lost (");
+    assert!(matches!(refused, Error::Revoked { .. }) && is_lost(&refused));
+    let refused = barrier.enqueue(&s).unwrap_err();
+    assert!(matches!(refused, Error::Revoked { .. }) && is_lost(&refused));
+    // The stream has waited for nothing in vain: what is on it is this rank's still.
+    s.launch(|mine: &mut [u64]| mine[0] += 10, &mut mine)?;
+    assert_eq!(mine.into_host(&s)?[..], [rank as u64 + 10]);
+    let refused = Barrier::open(&s, "new")
+        .err()
+        .expect("rank 2 takes no part");
+    assert!(matches!(refused, Error::Control(_)), "{refused}");
+    let opened = Window::<u64, _>::by_slot("new").open(&s);
+    Err(opened.err().expect("rank 2 takes no part"))
+}
+
+#[test]
+fn after_a_loss_windows_are_revoked_and_none_can_be_opened() {
+    let outcome = run("survivors", 3);
+    assert_eq!(outcome.ranks[2].status.code(), Some(101));
+    for end in &outcome.ranks[..2] {
+        let error = error(end);
+        assert!(is(end, "control"), "{error}");
+        assert!(error.contains("rank 2 ended during collective"), "{error}");
+    }
 }
 
 /// Rank 1 takes part in `steps` steps, the others in 20.

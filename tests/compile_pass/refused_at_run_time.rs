@@ -576,3 +576,33 @@ fn a_region_dropped_by_another_thread() -> Result<()> {
         s.synchronize()
     })
 }
+
+/// Atomic operations find comparands and results by their first element.
+#[test]
+fn results_of_atomic_operations_with_a_layout() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let window = Window::<u64, _>::atomic("w", 4).target(0);
+    let (inbox, outbox) = window.open(&s)?;
+    let numbers = Region::from_slice(&world, &[0, 1, 2, 3])?.on(&s)?;
+    let mut old = Region::from_slice(&world, &[9; 4])?.on(&s)?;
+    let mut seen = Region::from_slice(&world, &[9; 4])?.on(&s)?;
+    let mut was = Region::from_slice(&world, &[9; 4])?.on(&s)?;
+    let apart = Layout::strided(0, &[(2, 2)])?;
+    let at = At { rank: 0, first: 2 };
+    let exposed = inbox.post(&s)?;
+    let mut epoch = outbox.start();
+    let refusals = [
+        epoch.fetch_and_op(numbers.slice(0..2)?, old.with_mut(&apart)?, at, Op::Sum),
+        epoch.get(seen.with_mut(&apart)?, at),
+        epoch.compare_and_swap(numbers.with(&apart)?, &numbers, &mut was, at),
+    ];
+    for refused in refusals {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{error}");
+        assert!(error.to_string().contains("side by side"), "{error}");
+    }
+    epoch.complete(&s)?;
+    exposed.wait(&s)?;
+    Ok(())
+}

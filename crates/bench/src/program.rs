@@ -285,7 +285,7 @@ fn present(args: &FacesArgs, rows: &[Row]) -> Result<(), Box<dyn Error>> {
             let path = args.report.join(format!("throttling-{variant}.svg"));
             if let Some(svg) = charts::throttling(rows, variant.name(), &place) {
                 std::fs::write(&path, svg)?;
-                writeln!(out, "chart: {}", path.display())?;
+                writeln!(out, "chart: {}", std::path::absolute(path)?.display())?;
             }
         }
         return Ok(());
@@ -294,7 +294,7 @@ fn present(args: &FacesArgs, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     // Rows of sizes that differ by orders of magnitude are no bar chart.
     if !args.pair {
         let path = report::write(&args.report, rows, &about)?;
-        writeln!(out, "report: {}", path.display())?;
+        writeln!(out, "report: {}", std::path::absolute(path)?.display())?;
     }
     Ok(())
 }

@@ -283,7 +283,7 @@ impl TransportArgs {
         }
         let mut choice = Choice::from_env()?;
         if let Some(provider) = &self.provider {
-            choice = choice.provider(provider);
+            choice = choice.provider_by(provider, "--provider");
         }
         if let Some(engine) = self.engine {
             choice = choice.engine(engine.into());

@@ -209,7 +209,11 @@ impl<'s, D: Device> Stream<'s, D> {
     /// called again when it is recorded and replayed, and on another thread: so it is `Clone + Send + 'static`.
     ///
     /// A closure writes the types of its arguments (else "implementation of `FnOnce` is not general enough"), and moves
-    /// what it captures: `s.launch(move |x: &mut [f64]| x[0] = dt, &mut src)?`.
+    /// what it captures: `s.launch(move |x: &mut [f64]| x[0] = dt, &mut src)?`. One of two or more arguments that a
+    /// function has returned as `impl Fn(&[f64], &mut [f64]) + Clone + Send + 'static` is refused as it is, and goes inside
+    /// another: `let k = axpy(dt); s.launch(move |x: &[f64], y: &mut [f64]| k(x, y), (&x, &mut y))?`.
+    ///
+    /// On GPUs a kernel is a function of [`kernel!`](crate::kernel!), over a grid.
     ///
     /// # Errors
     ///

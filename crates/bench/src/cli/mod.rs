@@ -14,6 +14,7 @@ use crate::exchange::Pattern;
 use crate::faces::params::{Counts, Grid, Init, Params, Size, Variant};
 use crate::faces::timeline;
 use crate::peers::Peer;
+use crate::results::table;
 use crate::throttling::BUDGETS;
 use crate::transport::{Transport, TransportArgs, Unfit};
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
@@ -82,7 +83,11 @@ pub enum RanksAs {
 
 /// The nearest-neighbour exchange of a spectral-element code, verified and timed.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "faces", max_term_width = 100)]
+#[command(
+    name = "faces",
+    max_term_width = 100,
+    after_long_help = format!("The table:\n{}", table::meaning("all rounds"))
+)]
 pub struct FacesArgs {
     /// Grid of ranks, one process each
     #[arg(long, value_name = "LXxLYxLZ", default_value = "2x2x2")]
@@ -186,8 +191,8 @@ pub struct FacesArgs {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Write a page with charts into this folder
-    #[arg(long, value_name = "DIR", default_value = "target/faces")]
+    /// Write a page with charts into this folder (default: faces in CARGO_TARGET_DIR, or in target)
+    #[arg(long, value_name = "DIR", default_value_os_t = report_folder(std::env::var_os("CARGO_TARGET_DIR")))]
     pub report: PathBuf,
 
     /// How the ranks reach each other.
@@ -220,6 +225,12 @@ pub struct FacesArgs {
     /// Passed by cargo
     #[arg(long, hide = true)]
     bench: bool,
+}
+
+/// Where reports go, if nobody says: to where cargo builds.
+fn report_folder(target: Option<OsString>) -> PathBuf {
+    let target = target.filter(|folder| !folder.is_empty());
+    PathBuf::from(target.unwrap_or("target".into())).join("faces")
 }
 
 impl FacesArgs {

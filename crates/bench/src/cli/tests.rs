@@ -22,6 +22,24 @@ fn a_bare_run_is_the_desk_run() {
 }
 
 #[test]
+fn reports_go_to_where_cargo_builds() {
+    let folder = |target: Option<&str>| report_folder(target.map(Into::into));
+    assert_eq!(
+        folder(Some("/elsewhere")),
+        PathBuf::from("/elsewhere/faces")
+    );
+    for unset in [None, Some("")] {
+        assert_eq!(folder(unset), PathBuf::from("target/faces"));
+    }
+}
+
+#[test]
+fn the_long_help_says_what_the_table_means() {
+    let help = FacesArgs::command().render_long_help().to_string();
+    assert!(help.contains("avg, min, max: ") && help.contains("verified: "));
+}
+
+#[test]
 fn everything_can_be_said() {
     let args = parse(
         "--grid 3x2x1 --size 5x4x3x10 --counts 1,2,3 --compute --init global --variants rma,st --device host \

@@ -102,15 +102,26 @@ pub fn table(rows: &[Row]) -> String {
     text
 }
 
+/// What the columns of the table are: lines, whose first says of how many rounds they are the medians.
+pub fn meaning(rounds: &str) -> String {
+    format!(
+        "a share is one halo exchange with its kernels; st: epochs enqueued on the stream, st-graph: the same, captured; \
+         rma, p2p: the host waits\n\
+         each figure is for one share, and the median of {rounds}; avg, min, max: average, fastest and slowest of the ranks\n\
+         of the rank that has most: enqueue: time to enqueue it; cpu: processor time, all threads; launches: kernels, batches, graphs\n\
+         verified: the ranks whose results were right in every round, of all ranks\n"
+    )
+}
+
 /// What the words of the table mean, and whether the ranks had a processor each: lines to follow it.
 pub fn legend(rows: &[Row], processors: usize) -> String {
     let Some(row) = rows.first() else {
         return String::new();
     };
-    let mut text = String::from(
-        "a share is one halo exchange with its kernels; st: epochs enqueued on the stream, st-graph: the same, captured; \
-         rma, p2p: the host waits\n",
-    );
+    let mut text = meaning(&match row.rounds {
+        1 => "1 round".to_owned(),
+        rounds => format!("{rounds} rounds"),
+    });
     let ranks = row.setting.ranks;
     if ranks > processors {
         _ = writeln!(
@@ -181,6 +192,12 @@ FAILED st strided: rank 0: did not report
             enough.starts_with("a share is ") && !enough.contains("processors"),
             "{enough}"
         );
+        let rounds = rows[0].rounds;
+        assert!(
+            enough.contains(&format!("the median of {rounds} round")),
+            "{enough}"
+        );
+        assert_eq!(enough.lines().count(), 4, "{enough}");
         assert_eq!(legend(&[], 1), "");
     }
 

@@ -128,7 +128,8 @@ impl<D: LaunchDevice, S> Function<D, S> {
 ///
 /// An entry of the table of slots is four times 8 bytes: the address of its memory, its length in elements, the bytes
 /// to add to the address after epochs of odd number, and the address of the word that counts epochs, in quanta of 2^20:
-/// the last epoch's number is that count less one.
+/// the last epoch's number is that count less one. `kernels/tidegate.cuh` in the repository has it as a struct, with what
+/// finds the memory of the last epoch, to be included or copied.
 pub trait Parameter: 'static {
     /// What arguments for it are lowered to.
     type Lowered: Lowered;
@@ -263,20 +264,48 @@ signature!(P0 A0, P1 A1, P2 A2, P3 A3, P4 A4, P5 A5, P6 A6, P7 A7);
 /// }
 /// ```
 ///
-/// makes an `unsafe fn scale<D>(module: &Module<D>) -> Result<Function<D, _>>`, to be called once; the
+/// makes an `unsafe fn scale<D>(module: &Module<D>) -> Result<scale<D>>`, to be called once; the
 /// [`Function`](crate::kernel::Function) is launched by safe code:
 /// `stream.launch(scale.threads(n, 256), (&mut x, 2.0))`. Types of parameters are those of
 /// [`Parameter`](crate::kernel::Parameter).
+///
+/// The type `scale<D>` is a name for the bound function, `Function<D, (&'static mut [f64], f64)>`, to keep it in a struct
+/// (so no other type, and no module, has the name there):
+///
+/// ```
+/// # use tidegate_core::Result;
+/// # use tidegate_core::kernel::Module;
+/// # use tidegate_hal::device::LaunchDevice;
+/// # tidegate_core::kernel! {
+/// #     /// # Safety
+/// #     ///
+/// #     /// As above.
+/// #     pub unsafe fn scale = "scale"(x: &mut [f64], by: f64);
+/// # }
+/// struct Kernels<D: LaunchDevice> {
+///     scale: scale<D>, // `scale<Cuda>` in a program for one device
+/// }
+///
+/// fn bind<D: LaunchDevice>(module: &Module<D>) -> Result<Kernels<D>> {
+///     // SAFETY: `scale` in the module is what the declaration says.
+///     let scale = unsafe { scale(module) }?;
+///     Ok(Kernels { scale })
+/// }
+/// ```
 #[macro_export]
 macro_rules! kernel {
     ($($(#[$meta:meta])* $vis:vis unsafe fn $name:ident = $symbol:literal ( $($parameters:tt)* );)*) => {$(
         $(#[$meta])*
         $vis unsafe fn $name<D: $crate::__private::LaunchDevice>(
             module: &$crate::kernel::Module<D>,
-        ) -> $crate::Result<$crate::kernel::Function<D, $crate::__signature!([] $($parameters)*)>> {
+        ) -> $crate::Result<$name<D>> {
             // SAFETY: the caller's promise.
             unsafe { module.function($symbol) }
         }
+
+        #[doc = concat!("The function `", $symbol, "`, bound to the types of its parameters.")]
+        #[allow(non_camel_case_types, dead_code, reason = "it has the function's name, and is for who keeps it")]
+        $vis type $name<D> = $crate::kernel::Function<D, $crate::__signature!([] $($parameters)*)>;
     )*};
 }
 

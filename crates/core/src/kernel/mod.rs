@@ -73,7 +73,9 @@ pub unsafe trait Lowered: Copy + Send + 'static {
     message = "`{Self}` is not a kernel for these arguments",
     note = "on the host a kernel is a `Fn` over the views: `&mut [T]` for `&mut Region<T, _>`, `&[T]` for `&Region<T, _>`, `Slots<'_, T>` for an inbox view",
     note = "what it is called with is on the kernel's stream (`region.on(&stream)?`) and borrowed: `&mut region`, `&region`, `inbox.view()`, or a tuple of them",
-    note = "write the types of a closure's arguments, `move` what it captures, and let it capture only `Clone + Send + 'static` values"
+    note = "write the types of a closure's arguments, `move` what it captures, and let it capture only `Clone + Send + 'static` values",
+    note = "a closure of two or more arguments that a function has returned as `impl Fn` goes inside another: `let k = make(); s.launch(move |x: &[f64], y: &mut [f64]| k(x, y), (&x, &mut y))`",
+    note = "a function of `kernel!` takes exactly the declared types, in that order: `&mut [T]` from `&mut region`, `&[T]` from `&region`, `Slots<T>` from `inbox.view()`, numbers of the same type"
 )]
 pub trait Kernel<'s, D: Device, A> {
     /// Enqueues it.

@@ -9,14 +9,13 @@ use super::Typed;
 use super::myself::Act;
 use super::outbox::{Outbox, OutboxBody, settle};
 use super::plan::{Draft, What};
-use super::source::{IntoSource, IntoSourceMut, Source, SourceMut, distinct};
+use super::source::{IntoSource, IntoSourceMut, Source, distinct};
 use super::{Atomic, ByRange, BySlot, Discipline, Held, Kind, submit_armed};
 use crate::element::{Arithmetic, Element};
 use crate::error::{Error, Rejected, Result};
 use crate::layout::Layout;
 use crate::nic::Touch;
-use crate::place::On;
-use crate::region::{Body, Region};
+use crate::region::Body;
 use crate::stream::Stream;
 
 /// An epoch in which this rank accesses its targets' memory. Operations are only noted; [`Access::complete`] enqueues
@@ -383,6 +382,12 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, ByRange, D> {
 impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
     /// Notes an atomic accumulate: each element becomes `op` of itself and the source's.
     ///
+    /// In which order the origins of an epoch come to an element is not specified, and may be another one at each target
+    /// and in each run. For integers, [`Op::Max`] and [`Op::Min`] that makes no difference; a sum or product of floats
+    /// may differ in its last bits from one target to the next. So where all ranks are to act on one sum (does a solver
+    /// go on?), sum at one rank and put the result to the others, or use [`Op::Max`]: ranks that each get a sum of their
+    /// own, and compare that with a tolerance, may come to different verdicts, and then wait for each other for ever.
+    ///
     /// # Errors
     ///
     /// [`Error::NotInGroup`] if the rank is no declared target, [`Error::OutOfBounds`], [`Error::Invalid`] for a
@@ -408,25 +413,23 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
     }
 
     /// Notes a fetch-and-op: as accumulate, and the old values go to `result`, which has as many elements as the
-    /// operand.
+    /// operand, side by side.
     ///
     /// # Errors
     ///
-    /// As [`Access::accumulate`](Self::accumulate); [`Error::CountMismatch`].
+    /// As [`Access::accumulate`](Self::accumulate); [`Error::CountMismatch`]; [`Error::Invalid`] for a result with a
+    /// layout.
     pub fn fetch_and_op(
         &mut self,
         operand: impl IntoSource<'b, 's, T, D>,
-        result: &'b mut Region<T, On<'s, D>>,
+        result: impl IntoSourceMut<'b, 's, T, D>,
         at: At,
         op: Op,
     ) -> Result<()> {
         check_op::<T>(op)?;
         self.check_carried(Some(op))?;
-        let (dest, operand, result) = (
-            self.locate(at)?,
-            operand.into(),
-            SourceMut::from(result).source,
-        );
+        let (dest, operand, result) = (self.locate(at)?, operand.into(), result.into().source);
+        side_by_side(&result, "result")?;
         same_count(operand.count, result.count)?;
         let what = What::FetchOp {
             op,
@@ -439,13 +442,14 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
         Ok(())
     }
 
-    /// Notes an atomic read of elements into `result`.
+    /// Notes an atomic read of elements into `result`, side by side.
     ///
     /// # Errors
     ///
-    /// As [`Access::accumulate`](Self::accumulate).
-    pub fn get(&mut self, result: &'b mut Region<T, On<'s, D>>, at: At) -> Result<()> {
-        let (dest, result) = (self.locate(at)?, SourceMut::from(result).source);
+    /// As [`Access::accumulate`](Self::accumulate); [`Error::Invalid`] for a result with a layout.
+    pub fn get(&mut self, result: impl IntoSourceMut<'b, 's, T, D>, at: At) -> Result<()> {
+        let (dest, result) = (self.locate(at)?, result.into().source);
+        side_by_side(&result, "result")?;
         // The operand of a fetch that keeps the old value is read and ignored; the result itself will do.
         let what = What::FetchOp {
             op: Op::Keep,
@@ -459,25 +463,24 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
     }
 
     /// Notes a compare-and-swap of each element: where its bits are those of `compare`, it becomes the element of
-    /// `desired`; the old values go to `result`. All have the same count.
+    /// `desired`; the old values go to `result`. All have the same count, and their elements lie side by side.
     ///
     /// # Errors
     ///
-    /// As [`Access::fetch_and_op`].
+    /// As [`Access::fetch_and_op`], also for the other two.
     pub fn compare_and_swap(
         &mut self,
-        compare: &'b Region<T, On<'s, D>>,
-        desired: &'b Region<T, On<'s, D>>,
-        result: &'b mut Region<T, On<'s, D>>,
+        compare: impl IntoSource<'b, 's, T, D>,
+        desired: impl IntoSource<'b, 's, T, D>,
+        result: impl IntoSourceMut<'b, 's, T, D>,
         at: At,
     ) -> Result<()> {
         self.check_carried(None)?;
         let dest = self.locate(at)?;
-        let (compare, desired, result) = (
-            Source::from(compare),
-            Source::from(desired),
-            SourceMut::from(result).source,
-        );
+        let (compare, desired, result) = (compare.into(), desired.into(), result.into().source);
+        side_by_side(&compare, "comparand")?;
+        side_by_side(&desired, "desired value")?;
+        side_by_side(&result, "result")?;
         same_count(compare.count, desired.count)?;
         same_count(desired.count, result.count)?;
         let what = What::CompareSwap {
@@ -516,6 +519,16 @@ fn check_op<T: Arithmetic>(op: Op) -> Result<()> {
         return Err(Error::Invalid(format!("{op:?} is not defined for floats")));
     }
     Ok(())
+}
+
+/// Devices find what is beside an operand by its first element alone.
+fn side_by_side<T, D: Device>(source: &Source<'_, '_, T, D>, what: &str) -> Result<()> {
+    match source.layout {
+        None => Ok(()),
+        Some(_) => Err(Error::Invalid(format!(
+            "the {what} of an atomic operation has a layout, and its elements must lie side by side: pass the region, or a slice of it"
+        ))),
+    }
 }
 
 fn same_count(src: usize, dst: usize) -> Result<()> {

@@ -153,7 +153,8 @@ impl<T> Window<T, ByRange> {
 }
 
 impl<T> Window<T, Atomic> {
-    /// A window of `len` elements of memory that origins update atomically.
+    /// A window of `len` elements of memory that origins update atomically. Each access epoch needs a matching post of
+    /// its target (active target), so that a counter is asked for in rounds, as many on all ranks.
     pub fn atomic(name: &str, len: usize) -> Self
     where
         T: Element,

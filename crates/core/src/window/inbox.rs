@@ -24,7 +24,10 @@ use crate::stream::Stream;
 
 /// The memory that others put into, while nobody does: the target's half of a window, at home on stream `'s`.
 ///
-/// Kernels of the stream see it through [`Inbox::view`], the host through [`Inbox::read`].
+/// Kernels of the stream see slots through [`Inbox::view`], the memory of other windows through [`Inbox::memory`] and
+/// [`Inbox::memory_mut`]. The host sees it where it has access to memory of the device ([`HostAccess`]): slots through
+/// [`Inbox::read`], other memory through [`Inbox::host_mut`]. On GPUs a kernel copies to a region what the host is to
+/// see, and [`Region::into_host`](crate::Region::into_host) brings it.
 pub struct Inbox<'s, T, K, D: Device> {
     held: Held<InboxBody<D>>,
     marker: Typed<'s, T, K>,

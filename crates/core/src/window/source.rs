@@ -38,11 +38,11 @@ pub trait IntoSource<'b, 's, T: Element, D: Device>: Into<Source<'b, 's, T, D>> 
 impl<'b, 's, T: Element, D: Device> IntoSource<'b, 's, T, D> for &'b Region<T, On<'s, D>> {}
 impl<'b, 's, T: Element, D: Device> IntoSource<'b, 's, T, D> for Source<'b, 's, T, D> {}
 
-/// What a get can fetch into: `&mut region`, or what [`Region::slice_mut`] and [`Region::with_mut`] make of it.
+/// What a get or an atomic fetch can write to: `&mut region`, or what [`Region::slice_mut`] and [`Region::with_mut`] make of it.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be the destination of a get of this epoch",
+    message = "`{Self}` cannot be the destination of a get or fetch of this epoch",
     label = "not at home on the epoch's stream, or not of the window's elements",
-    note = "a get fetches into `&mut region`, `region.slice_mut(range)?` or `region.with_mut(&layout)?`, where the region has the window's elements and is at home on its stream (`region.on(&stream)?`)"
+    note = "what is fetched goes to `&mut region`, `region.slice_mut(range)?` or `region.with_mut(&layout)?`, where the region has the window's elements and is at home on its stream (`region.on(&stream)?`)"
 )]
 pub trait IntoSourceMut<'b, 's, T: Element, D: Device>: Into<SourceMut<'b, 's, T, D>> {}
 

@@ -14,16 +14,33 @@ pub enum OpenError {
     /// There is no usable library.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// No provider has what is needed.
+    /// libfabric has no provider of the name that was asked for.
+    #[error("{}: libfabric has no such provider here; {}", asked(*.by, .provider), list(.there))]
+    UnknownProvider {
+        /// What was asked for.
+        provider: String,
+        /// The variable or option that named it, where that is known.
+        by: Option<&'static str>,
+        /// Those that are there.
+        there: Vec<String>,
+    },
+    /// No provider has what is needed, or not the one that was asked for.
     #[error(
-        "no libfabric provider{} at {address} has what is needed: reliable datagrams, writes, reads, and 8 bytes that go with a write",
-        .provider.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default()
+        "{} at {address} has what is needed: {needs}; {}",
+        none(*.by, .provider.as_deref()),
+        list(.there)
     )]
     NoProvider {
         /// The one that was asked for.
         provider: Option<String>,
+        /// The variable or option that named it, where that is known.
+        by: Option<&'static str>,
         /// The address that it was to be bound to.
         address: String,
+        /// What it must be able to do.
+        needs: &'static str,
+        /// Those that are there, whatever they can do.
+        there: Vec<String>,
     },
     /// The triggered engine was asked for, and the provider cannot.
     #[error("no triggered engine: {tried}")]
@@ -49,6 +66,33 @@ pub enum OpenError {
 impl std::fmt::Debug for OpenError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)
+    }
+}
+
+/// Who asked for what.
+fn asked(by: Option<&'static str>, provider: &str) -> String {
+    match by {
+        Some(by) => format!("{by}={provider}"),
+        None => format!("provider `{provider}`"),
+    }
+}
+
+/// Who has not what is needed.
+fn none(by: Option<&'static str>, provider: Option<&str>) -> String {
+    match provider {
+        Some(name) => format!(
+            "{}: nothing that this libfabric provider offers",
+            asked(by, name)
+        ),
+        None => "no libfabric provider".into(),
+    }
+}
+
+/// The providers that are there.
+fn list(there: &[String]) -> String {
+    match there {
+        [] => "there are none".into(),
+        _ => format!("there are: {}", there.join(", ")),
     }
 }
 
@@ -95,6 +139,8 @@ impl std::str::FromStr for EngineChoice {
 #[derive(Clone, Debug)]
 pub struct Choice {
     pub(super) provider: Option<String>,
+    /// The variable or option that named the provider.
+    by: Option<&'static str>,
     pub(super) address: String,
     pub(super) engine: EngineChoice,
     pub(super) signals: Option<Signals>,
@@ -110,6 +156,7 @@ impl Choice {
     pub fn at(address: impl Into<String>) -> Self {
         Choice {
             provider: None,
+            by: None,
             address: address.into(),
             engine: EngineChoice::Auto,
             signals: None,
@@ -138,7 +185,9 @@ impl Choice {
             reason,
         };
         let mut choice = Choice::at(said("TIDEGATE_ADDRESS").unwrap_or("127.0.0.1".into()));
-        choice.provider = said(Self::PROVIDER);
+        if let Some(name) = said(Self::PROVIDER) {
+            choice = choice.provider_by(name, Self::PROVIDER);
+        }
         if let Some(value) = said(EngineChoice::VARIABLE) {
             let parsed = value.parse();
             choice.engine = parsed.map_err(|why| bad(EngineChoice::VARIABLE, value, why))?;
@@ -163,7 +212,14 @@ impl Choice {
     /// This provider (`tcp;ofi_rxm`, `sockets`, `verbs;ofi_rxm`).
     #[must_use]
     pub fn provider(mut self, name: impl Into<String>) -> Self {
-        self.provider = Some(name.into());
+        (self.provider, self.by) = (Some(name.into()), None);
+        self
+    }
+
+    /// As [`provider`](Self::provider); errors say which variable or option (`--provider`) named it.
+    #[must_use]
+    pub fn provider_by(mut self, name: impl Into<String>, by: &'static str) -> Self {
+        (self.provider, self.by) = (Some(name.into()), Some(by));
         self
     }
 
@@ -224,10 +280,7 @@ pub(super) fn choose(library: &Library, choice: &Choice) -> Result<Chosen, OpenE
             triggered,
         })
     };
-    let refused = || OpenError::NoProvider {
-        provider: choice.provider.clone(),
-        address: choice.address.clone(),
-    };
+    let refused = |needs| refused(library, choice, needs);
     if choice.engine != EngineChoice::Software {
         let forced = choice.engine == EngineChoice::Triggered;
         let mut tried = Vec::new();
@@ -249,7 +302,7 @@ pub(super) fn choose(library: &Library, choice: &Choice) -> Result<Chosen, OpenE
         }
         if forced {
             if tried.is_empty() {
-                return Err(refused());
+                return Err(refused(FOR_TRIGGERED));
             }
             // One provider has several addresses.
             tried.dedup();
@@ -267,7 +320,45 @@ pub(super) fn choose(library: &Library, choice: &Choice) -> Result<Chosen, OpenE
     {
         *info = other;
     }
-    open(info.ok_or_else(refused)?, false)
+    open(info.ok_or_else(|| refused(FOR_SOFTWARE))?, false)
+}
+
+/// What [`found`] asks for, in words.
+const FOR_SOFTWARE: &str = "reliable datagrams, writes, reads, and 8 bytes that go with a write";
+const FOR_TRIGGERED: &str = "reliable datagrams, writes, reads, atomics, deferred work";
+
+/// Why there is none: of that name, or that can do it.
+#[cold]
+fn refused(library: &Library, choice: &Choice, needs: &'static str) -> OpenError {
+    // What cannot be listed is not there.
+    let any = library.query(&Hints::new(), Place::ANY).unwrap_or_default();
+    let mut there = Vec::new();
+    for name in any.iter().map(Info::provider) {
+        if !there.contains(&name) {
+            there.push(name);
+        }
+    }
+    let (by, provider) = (choice.by, choice.provider.clone());
+    match provider {
+        // It may be one that is not listed unless it is asked for.
+        Some(provider)
+            if !there.contains(&provider)
+                && (library.query(&Hints::new().provider(&provider), Place::ANY)).is_err() =>
+        {
+            OpenError::UnknownProvider {
+                provider,
+                by,
+                there,
+            }
+        }
+        provider => OpenError::NoProvider {
+            provider,
+            by,
+            address: choice.address.clone(),
+            needs,
+            there,
+        },
+    }
 }
 
 /// Providers whose `fi_cq_sread` takes the whole processor where progress is manual (`sock_cq_sreadfrom` polls until
@@ -347,10 +438,47 @@ mod tests {
         .unwrap();
         assert_eq!(said.engine, EngineChoice::Triggered);
         assert_eq!(said.provider.as_deref(), Some("sockets"));
+        assert_eq!(said.by, Some("TIDEGATE_PROVIDER"));
+        assert_eq!(said.clone().provider("tcp").by, None, "by the program");
         assert_eq!((&*said.address, said.sharers), ("10.0.0.1", 8));
         for bad in [("TIDEGATE_ENGINE", "hardware"), ("LOCAL_WORLD_SIZE", "0")] {
             let error = choice(&[bad]).unwrap_err().to_string();
             assert!(error.contains(bad.0) && error.contains(bad.1), "{error}");
         }
+    }
+
+    #[test]
+    fn errors_say_who_asked_what_is_wrong_and_what_is_there() {
+        let there = || vec!["tcp".to_owned(), "sockets".to_owned()];
+        let unknown = |by| OpenError::UnknownProvider {
+            provider: "tpc".into(),
+            by,
+            there: there(),
+        };
+        assert_eq!(
+            unknown(Some(Choice::PROVIDER)).to_string(),
+            "TIDEGATE_PROVIDER=tpc: libfabric has no such provider here; there are: tcp, sockets"
+        );
+        assert_eq!(
+            unknown(None).to_string(),
+            "provider `tpc`: libfabric has no such provider here; there are: tcp, sockets"
+        );
+        let lacking = |provider: Option<&str>, there| OpenError::NoProvider {
+            provider: provider.map(Into::into),
+            by: Some("--provider").filter(|_| provider.is_some()),
+            address: "10.0.0.1".into(),
+            needs: FOR_SOFTWARE,
+            there,
+        };
+        assert_eq!(
+            lacking(Some("tcp"), there()).to_string(),
+            "--provider=tcp: nothing that this libfabric provider offers at 10.0.0.1 has what is needed: reliable \
+             datagrams, writes, reads, and 8 bytes that go with a write; there are: tcp, sockets"
+        );
+        assert_eq!(
+            lacking(None, Vec::new()).to_string(),
+            "no libfabric provider at 10.0.0.1 has what is needed: reliable datagrams, writes, reads, and 8 bytes \
+             that go with a write; there are none"
+        );
     }
 }

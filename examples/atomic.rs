@@ -1,0 +1,93 @@
+//! Counters on rank 0 that all ranks add to: work is dealt by fetch-and-add, and a prize goes to the one rank whose
+//! compare-and-swap comes first.
+//!
+//! Each access epoch needs a matching post of its target (active target): rank 0 cannot be asked for more work whenever a
+//! rank has done some. So work is dealt in *rounds*, as many as there are blocks of tasks, on all ranks alike: in each, rank 0
+//! posts once, and every rank opens one epoch. Which rank gets which tasks is not specified, and may differ from run to
+//! run; that each task is dealt once is checked here.
+//!
+//! Run it with `cargo run --example atomic`, or on 8 ranks:
+//! `cargo run --bin tidegate -- run -n 8 target/debug/examples/atomic`.
+
+use tidegate::prelude::*;
+
+/// Tasks that a rank takes at a time.
+const BLOCK: u64 = 5;
+/// Rounds in all.
+const ROUNDS: u64 = 20;
+
+/// The elements of rank 0's memory: the next task, who has the prize (rank + 1), and how many tasks were done, with the
+/// sum of their numbers.
+const NEXT: At = At { rank: 0, first: 0 };
+const PRIZE: At = At { rank: 0, first: 1 };
+const DONE: At = At { rank: 0, first: 2 };
+
+/// What a rank adds or compares with, in one region: of these elements slices are taken.
+const TAKE: usize = 0;
+const NOBODY: usize = 1;
+const MYSELF: usize = 2;
+
+fn main() -> Result<()> {
+    let world: World = World::init()?;
+    let (rank, size) = (world.rank() as u64, world.size() as u64);
+    stream!(let s = world.stream()?);
+
+    // All ranks access rank 0's memory, rank 0 too; the others have none that is accessed.
+    let len = if rank == 0 { 4 } else { 0 };
+    let window = Window::<u64, _>::atomic("counters", len).target(0);
+    let (mut inbox, mut outbox) = window.open(&s)?;
+    let constants = Region::from_slice(&world, &[BLOCK, 0, rank + 1])?.on(&s)?;
+    // What comes back: the first task of this round, and who had the prize before.
+    let mut old = Region::<u64>::zeroed(&world, 1)?.on(&s)?;
+    let mut holder = Region::<u64>::zeroed(&world, 1)?.on(&s)?;
+    let mut done = Region::<u64>::zeroed(&world, 2)?.on(&s)?;
+    let mut wins = Region::<u64>::zeroed(&world, 1)?.on(&s)?;
+
+    for _ in 0..ROUNDS {
+        let exposed = inbox.post(&s)?; // on rank 0, to all; on the others, to nobody
+        let mut epoch = outbox.start();
+        let take = constants.slice(TAKE..TAKE + 1)?;
+        epoch.fetch_and_op(take, &mut old, NEXT, Op::Sum)?;
+        let (nobody, myself) = (
+            constants.slice(NOBODY..NOBODY + 1)?,
+            constants.slice(MYSELF..MYSELF + 1)?,
+        );
+        epoch.compare_and_swap(nobody, myself, &mut holder, PRIZE)?;
+        outbox = epoch.complete(&s)?; // `old` and `holder` are written when the stream is past this
+        inbox = exposed.wait(&s)?;
+
+        let work = |old: &[u64], holder: &[u64], done: &mut [u64], wins: &mut [u64]| {
+            for task in old[0]..old[0] + BLOCK {
+                done[0] += 1;
+                done[1] += task;
+            }
+            wins[0] += u64::from(holder[0] == 0);
+        };
+        s.launch(work, (&old, &holder, &mut done, &mut wins))?;
+    }
+
+    // A last round: what was done is added up.
+    let exposed = inbox.post(&s)?;
+    let mut epoch = outbox.start();
+    epoch.accumulate(&done, DONE, Op::Sum)?;
+    epoch.complete(&s)?;
+    let mut inbox = exposed.wait(&s)?;
+
+    let wins = wins.into_host(&s)?[0];
+    if rank == 0 {
+        let tasks = ROUNDS * size * BLOCK;
+        let [next, winner, done, sum] = *inbox.host_mut(&s)? else {
+            unreachable!("there are four counters")
+        };
+        assert_eq!((next, done), (tasks, tasks), "each task is dealt and done");
+        assert_eq!(sum, tasks * (tasks - 1) / 2, "… once");
+        assert!((1..=size).contains(&winner));
+    }
+    let prize = match wins {
+        0 => "no prize",
+        1 => "the prize",
+        _ => panic!("there is one prize"),
+    };
+    println!("rank {rank} of {size}: {ROUNDS} rounds of {BLOCK} tasks, {prize}");
+    Ok(())
+}
