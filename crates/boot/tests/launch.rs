@@ -126,6 +126,31 @@ fn survivors_get_their_time() {
 }
 
 #[test]
+fn survivors_may_get_all_the_time_there_is() {
+    let script = "test $RANK = 1 && exit 3; sleep 0.3; exit 4";
+    let outcome = shell(2, script).grace(Duration::MAX).run().unwrap();
+    assert_eq!(outcome.exit_code(), 3);
+    assert_eq!(outcome.ranks[0].status.code(), Some(4));
+    // After a signal, too; the second one does not wait for anything.
+    let script = "trap 'echo got' TERM; echo ready; while :; do sleep 0.01; done";
+    let args = ["run", "-n", "1", "--grace", "1e19", "/bin/sh", "-c", script];
+    let mut child = tidegate(&args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    let pid = rustix::process::Pid::from_child(&child);
+    for said in ["ready", "got"] {
+        assert!(lines.any(|line| line.ends_with(said)), "{said}");
+        rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(137));
+}
+
+#[test]
 fn output_is_labelled_in_whole_lines() {
     let script =
         r"printf 'a\000\377b\n'; printf 'half' ; printf ' line\n'; echo err >&2; printf end";

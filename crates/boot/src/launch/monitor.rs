@@ -460,8 +460,14 @@ impl Monitor {
             self.signal_all(Signal::KILL);
         } else {
             self.signal_all(signal);
-            self.next_step = Some((Instant::now() + self.job.grace, Signal::KILL));
+            self.next_step = self.after_grace(Signal::KILL);
         }
+    }
+
+    /// `None`: the grace has no end.
+    fn after_grace(&self, signal: Signal) -> Option<(Instant, Signal)> {
+        let at = Instant::now().checked_add(self.job.grace)?;
+        Some((at, signal))
     }
 
     /// To the process groups of all ranks that have not ended.
@@ -489,11 +495,14 @@ impl Monitor {
         }
         self.first_failure = Some(rank);
         if self.ranks.iter().any(|rank| rank.ended.is_none()) && self.next_step.is_none() {
-            let grace = self.job.grace;
+            self.next_step = self.after_grace(Signal::TERM);
+            let grace = match self.next_step {
+                Some(_) => format!("get {:.1?} to end by themselves", self.job.grace),
+                None => "may take for ever".to_owned(),
+            };
             self.explain(format_args!(
-                "rank {rank} failed ({status}); the others get {grace:.1?} to end by themselves"
+                "rank {rank} failed ({status}); the others {grace}"
             ));
-            self.next_step = Some((Instant::now() + grace, Signal::TERM));
         } else {
             self.explain(format_args!("rank {rank} failed ({status})"));
         }
