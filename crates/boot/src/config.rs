@@ -64,7 +64,8 @@ pub fn own_address() -> Result<Option<IpAddr>, BootError> {
 /// The shortest secret that is taken: 16 bytes.
 pub(crate) const MIN_SECRET: usize = 16;
 
-/// What a rank has to know to join its job. Made by [`Config::new`] or [`Config::from_env`].
+/// What a rank has to know to join its job. Made by [`Config::new`] or [`Config::from_env`]. A limit that is too long to be
+/// reached, as [`Duration::MAX`], is none.
 #[non_exhaustive]
 pub struct Config {
     /// This rank.

@@ -13,7 +13,9 @@
 //!
 //! Names of abstract sockets can be listed by anybody on the host, so a name is no proof: the kernel says
 //! which user connects (`SO_PEERCRED`), and both sides prove that they know the job's secret. A stranger is sent away
-//! and logged. Once that is done the kernel keeps others out of the connection, so parcels need no tags. A
+//! and logged. Members come all at once, so the leader has room for all of them and for some strangers, and sends
+//! away only who has been silent for a while; a member that was so slow comes again. Once the proofs are
+//! there the kernel keeps others out of the connection, so parcels need no tags. A
 //! connection that ends is no event by itself: the hub says who is lost.
 
 use crate::secret::{Key, NONCE_LEN, Nonce, TAG_LEN, hex, random};
@@ -29,7 +31,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tidegate_hal::control::Packet;
 
 /// `rank, round, count`.
@@ -213,8 +215,10 @@ pub(crate) struct Porch {
     listener: OwnedFd,
     pub(crate) name: DoorName,
     key: Key,
-    /// Those who have connected and not proved anything.
+    /// Those who have connected and not proved anything, in the order in which they came.
     pub(crate) guests: Vec<Guest>,
+    /// More than these at a time are not waited for.
+    room: usize,
 }
 
 /// Somebody who has connected and not proved anything.
@@ -237,8 +241,10 @@ impl AsFd for Porch {
     }
 }
 
-/// More than these at a time are not waited for.
-const MAX_GUESTS: usize = 64;
+/// For how many strangers there is room besides all members.
+const STRANGERS: usize = 64;
+/// A guest younger than this is not sent away: it may be a member that is just slow.
+const YOUNG: Duration = Duration::from_millis(500);
 
 impl Porch {
     pub(crate) fn open(key: Key, members: usize) -> io::Result<Self> {
@@ -246,18 +252,31 @@ impl Porch {
         let listener = socket()?;
         rustix::io::ioctl_fionbio(&listener, true)?;
         bind(&listener, &address(&name)?)?;
-        listen(&listener, (members + MAX_GUESTS).min(4096) as i32)?;
+        let room = members + STRANGERS;
+        listen(&listener, room.min(4096) as i32)?;
         Ok(Self {
             listener,
             name,
             key,
             guests: Vec::new(),
+            room,
         })
+    }
+
+    /// Until when nobody can be let in: there is no room, and nobody who could be sent away.
+    pub(crate) fn crowded_until(&self, now: Instant) -> Option<Instant> {
+        let oldest = self
+            .guests
+            .first()
+            .filter(|_| self.guests.len() >= self.room);
+        oldest
+            .map(|guest| guest.since + YOUNG)
+            .filter(|until| now < *until)
     }
 
     /// Lets in whoever waits outside, if it is a process of this user.
     pub(crate) fn admit(&mut self, now: Instant) {
-        loop {
+        while self.crowded_until(now).is_none() {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let fd = match acceptfrom_with(&self.listener, flags) {
                 Ok((fd, _)) => fd,
@@ -286,13 +305,17 @@ impl Porch {
             if send(&fd, &nonce, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_err() {
                 continue;
             }
-            if self.guests.len() >= MAX_GUESTS {
+            if self.guests.len() >= self.room {
                 self.guests.remove(0);
+                tracing::warn!(
+                    "sent a silent connection of this node away to make room for others"
+                );
             }
+            // Not `now`, which may be before the guest came: it would be no guide to how long its visit was.
             self.guests.push(Guest {
                 fd,
                 nonce,
-                since: now,
+                since: Instant::now(),
             });
         }
     }
@@ -356,6 +379,7 @@ pub(crate) struct Visit {
     key: Key,
     name: DoorName,
     rank: usize,
+    since: Instant,
     /// The tag that the leader has to send, once this side has proved itself.
     expected: Option<[u8; TAG_LEN]>,
 }
@@ -369,6 +393,7 @@ impl AsFd for Visit {
 impl Visit {
     pub(crate) fn start(key: Key, name: DoorName, rank: usize) -> io::Result<Self> {
         let fd = socket()?;
+        let since = Instant::now();
         // Does not wait for the leader to accept: the queue has room for all members.
         rustix::io::retry_on_intr(|| connect(&fd, &address(&name).map_err(|_| Errno::INVAL)?))?;
         rustix::io::ioctl_fionbio(&fd, true)?;
@@ -377,11 +402,27 @@ impl Visit {
             key,
             name,
             rank,
+            since,
             expected: None,
         })
     }
 
-    /// Takes the next step. `Ok(Some)`: the connection stands.
+    /// The next visit, if this one ended with `error` because this side took so long to prove itself. Whom the leader
+    /// refuses, it refuses at once.
+    pub(crate) fn again(&self, error: &io::Error) -> Option<Self> {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        let sent_away = matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe);
+        if !sent_away || self.since.elapsed() < YOUNG {
+            return None;
+        }
+        tracing::debug!(
+            rank = self.rank,
+            "sent away by the leader of this node: visiting it again"
+        );
+        Self::start(self.key.clone(), self.name, self.rank).ok()
+    }
+
+    /// Takes the next step. `Ok(true)`: the connection stands.
     pub(crate) fn advance(&mut self) -> io::Result<bool> {
         loop {
             let mut message = [0u8; TAG_LEN + 1];
@@ -390,6 +431,12 @@ impl Visit {
                 Err(error) if would_block(error) => return Ok(false),
                 Err(error) => return Err(error.into()),
             };
+            if count == 0 {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "it closed the connection",
+                ));
+            }
             let wrong = || io::Error::other("the leader of this node did not prove itself");
             let received: [u8; TAG_LEN] = message[..count].try_into().map_err(|_| wrong())?;
             match self.expected {
@@ -419,5 +466,108 @@ impl Visit {
 
     pub(crate) fn arrive(self) -> Passage {
         Passage::new(self.fd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread::sleep;
+
+    const MEMBERS: usize = 150;
+
+    fn key() -> Key {
+        Key::of_job(b"a key for tests", "", MEMBERS)
+    }
+
+    fn visit(porch: &Porch, rank: usize) -> Visit {
+        Visit::start(key(), porch.name, rank).unwrap()
+    }
+
+    /// The ranks that have proved themselves.
+    fn hear_all(porch: &mut Porch) -> Vec<usize> {
+        let guests = (0..porch.guests.len()).rev();
+        let heard: Vec<_> = guests.filter_map(|index| porch.hear(index)).collect();
+        heard
+            .into_iter()
+            .map(|proved| proved.unwrap().0)
+            .rev()
+            .collect()
+    }
+
+    #[test]
+    fn members_that_come_all_at_once_are_all_let_in() {
+        let mut porch = Porch::open(key(), MEMBERS).unwrap();
+        // The leader's thread has not run while all of a large node have connected.
+        let mut visits: Vec<_> = (1..MEMBERS).map(|rank| visit(&porch, rank)).collect();
+        porch.admit(Instant::now());
+        for visit in &mut visits {
+            assert!(!visit.advance().unwrap());
+        }
+        let all: Vec<_> = (1..MEMBERS).collect();
+        assert_eq!(hear_all(&mut porch), all);
+        assert!(visits.iter_mut().all(|visit| visit.advance().unwrap()));
+    }
+
+    #[test]
+    fn strangers_that_say_nothing_have_to_make_room() {
+        let mut porch = Porch::open(key(), MEMBERS).unwrap();
+        let strangers = (0..MEMBERS + STRANGERS).map(|_| visit(&porch, 1));
+        let strangers: Vec<_> = strangers.collect();
+        porch.admit(Instant::now());
+        let mut member = visit(&porch, 7);
+        let now = Instant::now();
+        if let Some(until) = porch.crowded_until(now) {
+            porch.admit(now);
+            assert!(until <= now + YOUNG);
+            assert!(!member.advance().unwrap());
+            assert!(hear_all(&mut porch).is_empty());
+            assert!(member.expected.is_none(), "there was no room");
+        }
+        let later = Instant::now() + YOUNG;
+        assert_eq!(porch.crowded_until(later), None);
+        porch.admit(later);
+        assert!(!member.advance().unwrap());
+        assert_eq!(hear_all(&mut porch), [7]);
+        assert!(member.advance().unwrap());
+        // One had to go, and no more.
+        assert_eq!(porch.guests.len(), strangers.len() - 1);
+    }
+
+    #[test]
+    fn who_was_sent_away_for_being_slow_comes_again() {
+        let mut porch = Porch::open(key(), 2).unwrap();
+        for said in [false, true] {
+            let mut slow = visit(&porch, 1);
+            porch.admit(Instant::now());
+            if said {
+                assert!(!slow.advance().unwrap());
+            }
+            sleep(YOUNG);
+            porch.guests.clear();
+            let error = slow.advance().unwrap_err();
+            let mut again = slow.again(&error).unwrap();
+            porch.admit(Instant::now());
+            assert!(!again.advance().unwrap());
+            assert_eq!(hear_all(&mut porch), [1]);
+            assert!(again.advance().unwrap());
+        }
+    }
+
+    #[test]
+    fn who_was_refused_does_not_come_again() {
+        let mut porch = Porch::open(key(), 2).unwrap();
+        let mut refused = visit(&porch, 1);
+        porch.admit(Instant::now());
+        porch.guests.clear();
+        let error = refused.advance().unwrap_err();
+        // But on a machine that stands still, where it cannot be told from the other.
+        assert!(refused.again(&error).is_none() || refused.since.elapsed() >= YOUNG);
+        // Nor does who cannot trust the leader, nor who finds nobody.
+        sleep(YOUNG);
+        assert!(refused.again(&io::Error::other("no proof")).is_none());
+        assert!(refused.again(&error).is_some());
+        drop(porch);
+        assert!(refused.again(&error).is_none());
     }
 }

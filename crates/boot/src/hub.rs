@@ -428,7 +428,7 @@ impl Hub {
                 link.quiet + 1
             };
             if link.quiet >= limit {
-                let silence = interval * link.quiet;
+                let silence = interval.saturating_mul(link.quiet);
                 self.ended(rank, &format!("nothing was heard of it for {silence:.1?}"));
             } else if !self.gone[rank]
                 && let Err(error) = link.push(&body)

@@ -221,7 +221,9 @@ impl Node {
         match &self.side {
             Side::Leader { porch, members } => {
                 if let Some(porch) = porch {
-                    add(NodeToken::Porch, porch.as_fd(), PollFlags::IN);
+                    if porch.crowded_until(Instant::now()).is_none() {
+                        add(NodeToken::Porch, porch.as_fd(), PollFlags::IN);
+                    }
                     for (index, guest) in porch.guests.iter().enumerate() {
                         add(NodeToken::Guest(index), guest.as_fd(), PollFlags::IN);
                     }
@@ -331,10 +333,14 @@ impl Node {
                     }
                     self.to_hub.push(Message::Ready);
                 }
-                Err(error) => {
-                    self.side = Side::Broken(Instant::now());
-                    self.fail("cannot meet the leader of this node", &error);
-                }
+                Err(error) => match visit.again(&error) {
+                    // What comes of it is for the next call.
+                    Some(again) => *visit = again,
+                    None => {
+                        self.side = Side::Broken(Instant::now());
+                        self.fail("cannot meet the leader of this node", &error);
+                    }
+                },
             }
         }
         while let Side::Member(passage) = &mut self.side {
@@ -409,11 +415,10 @@ impl Node {
                     .iter()
                     .filter_map(|m| m.passage.as_ref())
                     .any(|p| p.throttled);
-                let guests = porch
-                    .iter()
-                    .flat_map(|p| &p.guests)
-                    .map(|g| g.since + PATIENCE)
-                    .min();
+                let guests = porch.as_ref().and_then(|porch| {
+                    let oldest = porch.guests.first()?.since + PATIENCE;
+                    Some(porch.crowded_until(Instant::now()).unwrap_or(oldest))
+                });
                 if throttled { Some(soon()) } else { guests }
             }
             Side::Member(passage) if passage.throttled => Some(soon()),
@@ -426,6 +431,30 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_that_was_sent_away_for_being_slow_comes_again() {
+        let key = Key::of_job(b"a key for tests", "", 2);
+        let [mut leader, mut member] = [0, 1].map(|me| Node::new(me, key.clone()));
+        leader.start(&[0, 0]);
+        member.start(&[0, 0]);
+        let Some(Message::Door { name }) = leader.to_hub.pop() else {
+            panic!("{leader:?}")
+        };
+        member.visit(name);
+        leader.ready(NodeToken::Porch, Instant::now());
+        leader.tick(Instant::now() + PATIENCE);
+        std::thread::sleep(Duration::from_secs(1));
+        // It finds out, is let in once more, proves itself, and hears that it is believed.
+        member.ready(NodeToken::Leader, Instant::now());
+        leader.ready(NodeToken::Porch, Instant::now());
+        member.ready(NodeToken::Leader, Instant::now());
+        leader.ready(NodeToken::Guest(0), Instant::now());
+        member.ready(NodeToken::Leader, Instant::now());
+        for node in [leader, member] {
+            assert!(matches!(node.to_hub[..], [Message::Ready]), "{node:?}");
+        }
+    }
 
     #[test]
     fn nothing_overtakes_what_is_held() {

@@ -67,7 +67,8 @@ pub(crate) struct Service {
     pub(crate) silence: Duration,
     pub(crate) started: Instant,
     pub(crate) timeout: Duration,
-    next_beat: Instant,
+    /// `None`: beats are not wanted.
+    next_beat: Option<Instant>,
     ending: Option<Ending>,
     bye: bool,
     nodes: Vec<usize>,
@@ -94,7 +95,7 @@ impl Service {
             silence,
             started,
             timeout,
-            next_beat: Instant::now() + heartbeat,
+            next_beat: Instant::now().checked_add(heartbeat),
             ending: None,
             bye: false,
             nodes: Vec::new(),
@@ -457,12 +458,11 @@ impl Service {
 
     fn next_tick(&self) -> Option<Instant> {
         let role = match &self.role {
-            Role::Hub(hub) => hub.next_tick().into_iter().chain([self.next_beat]).min(),
-            // A little more than an interval, so that a beat that comes in time keeps this from firing at all.
+            Role::Hub(hub) => hub.next_tick().into_iter().chain(self.next_beat).min(),
             Role::Leaf(leaf) => leaf
                 .link
-                .is_some()
-                .then(|| leaf.looked + self.heartbeat * 3 / 2),
+                .as_ref()
+                .and_then(|_| leaf.looked.checked_add(self.look_after())),
         };
         let last_words = match &self.ending {
             Some(Ending::Said {
@@ -474,31 +474,42 @@ impl Service {
         let start = lock(&self.shared.state)
             .phase
             .is_joining()
-            .then(|| self.start_deadline());
+            .then(|| self.start_deadline())
+            .flatten();
         [role, self.node.next_tick(), last_words, start]
             .into_iter()
             .flatten()
             .min()
     }
 
-    fn start_deadline(&self) -> Instant {
+    /// After how long a silence of the hub that is noted: a little more than an interval, so that a beat that comes in
+    /// time keeps this from happening at all.
+    fn look_after(&self) -> Duration {
+        self.heartbeat.saturating_add(self.heartbeat / 2)
+    }
+
+    /// `None`: the others are waited for without end.
+    fn start_deadline(&self) -> Option<Instant> {
         let margin = match self.role {
             Role::Hub(_) => Duration::ZERO,
             Role::Leaf(_) => START_MARGIN,
         };
-        self.started + self.timeout + margin
+        self.started
+            .checked_add(self.timeout.saturating_add(margin))
     }
 
     fn tick(&mut self, now: Instant) {
         let patience = self.patience();
         let deadline = self.start_deadline();
-        let late = now >= deadline && lock(&self.shared.state).phase.is_joining();
+        let late = deadline.is_some_and(|deadline| now >= deadline)
+            && lock(&self.shared.state).phase.is_joining();
         let waited = self.started.elapsed();
+        let look_after = self.look_after();
         match &mut self.role {
             Role::Hub(hub) => {
                 hub.tick(now);
-                if now >= self.next_beat {
-                    self.next_beat = now + self.heartbeat;
+                if self.next_beat.is_some_and(|at| now >= at) {
+                    self.next_beat = now.checked_add(self.heartbeat);
                     hub.beat(self.heartbeat, patience);
                 }
                 if late {
@@ -514,13 +525,13 @@ impl Service {
             }
             Role::Leaf(leaf) => {
                 if let Some(link) = &mut leaf.link
-                    && now >= leaf.looked + self.heartbeat * 3 / 2
+                    && now.saturating_duration_since(leaf.looked) >= look_after
                 {
                     leaf.looked = now;
                     link.quiet += 1;
                     // Each of these is one and a half intervals.
                     if u64::from(link.quiet) * 3 >= u64::from(patience) * 2 {
-                        let silence = self.heartbeat * link.quiet * 3 / 2;
+                        let silence = look_after.saturating_mul(link.quiet);
                         self.hub_lost(&format!("nothing was heard of it for {silence:.1?}"));
                     }
                 }

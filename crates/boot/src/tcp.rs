@@ -173,7 +173,7 @@ impl TcpControl {
             nodes: Vec::new(),
             calls: Mutex::new(()),
             service: Some(thread),
-            patience: config.silence + Duration::from_secs(5),
+            patience: config.silence.saturating_add(Duration::from_secs(5)),
         };
         member.nodes = member.wait_for_start()?;
         Ok(Self {
@@ -470,7 +470,7 @@ impl Member {
         // Rank 0 carries the others until they have ended; anybody else only waits to be heard.
         let deadline = match self.shared.rank == 0 && good {
             true => None,
-            false => Some(Instant::now() + self.patience),
+            false => Instant::now().checked_add(self.patience),
         };
         while matches!(state.phase, Phase::Running) {
             state =

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tidegate_boot::launch::{Job, Outcome, Output, Running, Signal};
+use tidegate_boot::launch::{Job, Outcome, Output, RankOutcome, Running, Signal};
 use tidegate_boot::{BootError, TcpControl};
 use tidegate_hal::control::{Control, ControlError, Event, Packet};
 
@@ -166,6 +166,19 @@ fn lines(outcome: &Outcome, rank: usize) -> Vec<String> {
 
 fn has(outcome: &Outcome, rank: usize, what: &str) -> bool {
     lines(outcome, rank).iter().any(|line| line.contains(what))
+}
+
+#[test]
+fn a_node_may_have_many_ranks() {
+    // How many of them have come before their leader hears the first differs from time to time.
+    for _ in 0..3 {
+        let outcome = job("nothing", 150).grace(Duration::ZERO).run().unwrap();
+        assert!(outcome.success(), "{:?}", first_failure(&outcome));
+    }
+}
+
+fn first_failure(outcome: &Outcome) -> Option<&RankOutcome> {
+    outcome.ranks.get(outcome.first_failure?)
 }
 
 #[test]

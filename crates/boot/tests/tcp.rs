@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use tidegate_boot::{BootError, TcpControl};
+use std::time::Duration;
+use tidegate_boot::{BootError, Config, TcpControl};
 use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet};
 
 fn memory(text: &str) -> Handle {
@@ -380,5 +381,31 @@ fn missing_ranks_are_named_everywhere() {
             error.to_string().contains('2') || matches!(error, BootError::Unreachable { .. }),
             "{error}"
         );
+    }
+}
+
+#[test]
+fn limits_may_be_without_end() {
+    let limits: [fn(&mut Config) -> &mut Duration; 3] = [
+        |config| &mut config.timeout,
+        |config| &mut config.silence,
+        |config| &mut config.heartbeat,
+    ];
+    for limit in limits {
+        let mut configs = configs(3);
+        for config in &mut configs {
+            *limit(config) = Duration::MAX;
+        }
+        run(configs, |joined| {
+            let control = joined.unwrap();
+            let events = events(&control);
+            control.exchange("step", Packet::default()).unwrap();
+            if control.rank() == 2 {
+                control.leave();
+            } else {
+                let event = events.recv_timeout(LONG).unwrap();
+                assert!(matches!(event, Event::Left { rank: 2 }), "{event:?}");
+            }
+        });
     }
 }

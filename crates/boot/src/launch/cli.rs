@@ -139,6 +139,7 @@ impl RunArgs {
         let job = self.job(defaults).bed(&bed).spawn()?;
         args.cut_in_time(&bed, explain);
         let outcome = job.wait();
+        let explain = explain && !outcome.is_unread;
         if let Some(traffic) = bed.traffic().filter(|_| explain) {
             eprintln!("tidegate: the relay: {traffic}");
         }
@@ -147,7 +148,7 @@ impl RunArgs {
 
     fn run(self, defaults: &[(&str, &str)]) -> u8 {
         match self.outcome(defaults) {
-            Ok(outcome) => outcome.exit_code(),
+            Ok(outcome) => outcome.exit_code().max(outcome.is_unread.into()),
             Err(error) => {
                 eprintln!("tidegate: {error}");
                 let kind = match &error {

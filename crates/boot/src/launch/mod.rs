@@ -5,7 +5,8 @@
 //! A [`Job`] is a program and a number of ranks. Each rank is a process in a process group of its own, with the
 //! environment that [`TcpControl::from_env`](crate::TcpControl::from_env) reads: a fresh random secret, and a port on
 //! the loopback address that is taken before the first rank starts: rank 0 inherits the listening socket. One thread
-//! starts the ranks, passes their output on, line by line, and waits for their ends.
+//! starts the ranks, reads their output, line by line, and waits for their ends. Others print it: as long as nobody reads
+//! that, and some of it is kept, nothing more is read from the ranks, and they wait as they would for any reader.
 //!
 //! The ranks can be spread over several [`Nodes`], in one of two ways:
 //!
@@ -17,7 +18,8 @@
 //! # Failure
 //!
 //! When a rank fails, the others get [`Job::grace`] to end by themselves with errors of their own; then they get
-//! `SIGTERM`, and a moment later `SIGKILL`. When a rank ends, what is left of its process group is killed. When the
+//! `SIGTERM`, and a moment later `SIGKILL`. After that, or a signal to end, output that nobody has read for as long as the grace is
+//! lost; a job that ends by itself waits for who reads it. When a rank ends, what is left of its process group is killed. When the
 //! launcher is killed, the kernel kills the ranks (`PR_SET_PDEATHSIG`), and a guard process their groups.
 
 mod bed;
@@ -26,6 +28,7 @@ mod guard;
 mod monitor;
 mod nodes;
 mod output;
+mod printer;
 
 pub use bed::{BedArgs, Cut, WireArg};
 pub use cli::{Cli, RunArgs, main};
@@ -58,6 +61,13 @@ pub enum Output {
     Inherited,
     /// Thrown away.
     Discarded,
+}
+
+impl Output {
+    /// Whether the launcher prints it.
+    fn is_printed(self) -> bool {
+        matches!(self, Output::Labelled | Output::Plain)
+    }
 }
 
 /// What rank 0 reads; the others read nothing.
@@ -269,7 +279,8 @@ impl Job {
     }
 
     /// How long the other ranks may take to end by themselves after one has failed, and how long all may take
-    /// after a forwarded signal that asks them to end; 5 s if not said.
+    /// after a forwarded signal that asks them to end; 5 s if not said. For as long what they have printed waits then for
+    /// somebody who reads it.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
@@ -443,6 +454,8 @@ pub struct Outcome {
     pub ranks: Vec<RankOutcome>,
     /// The rank that failed first.
     pub first_failure: Option<usize>,
+    /// Nobody has read all that was printed: who prints more waits for a reader.
+    pub(crate) is_unread: bool,
 }
 
 impl Outcome {

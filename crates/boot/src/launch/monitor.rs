@@ -3,6 +3,7 @@
 use super::guard::Guard;
 use super::nodes::{Nodes, Place};
 use super::output::{Source, Stream};
+use super::printer::Printer;
 use super::{Input, Job, LaunchError, Outcome, Output, Process, RankOutcome, Remote, Running};
 use crate::config::ADDRESS;
 use crate::inherit::LISTEN_FD;
@@ -27,7 +28,8 @@ use std::time::{Duration, Instant};
 
 /// How long ranks may take after `SIGTERM`.
 const AFTER_TERM: Duration = Duration::from_secs(2);
-/// How long output is waited for after the last rank has ended: somebody else may hold the other end.
+/// How long output is waited for after the last rank has ended: somebody else may hold the other end. Who wants the end
+/// at once waits no longer for somebody who reads it, either.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
 
 const FORWARDED: [Signal; 5] = [
@@ -85,10 +87,14 @@ struct Monitor {
     signals: Vec<Forwarded>,
     remote: Remote,
     guard: Option<Guard>,
+    /// `None`: there is nothing to be printed.
+    printer: Option<Printer>,
     first_failure: Option<usize>,
     /// When the ranks that still run are to get which signal.
     next_step: Option<(Instant, Signal)>,
     asked_to_end: bool,
+    /// When the job had to end, if that is not for the ranks alone to say, and how long its output may be unread after that.
+    hurry: Option<(Instant, Duration)>,
 }
 
 /// Starts the job in a thread of its own. The kernel kills the ranks when the *thread* that started them ends, so
@@ -127,6 +133,7 @@ pub(crate) fn start(job: Job) -> Result<Running, LaunchError> {
                 Outcome {
                     ranks: Vec::new(),
                     first_failure: None,
+                    is_unread: false,
                 }
             }
         })
@@ -183,14 +190,22 @@ impl Monitor {
                 stop: Arc::new(stop),
             },
             guard: None,
+            printer: None,
             first_failure: None,
             next_step: None,
             asked_to_end: false,
+            hurry: None,
             job,
         };
         // Before the first rank, so that no signal comes in between.
         if monitor.job.forward_signals {
             monitor.listen_to_signals()?;
+        }
+        if monitor.job.explain || monitor.job.output.is_printed() {
+            let printer = Printer::start().map_err(|error| {
+                LaunchError::io("starting the thread that prints the output", error)
+            })?;
+            monitor.printer = Some(printer);
         }
         monitor.guard = Guard::start();
         for rank in 0..monitor.job.ranks {
@@ -268,10 +283,7 @@ impl Monitor {
             Input::Inherited if rank == 0 => Stdio::inherit(),
             Input::Inherited | Input::Null => Stdio::null(),
         });
-        let piped = matches!(
-            job.output,
-            Output::Labelled | Output::Plain | Output::Captured
-        );
+        let piped = job.output.is_printed() || job.output == Output::Captured;
         let stdio = || match job.output {
             Output::Inherited => Stdio::inherit(),
             Output::Discarded => Stdio::null(),
@@ -339,27 +351,44 @@ impl Monitor {
     }
 
     fn explain(&self, text: std::fmt::Arguments<'_>) {
-        if self.job.explain {
-            eprintln!("tidegate: {text}");
+        if let Some(printer) = self.printer.as_ref().filter(|_| self.job.explain) {
+            printer.push(Stream::Err, format!("tidegate: {text}\n").into_bytes());
         }
     }
 
     fn watch(mut self) -> Outcome {
         let mut last_output = None;
+        let mut is_unread = false;
         loop {
-            let running = self.ranks.iter().any(|rank| rank.ended.is_none());
-            if !running {
-                let until = *last_output.get_or_insert_with(|| Instant::now() + LAST_OUTPUT);
-                if self.sources.is_empty() || Instant::now() >= until {
+            let mut until = None;
+            if self.ranks.iter().all(|rank| rank.ended.is_some()) {
+                self.next_step = None;
+                let now = Instant::now();
+                let last_output = *last_output.get_or_insert(now + LAST_OUTPUT);
+                if now >= last_output {
+                    self.take_last();
+                }
+                let stuck_since = self.printer.as_ref().and_then(Printer::stuck_since);
+                if self.sources.is_empty() && stuck_since.is_none() {
                     break;
                 }
+                let give_up = self.give_up_at(stuck_since);
+                is_unread = give_up.is_some_and(|at| now >= at);
+                if is_unread {
+                    break;
+                }
+                let last_output = Some(last_output).filter(|at| now < *at);
+                until = [last_output, give_up].into_iter().flatten().min();
             }
-            self.wait(last_output);
+            self.wait(until);
             self.step();
         }
-        for (rank, mut source) in std::mem::take(&mut self.sources) {
-            source.finish();
-            self.keep(rank, source);
+        if let Some(printer) = self.printer.as_ref().filter(|_| is_unread) {
+            printer.give_up();
+            self.explain(format_args!(
+                "nobody reads what is printed: the end of it is lost"
+            ));
+            printer.finish(LAST_OUTPUT);
         }
         let ranks = std::mem::take(&mut self.ranks);
         let outcome = |rank: Rank| {
@@ -376,11 +405,28 @@ impl Monitor {
         Outcome {
             ranks: ranks.into_iter().filter_map(outcome).collect(),
             first_failure: self.first_failure,
+            is_unread,
         }
     }
 
+    /// What the ranks wrote before they ended is in the pipes. What others will write there is not waited for.
+    fn take_last(&mut self) {
+        for index in (0..self.sources.len()).rev() {
+            if !self.sources[index].1.take_last() {
+                self.finish(index);
+            }
+        }
+    }
+
+    /// When output that nobody has read since `stuck_since` is given up. Never, as long as the ranks alone decide when the
+    /// job ends, or as somebody reads.
+    fn give_up_at(&self, stuck_since: Option<Instant>) -> Option<Instant> {
+        let (since, patience) = self.hurry?;
+        since.max(stuck_since?).checked_add(patience)
+    }
+
     /// Sleeps until something happens, and handles it.
-    fn wait(&mut self, last_output: Option<Instant>) {
+    fn wait(&mut self, until: Option<Instant>) {
         let (stop, signals, sources, ended) = {
             let processes = lock(&self.remote.processes);
             // The lock is not held during the sleep.
@@ -398,15 +444,17 @@ impl Monitor {
             self.signals
                 .iter()
                 .for_each(|signal| add(signal.pipe.as_fd()));
-            self.sources
-                .iter()
-                .for_each(|(_, source)| add(source.as_fd()));
+            let has_room = |index: &usize| self.sources[*index].1.has_room(self.printer.as_ref());
+            let open: Vec<usize> = (0..self.sources.len()).filter(has_room).collect();
+            open.iter()
+                .for_each(|index| add(self.sources[*index].1.as_fd()));
             pidfds.iter().for_each(|(_, pidfd)| add(pidfd.as_fd()));
+            self.printer.iter().for_each(|printer| add(printer.as_fd()));
             let deadline = self
                 .next_step
                 .map(|(at, _)| at)
                 .into_iter()
-                .chain(last_output)
+                .chain(until)
                 .min();
             let timeout = deadline.map(|at| {
                 let wait =
@@ -422,24 +470,29 @@ impl Monitor {
             let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
             let stop = ready.next() == Some(true);
             let signals: Vec<bool> = ready.by_ref().take(self.signals.len()).collect();
-            let sources: Vec<bool> = ready.by_ref().take(self.sources.len()).collect();
-            let ended = pidfds.iter().zip(ready).filter(|(_, ready)| *ready);
-            let ended: Vec<usize> = ended.map(|((rank, _), _)| *rank).collect();
+            let sources = open.into_iter().zip(ready.by_ref());
+            let sources = sources.filter_map(|(index, ready)| ready.then_some(index));
+            let sources: Vec<usize> = sources.collect();
+            let ended = pidfds.iter().zip(ready.by_ref());
+            let ended = ended.filter_map(|((rank, _), ready)| ready.then_some(*rank));
+            let ended: Vec<usize> = ended.collect();
+            if let (Some(printer), Some(true)) = (&self.printer, ready.next()) {
+                printer.hear();
+            }
             (stop, signals, sources, ended)
         };
         if stop {
             let _ = rustix::io::read(&self.remote.stop, &mut [0u8; 8]);
+            self.hurry = Some((Instant::now(), LAST_OUTPUT));
             self.signal_all(Signal::KILL);
         }
         for index in (0..signals.len()).filter(|index| signals[*index]) {
             let _ = (&self.signals[index].pipe).read(&mut [0; 64]);
             self.forward(self.signals[index].signal);
         }
-        for index in (0..sources.len()).rev().filter(|index| sources[*index]) {
-            if !self.sources[index].1.read() {
-                let (rank, mut source) = self.sources.remove(index);
-                source.finish();
-                self.keep(rank, source);
+        for index in sources.into_iter().rev() {
+            if !self.sources[index].1.read(self.printer.as_ref()) {
+                self.finish(index);
             }
         }
         for rank in ended {
@@ -447,7 +500,9 @@ impl Monitor {
         }
     }
 
-    fn keep(&mut self, rank: usize, mut source: Source) {
+    fn finish(&mut self, index: usize) {
+        let (rank, mut source) = self.sources.remove(index);
+        source.finish(self.printer.as_ref());
         let index = usize::from(source.stream() == Stream::Err);
         self.ranks[rank].captured[index] = std::mem::take(&mut source.pending);
     }
@@ -457,11 +512,19 @@ impl Monitor {
             self.signal_all(signal);
         } else if std::mem::replace(&mut self.asked_to_end, true) {
             self.explain(format_args!("asked to end again: killing the ranks"));
+            self.hurry = Some((Instant::now(), LAST_OUTPUT));
             self.signal_all(Signal::KILL);
         } else {
+            self.hurry = Some((Instant::now(), self.job.grace));
             self.signal_all(signal);
-            self.next_step = Some((Instant::now() + self.job.grace, Signal::KILL));
+            self.next_step = self.after_grace(Signal::KILL);
         }
+    }
+
+    /// `None`: the grace has no end.
+    fn after_grace(&self, signal: Signal) -> Option<(Instant, Signal)> {
+        let at = Instant::now().checked_add(self.job.grace)?;
+        Some((at, signal))
     }
 
     /// To the process groups of all ranks that have not ended.
@@ -488,12 +551,17 @@ impl Monitor {
             return;
         }
         self.first_failure = Some(rank);
+        self.hurry
+            .get_or_insert_with(|| (Instant::now(), self.job.grace));
         if self.ranks.iter().any(|rank| rank.ended.is_none()) && self.next_step.is_none() {
-            let grace = self.job.grace;
+            self.next_step = self.after_grace(Signal::TERM);
+            let grace = match self.next_step {
+                Some(_) => format!("get {:.1?} to end by themselves", self.job.grace),
+                None => "may take for ever".to_owned(),
+            };
             self.explain(format_args!(
-                "rank {rank} failed ({status}); the others get {grace:.1?} to end by themselves"
+                "rank {rank} failed ({status}); the others {grace}"
             ));
-            self.next_step = Some((Instant::now() + grace, Signal::TERM));
         } else {
             self.explain(format_args!("rank {rank} failed ({status})"));
         }

@@ -1,8 +1,9 @@
 //! Passes what one rank prints on, in whole lines.
 
 use super::Output;
+use super::printer::Printer;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A line longer than this is passed on in pieces.
@@ -23,6 +24,8 @@ pub(crate) struct Source {
     label: Option<Vec<u8>>,
     /// The line that has begun, or everything.
     pub(crate) pending: Vec<u8>,
+    /// How much more is read; `None`: what comes.
+    left: Option<usize>,
 }
 
 impl AsFd for Source {
@@ -48,6 +51,7 @@ impl Source {
                 Output::Captured | Output::Inherited | Output::Discarded => None,
             },
             pending: Vec::new(),
+            left: None,
         })
     }
 
@@ -55,16 +59,40 @@ impl Source {
         self.stream
     }
 
-    /// Reads what there is; `false` at the end of the stream.
-    pub(crate) fn read(&mut self) -> bool {
+    /// Whether anything is to be read: not while nobody reads what it would become.
+    pub(crate) fn has_room(&self, printer: Option<&Printer>) -> bool {
+        match printer {
+            Some(printer) if self.label.is_some() => printer.has_room(self.stream),
+            _ => true,
+        }
+    }
+
+    /// What is in the pipe is read, and nothing that comes later; `false`: that is nothing.
+    pub(crate) fn take_last(&mut self) -> bool {
+        let left = self.left.get_or_insert_with(|| {
+            rustix::io::ioctl_fionread(&self.pipe).map_or(0, |left| left as usize)
+        });
+        *left > 0
+    }
+
+    /// Reads what there is and has room; `false` at the end of the stream.
+    pub(crate) fn read(&mut self, printer: Option<&Printer>) -> bool {
         let mut chunk = [0; 64 << 10];
         // A bounded number of times: the other ranks want their turn.
         for _ in 0..16 {
-            match self.pipe.read(&mut chunk) {
+            if !self.has_room(printer) {
+                return true;
+            }
+            let most = self.left.map_or(chunk.len(), |left| left.min(chunk.len()));
+            match self.pipe.read(&mut chunk[..most]) {
+                // Or nothing is left of what was to be read.
                 Ok(0) => return false,
                 Ok(count) => {
+                    if let Some(left) = &mut self.left {
+                        *left -= count;
+                    }
                     self.pending.extend_from_slice(&chunk[..count]);
-                    self.pass_on(false);
+                    self.pass_on(printer, false);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -75,12 +103,14 @@ impl Source {
     }
 
     /// Passes what is left on, as a line.
-    pub(crate) fn finish(&mut self) {
-        self.pass_on(true);
+    pub(crate) fn finish(&mut self, printer: Option<&Printer>) {
+        self.pass_on(printer, true);
     }
 
-    fn pass_on(&mut self, all: bool) {
-        let Some(label) = &self.label else { return };
+    fn pass_on(&mut self, printer: Option<&Printer>, all: bool) {
+        let (Some(label), Some(printer)) = (&self.label, printer) else {
+            return;
+        };
         let whole = match self.pending.iter().rposition(|byte| *byte == b'\n') {
             _ if all || self.pending.len() >= MAX_LINE => self.pending.len(),
             Some(newline) => newline + 1,
@@ -95,14 +125,9 @@ impl Source {
             }
         }
         self.pending.drain(..whole);
-        // One write for whole lines, so that lines of ranks do not mix. If nobody reads any more, the ranks
-        // should not be stopped by it: the output is lost, as it would be with a closed terminal.
-        let _ = match self.stream {
-            Stream::Out => {
-                let mut out = io::stdout().lock();
-                out.write_all(&text).and_then(|()| out.flush())
-            }
-            Stream::Err => io::stderr().lock().write_all(&text),
-        };
+        // Whole lines at a time, so that lines of ranks do not mix.
+        if !text.is_empty() {
+            printer.push(self.stream, text);
+        }
     }
 }
