@@ -383,6 +383,10 @@ impl Monitor {
             self.wait(until);
             self.step();
         }
+        // What was captured is there for who asked for it.
+        while let Some(last) = self.sources.len().checked_sub(1) {
+            self.finish(last);
+        }
         if let Some(printer) = self.printer.as_ref().filter(|_| is_unread) {
             printer.give_up();
             self.explain(format_args!(
