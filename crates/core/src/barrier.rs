@@ -76,7 +76,7 @@ impl<'s, D: Device> Barrier<'s, D> {
         let world = stream.world();
         let (rank, size) = (world.rank(), world.size());
         let name: Arc<str> = name.into();
-        let collective = world.collective();
+        let collective = world.collective(format!("opening barrier `{name}`"));
         let rounds = size.next_power_of_two().trailing_zeros() as usize;
         let bytes = CELL * rounds.max(1);
         let own = world.device().alloc(bytes, Sharing::Peers);

@@ -25,9 +25,29 @@ pub(crate) enum WatchMessage {
     /// From rank 0: tell me what you wait for. Rounds count from 1.
     Query { round: u32 },
     /// To rank 0.
-    Answer { round: u32, waits: Vec<Waiting> },
+    Answer { round: u32, answer: Answer },
     /// From rank 0: what came out.
     Report(String),
+}
+
+/// What a rank waits for.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    pub(crate) waits: Vec<Waiting>,
+    /// How many exchanges it has come to: they are matched in order, so who has come to fewer is lacking where this one is.
+    pub(crate) come: u64,
+    /// The collective call that its program is in.
+    pub(crate) inside: Option<Inside>,
+}
+
+/// A collective call that a rank is in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Inside {
+    /// What it does, for people.
+    pub(crate) what: String,
+    pub(crate) millis: u64,
+    /// Whether it waits in an exchange; between two it works.
+    pub(crate) waits: bool,
 }
 
 /// One wait of one stream.

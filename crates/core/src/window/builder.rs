@@ -219,7 +219,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         }
         let name = self.name.clone();
         // Till all exchanges about this window are made: see `Collective`.
-        let collective = world.collective();
+        let collective = world.collective(format!("opening window `{name}`"));
         let said = Ok((self.description.clone(), Vec::new()));
         let (which, all) = collective.begin("window", &name, said)?;
         let id = which.number;

@@ -11,6 +11,9 @@
 //! exchange is done may speak of the window at once; and given back if that exchange fails, since then no peer has
 //! counted it (or there will be no exchange any more).
 //!
+//! Where the rank is among all that is the world's [`Place`]: who reports long waits asks for it. Exchanges are matched
+//! in order; so of two ranks the one that has come to fewer of them is what the other waits for, if that is in one.
+//!
 //! # Failure
 //!
 //! - Ranks that create different windows, or the same in different orders, all get [`Error::WindowMismatch`], which names
@@ -19,14 +22,16 @@
 //! - A thread that waits for its turn waits for the one before it, which waits for the peers: their ends end both.
 
 use std::sync::{Arc, MutexGuard};
+use std::time::Instant;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tidegate_hal::control::{Handle, Packet};
+use tidegate_hal::control::{ControlError, Handle, Packet};
 use tidegate_hal::device::Device;
 
-use super::{World, lock};
+use super::{Inner, World, lock};
 use crate::error::{Error, Result};
+use crate::message::Inside;
 
 /// What a rank says, and the handles that go with it.
 pub(crate) type Brought<T> = (T, Vec<Handle>);
@@ -36,6 +41,15 @@ pub(crate) type Brought<T> = (T, Vec<Handle>);
 pub(crate) struct Collective<'w, D: Device> {
     world: &'w World<D>,
     _alone: MutexGuard<'w, ()>,
+}
+
+/// Where a rank is among what all ranks do together.
+#[derive(Default)]
+pub(super) struct Place {
+    /// How many exchanges it has come to.
+    come: u64,
+    /// What it does, since when, and whether it is in an exchange.
+    inside: Option<(String, Instant, bool)>,
 }
 
 /// Which window (or barrier) an exchange is about.
@@ -53,11 +67,52 @@ struct Said<T> {
 }
 
 impl<D: Device> World<D> {
-    /// Waits until this thread is the only one of the rank that makes exchanges.
-    pub(crate) fn collective(&self) -> Collective<'_, D> {
+    /// Waits until this thread is the only one of the rank that makes exchanges. `what` says to people what for.
+    pub(crate) fn collective(&self, what: String) -> Collective<'_, D> {
+        let alone = lock(&self.inner.alone);
+        lock(&self.inner.place).inside = Some((what, Instant::now(), false));
         Collective {
             world: self,
-            _alone: lock(&self.inner.alone),
+            _alone: alone,
+        }
+    }
+}
+
+impl<D: Device> Drop for Collective<'_, D> {
+    fn drop(&mut self) {
+        lock(&self.world.inner.place).inside = None;
+    }
+}
+
+impl<D: Device> Inner<D> {
+    /// How many exchanges this rank has come to, and the collective call that it is in.
+    pub(crate) fn place(&self) -> (u64, Option<Inside>) {
+        let place = lock(&self.place);
+        let inside = place.inside.as_ref();
+        let inside = inside.map(|(what, since, waits)| Inside {
+            what: what.clone(),
+            millis: since.elapsed().as_millis() as u64,
+            waits: *waits,
+        });
+        (place.come, inside)
+    }
+}
+
+impl Place {
+    fn enter(&mut self) {
+        self.come += 1;
+        self.waits(true);
+    }
+
+    fn leave(&mut self, refused: bool) {
+        // The others wait for this rank's next one: that is the same to them.
+        self.come -= u64::from(refused);
+        self.waits(false);
+    }
+
+    fn waits(&mut self, does: bool) {
+        if let Some((_, _, waits)) = &mut self.inside {
+            *waits = does;
         }
     }
 }
@@ -68,7 +123,12 @@ impl<'w, D: Device> Collective<'w, D> {
     }
 
     pub(crate) fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>> {
-        Ok(self.world.inner.control.exchange(label, packet)?)
+        let inner = &self.world.inner;
+        lock(&inner.place).enter();
+        let packets = inner.control.exchange(label, packet);
+        let refused = matches!(packets, Err(ControlError::TooLarge { .. }));
+        lock(&inner.place).leave(refused);
+        Ok(packets?)
     }
 
     /// Takes a number for a window that all ranks are about to create, and makes the first exchange about it: as

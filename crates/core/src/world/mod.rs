@@ -16,6 +16,7 @@ mod collective;
 mod events;
 mod streams;
 
+use collective::Place;
 pub(crate) use collective::{Brought, Collective, Which};
 pub use streams::StreamOptions;
 
@@ -71,6 +72,8 @@ pub(crate) struct Inner<D: Device> {
     events: Mutex<Events<D>>,
     /// Held by who makes exchanges: see [`Collective`].
     alone: Mutex<()>,
+    /// Where the one who makes them is.
+    place: Mutex<Place>,
     pub(crate) watch: Watch,
     nic: Option<Attached<D>>,
     route: Route,
@@ -243,6 +246,7 @@ impl<D: Device> World<D> {
             own_bell,
             events: Mutex::new(events),
             alone: Mutex::new(()),
+            place: Mutex::default(),
             watch: Watch::default(),
             nic,
             route: options.route.unwrap_or_default(),
@@ -296,8 +300,8 @@ impl<D: Device> World<D> {
     pub fn gather(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
         let handles = Vec::new();
         let packet = Packet { bytes, handles };
-        let label = format!("gather {label}");
-        let packets = self.collective().exchange(&label, packet)?;
+        let collective = self.collective(format!("gather `{label}`"));
+        let packets = collective.exchange(&format!("gather {label}"), packet)?;
         Ok(packets.into_iter().map(|packet| packet.bytes).collect())
     }
 
