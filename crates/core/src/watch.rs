@@ -2,7 +2,7 @@
 //!
 //! # Model
 //!
-//! One thread a rank looks at what the rank's streams wait for, a few times a second. A wait of a window with a *limit*
+//! One thread a rank looks at what the rank's streams wait for, and its program in a collective call, a few times a second. A wait of a window with a *limit*
 //! that has passed revokes the window. A wait that lasts longer than the *deadline* (30 s at first) is *reported*, not
 //! failed: an imbalanced program is not an error. Rank 0 then asks all ranks what they wait for, and makes of the
 //! answers a wait-for graph that names its cycles (`graph.rs`); it is logged there, and sent to all ranks
@@ -148,7 +148,7 @@ fn look<D: Device>(weak: &Weak<Inner<D>>) {
 fn tick<D: Device>(inner: &Arc<Inner<D>>, streams: &[Arc<ReclaimOf<D>>]) {
     let deadline = lock(&inner.watch.state).deadline;
     let mut expired = Vec::new();
-    let mut overdue = false;
+    let mut overdue = inner.is_in_a_call_for(deadline);
     for stream in streams {
         inner.look_at_fault(stream);
         stream.look_at_blocked(&mut |blocked| {

@@ -63,6 +63,42 @@ fn a_cycle_through_a_collective_call_is_reported() {
     });
 }
 
+/// No stream waits for anything: it is the program that does.
+#[test]
+fn a_rank_that_does_not_come_to_a_collective_call_is_reported() {
+    let calls: [(&str, fn(&World<Host>)); 3] = [
+        ("opening window `w`", |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            open(&s, "w").unwrap();
+        }),
+        ("opening barrier `b`", |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            crate::Barrier::open(&s, "b").unwrap();
+        }),
+        ("gather `results`", |world| {
+            world.gather("results", Vec::new()).unwrap();
+        }),
+    ];
+    for (what, call) in calls {
+        for late in [0, 1] {
+            World::<Host>::local(2, |world| {
+                world.report_waits_after(Duration::from_millis(200));
+                if world.rank() == late {
+                    let report = wait_for_report(&world, |_| true);
+                    let waits = format!("rank {}: rank {late}, to come to {what} (for ", 1 - late);
+                    assert!(report.contains(&waits), "{report}");
+                    assert!(
+                        report.contains(&format!("rank {late}: nothing")),
+                        "{report}"
+                    );
+                    assert!(report.contains("no cycle: "), "{report}");
+                }
+                call(&world);
+            });
+        }
+    }
+}
+
 #[test]
 fn ranks_that_ask_for_one_report_get_one() {
     let watch = Watch::default();

@@ -22,7 +22,7 @@
 //! - A thread that waits for its turn waits for the one before it, which waits for the peers: their ends end both.
 
 use std::sync::{Arc, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -85,6 +85,13 @@ impl<D: Device> Drop for Collective<'_, D> {
 }
 
 impl<D: Device> Inner<D> {
+    /// Whether the program has been in a collective call for so long.
+    pub(crate) fn is_in_a_call_for(&self, long: Duration) -> bool {
+        let place = lock(&self.place);
+        let inside = place.inside.as_ref();
+        inside.is_some_and(|(_, since, _)| since.elapsed() >= long)
+    }
+
     /// How many exchanges this rank has come to, and the collective call that it is in.
     pub(crate) fn place(&self) -> (u64, Option<Inside>) {
         let place = lock(&self.place);

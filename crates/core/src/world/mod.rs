@@ -393,7 +393,8 @@ impl<D: Device> World<D> {
         self.inner.watch.last_report()
     }
 
-    /// Sets after how long a wait is reported (30 s at first). The report fails nothing.
+    /// Sets after how long a wait is reported (30 s at first): that of a stream, or of the program in a collective call,
+    /// as [`World::gather`] and the opening of a window. The report fails nothing.
     pub fn report_waits_after(&self, deadline: Duration) {
         self.inner.watch.set_deadline(deadline);
     }
