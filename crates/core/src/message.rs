@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Cause;
+use crate::window::myself::Side;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Message {
@@ -38,6 +39,8 @@ pub(crate) struct Answer {
     pub(crate) come: u64,
     /// The collective call that its program is in.
     pub(crate) inside: Option<Inside>,
+    /// The halves of windows, by number, that it has dropped: of the last ones.
+    pub(crate) dropped: Vec<(u32, Side)>,
 }
 
 /// A collective call that a rank is in.
@@ -55,6 +58,10 @@ pub(crate) struct Inside {
 pub(crate) struct Waiting {
     pub(crate) stream: String,
     pub(crate) window: String,
+    /// The number of the window.
+    pub(crate) number: u32,
+    /// The peer's half that is waited for.
+    pub(crate) side: Option<Side>,
     pub(crate) epoch: u64,
     pub(crate) peer: u32,
     pub(crate) awaited: String,

@@ -22,12 +22,15 @@ use tidegate_hal::device::{Device, Reclaim as _};
 use crate::error::{Cause, Error, Result};
 use crate::message::{Answer, Message, Waiting, WatchMessage};
 use crate::region::ReclaimOf;
+use crate::window::myself::Side;
 use crate::world::{Inner, lock};
 
 /// How often waits are looked at, at most.
 pub(crate) const TICK: Duration = Duration::from_millis(200);
 /// How long rank 0 waits for the answers of the others.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Of how many windows, of the last ones, a rank says that it has dropped them: an answer is a message.
+const DROPPED: usize = 1000;
 
 pub(crate) struct Watch {
     state: Mutex<State>,
@@ -200,6 +203,8 @@ fn answer<D: Device>(inner: &Inner<D>) -> Answer {
             waits.push(Waiting {
                 stream: stream.clone(),
                 window: inner.window(tag.window).0.to_string(),
+                number: tag.window,
+                side: Side::of(tag.awaited),
                 epoch: *epoch,
                 peer: tag.peer,
                 awaited: tag.awaited.to_string(),
@@ -212,6 +217,7 @@ fn answer<D: Device>(inner: &Inner<D>) -> Answer {
         waits,
         come,
         inside,
+        dropped: inner.dropped(DROPPED),
     }
 }
 

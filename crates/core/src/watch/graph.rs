@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::message::{Answer, Inside};
+use crate::window::myself::Side;
 
 /// Ranks that are listed at most, of those that one waits for.
 const LISTED: usize = 8;
@@ -39,8 +40,12 @@ pub(super) fn describe(size: usize, answers: &BTreeMap<usize, Answer>) -> String
             line(&mut text, rank, "did not answer");
             continue;
         };
-        if answer.waits.is_empty() && answer.inside.is_none() {
-            line(&mut text, rank, "nothing");
+        let dropped = dropped(rank, answers);
+        match (answer.waits.is_empty() && answer.inside.is_none(), dropped) {
+            (true, None) => line(&mut text, rank, "nothing"),
+            (true, Some(what)) => line(&mut text, rank, &format!("nothing, and {what}")),
+            (false, None) => {}
+            (false, Some(what)) => line(&mut text, rank, &what),
         }
         for wait in &answer.waits {
             let peer = wait.peer as usize;
@@ -62,6 +67,19 @@ pub(super) fn describe(size: usize, answers: &BTreeMap<usize, Answer>) -> String
 
 fn line(text: &mut String, rank: usize, what: &str) {
     writeln!(text, "  rank {rank}: {what}").expect("writing to a string succeeds");
+}
+
+/// Of the halves that a rank has dropped, the first that others wait for. What it has enqueued before comes still.
+fn dropped(rank: usize, answers: &BTreeMap<usize, Answer>) -> Option<String> {
+    let waits = answers.values().flat_map(|answer| &answer.waits);
+    let mut for_it = waits.filter(|wait| wait.peer as usize == rank);
+    let has = |number, side| answers[&rank].dropped.contains(&(number, side));
+    let wait = for_it.find(|wait| wait.side.is_some_and(|side| has(wait.number, side)))?;
+    let half = wait.side.map_or("-", Side::name);
+    Some(format!(
+        "it has dropped its {half} of window `{}`",
+        wait.window
+    ))
 }
 
 /// "rank 3", "ranks 1, 3 and 9 more".
@@ -175,6 +193,8 @@ mod tests {
             window: "halo".into(),
             epoch: 7,
             peer,
+            number: 5,
+            side: Some(Side::Inbox),
             awaited: "its post".into(),
             millis: 31_000,
         };
@@ -269,6 +289,23 @@ mod tests {
             text.contains("rank 1: rank 0, to come to gather") && text.contains("no cycle: "),
             "{text}"
         );
+    }
+
+    #[test]
+    fn who_has_dropped_what_others_wait_for_is_named() {
+        let report = |dropped: &[(u32, Side)]| {
+            let dropped = dropped.to_vec();
+            let late = Answer {
+                dropped,
+                ..Answer::default()
+            };
+            describe(2, &BTreeMap::from([(0, waits_for(1)), (1, late)]))
+        };
+        let text = report(&[(4, Side::Inbox), (5, Side::Inbox)]);
+        let dropped = "rank 1: nothing, and it has dropped its inbox of window `halo`";
+        assert!(text.contains(dropped), "{text}");
+        let text = report(&[(4, Side::Inbox), (5, Side::Outbox)]);
+        assert!(text.contains("rank 1: nothing\n"), "{text}");
     }
 
     #[test]

@@ -63,13 +63,15 @@ fn a_cycle_through_a_collective_call_is_reported() {
     });
 }
 
+type Call = fn(&World<Host>);
+
 /// No stream waits for anything: it is the program that does.
 #[test]
 fn a_rank_that_does_not_come_to_a_collective_call_is_reported() {
-    let calls: [(&str, fn(&World<Host>)); 3] = [
+    let calls: [(&str, Call); 3] = [
         ("opening window `w`", |world| {
             crate::stream!(let s = world.stream().unwrap());
-            open(&s, "w").unwrap();
+            let _halves = open(&s, "w").unwrap();
         }),
         ("opening barrier `b`", |world| {
             crate::stream!(let s = world.stream().unwrap());
@@ -97,6 +99,28 @@ fn a_rank_that_does_not_come_to_a_collective_call_is_reported() {
             });
         }
     }
+}
+
+/// As by `epoch.complete(&s)?;`, whose outbox nobody has taken.
+#[test]
+fn a_rank_that_has_dropped_a_half_is_reported() {
+    World::<Host>::local(2, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let (inbox, outbox) = open(&s, "w").unwrap();
+        world.report_waits_after(Duration::from_millis(200));
+        let exposed = inbox.post(&s).unwrap();
+        drop(outbox.start().complete(&s).unwrap());
+        let inbox = exposed.wait(&s).unwrap();
+        s.synchronize().unwrap();
+        if world.rank() == 0 {
+            let _inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+            let report = wait_for_report(&world, |report| report.contains("its complete"));
+            let dropped = "rank 1: nothing, and it has dropped its outbox of window `w`";
+            assert!(report.contains(dropped), "{report}");
+        } else {
+            wait_for_report(&world, |report| report.contains("its complete"));
+        }
+    });
 }
 
 #[test]

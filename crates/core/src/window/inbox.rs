@@ -25,6 +25,7 @@ use crate::stream::Stream;
 /// The memory that others put into, while nobody does: the target's half of a window, at home on stream `'s`.
 ///
 /// Kernels of the stream see it through [`Inbox::view`], the host through [`Inbox::read`].
+#[must_use = "an inbox that is dropped posts no more: its origins wait for the next epoch in vain"]
 pub struct Inbox<'s, T, K, D: Device> {
     held: Held<InboxBody<D>>,
     marker: Typed<'s, T, K>,

@@ -247,6 +247,8 @@ trait Body: Send + 'static {
 
 impl<B: Body> Held<B> {
     fn new(body: B) -> Self {
+        let half = body.half();
+        half.world.holds(half.window.id, B::SIDE, true);
         Held(Some(Box::new(body)))
     }
 
@@ -282,8 +284,10 @@ impl<B: Body> Drop for Held<B> {
     fn drop(&mut self) {
         // Batches and kernels in the queue point into the window's memory and tables.
         if let Some(body) = self.0.take() {
-            let home = body.half().home.clone();
-            if let Some(myself) = &body.half().myself {
+            let half = body.half();
+            let home = half.home.clone();
+            half.world.holds(half.window.id, B::SIDE, false);
+            if let Some(myself) = &half.myself {
                 myself.dropped(B::SIDE, &home);
             }
             home.retire(body);

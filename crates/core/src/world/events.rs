@@ -13,6 +13,7 @@ use super::{Inner, Watched, World, lock};
 use crate::error::Cause;
 use crate::message::Message;
 use crate::region::ReclaimOf;
+use crate::window::myself::Side;
 
 pub(super) struct Events<D: Device> {
     /// Ranks that died or left, and how.
@@ -33,6 +34,8 @@ pub(super) struct Entry<D: Device> {
     window: Weak<Watched<D>>,
     /// Why it is revoked; the first cause counts.
     cause: Option<Cause>,
+    /// Which halves the program has got, and whether it holds them still.
+    halves: [Option<bool>; 2],
     /// Who has said that its NIC is through with this rank's memory of the window.
     through: Vec<usize>,
     /// That memory, when this rank's halves are gone.
@@ -70,6 +73,7 @@ impl<D: Device> World<D> {
             name: name.clone(),
             window: Weak::new(),
             cause: None,
+            halves: [None; 2],
             through: Vec::new(),
             outlives: None,
         });
@@ -100,6 +104,12 @@ impl<D: Device> World<D> {
         if let Some(cause) = failed {
             self.revoke(window, cause);
         }
+    }
+
+    /// The program has got a half of a window, or has dropped it.
+    pub(crate) fn holds(&self, window: u32, side: Side, does: bool) {
+        let mut events = lock(&self.inner.events);
+        events.windows[window as usize].halves[side as usize] = Some(does);
     }
 
     /// Ends all waits of a window, on all ranks.
@@ -366,6 +376,19 @@ impl<D: Device> Inner<D> {
                 window.gone(&self.device, self.own_bell.base(), &cause);
             }
         }
+    }
+
+    /// The halves of the last `most` windows that the program has dropped.
+    pub(crate) fn dropped(&self, most: usize) -> Vec<(u32, Side)> {
+        let events = lock(&self.events);
+        let last = events.windows.iter().enumerate().rev().take(most);
+        let dropped = |(window, entry): (usize, &Entry<D>)| {
+            let sides = [Side::Inbox, Side::Outbox].into_iter();
+            let gone = entry.halves.map(|held| held == Some(false));
+            let gone = sides.filter(move |side| gone[*side as usize]);
+            gone.map(move |side| (window as u32, side))
+        };
+        last.flat_map(dropped).collect()
     }
 
     pub(crate) fn window(&self, id: u32) -> (Arc<str>, Option<Arc<Watched<D>>>) {

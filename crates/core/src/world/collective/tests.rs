@@ -238,7 +238,7 @@ fn ranks_that_open_in_different_orders_hear_of_it_and_stay_in_step() {
             names_both(Barrier::open(&s, "y"), "y");
         }
         world.gather("still", Vec::new()).unwrap();
-        open(&s, "z", Buffers::Double, 8).unwrap();
+        let _halves = open(&s, "z", Buffers::Double, 8).unwrap();
         Barrier::open(&s, "z").unwrap();
     });
 }
