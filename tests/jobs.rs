@@ -378,7 +378,7 @@ fn an_epoch_that_is_dropped_is_an_error_on_all_ranks() {
     for end in &outcome.ranks {
         let error = error(end);
         assert!(
-            error.contains("rank 1 dropped an access epoch half-done"),
+            error.contains("rank 1 dropped an `Access` before its complete"),
             "{error}"
         );
     }

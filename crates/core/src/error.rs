@@ -20,7 +20,7 @@ pub enum Error {
     /// A wait ended without what it waited for.
     #[error(transparent)]
     Wait(Box<WaitFailed>),
-    /// The window was revoked: a peer died, a limit was passed, or an epoch was dropped half-done.
+    /// The window was revoked: a peer died, a limit was passed, or an epoch was dropped half-done, perhaps by a panic.
     #[error("window `{window}` is revoked: {cause}")]
     Revoked {
         /// The window.
@@ -233,7 +233,14 @@ pub enum Cause {
     Dropped {
         /// Which rank.
         rank: usize,
-        /// Which token.
+        /// Which token, and before what.
+        token: String,
+    },
+    /// The thread of a rank that held a token of an open epoch of this window has panicked.
+    Panicked {
+        /// Which rank.
+        rank: usize,
+        /// Which token was dropped by that, and before what.
         token: String,
     },
     /// The limit that was set for the window passed.
@@ -286,7 +293,13 @@ impl fmt::Display for Cause {
         match self {
             Cause::PeerLost { rank, reason } => write!(f, "rank {rank} is lost ({reason})"),
             Cause::PeerLeft { rank } => write!(f, "rank {rank} has left the job"),
-            Cause::Dropped { rank, token } => write!(f, "rank {rank} dropped {token} half-done"),
+            Cause::Dropped { rank, token } => write!(f, "rank {rank} dropped {token}"),
+            Cause::Panicked { rank, token } => {
+                write!(
+                    f,
+                    "a thread of rank {rank} panicked, and so dropped {token}"
+                )
+            }
             Cause::Limit { rank, limit } => {
                 write!(f, "rank {rank} had waited for the limit of {limit:?}")
             }

@@ -526,7 +526,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
 impl<T, K, D: Device> Drop for Exposed<'_, T, K, D> {
     fn drop(&mut self) {
         if !self.held.is_taken() {
-            self.held.half.revoke("an exposure");
+            self.held.half.revoke("an `Exposed` before its wait");
         }
     }
 }
