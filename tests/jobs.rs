@@ -339,8 +339,13 @@ fn different_collectives_are_an_error_on_all_ranks() {
         let error = error(end);
         assert!(is(end, "control"), "{error}");
     }
-    let named = |end| error(end).contains("`gather ours`") && error(end).contains("`window`");
-    assert!(outcome.ranks.iter().any(named), "{outcome:?}");
+    let says =
+        |rank: usize, text| assert!(error(&outcome.ranks[rank]).contains(text), "{outcome:?}");
+    says(
+        1,
+        "this one in opening window `mine`, rank 0 in gather `ours`",
+    );
+    says(0, "this one in gather `ours`, rank 1 in opening a window");
 }
 
 /// Rank 1 drops an epoch half-done: the others' error says so.

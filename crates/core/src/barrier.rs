@@ -84,7 +84,7 @@ impl<'s, D: Device> Barrier<'s, D> {
             Ok((handle, block)) => (Some(Arc::new(block)), Ok(((), vec![handle]))),
             Err(error) => (None, Err(error.into())),
         };
-        let (which, mut all) = collective.begin("barrier", &name, said)?;
+        let (which, mut all) = collective.begin("opening a barrier", &name, said)?;
         drop(collective);
         let own = own.expect("who has failed gets its own error");
         let id = which.number;

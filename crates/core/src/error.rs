@@ -48,7 +48,7 @@ pub enum Error {
     #[error("stream `{0}` was aborted")]
     Aborted(String),
     /// A rank is outside of the job.
-    #[error("rank {rank} does not exist: the job has {size} ranks")]
+    #[error("rank {rank} does not exist: the job has {size} {}", if *.size == 1 { "rank" } else { "ranks" })]
     NoSuchRank {
         /// The rank.
         rank: usize,

@@ -66,6 +66,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             staged: false,
             far: Vec::new(),
             land_up_to: 0,
+            started_alone: false,
         };
         Window {
             name: name.into(),
@@ -211,6 +212,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let world = stream.world().clone();
         let rank = world.rank();
         self.description.staged = world.staged();
+        self.description.started_alone = world.started_alone();
         self.description.land_up_to = world.device().land_up_to();
         if world.staged() {
             let near = |other: usize| world.bell(other).is_some();
@@ -221,7 +223,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         // Till all exchanges about this window are made: see `Collective`.
         let collective = world.collective(format!("opening window `{name}`"));
         let said = Ok((self.description.clone(), Vec::new()));
-        let (which, all) = collective.begin("window", &name, said)?;
+        let (which, all) = collective.begin("opening a window", &name, said)?;
         let id = which.number;
         let all: Vec<Description> = all.into_iter().map(|(each, _)| each).collect();
         check(&all).map_err(|detail| which.mismatch(detail))?;

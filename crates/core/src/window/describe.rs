@@ -10,6 +10,10 @@ use super::Kind;
 /// Slots begin at multiples of this, so that no two origins write to one cache line.
 const SLOT_ALIGN: usize = 64;
 
+/// What is said to who has perhaps forgotten the launcher.
+const ALONE: &str =
+    " (this process was started alone: `tidegate run -n N PROGRAM` starts a job of N ranks)";
+
 /// One rank's description.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Description {
@@ -27,6 +31,8 @@ pub(super) struct Description {
     pub(super) far: Vec<usize>,
     /// Bytes of slots up to which its device makes something of landings.
     pub(super) land_up_to: usize,
+    /// Whether the rank is alone because its process was started without a job: see [`check`].
+    pub(super) started_alone: bool,
 }
 
 /// A slot for an origin.
@@ -158,8 +164,11 @@ pub(super) fn check(all: &[Description]) -> Result<(), String> {
 
 fn check_rank(all: &[Description], rank: usize, each: &Description) -> Result<(), String> {
     let size = all.len();
-    let no_such =
-        |other: usize| format!("rank {rank} names rank {other}, but the job has {size} ranks");
+    let no_such = |other: usize| {
+        let ranks = if size == 1 { "rank" } else { "ranks" };
+        let hint = if each.started_alone { ALONE } else { "" };
+        format!("rank {rank} names rank {other}, but the job has {size} {ranks}{hint}")
+    };
     for (index, slot) in each.inbound.iter().enumerate() {
         let origin = all.get(slot.origin).ok_or_else(|| no_such(slot.origin))?;
         if slot.len == 0 {
@@ -295,6 +304,7 @@ mod tests {
             staged: false,
             far: Vec::new(),
             land_up_to: 0,
+            started_alone: false,
         }
     }
 
@@ -367,6 +377,8 @@ mod tests {
         assert!(verdict(plain(&[(0, 0, 0)], &[(0, 0)])).contains("length 0"));
         assert!(verdict(plain(&[(0, 0, 4), (7, 0, 1)], &[(0, 0)])).contains("the job has 2 ranks"));
         assert!(verdict(plain(&[(0, 0, usize::MAX)], &[(0, 0)])).contains("exceeds"));
+        let one = check(&[plain(&[], &[(1, 0)])]).unwrap_err();
+        assert!(one.ends_with("the job has 1 rank"), "{one}");
     }
 
     #[test]

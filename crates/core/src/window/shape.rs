@@ -214,6 +214,7 @@ mod tests {
             staged: true,
             far: others(rank).filter(|other| Some(*other) == far).collect(),
             land_up_to: if rank == 3 { 16 } else { 24 },
+            started_alone: false,
         };
         (0..ranks).map(describe).collect()
     }

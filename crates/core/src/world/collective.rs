@@ -117,6 +117,19 @@ impl Place {
         self.waits(false);
     }
 
+    /// Names what this rank does, window and all. Labels name none: where they differ no exchange comes after, and ranks
+    /// that open different windows stay in step.
+    fn named(&self, mut error: ControlError) -> ControlError {
+        if let (
+            Some((what, ..)),
+            ControlError::PeerLost { label: mine, .. } | ControlError::Mismatch { mine, .. },
+        ) = (&self.inside, &mut error)
+        {
+            mine.clone_from(what);
+        }
+        error
+    }
+
     fn waits(&mut self, does: bool) {
         if let Some((_, _, waits)) = &mut self.inside {
             *waits = does;
@@ -134,8 +147,9 @@ impl<'w, D: Device> Collective<'w, D> {
         lock(&inner.place).enter();
         let packets = inner.control.exchange(label, packet);
         let refused = matches!(packets, Err(ControlError::TooLarge { .. }));
-        lock(&inner.place).leave(refused);
-        Ok(packets?)
+        let place = &mut *lock(&inner.place);
+        place.leave(refused);
+        Ok(packets.map_err(|error| place.named(error))?)
     }
 
     /// Takes a number for a window that all ranks are about to create, and makes the first exchange about it: as

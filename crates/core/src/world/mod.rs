@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tidegate_boot::{LocalControl, TcpControl};
+use tidegate_boot::{Config, LocalControl, TcpControl};
 use tidegate_hal::control::{Control, Event, Packet};
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Ptr};
@@ -79,6 +79,7 @@ pub(crate) struct Inner<D: Device> {
     route: Route,
     staged: bool,
     chunks: Chunks,
+    started_alone: bool,
 }
 
 impl<D: Device> World<D> {
@@ -105,7 +106,10 @@ impl<D: Device> World<D> {
     /// As [`World::init`] and [`World::from_control_with`]; [`Error::Invalid`] if the variable cannot be read.
     pub fn init_with(mut options: WorldOptions) -> Result<Self> {
         options.complete_from_env()?;
-        let control = Arc::new(TcpControl::from_env()?);
+        let config = Config::from_env()?;
+        options.started_alone = config.is_none();
+        let control = config.map_or_else(|| Ok(TcpControl::solo()), TcpControl::join)?;
+        let control = Arc::new(control);
         // SAFETY: the control plane of `tidegate-boot` carries what it is given.
         unsafe { Self::join_with(control, options) }
     }
@@ -252,6 +256,7 @@ impl<D: Device> World<D> {
             route: options.route.unwrap_or_default(),
             staged,
             chunks,
+            started_alone: options.started_alone,
         });
         broken.hand_over(&inner);
         let weak = Arc::downgrade(&inner);
@@ -300,8 +305,8 @@ impl<D: Device> World<D> {
     pub fn gather(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
         let handles = Vec::new();
         let packet = Packet { bytes, handles };
-        let collective = self.collective(format!("gather `{label}`"));
-        let packets = collective.exchange(&format!("gather {label}"), packet)?;
+        let label = format!("gather `{label}`");
+        let packets = self.collective(label.clone()).exchange(&label, packet)?;
         Ok(packets.into_iter().map(|packet| packet.bytes).collect())
     }
 
@@ -353,6 +358,11 @@ impl<D: Device> World<D> {
     /// Whether what goes by the NIC lies in memory of its own.
     pub(crate) fn staged(&self) -> bool {
         self.inner.staged
+    }
+
+    /// Whether it is a job of one rank because nobody has said that there is another.
+    pub(crate) fn started_alone(&self) -> bool {
+        self.inner.started_alone
     }
 
     /// How staged puts are cut.

@@ -150,20 +150,20 @@ fn windows_that_threads_open_at_once_have_each_its_own_memory() {
     let (first, second): (Direction, Direction) = (
         (
             &[
-                "x: window",
-                "y: window",
-                "x: window memory",
-                "y: window memory",
+                "x: opening a window",
+                "y: opening a window",
+                "x: sharing a window's memory",
+                "y: sharing a window's memory",
             ],
             &[],
             "",
         ),
         (
             &[
-                "x: window",
-                "y: window",
-                "y: window memory",
-                "x: window memory",
+                "x: opening a window",
+                "y: opening a window",
+                "y: sharing a window's memory",
+                "x: sharing a window's memory",
             ],
             &[],
             "",
@@ -188,7 +188,7 @@ fn windows_that_threads_open_at_once_have_each_its_own_memory() {
             assert_eq!(inbox.read(&s).unwrap().slot(0), [7; 8]);
         };
         let y = move || {
-            past.wait_for("x: window", LONG);
+            past.wait_for("x: opening a window", LONG);
             crate::stream!(let s = world.stream().unwrap());
             let (mut inbox, _outbox) = open(&s, "y", Buffers::Single, 16).unwrap();
             opened.send(()).unwrap();
@@ -226,7 +226,7 @@ fn ranks_that_open_in_different_orders_hear_of_it_and_stay_in_step() {
             std::thread::scope(|scope| {
                 named("x").spawn_scoped(scope, || one("x")).unwrap();
                 let second = || {
-                    past.wait_for("before x: window", LONG);
+                    past.wait_for("before x: opening a window", LONG);
                     one("y");
                 };
                 named("y").spawn_scoped(scope, second).unwrap();
@@ -246,7 +246,7 @@ fn ranks_that_open_in_different_orders_hear_of_it_and_stay_in_step() {
 /// What rank 0 says of a window after it has been refused some meets that very window on rank 1.
 #[test]
 fn a_rank_that_was_refused_has_the_same_numbers() {
-    let refuses = (&[][..], &["window", "barrier"][..], "");
+    let refuses = (&[][..], &["opening a window", "opening a barrier"][..], "");
     two([refuses, FREELY], |world, _| {
         crate::stream!(let s = world.stream().unwrap());
         let refused = |error: Error| {
@@ -280,11 +280,55 @@ fn a_rank_that_was_refused_has_the_same_numbers() {
     });
 }
 
+/// Labels are compared, and name no window; errors do.
+#[test]
+fn who_does_not_come_is_named_with_what_takes_all_ranks() {
+    type Call = fn(&Stream<'_, Host>) -> Result<()>;
+    let calls: [(&str, Call); 3] = [
+        ("opening window `second`", |s| {
+            open(s, "second", Buffers::Double, 8).map(drop)
+        }),
+        ("opening barrier `b`", |s| Barrier::open(s, "b").map(drop)),
+        ("gather `results`", |s| {
+            s.world().gather("results", Vec::new()).map(drop)
+        }),
+    ];
+    for (what, call) in calls {
+        World::<Host>::local(2, |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            let _halves = open(&s, "first", Buffers::Double, 8).unwrap();
+            if world.rank() == 0 {
+                let error = call(&s).unwrap_err().to_string();
+                let text =
+                    format!("rank 1 will not come (it has left the job); {what} takes all ranks");
+                assert_eq!(error, text);
+            }
+        });
+    }
+}
+
+#[test]
+fn who_was_started_alone_is_told_how_not_to_be() {
+    let world = World::<Host>::init().unwrap();
+    crate::stream!(let s = world.stream().unwrap());
+    let window = Window::<u8, _>::by_slot("w").slot_to(1, 0);
+    let error = window.open(&s).err().unwrap().to_string();
+    let text = "rank 0 names rank 1, but the job has 1 rank (this process was started alone: `tidegate run";
+    assert!(error.contains(text), "{error}");
+    // Where a program has made a job of one rank there is nothing to tell.
+    World::<Host>::local(1, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u8, _>::by_slot("w").slot_to(1, 0);
+        let error = window.open(&s).err().unwrap().to_string();
+        assert!(error.ends_with("the job has 1 rank"), "{error}");
+    });
+}
+
 #[test]
 fn a_barrier_that_one_rank_cannot_create_is_revoked_for_the_others() {
     let (over, hear) = channel();
     let hear = Mutex::new(hear);
-    two([(&[], &[], "barrier"), FREELY], |world, _| {
+    two([(&[], &[], "opening a barrier"), FREELY], |world, _| {
         crate::stream!(let s = world.stream().unwrap());
         let opened = Barrier::open(&s, "b");
         if world.rank() == 0 {
