@@ -56,6 +56,7 @@ pub struct Window<T, K> {
 impl<T: Element, K: Discipline> Window<T, K> {
     fn declare(name: &str, buffers: Buffers, memory: usize) -> Self {
         let description = Description {
+            element: std::any::type_name::<T>().into(),
             layout: T::LAYOUT,
             size: size_of::<T>(),
             kind: K::KIND,

@@ -17,6 +17,8 @@ const ALONE: &str =
 /// One rank's description.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Description {
+    /// The element type's name, for people: what is compared is its layout.
+    pub(super) element: String,
     pub(super) layout: u64,
     pub(super) size: usize,
     pub(super) kind: Kind,
@@ -136,11 +138,7 @@ pub(super) fn check(all: &[Description]) -> Result<(), String> {
             return differs("its discipline", &first.kind, &each.kind);
         }
         if (each.layout, each.size) != (first.layout, first.size) {
-            return differs(
-                "the element type (layout hash, bytes)",
-                &(first.layout, first.size),
-                &(each.layout, each.size),
-            );
+            return Err(elements_differ(first, rank, each));
         }
         if each.buffers != first.buffers {
             return differs("buffers", &first.buffers, &each.buffers);
@@ -160,6 +158,20 @@ pub(super) fn check(all: &[Description]) -> Result<(), String> {
     } else {
         Ok(())
     }
+}
+
+/// One name may stand for two types: of two versions of a program, say.
+fn elements_differ(first: &Description, rank: usize, each: &Description) -> String {
+    let (mine, theirs) = (&first.element, &each.element);
+    let but = match (mine == theirs, first.size == each.size) {
+        (true, true) => ", of different layouts",
+        _ => "",
+    };
+    let (size, their_size) = (first.size, each.size);
+    format!(
+        "ranks 0 and {rank} disagree about the element type: \
+         `{mine}` ({size} bytes) and `{theirs}` ({their_size} bytes){but}"
+    )
 }
 
 fn check_rank(all: &[Description], rank: usize, each: &Description) -> Result<(), String> {
@@ -284,6 +296,7 @@ mod tests {
 
     fn plain(inbound: &[(usize, u64, usize)], outbound: &[(usize, u64)]) -> Description {
         Description {
+            element: "f64".into(),
             layout: 1,
             size: 8,
             kind: Kind::Slot,
@@ -351,13 +364,20 @@ mod tests {
         let other = plain(&[(0, 0, 4)], &[(0, 0)]);
         check(&[fits.clone(), other.clone()]).unwrap();
         let verdict = |other: Description| check(&[fits.clone(), other]).unwrap_err();
-        assert!(
-            verdict(Description {
-                layout: 2,
-                ..other.clone()
-            })
-            .contains("element type")
-        );
+        let differs = verdict(Description {
+            layout: 2,
+            size: 4,
+            element: "u32".into(),
+            ..other.clone()
+        });
+        let types = "the element type: `f64` (8 bytes) and `u32` (4 bytes)";
+        assert!(differs.ends_with(types), "{differs}");
+        let differs = verdict(Description {
+            layout: 2,
+            ..other.clone()
+        });
+        let types = "`f64` (8 bytes) and `f64` (8 bytes), of different layouts";
+        assert!(differs.ends_with(types), "{differs}");
         assert!(
             verdict(Description {
                 buffers: 1,

@@ -192,6 +192,7 @@ mod tests {
     fn all(ranks: usize, buffers: u32, far: Option<usize>) -> Vec<Description> {
         let others = |rank: usize| (0..ranks).filter(move |other| *other != rank);
         let describe = |rank: usize| Description {
+            element: "f64".into(),
             layout: 1,
             size: 8,
             kind: Kind::Slot,

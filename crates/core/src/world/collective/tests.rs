@@ -308,6 +308,20 @@ fn who_does_not_come_is_named_with_what_takes_all_ranks() {
 }
 
 #[test]
+fn elements_of_different_types_are_named_by_all() {
+    World::<Host>::local(2, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let opened = match world.rank() {
+            0 => Window::<f64, _>::by_slot("w").open(&s).map(drop),
+            _ => Window::<u32, _>::by_slot("w").open(&s).map(drop),
+        };
+        let error = opened.unwrap_err().to_string();
+        let types = "disagree about the element type: `f64` (8 bytes) and `u32` (4 bytes)";
+        assert!(error.ends_with(types), "{error}");
+    });
+}
+
+#[test]
 fn who_was_started_alone_is_told_how_not_to_be() {
     let world = World::<Host>::init().unwrap();
     crate::stream!(let s = world.stream().unwrap());
