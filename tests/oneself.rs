@@ -1,5 +1,7 @@
 //! A rank that is its own origin: what would wait for ever on one stream is refused, and nothing else.
 
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tidegate::error::{Awaited, Cause};
@@ -15,9 +17,11 @@ fn alone(program: impl Fn(&World) -> Result<()> + Sync) {
 /// So long lasts what should have been refused.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A window of one number, from this rank to itself.
+/// A window of one number, from this rank to itself, with a name of its own.
 fn window<'s>(s: &Stream<'s>, buffers: Buffers) -> Result<(Inbox<'s, u64>, Outbox<'s, u64>)> {
-    let window = Window::by_slot("w").buffers(buffers).fail_after(LONG);
+    static OPENED: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("w{}", OPENED.fetch_add(1, Relaxed));
+    let window = Window::by_slot(&name).buffers(buffers).fail_after(LONG);
     window.slot_from(0, 0, 1).slot_to(0, 0).open(s)
 }
 

@@ -130,6 +130,19 @@ pub enum Error {
         /// Which ranks, about what.
         detail: String,
     },
+    /// A window (or a barrier) of this name is still alive on some ranks. Ranks that open two of one name in different
+    /// orders would take one for the other: so all get this, and no window.
+    #[error(
+        "window `{window}`: one of this name is still open on {}; drop it there first (both halves), \
+         or give this one another name",
+        listed(.ranks)
+    )]
+    NameTaken {
+        /// The name.
+        window: Arc<str>,
+        /// The ranks that hold a half of the other one, or an epoch of it.
+        ranks: Vec<usize>,
+    },
     /// The epoch's slots were already taken, or are not as many as asked for.
     #[error("window `{window}`: {detail}")]
     Slots {
@@ -385,5 +398,36 @@ impl<T> From<Rejected<T>> for Box<dyn std::error::Error> {
 impl<T> From<Rejected<T>> for Box<dyn std::error::Error + Send + Sync> {
     fn from(rejected: Rejected<T>) -> Self {
         rejected.error.into()
+    }
+}
+
+/// Ranks that are listed at most.
+const LISTED: usize = 8;
+
+/// "rank 3", "ranks 1, 3 and 9 more".
+pub(crate) fn listed(ranks: &[usize]) -> String {
+    let first: Vec<_> = ranks.iter().take(LISTED).map(usize::to_string).collect();
+    let first = first.join(", ");
+    match ranks.len() {
+        1 => format!("rank {first}"),
+        LISTED.. if ranks.len() > LISTED => {
+            format!("ranks {first} and {} more", ranks.len() - LISTED)
+        }
+        _ => format!("ranks {first}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_ranks_some_are_listed() {
+        assert_eq!(listed(&[3]), "rank 3");
+        assert_eq!(
+            listed(&(0..8).collect::<Vec<_>>()),
+            "ranks 0, 1, 2, 3, 4, 5, 6, 7"
+        );
+        assert!(listed(&(0..11).collect::<Vec<_>>()).ends_with("6, 7 and 3 more"));
     }
 }

@@ -12,11 +12,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use crate::error::listed;
 use crate::message::{Answer, Inside};
 use crate::window::myself::Side;
-
-/// Ranks that are listed at most, of those that one waits for.
-const LISTED: usize = 8;
 
 /// Who waits for whom, by what all have answered.
 #[derive(Default)]
@@ -82,19 +80,6 @@ fn dropped(rank: usize, answers: &BTreeMap<usize, Answer>) -> Option<String> {
     ))
 }
 
-/// "rank 3", "ranks 1, 3 and 9 more".
-fn ranks(ranks: &[usize]) -> String {
-    let listed: Vec<_> = ranks.iter().take(LISTED).map(usize::to_string).collect();
-    let listed = listed.join(", ");
-    match ranks.len() {
-        1 => format!("rank {listed}"),
-        LISTED.. if ranks.len() > LISTED => {
-            format!("ranks {listed} and {} more", ranks.len() - LISTED)
-        }
-        _ => format!("ranks {listed}"),
-    }
-}
-
 impl Graph {
     /// Notes that the program of a rank is in a collective call; says for whom it waits there.
     fn enter(&mut self, rank: usize, inside: &Inside, answers: &BTreeMap<usize, Answer>) -> String {
@@ -117,7 +102,7 @@ impl Graph {
         self.edges.entry(rank).or_default().extend(&lacking);
         let edges = lacking.iter().map(|other| (rank, *other));
         self.collective.extend(edges);
-        format!("{}, to come to {what} (for {millis} ms)", ranks(&lacking))
+        format!("{}, to come to {what} (for {millis} ms)", listed(&lacking))
     }
 
     fn conclude(&self, text: &mut String) {
@@ -326,15 +311,5 @@ mod tests {
         assert!(!known(&[waits_for(1), in_a_call(0, false)], 2));
         let both = [in_a_call(1, true), in_a_call(1, true)];
         assert!(!known(&both, 2), "all have come, and it is not over");
-    }
-
-    #[test]
-    fn of_many_ranks_some_are_listed() {
-        assert_eq!(ranks(&[3]), "rank 3");
-        assert_eq!(
-            ranks(&(0..8).collect::<Vec<_>>()),
-            "ranks 0, 1, 2, 3, 4, 5, 6, 7"
-        );
-        assert!(ranks(&(0..11).collect::<Vec<_>>()).ends_with("6, 7 and 3 more"));
     }
 }

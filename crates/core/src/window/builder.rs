@@ -13,7 +13,7 @@ use tidegate_hal::nic::Keep;
 
 use super::describe::{Description, Inbound, Outbound, check};
 use super::inbox::InboxBody;
-use super::myself::{Myself, home_number};
+use super::myself::{Myself, Side, home_number};
 use super::outbox::{Edge, OutboxBody, Staging};
 use super::routes::{Own, Routes};
 use super::shape::{Shape, index_of, words_of};
@@ -42,6 +42,10 @@ pub enum Buffers {
 
 /// The declaration of a window, before it is created. All ranks create their windows in the same order; threads of one
 /// rank that create several at once do so one after the other, and it is the program that sees to their order.
+///
+/// It is by the *name* that a wrong order is found. So no two windows that are open at a time have the same one: a name
+/// can be taken again when every rank has dropped both halves of the window that had it (one that is forgotten is not
+/// dropped).
 ///
 /// `T` is the element type, `K` the [discipline](crate::window#disciplines).
 #[derive(Clone, Debug)]
@@ -96,7 +100,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
 }
 
 impl<T> Window<T, BySlot> {
-    /// A window whose memory is slots, each for one origin and key.
+    /// A window whose memory is slots, each for one origin and key. Its name is no other open window's.
     pub fn by_slot(name: &str) -> Self
     where
         T: Element,
@@ -133,7 +137,7 @@ impl<T> Window<T, BySlot> {
 }
 
 impl<T> Window<T, ByRange> {
-    /// A window of `len` elements of memory, of which origins declare ranges.
+    /// A window of `len` elements of memory, of which origins declare ranges. Its name is no other open window's.
     pub fn by_range(name: &str, len: usize) -> Self
     where
         T: Element,
@@ -155,7 +159,7 @@ impl<T> Window<T, ByRange> {
 }
 
 impl<T> Window<T, Atomic> {
-    /// A window of `len` elements of memory that origins update atomically.
+    /// A window of `len` elements of memory that origins update atomically. Its name is no other open window's.
     pub fn atomic(name: &str, len: usize) -> Self
     where
         T: Element,
@@ -182,7 +186,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
     /// # Errors
     ///
     /// [`Error::WindowMismatch`], on all ranks alike, if the declarations do not fit together, or are of different
-    /// windows; [`Error::Device`] if this rank has not enough memory (the others get `WindowMismatch`); [`Error::Nic`] and [`Error::Invalid`] (on
+    /// windows; [`Error::NameTaken`], on all ranks alike, if one of them holds a window of this name; [`Error::Device`] if this rank has not enough memory (the others get `WindowMismatch`); [`Error::Nic`] and [`Error::Invalid`] (on
     /// this rank alone) where a peer cannot be reached; where the NIC has no queue for one, the others find the window
     /// revoked; [`Error::Control`] if a rank ends meanwhile; [`Error::Capturing`], and [`Error::Control`] where the
     /// declaration is too long (on this rank alone: the others wait for its next one).
@@ -203,6 +207,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let (window, registration) = (plan.watched.clone(), plan.routes.own.registration.clone());
         plan.build(stream).inspect_err(|error| {
             let world = stream.world();
+            world.drops(window.id, &Side::BOTH);
             world.revoke(&window, not_created(world, error));
             keep(world, registration);
         })
@@ -295,6 +300,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         }
         let watched = Arc::new(watched);
         world.watch_window(&watched);
+        world.holds(id, &Side::BOTH);
         Ok(Meeting {
             all,
             shapes,

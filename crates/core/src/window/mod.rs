@@ -248,8 +248,6 @@ trait Body: Send + 'static {
 
 impl<B: Body> Held<B> {
     fn new(body: B) -> Self {
-        let half = body.half();
-        half.world.holds(half.window.id, B::SIDE, true);
         Held(Some(Box::new(body)))
     }
 
@@ -287,7 +285,7 @@ impl<B: Body> Drop for Held<B> {
         if let Some(body) = self.0.take() {
             let half = body.half();
             let home = half.home.clone();
-            half.world.holds(half.window.id, B::SIDE, false);
+            half.world.drops(half.window.id, &[B::SIDE]);
             if let Some(myself) = &half.myself {
                 myself.dropped(B::SIDE, &home);
             }

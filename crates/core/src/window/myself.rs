@@ -85,6 +85,8 @@ pub(crate) enum Side {
 }
 
 impl Side {
+    pub(crate) const BOTH: [Side; 2] = [Side::Inbox, Side::Outbox];
+
     /// The half of the peer that does what is awaited.
     pub(crate) fn of(awaited: Awaited) -> Option<Side> {
         match awaited {

@@ -18,6 +18,10 @@
 //!
 //! - Ranks that create different windows, or the same in different orders, all get [`Error::WindowMismatch`], which names
 //!   both. All have made the same exchanges then, so the next one finds them in step.
+//! - Number and name tell windows apart that ranks open in different orders, unless both have one name: then each rank
+//!   would take one for the other, and nothing would look wrong. So a name is refused ([`Error::NameTaken`]) as long as
+//!   any rank's program holds a half of a window of that name. Each rank says so of itself: by the order of its own
+//!   program, which has dropped the half by then or has not; and all come to one verdict, in the first exchange.
 //! - A rank that has failed says so in the exchange that comes next, instead of leaving the others waiting in it.
 //! - A thread that waits for its turn waits for the one before it, which waits for the peers: their ends end both.
 
@@ -63,6 +67,8 @@ pub(crate) struct Which {
 #[derive(Serialize, Deserialize)]
 struct Said<T> {
     which: Which,
+    /// Whether the rank's program has a window (or barrier) of that name already.
+    taken: bool,
     what: Result<T, String>,
 }
 
@@ -156,14 +162,15 @@ impl<'w, D: Device> Collective<'w, D> {
     /// [`Collective::tell`].
     pub(crate) fn begin<T: Serialize + DeserializeOwned>(
         &self,
-        label: &str,
+        label: &'static str,
         name: &Arc<str>,
         mine: Result<Brought<T>>,
     ) -> Result<(Which, Vec<Brought<T>>)> {
-        let number = self.world.reserve_window(name);
+        let taken = self.world.has_open(label, name);
+        let number = self.world.reserve_window(label, name);
         let name = name.to_string();
         let which = Which { number, name };
-        let (packet, failed) = said(&which, mine);
+        let (packet, failed) = said(&which, taken, mine);
         let packets = self.exchange(label, packet).inspect_err(|_| {
             self.world.release_window(number);
         })?;
@@ -179,7 +186,7 @@ impl<'w, D: Device> Collective<'w, D> {
         which: &Which,
         mine: Result<Brought<T>>,
     ) -> Result<Vec<Brought<T>>> {
-        let (packet, failed) = said(which, mine);
+        let (packet, failed) = said(which, false, mine);
         heard(which, self.exchange(label, packet)?, failed)
     }
 }
@@ -194,13 +201,18 @@ impl Which {
 }
 
 /// The packet, and this rank's own failure.
-fn said<T: Serialize>(which: &Which, mine: Result<Brought<T>>) -> (Packet, Result<(), Error>) {
+fn said<T: Serialize>(
+    which: &Which,
+    taken: bool,
+    mine: Result<Brought<T>>,
+) -> (Packet, Result<(), Error>) {
     let (what, handles, failed) = match mine {
         Ok((what, handles)) => (Ok(what), handles, Ok(())),
         Err(error) => (Err(error.to_string()), Vec::new(), Err(error)),
     };
     let which = which.clone();
-    let bytes = postcard::to_stdvec(&Said { which, what }).expect("plain data can be encoded");
+    let bytes =
+        postcard::to_stdvec(&Said { which, taken, what }).expect("plain data can be encoded");
     (Packet { bytes, handles }, failed)
 }
 
@@ -224,6 +236,12 @@ fn heard<T: DeserializeOwned>(
             "ranks 0 and {rank} create different windows: `{}` (number {}) and `{}` (number {})",
             first.name, first.number, other.name, other.number
         )));
+    }
+    let taken = all.iter().enumerate().filter(|(_, (said, _))| said.taken);
+    let ranks: Vec<_> = taken.map(|(rank, _)| rank).collect();
+    if !ranks.is_empty() {
+        let window = mine.name.as_str().into();
+        return Err(Error::NameTaken { window, ranks });
     }
     failed?;
     let each = |(rank, (said, handles)): (usize, (Said<T>, _))| match said.what {

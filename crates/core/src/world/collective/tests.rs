@@ -307,6 +307,45 @@ fn who_does_not_come_is_named_with_what_takes_all_ranks() {
     }
 }
 
+/// Two windows of one name and shape, which rank 1 would open in the other order: each put would go to the wrong one.
+#[test]
+fn a_name_is_refused_as_long_as_a_rank_holds_a_window_of_it() {
+    two([FREELY, FREELY], |world, _| {
+        crate::stream!(let s = world.stream().unwrap());
+        let again = |by: &[usize]| {
+            let error = open(&s, "w", Buffers::Double, 8).err().unwrap();
+            let Error::NameTaken { window, ranks } = &error else {
+                panic!("{error}")
+            };
+            assert_eq!((&**window, &ranks[..]), ("w", by), "{error}");
+        };
+        let (inbox, outbox) = open(&s, "w", Buffers::Double, 8).unwrap();
+        again(&[0, 1]);
+        // One half will do, and one rank; an open epoch, too.
+        drop(inbox);
+        let mut outbox = Some(outbox);
+        if world.rank() == 1 {
+            drop(outbox.take());
+        }
+        again(&[0]);
+        let epoch = outbox.map(Outbox::start);
+        again(&[0]);
+        drop(epoch);
+        // Nobody has it any more; and all are in step.
+        let (inbox, outbox) = open(&s, "w", Buffers::Double, 8).unwrap();
+        let _other = open(&s, "x", Buffers::Double, 8).unwrap();
+        // Barriers have names of their own.
+        let barrier = Barrier::open(&s, "w").unwrap();
+        let refused = Barrier::open(&s, "w").err().unwrap();
+        assert!(matches!(refused, Error::NameTaken { .. }), "{refused}");
+        drop(barrier);
+        Barrier::open(&s, "w").unwrap();
+        let _outbox = outbox.start().complete(&s).unwrap();
+        let _inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+        s.synchronize().unwrap();
+    });
+}
+
 #[test]
 fn elements_of_different_types_are_named_by_all() {
     World::<Host>::local(2, |world| {
@@ -375,7 +414,12 @@ fn what_is_said_of_another_window_is_a_mismatch_for_all() {
     let (x, y) = (which(0, "w"), which(1, "w"));
     let fails = || Err(Error::Invalid("no room".into()));
     let succeeds = || Ok(((), Vec::new()));
-    let all = |second: &Which, what| vec![said(&x, succeeds()).0, said::<()>(second, what).0];
+    let all = |second: &Which, what| {
+        vec![
+            said(&x, false, succeeds()).0,
+            said::<()>(second, false, what).0,
+        ]
+    };
     heard::<()>(&x, all(&x, succeeds()), Ok(())).unwrap();
     let text = |heard: Result<Vec<((), _)>>| heard.unwrap_err().to_string();
     for mine in [&x, &y] {
