@@ -78,7 +78,7 @@ fn a_refused_exposure_loses_nothing() {
             let number = Region::from_slice(&world, &[7u64])?.on(&s)?;
             let mut epoch = outbox.start();
             epoch.put(&number, Slot(0))?;
-            epoch.complete(&s)?;
+            let _ = epoch.complete(&s)?;
             return s.synchronize();
         }
         let (inbox, _outbox) = window(&[0], &[]).open(&s)?;

@@ -390,8 +390,13 @@ fn different_collectives_are_an_error_on_all_ranks() {
         let error = error(end);
         assert!(is(end, "control"), "{error}");
     }
-    let named = |end| error(end).contains("`gather ours`") && error(end).contains("`window`");
-    assert!(outcome.ranks.iter().any(named), "{outcome:?}");
+    let says =
+        |rank: usize, text| assert!(error(&outcome.ranks[rank]).contains(text), "{outcome:?}");
+    says(
+        1,
+        "this one in opening window `mine`, rank 0 in gather `ours`",
+    );
+    says(0, "this one in gather `ours`, rank 1 in opening a window");
 }
 
 /// Rank 1 drops an epoch half-done: the others' error says so.
@@ -429,7 +434,7 @@ fn an_epoch_that_is_dropped_is_an_error_on_all_ranks() {
     for end in &outcome.ranks {
         let error = error(end);
         assert!(
-            error.contains("rank 1 dropped an access epoch half-done"),
+            error.contains("rank 1 dropped an `Access` before its complete"),
             "{error}"
         );
     }

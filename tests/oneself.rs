@@ -1,5 +1,7 @@
 //! A rank that is its own origin: what would wait for ever on one stream is refused, and nothing else.
 
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tidegate::error::{Awaited, Cause};
@@ -15,9 +17,11 @@ fn alone(program: impl Fn(&World) -> Result<()> + Sync) {
 /// So long lasts what should have been refused.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A window of one number, from this rank to itself.
+/// A window of one number, from this rank to itself, with a name of its own.
 fn window<'s>(s: &Stream<'s>, buffers: Buffers) -> Result<(Inbox<'s, u64>, Outbox<'s, u64>)> {
-    let window = Window::by_slot("w").buffers(buffers).fail_after(LONG);
+    static OPENED: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("w{}", OPENED.fetch_add(1, Relaxed));
+    let window = Window::by_slot(&name).buffers(buffers).fail_after(LONG);
     window.slot_from(0, 0, 1).slot_to(0, 0).open(s)
 }
 
@@ -61,7 +65,7 @@ fn exposing_whole_before_the_own_complete() {
         let mut inbox = inbox.expose(&s)?;
         assert_eq!(inbox.read(&s)?.slot(0), [7]);
         // That complete has been used.
-        refused(inbox.expose_to(&s, &Group::new([0])), Awaited::Completion);
+        let _ = refused(inbox.expose_to(&s, &Group::new([0])), Awaited::Completion);
         s.synchronize()
     });
 }
@@ -98,7 +102,7 @@ fn exchanging_without_completing_towards_oneself() {
         let outbox = complete(&s, epoch.complete(&s)?, &number)?;
         let (mut inbox, outbox) = exchange(&s, inbox, outbox.start_with(&nobody)?)?;
         assert_eq!(inbox.read(&s)?.slot(0), [7]);
-        exchange(&s, inbox, outbox.start())?;
+        let _ = exchange(&s, inbox, outbox.start())?;
         s.synchronize()
     });
 }
@@ -117,8 +121,8 @@ fn exchanging_by_halves_of_two_windows() {
         let other = other.post(&s)?;
         let (mut here, _other_out) = exchange(&s, here, epoch)?;
         assert_eq!(here.read(&s)?.slot(0), [7]);
-        other.wait(&s)?;
-        exchange(&s, here, out.start())?;
+        let _ = other.wait(&s)?;
+        let _ = exchange(&s, here, out.start())?;
         s.synchronize()
     });
 }
@@ -159,7 +163,7 @@ fn bringing_halves_together_while_one_waits_for_the_other() {
                 false => {
                     let outbox = refused(t.hand_off(outbox, &s), Awaited::Exposure);
                     let exposed = inbox.post(&s)?;
-                    t.hand_off(outbox, &s)?;
+                    let _ = t.hand_off(outbox, &s)?;
                     exposed
                 }
             };
@@ -267,7 +271,7 @@ fn bringing_halves_of_a_revoked_window_together() {
         let outbox = s.hand_off(outbox, &t)?;
         let inbox = inbox.expose(&s)?;
         drop(outbox.start());
-        s.hand_off(inbox, &t)?;
+        let _ = s.hand_off(inbox, &t)?;
         match s.synchronize() {
             Err(Error::Wait(failed)) => assert!(matches!(failed.cause, Cause::Dropped { .. })),
             other => panic!("{other:?}"),
@@ -295,7 +299,7 @@ fn bringing_halves_together_on_a_stream_that_has_failed() {
         let inbox = refused(s.hand_off(inbox, &t), Awaited::Exposure);
         go.send(()).unwrap();
         assert!(matches!(t.synchronize(), Err(Error::KernelPanicked { .. })));
-        s.hand_off(inbox, &t)?;
+        let _ = s.hand_off(inbox, &t)?;
         Ok(())
     });
 }
@@ -358,8 +362,8 @@ fn recordings_of_one_half() {
         // What has been recorded makes nobody blind for the rest.
         let epoch = refused(outbox.start().complete(&s), Awaited::Exposure);
         let exposed = inbox.post(&s)?;
-        epoch.complete(&s)?;
-        exposed.wait(&s)?;
+        let _ = epoch.complete(&s)?;
+        let _ = exposed.wait(&s)?;
 
         let (inbox, outbox) = window(&s, Buffers::Double)?;
         let (exposes, inbox) = s.capture(inbox, |s, inbox| Ok(inbox.expose(s)?))?;
@@ -373,7 +377,7 @@ fn recordings_of_one_half() {
         let outbox = s.hand_off(outbox, &t)?;
         let mut inbox = exposes.replay(&s, inbox, 2)?;
         let outbox = outbox.start().complete(&t)?;
-        outbox.start().complete(&t)?;
+        let _ = outbox.start().complete(&t)?;
         inbox.read(&s)?;
         Ok(())
     });
@@ -427,7 +431,7 @@ fn recordings_of_both_halves() {
             let inbox = inbox.expose(s)?;
             Ok((inbox, s.hand_off(outbox, t)?))
         })?;
-        once.replay(&s, &t, lent, 3)?;
+        let _ = once.replay(&s, &t, lent, 3)?;
         s.synchronize()?;
         t.synchronize()
     });
@@ -540,7 +544,7 @@ fn refusals_while_others_go_on() {
         // The other rank waits for this one, which waits for nobody.
         let exposed = refused(inbox.post(&s)?.wait(&s), Awaited::Completion);
         let _outbox = outbox.start().complete(&s)?;
-        exposed.wait(&s)?;
+        let _ = exposed.wait(&s)?;
         s.synchronize()
     });
 }

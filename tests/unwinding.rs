@@ -42,6 +42,48 @@ fn a_stream_that_waits_for_another_is_not_waited_for_in_vain() {
     assert!(ended.is_err(), "the panic of a rank is passed on");
 }
 
+/// What a rank is told that waits for one which does this.
+fn told_of(ends: impl for<'s> Fn(Inbox<'s, u64>, Outbox<'s, u64>, &Stream<'s>) + Sync) -> String {
+    let told = Mutex::new(None);
+    let _ended = catch_unwind(AssertUnwindSafe(|| {
+        World::local(2, |world| -> Result<()> {
+            stream!(let s = world.stream()?);
+            let (inbox, outbox) = halves(&s, 1 - world.rank())?;
+            if world.rank() == 1 {
+                ends(inbox, outbox, &s);
+            } else {
+                let mut inbox = inbox.post(&s)?.wait(&s)?;
+                let error = inbox.read(&s).err();
+                *told.lock().unwrap() = error.map(|error| error.to_string());
+            }
+            Ok(())
+        })
+    }));
+    let told = told.into_inner().unwrap();
+    told.expect("nobody completes")
+}
+
+#[test]
+fn a_panic_that_drops_a_token_is_named_with_it() {
+    let told = told_of(|inbox, _outbox, s| {
+        let _exposed = inbox.post(s).unwrap();
+        panic!("on purpose");
+    });
+    let cause = "a thread of rank 1 panicked, and so dropped an `Exposed` before its wait";
+    assert!(told.contains(cause), "{told}");
+    let told = told_of(|_inbox, outbox, _s| {
+        let _epoch = outbox.start();
+        panic!("on purpose");
+    });
+    let cause = "a thread of rank 1 panicked, and so dropped an `Access` before its complete";
+    assert!(told.contains(cause), "{told}");
+    let told = told_of(|inbox, _outbox, s| drop(inbox.post(s)));
+    assert!(
+        told.contains("rank 1 dropped an `Exposed` before its wait"),
+        "{told}"
+    );
+}
+
 #[test]
 fn a_test_for_a_peer_that_has_left_comes_to_an_end() {
     let results = World::local(2, |world| -> Result<()> {

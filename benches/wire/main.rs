@@ -77,9 +77,9 @@ struct Ends<'s> {
     outbox: Outbox<'s, u64>,
 }
 
-fn open<'s>(s: &Stream<'s>, len: usize) -> Result<Ends<'s>> {
+fn open<'s>(s: &Stream<'s>, name: &str, len: usize) -> Result<Ends<'s>> {
     let peer = 1 - s.world().rank();
-    let window = Window::by_slot("wire")
+    let window = Window::by_slot(name)
         .slot_from(peer, 0, len)
         .slot_to(peer, 0);
     let (inbox, outbox) = window.open(s)?;
@@ -122,7 +122,7 @@ fn epochs<'s>(
 
 /// What the peer says, for what this rank says.
 fn swap(s: &Stream<'_>, said: &[u64]) -> Result<Vec<u64>> {
-    let mut ends = open(s, said.len())?;
+    let mut ends = open(s, "said", said.len())?;
     ends.src = Region::from_slice(s.world(), said)?.on(s)?;
     let ends = step(s, ends)?;
     let mut seen = Region::<u64, _>::zeroed(s.world(), said.len())?.on(s)?;
@@ -227,9 +227,9 @@ fn rank(plan: &Plan) -> Outcome<()> {
     for bytes in SIZES {
         let count = if bytes > 4096 { 300 } else { 1000 };
         for pattern in [Pattern::PingPong, Pattern::Exchange] {
-            let mut on_s = open(&s, bytes / 8)?;
-            let mut on_inline = open(&inline, bytes / 8)?;
-            let recorded = open(&s, bytes / 8)?;
+            let mut on_s = open(&s, "eager", bytes / 8)?;
+            let mut on_inline = open(&inline, "inline", bytes / 8)?;
+            let recorded = open(&s, "recorded", bytes / 8)?;
             let (graph, mut recorded) = s.capture(recorded, step)?;
             let mut times = vec![Vec::new(); WAYS.len()];
             for round in 0..=plan.rounds {

@@ -33,7 +33,11 @@ impl<'s> Either<'s> {
 }
 
 fn window<'s>(s: &Stream<'s>) -> Result<(Inbox<'s, f64>, Outbox<'s, f64>)> {
-    let window = Window::by_slot("w").buffers(Buffers::Single);
+    named("w", s)
+}
+
+fn named<'s>(name: &str, s: &Stream<'s>) -> Result<(Inbox<'s, f64>, Outbox<'s, f64>)> {
+    let window = Window::by_slot(name).buffers(Buffers::Single);
     window.slot_from(0, 0, 4).slot_to(0, 0).open(s)
 }
 
@@ -404,7 +408,8 @@ fn forgetting() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
     for state in 0..5 {
-        let (inbox, outbox) = window(&s)?;
+        // What is forgotten keeps its name.
+        let (inbox, outbox) = named(&format!("w{state}"), &s)?;
         let mut src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
         s.launch(|x: &mut [f64]| x.fill(2.0), &mut src)?;
         let exposed = inbox.post(&s)?;

@@ -285,7 +285,7 @@ fn waiting<'t>(
         say("waiting");
         start()?;
         for outbox in outboxes.drain(..) {
-            outbox.start().complete(t)?;
+            let _ = outbox.start().complete(t)?;
         }
         return t.synchronize();
     }

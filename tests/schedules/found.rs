@@ -67,7 +67,7 @@ fn an_inbox_that_was_handed_over_is_posted_there_after_the_complete() {
         let inbox = s.hand_off(inbox, &t).unwrap();
         let mut epoch = outbox.start();
         epoch.put(&src, Slot(0)).unwrap();
-        epoch.complete(&s).unwrap();
+        let _ = epoch.complete(&s).unwrap();
         let mut inbox = inbox.post(&t).unwrap().wait(&t).unwrap();
         assert_eq!(inbox.read(&t).unwrap().slot(0), [7]);
     });

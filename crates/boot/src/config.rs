@@ -217,6 +217,13 @@ impl Config {
     }
 }
 
+/// What is said of a rank that was silent for longer than a configuration allows.
+pub(crate) fn unheard(silence: Duration) -> String {
+    format!(
+        "nothing was heard of it for {silence:.1?}; TIDEGATE_SILENCE_MS says how long that may be"
+    )
+}
+
 /// The value of a variable; an empty one is an error.
 pub(crate) fn text(
     lookup: &impl Fn(&'static str) -> Option<OsString>,

@@ -13,6 +13,7 @@
 //! does not read, is its rank's end: `Lost` to all others. Callers who do not prove that they belong to
 //! the job are logged and sent away. Before the job runs, a lost rank ends the rendezvous for all, with the reason.
 
+use crate::config::unheard;
 use crate::handshake::{Caller, PATIENCE};
 use crate::link::Link;
 use crate::secret::Key;
@@ -429,7 +430,7 @@ impl Hub {
             };
             if link.quiet >= limit {
                 let silence = interval.saturating_mul(link.quiet);
-                self.ended(rank, &format!("nothing was heard of it for {silence:.1?}"));
+                self.ended(rank, &unheard(silence));
             } else if !self.gone[rank]
                 && let Err(error) = link.push(&body)
             {

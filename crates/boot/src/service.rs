@@ -12,6 +12,7 @@
 //! Silence is counted in wake-ups of one's own, not in time: a job that is suspended and continued as a whole finds that it
 //! missed one beat, not many. If this thread should end by a panic, the control plane is closed with that reason.
 
+use crate::config::unheard;
 use crate::error::BootError;
 use crate::hub::{Hub, HubToken};
 use crate::link::Link;
@@ -532,7 +533,7 @@ impl Service {
                     // Each of these is one and a half intervals.
                     if u64::from(link.quiet) * 3 >= u64::from(patience) * 2 {
                         let silence = look_after.saturating_mul(link.quiet);
-                        self.hub_lost(&format!("nothing was heard of it for {silence:.1?}"));
+                        self.hub_lost(&unheard(silence));
                     }
                 }
                 if late {

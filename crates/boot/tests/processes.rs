@@ -236,7 +236,8 @@ fn a_suspended_rank_is_given_up_after_the_silence() {
     job.signal(2, Signal::CONT).unwrap();
     let outcome = job.wait();
     assert!(
-        has(&outcome, 0, "Lost { rank: 2, reason: \"nothing was heard"),
+        has(&outcome, 0, "Lost { rank: 2, reason: \"nothing was heard")
+            && has(&outcome, 0, "TIDEGATE_SILENCE_MS says how long that may be"),
         "{outcome:?}"
     );
     assert!(has(&outcome, 1, "Lost { rank: 2"), "{outcome:?}");

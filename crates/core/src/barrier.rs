@@ -27,11 +27,15 @@ use crate::error::{Cause, Error, Result};
 use crate::place::Brand;
 use crate::region::{ReclaimOf, fresh_id};
 use crate::stream::Stream;
-use crate::world::Watched;
+use crate::window::myself::Side;
+use crate::world::{Watched, World};
 
 /// Bytes of a round's word and operand: a cache line.
 const CELL: usize = 64;
 const _: () = assert!(CELL == far::CELL && 2 * size_of::<u64>() <= far::MAILBOX);
+
+/// A barrier is no two halves, but one piece: it stands for the first.
+const PIECE: &[Side] = &[Side::Inbox];
 
 /// A barrier of all ranks, at home on stream `'s`.
 pub struct Barrier<'s, D: Device> {
@@ -47,6 +51,7 @@ struct Words<D: Device> {
 
 struct Body<D: Device> {
     id: u64,
+    world: World<D>,
     home: Arc<ReclaimOf<D>>,
     window: Arc<Watched<D>>,
     /// The words of this rank and of those that it tells; moved to the stream's reclaimer at the end.
@@ -56,6 +61,7 @@ struct Body<D: Device> {
 
 impl<D: Device> Drop for Body<D> {
     fn drop(&mut self) {
+        self.world.drops(self.window.id, PIECE);
         // Barriers in the queue still use the words.
         if let Some(words) = self.words.take() {
             self.home.retire(Box::new(words));
@@ -68,7 +74,8 @@ impl<'s, D: Device> Barrier<'s, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::WindowMismatch`], on all ranks alike, if they create barriers of different names; [`Error::Control`],
+    /// [`Error::WindowMismatch`], on all ranks alike, if they create barriers of different names; [`Error::NameTaken`],
+    /// on all ranks alike, if one of them holds a barrier of this name; [`Error::Control`],
     /// [`Error::Device`] (the others get `WindowMismatch`, if this rank has no memory for its words), [`Error::Capturing`]; [`Error::Invalid`] if there is no way to a rank. The others find the
     /// barrier revoked where only this rank could not create it.
     pub fn open(stream: &Stream<'s, D>, name: &str) -> Result<Self> {
@@ -76,7 +83,7 @@ impl<'s, D: Device> Barrier<'s, D> {
         let world = stream.world();
         let (rank, size) = (world.rank(), world.size());
         let name: Arc<str> = name.into();
-        let collective = world.collective();
+        let collective = world.collective(format!("opening barrier `{name}`"));
         let rounds = size.next_power_of_two().trailing_zeros() as usize;
         let bytes = CELL * rounds.max(1);
         let own = world.device().alloc(bytes, Sharing::Peers);
@@ -84,8 +91,7 @@ impl<'s, D: Device> Barrier<'s, D> {
             Ok((handle, block)) => (Some(Arc::new(block)), Ok(((), vec![handle]))),
             Err(error) => (None, Err(error.into())),
         };
-        let (which, mut all) = collective.begin("barrier", &name, said)?;
-        drop(collective);
+        let (which, mut all) = collective.begin("opening a barrier", &name, said)?;
         let own = own.expect("who has failed gets its own error");
         let id = which.number;
 
@@ -135,6 +141,8 @@ impl<'s, D: Device> Barrier<'s, D> {
         })?;
         let window = Arc::new(Watched::new(name.clone(), id, words, own, 1, None));
         world.watch_window(&window);
+        world.holds(id, PIECE);
+        drop(collective);
         // SAFETY: the words lie in `blocks` and in the window's block, which are retired in stream order; only this stream
         // advances the operands.
         let batch = Arc::new(unsafe { Batch::new([steps], Vec::new()) });
@@ -145,6 +153,7 @@ impl<'s, D: Device> Barrier<'s, D> {
         });
         let body = Body {
             id: fresh_id(),
+            world: world.clone(),
             home,
             window,
             words,
@@ -182,7 +191,7 @@ unsafe impl<'s, D: Device> Carry<'s, D> for Barrier<'s, D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Region, World};
+    use crate::Region;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tidegate_host::Host;
 

@@ -20,7 +20,7 @@ pub enum Error {
     /// A wait ended without what it waited for.
     #[error(transparent)]
     Wait(Box<WaitFailed>),
-    /// The window was revoked: a peer died, a limit was passed, or an epoch was dropped half-done.
+    /// The window was revoked: a peer died, a limit was passed, or an epoch was dropped half-done, perhaps by a panic.
     #[error("window `{window}` is revoked: {cause}")]
     Revoked {
         /// The window.
@@ -48,7 +48,7 @@ pub enum Error {
     #[error("stream `{0}` was aborted")]
     Aborted(String),
     /// A rank is outside of the job.
-    #[error("rank {rank} does not exist: the job has {size} ranks")]
+    #[error("rank {rank} does not exist: the job has {size} {}", if *.size == 1 { "rank" } else { "ranks" })]
     NoSuchRank {
         /// The rank.
         rank: usize,
@@ -129,6 +129,19 @@ pub enum Error {
         window: Arc<str>,
         /// Which ranks, about what.
         detail: String,
+    },
+    /// A window (or a barrier) of this name is still alive on some ranks. Ranks that open two of one name in different
+    /// orders would take one for the other: so all get this, and no window.
+    #[error(
+        "window `{window}`: one of this name is still open on {}; drop it there first (both halves), \
+         or give this one another name",
+        listed(.ranks)
+    )]
+    NameTaken {
+        /// The name.
+        window: Arc<str>,
+        /// The ranks that hold a half of the other one, or an epoch of it.
+        ranks: Vec<usize>,
     },
     /// The epoch's slots were already taken, or are not as many as asked for.
     #[error("window `{window}`: {detail}")]
@@ -233,7 +246,14 @@ pub enum Cause {
     Dropped {
         /// Which rank.
         rank: usize,
-        /// Which token.
+        /// Which token, and before what.
+        token: String,
+    },
+    /// The thread of a rank that held a token of an open epoch of this window has panicked.
+    Panicked {
+        /// Which rank.
+        rank: usize,
+        /// Which token was dropped by that, and before what.
         token: String,
     },
     /// The limit that was set for the window passed.
@@ -286,7 +306,13 @@ impl fmt::Display for Cause {
         match self {
             Cause::PeerLost { rank, reason } => write!(f, "rank {rank} is lost ({reason})"),
             Cause::PeerLeft { rank } => write!(f, "rank {rank} has left the job"),
-            Cause::Dropped { rank, token } => write!(f, "rank {rank} dropped {token} half-done"),
+            Cause::Dropped { rank, token } => write!(f, "rank {rank} dropped {token}"),
+            Cause::Panicked { rank, token } => {
+                write!(
+                    f,
+                    "a thread of rank {rank} panicked, and so dropped {token}"
+                )
+            }
             Cause::Limit { rank, limit } => {
                 write!(f, "rank {rank} had waited for the limit of {limit:?}")
             }
@@ -372,5 +398,36 @@ impl<T> From<Rejected<T>> for Box<dyn std::error::Error> {
 impl<T> From<Rejected<T>> for Box<dyn std::error::Error + Send + Sync> {
     fn from(rejected: Rejected<T>) -> Self {
         rejected.error.into()
+    }
+}
+
+/// Ranks that are listed at most.
+const LISTED: usize = 8;
+
+/// "rank 3", "ranks 1, 3 and 9 more".
+pub(crate) fn listed(ranks: &[usize]) -> String {
+    let first: Vec<_> = ranks.iter().take(LISTED).map(usize::to_string).collect();
+    let first = first.join(", ");
+    match ranks.len() {
+        1 => format!("rank {first}"),
+        LISTED.. if ranks.len() > LISTED => {
+            format!("ranks {first} and {} more", ranks.len() - LISTED)
+        }
+        _ => format!("ranks {first}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_ranks_some_are_listed() {
+        assert_eq!(listed(&[3]), "rank 3");
+        assert_eq!(
+            listed(&(0..8).collect::<Vec<_>>()),
+            "ranks 0, 1, 2, 3, 4, 5, 6, 7"
+        );
+        assert!(listed(&(0..11).collect::<Vec<_>>()).ends_with("6, 7 and 3 more"));
     }
 }

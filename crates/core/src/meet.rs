@@ -119,7 +119,11 @@ pub(crate) fn meet<D: Device>(
         handles,
     };
     let (mut bells, mut theirs, mut users) = (Vec::new(), Vec::new(), Vec::new());
-    for (rank, packet) in control.exchange("world", packet)?.into_iter().enumerate() {
+    for (rank, packet) in control
+        .exchange("making a world", packet)?
+        .into_iter()
+        .enumerate()
+    {
         let said: Hello = postcard::from_bytes(&packet.bytes)
             .map_err(|e| Error::Invalid(format!("what rank {rank} said: {e}")))?;
         if said.device != D::NAME {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Cause;
+use crate::window::myself::Side;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Message {
@@ -25,9 +26,31 @@ pub(crate) enum WatchMessage {
     /// From rank 0: tell me what you wait for. Rounds count from 1.
     Query { round: u32 },
     /// To rank 0.
-    Answer { round: u32, waits: Vec<Waiting> },
+    Answer { round: u32, answer: Answer },
     /// From rank 0: what came out.
     Report(String),
+}
+
+/// What a rank waits for.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    pub(crate) waits: Vec<Waiting>,
+    /// How many exchanges it has come to: they are matched in order, so who has come to fewer is lacking where this one is.
+    pub(crate) come: u64,
+    /// The collective call that its program is in.
+    pub(crate) inside: Option<Inside>,
+    /// The halves of windows, by number, that it has dropped: of the last ones.
+    pub(crate) dropped: Vec<(u32, Side)>,
+}
+
+/// A collective call that a rank is in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Inside {
+    /// What it does, for people.
+    pub(crate) what: String,
+    pub(crate) millis: u64,
+    /// Whether it waits in an exchange; between two it works.
+    pub(crate) waits: bool,
 }
 
 /// One wait of one stream.
@@ -35,6 +58,10 @@ pub(crate) enum WatchMessage {
 pub(crate) struct Waiting {
     pub(crate) stream: String,
     pub(crate) window: String,
+    /// The number of the window.
+    pub(crate) number: u32,
+    /// The peer's half that is waited for.
+    pub(crate) side: Option<Side>,
     pub(crate) epoch: u64,
     pub(crate) peer: u32,
     pub(crate) awaited: String,

@@ -2,28 +2,35 @@
 //!
 //! # Model
 //!
-//! One thread a rank looks at what the rank's streams wait for, a few times a second. A wait of a window with a *limit*
+//! One thread a rank looks at what the rank's streams wait for, and its program in a collective call, a few times a second. A wait of a window with a *limit*
 //! that has passed revokes the window. A wait that lasts longer than the *deadline* (30 s at first) is *reported*, not
 //! failed: an imbalanced program is not an error. Rank 0 then asks all ranks what they wait for, and makes of the
-//! answers a wait-for graph that names its cycles; it is logged there, and sent to all ranks
+//! answers a wait-for graph that names its cycles (`graph.rs`); it is logged there, and sent to all ranks
 //! ([`World::last_report`](crate::World::last_report)).
+//!
+//! What a rank waits for is what its streams wait for, and what its program does: a collective call (opening a window, a
+//! gather) takes all ranks.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+mod graph;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use tidegate_hal::device::{Device, Reclaim as _};
 
 use crate::error::{Cause, Error, Result};
-use crate::message::{Message, Waiting, WatchMessage};
+use crate::message::{Answer, Message, Waiting, WatchMessage};
 use crate::region::ReclaimOf;
+use crate::window::myself::Side;
 use crate::world::{Inner, lock};
 
 /// How often waits are looked at, at most.
 pub(crate) const TICK: Duration = Duration::from_millis(200);
 /// How long rank 0 waits for the answers of the others.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Of how many windows, of the last ones, a rank says that it has dropped them: an answer is a message.
+const DROPPED: usize = 1000;
 
 pub(crate) struct Watch {
     state: Mutex<State>,
@@ -56,7 +63,7 @@ impl State {
 
     /// On rank 0: begins a round for a rank that knew of the first `known` ones, and gives its number. None if a later
     /// one has asked, or asks, that rank: the two have crossed, and a second report would say the same.
-    fn begin(&mut self, known: u32, rank: usize, waits: Vec<Waiting>) -> Option<u32> {
+    fn begin(&mut self, known: u32, rank: usize, answer: Answer) -> Option<u32> {
         if self.round.is_some() || known != self.rounds {
             return None;
         }
@@ -65,7 +72,7 @@ impl State {
         self.round = Some(Round {
             number,
             until: Instant::now() + PATIENCE,
-            answers: BTreeMap::from([(rank, waits)]),
+            answers: BTreeMap::from([(rank, answer)]),
         });
         Some(number)
     }
@@ -74,7 +81,7 @@ impl State {
 struct Round {
     number: u32,
     until: Instant,
-    answers: BTreeMap<usize, Vec<Waiting>>,
+    answers: BTreeMap<usize, Answer>,
 }
 
 impl Default for Watch {
@@ -144,7 +151,7 @@ fn look<D: Device>(weak: &Weak<Inner<D>>) {
 fn tick<D: Device>(inner: &Arc<Inner<D>>, streams: &[Arc<ReclaimOf<D>>]) {
     let deadline = lock(&inner.watch.state).deadline;
     let mut expired = Vec::new();
-    let mut overdue = false;
+    let mut overdue = inner.is_in_a_call_for(deadline);
     for stream in streams {
         inner.look_at_fault(stream);
         stream.look_at_blocked(&mut |blocked| {
@@ -187,7 +194,8 @@ fn send<D: Device>(inner: &Inner<D>, to: Option<&[usize]>, message: WatchMessage
         .notify(to, &Message::Watch(message).encode());
 }
 
-fn waits<D: Device>(inner: &Inner<D>) -> Vec<Waiting> {
+/// What this rank says when it is asked.
+fn answer<D: Device>(inner: &Inner<D>) -> Answer {
     let mut waits = Vec::new();
     for (stream, blocked) in inner.blocked() {
         let millis = blocked.since.elapsed().as_millis() as u64;
@@ -195,6 +203,8 @@ fn waits<D: Device>(inner: &Inner<D>) -> Vec<Waiting> {
             waits.push(Waiting {
                 stream: stream.clone(),
                 window: inner.window(tag.window).0.to_string(),
+                number: tag.window,
+                side: Side::of(tag.awaited),
                 epoch: *epoch,
                 peer: tag.peer,
                 awaited: tag.awaited.to_string(),
@@ -202,7 +212,13 @@ fn waits<D: Device>(inner: &Inner<D>) -> Vec<Waiting> {
             });
         }
     }
-    waits
+    let (come, inside) = inner.place();
+    Answer {
+        waits,
+        come,
+        inside,
+        dropped: inner.dropped(DROPPED),
+    }
 }
 
 pub(crate) fn on_message<D: Device>(inner: &Arc<Inner<D>>, from: usize, message: WatchMessage) {
@@ -210,14 +226,14 @@ pub(crate) fn on_message<D: Device>(inner: &Arc<Inner<D>>, from: usize, message:
         WatchMessage::Stuck { asked } => begin_round(inner, asked),
         WatchMessage::Query { round } => {
             lock(&inner.watch.state).asked(round);
-            let waits = waits(inner);
-            send(inner, Some(&[from]), WatchMessage::Answer { round, waits });
+            let answer = answer(inner);
+            send(inner, Some(&[from]), WatchMessage::Answer { round, answer });
         }
-        WatchMessage::Answer { round, waits } => {
+        WatchMessage::Answer { round, answer } => {
             if let Some(current) = &mut lock(&inner.watch.state).round
                 && current.number == round
             {
-                current.answers.insert(from, waits);
+                current.answers.insert(from, answer);
             }
         }
         WatchMessage::Report(text) => lock(&inner.watch.state).report = Some(text),
@@ -226,7 +242,7 @@ pub(crate) fn on_message<D: Device>(inner: &Arc<Inner<D>>, from: usize, message:
 
 fn begin_round<D: Device>(inner: &Arc<Inner<D>>, known: u32) {
     // Before the state is locked: streams are looked at, which takes locks of their own.
-    let own = waits(inner);
+    let own = answer(inner);
     let rank = inner.control().rank();
     let begun = lock(&inner.watch.state).begin(known, rank, own);
     if let Some(round) = begun {
@@ -246,7 +262,7 @@ fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
         }
     };
     let Some(round) = round else { return };
-    let text = describe(size, &round.answers);
+    let text = graph::describe(size, &round.answers);
     tracing::warn!("{text}");
     if !tracing::dispatcher::has_been_set() {
         // A hang with nothing on the screen is what users of other libraries lose days to.
@@ -256,140 +272,5 @@ fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
     lock(&inner.watch.state).report = Some(text);
 }
 
-/// The wait-for graph in words.
-fn describe(size: usize, answers: &BTreeMap<usize, Vec<Waiting>>) -> String {
-    let mut text = String::from(
-        "some waits have lasted longer than the deadline; what each rank waits for:\n",
-    );
-    let mut edges: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-    for rank in 0..size {
-        match answers.get(&rank).map(Vec::as_slice) {
-            None => writeln!(text, "  rank {rank}: did not answer"),
-            Some([]) => writeln!(text, "  rank {rank}: nothing"),
-            Some(waits) => waits.iter().try_for_each(|wait| {
-                edges.entry(rank).or_default().insert(wait.peer as usize);
-                writeln!(
-                    text,
-                    "  rank {rank}: rank {}, {} (window `{}`, epoch {}, stream `{}`, for {} ms)",
-                    wait.peer, wait.awaited, wait.window, wait.epoch, wait.stream, wait.millis
-                )
-            }),
-        }
-        .expect("writing to a string succeeds");
-    }
-    let cycles = cycles(&edges);
-    if cycles.is_empty() {
-        text.push_str("  no cycle: somebody is late, or never posts or completes");
-    }
-    for cycle in cycles {
-        let path: Vec<_> = cycle
-            .iter()
-            .chain(cycle.first())
-            .map(|rank| format!("rank {rank}"))
-            .collect();
-        writeln!(text, "  cycle: {}", path.join(" -> ")).expect("writing to a string succeeds");
-    }
-    text.trim_end().to_owned()
-}
-
-/// For each set of ranks that wait for each other, one shortest cycle through its lowest rank.
-fn cycles(edges: &BTreeMap<usize, BTreeSet<usize>>) -> Vec<Vec<usize>> {
-    let mut found: Vec<Vec<usize>> = Vec::new();
-    for &start in edges.keys() {
-        if found.iter().any(|cycle| cycle.contains(&start)) {
-            continue;
-        }
-        // Breadth first from `start`, until an edge leads back to it.
-        let mut from: BTreeMap<usize, usize> = BTreeMap::new();
-        let mut queue = std::collections::VecDeque::from([start]);
-        'search: while let Some(rank) = queue.pop_front() {
-            for &next in edges.get(&rank).into_iter().flatten() {
-                if next == start {
-                    let mut cycle = vec![rank];
-                    while let Some(&before) = from.get(cycle.last().expect("it is not empty")) {
-                        cycle.push(before);
-                    }
-                    cycle.reverse();
-                    found.push(cycle);
-                    break 'search;
-                }
-                if next != start && !from.contains_key(&next) {
-                    from.insert(next, rank);
-                    queue.push_back(next);
-                }
-            }
-        }
-    }
-    found
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn graph(edges: &[(usize, usize)]) -> BTreeMap<usize, BTreeSet<usize>> {
-        let mut graph: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-        for (from, to) in edges {
-            graph.entry(*from).or_default().insert(*to);
-        }
-        graph
-    }
-
-    #[test]
-    fn a_ring_is_one_cycle_and_a_chain_is_none() {
-        assert_eq!(cycles(&graph(&[(0, 1), (1, 2), (2, 0)])), [vec![0, 1, 2]]);
-        assert_eq!(cycles(&graph(&[(0, 1), (1, 2)])), Vec::<Vec<usize>>::new());
-        assert_eq!(
-            cycles(&graph(&[(0, 1), (1, 2), (2, 1), (3, 3)])),
-            [vec![1, 2], vec![3]]
-        );
-    }
-
-    #[test]
-    fn ranks_that_ask_for_one_report_get_one() {
-        let watch = Watch::default();
-        let mut zero = lock(&watch.state);
-        assert!(zero.is_due(), "nothing was reported before");
-        // Rank 1 asks; then rank 2, which does not know of that: once while the round is under way, once when it is over.
-        assert_eq!(zero.begin(0, 0, vec![]), Some(1));
-        assert_eq!(zero.begin(0, 0, vec![]), None);
-        zero.round = None;
-        assert_eq!(zero.begin(0, 0, vec![]), None);
-        assert!(!zero.is_due(), "rank 0's own waits are in the report, too");
-        // A deadline later it lasts still, and who asks has been asked before.
-        zero.deadline = Duration::ZERO;
-        assert!(zero.is_due());
-        assert_eq!(zero.begin(1, 0, vec![]), Some(2));
-    }
-
-    #[test]
-    fn who_was_asked_does_not_ask() {
-        let watch = Watch::default();
-        let mut state = lock(&watch.state);
-        state.asked(1);
-        assert!(!state.is_due());
-        assert_eq!(state.rounds, 1);
-    }
-
-    #[test]
-    fn the_report_names_windows_and_cycles() {
-        let wait = |peer: u32| Waiting {
-            stream: "s".into(),
-            window: "halo".into(),
-            epoch: 7,
-            peer,
-            awaited: "its post".into(),
-            millis: 31_000,
-        };
-        let answers = BTreeMap::from([(0, vec![wait(1)]), (1, vec![wait(0)]), (2, vec![])]);
-        let text = describe(4, &answers);
-        assert!(
-            text.contains(
-                "rank 0: rank 1, its post (window `halo`, epoch 7, stream `s`, for 31000 ms)"
-            ),
-            "{text}"
-        );
-        assert!(text.contains("cycle: rank 0 -> rank 1 -> rank 0"), "{text}");
-        assert!(text.contains("rank 3: did not answer"), "{text}");
-    }
-}
+mod tests;

@@ -74,18 +74,18 @@ pub type Sink = Arc<dyn Fn(Event) + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// A rank ended before it had contributed to the collective call.
-    #[error("rank {rank} ended during collective `{label}`: {reason}")]
+    /// A rank ended, or withdrew, before it had contributed to the collective call.
+    #[error("rank {rank} will not come ({reason}); {label} takes all ranks")]
     PeerLost {
         /// Which rank.
         rank: usize,
-        /// The collective that was under way.
+        /// The collective call, as this rank names it.
         label: String,
         /// How it was noticed.
         reason: String,
     },
     /// Two ranks are in different collective calls.
-    #[error("collective mismatch: this rank calls `{mine}`, rank {rank} calls `{theirs}`")]
+    #[error("ranks are in different collective calls: this one in {mine}, rank {rank} in {theirs}")]
     Mismatch {
         /// The other rank.
         rank: usize,
@@ -134,7 +134,7 @@ pub trait Control: Send + Sync + 'static {
     /// included, with handles of its own: duplicates, not the ones it gave).
     ///
     /// Calls are matched in order; `label` is compared, so that a program whose ranks disagree about what comes
-    /// next gets an error by name.
+    /// next gets an error by name. It says to people what the call does ("opening a window").
     ///
     /// # Errors
     ///

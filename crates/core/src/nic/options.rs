@@ -80,6 +80,8 @@ pub struct WorldOptions {
     pub(crate) route: Option<Route>,
     pub(crate) staged: bool,
     pub(crate) chunks: Option<Chunks>,
+    /// The environment has named no job.
+    pub(crate) started_alone: bool,
 }
 
 impl WorldOptions {

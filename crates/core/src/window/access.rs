@@ -542,7 +542,7 @@ fn same_count(src: usize, dst: usize) -> Result<()> {
 impl<T, K, D: Device> Drop for Access<'_, '_, T, K, D> {
     fn drop(&mut self) {
         if !self.held.is_taken() {
-            self.held.half.revoke("an access epoch");
+            self.held.half.revoke("an `Access` before its complete");
         }
     }
 }

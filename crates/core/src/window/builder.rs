@@ -13,7 +13,7 @@ use tidegate_hal::nic::Keep;
 
 use super::describe::{Description, Inbound, Outbound, check};
 use super::inbox::InboxBody;
-use super::myself::{Myself, home_number};
+use super::myself::{Myself, Side, home_number};
 use super::outbox::{Edge, OutboxBody, Staging};
 use super::routes::{Own, Routes};
 use super::shape::{Shape, index_of, words_of};
@@ -43,6 +43,10 @@ pub enum Buffers {
 /// The declaration of a window, before it is created. All ranks create their windows in the same order; threads of one
 /// rank that create several at once do so one after the other, and it is the program that sees to their order.
 ///
+/// It is by the *name* that a wrong order is found. So no two windows that are open at a time have the same one: a name
+/// can be taken again when every rank has dropped both halves of the window that had it (one that is forgotten is not
+/// dropped).
+///
 /// `T` is the element type, `K` the [discipline](crate::window#disciplines).
 #[derive(Clone, Debug)]
 pub struct Window<T, K> {
@@ -56,6 +60,7 @@ pub struct Window<T, K> {
 impl<T: Element, K: Discipline> Window<T, K> {
     fn declare(name: &str, buffers: Buffers, memory: usize) -> Self {
         let description = Description {
+            element: std::any::type_name::<T>().into(),
             layout: T::LAYOUT,
             size: size_of::<T>(),
             kind: K::KIND,
@@ -66,6 +71,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             staged: false,
             far: Vec::new(),
             land_up_to: 0,
+            started_alone: false,
         };
         Window {
             name: name.into(),
@@ -94,7 +100,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
 }
 
 impl<T> Window<T, BySlot> {
-    /// A window whose memory is slots, each for one origin and key.
+    /// A window whose memory is slots, each for one origin and key. Its name is no other open window's.
     pub fn by_slot(name: &str) -> Self
     where
         T: Element,
@@ -131,7 +137,7 @@ impl<T> Window<T, BySlot> {
 }
 
 impl<T> Window<T, ByRange> {
-    /// A window of `len` elements of memory, of which origins declare ranges.
+    /// A window of `len` elements of memory, of which origins declare ranges. Its name is no other open window's.
     pub fn by_range(name: &str, len: usize) -> Self
     where
         T: Element,
@@ -154,7 +160,8 @@ impl<T> Window<T, ByRange> {
 
 impl<T> Window<T, Atomic> {
     /// A window of `len` elements of memory that origins update atomically. Each access epoch needs a matching post of
-    /// its target (active target), so that a counter is asked for in rounds, as many on all ranks.
+    /// its target (active target), so that a counter is asked for in rounds, as many on all ranks. Its name is no other
+    /// open window's.
     pub fn atomic(name: &str, len: usize) -> Self
     where
         T: Element,
@@ -181,7 +188,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
     /// # Errors
     ///
     /// [`Error::WindowMismatch`], on all ranks alike, if the declarations do not fit together, or are of different
-    /// windows; [`Error::Device`] if this rank has not enough memory (the others get `WindowMismatch`); [`Error::Nic`] and [`Error::Invalid`] (on
+    /// windows; [`Error::NameTaken`], on all ranks alike, if one of them holds a window of this name; [`Error::Device`] if this rank has not enough memory (the others get `WindowMismatch`); [`Error::Nic`] and [`Error::Invalid`] (on
     /// this rank alone) where a peer cannot be reached; where the NIC has no queue for one, the others find the window
     /// revoked; [`Error::Control`] if a rank ends meanwhile; [`Error::Capturing`], and [`Error::Control`] where the
     /// declaration is too long (on this rank alone: the others wait for its next one).
@@ -202,6 +209,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let (window, registration) = (plan.watched.clone(), plan.routes.own.registration.clone());
         plan.build(stream).inspect_err(|error| {
             let world = stream.world();
+            world.drops(window.id, &Side::BOTH);
             world.revoke(&window, not_created(world, error));
             keep(world, registration);
         })
@@ -212,6 +220,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let world = stream.world().clone();
         let rank = world.rank();
         self.description.staged = world.staged();
+        self.description.started_alone = world.started_alone();
         self.description.land_up_to = world.device().land_up_to();
         if world.staged() {
             let near = |other: usize| world.bell(other).is_some();
@@ -220,9 +229,9 @@ impl<T: Element, K: Discipline> Window<T, K> {
         }
         let name = self.name.clone();
         // Till all exchanges about this window are made: see `Collective`.
-        let collective = world.collective();
+        let collective = world.collective(format!("opening window `{name}`"));
         let said = Ok((self.description.clone(), Vec::new()));
-        let (which, all) = collective.begin("window", &name, said)?;
+        let (which, all) = collective.begin("opening a window", &name, said)?;
         let id = which.number;
         let all: Vec<Description> = all.into_iter().map(|(each, _)| each).collect();
         check(&all).map_err(|detail| which.mismatch(detail))?;
@@ -293,6 +302,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         }
         let watched = Arc::new(watched);
         world.watch_window(&watched);
+        world.holds(id, &Side::BOTH);
         Ok(Meeting {
             all,
             shapes,

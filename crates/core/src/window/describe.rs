@@ -10,9 +10,15 @@ use super::Kind;
 /// Slots begin at multiples of this, so that no two origins write to one cache line.
 const SLOT_ALIGN: usize = 64;
 
+/// What is said to who has perhaps forgotten the launcher.
+const ALONE: &str =
+    " (this process was started alone: `tidegate run -n N PROGRAM` starts a job of N ranks)";
+
 /// One rank's description.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Description {
+    /// The element type's name, for people: what is compared is its layout.
+    pub(super) element: String,
     pub(super) layout: u64,
     pub(super) size: usize,
     pub(super) kind: Kind,
@@ -27,6 +33,8 @@ pub(super) struct Description {
     pub(super) far: Vec<usize>,
     /// Bytes of slots up to which its device makes something of landings.
     pub(super) land_up_to: usize,
+    /// Whether the rank is alone because its process was started without a job: see [`check`].
+    pub(super) started_alone: bool,
 }
 
 /// A slot for an origin.
@@ -130,11 +138,7 @@ pub(super) fn check(all: &[Description]) -> Result<(), String> {
             return differs("its discipline", &first.kind, &each.kind);
         }
         if (each.layout, each.size) != (first.layout, first.size) {
-            return differs(
-                "the element type (layout hash, bytes)",
-                &(first.layout, first.size),
-                &(each.layout, each.size),
-            );
+            return Err(elements_differ(first, rank, each));
         }
         if each.buffers != first.buffers {
             return differs("buffers", &first.buffers, &each.buffers);
@@ -156,10 +160,27 @@ pub(super) fn check(all: &[Description]) -> Result<(), String> {
     }
 }
 
+/// One name may stand for two types: of two versions of a program, say.
+fn elements_differ(first: &Description, rank: usize, each: &Description) -> String {
+    let (mine, theirs) = (&first.element, &each.element);
+    let but = match (mine == theirs, first.size == each.size) {
+        (true, true) => ", of different layouts",
+        _ => "",
+    };
+    let (size, their_size) = (first.size, each.size);
+    format!(
+        "ranks 0 and {rank} disagree about the element type: \
+         `{mine}` ({size} bytes) and `{theirs}` ({their_size} bytes){but}"
+    )
+}
+
 fn check_rank(all: &[Description], rank: usize, each: &Description) -> Result<(), String> {
     let size = all.len();
-    let no_such =
-        |other: usize| format!("rank {rank} names rank {other}, but the job has {size} ranks");
+    let no_such = |other: usize| {
+        let ranks = if size == 1 { "rank" } else { "ranks" };
+        let hint = if each.started_alone { ALONE } else { "" };
+        format!("rank {rank} names rank {other}, but the job has {size} {ranks}{hint}")
+    };
     for (index, slot) in each.inbound.iter().enumerate() {
         let origin = all.get(slot.origin).ok_or_else(|| no_such(slot.origin))?;
         if slot.len == 0 {
@@ -275,6 +296,7 @@ mod tests {
 
     fn plain(inbound: &[(usize, u64, usize)], outbound: &[(usize, u64)]) -> Description {
         Description {
+            element: "f64".into(),
             layout: 1,
             size: 8,
             kind: Kind::Slot,
@@ -295,6 +317,7 @@ mod tests {
             staged: false,
             far: Vec::new(),
             land_up_to: 0,
+            started_alone: false,
         }
     }
 
@@ -341,13 +364,20 @@ mod tests {
         let other = plain(&[(0, 0, 4)], &[(0, 0)]);
         check(&[fits.clone(), other.clone()]).unwrap();
         let verdict = |other: Description| check(&[fits.clone(), other]).unwrap_err();
-        assert!(
-            verdict(Description {
-                layout: 2,
-                ..other.clone()
-            })
-            .contains("element type")
-        );
+        let differs = verdict(Description {
+            layout: 2,
+            size: 4,
+            element: "u32".into(),
+            ..other.clone()
+        });
+        let types = "the element type: `f64` (8 bytes) and `u32` (4 bytes)";
+        assert!(differs.ends_with(types), "{differs}");
+        let differs = verdict(Description {
+            layout: 2,
+            ..other.clone()
+        });
+        let types = "`f64` (8 bytes) and `f64` (8 bytes), of different layouts";
+        assert!(differs.ends_with(types), "{differs}");
         assert!(
             verdict(Description {
                 buffers: 1,
@@ -367,6 +397,8 @@ mod tests {
         assert!(verdict(plain(&[(0, 0, 0)], &[(0, 0)])).contains("length 0"));
         assert!(verdict(plain(&[(0, 0, 4), (7, 0, 1)], &[(0, 0)])).contains("the job has 2 ranks"));
         assert!(verdict(plain(&[(0, 0, usize::MAX)], &[(0, 0)])).contains("exceeds"));
+        let one = check(&[plain(&[], &[(1, 0)])]).unwrap_err();
+        assert!(one.ends_with("the job has 1 rank"), "{one}");
     }
 
     #[test]

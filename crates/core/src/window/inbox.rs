@@ -28,6 +28,7 @@ use crate::stream::Stream;
 /// [`Inbox::memory_mut`]. The host sees it where it has access to memory of the device ([`HostAccess`]): slots through
 /// [`Inbox::read`], other memory through [`Inbox::host_mut`]. On GPUs a kernel copies to a region what the host is to
 /// see, and [`Region::into_host`](crate::Region::into_host) brings it.
+#[must_use = "an inbox that is dropped posts no more: its origins wait for the next epoch in vain"]
 pub struct Inbox<'s, T, K, D: Device> {
     held: Held<InboxBody<D>>,
     marker: Typed<'s, T, K>,
@@ -528,7 +529,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
 impl<T, K, D: Device> Drop for Exposed<'_, T, K, D> {
     fn drop(&mut self) {
         if !self.held.is_taken() {
-            self.held.half.revoke("an exposure");
+            self.held.half.revoke("an `Exposed` before its wait");
         }
     }
 }

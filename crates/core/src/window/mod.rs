@@ -202,15 +202,16 @@ impl<D: Device> Half<D> {
         stream.healthy()
     }
 
+    /// A token of an open epoch is being dropped: `token` says which, and before what.
     fn revoke(&self, token: &str) {
+        let (rank, token) = (self.world.rank(), token.to_owned());
         let cause = match self.home.fault() {
             // It is dropped because it cannot be closed any more: whoever asks is to hear what came first.
             Some(Fault::Wait { tag, .. }) => self.world.cause_of(tag),
             Some(fault @ Fault::Kernel(_)) => self.world.cause_of_kernel(&fault),
-            _ => Cause::Dropped {
-                rank: self.world.rank(),
-                token: token.to_owned(),
-            },
+            // Nobody has dropped it on purpose.
+            _ if std::thread::panicking() => Cause::Panicked { rank, token },
+            _ => Cause::Dropped { rank, token },
         };
         self.world.revoke(&self.window, cause);
     }
@@ -282,8 +283,10 @@ impl<B: Body> Drop for Held<B> {
     fn drop(&mut self) {
         // Batches and kernels in the queue point into the window's memory and tables.
         if let Some(body) = self.0.take() {
-            let home = body.half().home.clone();
-            if let Some(myself) = &body.half().myself {
+            let half = body.half();
+            let home = half.home.clone();
+            half.world.drops(half.window.id, &[B::SIDE]);
+            if let Some(myself) = &half.myself {
                 myself.dropped(B::SIDE, &home);
             }
             home.retire(body);

@@ -28,6 +28,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, Weak};
 
+use serde::{Deserialize, Serialize};
 use tidegate_hal::batch::Awaited;
 use tidegate_hal::device::{Device, Reclaim as _, Stream as _};
 
@@ -77,13 +78,32 @@ struct Left<D: Device> {
 }
 
 /// A half of a window; as a number, its place in [`Myself::homes`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Side {
     Inbox,
     Outbox,
 }
 
 impl Side {
+    pub(crate) const BOTH: [Side; 2] = [Side::Inbox, Side::Outbox];
+
+    /// The half of the peer that does what is awaited.
+    pub(crate) fn of(awaited: Awaited) -> Option<Side> {
+        match awaited {
+            Awaited::Exposure => Some(Side::Inbox),
+            Awaited::Completion => Some(Side::Outbox),
+            _ => None,
+        }
+    }
+
+    /// What users call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Side::Inbox => "inbox",
+            Side::Outbox => "outbox",
+        }
+    }
+
     fn other(self) -> Side {
         match self {
             Side::Inbox => Side::Outbox,

@@ -21,6 +21,7 @@ use crate::nic::{Tickets, Touch, settle_all};
 use crate::stream::Stream;
 
 /// The way to others: the origin's half of a window, at home on stream `'s`.
+#[must_use = "an outbox that is dropped completes no more: its targets wait for the next epoch in vain"]
 pub struct Outbox<'s, T, K, D: Device> {
     pub(super) held: Held<OutboxBody<D>>,
     marker: Typed<'s, T, K>,

@@ -91,7 +91,7 @@ impl<D: Device> Routes<D> {
             Ok((own, offer)) => (Some(own), Ok(offer)),
             Err(error) => (None, Err(error)),
         };
-        let said = collective.tell("window memory", which, offer)?;
+        let said = collective.tell("sharing a window's memory", which, offer)?;
         let own = own.expect("who has failed gets its own error");
         let (world, name) = (collective.world(), &*which.name);
         let (mut blocks, mut remotes, mut with_nic) = (Vec::new(), Vec::new(), Vec::new());

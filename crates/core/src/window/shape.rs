@@ -192,6 +192,7 @@ mod tests {
     fn all(ranks: usize, buffers: u32, far: Option<usize>) -> Vec<Description> {
         let others = |rank: usize| (0..ranks).filter(move |other| *other != rank);
         let describe = |rank: usize| Description {
+            element: "f64".into(),
             layout: 1,
             size: 8,
             kind: Kind::Slot,
@@ -214,6 +215,7 @@ mod tests {
             staged: true,
             far: others(rank).filter(|other| Some(*other) == far).collect(),
             land_up_to: if rank == 3 { 16 } else { 24 },
+            started_alone: false,
         };
         (0..ranks).map(describe).collect()
     }

@@ -11,22 +11,31 @@
 //! exchange is done may speak of the window at once; and given back if that exchange fails, since then no peer has
 //! counted it (or there will be no exchange any more).
 //!
+//! Where the rank is among all that is the world's [`Place`]: who reports long waits asks for it. Exchanges are matched
+//! in order; so of two ranks the one that has come to fewer of them is what the other waits for, if that is in one.
+//!
 //! # Failure
 //!
 //! - Ranks that create different windows, or the same in different orders, all get [`Error::WindowMismatch`], which names
 //!   both. All have made the same exchanges then, so the next one finds them in step.
+//! - Number and name tell windows apart that ranks open in different orders, unless both have one name: then each rank
+//!   would take one for the other, and nothing would look wrong. So a name is refused ([`Error::NameTaken`]) as long as
+//!   any rank's program holds a half of a window of that name. Each rank says so of itself: by the order of its own
+//!   program, which has dropped the half by then or has not; and all come to one verdict, in the first exchange.
 //! - A rank that has failed says so in the exchange that comes next, instead of leaving the others waiting in it.
 //! - A thread that waits for its turn waits for the one before it, which waits for the peers: their ends end both.
 
 use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tidegate_hal::control::{Handle, Packet};
+use tidegate_hal::control::{ControlError, Handle, Packet};
 use tidegate_hal::device::Device;
 
-use super::{World, lock};
+use super::{Inner, World, lock};
 use crate::error::{Error, Result};
+use crate::message::Inside;
 
 /// What a rank says, and the handles that go with it.
 pub(crate) type Brought<T> = (T, Vec<Handle>);
@@ -36,6 +45,15 @@ pub(crate) type Brought<T> = (T, Vec<Handle>);
 pub(crate) struct Collective<'w, D: Device> {
     world: &'w World<D>,
     _alone: MutexGuard<'w, ()>,
+}
+
+/// Where a rank is among what all ranks do together.
+#[derive(Default)]
+pub(super) struct Place {
+    /// How many exchanges it has come to.
+    come: u64,
+    /// What it does, since when, and whether it is in an exchange.
+    inside: Option<(String, Instant, bool)>,
 }
 
 /// Which window (or barrier) an exchange is about.
@@ -49,15 +67,78 @@ pub(crate) struct Which {
 #[derive(Serialize, Deserialize)]
 struct Said<T> {
     which: Which,
+    /// Whether the rank's program has a window (or barrier) of that name already.
+    taken: bool,
     what: Result<T, String>,
 }
 
 impl<D: Device> World<D> {
-    /// Waits until this thread is the only one of the rank that makes exchanges.
-    pub(crate) fn collective(&self) -> Collective<'_, D> {
+    /// Waits until this thread is the only one of the rank that makes exchanges. `what` says to people what for.
+    pub(crate) fn collective(&self, what: String) -> Collective<'_, D> {
+        let alone = lock(&self.inner.alone);
+        lock(&self.inner.place).inside = Some((what, Instant::now(), false));
         Collective {
             world: self,
-            _alone: lock(&self.inner.alone),
+            _alone: alone,
+        }
+    }
+}
+
+impl<D: Device> Drop for Collective<'_, D> {
+    fn drop(&mut self) {
+        lock(&self.world.inner.place).inside = None;
+    }
+}
+
+impl<D: Device> Inner<D> {
+    /// Whether the program has been in a collective call for so long.
+    pub(crate) fn is_in_a_call_for(&self, long: Duration) -> bool {
+        let place = lock(&self.place);
+        let inside = place.inside.as_ref();
+        inside.is_some_and(|(_, since, _)| since.elapsed() >= long)
+    }
+
+    /// How many exchanges this rank has come to, and the collective call that it is in.
+    pub(crate) fn place(&self) -> (u64, Option<Inside>) {
+        let place = lock(&self.place);
+        let inside = place.inside.as_ref();
+        let inside = inside.map(|(what, since, waits)| Inside {
+            what: what.clone(),
+            millis: since.elapsed().as_millis() as u64,
+            waits: *waits,
+        });
+        (place.come, inside)
+    }
+}
+
+impl Place {
+    fn enter(&mut self) {
+        self.come += 1;
+        self.waits(true);
+    }
+
+    fn leave(&mut self, refused: bool) {
+        // The others wait for this rank's next one: that is the same to them.
+        self.come -= u64::from(refused);
+        self.waits(false);
+    }
+
+    /// Names what this rank does, window and all. Labels name none: where they differ no exchange comes after, and ranks
+    /// that open different windows stay in step.
+    fn named(&self, mut error: ControlError) -> ControlError {
+        if let (
+            Some((what, ..)),
+            ControlError::PeerLost { label: mine, .. } | ControlError::Mismatch { mine, .. },
+        ) = (&self.inside, &mut error)
+        {
+            mine.clone_from(what);
+        }
+        error
+    }
+
+    fn waits(&mut self, does: bool) {
+        if let Some((_, _, waits)) = &mut self.inside {
+            *waits = does;
         }
     }
 }
@@ -68,21 +149,28 @@ impl<'w, D: Device> Collective<'w, D> {
     }
 
     pub(crate) fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>> {
-        Ok(self.world.inner.control.exchange(label, packet)?)
+        let inner = &self.world.inner;
+        lock(&inner.place).enter();
+        let packets = inner.control.exchange(label, packet);
+        let refused = matches!(packets, Err(ControlError::TooLarge { .. }));
+        let place = &mut *lock(&inner.place);
+        place.leave(refused);
+        Ok(packets.map_err(|error| place.named(error))?)
     }
 
     /// Takes a number for a window that all ranks are about to create, and makes the first exchange about it: as
     /// [`Collective::tell`].
     pub(crate) fn begin<T: Serialize + DeserializeOwned>(
         &self,
-        label: &str,
+        label: &'static str,
         name: &Arc<str>,
         mine: Result<Brought<T>>,
     ) -> Result<(Which, Vec<Brought<T>>)> {
-        let number = self.world.reserve_window(name);
+        let taken = self.world.has_open(label, name);
+        let number = self.world.reserve_window(label, name);
         let name = name.to_string();
         let which = Which { number, name };
-        let (packet, failed) = said(&which, mine);
+        let (packet, failed) = said(&which, taken, mine);
         let packets = self.exchange(label, packet).inspect_err(|_| {
             self.world.release_window(number);
         })?;
@@ -98,7 +186,7 @@ impl<'w, D: Device> Collective<'w, D> {
         which: &Which,
         mine: Result<Brought<T>>,
     ) -> Result<Vec<Brought<T>>> {
-        let (packet, failed) = said(which, mine);
+        let (packet, failed) = said(which, false, mine);
         heard(which, self.exchange(label, packet)?, failed)
     }
 }
@@ -113,13 +201,18 @@ impl Which {
 }
 
 /// The packet, and this rank's own failure.
-fn said<T: Serialize>(which: &Which, mine: Result<Brought<T>>) -> (Packet, Result<(), Error>) {
+fn said<T: Serialize>(
+    which: &Which,
+    taken: bool,
+    mine: Result<Brought<T>>,
+) -> (Packet, Result<(), Error>) {
     let (what, handles, failed) = match mine {
         Ok((what, handles)) => (Ok(what), handles, Ok(())),
         Err(error) => (Err(error.to_string()), Vec::new(), Err(error)),
     };
     let which = which.clone();
-    let bytes = postcard::to_stdvec(&Said { which, what }).expect("plain data can be encoded");
+    let bytes =
+        postcard::to_stdvec(&Said { which, taken, what }).expect("plain data can be encoded");
     (Packet { bytes, handles }, failed)
 }
 
@@ -143,6 +236,12 @@ fn heard<T: DeserializeOwned>(
             "ranks 0 and {rank} create different windows: `{}` (number {}) and `{}` (number {})",
             first.name, first.number, other.name, other.number
         )));
+    }
+    let taken = all.iter().enumerate().filter(|(_, (said, _))| said.taken);
+    let ranks: Vec<_> = taken.map(|(rank, _)| rank).collect();
+    if !ranks.is_empty() {
+        let window = mine.name.as_str().into();
+        return Err(Error::NameTaken { window, ranks });
     }
     failed?;
     let each = |(rank, (said, handles)): (usize, (Said<T>, _))| match said.what {

@@ -13,6 +13,7 @@ use super::{Inner, Watched, World, lock};
 use crate::error::Cause;
 use crate::message::Message;
 use crate::region::ReclaimOf;
+use crate::window::myself::Side;
 
 pub(super) struct Events<D: Device> {
     /// Ranks that died or left, and how.
@@ -29,10 +30,14 @@ pub(super) struct Events<D: Device> {
 /// A window as the world remembers it: also before it is registered (a peer may have created it, and revoked it, already),
 /// and after it is gone (its streams' errors are still to be explained).
 pub(super) struct Entry<D: Device> {
+    /// How it is opened: a window, or a barrier.
+    what: &'static str,
     pub(super) name: Arc<str>,
     window: Weak<Watched<D>>,
     /// Why it is revoked; the first cause counts.
     cause: Option<Cause>,
+    /// Which halves the program has got, and whether it holds them still. A barrier is one piece, the first.
+    halves: [Option<bool>; 2],
     /// Who has said that its NIC is through with this rank's memory of the window.
     through: Vec<usize>,
     /// That memory, when this rank's halves are gone.
@@ -64,12 +69,14 @@ impl Drop for Outlives {
 
 impl<D: Device> World<D> {
     /// Takes a number for a window that all ranks are about to create.
-    pub(super) fn reserve_window(&self, name: &Arc<str>) -> u32 {
+    pub(super) fn reserve_window(&self, what: &'static str, name: &Arc<str>) -> u32 {
         let mut events = lock(&self.inner.events);
         events.windows.push(Entry {
+            what,
             name: name.clone(),
             window: Weak::new(),
             cause: None,
+            halves: [None; 2],
             through: Vec::new(),
             outlives: None,
         });
@@ -100,6 +107,31 @@ impl<D: Device> World<D> {
         if let Some(cause) = failed {
             self.revoke(window, cause);
         }
+    }
+
+    /// The program is to have these halves of a window: said while nobody else can open one.
+    pub(crate) fn holds(&self, window: u32, sides: &[Side]) {
+        self.set_held(window, sides, true);
+    }
+
+    /// The program has dropped these halves of a window, or does not get them.
+    pub(crate) fn drops(&self, window: u32, sides: &[Side]) {
+        self.set_held(window, sides, false);
+    }
+
+    fn set_held(&self, window: u32, sides: &[Side], held: bool) {
+        let halves = &mut lock(&self.inner.events).windows[window as usize].halves;
+        sides
+            .iter()
+            .for_each(|side| halves[*side as usize] = Some(held));
+    }
+
+    /// Whether the program holds something of that name which was opened so.
+    pub(super) fn has_open(&self, what: &str, name: &str) -> bool {
+        let events = lock(&self.inner.events);
+        let held = |entry: &&Entry<D>| entry.halves.contains(&Some(true));
+        let mut held = events.windows.iter().filter(held);
+        held.any(|entry| entry.what == what && *entry.name == *name)
     }
 
     /// Ends all waits of a window, on all ranks.
@@ -366,6 +398,19 @@ impl<D: Device> Inner<D> {
                 window.gone(&self.device, self.own_bell.base(), &cause);
             }
         }
+    }
+
+    /// The halves of the last `most` windows that the program has dropped.
+    pub(crate) fn dropped(&self, most: usize) -> Vec<(u32, Side)> {
+        let events = lock(&self.events);
+        let last = events.windows.iter().enumerate().rev().take(most);
+        let dropped = |(window, entry): (usize, &Entry<D>)| {
+            let sides = Side::BOTH.into_iter();
+            let gone = entry.halves.map(|held| held == Some(false));
+            let gone = sides.filter(move |side| gone[*side as usize]);
+            gone.map(move |side| (window as u32, side))
+        };
+        last.flat_map(dropped).collect()
     }
 
     pub(crate) fn window(&self, id: u32) -> (Arc<str>, Option<Arc<Watched<D>>>) {

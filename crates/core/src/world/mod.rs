@@ -16,6 +16,7 @@ mod collective;
 mod events;
 mod streams;
 
+use collective::Place;
 pub(crate) use collective::{Brought, Collective, Which};
 pub use streams::StreamOptions;
 
@@ -23,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tidegate_boot::{LocalControl, TcpControl};
+use tidegate_boot::{Config, LocalControl, TcpControl};
 use tidegate_hal::control::{Control, Event, Packet};
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Ptr};
@@ -71,11 +72,14 @@ pub(crate) struct Inner<D: Device> {
     events: Mutex<Events<D>>,
     /// Held by who makes exchanges: see [`Collective`].
     alone: Mutex<()>,
+    /// Where the one who makes them is.
+    place: Mutex<Place>,
     pub(crate) watch: Watch,
     nic: Option<Attached<D>>,
     route: Route,
     staged: bool,
     chunks: Chunks,
+    started_alone: bool,
 }
 
 impl<D: Device> World<D> {
@@ -102,7 +106,10 @@ impl<D: Device> World<D> {
     /// As [`World::init`] and [`World::from_control_with`]; [`Error::Invalid`] if the variable cannot be read.
     pub fn init_with(mut options: WorldOptions) -> Result<Self> {
         options.complete_from_env()?;
-        let control = Arc::new(TcpControl::from_env()?);
+        let config = Config::from_env()?;
+        options.started_alone = config.is_none();
+        let control = config.map_or_else(|| Ok(TcpControl::solo()), TcpControl::join)?;
+        let control = Arc::new(control);
         // SAFETY: the control plane of `tidegate-boot` carries what it is given.
         unsafe { Self::join_with(control, options) }
     }
@@ -243,11 +250,13 @@ impl<D: Device> World<D> {
             own_bell,
             events: Mutex::new(events),
             alone: Mutex::new(()),
+            place: Mutex::default(),
             watch: Watch::default(),
             nic,
             route: options.route.unwrap_or_default(),
             staged,
             chunks,
+            started_alone: options.started_alone,
         });
         broken.hand_over(&inner);
         let weak = Arc::downgrade(&inner);
@@ -296,8 +305,8 @@ impl<D: Device> World<D> {
     pub fn gather(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
         let handles = Vec::new();
         let packet = Packet { bytes, handles };
-        let label = format!("gather {label}");
-        let packets = self.collective().exchange(&label, packet)?;
+        let label = format!("gather `{label}`");
+        let packets = self.collective(label.clone()).exchange(&label, packet)?;
         Ok(packets.into_iter().map(|packet| packet.bytes).collect())
     }
 
@@ -351,6 +360,11 @@ impl<D: Device> World<D> {
         self.inner.staged
     }
 
+    /// Whether it is a job of one rank because nobody has said that there is another.
+    pub(crate) fn started_alone(&self) -> bool {
+        self.inner.started_alone
+    }
+
     /// How staged puts are cut.
     pub(crate) fn chunks(&self) -> Chunks {
         self.inner.chunks
@@ -389,7 +403,8 @@ impl<D: Device> World<D> {
         self.inner.watch.last_report()
     }
 
-    /// Sets after how long a wait is reported (30 s at first). The report fails nothing.
+    /// Sets after how long a wait is reported (30 s at first): that of a stream, or of the program in a collective call,
+    /// as [`World::gather`] and the opening of a window. The report fails nothing.
     pub fn report_waits_after(&self, deadline: Duration) {
         self.inner.watch.set_deadline(deadline);
     }

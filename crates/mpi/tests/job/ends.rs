@@ -289,9 +289,9 @@ pub(crate) fn finalized(job: &mut Job) {
     stream!(let words_aside = worlds[1].stream().unwrap());
     stream!(let messages_aside = worlds[2].stream().unwrap());
     let waits = (
-        wait_in_vain(&near, &near_aside),
-        wait_in_vain(&words, &words_aside),
-        wait_in_vain(&messages, &messages_aside),
+        wait_in_vain("near", &near, &near_aside),
+        wait_in_vain("words", &words, &words_aside),
+        wait_in_vain("messages", &messages, &messages_aside),
     );
     worlds[0].gather("finalize", Vec::new()).unwrap();
     job.end();
@@ -314,10 +314,14 @@ fn opens(s: &Stream<'_>) -> bool {
 
 /// Waits on a stream for what nobody completes; what this rank itself could complete is at home aside, where a wait for
 /// it is not refused.
-fn wait_in_vain<'s, 't>(s: &Stream<'s>, aside: &Stream<'t>) -> (Inbox<'s, u64>, Outbox<'t, u64>) {
+fn wait_in_vain<'s, 't>(
+    name: &str,
+    s: &Stream<'s>,
+    aside: &Stream<'t>,
+) -> (Inbox<'s, u64>, Outbox<'t, u64>) {
     let (rank, size) = (s.world().rank(), s.world().size());
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
-    let window = Window::<u64, _>::by_slot("open")
+    let window = Window::<u64, _>::by_slot(name)
         .buffers(Buffers::Single)
         .slot_from(left, 0, 4);
     let (inbox, outbox) = window.slot_to(right, 0).open(s).unwrap();

@@ -305,7 +305,7 @@ fn so_can_what_is_recorded_and_replayed() {
         assert_eq!(inbox.read(&s).unwrap().slot(0), [3; LEN]);
         let mut epoch = outbox.start();
         epoch.put(&src, FIRST).unwrap();
-        exchange(&s, inbox, epoch).unwrap();
+        let _halves = exchange(&s, inbox, epoch).unwrap();
         s.synchronize().unwrap();
     });
 }
@@ -335,7 +335,7 @@ fn who_arms_nothing_asks_once() {
         crate::stream!(let s = world.stream().unwrap());
         let (inbox, outbox) = window(&s);
         let before = s.raw().asked.get();
-        exchange(&s, inbox, outbox.start()).unwrap();
+        let _halves = exchange(&s, inbox, outbox.start()).unwrap();
         assert_eq!(s.raw().asked.get(), before + 1);
         s.synchronize().unwrap();
     });

@@ -150,20 +150,20 @@ fn windows_that_threads_open_at_once_have_each_its_own_memory() {
     let (first, second): (Direction, Direction) = (
         (
             &[
-                "x: window",
-                "y: window",
-                "x: window memory",
-                "y: window memory",
+                "x: opening a window",
+                "y: opening a window",
+                "x: sharing a window's memory",
+                "y: sharing a window's memory",
             ],
             &[],
             "",
         ),
         (
             &[
-                "x: window",
-                "y: window",
-                "y: window memory",
-                "x: window memory",
+                "x: opening a window",
+                "y: opening a window",
+                "y: sharing a window's memory",
+                "x: sharing a window's memory",
             ],
             &[],
             "",
@@ -188,7 +188,7 @@ fn windows_that_threads_open_at_once_have_each_its_own_memory() {
             assert_eq!(inbox.read(&s).unwrap().slot(0), [7; 8]);
         };
         let y = move || {
-            past.wait_for("x: window", LONG);
+            past.wait_for("x: opening a window", LONG);
             crate::stream!(let s = world.stream().unwrap());
             let (mut inbox, _outbox) = open(&s, "y", Buffers::Single, 16).unwrap();
             opened.send(()).unwrap();
@@ -226,7 +226,7 @@ fn ranks_that_open_in_different_orders_hear_of_it_and_stay_in_step() {
             std::thread::scope(|scope| {
                 named("x").spawn_scoped(scope, || one("x")).unwrap();
                 let second = || {
-                    past.wait_for("before x: window", LONG);
+                    past.wait_for("before x: opening a window", LONG);
                     one("y");
                 };
                 named("y").spawn_scoped(scope, second).unwrap();
@@ -238,7 +238,7 @@ fn ranks_that_open_in_different_orders_hear_of_it_and_stay_in_step() {
             names_both(Barrier::open(&s, "y"), "y");
         }
         world.gather("still", Vec::new()).unwrap();
-        open(&s, "z", Buffers::Double, 8).unwrap();
+        let _halves = open(&s, "z", Buffers::Double, 8).unwrap();
         Barrier::open(&s, "z").unwrap();
     });
 }
@@ -246,7 +246,7 @@ fn ranks_that_open_in_different_orders_hear_of_it_and_stay_in_step() {
 /// What rank 0 says of a window after it has been refused some meets that very window on rank 1.
 #[test]
 fn a_rank_that_was_refused_has_the_same_numbers() {
-    let refuses = (&[][..], &["window", "barrier"][..], "");
+    let refuses = (&[][..], &["opening a window", "opening a barrier"][..], "");
     two([refuses, FREELY], |world, _| {
         crate::stream!(let s = world.stream().unwrap());
         let refused = |error: Error| {
@@ -280,11 +280,108 @@ fn a_rank_that_was_refused_has_the_same_numbers() {
     });
 }
 
+/// Labels are compared, and name no window; errors do.
+#[test]
+fn who_does_not_come_is_named_with_what_takes_all_ranks() {
+    type Call = fn(&Stream<'_, Host>) -> Result<()>;
+    let calls: [(&str, Call); 3] = [
+        ("opening window `second`", |s| {
+            open(s, "second", Buffers::Double, 8).map(drop)
+        }),
+        ("opening barrier `b`", |s| Barrier::open(s, "b").map(drop)),
+        ("gather `results`", |s| {
+            s.world().gather("results", Vec::new()).map(drop)
+        }),
+    ];
+    for (what, call) in calls {
+        World::<Host>::local(2, |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            let _halves = open(&s, "first", Buffers::Double, 8).unwrap();
+            if world.rank() == 0 {
+                let error = call(&s).unwrap_err().to_string();
+                let text =
+                    format!("rank 1 will not come (it has left the job); {what} takes all ranks");
+                assert_eq!(error, text);
+            }
+        });
+    }
+}
+
+/// Two windows of one name and shape, which rank 1 would open in the other order: each put would go to the wrong one.
+#[test]
+fn a_name_is_refused_as_long_as_a_rank_holds_a_window_of_it() {
+    two([FREELY, FREELY], |world, _| {
+        crate::stream!(let s = world.stream().unwrap());
+        let again = |by: &[usize]| {
+            let error = open(&s, "w", Buffers::Double, 8).err().unwrap();
+            let Error::NameTaken { window, ranks } = &error else {
+                panic!("{error}")
+            };
+            assert_eq!((&**window, &ranks[..]), ("w", by), "{error}");
+        };
+        let (inbox, outbox) = open(&s, "w", Buffers::Double, 8).unwrap();
+        again(&[0, 1]);
+        // One half will do, and one rank; an open epoch, too.
+        drop(inbox);
+        let mut outbox = Some(outbox);
+        if world.rank() == 1 {
+            drop(outbox.take());
+        }
+        again(&[0]);
+        let epoch = outbox.map(Outbox::start);
+        again(&[0]);
+        drop(epoch);
+        // Nobody has it any more; and all are in step.
+        let (inbox, outbox) = open(&s, "w", Buffers::Double, 8).unwrap();
+        let _other = open(&s, "x", Buffers::Double, 8).unwrap();
+        // Barriers have names of their own.
+        let barrier = Barrier::open(&s, "w").unwrap();
+        let refused = Barrier::open(&s, "w").err().unwrap();
+        assert!(matches!(refused, Error::NameTaken { .. }), "{refused}");
+        drop(barrier);
+        Barrier::open(&s, "w").unwrap();
+        let _outbox = outbox.start().complete(&s).unwrap();
+        let _inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+        s.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn elements_of_different_types_are_named_by_all() {
+    World::<Host>::local(2, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let opened = match world.rank() {
+            0 => Window::<f64, _>::by_slot("w").open(&s).map(drop),
+            _ => Window::<u32, _>::by_slot("w").open(&s).map(drop),
+        };
+        let error = opened.unwrap_err().to_string();
+        let types = "disagree about the element type: `f64` (8 bytes) and `u32` (4 bytes)";
+        assert!(error.ends_with(types), "{error}");
+    });
+}
+
+#[test]
+fn who_was_started_alone_is_told_how_not_to_be() {
+    let world = World::<Host>::init().unwrap();
+    crate::stream!(let s = world.stream().unwrap());
+    let window = Window::<u8, _>::by_slot("w").slot_to(1, 0);
+    let error = window.open(&s).err().unwrap().to_string();
+    let text = "rank 0 names rank 1, but the job has 1 rank (this process was started alone: `tidegate run";
+    assert!(error.contains(text), "{error}");
+    // Where a program has made a job of one rank there is nothing to tell.
+    World::<Host>::local(1, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u8, _>::by_slot("w").slot_to(1, 0);
+        let error = window.open(&s).err().unwrap().to_string();
+        assert!(error.ends_with("the job has 1 rank"), "{error}");
+    });
+}
+
 #[test]
 fn a_barrier_that_one_rank_cannot_create_is_revoked_for_the_others() {
     let (over, hear) = channel();
     let hear = Mutex::new(hear);
-    two([(&[], &[], "barrier"), FREELY], |world, _| {
+    two([(&[], &[], "opening a barrier"), FREELY], |world, _| {
         crate::stream!(let s = world.stream().unwrap());
         let opened = Barrier::open(&s, "b");
         if world.rank() == 0 {
@@ -317,7 +414,12 @@ fn what_is_said_of_another_window_is_a_mismatch_for_all() {
     let (x, y) = (which(0, "w"), which(1, "w"));
     let fails = || Err(Error::Invalid("no room".into()));
     let succeeds = || Ok(((), Vec::new()));
-    let all = |second: &Which, what| vec![said(&x, succeeds()).0, said::<()>(second, what).0];
+    let all = |second: &Which, what| {
+        vec![
+            said(&x, false, succeeds()).0,
+            said::<()>(second, false, what).0,
+        ]
+    };
     heard::<()>(&x, all(&x, succeeds()), Ok(())).unwrap();
     let text = |heard: Result<Vec<((), _)>>| heard.unwrap_err().to_string();
     for mine in [&x, &y] {

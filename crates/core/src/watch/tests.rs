@@ -1,0 +1,150 @@
+//! Who asks for a report, and what it says of ranks that are in collective calls.
+
+use tidegate_host::Host;
+
+use super::*;
+use crate::window::{Buffers, BySlot, Inbox, Outbox, Window};
+use crate::{Stream, World};
+
+/// A report that all ranks have seen.
+fn wait_for_report(world: &World<Host>, is_it: impl Fn(&str) -> bool) -> String {
+    let start = Instant::now();
+    loop {
+        match world.last_report() {
+            Some(report) if is_it(&report) => return report,
+            other => assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "no such report, but {other:?}"
+            ),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+type Halves<'s> = (Inbox<'s, u8, BySlot, Host>, Outbox<'s, u8, BySlot, Host>);
+
+/// A window of one slot each way between two ranks.
+fn open<'s>(s: &Stream<'s, Host>, name: &str) -> Result<Halves<'s>> {
+    let other = 1 - s.world().rank();
+    let window = Window::by_slot(name).buffers(Buffers::Single);
+    window.slot_from(other, 0, 8).slot_to(other, 0).open(s)
+}
+
+/// Rank 0 waits for rank 1's complete, and rank 1 is in a gather, which rank 0 comes to behind that wait.
+#[test]
+fn a_cycle_through_a_collective_call_is_reported() {
+    World::<Host>::local(2, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let (inbox, outbox) = open(&s, "w").unwrap();
+        world.report_waits_after(Duration::from_millis(300));
+        let exposed = inbox.post(&s).unwrap();
+        if world.rank() == 0 {
+            let inbox = exposed.wait(&s).unwrap();
+            let report = wait_for_report(&world, |report| report.contains("cycle: rank"));
+            for part in [
+                "rank 0: rank 1, its complete (window `w`, epoch 0, stream `stream`, for ",
+                "rank 1: rank 0, to come to gather `results` (for ",
+                "cycle: rank 0 -> rank 1 -> rank 0",
+            ] {
+                assert!(report.contains(part), "{report}");
+            }
+            assert!(!report.contains("no cycle"), "{report}");
+            // The program goes on beside its stream.
+            world.gather("results", Vec::new()).unwrap();
+            let _outbox = outbox.start().complete(&s).unwrap();
+            s.synchronize().unwrap();
+            drop(inbox);
+        } else {
+            world.gather("results", Vec::new()).unwrap();
+            let _outbox = outbox.start().complete(&s).unwrap();
+            let _inbox = exposed.wait(&s).unwrap();
+            s.synchronize().unwrap();
+        }
+    });
+}
+
+type Call = fn(&World<Host>);
+
+/// No stream waits for anything: it is the program that does.
+#[test]
+fn a_rank_that_does_not_come_to_a_collective_call_is_reported() {
+    let calls: [(&str, Call); 3] = [
+        ("opening window `w`", |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            let _halves = open(&s, "w").unwrap();
+        }),
+        ("opening barrier `b`", |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            crate::Barrier::open(&s, "b").unwrap();
+        }),
+        ("gather `results`", |world| {
+            world.gather("results", Vec::new()).unwrap();
+        }),
+    ];
+    for (what, call) in calls {
+        for late in [0, 1] {
+            World::<Host>::local(2, |world| {
+                world.report_waits_after(Duration::from_millis(200));
+                if world.rank() == late {
+                    let report = wait_for_report(&world, |_| true);
+                    let waits = format!("rank {}: rank {late}, to come to {what} (for ", 1 - late);
+                    assert!(report.contains(&waits), "{report}");
+                    assert!(
+                        report.contains(&format!("rank {late}: nothing")),
+                        "{report}"
+                    );
+                    assert!(report.contains("no cycle: "), "{report}");
+                }
+                call(&world);
+            });
+        }
+    }
+}
+
+/// As by `epoch.complete(&s)?;`, whose outbox nobody has taken.
+#[test]
+fn a_rank_that_has_dropped_a_half_is_reported() {
+    World::<Host>::local(2, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let (inbox, outbox) = open(&s, "w").unwrap();
+        world.report_waits_after(Duration::from_millis(200));
+        let exposed = inbox.post(&s).unwrap();
+        drop(outbox.start().complete(&s).unwrap());
+        let inbox = exposed.wait(&s).unwrap();
+        s.synchronize().unwrap();
+        if world.rank() == 0 {
+            let _inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+            let report = wait_for_report(&world, |report| report.contains("its complete"));
+            let dropped = "rank 1: nothing, and it has dropped its outbox of window `w`";
+            assert!(report.contains(dropped), "{report}");
+        } else {
+            wait_for_report(&world, |report| report.contains("its complete"));
+        }
+    });
+}
+
+#[test]
+fn ranks_that_ask_for_one_report_get_one() {
+    let watch = Watch::default();
+    let mut zero = lock(&watch.state);
+    assert!(zero.is_due(), "nothing was reported before");
+    // Rank 1 asks; then rank 2, which does not know of that: once while the round is under way, once when it is over.
+    assert_eq!(zero.begin(0, 0, Answer::default()), Some(1));
+    assert_eq!(zero.begin(0, 0, Answer::default()), None);
+    zero.round = None;
+    assert_eq!(zero.begin(0, 0, Answer::default()), None);
+    assert!(!zero.is_due(), "rank 0's own waits are in the report, too");
+    // A deadline later it lasts still, and who asks has been asked before.
+    zero.deadline = Duration::ZERO;
+    assert!(zero.is_due());
+    assert_eq!(zero.begin(1, 0, Answer::default()), Some(2));
+}
+
+#[test]
+fn who_was_asked_does_not_ask() {
+    let watch = Watch::default();
+    let mut state = lock(&watch.state);
+    state.asked(1);
+    assert!(!state.is_due());
+    assert_eq!(state.rounds, 1);
+}

@@ -1,0 +1,15 @@
+//! The halves that an epoch gives back are dropped: nobody would post or complete again.
+#![deny(unused_must_use)]
+
+use tidegate::prelude::*;
+
+fn main() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let window = Window::<f64, _>::by_slot("w").slot_from(0, 0, 4).slot_to(0, 0);
+    let (inbox, outbox) = window.open(&s)?;
+    let exposed = inbox.post(&s)?;
+    outbox.start().complete(&s)?;
+    exposed.wait(&s)?;
+    Ok(())
+}
