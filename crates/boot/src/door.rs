@@ -219,6 +219,8 @@ pub(crate) struct Porch {
     pub(crate) guests: Vec<Guest>,
     /// More than these at a time are not waited for.
     room: usize,
+    /// Accepting failed (too many open files, say): not before this moment again.
+    accept_after: Option<Instant>,
 }
 
 /// Somebody who has connected and not proved anything.
@@ -260,18 +262,18 @@ impl Porch {
             key,
             guests: Vec::new(),
             room,
+            accept_after: None,
         })
     }
 
-    /// Until when nobody can be let in: there is no room, and nobody who could be sent away.
+    /// Until when nobody can be let in: there is no room, and nobody who could be sent away; or that could not be done.
     pub(crate) fn crowded_until(&self, now: Instant) -> Option<Instant> {
         let oldest = self
             .guests
             .first()
             .filter(|_| self.guests.len() >= self.room);
-        oldest
-            .map(|guest| guest.since + YOUNG)
-            .filter(|until| now < *until)
+        let room = oldest.map(|guest| guest.since + YOUNG);
+        room.max(self.accept_after).filter(|until| now < *until)
     }
 
     /// Lets in whoever waits outside, if it is a process of this user.
@@ -280,9 +282,11 @@ impl Porch {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let fd = match acceptfrom_with(&self.listener, flags) {
                 Ok((fd, _)) => fd,
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
                 Err(error) => {
                     if !would_block(error) {
-                        tracing::warn!(%error, "cannot accept a connection of this node");
+                        tracing::warn!(%error, "cannot accept a connection of this node for a moment");
+                        self.accept_after = Some(now + Duration::from_millis(200));
                     }
                     return;
                 }

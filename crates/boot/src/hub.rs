@@ -262,9 +262,7 @@ impl Hub {
 
     pub(crate) fn interest<'a>(&'a self, mut add: impl FnMut(HubToken, BorrowedFd<'a>, PollFlags)) {
         let now = Instant::now();
-        let crowded =
-            self.callers.len() >= MAX_CALLERS && self.callers.iter().all(|c| now < c.since + YOUNG);
-        if !crowded && self.accept_after.is_none_or(|after| now >= after) {
+        if self.crowded_until(now).is_none() && self.accept_after.is_none_or(|after| now >= after) {
             add(HubToken::Listener, self.listener.as_fd(), PollFlags::IN);
         }
         for (index, caller) in self.callers.iter().enumerate() {
@@ -452,10 +450,17 @@ impl Hub {
 
     /// When [`Hub::tick`] is to be called next.
     pub(crate) fn next_tick(&self) -> Option<Instant> {
-        let crowded = self.callers.len() >= MAX_CALLERS;
-        let patience = if crowded { YOUNG } else { PATIENCE };
-        let callers = self.callers.iter().map(|c| c.since + patience).min();
+        let oldest = self.callers.iter().map(|c| c.since).min();
+        let crowded = self.crowded_until(Instant::now());
+        let callers = crowded.or(oldest.map(|since| since + PATIENCE));
         [callers, self.accept_after].into_iter().flatten().min()
+    }
+
+    /// Until when nobody can be heard besides: there is no room, and nobody who could be sent away.
+    fn crowded_until(&self, now: Instant) -> Option<Instant> {
+        let oldest = self.callers.iter().map(|c| c.since).min();
+        let until = oldest.filter(|_| self.callers.len() >= MAX_CALLERS)? + YOUNG;
+        (now < until).then_some(until)
     }
 }
 
