@@ -9,7 +9,9 @@
 //! The bare loops have no exposure (a put overwrites whatever is there), nor buffers by turns. `delivered` learns of a put
 //! that the target has refused or that was lost, at once; `bare` never does. (Tidegate does, when it looks.) `waitable`
 //! has a completion queue that a thread can sleep on, as tidegate's listener does; the other loops would have to poll
-//! for ever.
+//! for ever. `injected` has no completions.
+//!
+//! What has come is compared with what was sent after all rounds of a case. The clock is rank 0's.
 
 mod raw;
 
@@ -77,14 +79,31 @@ struct Ends<'s> {
     outbox: Outbox<'s, u64>,
 }
 
+/// What a rank sends.
+fn words(rank: usize, len: usize) -> Vec<u64> {
+    let word = |index: usize| (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ rank as u64;
+    (0..len).map(word).collect()
+}
+
 fn open<'s>(s: &Stream<'s>, name: &str, len: usize) -> Result<Ends<'s>> {
-    let peer = 1 - s.world().rank();
+    let rank = s.world().rank();
+    let peer = 1 - rank;
     let window = Window::by_slot(name)
         .slot_from(peer, 0, len)
         .slot_to(peer, 0);
     let (inbox, outbox) = window.open(s)?;
-    let src = Region::zeroed(s.world(), len)?.on(s)?;
+    let src = Region::from_slice(s.world(), &words(rank, len))?.on(s)?;
     Ok(Ends { src, inbox, outbox })
+}
+
+/// Whether that is here what the peer sends.
+fn check<'s>(s: &Stream<'s>, way: Way, ends: &mut Ends<'s>) -> Outcome<()> {
+    let slots = ends.inbox.read(s)?;
+    let came = slots.slot(0);
+    if came != words(1 - s.world().rank(), came.len()) {
+        return Err(format!("{}: what has come is not what was sent", way.name()).into());
+    }
+    Ok(())
 }
 
 /// Puts, and waits for what the peer puts.
@@ -215,7 +234,7 @@ fn rank(plan: &Plan) -> Outcome<()> {
     stream!(let s = world.stream()?);
     stream!(let inline = world.inline_stream()?);
     let open_raw = |wait| -> Outcome<Raw> {
-        let mut raw = Raw::open(&plan.provider, SIZES[1], wait)?;
+        let mut raw = Raw::open(&plan.provider, &words(rank, SIZES[1] / 8), wait)?;
         let mut said = raw.address()?;
         said.resize(ADDRESS, 0);
         raw.connect(&swap(&s, &said)?)?;
@@ -281,6 +300,25 @@ fn rank(plan: &Plan) -> Outcome<()> {
                     }
                 }
             }
+            let went = |way: Way| {
+                WAYS.iter()
+                    .zip(&times)
+                    .any(|(one, times)| *one == way && !times.is_empty())
+            };
+            if went(Way::Eager) {
+                check(&s, Way::Eager, &mut on_s)?;
+            }
+            if went(Way::Graph) {
+                check(&s, Way::Graph, &mut recorded)?;
+            }
+            if went(Way::Inline) {
+                check(&inline, Way::Inline, &mut on_inline)?;
+            }
+            for (form, raw) in [(Form::Plain, &raw), (Form::Waitable, &waitable)] {
+                if went(Way::Raw(form)) && raw.received(bytes) != words(1 - rank, bytes / 8) {
+                    return Err("a bare loop: what has come is not what was sent".into());
+                }
+            }
             if rank == 0 {
                 let medians: Vec<_> = times
                     .iter_mut()
@@ -295,11 +333,12 @@ fn rank(plan: &Plan) -> Outcome<()> {
                         base.map_or("-".into(), |base| format!("{:.2}", time / base))
                     };
                     println!(
-                        "  {:18} {time:8.2} us ({:.2} to {:.2})   over bare {}, waitable {}, delivered {}",
+                        "  {:18} {time:8.2} us ({:.2} to {:.2})   over bare {}, injected {}, waitable {}, delivered {}",
                         way.name(),
                         all[all.len() / 10],
                         all[all.len() * 9 / 10],
                         over(Form::Plain),
+                        over(Form::Injected),
                         over(Form::Waitable),
                         over(Form::Delivered)
                     );

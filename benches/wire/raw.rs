@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_ffi::fabric::*;
@@ -39,8 +39,8 @@ pub(crate) struct Raw {
 type Outcome<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 impl Raw {
-    /// `wait`: what its completion queue can be waited for with.
-    pub(crate) fn open(provider: &str, bytes: usize, wait: WaitObject) -> Outcome<Self> {
+    /// Sends `words`, or the first of them. `wait`: what its completion queue can be waited for with.
+    pub(crate) fn open(provider: &str, words: &[u64], wait: WaitObject) -> Outcome<Self> {
         let hints = Hints::new()
             .provider(provider)
             .caps(Caps::RMA | Caps::MSG)
@@ -55,7 +55,9 @@ impl Raw {
             .queue(&queue, Reported::TRANSMIT | Reported::RECV)?
             .enable()?;
         // Its first half is sent, the second is written by the peer.
-        let memory: Arc<Vec<_>> = Arc::new((0..bytes / 4).map(|_| AtomicU64::new(0)).collect());
+        let nothing = std::iter::repeat_n(0, words.len());
+        let all = words.iter().copied().chain(nothing);
+        let memory: Arc<Vec<_>> = Arc::new(all.map(AtomicU64::new).collect());
         let options = RegisterOptions {
             access: Access::SOURCE | Access::SINK | Access::REMOTE_READ | Access::REMOTE_WRITE,
             endpoint: Some(&endpoint),
@@ -63,7 +65,8 @@ impl Raw {
         };
         let (address, keep) = (memory.as_ptr() as *mut c_void, Arc::clone(&memory));
         // SAFETY: the words live as long as they are shared, and nobody here looks at what the peer writes.
-        let region = unsafe { MemoryRegion::host(&domain, address, 2 * bytes, &options, keep) }?;
+        let region =
+            unsafe { MemoryRegion::host(&domain, address, 16 * words.len(), &options, keep) }?;
         Ok(Raw {
             endpoint,
             vector,
@@ -182,6 +185,13 @@ impl Raw {
     pub(crate) fn wait(&mut self) -> Outcome<()> {
         self.expected += 1;
         self.until(|raw| raw.heard >= raw.expected)
+    }
+
+    /// What the peer has written, as far as that.
+    pub(crate) fn received(&self, bytes: usize) -> Vec<u64> {
+        let from = self.memory.len() / 2;
+        let words = self.memory[from..from + bytes / 8].iter();
+        words.map(|word| word.load(Ordering::Acquire)).collect()
     }
 
     /// All that was sent is through.
