@@ -176,12 +176,12 @@ impl<D: Device> World<D> {
     /// The error for a fault of a stream.
     #[cold]
     pub(crate) fn explain(&self, fault: Fault, stream: &str) -> Error {
-        let begun = self.inner.cause_of_fault(stream, &fault);
-        begun
-            .into_iter()
-            .for_each(|cause| self.inner.tell_failed(cause));
         let (tag, epoch) = match fault {
-            Fault::Kernel(message) => {
+            Fault::Kernel(ref message) => {
+                let (cause, message) = (self.inner.cause_of_fault(stream, &fault), message.clone());
+                cause
+                    .into_iter()
+                    .for_each(|cause| self.inner.tell_failed(cause));
                 return Error::KernelPanicked {
                     stream: stream.to_owned(),
                     message,
