@@ -176,7 +176,7 @@ fn after_a_loss_windows_are_revoked_and_none_can_be_opened() {
     for end in &outcome.ranks[..2] {
         let error = error(end);
         assert!(is(end, "control"), "{error}");
-        assert!(error.contains("rank 2 ended during collective"), "{error}");
+        assert!(error.contains("rank 2 will not come ("), "{error}");
     }
 }
 

@@ -15,6 +15,10 @@
 #include "common.cuh"
 #include "job.hpp"
 
+// Whether ranks share GPUs. Then no kernel is launched early behind one that waits for another rank: it would hold the room that
+// the other one needs.
+inline bool shared_gpus = false;
+
 // The GPU of a rank. If there are fewer GPUs than ranks, ranks share them by turns, for which MPS must run: without it kernels
 // that wait for each other get slices of time.
 inline int device_of(const Job& job) {
@@ -22,6 +26,7 @@ inline int device_of(const Job& job) {
     CUDA(cudaGetDeviceCount(&devices));
     if (devices < 1) throw std::runtime_error("there is no GPU");
     if (job.rank == 0 && job.size > devices) std::fprintf(stderr, "%d ranks share %d GPUs: that needs MPS\n", job.size, devices);
+    shared_gpus = job.size > devices;
     return job.rank % devices;
 }
 

@@ -197,7 +197,8 @@ class Share {
                    x.source(), g.packed);
         }
         x.enqueue(stream_, k % x.period);
-        launch(faces_unpack_packed, layout_.grids.unpack, FACES_TILE, stream_, x.early && x.ends_in_kernel, g,
+        launch(faces_unpack_packed, layout_.grids.unpack, FACES_TILE, stream_,
+               x.early && x.ends_in_kernel && !shared_gpus, g,
                x.slots(k % x.period), g.packed, u_, g.values);
     }
 

@@ -297,7 +297,8 @@ impl TransportArgs {
                 Route::Auto
             }
         };
-        let mut behaviour = Options::default().rails_from_env()?;
+        let behaviour = Options::default().rails_from_env()?;
+        let mut behaviour = behaviour.silence_from_env();
         if let Some(budget) = self.budget {
             behaviour = behaviour.budget(budget as usize);
             label = format!("{label}, budget {budget}, {}", self.throttle.name());

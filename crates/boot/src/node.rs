@@ -416,8 +416,8 @@ impl Node {
                     .filter_map(|m| m.passage.as_ref())
                     .any(|p| p.throttled);
                 let guests = porch.as_ref().and_then(|porch| {
-                    let oldest = porch.guests.first()?.since + PATIENCE;
-                    Some(porch.crowded_until(Instant::now()).unwrap_or(oldest))
+                    let oldest = porch.guests.first().map(|guest| guest.since + PATIENCE);
+                    porch.crowded_until(Instant::now()).or(oldest)
                 });
                 if throttled { Some(soon()) } else { guests }
             }

@@ -356,8 +356,17 @@ fn a_launcher_that_nobody_reads_and_that_is_asked_twice_ends_at_once() {
 
 #[test]
 fn a_launcher_that_nobody_reads_ends_the_others_when_a_rank_fails() {
-    let script = "if test $RANK = 1; then exec sleep 1000; fi; yes & sleep 0.5; exit 3";
-    let mut child = unread("0.5", script, "".as_ref());
+    let folder = tempfile::tempdir().unwrap();
+    let done = folder.path().join("done");
+    let script = "if test $RANK = 1; then
+            trap ': > $DONE; exit' TERM; while :; do sleep 0.1; done
+        fi; yes & sleep 0.5; exit 3";
+    let mut child = unread("0.5", script, &done);
+    wait_until("the other rank was ended", || done.exists());
+    // What it has printed may be read yet.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(child.try_wait().unwrap(), None, "it waits for a reader");
+    ask_to_end(&child);
     assert_eq!(code_of_unread(&mut child), Some(3));
     let said = said(child.stderr.take());
     assert!(said.contains("rank 0 failed"), "{said}");
@@ -365,15 +374,19 @@ fn a_launcher_that_nobody_reads_ends_the_others_when_a_rank_fails() {
 
 #[test]
 fn a_stream_that_nobody_reads_does_not_stop_the_other() {
-    let script = "yes >&2 & sleep 0.5; echo mine; exit 3";
+    // Whatever comes first, the end of the job that is asked for below or its own.
+    let script = "trap '' TERM; yes >&2 & sleep 0.5; echo mine; exit 3";
     let args = ["run", "-n", "1", "--grace", "0.5", "/bin/sh", "-c", script];
     let mut child = tidegate(&args)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    let stdout = child.stdout.take().unwrap();
+    let mut lines = BufReader::new(stdout).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "[0] mine"), "it was not printed");
+    ask_to_end(&child);
     assert_eq!(code_of_unread(&mut child), Some(3));
-    assert!(said(child.stdout.take()).contains("[0] mine\n"));
 }
 
 #[test]

@@ -43,6 +43,7 @@ use tidegate_hal::slots::Slots;
 
 use engine::chained::Chained;
 use engine::queue::{Handle, Queue};
+use engine::silence::Silence;
 use engine::{Engine, Shared};
 use wire::Wire;
 use wire::chain::Signals;
@@ -294,7 +295,7 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
 
     fn quiesce(&self, limit: Duration) -> bool {
         let start = Instant::now();
-        let (mut before, mut since) = (self.shared.heard(), start);
+        let (mut before, mut silence) = (self.shared.heard(), Silence::new());
         loop {
             // A peer that cannot be told of a failure may be gone: it is not tried for as long as messages are.
             let elapsed = start.elapsed();
@@ -303,9 +304,9 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
             }
             let heard = self.shared.heard();
             if heard != before {
-                (before, since) = (heard, Instant::now());
+                (before, silence) = (heard, Silence::new());
             }
-            if elapsed >= limit || since.elapsed() >= self.options.silence {
+            if elapsed >= limit || silence.look(Instant::now(), self.options.silence) {
                 return false;
             }
             // Only at the end of a job: nothing on the data path waits here.

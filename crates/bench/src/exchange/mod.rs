@@ -7,7 +7,9 @@
 //! place in it, and the run: so what arrives elsewhere or torn is seen, and epochs that bring nothing are, too, since
 //! those before the clock bring other words. Every run is verified, the first one (which is not counted) too: all slots
 //! are copied to the host and compared word by word, as the last epoch has left them. (Within a run all epochs bring the
-//! same: what comes an epoch late is for the tests of schedules, and for Faces, whose values grow.)
+//! same: what comes an epoch late is for the tests of schedules, and for Faces, whose values grow. In turns, what the
+//! second rank answers first within the time is the last message from before it: so there the first rank has one message
+//! of the right words at least.)
 //!
 //! | [`Order`] | an epoch |
 //! |---|---|

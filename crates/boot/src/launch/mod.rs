@@ -18,8 +18,8 @@
 //! # Failure
 //!
 //! When a rank fails, the others get [`Job::grace`] to end by themselves with errors of their own; then they get
-//! `SIGTERM`, and a moment later `SIGKILL`. After that, or a signal to end, output that nobody has read for as long as the grace is
-//! lost; a job that ends by itself waits for who reads it. When a rank ends, what is left of its process group is killed. When the
+//! `SIGTERM`, and a moment later `SIGKILL`. What has been printed waits for who reads it, who may be a pager: the reason of
+//! a failure comes last. After a signal to end, what nobody has read for as long as the grace is lost. When a rank ends, what is left of its process group is killed. When the
 //! launcher is killed, the kernel kills the ranks (`PR_SET_PDEATHSIG`), and a guard process their groups.
 
 mod bed;

@@ -555,8 +555,6 @@ impl Monitor {
             return;
         }
         self.first_failure = Some(rank);
-        self.hurry
-            .get_or_insert_with(|| (Instant::now(), self.job.grace));
         if self.ranks.iter().any(|rank| rank.ended.is_none()) && self.next_step.is_none() {
             self.next_step = self.after_grace(Signal::TERM);
             let grace = match self.next_step {

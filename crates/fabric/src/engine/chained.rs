@@ -23,7 +23,6 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::nic::{Direction, NicError};
 
-use super::contact::{answer_within, silent};
 use super::doubt::FAILED;
 use super::program::{Script, operation, script};
 use super::queue::Queue;
@@ -72,12 +71,12 @@ pub(crate) struct Chained<W: Wire> {
     /// How many rings have been turned into strikes, or seen.
     struck: u64,
     /// Since when there is no room for what has been rung for.
-    refused: Option<Instant>,
+    refused: Option<Silence>,
     /// How long that may last.
     limit: Duration,
     moved: Instant,
-    /// Since then: for strikes that are missing, and for answers.
-    silence: [Silence; 2],
+    /// Since then.
+    silence: Silence,
     failed: Option<Failure>,
     /// It has been given up.
     over: bool,
@@ -94,7 +93,7 @@ impl<W: Wire> Chained<W> {
             refused: None,
             limit,
             moved: Instant::now(),
-            silence: [Silence::new(), Silence::new()],
+            silence: Silence::new(),
             failed: None,
             over: false,
         }
@@ -143,7 +142,7 @@ impl<W: Wire> Chained<W> {
                     self.refused = None;
                 }
                 Ok(Posted::Full) => {
-                    self.refused.get_or_insert_with(Instant::now);
+                    self.refused.get_or_insert_with(Silence::new);
                     break;
                 }
                 Err(error) => self.fail(self.fed, &error),
@@ -154,7 +153,7 @@ impl<W: Wire> Chained<W> {
 
     fn moves(&mut self) {
         self.moved = Instant::now();
-        self.silence.iter_mut().for_each(Silence::ends);
+        self.silence.ends();
         if let Some(failure) = &mut self.failed {
             failure.lull.ends();
         }
@@ -213,7 +212,7 @@ impl<W: Wire> Chained<W> {
         if !self.strikes || rung == self.through {
             return;
         }
-        if self.silence[0].look(Instant::now(), self.limit) {
+        if self.silence.look(Instant::now(), self.limit) {
             let missing = self.chain.missing(rung);
             if missing > 0 {
                 let why = format!(
@@ -222,12 +221,6 @@ impl<W: Wire> Chained<W> {
                 self.fail(self.through, &why);
             }
         }
-    }
-
-    /// Whether nothing has become of what was rung for, for longer than an answer may take.
-    fn waits_in_vain(&mut self, rung: u64) -> bool {
-        let begun = self.struck.min(self.fed) > self.through && rung > self.through;
-        begun && self.silence[1].look(Instant::now(), answer_within(self.limit))
     }
 
     /// The peer has left in good order: what is rung for is through, but what only the peer could bring. `false` if there
@@ -256,12 +249,9 @@ impl<W: Wire> Chained<W> {
 
     /// What has been rung for finds no room, for longer than it may take.
     fn starves(&mut self) {
-        let waits = self.struck > self.fed && self.refused.is_some();
-        if waits
-            && self
-                .refused
-                .is_some_and(|since| since.elapsed() > self.limit)
-        {
+        let (waits, limit) = (self.struck > self.fed, self.limit);
+        let too_long = |refused: &mut Silence| waits && refused.look(Instant::now(), limit);
+        if self.refused.as_mut().is_some_and(too_long) {
             let error = NicError::Exhausted {
                 nic: crate::NAME,
                 what: "deferred works",
@@ -311,14 +301,17 @@ impl<W: Wire> Engine<W> {
         let closed = queue.closed.load(Ordering::Acquire);
         let mut chained = lock(&chained);
         let (rung, poisoned) = queue.rung_for();
-        if queue.has_left() && (!chained.over || chained.through < rung) && !self.broken {
-            let busy = self.queues.get(index).map(|agenda| &mut agenda.busy);
+        if self.departed.contains(&queue.peer) && !self.broken {
             let lets_go = chained.lets_go(&queue, rung);
-            busy.into_iter()
-                .for_each(|busy| *busy = lets_go && chained.through < rung);
+            let all = chained.through == rung;
             drop(chained);
-            if !lets_go {
+            if !lets_go || (all && (closed || poisoned)) {
                 self.give_up(index);
+            }
+            // What waits for a trigger slot.
+            let busy = !queue.is_idle();
+            if let Some(agenda) = self.queues.get(index) {
+                agenda.busy = busy;
             }
             return !closed;
         }
@@ -335,9 +328,6 @@ impl<W: Wire> Engine<W> {
         }
         chained.starves();
         chained.listens(rung);
-        if chained.waits_in_vain(rung) {
-            self.failure.get_or_insert(silent(queue.peer, self.silence));
-        }
         let waits = rung > chained.through;
         if chained.through > before {
             self.contact.answers(queue.peer);
@@ -349,7 +339,8 @@ impl<W: Wire> Engine<W> {
             agenda.busy = waits || (chained.failed.is_some() && !chained.over);
         }
         self.full |= waits && chained.refused.is_some();
-        let failed = chained.failed.is_some() || queue.is_abandoned();
+        // Towards a peer that is leaving nothing is said to have failed: when it has left, it has not.
+        let failed = (chained.failed.is_some() && !queue.has_left()) || queue.is_abandoned();
         let is_over = (closed || poisoned) && !waits;
         if !is_over && !(failed && (self.broken || chained.has_come_to_rest(rung))) {
             return true;

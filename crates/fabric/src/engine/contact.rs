@@ -5,10 +5,10 @@
 //! What is refused towards a peer is tried again; when that has lasted too long, it has failed: a provider that cannot
 //! reach a peer may never say more. Others take everything, connect behind one's back, and never say that they cannot.
 //! So what is first sent to a peer must come back within a time, too. (A signal that is through says nothing of the
-//! peer; but it is asked for soon: see [`doubt`](super::doubt).) Once a peer has answered, its silence is no reason any
-//! more: it may be stopped, or far behind, and whether its rank lives is for the control plane to say. But what is under
-//! way towards it must come to its end within a time like that of a first answer ([`doubt`](super::doubt) looks after
-//! it): a network may be cut while the control plane, which goes another way, hears that all ranks are well.
+//! peer; but it is asked for soon: see [`doubt`](super::doubt).) Of a peer that has answered something must come to its
+//! end within a like time, as long as anything is under way towards it: a network may be cut while the control plane,
+//! which goes another way, hears that all ranks are well. What comes to its end need not be what is waited for: a slow
+//! network has much to do before that.
 //!
 //! # Failure
 //!
@@ -25,12 +25,12 @@ use super::silence::Silence;
 const ANSWER: u32 = 2;
 
 /// How long an answer may take, where `limit` is what a peer may take nothing for.
-pub(super) fn answer_within(limit: Duration) -> Duration {
+fn answer_within(limit: Duration) -> Duration {
     limit.saturating_mul(ANSWER)
 }
 
 /// Why a peer that does not answer is a failure.
-pub(super) fn silent(peer: usize, limit: Duration) -> String {
+fn silent(peer: usize, limit: Duration) -> String {
     let limit = answer_within(limit);
     format!("the NIC of rank {peer} has not answered for {limit:?}")
 }
@@ -44,6 +44,10 @@ pub(super) struct Contact {
     met: Vec<bool>,
     /// Since when something is under way towards those that have not.
     asked: HashMap<usize, Silence>,
+    /// How much has come to its end towards each, by rank.
+    ends: Vec<u64>,
+    /// Towards whom something was under way at the last tick: how much had ended then, and for how long that is so.
+    awaited: HashMap<usize, (u64, Silence)>,
 }
 
 impl Contact {
@@ -53,7 +57,40 @@ impl Contact {
             refusing: HashMap::new(),
             met: Vec::new(),
             asked: HashMap::new(),
+            ends: Vec::new(),
+            awaited: HashMap::new(),
         }
+    }
+
+    /// Something that was under way towards a peer is over.
+    fn ends(&mut self, peer: usize) {
+        if self.ends.len() <= peer {
+            self.ends.resize(peer + 1, 0);
+        }
+        self.ends[peer] += 1;
+    }
+
+    /// To be called by ticks, with everybody towards whom something is under way. Says why one of them has failed, if
+    /// nothing has come to its end for too long.
+    pub(super) fn awaits(&mut self, peers: impl Iterator<Item = usize>) -> Option<String> {
+        let (now, limit) = (Instant::now(), answer_within(self.limit));
+        let mut before = std::mem::take(&mut self.awaited);
+        let mut over = None;
+        for peer in peers {
+            if self.awaited.contains_key(&peer) {
+                continue;
+            }
+            let ends = self.ends.get(peer).copied().unwrap_or(0);
+            let mut silence = match before.remove(&peer) {
+                Some((then, silence)) if then == ends => silence,
+                _ => Silence::new(),
+            };
+            if silence.look(now, limit) {
+                over = Some(peer);
+            }
+            self.awaited.insert(peer, (ends, silence));
+        }
+        over.map(|peer| silent(peer, self.limit))
     }
 
     /// The wire takes nothing towards a peer for now. Why that is a failure, if it has been so for too long.
@@ -73,6 +110,7 @@ impl Contact {
 
     /// A signal towards a peer is through at this end, which says nothing of the peer: what is asked next has its time.
     pub(super) fn is_through(&mut self, peer: usize) {
+        self.ends(peer);
         if !self.asked.is_empty() {
             self.asked.remove(&peer);
         }
@@ -92,6 +130,7 @@ impl Contact {
 
     /// What was under way towards a peer has come to an end over there, or has failed.
     pub(super) fn answers(&mut self, peer: usize) {
+        self.ends(peer);
         if self.met.len() <= peer {
             self.met.resize(peer + 1, false);
         }
@@ -152,6 +191,33 @@ mod tests {
         contact.takes(0);
         pass(&mut contact);
         assert_eq!(contact.unanswered(), None);
+    }
+
+    #[test]
+    fn who_says_nothing_at_all_to_what_is_under_way_has_failed() {
+        let mut contact = Contact::new(LIMIT);
+        contact.answers(1);
+        contact.answers(2);
+        let pass = |contact: &mut Contact| {
+            let all = contact.awaited.values_mut();
+            all.for_each(|(_, silence)| silence.lasts(2 * answer_within(LIMIT)));
+        };
+        assert_eq!(contact.awaits([1, 2, 1].into_iter()), None);
+        pass(&mut contact);
+        // Something has come to its end, if not what is under way.
+        contact.is_through(1);
+        contact.answers(2);
+        assert_eq!(contact.awaits([1, 2].into_iter()), None);
+        pass(&mut contact);
+        contact.answers(2);
+        let said = contact.awaits([1, 2].into_iter()).unwrap();
+        assert!(said.contains("rank 1"), "{said}");
+        // Who is not waited for may say nothing.
+        let mut contact = Contact::new(LIMIT);
+        assert_eq!(contact.awaits([1].into_iter()), None);
+        pass(&mut contact);
+        assert_eq!(contact.awaits([].into_iter()), None);
+        assert_eq!(contact.awaits([1].into_iter()), None);
     }
 
     #[test]

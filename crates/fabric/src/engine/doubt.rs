@@ -22,8 +22,8 @@
 //! has failed for as long, a signal is *lost*: the queue gives up, and the peer is told by a poison. Each read that is
 //! refused costs the connection that it was made on, and what others have on it; so a queue of which something has
 //! failed, which gives up in any case, asks no more than [`REFUSALS`] times in vain. A peer that does not answer,
-//! because it is stopped, is waited for; but not for ever ([`answer_within`]): where it was given up by the control
-//! plane, or its queues, that has come first. A peer that has left in good order has got all that it waited for: what is
+//! because it is stopped, is waited for; but not for ever (see [`contact`](super::contact)): if the control plane gives it
+//! up, that comes first. A peer that has left in good order has got all that it waited for: what is
 //! rung for towards it counts as through. One that is lost is core's affair, who poisons the sent word.
 
 use std::sync::Arc;
@@ -32,8 +32,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::batch::{POISON, QUANTUM};
 
-use super::contact::{answer_within, silent};
-use super::firing::{Firing, Flight, Held};
+use super::firing::{Flight, Held};
 use super::silence::Silence;
 use super::work::{Agenda, Engine};
 use crate::RemoteRegion;
@@ -95,8 +94,8 @@ pub(super) struct Doubt<W: Wire> {
 struct Asked {
     /// Since when it is known that something is wrong: a count was too low, or the read has failed.
     since: Option<Silence>,
-    /// How many had been sent when the read was posted, and for how long it has been under way; none is otherwise.
-    reads: Option<(u64, Silence)>,
+    /// How many had been sent when the read was posted; none is under way otherwise.
+    reads: Option<u64>,
     /// Not before: a pause.
     due: Instant,
     pause: Duration,
@@ -192,23 +191,21 @@ impl<W: Wire> Engine<W> {
         self.go_on();
     }
 
-    /// Looks for how long peers have said nothing to what is under way towards them.
+    /// Looks for how long peers have said nothing to what the wire has taken.
     fn await_answers(&mut self) {
-        let (now, limit) = (Instant::now(), answer_within(self.silence));
-        let mut over = None;
-        for agenda in self.queues.iter_mut() {
-            let asked = agenda.doubt.asked.as_mut();
-            let reads = asked.and_then(|asked| Some(&mut asked.reads.as_mut()?.1));
-            let fires = agenda.firing.as_mut().and_then(Firing::waits);
-            let waits = reads.into_iter().chain(fires);
-            // Each is looked at.
-            let over_time = waits.filter_map(|wait| wait.look(now, limit).then_some(()));
-            if over_time.count() > 0 && !agenda.doubt.departed {
-                over = Some(agenda.queue.peer);
-            }
-        }
-        if let Some(peer) = over {
-            self.failure.get_or_insert(silent(peer, self.silence));
+        let peers: Vec<usize> = {
+            let peer_of = |index: usize| Some(self.queues.at(index)?.queue.peer);
+            let flights = self.flights.iter().filter_map(|flight| match flight {
+                Flight::Of(index, _) | Flight::With(index, ..) => peer_of(*index),
+                // Perhaps a rail has not posted it yet. What goes by the engine's own endpoint goes along.
+                Flight::Handed(_) => None,
+                Flight::Poisoning(poisoning) => Some(poisoning.peer),
+                Flight::Look(look) => Some(look.peer),
+            });
+            flights.collect()
+        };
+        if let Some(why) = self.contact.awaits(peers.into_iter()) {
+            self.failure.get_or_insert(why);
         }
     }
 
@@ -280,7 +277,7 @@ impl<W: Wire> Engine<W> {
                 if let Some(since) = &mut asked.since {
                     since.look(now, self.silence);
                 }
-                asked.reads = Some((doubt.count, Silence::new()));
+                asked.reads = Some(doubt.count);
                 let count_there = doubt.count_there.clone();
                 self.flights.add(Flight::Look(Look {
                     index,
@@ -317,7 +314,7 @@ impl<W: Wire> Engine<W> {
                 }
                 self.not_known(look.index, &why);
             }
-            (None, Some((sent, _))) => {
+            (None, Some(sent)) => {
                 // While nobody answers, nothing goes wrong: the peer may be stopped.
                 if let Some(since) = doubt.asked.as_mut().and_then(|asked| asked.since.as_mut()) {
                     since.skips(Instant::now());
@@ -377,17 +374,23 @@ impl<W: Wire> Engine<W> {
         self.fail(index);
     }
 
+    /// A peer has left in good order: what came of it last is looked for now, and then it has [`left`](Self::left).
+    pub(super) fn leaves(&mut self, peer: usize) {
+        self.leaving.insert(peer);
+        let of_peer = self.queues.iter().filter(|one| one.queue.peer == peer);
+        of_peer.for_each(|agenda| agenda.queue.leaves());
+        self.notices.retain(|poisoning| poisoning.peer != peer);
+    }
+
     /// A peer has left in good order: what it waited for has come, and it can be asked no more. What is rung for towards
     /// it is through from here on, and what is not posted yet goes nowhere.
     pub(super) fn left(&mut self, peer: usize) {
         self.departed.insert(peer);
         self.contact.answers(peer);
-        self.notices.retain(|poisoning| poisoning.peer != peer);
         for index in 0..self.queues.numbers() {
             let of_peer = |agenda: &&mut Agenda<W>| agenda.queue.peer == peer;
             if let Some(agenda) = self.queues.get(index).filter(of_peer) {
                 agenda.doubt.departed = true;
-                agenda.queue.leaves();
                 self.make_ready(index);
             }
         }

@@ -5,7 +5,6 @@ use tidegate_hal::nic::{Direction, Prepared};
 use super::doubt::Look;
 use super::gather::{Lent, Source};
 use super::program::script;
-use super::silence::Silence;
 use super::tell::Poisoning;
 use crate::wire::Wire;
 
@@ -24,9 +23,6 @@ pub(super) struct Firing {
     pub(super) by_rails: usize,
     pub(super) signalled: bool,
     pub(super) failed: bool,
-    /// How far it was when that was last looked at (its next piece, and what is under way), and for how long it has not
-    /// moved since.
-    still: Option<((usize, usize), Silence)>,
 }
 
 impl Firing {
@@ -41,23 +37,11 @@ impl Firing {
             by_rails: 0,
             signalled: false,
             failed: false,
-            still: None,
         }
     }
 
     pub(super) fn is_odd(&self) -> bool {
         self.number % 2 == 1
-    }
-
-    /// For how long nothing has become of what is under way, if anything is. Looked at by ticks: what is through before
-    /// costs nothing.
-    pub(super) fn waits(&mut self) -> Option<&mut Silence> {
-        let now = (self.next, self.under_way);
-        if self.under_way == 0 || self.still.as_ref().is_none_or(|(then, _)| *then != now) {
-            self.still = Some((now, Silence::new()));
-            return None;
-        }
-        self.still.as_mut().map(|(_, silence)| silence)
     }
 
     /// Whether it only sends, and nobody here waits for what it would bring.

@@ -53,7 +53,7 @@ mod post;
 pub(crate) mod program;
 pub(crate) mod queue;
 pub(crate) mod rail;
-mod silence;
+pub(crate) mod silence;
 mod slab;
 mod tell;
 mod work;
@@ -318,6 +318,7 @@ impl<W: Wire> Shared<W> {
 
     /// Does what has arrived by now, and expects nothing more of a peer, which has left.
     pub(crate) fn hear(&self, left: usize) {
+        self.with(|engine| engine.leaves(left));
         // The listener may have taken something from the wire in its sleep, and not have come to it yet.
         let rounds = || -> Vec<_> {
             let of_ears = self.ears().iter().map(|ear| &ear.rounds);

@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 /// For how long nothing is heard, to somebody who looks now and then.
-pub(super) struct Silence {
+pub(crate) struct Silence {
     looked: Instant,
     lasted: Duration,
 }
@@ -18,7 +18,7 @@ impl Silence {
     /// What a pause counts for at most: this part of the limit.
     const PART: u32 = 8;
 
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Silence {
             looked: Instant::now(),
             lasted: Duration::ZERO,
@@ -26,12 +26,12 @@ impl Silence {
     }
 
     /// Something was heard just now.
-    pub(super) fn ends(&mut self) {
+    pub(crate) fn ends(&mut self) {
         *self = Silence::new();
     }
 
     /// Looks at this time; whether it has lasted for longer than the limit.
-    pub(super) fn look(&mut self, now: Instant, limit: Duration) -> bool {
+    pub(crate) fn look(&mut self, now: Instant, limit: Duration) -> bool {
         let pause = now.saturating_duration_since(self.looked);
         self.looked = now;
         self.lasted = self.lasted.saturating_add(pause.min(limit / Self::PART));
@@ -39,13 +39,13 @@ impl Silence {
     }
 
     /// The time since the last look does not count.
-    pub(super) fn skips(&mut self, now: Instant) {
+    pub(crate) fn skips(&mut self, now: Instant) {
         self.looked = now;
     }
 
     /// As if so much had been counted.
     #[cfg(test)]
-    pub(super) fn lasts(&mut self, time: Duration) {
+    pub(crate) fn lasts(&mut self, time: Duration) {
         self.lasted = time;
     }
 }

@@ -51,8 +51,8 @@ impl<T> Slab<T> {
         self.places.iter().flatten()
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.places.iter_mut().flatten()
+    pub(super) fn at(&self, number: usize) -> Option<&T> {
+        self.places.get(number)?.as_ref()
     }
 
     pub(super) fn len(&self) -> usize {

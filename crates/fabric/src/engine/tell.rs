@@ -68,7 +68,7 @@ impl<W: Wire> Engine<W> {
         // Poisoning twice is no different from once.
         poisons.sort_unstable_by_key(|one| one.poison);
         poisons.dedup_by_key(|one| one.poison);
-        if !self.departed.contains(&peer) {
+        if !self.leaving.contains(&peer) {
             let poisons = poisons.into_iter();
             self.notices
                 .extend(poisons.map(|one| Poisoning::new(peer, one)));
@@ -77,7 +77,7 @@ impl<W: Wire> Engine<W> {
 
     /// A peer has not been told of a failure. If it cannot be told at all, that is core's affair.
     pub(super) fn untold(&mut self, mut untold: Poisoning<W>, why: &str) {
-        if self.departed.contains(&untold.peer) {
+        if self.leaving.contains(&untold.peer) {
             return;
         }
         if untold.tries < TELL {

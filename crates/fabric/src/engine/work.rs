@@ -62,8 +62,10 @@ pub(crate) struct Engine<W: Wire> {
     pub(super) asking: Vec<usize>,
     /// How long a signal may take to come.
     pub(super) silence: Duration,
-    /// Peers that have left in good order.
+    /// Peers that have left in good order, and all that came of them is known.
     pub(super) departed: HashSet<usize>,
+    /// And those that are on their way there: what fails towards them meanwhile waits for that.
+    pub(super) leaving: HashSet<usize>,
     /// Poisonings that are to be sent.
     pub(super) notices: VecDeque<Poisoning<W>>,
     events: Vec<Event>,
@@ -119,6 +121,7 @@ impl<W: Wire> Engine<W> {
             asking: Vec::new(),
             silence,
             departed: HashSet::new(),
+            leaving: HashSet::new(),
             notices: VecDeque::new(),
             events: Vec::new(),
             broken: false,
@@ -135,6 +138,9 @@ impl<W: Wire> Engine<W> {
     pub(super) fn add(&mut self, queue: Arc<Queue>, chained: Option<Arc<Mutex<Chained<W>>>>) {
         let is_chained = chained.is_some();
         let departed = self.departed.contains(&queue.peer);
+        if self.leaving.contains(&queue.peer) {
+            queue.leaves();
+        }
         let number = self.queues.add(Agenda {
             queue,
             firing: None,
@@ -516,6 +522,14 @@ impl<W: Wire> Engine<W> {
                 self.firing -= 1;
                 agenda.queue.through();
                 continue;
+            }
+            if firing.failed
+                && !nobody
+                && agenda.queue.has_left()
+                && !agenda.doubt.has_departed()
+                && firing.only_sends::<W>()
+            {
+                return;
             }
             // Nobody waits for it any more: it is not tried for ever.
             let refused = firing.under_way == 0 && !firing.signalled && agenda.queue.is_abandoned();

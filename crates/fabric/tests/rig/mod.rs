@@ -308,7 +308,6 @@ impl Rig {
         unsafe { self.nic.queue(0, config) }.unwrap()
     }
 
-    /// What a stream does.
     /// A queue whose words are its own: see [`Beside`].
     #[allow(dead_code, reason = "not by every test program")]
     pub(crate) fn beside(&self) -> Beside {
@@ -324,6 +323,7 @@ impl Rig {
         Beside { queue, words }
     }
 
+    /// What a stream does.
     pub(crate) fn ring(&self) {
         self.ring_part(0, 0, 1);
     }
