@@ -523,12 +523,9 @@ impl<W: Wire> Engine<W> {
                 agenda.queue.through();
                 continue;
             }
-            if firing.failed
-                && !nobody
-                && agenda.queue.has_left()
-                && !agenda.doubt.has_departed()
-                && firing.only_sends::<W>()
-            {
+            // What fails while it leaves waits for that: the end of its connections is heard of first.
+            let leaves = agenda.queue.has_left() && !agenda.doubt.has_departed();
+            if firing.failed && leaves && firing.only_sends::<W>() {
                 return;
             }
             // Nobody waits for it any more: it is not tried for ever.
