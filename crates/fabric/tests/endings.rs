@@ -124,10 +124,8 @@ fn silence_may_last_for_ever() {
     assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
 }
 
-/// The data network is cut, the control plane goes another way: no peer is lost, no operation fails (a provider may try
-/// for a quarter of an hour, or for ever), and the peer had answered before.
-#[test]
-fn a_network_that_is_cut_ends_waits() {
+/// An endpoint whose peer has answered, and is to be given up soon when it does so no more.
+fn met() -> (Rig, Arc<Wish>) {
     let silence = Duration::from_millis(250);
     let (rig, wish) = odd(Options::default().silence(silence));
     rig.may_fail.store(true, Ordering::SeqCst);
@@ -135,6 +133,14 @@ fn a_network_that_is_cut_ends_waits() {
     rig.ring();
     assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
     assert!(rig.nic.quiesce(LONG));
+    (rig, wish)
+}
+
+/// The data network is cut, the control plane goes another way: no peer is lost, no operation fails (a provider may try
+/// for a quarter of an hour, or for ever), and the peer had answered before.
+#[test]
+fn a_network_that_is_cut_ends_waits() {
+    let (rig, wish) = met();
     wish.hold.store(true, Ordering::SeqCst);
     rig.ring();
     assert!(
@@ -146,13 +152,7 @@ fn a_network_that_is_cut_ends_waits() {
 /// Likewise when writes still go out: what is asked for does not come back.
 #[test]
 fn a_network_that_is_cut_one_way_ends_waits() {
-    let silence = Duration::from_millis(250);
-    let (rig, wish) = odd(Options::default().silence(silence));
-    rig.may_fail.store(true, Ordering::SeqCst);
-    rig.arm(&[rig.put(1)], 2).unwrap();
-    rig.ring();
-    assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
-    assert!(rig.nic.quiesce(LONG));
+    let (rig, wish) = met();
     rig.ring();
     // It is through at this end; that it has come is asked for at the next tick but one.
     assert_eq!(rig.wait(SENT, 2), 2 * QUANTUM);
