@@ -1,11 +1,14 @@
 //! The launcher: exit codes, output, signals, and that nothing is left behind.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tidegate_boot::launch::{Bed, Cli, Job, Output, Signal};
 use tidegate_testbed::WireChoice;
+
+#[path = "launch/unread.rs"]
+mod unread;
 
 /// Long enough for a loaded machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -274,180 +277,6 @@ fn user_signals_are_passed_on_and_end_nothing() {
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::USR1).unwrap();
     assert_eq!(lines.filter(|line| line.ends_with("got")).count(), 2);
     assert_eq!(child.wait().unwrap().code(), Some(0));
-}
-
-/// A launcher that nobody reads, when what it prints has filled the pipe, and what it keeps is full, too.
-fn unread(grace: &str, script: &str, done: &std::path::Path) -> Child {
-    let args = ["run", "-n", "2", "--grace", grace, "/bin/sh", "-c", script];
-    let child = tidegate(&args)
-        .env("DONE", done)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let pipe = child.stdout.as_ref().unwrap();
-    // Of a pipe's pages none is more than half empty when it is full, or at least none of two.
-    wait_until("the pipe is full", || {
-        rustix::io::ioctl_fionread(pipe).unwrap() >= 32_000
-    });
-    std::thread::sleep(Duration::from_millis(300));
-    child
-}
-
-fn ask_to_end(child: &Child) {
-    let pid = rustix::process::Pid::from_child(child);
-    rustix::process::kill_process(pid, Signal::TERM).unwrap();
-}
-
-/// The exit code of a launcher that is to end soon, though nobody reads it.
-fn code_of_unread(child: &mut Child) -> Option<i32> {
-    let start = Instant::now();
-    while start.elapsed() < LONG / 3 {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.code();
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    None
-}
-
-fn said(pipe: Option<impl Read>) -> String {
-    let mut said = String::new();
-    pipe.unwrap().read_to_string(&mut said).unwrap();
-    said
-}
-
-#[test]
-fn a_launcher_that_nobody_reads_passes_signals_on_and_ends() {
-    let folder = tempfile::tempdir().unwrap();
-    let done = folder.path().join("done");
-    let script = "trap ': > $DONE' USR1; yes & while :; do sleep 0.01; done";
-    let mut child = unread("0.5", script, &done);
-    // It keeps no more than a little.
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let resident = status.split_once("VmRSS:").unwrap().1.split_whitespace();
-    let resident: usize = resident.take(1).next().unwrap().parse().unwrap();
-    assert!(resident < 64 << 10, "{resident} KiB");
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, Signal::USR1).unwrap();
-    let start = Instant::now();
-    while !done.exists() && start.elapsed() < LONG / 3 {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    ask_to_end(&child);
-    assert_eq!(code_of_unread(&mut child), Some(143));
-    assert!(done.exists());
-    // Of this it could still tell.
-    let said = said(child.stderr.take());
-    assert!(said.contains("nobody reads what is printed"), "{said}");
-}
-
-#[test]
-fn a_launcher_that_nobody_reads_and_that_is_asked_twice_ends_at_once() {
-    let mut child = unread("1e19", "exec yes", "".as_ref());
-    ask_to_end(&child);
-    std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(child.try_wait().unwrap(), None, "it waits for a reader");
-    ask_to_end(&child);
-    assert_eq!(code_of_unread(&mut child), Some(143));
-}
-
-#[test]
-fn a_launcher_that_nobody_reads_ends_the_others_when_a_rank_fails() {
-    let folder = tempfile::tempdir().unwrap();
-    let done = folder.path().join("done");
-    let script = "if test $RANK = 1; then
-            trap ': > $DONE; exit' TERM; while :; do sleep 0.1; done
-        fi; yes & sleep 0.5; exit 3";
-    let mut child = unread("0.5", script, &done);
-    wait_until("the other rank was ended", || done.exists());
-    // What it has printed may be read yet.
-    std::thread::sleep(Duration::from_millis(1500));
-    assert_eq!(child.try_wait().unwrap(), None, "it waits for a reader");
-    ask_to_end(&child);
-    assert_eq!(code_of_unread(&mut child), Some(3));
-    let said = said(child.stderr.take());
-    assert!(said.contains("rank 0 failed"), "{said}");
-}
-
-#[test]
-fn a_stream_that_nobody_reads_does_not_stop_the_other() {
-    // Whatever comes first, the end of the job that is asked for below or its own.
-    let script = "trap '' TERM; yes >&2 & sleep 0.5; echo mine; exit 3";
-    let args = ["run", "-n", "1", "--grace", "0.5", "/bin/sh", "-c", script];
-    let mut child = tidegate(&args)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let stdout = child.stdout.take().unwrap();
-    let mut lines = BufReader::new(stdout).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line == "[0] mine"), "it was not printed");
-    ask_to_end(&child);
-    assert_eq!(code_of_unread(&mut child), Some(3));
-}
-
-#[test]
-fn output_that_is_lost_is_no_success() {
-    let folder = tempfile::tempdir().unwrap();
-    let done = folder.path().join("done");
-    // More than a pipe takes, and less than the launcher keeps.
-    let mut child = unread("0.3", "seq 40000; : > $DONE.$RANK", &done);
-    for rank in 0..2 {
-        let done = done.with_extension(rank.to_string());
-        wait_until("the ranks have written all", || done.exists());
-    }
-    std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(child.try_wait().unwrap(), None, "it waits for a reader");
-    ask_to_end(&child);
-    assert_eq!(code_of_unread(&mut child), Some(1));
-}
-
-#[test]
-fn all_that_ranks_have_written_comes_to_who_reads_late_or_slowly() {
-    /// With labels a little more than the pipe and the launcher take: the rest is in pipes of ranks when these end.
-    const LINES: usize = 63_000;
-    // The first job would be over when somebody begins to read. The second waits for who reads now and then, though its
-    // ranks have failed and it takes longer than the grace.
-    for (code, grace, late, piece) in [(0, "0.1", 1500, 1 << 16), (3, "3", 0, 4 << 10)] {
-        // None fails before the other has written all: it would have no more time for that than the grace.
-        let script = format!(
-            "seq {LINES}; printf 'the end'; : > $DONE.$RANK
-            until test -e $DONE.0 -a -e $DONE.1; do sleep 0.01; done; exit {code}"
-        );
-        let folder = tempfile::tempdir().unwrap();
-        let args = [
-            "run", "-n", "2", "-q", "--grace", grace, "/bin/sh", "-c", &script,
-        ];
-        let mut child = tidegate(&args)
-            .env("DONE", folder.path().join("done"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(Duration::from_millis(late));
-        let mut pipe = child.stdout.take().unwrap();
-        let (mut read, mut chunk) = (Vec::new(), vec![0; piece]);
-        loop {
-            match pipe.read(&mut chunk).unwrap() {
-                0 => break,
-                count => read.extend_from_slice(&chunk[..count]),
-            }
-            if code != 0 {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
-        assert_eq!(child.wait().unwrap().code(), Some(code));
-        let read = String::from_utf8(read).unwrap();
-        for label in ["[0] ", "[1] "] {
-            let mut all = read.lines().filter_map(|line| line.strip_prefix(label));
-            for line in 1..=LINES {
-                assert_eq!(all.next(), Some(&*line.to_string()));
-            }
-            assert_eq!((all.next(), all.next()), (Some("the end"), None));
-        }
-    }
 }
 
 #[test]
