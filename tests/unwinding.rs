@@ -42,7 +42,7 @@ fn a_stream_that_waits_for_another_is_not_waited_for_in_vain() {
     assert!(ended.is_err(), "the panic of a rank is passed on");
 }
 
-/// What a rank is told that waits for one which does this.
+/// What a rank is told that waits for one which does this, be it before its post or after.
 fn told_of(ends: impl for<'s> Fn(Inbox<'s, u64>, Outbox<'s, u64>, &Stream<'s>) + Sync) -> String {
     let told = Mutex::new(None);
     let _ended = catch_unwind(AssertUnwindSafe(|| {
@@ -51,11 +51,13 @@ fn told_of(ends: impl for<'s> Fn(Inbox<'s, u64>, Outbox<'s, u64>, &Stream<'s>) +
             let (inbox, outbox) = halves(&s, 1 - world.rank())?;
             if world.rank() == 1 {
                 ends(inbox, outbox, &s);
-            } else {
-                let mut inbox = inbox.post(&s)?.wait(&s)?;
-                let error = inbox.read(&s).err();
-                *told.lock().unwrap() = error.map(|error| error.to_string());
+                return Ok(());
             }
+            // The other's end may be known by now: then the post is refused.
+            let waited = inbox.post(&s).map_err(|refused| refused.error);
+            let waited = waited.and_then(|exposed| Ok(exposed.wait(&s)?));
+            let read = waited.and_then(|mut inbox| Ok(inbox.read(&s).map(drop)?));
+            *told.lock().unwrap() = read.err().map(|error| error.to_string());
             Ok(())
         })
     }));
