@@ -26,6 +26,14 @@ fn unread(grace: &str, script: &str, done: &std::path::Path) -> Child {
     child
 }
 
+/// Until both ranks have come to where they leave a mark.
+fn await_both(done: &std::path::Path) {
+    for rank in 0..2 {
+        let mark = done.with_extension(rank.to_string());
+        wait_until("both ranks leave their marks", || mark.exists());
+    }
+}
+
 fn ask_to_end(child: &Child) {
     let pid = rustix::process::Pid::from_child(child);
     rustix::process::kill_process(pid, Signal::TERM).unwrap();
@@ -55,8 +63,10 @@ fn said(pipe: Option<impl Read>) -> String {
 fn a_launcher_that_nobody_reads_passes_signals_on_and_ends() {
     let folder = tempfile::tempdir().unwrap();
     let done = folder.path().join("done");
-    let script = "trap ': > $DONE' USR1; yes & while :; do sleep 0.01; done";
+    let script = "trap ': > $DONE' USR1; : > $DONE.$RANK; yes & while :; do sleep 0.01; done";
     let mut child = unread("0.5", script, &done);
+    // What one rank prints is enough to fill the pipe; the other would die of the signal before it asks for it.
+    await_both(&done);
     // It keeps no more than a little.
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let resident = status.split_once("VmRSS:").unwrap().1.split_whitespace();
@@ -90,9 +100,10 @@ fn a_launcher_that_nobody_reads_and_that_is_asked_twice_ends_at_once() {
 fn a_launcher_that_nobody_reads_ends_the_others_when_a_rank_fails() {
     let folder = tempfile::tempdir().unwrap();
     let done = folder.path().join("done");
+    // The failure comes when the other knows what to do then, and that takes as long as it may on a loaded machine.
     let script = "if test $RANK = 1; then
-            trap ': > $DONE; exit' TERM; while :; do sleep 0.1; done
-        fi; yes & sleep 0.5; exit 3";
+            trap ': > $DONE; exit' TERM; : > $DONE.1; while :; do sleep 0.1; done
+        fi; yes & sleep 0.5; until test -e $DONE.1; do sleep 0.01; done; exit 3";
     let mut child = unread("0.5", script, &done);
     wait_until("the other rank was ended", || done.exists());
     // What it has printed may be read yet.
@@ -127,10 +138,7 @@ fn output_that_is_lost_is_no_success() {
     let done = folder.path().join("done");
     // More than a pipe takes, and less than the launcher keeps.
     let mut child = unread("0.3", "seq 40000; : > $DONE.$RANK", &done);
-    for rank in 0..2 {
-        let done = done.with_extension(rank.to_string());
-        wait_until("the ranks have written all", || done.exists());
-    }
+    await_both(&done);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(child.try_wait().unwrap(), None, "it waits for a reader");
     ask_to_end(&child);
