@@ -74,7 +74,7 @@ fn run_with(role: &str, parts: &[(usize, &[(&str, &str)])]) -> Ended {
     static JOBS: AtomicUsize = AtomicUsize::new(0);
     let number = JOBS.fetch_add(1, Ordering::Relaxed);
     let mark = format!("{}-{number}", std::process::id());
-    let folder = std::env::temp_dir().join(format!("tidegate-mpi-{mark}"));
+    let folder = folder(&mark);
     std::fs::create_dir(&folder).unwrap();
     let (out, place) = file(&folder, "out");
     let this = std::env::current_exe().unwrap();
@@ -121,6 +121,11 @@ fn run_with(role: &str, parts: &[(usize, &[(&str, &str)])]) -> Ended {
     std::fs::remove_dir_all(&folder).unwrap();
     assert_nothing_left(&mark);
     Ended { status, said }
+}
+
+/// A job's own, by its mark.
+fn folder(mark: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("tidegate-mpi-{mark}"))
 }
 
 fn file(folder: &std::path::Path, name: &str) -> (std::fs::File, PathBuf) {
@@ -275,7 +280,13 @@ fn absent(comm: &SimpleCommunicator) -> Result<()> {
         panic!("nobody can have met");
     };
     println!("absent: {error}");
-    std::thread::sleep(Duration::from_millis(500));
+    // Whoever aborts ends the other, too, and the launcher: it is to have passed on by then what both have said.
+    let out = folder(&std::env::var(MARK).unwrap()).join("out");
+    let said = || std::fs::read_to_string(&out).unwrap();
+    let began = Instant::now();
+    while said().matches("absent: ").count() < 2 && began.elapsed() < LONG / 2 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     comm.abort(7)
 }
 
