@@ -56,7 +56,7 @@ fn told_of(ends: impl for<'s> Fn(Inbox<'s, u64>, Outbox<'s, u64>, &Stream<'s>) +
             // The other's end may be known by now: then the post is refused.
             let waited = inbox.post(&s).map_err(|refused| refused.error);
             let waited = waited.and_then(|exposed| Ok(exposed.wait(&s)?));
-            let read = waited.and_then(|mut inbox| Ok(inbox.read(&s).map(drop)?));
+            let read = waited.and_then(|mut inbox| inbox.read(&s).map(drop));
             *told.lock().unwrap() = read.err().map(|error| error.to_string());
             Ok(())
         })
