@@ -73,12 +73,12 @@ DEV void end_short(Team team, const Lane &lane, u64 from, u32 before, u32 index,
 // One thread looks whether a short lane can go on, for all. What it has read of the operand, and how many blocks had read
 // it before, is for `end_short`.
 template <typename Team>
-DEV void look_shortly(const Launch &launch, Team team, Stand *stand, const Lane &lane, u32 count, u64 &from, u32 &before) {
+DEV void look_shortly(const Turn &turn, Team team, Stand *stand, const Lane &lane, u32 count, u64 &from, u32 &before) {
     from = 0;
     before = 0;
     if (team.rank() == 0) {
         bool ok = true;
-        u32 stop = load_relaxed32(&launch.state->stop);
+        u32 stop = load_relaxed32(&turn.state->stop);
         if (lane.kind & LANE_WAITS) {
             from = load_relaxed(lane.operand);
             u64 value = load_acquire(lane.word);
@@ -88,7 +88,7 @@ DEV void look_shortly(const Launch &launch, Team team, Stand *stand, const Lane 
 #pragma unroll 1
             for (int looks = 0; looks < 64 && !(ok = reached(value, from, lane.quantum)); looks++) value = load_acquire(lane.word);
         }
-        stand->failed = stop || launch.follow[0] || !ok ? SHORT_NOT_YET : SHORT_REACHED;
+        stand->failed = stop || turn.follow || !ok ? SHORT_NOT_YET : SHORT_REACHED;
         stand->epoch = ((from + lane.quantum) >> QUANTUM_BITS) - 1;
     }
 }
@@ -131,8 +131,8 @@ APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *a
 template <typename Team>
 DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at, u32 index, u32 count) {
     const Lane lane = *at;
-    wait_for_previous();
-    if (launch.flags & LAUNCH_NEXT) let_next_come();
+    const Turn turn(launch);
+    turn.await();
     u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
     // What is sent is fetched while the exposure is looked at.
     V16 early[DEPTH];
@@ -146,7 +146,7 @@ DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at
     if (first < lane.tail) fetch(tail, lane.src + end);
     u64 from;
     u32 before;
-    look_shortly(launch, team, stand, lane, count, from, before);
+    look_shortly(turn, team, stand, lane, count, from, before);
     team.barrier();
     if (stand->failed == SHORT_NOT_YET) {
         run_late(launch, team, stand, at, from, before, index, count);
@@ -167,12 +167,12 @@ DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at
 // The units of a lane whose places are listed, some DEPTH of a thread at a time on their way, and the places of the next
 // as many: what is only looked up costs no time then.
 template <typename Unit>
-struct Listed {
+struct Scattered {
     u64 src, from, to, at, stride, count;
     u32 places[DEPTH], targets[DEPTH];
     Unit units[DEPTH];
 
-    DEV Listed(const Lane &lane, u64 stride) : src(lane.src), from(lane.from), to(lane.to), stride(stride), count(lane.count) {}
+    DEV Scattered(const Lane &lane, u32 first, u32 stride) : src(lane.src), from(lane.from), to(lane.to), at(first), stride(stride), count(lane.count) {}
 
     // Nobody writes a list any more: it stands in the program, or is the table of an indexed layout.
     DEV void look_up(u64 list, u32 (&places)[DEPTH], u64 first) {
@@ -184,8 +184,7 @@ struct Listed {
         }
     }
 
-    DEV void begin(u64 first) {
-        at = first;
+    DEV void begin() {
         look_up(from, places, at);
         look_up(to, targets, at);
     }
@@ -212,35 +211,119 @@ struct Listed {
     }
 };
 
-// As `run_short`, where units are listed. Not inlined: a call before this batch's turn costs nothing.
-template <typename Team, typename Unit>
-APART void run_listed(const Launch &launch, Team team, Stand *stand, const Lane *at, u32 index, u32 count) {
-    const Lane lane = *at;
-    // What is looked up here is at hand when this batch's turn comes.
-    Listed<Unit> listed(lane, (u64)count * Team::size);
-    listed.begin((u64)index * Team::size + team.rank());
-    wait_for_previous();
-    if (launch.flags & LAUNCH_NEXT) let_next_come();
-    listed.fetch_units();
-    u64 from;
-    u32 before;
-    look_shortly(launch, team, stand, lane, count, from, before);
-    team.barrier();
-    if (stand->failed == SHORT_NOT_YET) {
-        if (!wait_late(launch, team, stand, at, from, index)) return;
-        listed.begin((u64)index * Team::size + team.rank());
-        listed.fetch_units();
+// Of lists, the entries of 16 bytes of units; and these.
+DEV void look_up(u32 (&places)[1], u64 list, u32 i) { fetch(places[0], list + 4ull * i); }
+DEV void look_up(u32 (&places)[2], u64 list, u32 i) {
+    u64 both;
+    fetch(both, list + 8ull * i);
+    places[0] = (u32)both;
+    places[1] = (u32)(both >> 32);
+}
+DEV void look_up(u32 (&places)[4], u64 list, u32 i) {
+    V16 all;
+    fetch(all, list + 16ull * i);
+    places[0] = all.x;
+    places[1] = all.y;
+    places[2] = all.z;
+    places[3] = all.w;
+}
+DEV V16 together(const V16 (&units)[1]) { return units[0]; }
+DEV V16 together(const u64 (&units)[2]) { return {(u32)units[0], (u32)(units[0] >> 32), (u32)units[1], (u32)(units[1] >> 32)}; }
+DEV V16 together(const u32 (&units)[4]) { return {units[0], units[1], units[2], units[3]}; }
+
+// The units of a lane that gathers: they are listed where they come from, and lie one behind the other where they go to. So
+// each thread puts 16 bytes at a time, of as many units, whose entries it looks up at a time, too.
+template <typename Unit>
+struct Gathered {
+    static const u32 each = sizeof(V16) / sizeof(Unit), depth = each == 1 ? DEPTH : DEPTH / 2;
+    u64 src, list;
+    u32 at, stride, count, rest, last;  // in units of 16 bytes; `last` is a unit that is in none, if it is less than `rest`
+    u32 places[depth][each], place;
+    Unit units[depth][each], unit;
+
+    DEV Gathered(const Lane &lane, u32 first, u32 stride) : src(lane.src), list(lane.from), at(first), stride(stride), count((u32)lane.count / each), rest((u32)lane.count), last(count * each + first) {}
+
+    DEV void look_up_from(u32 first) {
+#pragma unroll
+        for (u32 k = 0; k < depth; k++)
+            if (first + k * stride < count) look_up(places[k], list, first + k * stride);
     }
-    listed.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));
+
+    DEV void begin() {
+        look_up_from(at);
+        if (last < rest) fetch(place, list + 4ull * last);
+    }
+
+    DEV void fetch_from(u32 first) {
+#pragma unroll
+        for (u32 k = 0; k < depth; k++)
+            if (first + k * stride < count)
+#pragma unroll
+                for (u32 j = 0; j < each; j++) fetch(units[k][j], src + (u64)places[k][j] * sizeof(Unit));
+    }
+
+    DEV void fetch_units() {
+        fetch_from(at);
+        if (last < rest) fetch(unit, src + (u64)place * sizeof(Unit));
+    }
+
+    // As above.
+    DEV void put_all(u64 dst) {
+        if (last < rest) put(dst + (u64)last * sizeof(Unit), unit);
+#pragma unroll 1
+        while (at < count) {
+            u32 next = at + depth * stride;
+            look_up_from(next);
+#pragma unroll
+            for (u32 k = 0; k < depth; k++)
+                if (at + k * stride < count) put(dst + (u64)(at + k * stride) * sizeof(V16), together(units[k]));
+            at = next;
+            fetch_from(at);
+        }
+    }
+};
+
+// As `run_late`, where units are listed. (Of several blocks some are late, and some are not: a block's share is the same.)
+template <typename Team, typename Units>
+APART void run_listed_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, u32 index, u32 count) {
+    if (!wait_late(launch, team, stand, at, from, index)) return;
+    const Lane lane = *at;
+    Units units(lane, index * Team::size + team.rank(), count * Team::size);
+    units.begin();
+    units.fetch_units();
+    units.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));
     end_short(team, lane, from, before, index, count);
 }
 
-template <typename Team>
+// As `run_short`, where units are listed. Not inlined: a call before this batch's turn costs nothing. And nothing is kept
+// over a call behind it: what is fetched would be kept in memory, where it goes only when it has come.
+template <typename Team, typename Units>
+APART void run_listed(const Launch &launch, Team team, Stand *stand, const Lane *at, u32 index, u32 count) {
+    const Lane lane = *at;
+    const Turn turn(launch);
+    // What is looked up here is at hand when this batch's turn comes.
+    Units units(lane, index * Team::size + team.rank(), count * Team::size);
+    units.begin();
+    turn.await();
+    units.fetch_units();
+    u64 from;
+    u32 before;
+    look_shortly(turn, team, stand, lane, count, from, before);
+    team.barrier();
+    if (stand->failed == SHORT_NOT_YET) {
+        run_listed_late<Team, Units>(launch, team, stand, at, from, before, index, count);
+        return;
+    }
+    units.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));
+    end_short(team, lane, from, before, index, count);
+}
+
+template <typename Team, template <typename> class Units>
 DEV void run_listed(const Launch &launch, Team team, Stand *stand, const Lane *at, u32 index, u32 count) {
     switch (at->unit) {
-        case 4: run_listed<Team, V16>(launch, team, stand, at, index, count); break;
-        case 3: run_listed<Team, u64>(launch, team, stand, at, index, count); break;
-        default: run_listed<Team, u32>(launch, team, stand, at, index, count); break;
+        case 4: run_listed<Team, Units<V16>>(launch, team, stand, at, index, count); break;
+        case 3: run_listed<Team, Units<u64>>(launch, team, stand, at, index, count); break;
+        default: run_listed<Team, Units<u32>>(launch, team, stand, at, index, count); break;
     }
 }
 
@@ -249,11 +332,11 @@ DEV void run_listed(const Launch &launch, Team team, Stand *stand, const Lane *a
 DEV void run_post(const Launch &launch, const Lane *at) {
     u64 out = at->out, value = at->value;
     u32 steps = at->steps;
-    wait_for_previous();
-    if (launch.flags & LAUNCH_NEXT) let_next_come();
-    u32 stop = load_relaxed32(&launch.state->stop);
+    const Turn turn(launch);
+    turn.await();
+    u32 stop = load_relaxed32(&turn.state->stop);
     fence();
-    if ((stop || launch.follow[0]) && has_failed(launch)) give_up(launch, steps, false);
+    if ((stop || turn.follow) && has_failed(launch)) give_up(launch, steps, false);
     else add_relaxed(out, value);
 }
 
@@ -261,13 +344,13 @@ DEV void run_post(const Launch &launch, const Lane *at) {
 // nothing left to do but to advance the operand and to end.
 DEV void run_wait(const Launch &launch, const Lane *at) {
     u64 word = at->word, operand = at->operand, quantum = at->quantum;
-    wait_for_previous();
-    if (launch.flags & LAUNCH_NEXT) let_next_come();
+    const Turn turn(launch);
+    turn.await();
     u64 from = load_relaxed(operand);
-    u32 stop = load_relaxed32(&launch.state->stop);
+    u32 stop = load_relaxed32(&turn.state->stop);
     u64 value = load_acquire(word);
     bool ok = false;
-    if (!stop && !launch.follow[0]) {
+    if (!stop && !turn.follow) {
         // As in `wait_for`.
 #pragma unroll 1
         for (int looks = 0; looks < 64 && !(ok = reached(value, from, quantum)); looks++) value = load_acquire(word);
@@ -292,7 +375,8 @@ DEV void run_batch(const Launch &launch) {
     u32 kind = lane->kind;
     if (record.team == TEAM_BLOCKS) {
         if (!(kind & LANE_STEPS)) {
-            if (kind & LANE_LISTED) run_listed(launch, Block(), stands[0], lane, record.index, record.count);
+            if (kind & LANE_GATHERS) run_listed<Block, Gathered>(launch, Block(), stands[0], lane, record.index, record.count);
+            else if (kind & LANE_LISTED) run_listed<Block, Scattered>(launch, Block(), stands[0], lane, record.index, record.count);
             else run_short(launch, Block(), stands[0], lane, record.index, record.count);
             return;
         }
@@ -307,7 +391,8 @@ DEV void run_batch(const Launch &launch) {
         else run_landed(launch, stands[member], lane);
         return;
     } else if (!(kind & LANE_STEPS)) {
-        if (kind & LANE_LISTED) run_listed(launch, Warp(), stands[member], lane, 0, 1);
+        if (kind & LANE_GATHERS) run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, 0, 1);
+        else if (kind & LANE_LISTED) run_listed<Warp, Scattered>(launch, Warp(), stands[member], lane, 0, 1);
         else run_short(launch, Warp(), stands[member], lane, 0, 1);
         return;
     }

@@ -38,19 +38,19 @@ APART void run_landing(const Launch &launch, Stand *stand, const Lane *at) {
     const u64 first = team.rank(), src = at->src, bytes = at->count, pairs = (bytes + 7) / 8;
     const u64 word = at->word, quantum = at->quantum, operand = at->operand;
     const u64 landings = at->landing, flip = at->landing_flip;
-    wait_for_previous();
-    if (launch.flags & LAUNCH_NEXT) let_next_come();
+    const Turn turn(launch);
+    turn.await();
     // What is sent is fetched while the exposure is looked at: all of it, where it is as short as the host has it.
     Pair early;
     if (first < pairs) early = fetch_pair(src, first, bytes);
     if (first == 0) {
         u64 from = load_relaxed(operand);
-        u32 stop = load_relaxed32(&launch.state->stop);
+        u32 stop = load_relaxed32(&turn.state->stop);
         u64 value = load_acquire(word);
         bool exposed = false;
         // As in `wait_for`.
 #pragma unroll 1
-        for (int looks = 0; !stop && !launch.follow[0] && looks < 64 && !(exposed = reached(value, from, quantum)); looks++) value = load_acquire(word);
+        for (int looks = 0; !stop && !turn.follow && looks < 64 && !(exposed = reached(value, from, quantum)); looks++) value = load_acquire(word);
         if (!exposed) exposed = !has_failed(launch) && wait_long(launch, (const WaitStep *)(launch.program + 16ull * at->steps), from, true);
         stand->failed = !exposed;
         stand->epoch = from;
@@ -167,15 +167,15 @@ APART void run_landed(const Launch &launch, Stand *stands, const Lane *at) {
     search.bytes = at->count;
     search.next = 8 * team.rank();
     search.come = search.by_word = false;
-    wait_for_previous();
-    if (launch.flags & LAUNCH_NEXT) let_next_come();
-    const u32 stop = load_relaxed32(&launch.state->stop);
+    const Turn turn(launch);
+    turn.await();
+    const u32 stop = load_relaxed32(&turn.state->stop);
     search.from = load_relaxed(operand);
     search.tag = tag_of(search.from, search.quantum);
     search.landing = landings + (is_odd(search.tag) ? landing_flip : 0);
     search.slot = slot + (is_odd(search.tag) ? flip : 0);
     // As in `wait_for`.
-    if (stop || launch.follow[0] || !search.look(64)) stands[1].failed = 1;
+    if (stop || turn.follow || !search.look(64)) stands[1].failed = 1;
     team.barrier();
     u32 how = search.by_word ? BY_WORD : HAS_LANDED;
     if (stands[1].failed) how = landed_late(launch, stands, at, search);

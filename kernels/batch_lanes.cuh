@@ -157,6 +157,7 @@ APART void run_steps(const Launch &launch, Team team, Stand *stands, const Lane 
     const u32 room = Team::size > WARP ? BLOCK_STEPS_WINDOW : STEPS_WINDOW;
     __shared__ alignas(16) u8 windows[THREADS / Team::size][room];
     u8 *window = windows[threadIdx.x / Team::size];
+    const Turn turn(launch);
     const u8 *steps = launch.program + 16ull * lane->steps;
     u64 length = lane->count;
     if (length <= room) {
@@ -168,8 +169,7 @@ APART void run_steps(const Launch &launch, Team team, Stand *stands, const Lane 
         team.barrier();
         steps = window;
     }
-    wait_for_previous();
-    if (launch.flags & LAUNCH_NEXT) let_next_come();
+    turn.await();
     run_lane(launch, team, stands, steps, index, count);
 }
 APART void give_up(const Launch &launch, u32 steps, bool after_wait) {

@@ -27,6 +27,22 @@ struct Stand {
     u32 failed;
 };
 
+// ---- Turns ----
+
+// What a lane needs of its launch when its turn comes. In a function apart the launch lies behind a pointer, where each
+// look takes a journey: so it is looked at before.
+struct Turn {
+    State *state, *follow;
+    bool lets_next_come;
+
+    DEV Turn(const Launch &launch) : state(launch.state), follow(launch.follow[0]), lets_next_come(launch.flags & LAUNCH_NEXT) {}
+
+    DEV void await() const {
+        wait_for_previous();
+        if (lets_next_come) let_next_come();
+    }
+};
+
 // ---- Waits ----
 
 DEV void record_fault(const Launch &launch, Fault fault) {

@@ -54,6 +54,8 @@ pub(crate) const LANE_COPIES: u16 = 4;
 pub(crate) const LANE_ADDS: u16 = 8;
 pub(crate) const LANE_LANDS: u16 = 16;
 pub(crate) const LANE_LISTED: u16 = 32;
+/// With `LANE_LISTED`: what is listed is where units come from, and they go to whole lines of 16 bytes.
+pub(crate) const LANE_GATHERS: u16 = 64;
 
 /// A lane in short.
 #[repr(C)]

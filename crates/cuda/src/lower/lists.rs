@@ -64,6 +64,17 @@ impl Lists {
         (lists.entries(step.count) <= most).then_some((lists, src, dst))
     }
 
+    /// Whether the units lie one behind the other where they go to, and the entries of 16 bytes of them can be read at a
+    /// time.
+    pub(super) fn gathers(&self, unit: u8) -> bool {
+        let aligned = match self.from {
+            List::None => false,
+            List::Given(table) => table.is_multiple_of(4 << (4 - unit)),
+            List::Loops(..) => true,
+        };
+        aligned && matches!(self.to, List::None)
+    }
+
     /// How many entries have to be written, for so many units.
     pub(super) fn entries(&self, units: u64) -> u64 {
         let written = |list: &List| matches!(list, List::Loops(..));

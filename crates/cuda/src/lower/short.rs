@@ -1,9 +1,9 @@
 //! Lanes in short: what the kernel carries out without reading their steps.
 
 use super::layout::{
-    AddStep, Head, LANE_ADDS, LANE_COPIES, LANE_LISTED, LANE_STEPS, LANE_WAITS, MOVE_BULK,
-    MOVE_EARLY, MOVE_LAST_PARITY, MoveStep, SHAPE_LINEAR, STEP_ADD, STEP_END, STEP_MOVE, STEP_WAIT,
-    ShortLane, WaitStep,
+    AddStep, Head, LANE_ADDS, LANE_COPIES, LANE_GATHERS, LANE_LISTED, LANE_STEPS, LANE_WAITS,
+    MOVE_BULK, MOVE_EARLY, MOVE_LAST_PARITY, MoveStep, SHAPE_LINEAR, STEP_ADD, STEP_END, STEP_MOVE,
+    STEP_WAIT, ShortLane, WaitStep,
 };
 use super::lists::Lists;
 use super::{Lane, read};
@@ -54,6 +54,13 @@ impl Lane {
                         short.kind |= LANE_COPIES | LANE_LISTED;
                         (short.src, short.dst, short.flip) = (src, dst, flip);
                         (short.count, short.unit) = (copy.count, copy.unit);
+                        // (The kernel counts pieces of 16 bytes in 32 bits, and some further than there are.)
+                        if found.gathers(short.unit)
+                            && (dst | flip).is_multiple_of(16)
+                            && copy.count < 1 << 31
+                        {
+                            short.kind |= LANE_GATHERS;
+                        }
                         lists = Some(found);
                         rest = &rest[usize::from(head.length) * 16..];
                         continue;

@@ -11,6 +11,7 @@ use std::ops::Range;
 use tidegate_hal::batch::{Action, Batch, Move, QUANTUM, Shape, Side, Step};
 use tidegate_hal::memory::Ptr;
 
+use super::super::layout::LANE_GATHERS;
 use super::super::{LANE_ADDS, LANE_COPIES, LANE_LISTED, LANE_WAITS, TEAM_WARPS};
 use super::machine::{Do, Event, Home, Launched, Machine};
 use super::memory::{Arena, Rng, change, mix, value};
@@ -49,13 +50,15 @@ impl Lane {
             true => ELEMENT * rng.within(2..=20),
         };
         let flip = bytes.next_multiple_of(16);
+        // At multiples of 16 bytes those that are listed are gathered.
+        let beyond = if listed && rng.once_in(2) { ELEMENT } else { 0 };
         Lane {
             first,
             word: arena.word(first * QUANTUM),
             operand: arena.word(first * QUANTUM),
             src: Ptr(arena.take(if listed { GAP * bytes } else { bytes }, 0, true)),
             listed,
-            dst: Ptr(arena.take(flip + bytes, 0, true)),
+            dst: Ptr(arena.take(flip + bytes, beyond, true)),
             flip,
             bytes,
             out: arena.word(0),
@@ -148,7 +151,9 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
         let launched = Launched::new(&batch, 1, machine.sizes, next, &home, [0; 2]);
         let launched = launched.map_err(|error| error.to_string())?;
         let all = LANE_WAITS | LANE_COPIES | LANE_ADDS;
-        let short = launched.teams(TEAM_WARPS, |lane| lane.kind & !LANE_LISTED == all);
+        let short = launched.teams(TEAM_WARPS, |lane| {
+            lane.kind & !(LANE_LISTED | LANE_GATHERS) == all
+        });
         if (launched.blocks, short) != (1, count) {
             return Err(format!(
                 "seed {seed}: {short} of {count} lanes are in short"

@@ -52,7 +52,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         LANDING,
-        "for (int looks = 0; !stop && !launch.follow[0] && looks < 64 && !(exposed",
+        "for (int looks = 0; !stop && !turn.follow && looks < 64 && !(exposed",
         "for (int looks = 0; looks < 64 && !(exposed",
     ),
     // Who fails leaves the word as it is.

@@ -11,8 +11,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         EPOCHS,
-        "    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {\n        if (!wait_late",
-        "    if (stand->failed == SHORT_NOT_YET) {\n        if (!wait_late",
+        "units.fetch_units();\n    u64 from;\n    u32 before;\n    look_shortly(turn, team, stand, lane, count, from, before);\n    team.barrier();",
+        "units.fetch_units();\n    u64 from;\n    u32 before;\n    look_shortly(turn, team, stand, lane, count, from, before);",
     ),
     (
         EPOCHS,
@@ -163,8 +163,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         MOVES,
-        "if (at + k * stride < count) put(dst",
-        "if (at + k * stride <= count) put(dst",
+        "if (at + k * stride < count) put(dst + (u64)targets",
+        "if (at + k * stride <= count) put(dst + (u64)targets",
     ),
     (MOVES, "            look_up(from, places, next);\n", ""),
     (MOVES, "            look_up(to, targets, next);\n", ""),
@@ -175,25 +175,95 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         EPOCHS,
-        "listed.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));",
-        "listed.put_all(lane.dst);",
+        "units.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));\n    end_short(team, lane, from, before, index, count);\n}\n\n// As",
+        "units.put_all(lane.dst);\n    end_short(team, lane, from, before, index, count);\n}\n\n// As",
     ),
-    (MOVES, "while (at < count) {", "if (at < count) {"),
+    (
+        EPOCHS,
+        "units.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));\n    end_short(team, lane, from, before, index, count);\n}\n\ntemplate",
+        "units.put_all(lane.dst);\n    end_short(team, lane, from, before, index, count);\n}\n\ntemplate",
+    ),
+    (
+        MOVES,
+        "while (at < count) {\n            u64 next",
+        "if (at < count) {\n            u64 next",
+    ),
+    // What is gathered: the entries of 16 bytes of units, and these; what is no whole 16 bytes; and what comes after.
+    (
+        MOVES,
+        "fetch(both, list + 8ull * i);",
+        "fetch(both, list + 4ull * i);",
+    ),
+    (
+        MOVES,
+        "places[1] = (u32)(both >> 32);",
+        "places[1] = (u32)both;",
+    ),
+    (
+        MOVES,
+        "fetch(all, list + 16ull * i);",
+        "fetch(all, list + 4ull * i);",
+    ),
+    (MOVES, "places[2] = all.z;", "places[2] = all.w;"),
+    (
+        MOVES,
+        "(u32)(units[0] >> 32), (u32)units[1],",
+        "(u32)units[1], (u32)(units[0] >> 32),",
+    ),
+    (
+        MOVES,
+        "return {units[0], units[1], units[2], units[3]};",
+        "return {units[0], units[1], units[3], units[2]};",
+    ),
+    (
+        MOVES,
+        "last(count * each + first)",
+        "last(count * each + first + 1)",
+    ),
+    (MOVES, "if (last < rest) put(", "if (last + 1 < rest) put("),
+    (
+        MOVES,
+        "if (last < rest) fetch(place,",
+        "if (false) fetch(place,",
+    ),
+    (
+        MOVES,
+        "src + (u64)place * sizeof(Unit)",
+        "src + (u64)place * 8",
+    ),
+    (
+        MOVES,
+        "if (at + k * stride < count) put(dst + (u64)(at",
+        "if (at + k * stride <= count) put(dst + (u64)(at",
+    ),
+    (MOVES, "            look_up_from(next);\n", ""),
+    (MOVES, "            fetch_from(at);\n", ""),
+    (
+        MOVES,
+        "while (at < count) {\n            u32 next",
+        "if (at < count) {\n            u32 next",
+    ),
+    // Who is late takes another share than who is not.
+    (
+        EPOCHS,
+        "run_listed_late<Team, Units>(",
+        "run_listed_late<Team, Scattered<u64>>(",
+    ),
     // How their streams stand, and what they wait for when it takes long.
     (
         ABORT,
-        "stop || launch.follow[0] || !ok ? SHORT",
-        "launch.follow[0] || !ok ? SHORT",
+        "stop || turn.follow || !ok ? SHORT",
+        "turn.follow || !ok ? SHORT",
     ),
     (
         FOLLOW,
-        "stop || launch.follow[0] || !ok ? SHORT",
+        "stop || turn.follow || !ok ? SHORT",
         "stop || !ok ? SHORT",
     ),
     (
         EPOCHS,
-        "stop || launch.follow[0] || !ok ? SHORT",
-        "stop || launch.follow[0] ? SHORT",
+        "stop || turn.follow || !ok ? SHORT",
+        "stop || turn.follow ? SHORT",
     ),
     (FOLLOW, "bool ok = !has_failed(launch);", "bool ok = true;"),
     (
@@ -230,17 +300,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
     (EPOCHS, "    fence();\n    if ((stop", "    if ((stop"),
     (
         EPOCHS,
-        "u32 steps = at->steps;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    u32 stop = load_relaxed32(&launch.state->stop);\n    fence();",
-        "u32 steps = at->steps;\n    fence();\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    u32 stop = load_relaxed32(&launch.state->stop);\n",
+        "u32 steps = at->steps;\n    const Turn turn(launch);\n    turn.await();\n    u32 stop = load_relaxed32(&turn.state->stop);\n    fence();",
+        "u32 steps = at->steps;\n    fence();\n    const Turn turn(launch);\n    turn.await();\n    u32 stop = load_relaxed32(&turn.state->stop);\n",
     ),
     (
         FOLLOW,
-        "if ((stop || launch.follow[0]) && has_failed(launch)) give_up",
+        "if ((stop || turn.follow) && has_failed(launch)) give_up",
         "if (stop && has_failed(launch)) give_up",
     ),
     (
         FOLLOW,
-        "if ((stop || launch.follow[0]) && has_failed(launch)) give_up",
+        "if ((stop || turn.follow) && has_failed(launch)) give_up",
         "if (false) give_up",
     ),
     (

@@ -267,8 +267,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         MOVES,
-        "index * Team::size + team.rank(), count * Team::size);",
-        "index * Team::size + team.rank(), Team::size);",
+        "stand->epoch, index * Team::size + team.rank(), count * Team::size);",
+        "stand->epoch, index * Team::size + team.rank(), Team::size);",
     ),
     (
         MOVES,

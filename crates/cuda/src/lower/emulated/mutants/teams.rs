@@ -105,104 +105,74 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         EPOCHS,
-        "run_listed(launch, Block(), stands[0], lane, record.index, record.count);",
-        "run_listed(launch, Block(), stands[0], lane, 0, record.count);",
+        "run_listed<Block, Gathered>(launch, Block(), stands[0], lane, record.index, record.count);",
+        "run_listed<Block, Gathered>(launch, Block(), stands[0], lane, 0, record.count);",
     ),
     (
         EPOCHS,
-        "run_listed(launch, Block(), stands[0], lane, record.index, record.count);",
-        "run_listed(launch, Block(), stands[0], lane, record.index, record.count + 1);",
+        "run_listed<Block, Gathered>(launch, Block(), stands[0], lane, record.index, record.count);",
+        "run_listed<Block, Gathered>(launch, Block(), stands[0], lane, record.index, record.count + 1);",
     ),
     (
         NEIGHBOURS,
-        "run_listed(launch, Warp(), stands[member], lane, 0, 1);",
-        "run_listed(launch, Warp(), stands[0], lane, 0, 1);",
+        "run_listed<Warp, Scattered>(launch, Warp(), stands[member], lane, 0, 1);",
+        "run_listed<Warp, Scattered>(launch, Warp(), stands[0], lane, 0, 1);",
+    ),
+    (
+        NEIGHBOURS,
+        "run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, 0, 1);",
+        "run_listed<Warp, Gathered>(launch, Warp(), stands[0], lane, 0, 1);",
     ),
     (
         MOVES,
-        "run_listed(launch, Warp(), stands[member], lane, 0, 1);",
-        "run_listed(launch, Warp(), stands[member], lane, member, 1);",
+        "run_listed<Warp, Scattered>(launch, Warp(), stands[member], lane, 0, 1);",
+        "run_listed<Warp, Scattered>(launch, Warp(), stands[member], lane, member, 1);",
+    ),
+    (
+        NEIGHBOURS,
+        "run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, 0, 1);",
+        "run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, member, 1);",
     ),
     // Who goes on before the batch before is over, or makes room for a third.
     (
         ORDER,
-        "listed.begin((u64)index * Team::size + team.rank());\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "listed.begin((u64)index * Team::size + team.rank());\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "wait_for_previous();\n        if (lets_next_come) let_next_come();\n",
+        "if (lets_next_come) let_next_come();\n",
     ),
     (
         ORDER,
-        "listed.begin((u64)index * Team::size + team.rank());\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "listed.begin((u64)index * Team::size + team.rank());\n    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();\n",
+        "wait_for_previous();\n        if (lets_next_come) let_next_come();\n",
+        "if (lets_next_come) wait_for_previous(), let_next_come();\n",
     ),
     (
         ORDER,
-        "listed.begin((u64)index * Team::size + team.rank());\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "listed.begin((u64)index * Team::size + team.rank());\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();\n",
+        "wait_for_previous();\n        if (lets_next_come) let_next_come();\n",
+        "if (lets_next_come) let_next_come();\n        wait_for_previous();\n",
     ),
     (
         ORDER,
-        "listed.begin((u64)index * Team::size + team.rank());\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "listed.begin((u64)index * Team::size + team.rank());\n    wait_for_previous();\n    let_next_come();\n",
+        "wait_for_previous();\n        if (lets_next_come) let_next_come();\n",
+        "wait_for_previous();\n        let_next_come();\n",
     ),
     (
         ORDER,
-        "const Lane lane = *at;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "const Lane lane = *at;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
+        "const Lane lane = *at;\n    const Turn turn(launch);\n    turn.await();\n",
+        "const Lane lane = *at;\n    const Turn turn(launch);\n",
     ),
     (
         ORDER,
-        "const Lane lane = *at;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "const Lane lane = *at;\n    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();\n",
+        "units.begin();\n    turn.await();\n    units.fetch_units();\n",
+        "units.begin();\n    units.fetch_units();\n    turn.await();\n",
     ),
     (
         ORDER,
-        "const Lane lane = *at;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "const Lane lane = *at;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();\n",
+        "u32 steps = at->steps;\n    const Turn turn(launch);\n    turn.await();\n",
+        "u32 steps = at->steps;\n    const Turn turn(launch);\n",
     ),
     (
         ORDER,
-        "const Lane lane = *at;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "const Lane lane = *at;\n    wait_for_previous();\n    let_next_come();\n",
-    ),
-    (
-        ORDER,
-        "u32 steps = at->steps;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "u32 steps = at->steps;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-    ),
-    (
-        ORDER,
-        "u32 steps = at->steps;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "u32 steps = at->steps;\n    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();\n",
-    ),
-    (
-        ORDER,
-        "u32 steps = at->steps;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "u32 steps = at->steps;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();\n",
-    ),
-    (
-        ORDER,
-        "u32 steps = at->steps;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "u32 steps = at->steps;\n    wait_for_previous();\n    let_next_come();\n",
-    ),
-    (
-        ORDER,
-        "        steps = window;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "        steps = window;\n    }\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-    ),
-    (
-        ORDER,
-        "        steps = window;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "        steps = window;\n    }\n    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();\n",
-    ),
-    (
-        ORDER,
-        "        steps = window;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "        steps = window;\n    }\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();\n",
-    ),
-    (
-        ORDER,
-        "        steps = window;\n    }\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n",
-        "        steps = window;\n    }\n    wait_for_previous();\n    let_next_come();\n",
+        "        steps = window;\n    }\n    turn.await();\n",
+        "        steps = window;\n    }\n",
     ),
     // Steps that are not all there; those that are too many to be kept at hand, carried out too early.
     (
@@ -212,7 +182,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         ORDER,
-        "        steps = window;\n    }\n    wait_for_previous();\n",
-        "        steps = window;\n        wait_for_previous();\n    }\n",
+        "        steps = window;\n    }\n    turn.await();\n",
+        "        steps = window;\n        turn.await();\n    }\n",
     ),
 ];

@@ -2,7 +2,7 @@
 
 use super::{EPOCHS, LOOKS, MOVES, Mutant, REPORTS, WAITS};
 
-const BEGIN: &str = "quantum = at->quantum;\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&launch.state->stop);\n";
+const BEGIN: &str = "quantum = at->quantum;\n    const Turn turn(launch);\n    turn.await();\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&turn.state->stop);\n";
 const ADVANCE: &str = "if (quantum) store_relaxed(operand, from + quantum);";
 const LATE: &str = "if (has_failed(launch) || !wait_long(launch, wait, from, true)) return;";
 
@@ -57,12 +57,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         LATE,
         "has_failed(launch);\n        if (!wait_long(launch, wait, from, true)) return;",
     ),
-    (
-        WAITS,
-        "if (!stop && !launch.follow[0]) {",
-        "if (!launch.follow[0]) {",
-    ),
-    (WAITS, "if (!stop && !launch.follow[0]) {", "if (!stop) {"),
+    (WAITS, "if (!stop && !turn.follow) {", "if (!turn.follow) {"),
+    (WAITS, "if (!stop && !turn.follow) {", "if (!stop) {"),
     (
         LOOKS,
         "    if (!ok) {\n        const WaitStep *wait",
@@ -121,31 +117,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
     (
         WAITS,
         BEGIN,
-        "quantum = at->quantum;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&launch.state->stop);\n",
+        "quantum = at->quantum;\n    const Turn turn(launch);\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&turn.state->stop);\n",
     ),
     (
         WAITS,
         BEGIN,
-        "quantum = at->quantum;\n    if (launch.flags & LAUNCH_NEXT) wait_for_previous(), let_next_come();\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&launch.state->stop);\n",
+        "quantum = at->quantum;\n    const Turn turn(launch);\n    u64 from = load_relaxed(operand);\n    turn.await();\n    u32 stop = load_relaxed32(&turn.state->stop);\n",
     ),
     (
         WAITS,
         BEGIN,
-        "quantum = at->quantum;\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    wait_for_previous();\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&launch.state->stop);\n",
-    ),
-    (
-        WAITS,
-        BEGIN,
-        "quantum = at->quantum;\n    wait_for_previous();\n    let_next_come();\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&launch.state->stop);\n",
-    ),
-    (
-        WAITS,
-        BEGIN,
-        "quantum = at->quantum;\n    u64 from = load_relaxed(operand);\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    u32 stop = load_relaxed32(&launch.state->stop);\n",
-    ),
-    (
-        WAITS,
-        BEGIN,
-        "quantum = at->quantum;\n    u32 stop = load_relaxed32(&launch.state->stop);\n    wait_for_previous();\n    if (launch.flags & LAUNCH_NEXT) let_next_come();\n    u64 from = load_relaxed(operand);\n",
+        "quantum = at->quantum;\n    const Turn turn(launch);\n    u32 stop = load_relaxed32(&turn.state->stop);\n    turn.await();\n    u64 from = load_relaxed(operand);\n",
     ),
 ];

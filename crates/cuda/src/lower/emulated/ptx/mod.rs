@@ -227,10 +227,10 @@ fn lanes_in_short_put_after_the_barrier_of_the_wait() {
     let is_put = |item: &Item| item.is("st.global");
     for (text, new) in TEXTS {
         let functions = functions(text);
-        // Of two kinds of teams; listed, of three kinds of units.
+        // Of two kinds of teams; listed, gathered and scattered, of three kinds of units, at once and late.
         let late = named(&functions, "run_late");
         let listed = named(&functions, "run_listed");
-        assert_eq!((late.len(), listed.len()), (2, 6));
+        assert_eq!((late.len(), listed.len()), (2, 24));
         // Who waits late comes back behind a barrier.
         let waits = named(&functions, "wait_late");
         assert_eq!(waits.len(), 2);
@@ -253,7 +253,7 @@ fn lanes_in_short_put_after_the_barrier_of_the_wait() {
             let acquires = items.iter().filter(|item| item.is("ld.acquire")).count();
             // Of two kinds of teams, and of lanes that only wait: the first, and those that follow.
             let expected = match name {
-                name if name.contains("run_late") => 0,
+                name if name.contains("_late") => 0,
                 name if name.contains("run_listed") => 2,
                 _ => 6,
             };
@@ -349,8 +349,9 @@ fn a_team_adds_right_after_its_barrier() {
             adds += expected[0];
             counts += expected[1];
         }
-        // In short, of each kind of team in each kernel; late; of listed units of three sizes; and in steps.
-        assert_eq!(adds, if new { 4 + 2 + 6 + 3 } else { 2 + 2 + 6 + 2 });
+        // In short, of each kind of team in each kernel; late; of listed units, gathered and scattered, of three sizes, at
+        // once and late; and in steps.
+        assert_eq!(adds, if new { 4 + 2 + 24 + 3 } else { 2 + 2 + 24 + 2 });
         assert_eq!(counts, if new { 3 } else { 2 });
     }
 }
@@ -423,6 +424,7 @@ fn primitives_have_their_orders() {
                 // Before 9.0 nothing is launched early, and there are no such instructions.
                 name if name.contains("run_steps") && !new => &steps[1..],
                 name if name.contains("run_steps") => &steps,
+                name if name.contains("run_listed_late") => &[],
                 name if name.contains("run_listed") && new => &["griddepcontrol."],
                 name if name.contains("give_up") => &counts,
                 name if name.contains("run_landing") => &[LANDS, "griddepcontrol."],
@@ -459,7 +461,7 @@ fn a_launch_that_began_early_waits_first() {
     let functions = functions(text);
     let waits = |line: &str| line.starts_with("griddepcontrol.wait");
     let owns = ["run_land", "run_steps", "run_listed"];
-    let own = |name: &str| owns.iter().any(|own| name.contains(own));
+    let own = |name: &str| owns.iter().any(|own| name.contains(own)) && !name.contains("_late");
     for (name, items) in entries(&functions, new) {
         let others = |line: &str| {
             let primitive = items.contains(&Item::Primitive(line.to_owned()));
@@ -477,17 +479,20 @@ fn a_launch_that_began_early_waits_first() {
             assert_eq!(waits_and_lets(items), Some(1), "{name}");
             let body = body(text, name);
             let wait = body.iter().position(|line| waits(line)).expect("it waits");
-            // Steps are fetched, by one line, and what is listed, by eight: all of it the program's. (The lane is read as
-            // well.) Nothing is written.
+            // Steps are fetched, by one line, and what is listed, by eight, or as much as a thread puts at a time: all of
+            // it the program's. (The lane is read as well.) Nothing is written.
             let begin = &body[..wait];
-            let (fetch, expected) = match name {
-                name if name.contains("run_steps") => ("v4.u32", 1),
-                name if name.contains("run_listed") => ("u32", 8),
-                _ => ("", 0),
+            let (fetch, expected): (&[&str], usize) = match name {
+                name if name.contains("run_steps") => (&["v4.u32"], 1),
+                name if name.contains("Scattered") => (&["u32"], 8),
+                // Of 16 bytes each, and of one unit.
+                name if name.contains("GatheredI3V16") => (&["u32"], 4 + 1),
+                name if name.contains("Gathered") => (&["v4.u32", "u64", "u32"], 2 + 1),
+                _ => (&[], 0),
             };
             let fetches = |line: &&&str| {
                 let rest = line.strip_prefix("ld.global.L1::no_allocate.");
-                rest.is_some_and(|rest| expected > 0 && rest.starts_with(fetch))
+                rest.is_some_and(|rest| fetch.iter().any(|fetch| rest.starts_with(fetch)))
             };
             let steps: Vec<_> = begin.iter().filter(fetches).collect();
             assert_eq!(steps.len(), expected, "{name}");
@@ -523,9 +528,9 @@ fn waits_and_lets(items: &[Item]) -> Option<usize> {
 #[test]
 fn a_count_depends_on_the_operand() {
     for (text, new) in TEXTS {
-        // In short, of two teams for each kernel; of listed units of three sizes; in steps, of each team; and what is
-        // copied early there, in two units.
-        let counts = if new { 4 + 6 + 3 + 6 } else { 2 + 6 + 2 + 4 };
+        // In short, of two teams for each kernel; of listed units, gathered and scattered, of three sizes; in steps, of each
+        // team; and what is copied early there, in two units.
+        let counts = if new { 4 + 12 + 3 + 6 } else { 2 + 12 + 2 + 4 };
         assert_eq!(counts_that_depend(text), counts);
     }
 }
