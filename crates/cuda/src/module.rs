@@ -143,7 +143,8 @@ unsafe impl LaunchDevice for Cuda {
         let shared = &stream.shared;
         shared.gpu.enter()?;
         let can = function.early && shared.gpu.early != Early::No;
-        let early = (stream.last.take()).kernel_follows(can, shared.is_capturing());
+        let change = |parameter| stream.change_last(parameter);
+        let early = (stream.last.take()).kernel_follows(can, shared.is_capturing(), change);
         let mut config = LaunchConfig::new(grid.blocks, grid.threads).shared_bytes(grid.shared);
         if early {
             config = config.programmatic_stream_serialization(true);

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -15,6 +16,7 @@ use crate::gpu::Gpu;
 use crate::graph::{CudaGraph, Recorded, Shape};
 use crate::last::Last;
 use crate::line::{Began, First, Line};
+use crate::lower::LaunchParameter;
 use crate::lower::operands::Advance;
 use crate::place::Placed;
 use crate::reclaim::Shared;
@@ -142,6 +144,24 @@ impl CudaStream {
         // SAFETY: the stream is live, and this thread's while it is borrowed (streams are not shared).
         let info = unsafe { self.shared.gpu.driver.stream_capture_info(self.shared.raw) };
         info.map(|info| info.last).unwrap_or_default()
+    }
+
+    /// Gives the batch that was recorded last another parameter; whether it has it.
+    pub(crate) fn change_last(&self, mut parameter: LaunchParameter) -> bool {
+        let (gpu, nodes) = (&self.shared.gpu, self.last_nodes());
+        let [node] = nodes[..] else {
+            return false;
+        };
+        // SAFETY: the node is one of the graph that this stream records into; its thread alone does (as above).
+        let Ok(Some(kernel)) = (unsafe { gpu.driver.graph_kernel_node(node) }) else {
+            return false;
+        };
+        if kernel.function() != gpu.batch && Some(kernel.function()) != gpu.bulk {
+            return false;
+        }
+        let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
+        // SAFETY: as above; it is a batch kernel, which takes one parameter, of this type.
+        unsafe { gpu.driver.graph_set_arguments(&kernel, &mut arguments) }.is_ok()
     }
 
     /// What was recorded on this stream; an error if that is not known.

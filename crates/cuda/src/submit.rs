@@ -183,7 +183,7 @@ impl CudaStream {
             .doing("launching a batch")?;
         let last = Last::Batch {
             expected: expected.clone(),
-            lets_next_come,
+            parameter,
         };
         self.launched(last, First::Batch);
         Ok(())

@@ -1,7 +1,9 @@
 //! Graphs: recordings, and what can be launched of them.
 
+use std::ffi::c_void;
+
 use super::error::Result;
-use super::handle::{Graph, GraphExec, GraphNode, Stream, flags};
+use super::handle::{Function, Graph, GraphExec, GraphNode, Stream, flags};
 use super::load::Driver;
 use super::sys;
 use super::table::{call, call_optional};
@@ -65,6 +67,13 @@ pub struct Edge {
 pub struct KernelNode {
     node: GraphNode,
     params: sys::CUDA_KERNEL_NODE_PARAMS_v2,
+}
+
+impl KernelNode {
+    /// The kernel.
+    pub fn function(&self) -> Function {
+        Function(self.params.func)
+    }
 }
 
 impl Driver {
@@ -183,6 +192,25 @@ impl Driver {
         // SAFETY: it was written; besides, zeros are a value of it: numbers and pointers.
         let params = unsafe { params.assume_init() };
         Ok(Some(KernelNode { node, params }))
+    }
+
+    /// Gives a kernel node other parameters (`cuGraphKernelNodeSetParams`); while a stream is being captured also one of
+    /// that graph.
+    ///
+    /// # Safety
+    ///
+    /// The node that `kernel` was asked of is one of a graph that is alive, and that no other thread changes meanwhile;
+    /// `arguments` point to as many values as the kernel has parameters, of their types, which are copied.
+    pub unsafe fn graph_set_arguments(
+        &self,
+        kernel: &KernelNode,
+        arguments: &mut [*mut c_void],
+    ) -> Result<()> {
+        let mut params = kernel.params;
+        params.kernelParams = arguments.as_mut_ptr();
+        params.extra = std::ptr::null_mut();
+        // SAFETY: the caller vouches for the node, and for the parameters; all else is as the node had it.
+        unsafe { call_optional!(self.graph_kernel_node_set_params(kernel.node.0, &params)) }
     }
 
     /// Adds a node that executes the same kernel with the same parameters and attributes, and follows nothing yet

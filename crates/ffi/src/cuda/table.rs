@@ -233,6 +233,7 @@ table! {
         );
         graph_node_get_type = "cuGraphNodeGetType"(CUgraphNode, *mut c_uint);
         graph_kernel_node_get_params = "cuGraphKernelNodeGetParams_v2"(CUgraphNode, *mut CUDA_KERNEL_NODE_PARAMS_v2);
+        graph_kernel_node_set_params = "cuGraphKernelNodeSetParams_v2"(CUgraphNode, *const CUDA_KERNEL_NODE_PARAMS_v2);
         graph_kernel_node_copy_attributes = "cuGraphKernelNodeCopyAttributes"(CUgraphNode, CUgraphNode);
         graph_add_kernel_node = "cuGraphAddKernelNode_v2"(
             *mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_KERNEL_NODE_PARAMS_v2,
