@@ -247,6 +247,7 @@ fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
             "cuGraphAddKernelNode_v2",
             "cuGraphKernelNodeCopyAttributes",
             "cuGraphKernelNodeGetParams_v2",
+            "cuGraphKernelNodeSetParams_v2",
             "cuStreamGetCaptureInfo_v2",
         ])
     );
@@ -254,7 +255,7 @@ fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
 
 /// Nodes and edges go through in the order and the form that the driver has them in.
 #[test]
-fn kernel_nodes_are_copied_with_their_edges() {
+fn kernel_nodes_are_copied_with_their_edges_and_changed() {
     let functions = [
         (
             "cuGraphNodeGetType",
@@ -263,6 +264,13 @@ fn kernel_nodes_are_copied_with_their_edges() {
         (
             "cuGraphKernelNodeGetParams_v2",
             "int cuGraphKernelNodeGetParams_v2(void *node, void **params) { params[0] = (void *)0x40; ((unsigned *)params)[2] = 7; return node != (void *)0x20; }",
+        ),
+        (
+            // The same kernel and grid, and one parameter, by its address.
+            "cuGraphKernelNodeSetParams_v2",
+            "int cuGraphKernelNodeSetParams_v2(void *node, void **params) {
+                int same = params[0] == (void *)0x40 && ((unsigned *)params)[2] == 7;
+                return node != (void *)0x20 || !same || *((int **)params[5])[0] != 9 || params[6]; }",
         ),
         (
             "cuGraphAddKernelNode_v2",
@@ -305,6 +313,11 @@ fn kernel_nodes_are_copied_with_their_edges() {
             .expect("type")
             .expect("a kernel");
         assert_eq!(d.graph_add_kernel(graph, &kernel), Ok(node(0x30)));
+        let set = |mut value: i32| {
+            d.graph_set_arguments(&kernel, &mut [std::ptr::from_mut(&mut value).cast()])
+        };
+        assert_eq!(set(9), Ok(()));
+        assert!(set(8).is_err());
         let edge = |from, to, how| Edge {
             from: node(from),
             to: node(to),
