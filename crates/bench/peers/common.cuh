@@ -208,11 +208,12 @@ __device__ inline void acquire_at_least(const uint64_t* word, uint64_t value) {
 }
 
 // From compute capability 9.0 on a kernel that is launched `early` takes its place while the one before it on the stream is
-// still at work; it waits here for the end of that one, and lets the next one come. To any other launch both are nothing. (The
-// kernels of faces.cu begin with the same.)
+// still at work; it waits here for the end of that one, and then lets the next one come: so one of them stands there early, and
+// no row of them, which would fill the GPU (where two ranks share it, with what the other one waits for still to come). To any
+// other launch both are nothing. (The kernels of faces.cu, which wait for nobody else, let the next one come first.)
 __device__ inline void begin_early() {
-    asm volatile("griddepcontrol.launch_dependents;");
     asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;");
 }
 
 // Launches a kernel. What stands before an early one on the stream must be a kernel.
