@@ -143,8 +143,9 @@ unsafe impl LaunchDevice for Cuda {
         let shared = &stream.shared;
         shared.gpu.enter()?;
         let can = function.early && shared.gpu.early != Early::No;
-        let change = |parameter| stream.change_last(parameter);
-        let early = (stream.last.take()).kernel_follows(can, shared.is_capturing(), change);
+        let let_nobody_come = || stream.let_nobody_come();
+        let early =
+            (stream.last.take()).kernel_follows(can, shared.is_capturing(), let_nobody_come);
         let mut config = LaunchConfig::new(grid.blocks, grid.threads).shared_bytes(grid.shared);
         if early {
             config = config.programmatic_stream_serialization(true);

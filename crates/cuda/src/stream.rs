@@ -16,8 +16,8 @@ use crate::gpu::Gpu;
 use crate::graph::{CudaGraph, Recorded, Shape};
 use crate::last::Last;
 use crate::line::{Began, First, Line};
-use crate::lower::LaunchParameter;
 use crate::lower::operands::Advance;
+use crate::lower::{LAUNCH_NEXT, LaunchParameter};
 use crate::place::Placed;
 use crate::reclaim::Shared;
 use crate::submit::refused_or_broken_off;
@@ -146,8 +146,8 @@ impl CudaStream {
         info.map(|info| info.last).unwrap_or_default()
     }
 
-    /// Gives the batch that was recorded last another parameter; whether it has it.
-    pub(crate) fn change_last(&self, mut parameter: LaunchParameter) -> bool {
+    /// Lets nobody come before the end of the batch that was recorded last; whether that is so.
+    pub(crate) fn let_nobody_come(&self) -> bool {
         let (gpu, nodes) = (&self.shared.gpu, self.last_nodes());
         let [node] = nodes[..] else {
             return false;
@@ -156,12 +156,20 @@ impl CudaStream {
         let Ok(Some(kernel)) = (unsafe { gpu.driver.graph_kernel_node(node) }) else {
             return false;
         };
-        if kernel.function() != gpu.batch && Some(kernel.function()) != gpu.bulk {
+        let is_batch = kernel.function() == gpu.batch || Some(kernel.function()) == gpu.bulk;
+        let arguments = kernel.arguments();
+        if !is_batch || arguments.is_null() {
             return false;
         }
+        // SAFETY: a batch kernel has one parameter, of this type, and the driver says where the node keeps it: nothing
+        // has changed the node since it was asked.
+        let mut parameter = unsafe { (*arguments).cast::<LaunchParameter>().read_unaligned() };
+        parameter.flags &= !LAUNCH_NEXT;
         let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
-        // SAFETY: as above; it is a batch kernel, which takes one parameter, of this type.
-        unsafe { gpu.driver.graph_set_arguments(&kernel, &mut arguments) }.is_ok()
+        // SAFETY: as above, and one parameter of this type is given; the node is not asked of again here.
+        let set = unsafe { gpu.driver.graph_set_arguments(&kernel, &mut arguments) };
+        set.inspect_err(|error| tracing::debug!(%error, "a recorded batch is not changed"))
+            .is_ok()
     }
 
     /// What was recorded on this stream; an error if that is not known.

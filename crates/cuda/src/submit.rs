@@ -183,7 +183,7 @@ impl CudaStream {
             .doing("launching a batch")?;
         let last = Last::Batch {
             expected: expected.clone(),
-            parameter,
+            lets_next_come,
         };
         self.launched(last, First::Batch);
         Ok(())

@@ -173,6 +173,28 @@ fn a_list_lies_in_its_program() {
 }
 
 #[test]
+fn what_lies_one_behind_the_other_is_gathered() {
+    let lane = |count: usize, table: usize, dst: usize| {
+        let Step::Move(mut copy) = gather(8) else {
+            unreachable!("it is a move");
+        };
+        copy.count = count;
+        copy.src.shape = Shape::Indexed { table: ptr(table) };
+        copy.dst.base = ptr(dst);
+        let lane = vec![wait(0x2000), Step::Move(copy), add(0x3000)];
+        first(&program(vec![lane], 16).unwrap()).kind & (LANE_LISTED | LANE_GATHERS)
+    };
+    let (listed, gathers) = (LANE_LISTED, LANE_LISTED | LANE_GATHERS);
+    assert_eq!(lane(8, 0x7000, 0x9000), gathers);
+    // Two entries, and two units, are one access each.
+    assert_eq!(lane(8, 0x7004, 0x9000), listed);
+    assert_eq!(lane(8, 0x7000, 0x9008), listed);
+    // The kernel counts so far, and no further.
+    assert_eq!(lane((1 << 31) - 1, 0x7000, 0x9000), gathers);
+    assert_eq!(lane(1 << 31, 0x7000, 0x9000), listed);
+}
+
+#[test]
 fn some_copies_have_no_list() {
     let kind = |lane: Vec<Step>| first(&program(vec![lane], 16).unwrap()).kind;
     // Two of a lane; and what goes to a NIC.

@@ -62,7 +62,7 @@ pub struct Edge {
     pub how: Dependency,
 }
 
-/// What a kernel node executes: valid as long as the node.
+/// What a kernel node executes: valid as long as the node, and until its arguments are [set](Driver::graph_set_arguments).
 #[derive(Clone, Copy, Debug)]
 pub struct KernelNode {
     node: GraphNode,
@@ -73,6 +73,12 @@ impl KernelNode {
     /// The kernel.
     pub fn function(&self) -> Function {
         Function(self.params.func)
+    }
+
+    /// Where its arguments lie, one address for each of its parameters; null if the driver has them in another form. Valid
+    /// as long as this.
+    pub fn arguments(&self) -> *const *const c_void {
+        self.params.kernelParams.cast_const().cast()
     }
 }
 
@@ -199,8 +205,8 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// The node that `kernel` was asked of is one of a graph that is alive, and that no other thread changes meanwhile;
-    /// `arguments` point to as many values as the kernel has parameters, of their types, which are copied.
+    /// The node that `kernel` was asked of is one of a graph that is alive, and that no other thread changes meanwhile, and
+    /// its arguments have not been set since; `kernel` and its copies are not used again; `arguments` point to as many values as the kernel has parameters, of their types, which are copied.
     pub unsafe fn graph_set_arguments(
         &self,
         kernel: &KernelNode,
@@ -218,7 +224,8 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `graph` is alive, and so is the graph of the node that `kernel` was asked of; no other thread changes either meanwhile.
+    /// `graph` is alive, and so is the graph of the node that `kernel` was asked of, whose arguments have not been set
+    /// since; no other thread changes either meanwhile.
     pub unsafe fn graph_add_kernel(&self, graph: Graph, kernel: &KernelNode) -> Result<GraphNode> {
         let mut node = GraphNode::NULL;
         // SAFETY: the caller vouches for the graph; the parameters belong to a node that is alive, and are copied; one

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use tidegate_hal::batch::{Action, Awaited, Batch, Move, POISON, QUANTUM, Step, Tag};
+use tidegate_hal::batch::{
+    Action, Awaited, Batch, Landed, Landing, Move, POISON, QUANTUM, Step, Tag, Wait,
+};
 use tidegate_hal::memory::Ptr;
 
 use super::super::{FAULT_WAIT, MAX_BLOCKED, RawFault, Sizes};
@@ -207,6 +209,96 @@ fn launched(steps: Vec<Vec<Step>>, sizes: Sizes, home: &Home, follow: &[&Home]) 
     Launched::new(&batch, 16, sizes, true, home, states).expect("there are blocks enough")
 }
 
+/// A put of eight bytes that land, and a wait for as many.
+struct Lands {
+    put: Step,
+    exposed: Step,
+    signal: Step,
+    waited: Step,
+    /// What is put lands here, and nothing of a stream that has failed.
+    landing: Ptr,
+    done: (Ptr, Ptr),
+    slot: Ptr,
+    out: Ptr,
+}
+
+impl Lands {
+    /// `come`: the exposure has come, and what is waited for has landed.
+    fn new(arena: &mut Arena, bell: Ptr, come: bool) -> Self {
+        let mut place = |with: [u64; 2]| {
+            let at = Ptr(arena.take(16, 0, true));
+            for (index, with) in with.into_iter().enumerate() {
+                change(at.byte_add(8 * index), |_| with);
+            }
+            at
+        };
+        let tags = if come { 1 << 32 } else { 0 };
+        let [src, landing, slot, from] =
+            [[7; 2], [0; 2], [0; 2], [tags | 7, tags | 8]].map(&mut place);
+        let of = |base| Landing { base, flip: 0 };
+        let (exposure, done, out) = (
+            (arena.word(0), arena.word(0)),
+            (arena.word(0), arena.word(0)),
+            arena.word(0),
+        );
+        change(exposure.0, |_| if come { QUANTUM } else { 0 });
+        let put = Step::Move(Move {
+            action: Action::Copy,
+            size: 8,
+            count: 1,
+            src: linear(src),
+            dst: linear(slot.byte_add(8)),
+            parity: Ptr::NULL,
+            early: true,
+            landing: Some(of(landing)),
+        });
+        let Step::Wait(plain) = wait(done.0, done.1, QUANTUM, 8) else {
+            unreachable!("it is a wait");
+        };
+        Lands {
+            put,
+            exposed: wait(exposure.0, exposure.1, QUANTUM, 7),
+            signal: add(out, bell),
+            waited: Step::Wait(Wait {
+                landed: Some(Landed {
+                    from: of(from),
+                    slot,
+                    flip: 0,
+                    bytes: 8,
+                }),
+                ..plain
+            }),
+            landing,
+            done,
+            slot,
+            out,
+        }
+    }
+
+    fn lanes(&self) -> Vec<Vec<Step>> {
+        let put = vec![self.exposed.clone(), self.put.clone(), self.signal.clone()];
+        vec![put, vec![self.waited.clone()]]
+    }
+
+    /// That nothing has come of them but poison.
+    fn check(&self, come: bool) -> Result<(), String> {
+        let words = [
+            self.landing,
+            self.landing.byte_add(8),
+            self.slot,
+            self.done.0,
+            self.done.1,
+        ];
+        let found = words.map(value);
+        match (found, value(self.out)) {
+            ([0, 0, 0, 0, 0], POISON) => Ok(()),
+            (found, out) => Err(format!(
+                "bytes that could land ({come}): {found:x?}, and their signal is {out:#x}"
+            )),
+        }
+    }
+}
+
 /// A stream that follows another fails as that one does, whether it comes later or waits meanwhile.
 pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
     for seed in seeds {
@@ -238,8 +330,12 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
         if rng.once_in(2) {
             posts.push(add(arena.word(0), Ptr::NULL));
         }
+        // Two whose bytes land: one that puts, and one that waits for what has landed, if anything may have come.
+        let come = value(second.0) != 0;
+        let lands = Lands::new(&mut arena, bell, come);
         let follow: &[&Home] = if rng.once_in(2) { &[&a] } else { &[&idle, &a] };
-        let two = launched(vec![lane, posts], machine.sizes, &b, follow);
+        let lanes = [vec![lane, posts], lands.lanes()].concat();
+        let two = launched(lanes, machine.sizes, &b, follow);
         // What the followed stream ends by.
         let by_host = rng.once_in(4);
         let streams = if after {
@@ -273,6 +369,9 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
             let (bell, own) = (value(out.0), value(out.1));
             return Err(format!("seed {seed}: adds became {bell:#x} and {own:#x}"));
         }
+        lands
+            .check(come)
+            .map_err(|why| format!("seed {seed}: {why}"))?;
         // What waits for nothing may have come before the failure.
         if value(post) != POISON && (after || value(post) != QUANTUM) {
             return Err(format!("seed {seed}: a post became {:#x}", value(post)));

@@ -388,6 +388,7 @@ pub(super) fn layout() -> Vec<u64> {
         LANE_ADDS,
         LANE_LANDS,
         LANE_LISTED,
+        LANE_GATHERS,
     ]
     .map(u64::from);
     let flags = [

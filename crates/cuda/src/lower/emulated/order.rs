@@ -20,9 +20,10 @@ fn moved(src: Ptr, dst: Ptr, count: usize, sum: bool, rng: &mut Rng) -> Step {
     } else {
         Action::Copy
     };
-    // The same copy from its end on: by lists.
+    // From its end on: by lists. (All elements are the same: it is no matter where each goes.)
     let backwards = !sum && count > 1 && rng.once_in(3);
-    let side = |base: Ptr| {
+    let scatters = backwards && rng.once_in(2);
+    let side = |base: Ptr, backwards: bool| {
         if !backwards {
             return linear(base);
         }
@@ -37,8 +38,8 @@ fn moved(src: Ptr, dst: Ptr, count: usize, sum: bool, rng: &mut Rng) -> Step {
         action,
         size: 8,
         count,
-        src: side(src),
-        dst: side(dst),
+        src: side(src, backwards),
+        dst: side(dst, scatters),
         parity: Ptr::NULL,
         // What a batch before it has written is there when it begins.
         early: rng.once_in(2),

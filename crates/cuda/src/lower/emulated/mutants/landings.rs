@@ -1,6 +1,6 @@
 //! Bytes that land with tags.
 
-use super::{EPOCHS, LANDED, LANDING, Mutant, POISON};
+use super::{EPOCHS, FOLLOW, LANDED, LANDING, Mutant, POISON};
 
 const COME: &str = "if ((u32)(first >> 32) == tag && (u32)(second >> 32) == tag) {";
 const COUNT: &str = "if (how == HAS_LANDED) red_u64(search.word, search.quantum);";
@@ -53,7 +53,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
     (
         LANDING,
         "for (int looks = 0; !stop && !turn.follow && looks < 64 && !(exposed",
-        "for (int looks = 0; looks < 64 && !(exposed",
+        "for (int looks = 0; !turn.follow && looks < 64 && !(exposed",
+    ),
+    (
+        FOLLOW,
+        "for (int looks = 0; !stop && !turn.follow && looks < 64 && !(exposed",
+        "for (int looks = 0; !stop && looks < 64 && !(exposed",
+    ),
+    (
+        FOLLOW,
+        "if (stop || turn.follow || !search.look(64))",
+        "if (stop || !search.look(64))",
     ),
     // Who fails leaves the word as it is.
     (

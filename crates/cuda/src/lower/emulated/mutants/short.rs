@@ -246,8 +246,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // Who is late takes another share than who is not.
     (
         EPOCHS,
-        "run_listed_late<Team, Units>(",
-        "run_listed_late<Team, Scattered<u64>>(",
+        "Units units(lane, index * Team::size + team.rank(), count * Team::size);\n    units.begin();\n    units.fetch_units();",
+        "Units units(lane, team.rank(), count * Team::size);\n    units.begin();\n    units.fetch_units();",
     ),
     // How their streams stand, and what they wait for when it takes long.
     (

@@ -164,6 +164,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "units.begin();\n    turn.await();\n    units.fetch_units();\n",
         "units.begin();\n    units.fetch_units();\n    turn.await();\n",
     ),
+    // The same of what is gathered alone.
+    (
+        ORDER,
+        "units.begin();\n    turn.await();\n    units.fetch_units();\n",
+        "units.begin();\n    if (sizeof(units) != sizeof(Gathered<u64>)) turn.await();\n    units.fetch_units();\n    turn.await();\n",
+    ),
     (
         ORDER,
         "u32 steps = at->steps;\n    const Turn turn(launch);\n    turn.await();\n",
