@@ -64,3 +64,23 @@ impl Departures {
         &self.0[peer]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_left_stays_so_for_all_who_look() {
+        let mut departures = Departures::default();
+        let before = departures.of(3).clone();
+        assert_eq!(before.stage(), Stage::Here);
+        departures.of(3).comes_to(Stage::Leaving);
+        assert_eq!(before.stage(), Stage::Leaving);
+        departures.of(3).comes_to(Stage::Left);
+        // The news, once more.
+        departures.of(3).comes_to(Stage::Leaving);
+        let after = departures.of(3).clone();
+        assert_eq!((before.stage(), after.stage()), (Stage::Left, Stage::Left));
+        assert_eq!(departures.of(2).stage(), Stage::Here);
+    }
+}

@@ -380,7 +380,7 @@ impl<W: Wire> Shared<W> {
         self.rails().iter().for_each(|rail| rail.wake());
     }
 
-    /// That of a peer, for a queue towards it.
+    /// What says how far a peer's departure is, for a queue towards it.
     pub(crate) fn departure(&self, peer: usize) -> Arc<Departure> {
         self.with(|engine| engine.departures.of(peer).clone())
     }
