@@ -256,7 +256,8 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
             let chained = Chained::new(chain, self.options.silence);
             Arc::new(Mutex::new(chained))
         });
-        let queue = Arc::new(Queue::new(peer, config, &self.shared.slots));
+        let departure = self.shared.departure(peer);
+        let queue = Arc::new(Queue::new(peer, departure, config, &self.shared.slots));
         self.shared.add(queue.clone(), chained.clone());
         Ok(Arc::new(Handle {
             queue,

@@ -247,6 +247,27 @@ fn a_peer_that_takes_nothing_ends_its_queue() {
     assert_eq!(rig.word(SIGNAL).load(), 0);
 }
 
+/// Nor is a firing over while a rail still means to post some of it: so a rail goes by who leaves, as the engine does.
+#[test]
+fn what_a_peer_has_not_taken_when_it_leaves_goes_nowhere() {
+    let faults = Faults {
+        full: 1000,
+        ..Faults::default()
+    };
+    let net = Net::new(1, faults);
+    // Longer than is waited here.
+    let options = rails(3).silence(Duration::from_secs(600));
+    let rig = rig(net.wire(0), options);
+    let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
+    rig.arm(&[program], 1).unwrap();
+    rig.ring();
+    // The engine looks at doorbells before that has an end.
+    rig.nic.hear(0);
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    assert!(rig.nic.quiesce(Duration::from_secs(10)));
+    assert_eq!(taken(&net, 3), [0; 3]);
+}
+
 /// Keeps threads asleep.
 #[derive(Default)]
 struct Spell {

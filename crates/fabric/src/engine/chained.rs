@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::nic::{Direction, NicError};
 
+use super::departure::Stage;
 use super::doubt::FAILED;
 use super::program::{Script, operation, script};
 use super::queue::Queue;
@@ -301,7 +302,8 @@ impl<W: Wire> Engine<W> {
         let closed = queue.closed.load(Ordering::Acquire);
         let mut chained = lock(&chained);
         let (rung, poisoned) = queue.rung_for();
-        if self.departed.contains(&queue.peer) && !self.broken {
+        let departure = queue.departure();
+        if departure == Stage::Left && !self.broken {
             let lets_go = chained.lets_go(&queue, rung);
             let all = chained.through == rung;
             drop(chained);
@@ -340,7 +342,8 @@ impl<W: Wire> Engine<W> {
         }
         self.full |= waits && chained.refused.is_some();
         // Towards a peer that is leaving nothing is said to have failed: when it has left, it has not.
-        let failed = (chained.failed.is_some() && !queue.has_left()) || queue.is_abandoned();
+        let counts = departure == Stage::Here;
+        let failed = (chained.failed.is_some() && counts) || queue.is_abandoned();
         let is_over = (closed || poisoned) && !waits;
         if !is_over && !(failed && (self.broken || chained.has_come_to_rest(rung))) {
             return true;

@@ -23,8 +23,8 @@
 //! refused costs the connection that it was made on, and what others have on it; so a queue of which something has
 //! failed, which gives up in any case, asks no more than [`REFUSALS`] times in vain. A peer that does not answer,
 //! because it is stopped, is waited for; but not for ever (see [`contact`](super::contact)): if the control plane gives it
-//! up, that comes first. A peer that has left in good order has got all that it waited for: what is
-//! rung for towards it counts as through. One that is lost is core's affair, who poisons the sent word.
+//! up, that comes first. A peer that has left in good order is asked nothing: see [`departure`](super::departure). One
+//! that is lost is core's affair, who poisons the sent word.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::batch::{POISON, QUANTUM};
 
+use super::departure::Stage;
 use super::firing::{Flight, Held};
 use super::silence::Silence;
 use super::work::{Agenda, Engine};
@@ -81,8 +82,6 @@ pub(super) struct Doubt<W: Wire> {
     is_listed: bool,
     /// One will not come, or nothing can be known of it.
     lost: bool,
-    /// The peer has left in good order.
-    departed: bool,
     /// The peer is to be told that one was lost.
     pub(super) unreached: Option<Signalled<W>>,
     asked: Option<Asked>,
@@ -104,7 +103,7 @@ struct Asked {
 }
 
 impl<W: Wire> Doubt<W> {
-    pub(super) fn new(departed: bool) -> Self {
+    pub(super) fn new() -> Self {
         Doubt {
             signalled: None,
             count: 0,
@@ -112,16 +111,10 @@ impl<W: Wire> Doubt<W> {
             before: 0,
             is_listed: false,
             lost: false,
-            departed,
             unreached: None,
             asked: None,
             count_there: Arc::default(),
         }
-    }
-
-    /// Whether the peer has left in good order.
-    pub(super) fn has_departed(&self) -> bool {
-        self.departed
     }
 }
 
@@ -138,7 +131,8 @@ impl<W: Wire> Agenda<W> {
     /// Whether a signal is in doubt that somebody may wait for.
     pub(super) fn is_in_doubt(&self) -> bool {
         let doubt = &self.doubt;
-        let open = !doubt.lost && !doubt.departed && !self.queue.is_abandoned();
+        let has_left = self.queue.departure() == Stage::Left;
+        let open = !doubt.lost && !has_left && !self.queue.is_abandoned();
         doubt.come < doubt.count && open
     }
 }
@@ -374,23 +368,21 @@ impl<W: Wire> Engine<W> {
         self.fail(index);
     }
 
-    /// A peer has left in good order: what came of it last is looked for now, and then it has [`left`](Self::left).
+    /// The news has come that a peer leaves in good order: what came of it last is looked for now, and then it has
+    /// [`left`](Self::left).
     pub(super) fn leaves(&mut self, peer: usize) {
-        self.leaving.insert(peer);
-        let of_peer = self.queues.iter().filter(|one| one.queue.peer == peer);
-        of_peer.for_each(|agenda| agenda.queue.leaves());
+        self.departures.of(peer).comes_to(Stage::Leaving);
         self.notices.retain(|poisoning| poisoning.peer != peer);
     }
 
     /// A peer has left in good order: what it waited for has come, and it can be asked no more. What is rung for towards
     /// it is through from here on, and what is not posted yet goes nowhere.
     pub(super) fn left(&mut self, peer: usize) {
-        self.departed.insert(peer);
+        self.departures.of(peer).comes_to(Stage::Left);
         self.contact.answers(peer);
         for index in 0..self.queues.numbers() {
-            let of_peer = |agenda: &&mut Agenda<W>| agenda.queue.peer == peer;
-            if let Some(agenda) = self.queues.get(index).filter(of_peer) {
-                agenda.doubt.departed = true;
+            let of_peer = |agenda: &Agenda<W>| agenda.queue.peer == peer;
+            if self.queues.at(index).is_some_and(of_peer) {
                 self.make_ready(index);
             }
         }

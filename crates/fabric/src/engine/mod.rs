@@ -44,6 +44,7 @@
 
 pub(crate) mod chained;
 mod contact;
+mod departure;
 mod doubt;
 mod ear;
 mod firing;
@@ -71,6 +72,7 @@ use crate::lock;
 use crate::regions::Regions;
 use crate::wire::{Limits, Sleeper, Wire};
 use chained::Chained;
+use departure::Departure;
 use ear::Ear;
 use listen::{Chair, For, Slumber};
 use queue::Queue;
@@ -376,6 +378,11 @@ impl<W: Wire> Shared<W> {
         self.wake_listener();
         self.ears().iter().for_each(Ear::wake);
         self.rails().iter().for_each(|rail| rail.wake());
+    }
+
+    /// What says how far a peer's departure is, for a queue towards it.
+    pub(crate) fn departure(&self, peer: usize) -> Arc<Departure> {
+        self.with(|engine| engine.departures.of(peer).clone())
     }
 
     pub(crate) fn add(&self, queue: Arc<Queue>, chained: Option<Arc<Mutex<Chained<W>>>>) {

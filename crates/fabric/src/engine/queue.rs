@@ -12,12 +12,15 @@ use tidegate_words::{Bell, Word};
 
 use super::Shared;
 use super::chained::Chained;
+use super::departure::{Departure, Stage};
 use super::program::Script;
 use crate::lock;
 use crate::wire::Wire;
 
 pub(crate) struct Queue {
     pub(crate) peer: usize,
+    /// The peer's, which all queues towards it look at.
+    departure: Arc<Departure>,
     config: QueueConfig,
     /// What the sent word counted at first.
     sent_before: u64,
@@ -29,8 +32,6 @@ pub(crate) struct Queue {
     armed: Mutex<Armed>,
     /// Whether the owner is gone.
     pub(crate) closed: AtomicBool,
-    /// Whether the peer is, in good order.
-    left: AtomicBool,
 }
 
 /// What the agent sees when it looks at a queue.
@@ -62,12 +63,18 @@ unsafe fn word<'a>(ptr: Ptr) -> &'a Word {
 }
 
 impl Queue {
-    pub(crate) fn new(peer: usize, config: QueueConfig, slots: &Arc<Slots>) -> Self {
+    pub(crate) fn new(
+        peer: usize,
+        departure: Arc<Departure>,
+        config: QueueConfig,
+        slots: &Arc<Slots>,
+    ) -> Self {
         // SAFETY: `Nic::queue` promises live words for as long as `config.keep`.
         // The window may be revoked already, so that it is poisoned.
         let sent_before = unsafe { word(config.sent) }.load() & !POISON;
         Queue {
             peer,
+            departure,
             config,
             sent_before,
             slots: slots.clone(),
@@ -75,18 +82,12 @@ impl Queue {
             fired: AtomicU64::new(0),
             armed: Mutex::default(),
             closed: AtomicBool::new(false),
-            left: AtomicBool::new(false),
         }
     }
 
-    /// The peer has left in good order: it waits for nothing any more.
-    pub(crate) fn leaves(&self) {
-        self.left.store(true, Ordering::Release);
-    }
-
-    /// Whether it has.
-    pub(crate) fn has_left(&self) -> bool {
-        self.left.load(Ordering::Acquire)
+    /// How far the peer's departure is.
+    pub(crate) fn departure(&self) -> Stage {
+        self.departure.stage()
     }
 
     fn doorbell(&self) -> u64 {

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use tidegate_hal::nic::NicError;
 
 use super::Shared;
+use super::departure::Stage;
 use super::listen::{ACTIVE, BROKEN, DEAF, idle};
 use super::program::Piece;
 use super::queue::Queue;
@@ -359,7 +360,7 @@ impl<W: Wire> Hands<W> {
         if job.queue.is_abandoned() {
             return Some("it was given up before it was sent".into());
         }
-        if job.queue.has_left() {
+        if job.queue.departure() != Stage::Here {
             return Some("its peer has left".into());
         }
         if self.under_way >= self.wire.limits().depth {

@@ -8,13 +8,15 @@
 //! # Failure
 //!
 //! A peer that has not been told is told again, after pauses. One that cannot be told at all is core's affair: the wire
-//! is of no more use then ([`tidegate_hal::nic::Connection::failed`]).
+//! is of no more use then ([`tidegate_hal::nic::Connection::failed`]). One that [leaves](super::departure) is told
+//! nothing.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use tidegate_hal::batch::POISON;
 
+use super::departure::Stage;
 use super::doubt::Signalled;
 use super::firing::Flight;
 use super::program::script;
@@ -68,7 +70,7 @@ impl<W: Wire> Engine<W> {
         // Poisoning twice is no different from once.
         poisons.sort_unstable_by_key(|one| one.poison);
         poisons.dedup_by_key(|one| one.poison);
-        if !self.leaving.contains(&peer) {
+        if agenda.queue.departure() == Stage::Here {
             let poisons = poisons.into_iter();
             self.notices
                 .extend(poisons.map(|one| Poisoning::new(peer, one)));
@@ -77,7 +79,7 @@ impl<W: Wire> Engine<W> {
 
     /// A peer has not been told of a failure. If it cannot be told at all, that is core's affair.
     pub(super) fn untold(&mut self, mut untold: Poisoning<W>, why: &str) {
-        if self.leaving.contains(&untold.peer) {
+        if self.departures.of(untold.peer).stage() != Stage::Here {
             return;
         }
         if untold.tries < TELL {

@@ -1,6 +1,6 @@
 //! What is under way, and how it goes on.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use tidegate_hal::slots::Slots;
 
 use super::chained::Chained;
 use super::contact::Contact;
+use super::departure::{Departures, Stage};
 use super::doubt::{Doubt, Look};
 use super::firing::{Firing, Flight, Held};
 use super::gather::{Lent, Pool};
@@ -62,10 +63,7 @@ pub(crate) struct Engine<W: Wire> {
     pub(super) asking: Vec<usize>,
     /// How long a signal may take to come.
     pub(super) silence: Duration,
-    /// Peers that have left in good order, and all that came of them is known.
-    pub(super) departed: HashSet<usize>,
-    /// And those that are on their way there: what fails towards them meanwhile waits for that.
-    pub(super) leaving: HashSet<usize>,
+    pub(super) departures: Departures,
     /// Poisonings that are to be sent.
     pub(super) notices: VecDeque<Poisoning<W>>,
     events: Vec<Event>,
@@ -120,8 +118,7 @@ impl<W: Wire> Engine<W> {
             doubtful: Vec::new(),
             asking: Vec::new(),
             silence,
-            departed: HashSet::new(),
-            leaving: HashSet::new(),
+            departures: Departures::default(),
             notices: VecDeque::new(),
             events: Vec::new(),
             broken: false,
@@ -137,14 +134,10 @@ impl<W: Wire> Engine<W> {
 
     pub(super) fn add(&mut self, queue: Arc<Queue>, chained: Option<Arc<Mutex<Chained<W>>>>) {
         let is_chained = chained.is_some();
-        let departed = self.departed.contains(&queue.peer);
-        if self.leaving.contains(&queue.peer) {
-            queue.leaves();
-        }
         let number = self.queues.add(Agenda {
             queue,
             firing: None,
-            doubt: Doubt::new(departed),
+            doubt: Doubt::new(),
             fails: false,
             chained,
             busy: false,
@@ -395,14 +388,12 @@ impl<W: Wire> Engine<W> {
     /// An operation of a queue is over.
     pub(super) fn over(&mut self, index: usize, failed: Option<String>) {
         let agenda = self.queues.get(index);
-        let of_firing = agenda.and_then(|agenda| {
-            let departed = agenda.doubt.has_departed();
-            Some((agenda.firing.as_mut()?, agenda.queue.peer, departed))
-        });
-        let Some((firing, peer, departed)) = of_firing else {
+        let of_firing = agenda.and_then(|agenda| Some((agenda.firing.as_mut()?, &agenda.queue)));
+        let Some((firing, queue)) = of_firing else {
             debug_assert!(self.broken, "a queue stays as long as it has a firing");
             return;
         };
+        let (peer, has_left) = (queue.peer, queue.departure() == Stage::Left);
         firing.under_way -= 1;
         let in_parts = script::<W>(&firing.program).parts.is_some();
         if failed.is_some() || !(firing.signalled || in_parts) {
@@ -414,7 +405,7 @@ impl<W: Wire> Engine<W> {
             }
         }
         if let Some(why) = failed {
-            if !(departed && firing.only_sends::<W>()) {
+            if !(has_left && firing.only_sends::<W>()) {
                 tracing::error!("a transfer to rank {peer} failed: {why}");
             }
             firing.failed = true;
@@ -445,8 +436,8 @@ impl<W: Wire> Engine<W> {
         };
         self.heard += 1;
         self.comes_back(index).under_way -= 1;
-        let departed = |agenda: &mut Agenda<W>| agenda.doubt.has_departed();
-        if !self.queues.get(index).is_some_and(departed) {
+        let has_left = |agenda: &Agenda<W>| agenda.queue.departure() == Stage::Left;
+        if !self.queues.at(index).is_some_and(has_left) {
             self.spoil(index, why);
         }
         self.make_ready(index);
@@ -516,7 +507,8 @@ impl<W: Wire> Engine<W> {
             }
             // Its peer has left, in good order: it has got all that it waited for. Nothing more goes out, and what has
             // failed since is no failure.
-            let nobody = agenda.doubt.has_departed() && firing.only_sends::<W>();
+            let departure = agenda.queue.departure();
+            let nobody = departure == Stage::Left && firing.only_sends::<W>();
             if nobody && firing.under_way == 0 && firing.rung.is_none() {
                 agenda.firing = None;
                 self.firing -= 1;
@@ -524,8 +516,8 @@ impl<W: Wire> Engine<W> {
                 continue;
             }
             // What fails while it leaves waits for that: the end of its connections is heard of first.
-            let leaves = agenda.queue.has_left() && !agenda.doubt.has_departed();
-            if firing.failed && leaves && firing.only_sends::<W>() {
+            let waits = departure == Stage::Leaving && firing.only_sends::<W>();
+            if firing.failed && waits {
                 return;
             }
             // Nobody waits for it any more: it is not tried for ever.

@@ -311,6 +311,12 @@ impl Rig {
     /// A queue whose words are its own: see [`Beside`].
     #[allow(dead_code, reason = "not by every test program")]
     pub(crate) fn beside(&self) -> Beside {
+        self.beside_towards(0)
+    }
+
+    /// Likewise, towards a peer that need not be there.
+    #[allow(dead_code, reason = "not by every test program")]
+    pub(crate) fn beside_towards(&self, peer: usize) -> Beside {
         let words = Arc::new(Host::for_threads().alloc(BYTES, Sharing::Peers).unwrap());
         let config = QueueConfig {
             doorbell: words.base(),
@@ -319,7 +325,7 @@ impl Rig {
             keep: words.clone(),
         };
         // SAFETY: the words are zeroed, and kept, and so is the bell.
-        let queue = unsafe { self.nic.queue(0, config) }.unwrap();
+        let queue = unsafe { self.nic.queue(peer, config) }.unwrap();
         Beside { queue, words }
     }
 

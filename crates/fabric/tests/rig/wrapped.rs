@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tidegate_fabric::wire::chain::Chain;
 use tidegate_fabric::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
 use tidegate_hal::nic::{Keep, NicError};
 
@@ -56,13 +57,18 @@ pub(crate) unsafe trait Hooks: Sized + Send + 'static {
         None
     }
 
+    /// What fires instead of the engine, towards a peer. It is not the wire's, which would bypass [`post`](Self::post).
+    fn chain(&mut self, _peer: usize) -> Option<Box<dyn Chain<Wrapped<Self>>>> {
+        None
+    }
+
     /// What the agent sleeps on instead of the wire's own.
     fn sleeper(&self, sleeper: Box<dyn Sleeper>) -> Box<dyn Sleeper> {
         sleeper
     }
 }
 
-/// A wire with hooks. It has no chains: they would bypass [`Hooks::post`].
+/// A wire with hooks.
 pub(crate) struct Wrapped<H: Hooks> {
     /// Dropped first: until then they may do what an open wire does.
     pub(crate) hooks: H,
@@ -122,6 +128,10 @@ unsafe impl<H: Hooks> Wire for Wrapped<H> {
         };
         let wire = self.wire.twin()?;
         Ok(wire.map(|wire| Wrapped { hooks, wire }))
+    }
+
+    fn chain(&mut self, peer: usize, _budget: usize) -> Outcome<Option<Box<dyn Chain<Self>>>> {
+        Ok(self.hooks.chain(peer))
     }
 
     fn copies(&self) -> bool {
