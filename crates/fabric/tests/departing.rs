@@ -326,6 +326,33 @@ fn a_put_that_fails_is_no_failure() {
     assert_eq!((rig.word(SIGNAL).load() & POISON, wish.told()), (0, 0));
 }
 
+/// Likewise a part of one, of whose ring the rest comes when the peer has left: it is through then, and not before.
+#[test]
+fn a_part_of_a_put_that_fails_is_no_failure() {
+    let (rig, wish) = odd(&[]);
+    wish.hold.store(true, Ordering::SeqCst);
+    let put = |to, stage| {
+        let mut put = rig.transfer(&rig.memory, Direction::Put, to);
+        put.stage = stage;
+        put
+    };
+    let parts = rig.program(vec![put(1, 0), put(2, 1)]);
+    rig.arm(&[parts, rig.put(3)], 1).unwrap();
+    rig.ring_part(0, 0, 2);
+    until("nothing is posted", || {
+        wish.taken.load(Ordering::SeqCst) == 1
+    });
+    between(&rig, &wish, 0, || wish.fails());
+    settle(&rig);
+    assert_eq!(rig.word(SENT).load(), 0, "the stream is not there yet");
+    rig.ring_part(0, 1, 2);
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 2), 2 * QUANTUM);
+    assert!(rig.nic.quiesce(LONG));
+    assert_eq!((rig.word(SIGNAL).load() & POISON, wish.told()), (0, 0));
+}
+
 /// Likewise what is not taken at all, of a queue that is made while the peer leaves.
 #[test]
 fn a_put_of_a_new_queue_that_is_refused_is_no_failure() {

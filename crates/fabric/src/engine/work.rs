@@ -498,13 +498,15 @@ impl<W: Wire> Engine<W> {
                     }
                 }
             };
+            let mut broken = false;
             if firing.rung.is_some() {
                 match agenda.queue.ring_of(firing.number) {
                     Ring::Whole => firing.rung = None,
                     Ring::Parts(parts) => firing.rung = Some(parts),
-                    Ring::Broken => firing.failed = true,
+                    Ring::Broken => broken = true,
                 }
             }
+            firing.failed |= broken;
             // Its peer has left, in good order: it has got all that it waited for. Nothing more goes out, and what has
             // failed since is no failure.
             let departure = agenda.queue.departure();
@@ -515,8 +517,13 @@ impl<W: Wire> Engine<W> {
                 agenda.queue.through();
                 continue;
             }
-            // What fails while it leaves waits for that: the end of its connections is heard of first.
-            let waits = departure == Stage::Leaving && firing.only_sends::<W>();
+            // What fails while it leaves waits for that: the end of its connections is heard of first. And when it has
+            // left, for the rest of the ring, unless that has failed itself.
+            let waits = match departure {
+                Stage::Here => false,
+                Stage::Leaving => firing.only_sends::<W>(),
+                Stage::Left => nobody && firing.rung.is_some() && !broken,
+            };
             if firing.failed && waits {
                 return;
             }
