@@ -276,8 +276,8 @@ impl Lands {
     }
 
     fn lanes(&self) -> Vec<Vec<Step>> {
-        let put = vec![self.exposed.clone(), self.put.clone(), self.signal.clone()];
-        vec![put, vec![self.waited.clone()]]
+        let put = vec![self.exposed, self.put, self.signal];
+        vec![put, vec![self.waited]]
     }
 
     /// That nothing has come of them but poison.
