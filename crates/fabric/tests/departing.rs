@@ -389,19 +389,29 @@ fn a_get_that_fails_is_a_failure_that_the_peer_is_not_told_of() {
     assert_eq!(wish.told(), 0);
 }
 
+/// A put fails at once.
+fn a_put_is_refused(rig: &Rig, wish: &Wish) {
+    wish.refuse.store(true, Ordering::SeqCst);
+    rig.arm(&[rig.put(1)], 1).unwrap();
+    rig.ring();
+}
+
+/// The queue has failed: how often the peer was told when all is over.
+fn told_of_a_failure(rig: &Rig, wish: &Wish) -> usize {
+    assert_ne!(rig.wait(SENT, 1) & POISON, 0);
+    assert!(rig.nic.quiesce(LONG));
+    wish.told()
+}
+
 /// A put has failed before, and what tells the peer of that is under way when the news comes.
 #[test]
 fn what_does_not_reach_the_peer_is_not_told_again() {
     let (rig, wish) = odd(&[]);
     wish.hold.store(true, Ordering::SeqCst);
-    wish.refuse.store(true, Ordering::SeqCst);
-    rig.arm(&[rig.put(1)], 1).unwrap();
-    rig.ring();
+    a_put_is_refused(&rig, &wish);
     until("nobody is told", || wish.told() == 1);
     between(&rig, &wish, 0, || wish.fails());
-    assert_ne!(rig.wait(SENT, 1) & POISON, 0);
-    assert!(rig.nic.quiesce(LONG));
-    assert_eq!(wish.told(), 1);
+    assert_eq!(told_of_a_failure(&rig, &wish), 1);
 }
 
 /// Or it has not gone out by then.
@@ -409,16 +419,12 @@ fn what_does_not_reach_the_peer_is_not_told_again() {
 fn what_the_peer_was_to_be_told_is_dropped() {
     let (rig, wish) = odd(&[]);
     wish.full.store(true, Ordering::SeqCst);
-    wish.refuse.store(true, Ordering::SeqCst);
-    rig.arm(&[rig.put(1)], 1).unwrap();
-    rig.ring();
+    a_put_is_refused(&rig, &wish);
     until("nobody is to be told", || {
         wish.untold.load(Ordering::SeqCst) > 0
     });
     between(&rig, &wish, 0, || wish.full.store(false, Ordering::SeqCst));
-    assert_ne!(rig.wait(SENT, 1) & POISON, 0);
-    assert!(rig.nic.quiesce(LONG));
-    assert_eq!(wish.told(), 0);
+    assert_eq!(told_of_a_failure(&rig, &wish), 0);
 }
 
 /// What hardware fires is given up when it has come to rest. That of a peer which stays, and has failed later, says when

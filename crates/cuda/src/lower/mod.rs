@@ -51,7 +51,8 @@ pub(crate) struct Sizes {
     spread: usize,
     /// Units that a warp moves as quickly as anything else would.
     small: u64,
-    /// The same, of a copy whose places are listed: what it has on its way at a time.
+    /// The same, of a copy whose places are listed: what it has on its way at a time (gathered, of four bytes each, twice
+    /// as many).
     small_listed: u64,
     /// Entries that all lists of a program may have.
     lists: u64,
