@@ -10,9 +10,9 @@
 //
 // A lane is carried out by a *team*:
 //
-//   a warp lanes that move little, or nothing; a block carries out up to WARPS of them. (Not a thread: the threads of a
-//   warp would poll one after the other.) `count` blocks lanes that move much; each block does its share of every move,
-//   and adds its share of every add
+//   a warp           lanes that move little, or nothing; a block carries out up to WARPS of them. (Not a thread: the
+//                    threads of a warp would poll one after the other.)
+//   `count` blocks   lanes that move much; each block does its share of every move, and adds its share of every add
 //
 // All blocks of a batch can be resident at a time (the host sees to it), so that no team waits for one that has not begun.
 //
@@ -60,20 +60,20 @@ enum { SHORT_REACHED = 0, SHORT_NOT_YET = 1 };
 
 // What comes after the wait of a short lane.
 template <typename Team>
-DEV void end_short(Team team, const Lane &lane, u64 from, u32 before, u32 index, u32 count) {
+DEV void end_short(Team team, const Lane &lane, u64 from, u32 before, Part part) {
     if (lane.kind & LANE_ADDS) {
         team.barrier();
         // All parts together are the value; the first block's is what the others leave.
-        if (team.rank() == 0) add_release(lane.out, index == 0 ? lane.value - (count - 1) : 1);
+        if (team.rank() == 0) add_release(lane.out, part.index == 0 ? lane.value - (part.count - 1) : 1);
     }
     // Nobody waits for this.
-    if (team.rank() == 0 && (lane.kind & LANE_WAITS) && lane.quantum && (before == count - 1 || !lane.arrivals)) store_relaxed(lane.operand, from + lane.quantum);
+    if (team.rank() == 0 && (lane.kind & LANE_WAITS) && lane.quantum && (before == part.count - 1 || !lane.arrivals)) store_relaxed(lane.operand, from + lane.quantum);
 }
 
 // One thread looks whether a short lane can go on, for all. What it has read of the operand, and how many blocks had read
 // it before, is for `end_short`.
 template <typename Team>
-DEV void look_shortly(const Turn &turn, Team team, Stand *stand, const Lane &lane, u32 count, u64 &from, u32 &before) {
+DEV void look_shortly(const Turn &turn, Team team, Stand *stand, const Lane &lane, Part part, u64 &from, u32 &before) {
     from = 0;
     before = 0;
     if (team.rank() == 0) {
@@ -83,7 +83,7 @@ DEV void look_shortly(const Turn &turn, Team team, Stand *stand, const Lane &lan
             from = load_relaxed(lane.operand);
             u64 value = load_acquire(lane.word);
             // As in `wait_for`.
-            if (lane.arrivals) before = count_to(lane.arrivals, count - 1 + (u32)(from >> 63));
+            if (lane.arrivals) before = count_to(lane.arrivals, part.count - 1 + (u32)(from >> 63));
             ok = false;
 #pragma unroll 1
             for (int looks = 0; looks < 64 && !(ok = reached(value, from, lane.quantum)); looks++) value = load_acquire(lane.word);
@@ -95,15 +95,18 @@ DEV void look_shortly(const Turn &turn, Team team, Stand *stand, const Lane &lan
 
 // The wait of a short lane that takes long; whether it came.
 template <typename Team>
-APART bool wait_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 index) {
+APART bool wait_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, Part part) {
     u32 steps = at->steps, waits = at->kind & LANE_WAITS;
     if (team.rank() == 0) {
         bool ok = !has_failed(launch);
-        if (ok && waits) ok = wait_long(launch, (const WaitStep *)(launch.program + 16ull * steps), from, index == 0);
+        if (ok && waits) ok = wait_long(launch, (const WaitStep *)(launch.program + 16ull * steps), from, part.index == 0);
         stand[1].failed = !ok;
     }
     team.barrier();
-    if (!stand[1].failed) return true;
+    if (!stand[1].failed) {
+        if (part.alone) let_next_come();
+        return true;
+    }
     if (team.rank() == 0) give_up(launch, steps, waits);
     return false;
 }
@@ -111,10 +114,10 @@ APART bool wait_late(const Launch &launch, Team team, Stand *stand, const Lane *
 // Goes on with a short lane whose wait takes long. What has been fetched is fetched again: to keep it would cost those
 // that do not wait.
 template <typename Team>
-APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, u32 index, u32 count) {
-    if (!wait_late(launch, team, stand, at, from, index)) return;
+APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, Part part) {
+    if (!wait_late(launch, team, stand, at, from, part)) return;
     const Lane lane = *at;
-    u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
+    u64 first = (u64)part.index * Team::size + team.rank(), stride = (u64)part.count * Team::size;
     u64 src = lane.src, dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);
     copy<V16>([=](u64 i) { return src + i * sizeof(V16); }, [=](u64 i) { return dst + i * sizeof(V16); }, first, stride, lane.count);
     u64 end = lane.count * sizeof(V16) + first;
@@ -123,17 +126,17 @@ APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *a
         fetch(byte, src + end);
         put(dst + end, byte);
     }
-    end_short(team, lane, from, before, index, count);
+    end_short(team, lane, from, before, part);
 }
 
 // Straight on: where the next instruction is costs as much as where the next word is, so nothing is called that is not
 // needed, and nothing is kept over a call.
 template <typename Team>
-DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at, u32 index, u32 count) {
+DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at, Part part) {
     const Lane lane = *at;
-    const Turn turn(launch);
+    const Turn turn(launch, part);
     turn.await();
-    u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
+    u64 first = (u64)part.index * Team::size + team.rank(), stride = (u64)part.count * Team::size;
     // What is sent is fetched while the exposure is looked at.
     V16 early[DEPTH];
 #pragma unroll
@@ -146,12 +149,13 @@ DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at
     if (first < lane.tail) fetch(tail, lane.src + end);
     u64 from;
     u32 before;
-    look_shortly(turn, team, stand, lane, count, from, before);
+    look_shortly(turn, team, stand, lane, part, from, before);
     team.barrier();
     if (stand->failed == SHORT_NOT_YET) {
-        run_late(launch, team, stand, at, from, before, index, count);
+        run_late(launch, team, stand, at, from, before, part);
         return;
     }
+    turn.pass();
     u64 dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
@@ -161,7 +165,7 @@ DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at
         u64 src = lane.src;
         copy<V16>([=](u64 i) { return src + i * sizeof(V16); }, [=](u64 i) { return dst + i * sizeof(V16); }, first + DEPTH * stride, stride, lane.count);
     }
-    end_short(team, lane, from, before, index, count);
+    end_short(team, lane, from, before, part);
 }
 
 // The units of a lane whose places are listed, some DEPTH of a thread at a time on their way, and the places of the next
@@ -285,55 +289,57 @@ struct Gathered {
 
 // As `run_late`, where units are listed. (Of several blocks some are late, and some are not: a block's share is the same.)
 template <typename Team, typename Units>
-APART void run_listed_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, u32 index, u32 count) {
-    if (!wait_late(launch, team, stand, at, from, index)) return;
+APART void run_listed_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, Part part) {
+    if (!wait_late(launch, team, stand, at, from, part)) return;
     const Lane lane = *at;
-    Units units(lane, index * Team::size + team.rank(), count * Team::size);
+    Units units(lane, part.index * Team::size + team.rank(), part.count * Team::size);
     units.begin();
     units.fetch_units();
     units.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));
-    end_short(team, lane, from, before, index, count);
+    end_short(team, lane, from, before, part);
 }
 
 // As `run_short`, where units are listed. Not inlined: a call before this batch's turn costs nothing. And nothing is kept
 // over a call behind it: what is fetched would be kept in memory, where it goes only when it has come.
 template <typename Team, typename Units>
-APART void run_listed(const Launch &launch, Team team, Stand *stand, const Lane *at, u32 index, u32 count) {
+APART void run_listed(const Launch &launch, Team team, Stand *stand, const Lane *at, Part part) {
     const Lane lane = *at;
-    const Turn turn(launch);
+    const Turn turn(launch, part);
     // What is looked up here is at hand when this batch's turn comes.
-    Units units(lane, index * Team::size + team.rank(), count * Team::size);
+    Units units(lane, part.index * Team::size + team.rank(), part.count * Team::size);
     units.begin();
     turn.await();
     units.fetch_units();
     u64 from;
     u32 before;
-    look_shortly(turn, team, stand, lane, count, from, before);
+    look_shortly(turn, team, stand, lane, part, from, before);
     team.barrier();
     if (stand->failed == SHORT_NOT_YET) {
-        run_listed_late<Team, Units>(launch, team, stand, at, from, before, index, count);
+        run_listed_late<Team, Units>(launch, team, stand, at, from, before, part);
         return;
     }
+    turn.pass();
     units.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));
-    end_short(team, lane, from, before, index, count);
+    end_short(team, lane, from, before, part);
 }
 
 template <typename Team, template <typename> class Units>
-DEV void run_listed(const Launch &launch, Team team, Stand *stand, const Lane *at, u32 index, u32 count) {
+DEV void run_listed(const Launch &launch, Team team, Stand *stand, const Lane *at, Part part) {
     switch (at->unit) {
-        case 4: run_listed<Team, Units<V16>>(launch, team, stand, at, index, count); break;
-        case 3: run_listed<Team, Units<u64>>(launch, team, stand, at, index, count); break;
-        default: run_listed<Team, Units<u32>>(launch, team, stand, at, index, count); break;
+        case 4: run_listed<Team, Units<V16>>(launch, team, stand, at, part); break;
+        case 3: run_listed<Team, Units<u64>>(launch, team, stand, at, part); break;
+        default: run_listed<Team, Units<u32>>(launch, team, stand, at, part); break;
     }
 }
 
 // A lane that only adds: a post. Nobody has anything to wait for, but what stands before this batch must have been
 // seen: the fence is on its way while the stream's state is looked at.
-DEV void run_post(const Launch &launch, const Lane *at) {
+DEV void run_post(const Launch &launch, const Lane *at, Part part) {
     u64 out = at->out, value = at->value;
     u32 steps = at->steps;
-    const Turn turn(launch);
+    const Turn turn(launch, part);
     turn.await();
+    turn.pass();
     u32 stop = load_relaxed32(&turn.state->stop);
     fence();
     if ((stop || turn.follow) && has_failed(launch)) give_up(launch, steps, false);
@@ -342,9 +348,9 @@ DEV void run_post(const Launch &launch, const Lane *at) {
 
 // A lane that only waits, mostly for what a peer puts: one thread has it to itself, and when the word comes there is
 // nothing left to do but to advance the operand and to end.
-DEV void run_wait(const Launch &launch, const Lane *at) {
+DEV void run_wait(const Launch &launch, const Lane *at, Part part) {
     u64 word = at->word, operand = at->operand, quantum = at->quantum;
-    const Turn turn(launch);
+    const Turn turn(launch, part);
     turn.await();
     u64 from = load_relaxed(operand);
     u32 stop = load_relaxed32(&turn.state->stop);
@@ -359,6 +365,7 @@ DEV void run_wait(const Launch &launch, const Lane *at) {
         const WaitStep *wait = (const WaitStep *)(launch.program + 16ull * at->steps);
         if (has_failed(launch) || !wait_long(launch, wait, from, true)) return;
     }
+    turn.pass();
     if (quantum) store_relaxed(operand, from + quantum);
 }
 
@@ -373,31 +380,33 @@ DEV void run_batch(const Launch &launch) {
     if (member >= record.lanes) return;
     const Lane *lane = (const Lane *)(own + sizeof(Record)) + member;
     u32 kind = lane->kind;
+    const bool shares = record.team == TEAM_BLOCKS;
+    const Part part = {shares ? record.index : 0u, shares ? record.count : 1u, shares || record.lanes == 1};
     if (record.team == TEAM_BLOCKS) {
         if (!(kind & LANE_STEPS)) {
-            if (kind & LANE_GATHERS) run_listed<Block, Gathered>(launch, Block(), stands[0], lane, record.index, record.count);
-            else if (kind & LANE_LISTED) run_listed<Block, Scattered>(launch, Block(), stands[0], lane, record.index, record.count);
-            else run_short(launch, Block(), stands[0], lane, record.index, record.count);
+            if (kind & LANE_GATHERS) run_listed<Block, Gathered>(launch, Block(), stands[0], lane, part);
+            else if (kind & LANE_LISTED) run_listed<Block, Scattered>(launch, Block(), stands[0], lane, part);
+            else run_short(launch, Block(), stands[0], lane, part);
             return;
         }
     } else if (kind == LANE_ADDS) {
-        if (threadIdx.x % WARP == 0) run_post(launch, lane);
+        if (threadIdx.x % WARP == 0) run_post(launch, lane, part);
         return;
     } else if (kind == LANE_WAITS) {
-        if (threadIdx.x % WARP == 0) run_wait(launch, lane);
+        if (threadIdx.x % WARP == 0) run_wait(launch, lane, part);
         return;
     } else if (kind & LANE_LANDS) {
-        if (kind & LANE_ADDS) run_landing(launch, stands[member], lane);
-        else run_landed(launch, stands[member], lane);
+        if (kind & LANE_ADDS) run_landing(launch, stands[member], lane, part);
+        else run_landed(launch, stands[member], lane, part);
         return;
     } else if (!(kind & LANE_STEPS)) {
-        if (kind & LANE_GATHERS) run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, 0, 1);
-        else if (kind & LANE_LISTED) run_listed<Warp, Scattered>(launch, Warp(), stands[member], lane, 0, 1);
-        else run_short(launch, Warp(), stands[member], lane, 0, 1);
+        if (kind & LANE_GATHERS) run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, part);
+        else if (kind & LANE_LISTED) run_listed<Warp, Scattered>(launch, Warp(), stands[member], lane, part);
+        else run_short(launch, Warp(), stands[member], lane, part);
         return;
     }
-    if (record.team == TEAM_BLOCKS) run_steps(launch, Large(), stands[0], lane, record.index, record.count);
-    else run_steps(launch, Warp(), stands[member], lane, 0, 1);
+    if (record.team == TEAM_BLOCKS) run_steps(launch, Large(), stands[0], lane, part);
+    else run_steps(launch, Warp(), stands[member], lane, part);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __grid_constant__ Launch launch) {

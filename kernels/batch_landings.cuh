@@ -33,12 +33,12 @@ DEV void land(u64 landing, u64 i, Pair pair, u32 tag) {
 }
 
 // A wait for the exposure, and a put that fills its slot.
-APART void run_landing(const Launch &launch, Stand *stand, const Lane *at) {
+APART void run_landing(const Launch &launch, Stand *stand, const Lane *at, Part part) {
     const Warp team;
     const u64 first = team.rank(), src = at->src, bytes = at->count, pairs = (bytes + 7) / 8;
     const u64 word = at->word, quantum = at->quantum, operand = at->operand;
     const u64 landings = at->landing, flip = at->landing_flip;
-    const Turn turn(launch);
+    const Turn turn(launch, part);
     turn.await();
     // What is sent is fetched while the exposure is looked at: all of it, where it is as short as the host has it.
     Pair early;
@@ -60,6 +60,7 @@ APART void run_landing(const Launch &launch, Stand *stand, const Lane *at) {
         if (first == 0) give_up(launch, at->steps, true);
         return;
     }
+    turn.pass();
     const u32 tag = tag_of(stand->epoch, quantum);
     const u64 landing = landings + (is_odd(tag) ? flip : 0);
     if (first < pairs) land(landing, first, early, tag);
@@ -155,7 +156,7 @@ APART u32 landed_late(const Launch &launch, Stand *stands, const Lane *at, Searc
 }
 
 // Only a wait, of a word whose data may land instead.
-APART void run_landed(const Launch &launch, Stand *stands, const Lane *at) {
+APART void run_landed(const Launch &launch, Stand *stands, const Lane *at, Part part) {
     const Warp team;
     const bool first = team.rank() == 0;
     if (first) stands[1].failed = 0;
@@ -167,7 +168,7 @@ APART void run_landed(const Launch &launch, Stand *stands, const Lane *at) {
     search.bytes = at->count;
     search.next = 8 * team.rank();
     search.come = search.by_word = false;
-    const Turn turn(launch);
+    const Turn turn(launch, part);
     turn.await();
     const u32 stop = load_relaxed32(&turn.state->stop);
     search.from = load_relaxed(operand);
@@ -179,6 +180,7 @@ APART void run_landed(const Launch &launch, Stand *stands, const Lane *at) {
     team.barrier();
     u32 how = search.by_word ? BY_WORD : HAS_LANDED;
     if (stands[1].failed) how = landed_late(launch, stands, at, search);
+    turn.pass();
     if (first && how != NOT_COME) {
         // Nobody else does: it is this wait that says what the word would have said.
         if (how == HAS_LANDED) red_u64(search.word, search.quantum);

@@ -151,13 +151,13 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
 
 // All steps of a lane, one after the other: for those that are not in short, and for what fails.
 template <typename Team>
-APART void run_steps(const Launch &launch, Team team, Stand *stands, const Lane *lane, u32 index, u32 count) {
+APART void run_steps(const Launch &launch, Team team, Stand *stands, const Lane *lane, Part part) {
     // Steps are looked at again and again, the loops of a shape for each element. No kernel writes them either: those
     // that there is room for are at hand when what stands before this batch is over.
     const u32 room = Team::size > WARP ? BLOCK_STEPS_WINDOW : STEPS_WINDOW;
     __shared__ alignas(16) u8 windows[THREADS / Team::size][room];
     u8 *window = windows[threadIdx.x / Team::size];
-    const Turn turn(launch);
+    const Turn turn(launch, part);
     const u8 *steps = launch.program + 16ull * lane->steps;
     u64 length = lane->count;
     if (length <= room) {
@@ -170,7 +170,7 @@ APART void run_steps(const Launch &launch, Team team, Stand *stands, const Lane 
         steps = window;
     }
     turn.await();
-    run_lane(launch, team, stands, steps, index, count);
+    run_lane(launch, team, stands, steps, part.index, part.count);
 }
 APART void give_up(const Launch &launch, u32 steps, bool after_wait) {
     const u8 *at = launch.program + 16ull * steps;

@@ -147,4 +147,5 @@ struct Launch {
     u32 flags;
 };
 
+// LAUNCH_NEXT: the next grid of the stream may come while this one waits; else when no block of it does any more.
 enum { LAUNCH_NEXT = 1 };

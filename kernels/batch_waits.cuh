@@ -27,19 +27,32 @@ struct Stand {
     u32 failed;
 };
 
+// Which share of a lane a team carries out: number `index` of `count`. And whether its block has nothing else to do.
+struct Part {
+    u32 index, count;
+    bool alone;
+};
+
 // ---- Turns ----
 
 // What a lane needs of its launch when its turn comes. In a function apart the launch lies behind a pointer, where each
 // look takes a journey: so it is looked at before.
 struct Turn {
     State *state, *follow;
-    bool lets_next_come;
+    bool lets_next_come, alone;
 
-    DEV Turn(const Launch &launch) : state(launch.state), follow(launch.follow[0]), lets_next_come(launch.flags & LAUNCH_NEXT) {}
+    DEV Turn(const Launch &launch, Part part) : state(launch.state), follow(launch.follow[0]), lets_next_come(launch.flags & LAUNCH_NEXT), alone(part.alone) {}
 
     DEV void await() const {
         wait_for_previous();
         if (lets_next_come) let_next_come();
+    }
+
+    // The team waits for nobody any more. If it is alone its block does not either, and a kernel that comes next may take
+    // its place; it has been kept away so far, since it could take the room of what is waited for. (Of several teams
+    // the last would have to know: there the end of the block says it.)
+    DEV void pass() const {
+        if (alone) let_next_come();
     }
 };
 

@@ -21,9 +21,11 @@
 // messages, together 0.68 MB. The floor is what the bytes take at 4.3 TB/s, sectors of 32 bytes counted in full (a
 // value of an x face is a sector of its own).
 //
-//   kernel read written floor loads that wait for one another init - 37.7 MB 8.8 us none pack 1.30 MB 0.68 MB 0.5 us
-//   the value unpack 1.89 MB of block, 0.68 received 1.89 MB 1.0 us a slot's entry, its operand, the value (packed: the
-//   value alone) compute 29.0 MB 29.0 MB 13.5 us the value
+//   kernel   read                             written   floor     loads that wait for one another
+//   init     -                                37.7 MB    8.8 us   none
+//   pack     1.30 MB                          0.68 MB    0.5 us   the value
+//   unpack   1.89 MB of block, 0.68 received  1.89 MB    1.0 us   a slot's entry, its operand, the value (packed: the value)
+//   compute  29.0 MB                          29.0 MB   13.5 us   the value
 //
 // With all 26 neighbours: pack 2.60 and 1.35 MB, 0.9 us; unpack 2.60, 1.35 and 2.60 MB, 1.5 us. Where nothing else has
 // displaced them, all but the received values are in the L2 cache (50 MB), and faster. At such sizes the launch and the

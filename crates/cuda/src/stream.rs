@@ -146,7 +146,7 @@ impl CudaStream {
         info.map(|info| info.last).unwrap_or_default()
     }
 
-    /// Lets nobody come before the end of the batch that was recorded last; whether that is so.
+    /// Lets nobody come while the batch that was recorded last waits; whether that is so.
     pub(crate) fn let_nobody_come(&self) -> bool {
         let (gpu, nodes) = (&self.shared.gpu, self.last_nodes());
         let [node] = nodes[..] else {

@@ -238,7 +238,7 @@ impl LaunchParameter {
     };
 }
 
-/// The next batch of the stream may be launched before this one is over.
+/// What comes next on the stream may come while this one waits; else when no block of it waits any more.
 pub(crate) const LAUNCH_NEXT: u32 = 1;
 
 /// Types that a program is made of.

@@ -95,6 +95,7 @@ struct Group {
     u64 grid;          // how many of its stream come before it
     size_t place;      // among those that can go on
     bool listed, lets;
+    bool passed;       // has said that it waits for nobody any more
 };
 
 struct Progress {
@@ -115,7 +116,7 @@ static std::vector<Group *> late;
 static std::vector<Progress> progress;
 static Group *loaded;
 static const Run *run;
-static u64 dice, turn, rarely, stay, looks;
+static u64 dice, turn, rarely, stay, looks, passes;
 static u64 points;  // that the run has come to
 static char message[256];
 
@@ -226,12 +227,20 @@ void wait_for_previous() {
 void let_next_come() {
     Group *group = current->group;
     Progress &at = progress[group->stream];
-    if (!(group->launch->flags & LAUNCH_NEXT)) fail("the next grid is let come, which was not asked for", group->grid);
     // There is room for two.
     if (at.over != group->grid) fail("the next grid is let come, and the one before is not over", group->grid);
+    // Which was not asked for: then nobody here waits for a peer any more.
+    if (!(group->launch->flags & LAUNCH_NEXT) && !group->passed) {
+        group->passed = true;
+        passes++;
+    }
     if (!group->lets) at.reluctant--;
     group->lets = true;
     point();
+}
+
+void awaits(u64 word) {
+    if (current->group->passed) fail("a wait in a block that has let the next grid come, since it waits for nobody", word);
 }
 
 void added(u64 word) {
@@ -302,7 +311,7 @@ static void begin(u64 stream, const Launch *launch, u32 blocks, u64 grid) {
         group->stream = stream;
         group->grid = grid;
         group->left = 0;
-        group->listed = group->lets = false;
+        group->listed = group->lets = group->passed = false;
         group->waiting.clear();
         group->warps.assign(WARPS, Warps());
         group->warp_waiting.assign(WARPS, std::vector<Fiber *>());
@@ -337,7 +346,7 @@ static void step(const Stream &what, Progress &at) {
 // The launch behind the one that runs, if there is one and it may begin.
 static const Item *follower(const Stream &what, const Progress &at) {
     const Item &item = what.items[at.item];
-    bool may = item.kind == ITEM_LAUNCH && (item.launch->flags & LAUNCH_NEXT) && at.blocks[0] && !at.reluctant && !at.next;
+    bool may = item.kind == ITEM_LAUNCH && at.blocks[0] && !at.reluctant && !at.next;
     bool last = at.item + 1 == what.count;
     if (!may || (last && at.time + 1 == what.times)) return nullptr;
     const Item *next = &what.items[last ? 0 : at.item + 1];
@@ -476,7 +485,7 @@ extern "C" const char *tidegate_run(const machine::Run *what) {
     rarely = rates[roll() % 4];
     stay = stays[roll() % 4];
     progress.assign(what->count, Progress());
-    looks = points = 0;
+    looks = passes = points = 0;
     // It has an address once it has been touched.
     touched++;
     dl_iterate_phdr(find_shared, nullptr);
@@ -495,6 +504,9 @@ extern "C" const char *tidegate_run(const machine::Run *what) {
 
 // How often the last run has looked how a stream stands.
 extern "C" u64 tidegate_looks() { return machine::looks; }
+
+// How many blocks of it have said that they wait for nobody any more.
+extern "C" u64 tidegate_passes() { return machine::passes; }
 
 // The sizes of everything that both sides know, and where its fields are.
 extern "C" u64 tidegate_layout(u64 *out) {

@@ -46,6 +46,8 @@ void warp_barrier();
 void wait_for_previous();
 // The grid behind may begin when all blocks have come here.
 void let_next_come();
+// A look at what a peer adds to.
+void awaits(u64 word);
 // A look at how a stream stands.
 void looked();
 // Ends the run with a message.
@@ -79,6 +81,7 @@ static inline T *atomic(u64 at) {
 }
 
 static inline u64 load_acquire(u64 at) {
+    machine::awaits(at);
     u64 value = __atomic_load_n(atomic<u64>(at), __ATOMIC_ACQUIRE);
     // Whoever looks may look again.
     machine::yield();

@@ -237,6 +237,12 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
                 value(place.done.0)
             ));
         }
+        if !home.failed() && machine.passes() != EPOCHS * launched.passes() {
+            return Err(format!(
+                "seed {seed}: it has let the next come {} times",
+                machine.passes()
+            ));
+        }
         if home.failed() {
             failures += 1;
             let fault = home.fault()?;
@@ -372,6 +378,12 @@ pub(super) fn check_puts(machine: &mut Machine, seeds: Range<u64>) -> Result<(),
         let first = begin * QUANTUM;
         if done != if failed { first | POISON } else { first } {
             return Err(format!("seed {seed}: the word is {done:#x}"));
+        }
+        if !failed && machine.passes() != EPOCHS * launched.passes() {
+            return Err(format!(
+                "seed {seed}: it has let the next come {} times",
+                machine.passes()
+            ));
         }
         failures += u64::from(failed);
         let passed = value(exposed.1) / QUANTUM - begin;

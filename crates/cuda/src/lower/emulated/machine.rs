@@ -342,9 +342,25 @@ impl Machine {
     /// How often the last run has looked how a stream stands.
     pub(super) fn looks(&self) -> u64 {
         // SAFETY: the library has this function, which takes nothing.
+        unsafe { self.number(b"tidegate_looks") }
+    }
+
+    /// How many blocks of the last run have let the next launch come since they wait for nobody any more.
+    pub(super) fn passes(&self) -> u64 {
+        // SAFETY: the library has this function, which takes nothing.
+        unsafe { self.number(b"tidegate_passes") }
+    }
+
+    /// What a function says.
+    ///
+    /// # Safety
+    ///
+    /// The library has it, and it takes nothing.
+    unsafe fn number(&self, name: &[u8]) -> u64 {
+        // SAFETY: the caller's.
         unsafe {
             let function: Symbol<'_, unsafe extern "C" fn() -> u64> =
-                self.library.get(b"tidegate_looks").expect("it is exported");
+                self.library.get(name).expect("it is exported");
             function()
         }
     }
@@ -577,6 +593,19 @@ impl Launched {
             .flat_map(|(_, lanes)| lanes)
             .filter(|lane| is(lane))
             .count()
+    }
+
+    /// How many blocks let the next launch come when they wait for nobody any more: those of one team, whose lane is in
+    /// short, where that may not come before.
+    pub(super) fn passes(&self) -> u64 {
+        if self.parameter.flags & LAUNCH_NEXT != 0 {
+            return 0;
+        }
+        let passes = |(record, lanes): &&(Record, Vec<ShortLane>)| {
+            let alone = record.team == TEAM_BLOCKS || record.lanes == 1;
+            alone && lanes[0].kind & LANE_STEPS == 0
+        };
+        self.records.iter().filter(passes).count() as u64
     }
 
     /// How many teams carry it out.

@@ -52,7 +52,7 @@ fn moved(src: Ptr, dst: Ptr, count: usize, sum: bool, rng: &mut Rng) -> Step {
 /// each launch must find the operand where the last has left it.
 pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
     const TIMES: u64 = 6;
-    let mut early = 0;
+    let (mut early, mut late) = (0, 0);
     for seed in seeds {
         let rng = &mut Rng::new(seed ^ 0x0dde);
         let mut arena = Arena::new(2 << 20, rng);
@@ -92,7 +92,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
                 let mut lane = Vec::new();
                 if rng.once_in(2) {
                     let words = (arena.word(0), arena.word(0));
-                    waits.push(words);
+                    waits.push((words, launches.len() as u64));
                     lane.push(wait(words.0, words.1, QUANTUM, 4));
                 }
                 // Now and then more moves than a team keeps at hand.
@@ -118,14 +118,17 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
             let launched = Launched::new(&batch, 40, sizes, next, &home, [0; 2]);
             launches.push(launched.map_err(|error| error.to_string())?);
         }
+        // The words of each launch come by themselves, so that some of any take long.
+        let delay = rng.of(&[200, 200, 20_000]);
+        let words = (0..launches.len()).flat_map(|at| [Do::Delay(delay), Do::Call(at as u64)]);
         let streams = [
             (launches.iter().map(Do::Launch).collect(), TIMES),
-            (vec![Do::Delay(500), Do::Call(0)], TIMES),
+            (words.collect(), TIMES),
         ];
         let mut ahead = None;
         machine.run(seed, &streams, &[], &mut |event| match event {
-            Event::Called { .. } => {
-                for (word, _) in &waits {
+            Event::Called { value: at, .. } => {
+                for ((word, _), _) in waits.iter().filter(|(_, launch)| *launch == at) {
                     change(*word, |value| value + QUANTUM);
                 }
             }
@@ -147,7 +150,15 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
         if home.failed() {
             return Err(format!("seed {seed}: the stream has failed"));
         }
-        for (_, operand) in &waits {
+        let passes = TIMES * launches.iter().map(Launched::passes).sum::<u64>();
+        if machine.passes() != passes {
+            return Err(format!(
+                "seed {seed}: of {passes} blocks {} have let the next launch come behind their waits",
+                machine.passes()
+            ));
+        }
+        late += passes;
+        for ((_, operand), _) in &waits {
             if value(*operand) != TIMES * QUANTUM {
                 return Err(format!("seed {seed}: an operand is {:#x}", value(*operand)));
             }
@@ -160,7 +171,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
             }
         }
     }
-    if early == 0 {
+    if early == 0 || late == 0 {
         return Err("no launch lets the next come".into());
     }
     Ok(())

@@ -224,6 +224,13 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
                     "seed {seed} ({how:?}): passed {passed:?}, and is well"
                 ));
             }
+            let blocks = launches.iter().map(Launched::passes).sum::<u64>();
+            if machine.passes() != TIMES * blocks {
+                return Err(format!(
+                    "seed {seed}: of {blocks} blocks {} have let the next come, in {TIMES} times",
+                    machine.passes()
+                ));
+            }
             continue;
         }
         failures[how as usize] += 1;

@@ -11,8 +11,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         EPOCHS,
-        "units.fetch_units();\n    u64 from;\n    u32 before;\n    look_shortly(turn, team, stand, lane, count, from, before);\n    team.barrier();",
-        "units.fetch_units();\n    u64 from;\n    u32 before;\n    look_shortly(turn, team, stand, lane, count, from, before);",
+        "units.fetch_units();\n    u64 from;\n    u32 before;\n    look_shortly(turn, team, stand, lane, part, from, before);\n    team.barrier();",
+        "units.fetch_units();\n    u64 from;\n    u32 before;\n    look_shortly(turn, team, stand, lane, part, from, before);",
     ),
     (
         EPOCHS,
@@ -31,15 +31,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "stand->failed = !ok;\n    }\n    team.barrier();\n    if (!stand->failed)",
     ),
     // Their operands, counters, and parts of adds.
-    (EPOCHS, "(before == count - 1 || !lane.arrivals)", "true"),
     (
         EPOCHS,
-        "(before == count - 1 || !lane.arrivals)",
+        "(before == part.count - 1 || !lane.arrivals)",
+        "true",
+    ),
+    (
+        EPOCHS,
+        "(before == part.count - 1 || !lane.arrivals)",
         "before == 0",
     ),
     (
         EPOCHS,
-        "(before == count - 1 || !lane.arrivals)",
+        "(before == part.count - 1 || !lane.arrivals)",
         "!lane.arrivals",
     ),
     (
@@ -49,28 +53,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         EPOCHS,
-        "count_to(lane.arrivals, count - 1 + (u32)(from >> 63))",
-        "count_to(lane.arrivals, count + (u32)(from >> 63))",
+        "count_to(lane.arrivals, part.count - 1 + (u32)(from >> 63))",
+        "count_to(lane.arrivals, part.count + (u32)(from >> 63))",
     ),
     (
         EPOCHS,
-        "count_to(lane.arrivals, count - 1 + (u32)(from >> 63))",
-        "count_to(lane.arrivals & ~128ull, count - 1 + (u32)(from >> 63))",
+        "count_to(lane.arrivals, part.count - 1 + (u32)(from >> 63))",
+        "count_to(lane.arrivals & ~128ull, part.count - 1 + (u32)(from >> 63))",
     ),
     (
         EPOCHS,
-        "index == 0 ? lane.value - (count - 1) : 1",
-        "index == 0 ? lane.value : 1",
+        "part.index == 0 ? lane.value - (part.count - 1) : 1",
+        "part.index == 0 ? lane.value : 1",
     ),
     (
         EPOCHS,
-        "index == 0 ? lane.value - (count - 1) : 1",
-        "index == 0 ? lane.value - count : 1",
+        "part.index == 0 ? lane.value - (part.count - 1) : 1",
+        "part.index == 0 ? lane.value - part.count : 1",
     ),
     (
         EPOCHS,
-        "index == 0 ? lane.value - (count - 1) : 1",
-        "index == 0 ? lane.value : 0",
+        "part.index == 0 ? lane.value - (part.count - 1) : 1",
+        "part.index == 0 ? lane.value : 0",
     ),
     // Their buffers.
     (
@@ -175,13 +179,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         EPOCHS,
-        "units.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));\n    end_short(team, lane, from, before, index, count);\n}\n\n// As",
-        "units.put_all(lane.dst);\n    end_short(team, lane, from, before, index, count);\n}\n\n// As",
+        "units.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));\n    end_short(team, lane, from, before, part);\n}\n\n// As",
+        "units.put_all(lane.dst);\n    end_short(team, lane, from, before, part);\n}\n\n// As",
     ),
     (
         EPOCHS,
-        "units.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));\n    end_short(team, lane, from, before, index, count);\n}\n\ntemplate",
-        "units.put_all(lane.dst);\n    end_short(team, lane, from, before, index, count);\n}\n\ntemplate",
+        "units.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));\n    end_short(team, lane, from, before, part);\n}\n\ntemplate",
+        "units.put_all(lane.dst);\n    end_short(team, lane, from, before, part);\n}\n\ntemplate",
     ),
     (
         MOVES,
@@ -246,8 +250,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // Who is late takes another share than who is not.
     (
         EPOCHS,
-        "Units units(lane, index * Team::size + team.rank(), count * Team::size);\n    units.begin();\n    units.fetch_units();",
-        "Units units(lane, team.rank(), count * Team::size);\n    units.begin();\n    units.fetch_units();",
+        "Units units(lane, part.index * Team::size + team.rank(), part.count * Team::size);\n    units.begin();\n    units.fetch_units();",
+        "Units units(lane, team.rank(), part.count * Team::size);\n    units.begin();\n    units.fetch_units();",
     ),
     // How their streams stand, and what they wait for when it takes long.
     (
@@ -288,7 +292,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         REPORTS,
-        "from, index == 0);\n        stand[1]",
+        "from, part.index == 0);\n        stand[1]",
         "from, false);\n        stand[1]",
     ),
     (
@@ -300,8 +304,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     (EPOCHS, "    fence();\n    if ((stop", "    if ((stop"),
     (
         EPOCHS,
-        "u32 steps = at->steps;\n    const Turn turn(launch);\n    turn.await();\n    u32 stop = load_relaxed32(&turn.state->stop);\n    fence();",
-        "u32 steps = at->steps;\n    fence();\n    const Turn turn(launch);\n    turn.await();\n    u32 stop = load_relaxed32(&turn.state->stop);\n",
+        "u32 steps = at->steps;\n    const Turn turn(launch, part);\n    turn.await();\n    turn.pass();\n    u32 stop = load_relaxed32(&turn.state->stop);\n    fence();",
+        "u32 steps = at->steps;\n    fence();\n    const Turn turn(launch, part);\n    turn.await();\n    turn.pass();\n    u32 stop = load_relaxed32(&turn.state->stop);\n",
     ),
     (
         FOLLOW,

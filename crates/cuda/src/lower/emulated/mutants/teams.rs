@@ -1,6 +1,6 @@
 //! Who does what, and when a batch goes on.
 
-use super::{EPOCHS, MOVES, Mutant, NEIGHBOURS, ORDER, PARITIES};
+use super::{EPOCHS, LANDED, LANDING, MOVES, Mutant, NEIGHBOURS, ORDER, PARITIES, WAITS};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     // Lanes that are taken for others.
@@ -65,13 +65,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         NEIGHBOURS,
-        "run_short(launch, Warp(), stands[member], lane, 0, 1);",
-        "run_short(launch, Warp(), stands[0], lane, 0, 1);",
+        "run_short(launch, Warp(), stands[member], lane, part);",
+        "run_short(launch, Warp(), stands[0], lane, part);",
     ),
     (
         MOVES,
-        "run_short(launch, Warp(), stands[member], lane, 0, 1);",
-        "run_short(launch, Warp(), stands[member], lane, member, 1);",
+        "run_short(launch, Warp(), stands[member], lane, part);",
+        "run_short(launch, Warp(), stands[member], lane, {member, 1, part.alone});",
     ),
     (
         PARITIES,
@@ -80,58 +80,58 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         MOVES,
-        "run_steps(launch, Warp(), stands[member], lane, 0, 1);",
-        "run_steps(launch, Warp(), stands[member], lane, member, 1);",
+        "run_steps(launch, Warp(), stands[member], lane, part);",
+        "run_steps(launch, Warp(), stands[member], lane, {member, 1, part.alone});",
     ),
     (
         EPOCHS,
-        "run_steps(launch, Large(), stands[0], lane, record.index, record.count);",
-        "run_steps(launch, Large(), stands[0], lane, 0, record.count);",
+        "run_steps(launch, Large(), stands[0], lane, part);",
+        "run_steps(launch, Large(), stands[0], lane, {0, part.count, true});",
     ),
     (
         EPOCHS,
-        "run_steps(launch, Large(), stands[0], lane, record.index, record.count);",
-        "run_steps(launch, Large(), stands[0], lane, record.index, record.count + 1);",
+        "run_steps(launch, Large(), stands[0], lane, part);",
+        "run_steps(launch, Large(), stands[0], lane, {part.index, part.count + 1, true});",
     ),
     (
         EPOCHS,
-        "run_short(launch, Block(), stands[0], lane, record.index, record.count);",
-        "run_short(launch, Block(), stands[0], lane, 0, record.count);",
+        "run_short(launch, Block(), stands[0], lane, part);",
+        "run_short(launch, Block(), stands[0], lane, {0, part.count, true});",
     ),
     (
         EPOCHS,
-        "run_short(launch, Block(), stands[0], lane, record.index, record.count);",
-        "run_short(launch, Block(), stands[0], lane, record.index, record.count + 1);",
+        "run_short(launch, Block(), stands[0], lane, part);",
+        "run_short(launch, Block(), stands[0], lane, {part.index, part.count + 1, true});",
     ),
     (
         EPOCHS,
-        "run_listed<Block, Gathered>(launch, Block(), stands[0], lane, record.index, record.count);",
-        "run_listed<Block, Gathered>(launch, Block(), stands[0], lane, 0, record.count);",
+        "run_listed<Block, Gathered>(launch, Block(), stands[0], lane, part);",
+        "run_listed<Block, Gathered>(launch, Block(), stands[0], lane, {0, part.count, true});",
     ),
     (
         EPOCHS,
-        "run_listed<Block, Gathered>(launch, Block(), stands[0], lane, record.index, record.count);",
-        "run_listed<Block, Gathered>(launch, Block(), stands[0], lane, record.index, record.count + 1);",
+        "run_listed<Block, Gathered>(launch, Block(), stands[0], lane, part);",
+        "run_listed<Block, Gathered>(launch, Block(), stands[0], lane, {part.index, part.count + 1, true});",
     ),
     (
         NEIGHBOURS,
-        "run_listed<Warp, Scattered>(launch, Warp(), stands[member], lane, 0, 1);",
-        "run_listed<Warp, Scattered>(launch, Warp(), stands[0], lane, 0, 1);",
+        "run_listed<Warp, Scattered>(launch, Warp(), stands[member], lane, part);",
+        "run_listed<Warp, Scattered>(launch, Warp(), stands[0], lane, part);",
     ),
     (
         NEIGHBOURS,
-        "run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, 0, 1);",
-        "run_listed<Warp, Gathered>(launch, Warp(), stands[0], lane, 0, 1);",
+        "run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, part);",
+        "run_listed<Warp, Gathered>(launch, Warp(), stands[0], lane, part);",
     ),
     (
         MOVES,
-        "run_listed<Warp, Scattered>(launch, Warp(), stands[member], lane, 0, 1);",
-        "run_listed<Warp, Scattered>(launch, Warp(), stands[member], lane, member, 1);",
+        "run_listed<Warp, Scattered>(launch, Warp(), stands[member], lane, part);",
+        "run_listed<Warp, Scattered>(launch, Warp(), stands[member], lane, {member, 1, part.alone});",
     ),
     (
         NEIGHBOURS,
-        "run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, 0, 1);",
-        "run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, member, 1);",
+        "run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, part);",
+        "run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, {member, 1, part.alone});",
     ),
     // Who goes on before the batch before is over, or makes room for a third.
     (
@@ -156,8 +156,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         ORDER,
-        "const Lane lane = *at;\n    const Turn turn(launch);\n    turn.await();\n",
-        "const Lane lane = *at;\n    const Turn turn(launch);\n",
+        "const Lane lane = *at;\n    const Turn turn(launch, part);\n    turn.await();\n",
+        "const Lane lane = *at;\n    const Turn turn(launch, part);\n",
     ),
     (
         ORDER,
@@ -172,13 +172,71 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         ORDER,
-        "u32 steps = at->steps;\n    const Turn turn(launch);\n    turn.await();\n",
-        "u32 steps = at->steps;\n    const Turn turn(launch);\n",
+        "u32 steps = at->steps;\n    const Turn turn(launch, part);\n    turn.await();\n    turn.pass();\n",
+        "u32 steps = at->steps;\n    const Turn turn(launch, part);\n    turn.pass();\n",
     ),
     (
         ORDER,
         "        steps = window;\n    }\n    turn.await();\n",
         "        steps = window;\n    }\n",
+    ),
+    // Who makes room while a neighbour of its block waits, or it does itself; who does not, though nobody waits.
+    (
+        NEIGHBOURS,
+        "if (alone) let_next_come();",
+        "let_next_come();",
+    ),
+    (
+        NEIGHBOURS,
+        "shares || record.lanes == 1};",
+        "shares || record.lanes >= 1};",
+    ),
+    (ORDER, "if (alone) let_next_come();", ""),
+    (
+        ORDER,
+        "if (part.alone) let_next_come();\n        return true;",
+        "return true;",
+    ),
+    (ORDER, "turn.pass();\n    units.put_all(", "units.put_all("),
+    (
+        ORDER,
+        "turn.pass();\n    u64 dst = lane.dst",
+        "u64 dst = lane.dst",
+    ),
+    (
+        ORDER,
+        "    turn.pass();\n    u32 stop = load_relaxed32(&turn.state->stop);\n    fence();",
+        "    u32 stop = load_relaxed32(&turn.state->stop);\n    fence();",
+    ),
+    (
+        WAITS,
+        "turn.pass();\n    if (quantum) store_relaxed(operand, from + quantum);",
+        "if (quantum) store_relaxed(operand, from + quantum);",
+    ),
+    (
+        WAITS,
+        "    const Turn turn(launch, part);\n    turn.await();\n    u64 from = load_relaxed(operand);",
+        "    const Turn turn(launch, part);\n    turn.await();\n    turn.pass();\n    u64 from = load_relaxed(operand);",
+    ),
+    (
+        ORDER,
+        "    u32 before;\n    look_shortly(turn, team, stand, lane, part, from, before);\n    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {\n        run_late(",
+        "    u32 before;\n    turn.pass();\n    look_shortly(turn, team, stand, lane, part, from, before);\n    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {\n        run_late(",
+    ),
+    (
+        LANDED,
+        "    turn.pass();\n    if (first && how != NOT_COME) {",
+        "    if (first && how != NOT_COME) {",
+    ),
+    (
+        LANDED,
+        "    u32 how = search.by_word ? BY_WORD : HAS_LANDED;\n    if (stands",
+        "    u32 how = search.by_word ? BY_WORD : HAS_LANDED;\n    turn.pass();\n    if (stands",
+    ),
+    (
+        LANDING,
+        "    turn.pass();\n    const u32 tag = tag_of(",
+        "    const u32 tag = tag_of(",
     ),
     // Steps that are not all there; those that are too many to be kept at hand, carried out too early.
     (

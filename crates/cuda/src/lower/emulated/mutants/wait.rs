@@ -2,7 +2,7 @@
 
 use super::{EPOCHS, LOOKS, MOVES, Mutant, REPORTS, WAITS};
 
-const BEGIN: &str = "quantum = at->quantum;\n    const Turn turn(launch);\n    turn.await();\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&turn.state->stop);\n";
+const BEGIN: &str = "quantum = at->quantum;\n    const Turn turn(launch, part);\n    turn.await();\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&turn.state->stop);\n";
 const ADVANCE: &str = "if (quantum) store_relaxed(operand, from + quantum);";
 const LATE: &str = "if (has_failed(launch) || !wait_long(launch, wait, from, true)) return;";
 
@@ -117,16 +117,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
     (
         WAITS,
         BEGIN,
-        "quantum = at->quantum;\n    const Turn turn(launch);\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&turn.state->stop);\n",
+        "quantum = at->quantum;\n    const Turn turn(launch, part);\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&turn.state->stop);\n",
     ),
     (
         WAITS,
         BEGIN,
-        "quantum = at->quantum;\n    const Turn turn(launch);\n    u64 from = load_relaxed(operand);\n    turn.await();\n    u32 stop = load_relaxed32(&turn.state->stop);\n",
+        "quantum = at->quantum;\n    const Turn turn(launch, part);\n    u64 from = load_relaxed(operand);\n    turn.await();\n    u32 stop = load_relaxed32(&turn.state->stop);\n",
     ),
     (
         WAITS,
         BEGIN,
-        "quantum = at->quantum;\n    const Turn turn(launch);\n    u32 stop = load_relaxed32(&turn.state->stop);\n    turn.await();\n    u64 from = load_relaxed(operand);\n",
+        "quantum = at->quantum;\n    const Turn turn(launch, part);\n    u32 stop = load_relaxed32(&turn.state->stop);\n    turn.await();\n    u64 from = load_relaxed(operand);\n",
     ),
 ];

@@ -33,7 +33,8 @@ const LOOKS: usize = 64;
 /// What the thread finds.
 #[derive(Clone, Debug)]
 struct Case {
-    /// Which lane of its block it carries out.
+    /// How many lanes its block has, and which of them it carries out.
+    lanes: u64,
     member: u64,
     next: bool,
     stop: bool,
@@ -67,8 +68,10 @@ impl Case {
         let looks = if early.is_empty() { 0 } else { looks };
         let mut values: Vec<_> = (0..looks).map(|_| rng.of(&early)).collect();
         values.push(rng.of(&[end, end, end + 1, end + 7 * QUANTUM, end | POISON]));
+        let lanes = rng.of(&[1, 3]);
         Case {
-            member: rng.below(3) as u64,
+            lanes,
+            member: rng.below(lanes as usize) as u64,
             next: rng.once_in(2),
             stop: rng.once_in(4),
             follows: rng.once_in(4),
@@ -98,11 +101,11 @@ impl Case {
         };
         let record = Record {
             team: TEAM_WARPS,
-            lanes: 3,
+            lanes: self.lanes as u8,
             ..Record::default()
         };
         let mut own = record.bytes().to_vec();
-        for member in 0..3 {
+        for member in 0..self.lanes {
             let lane = if member == self.member { lane } else { other };
             own.extend_from_slice(lane.bytes());
         }
@@ -155,6 +158,10 @@ impl Case {
                 return did;
             }
         }
+        // Alone in its block it is the last that waits.
+        if new && self.lanes == 1 {
+            did.push(Did::new("griddepcontrol.launch_dependents", &[]));
+        }
         if self.quantum != 0 {
             let end = self.from + self.quantum;
             did.push(Did::new("st.relaxed.sys.global.u64", &[OPERAND, end]));
@@ -194,7 +201,7 @@ fn check(body: &[String], new: bool) -> Result<Trace, String> {
         all.lines.extend(trace.lines);
         all.branches.extend(trace.branches);
         // The others of its warp, and the warps behind, have nothing to do.
-        for thread in [32 * case.member + 1, 32 * case.member + 31, 32 * 3] {
+        for thread in [32 * case.member + 1, 32 * case.member + 31, 32 * case.lanes] {
             let trace = case.carry_out(body, thread)?;
             if !trace.did.is_empty() {
                 return Err(format!("thread {thread} does {:?}", trace.did));
