@@ -50,14 +50,24 @@ typedef unsigned long long u64;
 #define INLINE_MEMBER __device__ __forceinline__
 
 // From compute capability 9.0 on a kernel may be launched while the one before it on the stream is still at work: here
-// it lets the next one come, which waits likewise, and waits for the end of the one before, before it touches any
-// memory. To a launch that does not ask for it both are nothing.
-INLINE void begin() {
+// it lets the next one come, which waits likewise. What follows from its arguments alone it can do at once; before it
+// touches memory that anybody writes it waits for the end of the one before (`await`), and on every way to its own end:
+// who comes next waits for this one only. To a launch that does not ask for it both are nothing.
+struct Turn {
+  INLINE_MEMBER Turn() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;");
 #endif
-}
+  }
+
+  INLINE_MEMBER void await() const {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  }
+
+  INLINE_MEMBER ~Turn() { await(); }
+};
 
 INLINE u32 over(u32 x, FacesDivisor by) { return (u32)((u64)(2u * x) * by.magic >> 32) >> by.shift; }
 
@@ -142,7 +152,7 @@ INLINE u32 message_index(const FacesGeometry &g, const Point &p, u32 set, u32 pa
 }
 
 // The current buffer of the slot of direction `k`, if there is a neighbour: looked up in two steps, so that other work
-// fits between.
+// fits between. The first reads the table, which nobody writes any more; the second how many epochs have come.
 struct Lookup {
   const unsigned char *base;
   u64 flip;
@@ -164,23 +174,23 @@ struct Lookup {
 };
 
 // Where the message from each direction is that has a neighbour: in the slots of a window. The threads of a block look
-// them up side by side, one each; `wait` is between that and the first use, and all threads of the block call it
-// together.
+// them up side by side, one each; `wait` is behind the turn's, and before the first use, and all threads of the block
+// call it together.
 struct InSlots {
+  const Slot *slots;
   const double **table;
   Lookup mine;
   bool pending;
 
   INLINE_MEMBER InSlots(const FacesGeometry &g, const Slot *slots, const double **table)
-      : table(table), mine(g, slots, threadIdx.x), pending(true) {
-    // Blocks of fewer threads than directions.
-    for (u32 k = threadIdx.x + blockDim.x; k < 26u; k += blockDim.x) table[k] = Lookup(g, slots, k).current();
-  }
+      : slots(slots), table(table), mine(g, slots, threadIdx.x), pending(true) {}
 
-  INLINE_MEMBER void wait() {
+  INLINE_MEMBER void wait(const FacesGeometry &g) {
     if (!pending) return;
     pending = false;
     if (threadIdx.x < 26u) table[threadIdx.x] = mine.current();
+    // Blocks of fewer threads than directions.
+    for (u32 k = threadIdx.x + blockDim.x; k < 26u; k += blockDim.x) table[k] = Lookup(g, slots, k).current();
     __syncthreads();
   }
 
@@ -195,7 +205,7 @@ struct InSlots {
 struct Packed {
   const double *values;
 
-  INLINE_MEMBER void wait() {}
+  INLINE_MEMBER void wait(const FacesGeometry &) {}
   INLINE_MEMBER const double *message(const FacesGeometry &g, u32 k) const { return values + g.slot[k]; }
 };
 
@@ -283,13 +293,15 @@ INLINE double initial_value(const FacesGeometry &g, const u32 (&i)[3], const u32
 }
 
 KERNEL faces_init(FACES_ARGUMENT g, double *u, u64 u_len) {
-  begin();
+  const Turn turn;
+  turn.await();
   if (u_len < g.values) return;
   for_each_point(g, [&](u64 index, const u32(&i)[3], const u32(&j)[3], bool) { u[index] = initial_value(g, i, j); });
 }
 
 KERNEL faces_init_part(FACES_ARGUMENT g, u32 mode, double *u, u64 u_len) {
-  begin();
+  const Turn turn;
+  turn.await();
   if (u_len < g.values) return;
   for_each_point(g, [&](u64 index, const u32(&i)[3], const u32(&j)[3], bool surface) {
     if (surface == (mode == FACES_SURFACE)) u[index] = initial_value(g, i, j);
@@ -297,7 +309,8 @@ KERNEL faces_init_part(FACES_ARGUMENT g, u32 mode, double *u, u64 u_len) {
 }
 
 KERNEL faces_copy_part(FACES_ARGUMENT g, u32 mode, const double *u, u64 u_len, double *copy, u64 copy_len) {
-  begin();
+  const Turn turn;
+  turn.await();
   if (u_len < g.values || copy_len < g.values) return;
   for_each_point(g, [&](u64 index, const u32(&)[3], const u32(&)[3], bool surface) {
     if (surface == (mode == FACES_SURFACE)) copy[index] = u[index];
@@ -308,7 +321,7 @@ KERNEL faces_copy_part(FACES_ARGUMENT g, u32 mode, const double *u, u64 u_len, d
 
 // Value `at` of the message to a face of dimension F.
 template <u32 F>
-INLINE void pack_face(const FacesGeometry &g, bool upper, u32 at, const double *u, double *out) {
+INLINE void pack_face(const Turn &turn, const FacesGeometry &g, bool upper, u32 at, const double *u, double *out) {
   constexpr u32 A = F == 0u ? 1u : 0u, B = F == 2u ? 1u : 2u;
   const u32 sides = upper ? 7u : 0u;
   if (at >= g.n * g.n * g.m[A] * g.m[B]) return;
@@ -319,13 +332,15 @@ INLINE void pack_face(const FacesGeometry &g, bool upper, u32 at, const double *
   p.i[B] = digit(rest, g.n, g.by_n);
   p.j[A] = digit(rest, g.m[A], g.by_m[A]);
   p.j[B] = rest;
-  out[g.slot[direction(1u << F, sides)] + at] = u[block_index(g, p)];
+  const u64 from = block_index(g, p), to = g.slot[direction(1u << F, sides)] + at;
+  turn.await();
+  out[to] = u[from];
 }
 
 // Value `at` of the four messages to the edges along A, in this order of their other two dimensions' sides: both lower,
 // first upper, second upper, both.
 template <u32 A>
-INLINE void pack_edge(const FacesGeometry &g, u32 at, const double *u, double *out) {
+INLINE void pack_edge(const Turn &turn, const FacesGeometry &g, u32 at, const double *u, double *out) {
   constexpr u32 F = A == 0u ? 1u : 0u, S = A == 2u ? 1u : 2u;
   Point p;
   u32 rest = at;
@@ -335,11 +350,13 @@ INLINE void pack_edge(const FacesGeometry &g, u32 at, const double *u, double *o
   set_end(g, p, F, rest & 1u);
   set_end(g, p, S, rest >> 1);
   const u32 k = direction(1u << F | 1u << S, upper);
-  if (g.neighbours >> k & 1u) out[g.slot[k] + p.i[A] + g.n * p.j[A]] = u[block_index(g, p)];
+  const u64 from = block_index(g, p), to = g.slot[k] + p.i[A] + g.n * p.j[A];
+  turn.await();
+  if (g.neighbours >> k & 1u) out[to] = u[from];
 }
 
 KERNEL faces_pack(FACES_ARGUMENT g, const double *u, u64 u_len, double *out, u64 out_len) {
-  begin();
+  const Turn turn;
   if (u_len < g.values || out_len < g.packed) return;
   for (u32 tile = blockIdx.x; tile < g.pack_tiles[FACES_GROUPS]; tile += gridDim.x) {
     const u32 group = group_of(g.pack_tiles, tile);
@@ -347,21 +364,22 @@ KERNEL faces_pack(FACES_ARGUMENT g, const double *u, u64 u_len, double *out, u64
     for (u32 t = threadIdx.x; t < FACES_TILE; t += blockDim.x) {
       u32 at = start + t;
       switch (group) {
-        case 0: case 5: pack_face<2>(g, group == 5u, at, u, out); break;
-        case 1: case 4: pack_face<1>(g, group == 4u, at, u, out); break;
-        case 2: case 3: pack_face<0>(g, group == 3u, at, u, out); break;
+        case 0: case 5: pack_face<2>(turn, g, group == 5u, at, u, out); break;
+        case 1: case 4: pack_face<1>(turn, g, group == 4u, at, u, out); break;
+        case 2: case 3: pack_face<0>(turn, g, group == 3u, at, u, out); break;
         default: {
           const u32 edges[3] = {4u * g.n * g.m[0], 4u * g.n * g.m[1], 4u * g.n * g.m[2]};
           if (at < edges[0]) {
-            pack_edge<0>(g, at, u, out);
+            pack_edge<0>(turn, g, at, u, out);
           } else if ((at -= edges[0]) < edges[1]) {
-            pack_edge<1>(g, at, u, out);
+            pack_edge<1>(turn, g, at, u, out);
           } else if ((at -= edges[1]) < edges[2]) {
-            pack_edge<2>(g, at, u, out);
+            pack_edge<2>(turn, g, at, u, out);
           } else if ((at -= edges[2]) < 8u) {
             const u32 k = direction(7u, at);
             Point p;
             for (u32 d = 0u; d < 3u; d++) set_end(g, p, d, at >> d & 1u);
+            turn.await();
             if (g.neighbours >> k & 1u) out[g.slot[k]] = u[block_index(g, p)];
           }
         }
@@ -394,14 +412,15 @@ INLINE bool face_point(const FacesGeometry &g, bool received, bool upper, u32 at
 }
 
 template <u32 F, class Received>
-INLINE void unpack_face(const FacesGeometry &g, Received &received, bool upper, u32 at, bool active, double *u) {
+INLINE void unpack_face(const Turn &turn, const FacesGeometry &g, Received &received, bool upper, u32 at, bool active, double *u) {
   const u32 sides = upper ? 7u : 0u;
   Point p;
   double value[8];
   active = active && face_point<F>(g, g.neighbours >> direction(1u << F, sides) & 1u, upper, at, p);
+  turn.await();
   // These loads are on their way while the slots are looked up.
   if (active) read_own<1u << F>(g, p, u, value);
-  received.wait();
+  received.wait(g);
   if (active) sum_copies<1u << F>(g, received, p, sides, value, u);
 }
 
@@ -430,7 +449,7 @@ INLINE void unpack_corner(const FacesGeometry &g, const Received &received, u32 
 }
 
 template <class Received>
-INLINE void unpack(const FacesGeometry &g, Received &received, double *u) {
+INLINE void unpack(const Turn &turn, const FacesGeometry &g, Received &received, double *u) {
   for (u32 tile = blockIdx.x; tile < g.unpack_tiles[FACES_GROUPS]; tile += gridDim.x) {
     const u32 group = group_of(g.unpack_tiles, tile);
     const u32 start = (tile - g.unpack_tiles[group]) * FACES_TILE;
@@ -439,11 +458,12 @@ INLINE void unpack(const FacesGeometry &g, Received &received, double *u) {
       const bool active = t + threadIdx.x < FACES_TILE;
       u32 at = start + t + threadIdx.x;
       switch (group) {
-        case 0: case 5: unpack_face<2>(g, received, group == 5u, at, active, u); break;
-        case 1: case 4: unpack_face<1>(g, received, group == 4u, at, active, u); break;
-        case 2: case 3: unpack_face<0>(g, received, group == 3u, at, active, u); break;
+        case 0: case 5: unpack_face<2>(turn, g, received, group == 5u, at, active, u); break;
+        case 1: case 4: unpack_face<1>(turn, g, received, group == 4u, at, active, u); break;
+        case 2: case 3: unpack_face<0>(turn, g, received, group == 3u, at, active, u); break;
         default:
-          received.wait();
+          turn.await();
+          received.wait(g);
           if (!active) break;
           if (at < 4u * g.span[0]) {
             unpack_edge<0>(g, received, at, u);
@@ -460,18 +480,18 @@ INLINE void unpack(const FacesGeometry &g, Received &received, double *u) {
 }
 
 KERNEL faces_unpack(FACES_ARGUMENT g, const Slot *slots, u64 slots_len, double *u, u64 u_len) {
-  begin();
+  const Turn turn;
   if (u_len < g.values || slots_len < g.messages) return;
   __shared__ const double *table[26];
   InSlots received(g, slots, table);
-  unpack(g, received, u);
+  unpack(turn, g, received, u);
 }
 
 KERNEL faces_unpack_packed(FACES_ARGUMENT g, const double *received, u64 received_len, double *u, u64 u_len) {
-  begin();
+  const Turn turn;
   if (u_len < g.values || received_len < g.packed) return;
   Packed messages = {received};
-  unpack(g, messages, u);
+  unpack(turn, g, messages, u);
 }
 
 // ---- Compute ----
@@ -483,7 +503,8 @@ INLINE void sum_inside(const FacesGeometry &g, const Point &p, double *u) {
 }
 
 KERNEL faces_compute(FACES_ARGUMENT g, double *u, u64 u_len) {
-  begin();
+  const Turn turn;
+  turn.await();
   if (u_len < g.values) return;
   for (u32 tile = blockIdx.x; tile < g.compute_tiles[3]; tile += gridDim.x) {
     const u32 kind = (tile >= g.compute_tiles[1] ? 1u : 0u) + (tile >= g.compute_tiles[2] ? 1u : 0u);

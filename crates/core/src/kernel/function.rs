@@ -89,8 +89,10 @@ impl<D: LaunchDevice, S> Function<D, S> {
     /// # Safety
     ///
     /// In the code that was loaded, every thread of the function waits for the end of what stands before it, on every
-    /// way through the function, before it accesses memory other than its parameters and before it ends: in CUDA C++ by
-    /// `cudaGridDependencySynchronize()`, in PTX by `griddepcontrol.wait`. (Code for less than 9.0 cannot.)
+    /// way through the function, before it accesses memory other than its parameters and the table of an inbox (the
+    /// entries, which nobody writes once the window is open; not what they name, the count of epochs among it), and
+    /// before it ends: in CUDA C++ by `cudaGridDependencySynchronize()`, in PTX by `griddepcontrol.wait`. (Code for less
+    /// than 9.0 cannot.)
     pub unsafe fn waits_itself(mut self) -> Self {
         // SAFETY: the caller's promise.
         self.raw = unsafe { D::begin_early(self.raw) };

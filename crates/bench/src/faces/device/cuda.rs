@@ -108,7 +108,7 @@ impl FacesDevice for Cuda {
         )?;
         // SAFETY: the module is that of `kernels/faces.cu`, and the geometry of `FacesGeometry::new`, of the shape for
         // which the caller promises that blocks, parts, buffers and slots are as long as it says. `mode` below says
-        // which part it is. Compiled for 9.0, all begin with `griddepcontrol.wait`.
+        // which part it is. Compiled for 9.0, all wait by themselves (`tests/early_kernels.rs`).
         let kernels = unsafe {
             CudaKernels {
                 geometry,

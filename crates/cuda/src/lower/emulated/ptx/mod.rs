@@ -56,9 +56,13 @@
 //! of them are followed.
 
 mod bulk;
+#[path = "../../../../../kernels/flow.rs"]
+mod flow;
 mod lands;
 mod thread;
 mod waits;
+
+use flow::{always, body};
 
 /// What happens in a function that order matters to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,81 +142,6 @@ fn entries(functions: &[(String, Vec<Item>)], new: bool) -> Vec<&(String, Vec<It
     };
     assert_eq!(names, expected);
     entries
-}
-
-/// The lines of a function, without what stands around them.
-fn body<'a>(text: &'a str, function: &str) -> Vec<&'a str> {
-    let lines: Vec<_> = text.lines().collect();
-    let begins = |line: &str| {
-        let head = line.contains(".func") || line.contains(".entry");
-        head && line.trim_end().ends_with(&format!("{function}("))
-    };
-    // The last of this name: before that it may be declared.
-    let head = lines
-        .iter()
-        .rposition(|line| begins(line))
-        .expect("it is there");
-    let begin = head
-        + lines[head..]
-            .iter()
-            .position(|line| *line == "{")
-            .expect("it begins");
-    let end = begin
-        + lines[begin..]
-            .iter()
-            .position(|line| *line == "}")
-            .expect("it ends");
-    lines[begin..end].iter().map(|line| line.trim()).collect()
-}
-
-/// Follows all ways through a function: wherever a line `needs` it, a line that `gains` must have come before, and none
-/// that `loses` it since. How many lines need it.
-fn always(
-    text: &str,
-    function: &str,
-    gains: impl Fn(&str) -> bool,
-    loses: impl Fn(&str) -> bool,
-    needs: impl Fn(&str) -> bool,
-) -> usize {
-    let body = body(text, function);
-    let label = |name: &str| {
-        let place = body
-            .iter()
-            .position(|line| line.strip_suffix(':') == Some(name));
-        place.unwrap_or_else(|| panic!("{function} has {name}"))
-    };
-    let mut seen = vec![[false; 2]; body.len()];
-    let mut ways = vec![(0, false)];
-    let mut found = std::collections::BTreeSet::new();
-    while let Some((at, has)) = ways.pop() {
-        if at >= body.len() || std::mem::replace(&mut seen[at][usize::from(has)], true) {
-            continue;
-        }
-        let line = body[at];
-        if needs(line) {
-            assert!(has, "{function}: {line} ({at})");
-            found.insert(at);
-        }
-        let has = gains(line) || (has && !loses(line));
-        let code = line.trim_start_matches(|first| first != ' ' || !line.starts_with('@'));
-        let code = if line.starts_with('@') {
-            code.trim()
-        } else {
-            line
-        };
-        assert!(!code.starts_with("brx"), "{function}: {line}");
-        if code.starts_with("bra") {
-            let target = code
-                .split([' ', '\t', ';'])
-                .find(|part| part.starts_with('$'));
-            ways.push((label(target.expect("a branch has a target")), has));
-        }
-        let ends = line.starts_with("bra") || line.starts_with("ret");
-        if !ends {
-            ways.push((at + 1, has));
-        }
-    }
-    found.len()
 }
 
 fn is_barrier(line: &str) -> bool {
