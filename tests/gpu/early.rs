@@ -8,6 +8,7 @@
 //! control launches it as early as the epoch's batch lets it.
 
 use std::ffi::{CString, c_void};
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use tidegate::cuda::gpu::{EARLY, GATES, QUEUES};
@@ -228,5 +229,79 @@ fn edges_are_of_the_kind_that_was_asked_for() {
             driver.stream_destroy(raw).unwrap();
         }
         drop(x);
+    });
+}
+
+/// How what was recorded last on a stream follows what stands before it.
+fn follows(stream: &CudaStream) -> Vec<Dependency> {
+    let (driver, raw) = (
+        Driver::load().unwrap(),
+        RawStream::from_raw(stream.as_raw()),
+    );
+    // SAFETY: the stream is live and records; the graph is the recording's, which nothing changes meanwhile.
+    unsafe {
+        let info = driver.stream_capture_info(raw).unwrap();
+        let edges = driver.graph_edges(info.graph).unwrap().into_iter();
+        let last = edges.filter(|edge| info.last.contains(&edge.to));
+        last.map(|edge| edge.how).collect()
+    }
+}
+
+/// Tells how what was recorded last follows.
+fn look<'s>(
+    s: &Stream<'s, Cuda>,
+    x: &mut R<'s, u64>,
+    tell: &Sender<Vec<Dependency>>,
+) -> Result<()> {
+    let tell = tell.clone();
+    let enqueue: Enqueue = Box::new(move |stream, _| {
+        tell.send(follows(stream)).unwrap();
+        Ok(())
+    });
+    // SAFETY: it enqueues nothing.
+    s.launch(unsafe { foreign(enqueue) }, (x,))
+}
+
+/// If they did not, nothing would be wrong but the time that it takes.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn recorded_kernels_begin_early_behind_epochs_and_kernels() {
+    if !can_begin_early() {
+        return;
+    }
+    ranks(1, |world, _| {
+        let module = Module::load(&world, tidegate_kernels::SAMPLES_SM_90_PTX).unwrap();
+        // SAFETY: as above; the other one does not say that it waits.
+        let [tick, plain] = [(), ()].map(|()| unsafe { tick_early(&module) }.unwrap());
+        // SAFETY: as above.
+        let tick = unsafe { tick.waits_itself() };
+        stream!(let s = world.stream().unwrap());
+        let x = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        let (inbox, outbox) = own_window("own", &s).unwrap();
+        let (tell, told) = channel();
+        let (graph, back) = s
+            .capture((inbox, outbox, x), |s, (inbox, outbox, mut x)| {
+                let exposed = inbox.post(s)?;
+                let outbox = outbox.start().complete(s)?;
+                let inbox = exposed.wait(s)?;
+                s.launch(tick.threads(32, 32), (&mut x,))?;
+                look(s, &mut x, &tell)?;
+                // Behind what is none of ours nothing begins early; behind a kernel that can be followed so, it does.
+                s.launch(tick.threads(32, 32), (&mut x,))?;
+                s.launch(tick.threads(32, 32), (&mut x,))?;
+                look(s, &mut x, &tell)?;
+                s.launch(plain.threads(32, 32), (&mut x,))?;
+                look(s, &mut x, &tell)?;
+                Ok((inbox, outbox, x))
+            })
+            .unwrap();
+        let found: Vec<_> = told.try_iter().collect();
+        let [early, over] = [Dependency::PROGRAMMATIC, Dependency::OVER];
+        assert!(found == [[early], [early], [over]], "{found:?}");
+        let (inbox, outbox, x) = graph.replay(&s, back, TIMES).unwrap();
+        let mut ticks = [0];
+        x.into_host(&s).unwrap().read(0, &mut ticks).unwrap();
+        assert_eq!(ticks, [4 * TIMES]);
+        drop((inbox, outbox));
     });
 }
