@@ -5,9 +5,11 @@ mod parting;
 mod rig;
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use parting::{LONG, Wish, between, busy, odd, settle, until};
+use parting::{LONG, Wish, between, busy, odd, odd_with, settle, until};
 use rig::{Rig, SENT, SIGNAL};
+use tidegate_fabric::Options;
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::nic::Direction;
 
@@ -88,6 +90,34 @@ fn a_get_that_fails_is_a_failure_that_the_peer_is_not_told_of() {
     });
     assert!(rig.nic.quiesce(LONG));
     assert_eq!(wish.told(), 0);
+}
+
+/// That a signal has come cannot be found out meanwhile, for longer than is asked otherwise: it may be the connections
+/// that end.
+#[test]
+fn a_signal_that_cannot_be_asked_for_is_not_lost() {
+    let silence = Duration::from_millis(50);
+    let (rig, wish) = odd_with(Options::default().silence(silence), &[]);
+    rig.arm(&[rig.put(1)], 2).unwrap();
+    wish.blind.store(true, Ordering::SeqCst);
+    between(&rig, &wish, 0, || {
+        rig.ring();
+        assert_eq!(rig.wait(SENT, 1), QUANTUM);
+        // Each look counts for an eighth of the silence at most, and the first few for less.
+        until("nobody asks", || {
+            let lost = rig.word(SENT).load() & POISON != 0;
+            lost || wish.blinded.load(Ordering::SeqCst) > 30
+        });
+        assert_eq!(
+            rig.word(SENT).load(),
+            QUANTUM,
+            "it is not known yet what it is"
+        );
+    });
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 2), 2 * QUANTUM);
+    assert!(rig.nic.quiesce(LONG));
+    assert_eq!((rig.word(SENT).load() & POISON, wish.told()), (0, 0));
 }
 
 /// A put fails at once.

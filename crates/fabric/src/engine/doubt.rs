@@ -23,8 +23,8 @@
 //! refused costs the connection that it was made on, and what others have on it; so a queue of which something has
 //! failed, which gives up in any case, asks no more than [`REFUSALS`] times in vain. A peer that does not answer,
 //! because it is stopped, is waited for; but not for ever (see [`contact`](super::contact)): if the control plane gives it
-//! up, that comes first. A peer that has left in good order is asked nothing: see [`departure`](super::departure). One
-//! that is lost is core's affair, who poisons the sent word.
+//! up, that comes first. A peer that has left in good order is asked nothing, and while it leaves no signal is lost,
+//! whatever it answers: see [`departure`](super::departure). One that is lost is core's affair, who poisons the sent word.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -346,6 +346,11 @@ impl<W: Wire> Engine<W> {
     /// That signals have come is not known; asks again in a while, or no more.
     fn not_known(&mut self, index: usize, why: &str) {
         let agenda = self.queues.get(index).expect("it was asked for");
+        if agenda.queue.departure() != Stage::Here {
+            // It may be the connections that end, and no signal that was lost. When it has left nobody asks any more.
+            self.pause(index);
+            return;
+        }
         // What has failed has taken the connection along: it is known that something is wrong.
         let (limit, refusals) = match agenda.fails {
             true => (self.silence.min(FAILED), REFUSALS),

@@ -121,6 +121,9 @@ pub(crate) struct Wish {
     pub(crate) refuse: AtomicBool,
     pub(crate) refused: AtomicUsize,
     pub(crate) taken: AtomicUsize,
+    /// What is asked for is refused; how often that was so.
+    pub(crate) blind: AtomicBool,
+    pub(crate) blinded: AtomicUsize,
     /// Nobody can be told of a failure for now; how often that was so, and how often somebody was told.
     pub(crate) full: AtomicBool,
     pub(crate) untold: AtomicUsize,
@@ -166,6 +169,11 @@ unsafe impl Hooks for Odd {
         if tells && self.0.full.load(Ordering::SeqCst) {
             self.0.untold.fetch_add(1, Ordering::SeqCst);
             return Ok(Posted::Full);
+        }
+        // No program here reads a word: so an engine finds out what has come.
+        if matches!(op, Op::Read { bytes: 8, .. }) && self.0.blind.load(Ordering::SeqCst) {
+            self.0.blinded.fetch_add(1, Ordering::SeqCst);
+            return Err(NicError::BadKey("as was wished".into()));
         }
         if !tells && self.0.refuse.swap(false, Ordering::SeqCst) {
             self.0.refused.fetch_add(1, Ordering::SeqCst);
@@ -261,13 +269,18 @@ impl Chain<Wrapped<Odd>> for Fails {
 }
 
 pub(crate) fn odd(chains: &[usize]) -> (Rig, Arc<Wish>) {
+    odd_with(Options::default(), chains)
+}
+
+/// Likewise, with these options.
+pub(crate) fn odd_with(options: Options, chains: &[usize]) -> (Rig, Arc<Wish>) {
     let wish = Arc::new(Wish {
         chains: chains.iter().copied().collect(),
         ..Wish::default()
     });
     let wire = Net::new(1, Faults::default()).wire(0);
     let hooks = Odd(wish.clone());
-    let rig = Rig::new(Wrapped { hooks, wire }, Options::default(), false);
+    let rig = Rig::new(Wrapped { hooks, wire }, options, false);
     (rig, wish)
 }
 
