@@ -349,7 +349,9 @@ impl<W: Wire> Engine<W> {
             return true;
         }
         if let Some(Failure { why, .. }) = &chained.failed {
-            tracing::error!("a transfer to rank {} failed: {why}", queue.peer);
+            // What waits for a get has failed when the peer has left, and not before.
+            let what = format!("a transfer to rank {} failed: {why}", queue.peer);
+            departure.says(true, &what);
         }
         chained.over = true;
         chained.chain.cancel();

@@ -393,7 +393,7 @@ impl<W: Wire> Engine<W> {
             debug_assert!(self.broken, "a queue stays as long as it has a firing");
             return;
         };
-        let (peer, has_left) = (queue.peer, queue.departure() == Stage::Left);
+        let (peer, departure) = (queue.peer, queue.departure());
         firing.under_way -= 1;
         let in_parts = script::<W>(&firing.program).parts.is_some();
         if failed.is_some() || !(firing.signalled || in_parts) {
@@ -405,9 +405,8 @@ impl<W: Wire> Engine<W> {
             }
         }
         if let Some(why) = failed {
-            if !(has_left && firing.only_sends::<W>()) {
-                tracing::error!("a transfer to rank {peer} failed: {why}");
-            }
+            let what = format!("a transfer to rank {peer} failed: {why}");
+            departure.says(firing.only_sends::<W>(), &what);
             firing.failed = true;
         }
         self.make_ready(index);
