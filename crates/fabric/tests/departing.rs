@@ -120,6 +120,34 @@ fn a_signal_that_cannot_be_asked_for_is_not_lost() {
     assert_eq!((rig.word(SENT).load() & POISON, wish.told()), (0, 0));
 }
 
+/// What is under way never comes to its end: that is the loss of who waits for it, and no other queue's.
+#[test]
+fn what_does_not_end_when_its_peer_has_left_ends_its_queue_alone() {
+    let silence = Duration::from_millis(100);
+    let (rig, wish) = odd_with(Options::default().silence(silence), &[]);
+    wish.hold.store(true, Ordering::SeqCst);
+    rig.arm(&[rig.put(1)], 1).unwrap();
+    rig.ring();
+    until("nothing is posted", || {
+        wish.taken.load(Ordering::SeqCst) == 1
+    });
+    rig.nic.hear(0);
+    let other = rig.beside();
+    other.fires(&rig, rig.put(2));
+    until("it is never through", || other.sent() != 0);
+    assert_eq!(rig.wait(SENT, 1), POISON);
+    // It is not over: its memory stays.
+    assert_eq!(rig.nic.armed(), 1);
+    other.fires(&rig, rig.put(2));
+    until("it is not through", || other.sent() != QUANTUM);
+    assert_eq!(other.sent(), 2 * QUANTUM);
+    assert!(rig.nic.quiesce(LONG));
+    assert_eq!(wish.told(), 0);
+    wish.hold.store(false, Ordering::SeqCst);
+    until("it stays for ever", || rig.nic.armed() == 0);
+    assert!(!rig.has_failed.load(Ordering::SeqCst));
+}
+
 /// A put fails at once.
 fn a_put_is_refused(rig: &Rig, wish: &Wish) {
     wish.refuse.store(true, Ordering::SeqCst);

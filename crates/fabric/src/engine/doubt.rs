@@ -121,7 +121,7 @@ impl<W: Wire> Doubt<W> {
 /// A read of a count.
 pub(super) struct Look<W: Wire> {
     index: usize,
-    peer: usize,
+    pub(super) peer: usize,
     /// Written by the read; and which queue this is, should the number have become another's.
     count_there: Arc<AtomicU64>,
     _word: Arc<RemoteRegion<W>>,
@@ -183,24 +183,6 @@ impl<W: Wire> Engine<W> {
         quiet.into_iter().for_each(|index| self.ask(index));
         over.into_iter().for_each(|index| self.make_ready(index));
         self.go_on();
-    }
-
-    /// Looks for how long peers have said nothing to what the wire has taken.
-    fn await_answers(&mut self) {
-        let peers: Vec<usize> = {
-            let peer_of = |index: usize| Some(self.queues.at(index)?.queue.peer);
-            let flights = self.flights.iter().filter_map(|flight| match flight {
-                Flight::Of(index, _) | Flight::With(index, ..) => peer_of(*index),
-                // Perhaps a rail has not posted it yet. What goes by the engine's own endpoint goes along.
-                Flight::Handed(_) => None,
-                Flight::Poisoning(poisoning) => Some(poisoning.peer),
-                Flight::Look(look) => Some(look.peer),
-            });
-            flights.collect()
-        };
-        if let Some(why) = self.contact.awaits(peers.into_iter()) {
-            self.failure.get_or_insert(why);
-        }
     }
 
     /// Asks for all signals that are in doubt.
@@ -377,6 +359,8 @@ impl<W: Wire> Engine<W> {
     /// [`left`](Self::left).
     pub(super) fn leaves(&mut self, peer: usize) {
         self.departures.of(peer).comes_to(Stage::Leaving);
+        // The control plane has heard of it: nobody need ask whether it is there.
+        self.contact.answers(peer);
         self.notices.retain(|poisoning| poisoning.peer != peer);
     }
 
@@ -384,6 +368,7 @@ impl<W: Wire> Engine<W> {
     /// it is through from here on, and what is not posted yet goes nowhere.
     pub(super) fn left(&mut self, peer: usize) {
         self.departures.of(peer).comes_to(Stage::Left);
+        // What is under way has its time from here on.
         self.contact.answers(peer);
         for index in 0..self.queues.numbers() {
             let of_peer = |agenda: &Agenda<W>| agenda.queue.peer == peer;
