@@ -66,6 +66,11 @@ pub(crate) struct Script<W: Wire> {
 }
 
 impl<W: Wire> Script<W> {
+    /// How many bytes it moves.
+    pub(super) fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.bytes as u64).sum()
+    }
+
     /// The notice of a firing.
     pub(super) fn notice(&self, firing: u64) -> u64 {
         numbered(self.signal, self.first.wrapping_add(firing))

@@ -5,7 +5,7 @@
 #![allow(dead_code, reason = "not every test uses everything")]
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -131,6 +131,8 @@ pub(crate) struct Wish {
     pub(crate) held: Mutex<Vec<Event>>,
     /// Those ranks that chains fire towards, and those towards which they fail; how often that was said.
     pub(crate) chains: HashSet<usize>,
+    /// How many of their firings come through.
+    pub(crate) through: AtomicU64,
     pub(crate) stuck: [AtomicBool; 2],
     pub(crate) seen_stuck: [AtomicUsize; 2],
 }
@@ -205,7 +207,13 @@ unsafe impl Hooks for Odd {
     fn chain(&mut self, peer: usize) -> Option<Box<dyn Chain<Wrapped<Self>>>> {
         let wish = self.0.clone();
         let fires = self.0.chains.contains(&peer);
-        fires.then(|| Box::new(Fails { wish, peer }) as Box<dyn Chain<Wrapped<Self>>>)
+        fires.then(|| {
+            Box::new(Fails {
+                wish,
+                peer,
+                fired: 0,
+            }) as Box<dyn Chain<Wrapped<Self>>>
+        })
     }
 
     fn sleeper(&self, sleeper: Box<dyn Sleeper>) -> Box<dyn Sleeper> {
@@ -214,10 +222,11 @@ unsafe impl Hooks for Odd {
     }
 }
 
-/// A chain that fires nothing, and fails when it is to.
+/// A chain that fires nothing, but says that it has, or fails, when it is to.
 struct Fails {
     wish: Arc<Wish>,
     peer: usize,
+    fired: u64,
 }
 
 impl Chain<Wrapped<Odd>> for Fails {
@@ -248,13 +257,15 @@ impl Chain<Wrapped<Odd>> for Fails {
         Ok(Posted::Taken)
     }
 
-    fn fire(&mut self, _firings: u64) -> Result<(), NicError> {
+    fn fire(&mut self, firings: u64) -> Result<(), NicError> {
+        self.fired += firings;
         Ok(())
     }
 
     fn poll(&mut self, _rung: &dyn Fn() -> u64) -> Result<u64, Stuck> {
         if !self.wish.stuck[self.peer].load(Ordering::SeqCst) {
-            return Ok(0);
+            let through = self.wish.through.load(Ordering::SeqCst);
+            return Ok(through.min(self.fired));
         }
         self.wish.seen_stuck[self.peer].fetch_add(1, Ordering::SeqCst);
         let error = NicError::BadKey("as was wished".into());
