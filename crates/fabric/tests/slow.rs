@@ -15,13 +15,13 @@ use tidegate_hal::batch::QUANTUM;
 use tidegate_hal::nic::Direction;
 
 /// Bytes of a put; where it comes from, and where it goes.
-const LONG: usize = 8 << 20;
+const LONG: usize = 16 << 20;
 const FROM: usize = 64 << 10;
 const TO: usize = FROM + LONG;
 /// What a peer may be silent for is twice this.
 const SILENCE: Duration = Duration::from_millis(250);
 /// What a MiB takes.
-const EACH: Duration = Duration::from_millis(300);
+const EACH: Duration = Duration::from_millis(75);
 
 /// A connection that carries one operation after the other, of any length.
 #[derive(Default)]

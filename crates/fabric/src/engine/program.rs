@@ -16,9 +16,9 @@ use crate::{NAME, Options, RemoteRegion};
 /// What is longer goes by all rails. (A shorter write takes another queue's signal along, which no part does.)
 const LONG: usize = 64 << 10;
 /// The most bytes of an operation. The end of each is the only sign of life of a peer to whom a slow network brings much
-/// ([`contact`](super::contact)): so long as a MiB takes less than a peer may be silent for, a put may take any time.
-/// (Hardware has too few triggers for that.)
-const STEP: usize = 1 << 20;
+/// ([`contact`](super::contact)): so long as so many bytes take less than a peer may be silent for, a put may take any
+/// time. (Hardware has too few triggers for that.)
+const STEP: usize = 4 << 20;
 /// Stripes are multiples of so many bytes, but for the last: where what is sent is aligned, all are.
 const PAGE: usize = 4096;
 // None is empty.
