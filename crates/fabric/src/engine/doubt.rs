@@ -82,6 +82,8 @@ pub(super) struct Doubt<W: Wire> {
     is_listed: bool,
     /// One will not come, or nothing can be known of it.
     lost: bool,
+    /// The last read has failed.
+    pub(super) is_refused: bool,
     /// The peer is to be told that one was lost.
     pub(super) unreached: Option<Signalled<W>>,
     asked: Option<Asked>,
@@ -111,6 +113,7 @@ impl<W: Wire> Doubt<W> {
             before: 0,
             is_listed: false,
             lost: false,
+            is_refused: false,
             unreached: None,
             asked: None,
             count_there: Arc::default(),
@@ -266,7 +269,11 @@ impl<W: Wire> Engine<W> {
             // Too much is under way, which is no fault of this peer's.
             Ok(Posted::Full) if self.posted() >= self.wire.limits().depth => self.pause(index),
             Ok(Posted::Full) => self.not_known(index, "it takes nothing"),
-            Err(error) => self.not_known(index, &error.to_string()),
+            Err(error) => {
+                let agenda = self.queues.get(index).expect("it is asked for");
+                agenda.doubt.is_refused = true;
+                self.not_known(index, &error.to_string());
+            }
         }
     }
 
@@ -281,6 +288,7 @@ impl<W: Wire> Engine<W> {
             return;
         }
         let sent = doubt.asked.as_mut().and_then(|asked| asked.reads.take());
+        doubt.is_refused = failed.is_some();
         match (failed, sent) {
             (Some(why), _) => {
                 if let Some(asked) = &mut doubt.asked {

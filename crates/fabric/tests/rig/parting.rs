@@ -128,6 +128,8 @@ pub(crate) struct Wish {
     pub(crate) full: AtomicBool,
     pub(crate) untold: AtomicUsize,
     pub(crate) told: AtomicUsize,
+    /// So many notices of a failure are lost from now on, although they are said to have come.
+    pub(crate) lose: AtomicUsize,
     pub(crate) held: Mutex<Vec<Event>>,
     /// Those ranks that chains fire towards, and those towards which they fail; how often that was said.
     pub(crate) chains: HashSet<usize>,
@@ -171,6 +173,13 @@ unsafe impl Hooks for Odd {
         if tells && self.0.full.load(Ordering::SeqCst) {
             self.0.untold.fetch_add(1, Ordering::SeqCst);
             return Ok(Posted::Full);
+        }
+        let left = self.0.lose.load(Ordering::SeqCst);
+        if tells && left > 0 {
+            self.0.lose.store(left - 1, Ordering::SeqCst);
+            self.0.told.fetch_add(1, Ordering::SeqCst);
+            self.0.held.lock().unwrap().push(Event::Done(cookie));
+            return Ok(Posted::Taken);
         }
         // No program here reads a word: so an engine finds out what has come.
         if matches!(op, Op::Read { bytes: 8, .. }) && self.0.blind.load(Ordering::SeqCst) {
