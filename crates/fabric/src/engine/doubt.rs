@@ -392,3 +392,6 @@ impl<W: Wire> Engine<W> {
         self.watch_chains();
     }
 }
+
+#[cfg(test)]
+mod tests;
