@@ -187,15 +187,16 @@ impl<W: Wire> Engine<W> {
             .get_or_insert_with(|| format!("rank {peer} could not be told of a failure: {why}"));
     }
 
-    /// Tells peers of failures. One that takes nothing for now keeps no other's back.
+    /// Tells peers of failures. One that takes nothing for now keeps no other's back, nor does what has a pause.
     pub(super) fn send_notices(&mut self) {
         if self.notices.is_empty() {
             return;
         }
         let mut waiting: VecDeque<Poisoning<W>> = VecDeque::new();
+        let mut full: Vec<usize> = Vec::new();
         while let Some(poisoning) = self.notices.pop_front() {
             let is_early = poisoning.due.is_some_and(|due| due > Instant::now());
-            if is_early || waiting.iter().any(|before| before.peer == poisoning.peer) {
+            if is_early || full.contains(&poisoning.peer) {
                 waiting.push_back(poisoning);
                 continue;
             }
@@ -211,7 +212,10 @@ impl<W: Wire> Engine<W> {
                     self.flights.add(Flight::Poisoning(poisoning));
                 }
                 Ok(Posted::Full) => match self.refused_by(poisoning.peer) {
-                    None => waiting.push_back(poisoning),
+                    None => {
+                        full.push(poisoning.peer);
+                        waiting.push_back(poisoning);
+                    }
                     Some(why) => self.told(poisoning, Some(&why)),
                 },
                 Err(error) => self.told(poisoning, Some(&error.to_string())),
