@@ -120,6 +120,26 @@ fn a_signal_that_cannot_be_asked_for_is_not_lost() {
     assert_eq!((rig.word(SENT).load() & POISON, wish.told()), (0, 0));
 }
 
+/// Nor is a peer silent that leaves, however long what is under way takes meanwhile.
+#[test]
+fn who_leaves_need_not_answer() {
+    let silence = Duration::from_millis(50);
+    let (rig, wish) = odd_with(Options::default().silence(silence), &[]);
+    wish.hold.store(true, Ordering::SeqCst);
+    rig.arm(&[rig.put(1)], 1).unwrap();
+    between(&rig, &wish, 0, || {
+        rig.ring();
+        until("nothing is posted", || {
+            wish.taken.load(Ordering::SeqCst) == 1
+        });
+        std::thread::sleep(10 * silence);
+        wish.hold.store(false, Ordering::SeqCst);
+    });
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    assert!(rig.nic.quiesce(LONG));
+    assert!(!rig.has_failed.load(Ordering::SeqCst));
+}
+
 /// What is under way never comes to its end: that is the loss of who waits for it, and no other queue's.
 #[test]
 fn what_does_not_end_when_its_peer_has_left_ends_its_queue_alone() {
