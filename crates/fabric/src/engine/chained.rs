@@ -16,8 +16,9 @@
 //! before it is through (or nothing of that for a second), and nothing has moved for a moment, the queue gives up too.
 //! What the NIC refuses for want of triggers is tried again, for as long as a limit
 //! says: then that is a failure like any other. So it is when a stream has rung, and its strike has not come by then,
-//! which is looked for all the while: what nobody has looked at does not count, since a stream is stopped with its process.
-//! Of what was struck for and does not end, [`contact`](super::contact) says when its peer has been silent for too long.
+//! which is looked for all the while: what nobody has looked at does not count, since a stream is stopped with its
+//! process. Of what was struck for and does not end, [`contact`](super::contact) says when its peer has been silent for
+//! too long.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
