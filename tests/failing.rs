@@ -9,10 +9,13 @@ use tidegate::{Buffers, Error, Route, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire, OpenError};
 use tidegate_fabric::{Fabric, Options};
 
+#[path = "common/held.rs"]
+mod held;
 #[path = "common/skip.rs"]
 mod skip;
 #[path = "../crates/fabric/tests/rig/wrapped.rs"]
 mod wrapped;
+use held::Held;
 use skip::{provided, providers, tcp};
 use wrapped::{Hooks, Wrapped};
 
@@ -25,8 +28,8 @@ const SPOILT: usize = 10_007;
 struct Misled {
     /// Keys of memory that can hold windows of `SPOILT` elements.
     keys: bool,
-    /// The address of the last rank.
-    address: bool,
+    /// Where the last rank is said to be.
+    address: Option<Held>,
 }
 
 // SAFETY: all operations are the wire's; what a wrong key or address leads to is refused by whoever is there.
@@ -34,11 +37,9 @@ unsafe impl Hooks for Misled {
     type Wire = FabricWire;
 
     fn connect(&self, addresses: &mut [Vec<u8>]) {
-        if self.address {
-            // A port where nobody listens: one that was free a moment ago. The name is a length and a `sockaddr_in`,
-            // whose port is behind two bytes of family.
-            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = free.local_addr().unwrap().port().to_be_bytes();
+        if let Some(nobody) = &self.address {
+            // The name is a length and a `sockaddr_in`, whose port is behind two bytes of family.
+            let port = nobody.port.to_be_bytes();
             let last = addresses.last_mut().unwrap();
             assert_eq!(last[0], 16, "a sockaddr_in");
             last[3..5].copy_from_slice(&port);
@@ -64,7 +65,7 @@ fn ranks<T: Send>(
     let nic = |rank| {
         let hooks = Misled {
             keys: keys && rank == 0,
-            address: address && rank == 0,
+            address: (address && rank == 0).then(Held::new),
         };
         let wire = FabricWire::open(&choice).unwrap();
         WorldOptions::new()

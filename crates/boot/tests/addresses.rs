@@ -1,5 +1,8 @@
 //! Rank 0 may have several addresses: the others try them by turns, and the proof of the secret says which was the right one.
 
+#[path = "../../../tests/common/held.rs"]
+mod held;
+
 use std::net::TcpListener;
 use tidegate_boot::{Config, TcpControl};
 use tidegate_hal::control::{Control, Packet};
@@ -9,11 +12,10 @@ fn addresses_are_tried_by_turns() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     // Nobody listens at the first; the second is not a name.
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let nobody = silent.local_addr().unwrap();
-    drop(silent);
+    let held = held::Held::new();
+    let nobody = format!("127.0.0.1:{}", held.port);
     let config = |rank| {
-        let mut config = Config::new(rank, 2, nobody.to_string(), *b"0123456789abcdef");
+        let mut config = Config::new(rank, 2, &*nobody, *b"0123456789abcdef");
         config.also = vec!["no such name:1".into(), format!("127.0.0.1:{port}")];
         config
     };

@@ -2,8 +2,11 @@
 
 #[path = "common/foreign.rs"]
 mod foreign;
+#[path = "../../../tests/common/held.rs"]
+mod held;
 
 use foreign::{Ended, exchange, find, join, report, reports, run, run_once, skip};
+use held::Held;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -378,11 +381,10 @@ fn a_secret_of_ones_own_needs_no_store() {
         assert!(ended.report("error").contains("MASTER_PORT"), "{ended:#?}");
     }
     if let Some(mut job) = Mpirun::Mpich.job(test, "exchange", 3) {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        // Nobody else's until rank 0 listens there.
+        let held = Held::new();
         job.env("TIDEGATE_SECRET", secret);
-        job.env("MASTER_PORT", port.to_string());
+        job.env("MASTER_PORT", held.port.to_string());
         all_are_there(&run(job), 3, 1);
     }
 }

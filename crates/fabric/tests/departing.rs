@@ -1,314 +1,17 @@
-//! What fails while a peer leaves: between the news of that and its end.
-//!
-//! [`between`] holds the thread that hears of the departure where the news has come, and lets it go on when a test has
-//! seen what it waits for.
+//! What fails while a peer leaves: between the news of that and its end (see [`parting`]).
 
+#[path = "rig/parting.rs"]
+mod parting;
 mod rig;
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::ThreadId;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use rig::wrapped::{Hooks, Outcome, Wrapped};
+use parting::{LONG, Wish, between, busy, odd, odd_with, settle, until};
 use rig::{Rig, SENT, SIGNAL};
 use tidegate_fabric::Options;
-use tidegate_fabric::wire::chain::{Chain, Signal, Stuck};
-use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
-use tidegate_fabric::wire::{Event, Op, Posted, Sleeper, Wire as _};
 use tidegate_hal::batch::{POISON, QUANTUM};
-use tidegate_hal::nic::{Direction, Keep, NicError, Register};
-
-const LONG: Duration = Duration::from_secs(20);
-
-/// Until this is so.
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < LONG, "{what}");
-        std::thread::yield_now();
-    }
-}
-
-/// Where the thread that hears of a departure is held. It waits for rounds of the listener, which it wakes for them: so
-/// while that is not let out of its sleep, the first to wake it for them has heard the news, and no more.
-#[derive(Default)]
-struct Gate {
-    state: Mutex<State>,
-    moved: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    /// The listener stays asleep.
-    closed: bool,
-    is_asleep: bool,
-    /// Who is held when it wakes the listener, and whether it is held.
-    hearer: Option<ThreadId>,
-    is_held: bool,
-}
-
-impl Gate {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.lock());
-        self.moved.notify_all();
-    }
-
-    /// Waits until this is so. A test that fails meanwhile lets everybody go.
-    fn wait(&self, is_so: impl Fn(&State) -> bool) {
-        let waits = |state: &mut State| !is_so(state);
-        let waited = self.moved.wait_timeout_while(self.lock(), LONG, waits);
-        let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        drop(state);
-        assert!(!waited.timed_out(), "waited in vain");
-    }
-
-    fn open(&self) {
-        self.change(|state| *state = State::default());
-    }
-}
-
-/// Opens a gate, however a test ends.
-struct Opens<'a>(&'a Gate);
-
-impl Drop for Opens<'_> {
-    fn drop(&mut self) {
-        self.0.open();
-    }
-}
-
-/// The sleeper of a wire with a gate.
-struct Gated {
-    sleeper: Box<dyn Sleeper>,
-    wish: Arc<Wish>,
-}
-
-impl Sleeper for Gated {
-    fn sleep(&self, limit: Duration) {
-        let gate = &self.wish.gate;
-        if !gate.lock().closed {
-            return self.sleeper.sleep(limit);
-        }
-        gate.change(|state| state.is_asleep = true);
-        gate.wait(|state| !state.closed);
-    }
-
-    fn wake(&self) {
-        let gate = &self.wish.gate;
-        let me = Some(std::thread::current().id());
-        if gate.lock().hearer == me {
-            // The listener goes on.
-            gate.change(|state| (state.is_held, state.closed) = (true, false));
-            gate.wait(|state| state.hearer != me);
-        }
-        self.sleeper.wake();
-    }
-}
-
-/// What a wire is to do, and what it has done.
-#[derive(Default)]
-struct Wish {
-    gate: Gate,
-    /// Nothing is heard.
-    hold: AtomicBool,
-    /// What is done is said to have failed; and how often that was said.
-    fail: AtomicBool,
-    failed: AtomicUsize,
-    /// The next transfer is refused; how many were, and how many were taken.
-    refuse: AtomicBool,
-    refused: AtomicUsize,
-    taken: AtomicUsize,
-    /// Nobody can be told of a failure for now; how often that was so, and how often somebody was told.
-    full: AtomicBool,
-    untold: AtomicUsize,
-    told: AtomicUsize,
-    held: Mutex<Vec<Event>>,
-    /// Those ranks that chains fire towards, and those towards which they fail; how often that was said.
-    chains: HashSet<usize>,
-    stuck: [AtomicBool; 2],
-    seen_stuck: [AtomicUsize; 2],
-}
-
-impl Wish {
-    fn told(&self) -> usize {
-        self.told.load(Ordering::SeqCst)
-    }
-
-    /// What was posted fails, which the engine hears of.
-    fn fails(&self) {
-        let before = self.failed.load(Ordering::SeqCst);
-        self.fail.store(true, Ordering::SeqCst);
-        self.hold.store(false, Ordering::SeqCst);
-        until("nothing fails", || {
-            self.failed.load(Ordering::SeqCst) > before
-        });
-    }
-}
-
-struct Odd(Arc<Wish>);
-
-// SAFETY: operations are the wire's, or are not taken. Chains touch nothing.
-unsafe impl Hooks for Odd {
-    type Wire = MemoryWire;
-
-    unsafe fn post(
-        &mut self,
-        wire: &mut MemoryWire,
-        peer: usize,
-        op: Op<'_, Wrapped<Self>>,
-        cookie: u64,
-    ) -> Outcome<Posted> {
-        // All programs here have data: so what has none tells of a failure.
-        let tells = matches!(op, Op::Notify(_));
-        if tells && self.0.full.load(Ordering::SeqCst) {
-            self.0.untold.fetch_add(1, Ordering::SeqCst);
-            return Ok(Posted::Full);
-        }
-        if !tells && self.0.refuse.swap(false, Ordering::SeqCst) {
-            self.0.refused.fetch_add(1, Ordering::SeqCst);
-            return Err(NicError::BadKey("as was wished".into()));
-        }
-        // SAFETY: the caller's promise.
-        let posted = unsafe { wire.post(peer, op.handed_on(|remote| &**remote), cookie) };
-        let count = if tells { &self.0.told } else { &self.0.taken };
-        count.fetch_add(1, Ordering::SeqCst);
-        posted
-    }
-
-    fn poll(&mut self, wire: &mut MemoryWire, events: &mut Vec<Event>) -> Outcome<()> {
-        let mut held = self.0.held.lock().unwrap();
-        wire.poll(&mut held)?;
-        if !self.0.hold.load(Ordering::SeqCst) {
-            let fail = self.0.fail.load(Ordering::SeqCst);
-            events.extend(held.drain(..).map(|event| match event {
-                Event::Done(cookie) if fail => {
-                    self.0.failed.fetch_add(1, Ordering::SeqCst);
-                    Event::Failed(cookie, "the connection has ended".into())
-                }
-                other => other,
-            }));
-        }
-        Ok(())
-    }
-
-    fn chain(&mut self, peer: usize) -> Option<Box<dyn Chain<Wrapped<Self>>>> {
-        let wish = self.0.clone();
-        let fires = self.0.chains.contains(&peer);
-        fires.then(|| Box::new(Fails { wish, peer }) as Box<dyn Chain<Wrapped<Self>>>)
-    }
-
-    fn sleeper(&self, sleeper: Box<dyn Sleeper>) -> Box<dyn Sleeper> {
-        let wish = self.0.clone();
-        Box::new(Gated { sleeper, wish })
-    }
-}
-
-/// A chain that fires nothing, and fails when it is to.
-struct Fails {
-    wish: Arc<Wish>,
-    peer: usize,
-}
-
-impl Chain<Wrapped<Odd>> for Fails {
-    fn depth(&self) -> usize {
-        1
-    }
-
-    fn fits(&self, _pieces: usize) -> Result<(), NicError> {
-        Ok(())
-    }
-
-    fn register(&self) -> Option<Register> {
-        None
-    }
-
-    fn struck_by_streams(&mut self) {}
-
-    fn missing(&self, _rung: u64) -> u64 {
-        0
-    }
-
-    unsafe fn queue(
-        &mut self,
-        _pieces: &[Op<'_, Wrapped<Odd>>],
-        _signal: &Signal<'_, Wrapped<Odd>>,
-        _keep: &Keep,
-    ) -> Result<Posted, NicError> {
-        Ok(Posted::Taken)
-    }
-
-    fn fire(&mut self, _firings: u64) -> Result<(), NicError> {
-        Ok(())
-    }
-
-    fn poll(&mut self, _rung: &dyn Fn() -> u64) -> Result<u64, Stuck> {
-        if !self.wish.stuck[self.peer].load(Ordering::SeqCst) {
-            return Ok(0);
-        }
-        self.wish.seen_stuck[self.peer].fetch_add(1, Ordering::SeqCst);
-        let error = NicError::BadKey("as was wished".into());
-        Err(Stuck { at: 0, error })
-    }
-
-    fn failed(&mut self, _context: usize) -> Option<u64> {
-        None
-    }
-
-    fn cancel(&mut self) {}
-}
-
-fn odd(chains: &[usize]) -> (Rig, Arc<Wish>) {
-    let wish = Arc::new(Wish {
-        chains: chains.iter().copied().collect(),
-        ..Wish::default()
-    });
-    let wire = Net::new(1, Faults::default()).wire(0);
-    let hooks = Odd(wish.clone());
-    let rig = Rig::new(Wrapped { hooks, wire }, Options::default(), false);
-    (rig, wish)
-}
-
-/// An endpoint with an operation under way, of which nothing is heard.
-fn busy(direction: Direction) -> (Rig, Arc<Wish>) {
-    let (rig, wish) = odd(&[]);
-    wish.hold.store(true, Ordering::SeqCst);
-    let transfer = rig.transfer(&rig.memory, direction, 1);
-    rig.arm(&[rig.program(vec![transfer])], 2).unwrap();
-    rig.ring();
-    until("nothing is posted", || {
-        wish.taken.load(Ordering::SeqCst) == 1
-    });
-    (rig, wish)
-}
-
-/// Whoever turns the engine has done what it has heard of by now.
-fn settle(rig: &Rig) {
-    // It is asked under the engine's lock.
-    let _ = rig.nic.quiesce(Duration::ZERO);
-}
-
-/// A peer leaves: does something when the news of that has come, and before its end.
-fn between(rig: &Rig, wish: &Wish, left: usize, act: impl FnOnce()) {
-    let (gate, nic) = (&wish.gate, &rig.nic);
-    gate.change(|state| state.closed = true);
-    std::thread::scope(|scope| {
-        let opens = Opens(gate);
-        gate.wait(|state| state.is_asleep);
-        scope.spawn(|| {
-            gate.change(|state| state.hearer = Some(std::thread::current().id()));
-            nic.hear(left);
-        });
-        gate.wait(|state| state.is_held);
-        act();
-        settle(rig);
-        drop(opens);
-    });
-}
+use tidegate_hal::nic::Direction;
 
 /// Its connections end, and the acknowledgement of what has come was not heard of.
 #[test]
@@ -387,6 +90,82 @@ fn a_get_that_fails_is_a_failure_that_the_peer_is_not_told_of() {
     });
     assert!(rig.nic.quiesce(LONG));
     assert_eq!(wish.told(), 0);
+}
+
+/// That a signal has come cannot be found out meanwhile, for longer than is asked otherwise: it may be the connections
+/// that end.
+#[test]
+fn a_signal_that_cannot_be_asked_for_is_not_lost() {
+    let silence = Duration::from_millis(50);
+    let (rig, wish) = odd_with(Options::default().silence(silence), &[]);
+    rig.arm(&[rig.put(1)], 2).unwrap();
+    wish.blind.store(true, Ordering::SeqCst);
+    between(&rig, &wish, 0, || {
+        rig.ring();
+        assert_eq!(rig.wait(SENT, 1), QUANTUM);
+        // Each look counts for an eighth of the silence at most, and the first few for less.
+        until("nobody asks", || {
+            let lost = rig.word(SENT).load() & POISON != 0;
+            lost || wish.blinded.load(Ordering::SeqCst) > 30
+        });
+        assert_eq!(
+            rig.word(SENT).load(),
+            QUANTUM,
+            "it is not known yet what it is"
+        );
+    });
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 2), 2 * QUANTUM);
+    assert!(rig.nic.quiesce(LONG));
+    assert_eq!((rig.word(SENT).load() & POISON, wish.told()), (0, 0));
+}
+
+/// Nor is a peer silent that leaves, however long what is under way takes meanwhile.
+#[test]
+fn who_leaves_need_not_answer() {
+    let silence = Duration::from_millis(50);
+    let (rig, wish) = odd_with(Options::default().silence(silence), &[]);
+    wish.hold.store(true, Ordering::SeqCst);
+    rig.arm(&[rig.put(1)], 1).unwrap();
+    between(&rig, &wish, 0, || {
+        rig.ring();
+        until("nothing is posted", || {
+            wish.taken.load(Ordering::SeqCst) == 1
+        });
+        std::thread::sleep(10 * silence);
+        wish.hold.store(false, Ordering::SeqCst);
+    });
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    assert!(rig.nic.quiesce(LONG));
+    assert!(!rig.has_failed.load(Ordering::SeqCst));
+}
+
+/// What is under way never comes to its end: that is the loss of who waits for it, and no other queue's.
+#[test]
+fn what_does_not_end_when_its_peer_has_left_ends_its_queue_alone() {
+    let silence = Duration::from_millis(100);
+    let (rig, wish) = odd_with(Options::default().silence(silence), &[]);
+    wish.hold.store(true, Ordering::SeqCst);
+    rig.arm(&[rig.put(1)], 1).unwrap();
+    rig.ring();
+    until("nothing is posted", || {
+        wish.taken.load(Ordering::SeqCst) == 1
+    });
+    rig.nic.hear(0);
+    let other = rig.beside();
+    other.fires(&rig, rig.put(2));
+    until("it is never through", || other.sent() != 0);
+    assert_eq!(rig.wait(SENT, 1), POISON);
+    // It is not over: its memory stays.
+    assert_eq!(rig.nic.armed(), 1);
+    other.fires(&rig, rig.put(2));
+    until("it is not through", || other.sent() != QUANTUM);
+    assert_eq!(other.sent(), 2 * QUANTUM);
+    assert!(rig.nic.quiesce(LONG));
+    assert_eq!(wish.told(), 0);
+    wish.hold.store(false, Ordering::SeqCst);
+    until("it stays for ever", || rig.nic.armed() == 0);
+    assert!(!rig.has_failed.load(Ordering::SeqCst));
 }
 
 /// A put fails at once.

@@ -1,5 +1,7 @@
 //! How what lasts too long comes to an end, and what goes towards a peer that has left.
 
+#[path = "rig/parting.rs"]
+mod parting;
 mod rig;
 #[path = "rig/watched.rs"]
 mod watched;
@@ -182,6 +184,25 @@ fn a_network_that_is_cut_one_way_ends_waits() {
     assert!(
         fails_within(&rig, LONG),
         "nothing was answered, and nothing was said"
+    );
+}
+
+/// What hardware fires is nobody's operation at this end, and has an end all the same.
+#[test]
+fn a_network_that_is_cut_ends_what_hardware_fires() {
+    let silence = Duration::from_millis(250);
+    let (rig, wish) = parting::odd_with(Options::default().silence(silence), &[0]);
+    rig.may_fail.store(true, Ordering::SeqCst);
+    rig.arm(&[rig.put(1)], 2).unwrap();
+    wish.through.store(1, Ordering::SeqCst);
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    // Nothing is under way, however long that is so.
+    assert!(!fails_within(&rig, silence * 4));
+    rig.ring();
+    assert!(
+        fails_within(&rig, LONG),
+        "nothing has come, and nothing was said"
     );
 }
 

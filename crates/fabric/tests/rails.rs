@@ -6,7 +6,7 @@ mod rig;
 #[path = "../../../tests/common/skip.rs"]
 mod skip;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -277,6 +277,8 @@ struct Spell {
     deafens: bool,
     /// They take one write in so long.
     slows: Option<Duration>,
+    /// They take none for now.
+    refuses: AtomicBool,
     /// How many are asleep by it.
     asleep: AtomicUsize,
 }
@@ -351,7 +353,8 @@ unsafe impl Hooks for Sleepy {
     ) -> Outcome<Posted> {
         let pause = self.spell.slows.filter(|_| self.is_twin);
         let early = |took: Instant| pause.is_some_and(|pause| took.elapsed() < pause);
-        if self.took.is_some_and(early) {
+        let refuses = self.is_twin && self.spell.refuses.load(Ordering::SeqCst);
+        if refuses || self.took.is_some_and(early) {
             return Ok(Posted::Full);
         }
         self.took = Some(Instant::now());
@@ -431,6 +434,36 @@ fn who_takes_little_does_not_fail() {
     assert_eq!(rig.wait(SENT, 1), QUANTUM);
     assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
     assert!(begun.elapsed() > 2 * silence);
+}
+
+/// What is more than a rail is handed at a time does not wait for it: the engine posts that itself.
+#[test]
+fn what_a_rail_has_no_room_for_goes_by_the_first() {
+    const PUTS: usize = 80;
+    const HANDED: usize = 64;
+    let spell = Arc::new(Spell {
+        refuses: AtomicBool::new(true),
+        ..Spell::default()
+    });
+    let net = Net::new(1, Faults::default());
+    let rig = rig(Sleepy::over(net.wire(0), spell.clone()), rails(2));
+    // The rail's half of each, and the engine's.
+    let puts = (0..PUTS).map(|_| put(&rig, 0, LONG, 0));
+    rig.arm(&[rig.program(puts.collect())], 1).unwrap();
+    fill(&rig, 0);
+    rig.ring();
+    let begun = Instant::now();
+    while taken(&net, 2)[0] < 2 * PUTS - HANDED {
+        assert!(begun.elapsed() < SETTLES, "{:?} were taken", taken(&net, 2));
+        std::thread::yield_now();
+    }
+    assert_eq!((rig.word(SENT).load(), rig.word(SIGNAL).load()), (0, 0));
+    spell.refuses.store(false, Ordering::SeqCst);
+    assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
+    check(&rig, 0);
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    assert_eq!(taken(&net, 2)[1], HANDED);
+    assert!(rig.nic.quiesce(SETTLES));
 }
 
 /// Where nothing on the wire ends a sleep, whoever sleeps looks now and then.

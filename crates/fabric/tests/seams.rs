@@ -356,43 +356,6 @@ fn a_signal_that_is_lost_ends_its_queue_and_no_other() {
     assert_eq!(rig.word(1, SENT).load(), QUANTUM);
 }
 
-/// Not while it is at work; once when it is quiet, and not again.
-#[test]
-fn a_queue_that_is_quiet_asks_once_what_has_come() {
-    // A machine that stands still for a while makes a queue quiet, too; and the count may be too low at first. But not
-    // each time.
-    let rig = (0..10).map(|_| at_work()).find(|(_, asked)| *asked <= 2);
-    let (rig, asked) = rig.expect("it asks while it is at work");
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(rig.nic.quiesce(LONG));
-    assert_eq!(rig.wish.reads.load(Ordering::SeqCst), asked);
-}
-
-/// An endpoint that was at work and is quiet, and how often it has asked.
-fn at_work() -> (Rig, usize) {
-    const FIRINGS: u64 = 200;
-    let rig = Rig::new([0, 0]);
-    for _ in 0..FIRINGS {
-        rig.arm(0, true);
-        rig.word(0, 0).add(QUANTUM);
-        rig.bell().ring();
-    }
-    let begun = Instant::now();
-    while rig.word(0, SIGNAL).load() < FIRINGS * QUANTUM {
-        assert!(begun.elapsed() < LONG);
-        std::thread::yield_now();
-    }
-    let reads = || rig.wish.reads.load(Ordering::SeqCst);
-    while reads() == 0 {
-        assert!(begun.elapsed() < LONG, "nobody asks");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    // Nothing is in doubt any more.
-    assert!(rig.nic.quiesce(LONG));
-    let asked = reads();
-    (rig, asked)
-}
-
 /// What nobody has answered yet is asked for, however busy its queue is: a provider that takes everything says nothing of
 /// the peer.
 #[test]

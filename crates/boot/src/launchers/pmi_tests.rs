@@ -1,10 +1,14 @@
 //! Ranks and a server of this file's own, which does what a launcher does, or goes wrong at a given request. Real
 //! launchers are met in `tests/launchers.rs`.
 
+#[path = "../../../../tests/common/held.rs"]
+mod held;
+
 use super::super::environment::Way;
 use super::super::record;
 use super::*;
 use crate::launchers::session::Session;
+use held::Held;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -457,8 +461,9 @@ fn a_descriptor_that_is_no_connection_is_refused() {
         id: "0".into(),
     };
     open(&port(&address), deadline).unwrap();
-    drop(listener);
-    assert!(open(&port(&address), deadline).is_err());
+    let held = Held::new();
+    let nobody = format!("127.0.0.1:{}", held.port);
+    assert!(open(&port(&nobody), deadline).is_err());
     assert!(open(&port("no port"), deadline).is_err());
 }
 

@@ -16,7 +16,9 @@
 //! before it is through (or nothing of that for a second), and nothing has moved for a moment, the queue gives up too.
 //! What the NIC refuses for want of triggers is tried again, for as long as a limit
 //! says: then that is a failure like any other. So it is when a stream has rung, and its strike has not come by then,
-//! which is looked for all the while: what nobody has looked at does not count, since a stream is stopped with its process.
+//! which is looked for all the while: what nobody has looked at does not count, since a stream is stopped with its
+//! process. Of what was struck for and does not end, [`contact`](super::contact) says when its peer has been silent for
+//! too long.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -207,6 +209,17 @@ impl<W: Wire> Chained<W> {
         self.through != before
     }
 
+    /// How many bytes hardware has been fired for, if there is something that is not through. (What has failed, or has
+    /// no room, has an end of its own.)
+    pub(super) fn under_way(&self, queue: &Queue) -> Option<u64> {
+        let fired = self.struck.min(self.fed);
+        if self.over || self.failed.is_some() || fired <= self.through {
+            return None;
+        }
+        let programs = (0..fired - self.through).filter_map(|after| queue.armed(after as usize));
+        Some(programs.map(|program| script::<W>(&program).bytes()).sum())
+    }
+
     /// What has been rung for does not begin, since the stores of the stream do not arrive: between a GPU and a NIC are
     /// switches and IOMMUs, and of what they drop nobody hears.
     fn listens(&mut self, rung: u64) {
@@ -333,8 +346,6 @@ impl<W: Wire> Engine<W> {
         let waits = rung > chained.through;
         if chained.through > before {
             self.contact.answers(queue.peer);
-        } else if waits {
-            self.contact.asks(queue.peer);
         }
         if let Some(agenda) = self.queues.get(index) {
             // A failure is looked after, too: what came before it may still come through.
@@ -349,7 +360,9 @@ impl<W: Wire> Engine<W> {
             return true;
         }
         if let Some(Failure { why, .. }) = &chained.failed {
-            tracing::error!("a transfer to rank {} failed: {why}", queue.peer);
+            // What waits for a get has failed when the peer has left, and not before.
+            let what = format!("a transfer to rank {} failed: {why}", queue.peer);
+            departure.says(true, &what);
         }
         chained.over = true;
         chained.chain.cancel();

@@ -8,21 +8,32 @@
 //! peer; but it is asked for soon: see [`doubt`](super::doubt).) Of a peer that has answered something must come to its
 //! end within a like time, as long as anything is under way towards it: a network may be cut while the control plane,
 //! which goes another way, hears that all ranks are well. What comes to its end need not be what is waited for: a slow
-//! network has much to do before that.
+//! network has much to do before that. (The software engine's operations are short for that reason:
+//! [`program`](super::program).) What hardware has begun on its own ends as a whole, so it has the time that its bytes
+//! take over a [slow](SLOW) network besides.
 //!
 //! # Failure
 //!
 //! What is under way towards a peer that has never answered may still be read for as long as the endpoint is open, so
 //! its queue cannot end by itself: the endpoint is reported to be of no more use
-//! ([`tidegate_hal::nic::Connection::failed`]).
+//! ([`tidegate_hal::nic::Connection::failed`]). Towards a peer that has [left](super::departure) nothing new goes out, and
+//! what is under way is nobody's loss but its own queue's: that one ends then, and keeps its memory.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use super::departure::Stage;
+use super::firing::Flight;
 use super::silence::Silence;
+use super::work::Engine;
+use crate::lock;
+use crate::wire::Wire;
 
 /// How much longer an answer may take than anything else: somebody connects, perhaps with many others.
 const ANSWER: u32 = 2;
+
+/// How many bytes a network of those on which hardware fires carries in a second, at least.
+const SLOW: u64 = 1_000_000;
 
 /// How long an answer may take, where `limit` is what a peer may take nothing for.
 fn answer_within(limit: Duration) -> Duration {
@@ -70,27 +81,29 @@ impl Contact {
         self.ends[peer] += 1;
     }
 
-    /// To be called by ticks, with everybody towards whom something is under way. Says why one of them has failed, if
-    /// nothing has come to its end for too long.
-    pub(super) fn awaits(&mut self, peers: impl Iterator<Item = usize>) -> Option<String> {
-        let (now, limit) = (Instant::now(), answer_within(self.limit));
+    /// To be called by ticks, with everybody towards whom something is under way, and of how many bytes that have no
+    /// signs of life of their own. Towards whom nothing has come to its end for too long.
+    fn awaits(&mut self, under_way: impl Iterator<Item = (usize, u64)>) -> Vec<usize> {
+        let mut peers: BTreeMap<usize, u64> = BTreeMap::new();
+        for (peer, bytes) in under_way {
+            *peers.entry(peer).or_default() += bytes;
+        }
+        let now = Instant::now();
         let mut before = std::mem::take(&mut self.awaited);
-        let mut over = None;
-        for peer in peers {
-            if self.awaited.contains_key(&peer) {
-                continue;
-            }
+        let mut over = Vec::new();
+        for (peer, bytes) in peers {
             let ends = self.ends.get(peer).copied().unwrap_or(0);
             let mut silence = match before.remove(&peer) {
                 Some((then, silence)) if then == ends => silence,
                 _ => Silence::new(),
             };
-            if silence.look(now, limit) {
-                over = Some(peer);
+            let takes = Duration::from_secs(bytes / SLOW);
+            if silence.look(now, answer_within(self.limit).saturating_add(takes)) {
+                over.push(peer);
             }
             self.awaited.insert(peer, (ends, silence));
         }
-        over.map(|peer| silent(peer, self.limit))
+        over
     }
 
     /// The wire takes nothing towards a peer for now. Why that is a failure, if it has been so for too long.
@@ -158,6 +171,56 @@ impl Contact {
     }
 }
 
+impl<W: Wire> Engine<W> {
+    /// Looks for how long peers have said nothing to what the wire has taken.
+    pub(super) fn await_answers(&mut self) {
+        let queue_of = |index: usize| Some(&self.queues.at(index)?.queue);
+        let peer_of = |index: usize| Some(queue_of(index)?.peer);
+        let flights = self.flights.iter().filter_map(|flight| match flight {
+            Flight::Of(index, _) | Flight::With(index, ..) => peer_of(*index),
+            // Perhaps a rail has not posted it yet. What goes by the engine's own endpoint goes along, as long as
+            // something does.
+            Flight::Handed(index) => queue_of(*index)
+                .filter(|queue| queue.departure() == Stage::Left)
+                .map(|queue| queue.peer),
+            Flight::Poisoning(poisoning) => Some(poisoning.peer),
+            Flight::Look(look) => Some(look.peer),
+        });
+        let chained = self.queues.iter().filter_map(|agenda| {
+            let bytes = lock(agenda.chained.as_ref()?).under_way(&agenda.queue)?;
+            Some((agenda.queue.peer, bytes))
+        });
+        let under_way = flights.map(|peer| (peer, 0)).chain(chained);
+        for peer in self.contact.awaits(under_way) {
+            match self.departures.of(peer).stage() {
+                Stage::Here => {
+                    let why = silent(peer, self.contact.limit);
+                    self.failure.get_or_insert(why);
+                }
+                // When it has left, that has its time.
+                Stage::Leaving => {}
+                Stage::Left => self.strand(peer),
+            }
+        }
+    }
+
+    /// What is under way towards a peer that has left does not come to its end. It may still be read, so its queues
+    /// cannot go on; but nobody is to wait for them.
+    fn strand(&mut self, peer: usize) {
+        for index in 0..self.queues.numbers() {
+            let Some(agenda) = self.queues.at(index) else {
+                continue;
+            };
+            let queue = &agenda.queue;
+            let waits = agenda.firing.as_ref().is_some_and(|one| one.under_way > 0);
+            if queue.peer == peer && waits && !queue.is_abandoned() {
+                tracing::warn!("what is under way to rank {peer}, which has left, does not end");
+                queue.lose();
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +256,23 @@ mod tests {
         assert_eq!(contact.unanswered(), None);
     }
 
+    /// Towards these peers, operations that are seen to end.
+    fn short<const N: usize>(peers: [usize; N]) -> impl Iterator<Item = (usize, u64)> {
+        peers.into_iter().map(|peer| (peer, 0))
+    }
+
+    #[test]
+    fn what_hardware_does_has_the_time_of_its_bytes() {
+        let mut contact = Contact::new(LIMIT);
+        let bytes = |seconds: u64| [(1, seconds * SLOW / 2), (1, seconds * SLOW / 2)].into_iter();
+        let nobody: [usize; 0] = [];
+        assert_eq!(contact.awaits(bytes(60)), nobody);
+        let silence = &mut contact.awaited.get_mut(&1).unwrap().1;
+        silence.lasts(answer_within(LIMIT) + Duration::from_secs(30));
+        assert_eq!(contact.awaits(bytes(60)), nobody);
+        assert_eq!(contact.awaits(bytes(20)), [1]);
+    }
+
     #[test]
     fn who_says_nothing_at_all_to_what_is_under_way_has_failed() {
         let mut contact = Contact::new(LIMIT);
@@ -202,22 +282,22 @@ mod tests {
             let all = contact.awaited.values_mut();
             all.for_each(|(_, silence)| silence.lasts(2 * answer_within(LIMIT)));
         };
-        assert_eq!(contact.awaits([1, 2, 1].into_iter()), None);
+        let nobody: [usize; 0] = [];
+        assert_eq!(contact.awaits(short([1, 2, 1])), nobody);
         pass(&mut contact);
         // Something has come to its end, if not what is under way.
         contact.is_through(1);
         contact.answers(2);
-        assert_eq!(contact.awaits([1, 2].into_iter()), None);
+        assert_eq!(contact.awaits(short([1, 2])), nobody);
         pass(&mut contact);
         contact.answers(2);
-        let said = contact.awaits([1, 2].into_iter()).unwrap();
-        assert!(said.contains("rank 1"), "{said}");
+        assert_eq!(contact.awaits(short([1, 2])), [1]);
         // Who is not waited for may say nothing.
         let mut contact = Contact::new(LIMIT);
-        assert_eq!(contact.awaits([1].into_iter()), None);
+        assert_eq!(contact.awaits(short([1])), nobody);
         pass(&mut contact);
-        assert_eq!(contact.awaits([].into_iter()), None);
-        assert_eq!(contact.awaits([1].into_iter()), None);
+        assert_eq!(contact.awaits(short([])), nobody);
+        assert_eq!(contact.awaits(short([1])), nobody);
     }
 
     #[test]

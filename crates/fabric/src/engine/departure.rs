@@ -12,7 +12,8 @@
 //! 2. its *end*: all that came of the peer is known. What is rung for towards it, now or later, is through as soon as
 //!    nothing of it is under way; nothing more goes out; and the peer is asked nothing ([`doubt`](super::doubt)).
 //!
-//! What only the peer could bring, by a get, has failed all the same, at either stage.
+//! What only the peer could bring, by a get, has failed all the same, at either stage. Whether something is a failure is
+//! for [`Stage::says`] to say, and how loudly.
 //!
 //! There is one [`Departure`] a peer, and all who go by it look at that one, the threads of rails among them. So no two
 //! can be of different minds, and a queue that is made late is as those that were there.
@@ -30,6 +31,17 @@ pub(crate) enum Stage {
     Leaving,
     /// It is over.
     Left,
+}
+
+impl Stage {
+    /// Says that something towards the peer has gone wrong. It is an error, unless that `only_sends` and the peer leaves.
+    pub(super) fn says(self, only_sends: bool, what: &str) {
+        if self == Stage::Here || !only_sends {
+            tracing::error!("{what}");
+        } else {
+            tracing::debug!("while it leaves: {what}");
+        }
+    }
 }
 
 /// That of one peer.

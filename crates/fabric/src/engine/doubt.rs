@@ -23,8 +23,8 @@
 //! refused costs the connection that it was made on, and what others have on it; so a queue of which something has
 //! failed, which gives up in any case, asks no more than [`REFUSALS`] times in vain. A peer that does not answer,
 //! because it is stopped, is waited for; but not for ever (see [`contact`](super::contact)): if the control plane gives it
-//! up, that comes first. A peer that has left in good order is asked nothing: see [`departure`](super::departure). One
-//! that is lost is core's affair, who poisons the sent word.
+//! up, that comes first. A peer that has left in good order is asked nothing, and while it leaves no signal is lost,
+//! whatever it answers: see [`departure`](super::departure). One that is lost is core's affair, who poisons the sent word.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,6 +82,8 @@ pub(super) struct Doubt<W: Wire> {
     is_listed: bool,
     /// One will not come, or nothing can be known of it.
     lost: bool,
+    /// The last read has failed.
+    pub(super) is_refused: bool,
     /// The peer is to be told that one was lost.
     pub(super) unreached: Option<Signalled<W>>,
     asked: Option<Asked>,
@@ -111,6 +113,7 @@ impl<W: Wire> Doubt<W> {
             before: 0,
             is_listed: false,
             lost: false,
+            is_refused: false,
             unreached: None,
             asked: None,
             count_there: Arc::default(),
@@ -121,7 +124,7 @@ impl<W: Wire> Doubt<W> {
 /// A read of a count.
 pub(super) struct Look<W: Wire> {
     index: usize,
-    peer: usize,
+    pub(super) peer: usize,
     /// Written by the read; and which queue this is, should the number have become another's.
     count_there: Arc<AtomicU64>,
     _word: Arc<RemoteRegion<W>>,
@@ -183,24 +186,6 @@ impl<W: Wire> Engine<W> {
         quiet.into_iter().for_each(|index| self.ask(index));
         over.into_iter().for_each(|index| self.make_ready(index));
         self.go_on();
-    }
-
-    /// Looks for how long peers have said nothing to what the wire has taken.
-    fn await_answers(&mut self) {
-        let peers: Vec<usize> = {
-            let peer_of = |index: usize| Some(self.queues.at(index)?.queue.peer);
-            let flights = self.flights.iter().filter_map(|flight| match flight {
-                Flight::Of(index, _) | Flight::With(index, ..) => peer_of(*index),
-                // Perhaps a rail has not posted it yet. What goes by the engine's own endpoint goes along.
-                Flight::Handed(_) => None,
-                Flight::Poisoning(poisoning) => Some(poisoning.peer),
-                Flight::Look(look) => Some(look.peer),
-            });
-            flights.collect()
-        };
-        if let Some(why) = self.contact.awaits(peers.into_iter()) {
-            self.failure.get_or_insert(why);
-        }
     }
 
     /// Asks for all signals that are in doubt.
@@ -284,7 +269,11 @@ impl<W: Wire> Engine<W> {
             // Too much is under way, which is no fault of this peer's.
             Ok(Posted::Full) if self.posted() >= self.wire.limits().depth => self.pause(index),
             Ok(Posted::Full) => self.not_known(index, "it takes nothing"),
-            Err(error) => self.not_known(index, &error.to_string()),
+            Err(error) => {
+                let agenda = self.queues.get(index).expect("it is asked for");
+                agenda.doubt.is_refused = true;
+                self.not_known(index, &error.to_string());
+            }
         }
     }
 
@@ -299,6 +288,7 @@ impl<W: Wire> Engine<W> {
             return;
         }
         let sent = doubt.asked.as_mut().and_then(|asked| asked.reads.take());
+        doubt.is_refused = failed.is_some();
         match (failed, sent) {
             (Some(why), _) => {
                 if let Some(asked) = &mut doubt.asked {
@@ -346,6 +336,11 @@ impl<W: Wire> Engine<W> {
     /// That signals have come is not known; asks again in a while, or no more.
     fn not_known(&mut self, index: usize, why: &str) {
         let agenda = self.queues.get(index).expect("it was asked for");
+        if agenda.queue.departure() != Stage::Here {
+            // It may be the connections that end, and no signal that was lost. When it has left nobody asks any more.
+            self.pause(index);
+            return;
+        }
         // What has failed has taken the connection along: it is known that something is wrong.
         let (limit, refusals) = match agenda.fails {
             true => (self.silence.min(FAILED), REFUSALS),
@@ -372,6 +367,8 @@ impl<W: Wire> Engine<W> {
     /// [`left`](Self::left).
     pub(super) fn leaves(&mut self, peer: usize) {
         self.departures.of(peer).comes_to(Stage::Leaving);
+        // The control plane has heard of it: nobody need ask whether it is there.
+        self.contact.answers(peer);
         self.notices.retain(|poisoning| poisoning.peer != peer);
     }
 
@@ -379,6 +376,7 @@ impl<W: Wire> Engine<W> {
     /// it is through from here on, and what is not posted yet goes nowhere.
     pub(super) fn left(&mut self, peer: usize) {
         self.departures.of(peer).comes_to(Stage::Left);
+        // What is under way has its time from here on.
         self.contact.answers(peer);
         for index in 0..self.queues.numbers() {
             let of_peer = |agenda: &Agenda<W>| agenda.queue.peer == peer;
@@ -394,3 +392,6 @@ impl<W: Wire> Engine<W> {
         self.watch_chains();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -216,8 +216,11 @@ impl<W: Wire> Engine<W> {
     pub(super) fn spoil(&mut self, index: usize, why: &str) {
         let agenda = self.queues.get(index).expect("it has a firing");
         let peer = agenda.queue.peer;
-        tracing::error!("a transfer to rank {peer} was refused: {why}");
-        agenda.firing.as_mut().expect("it has a firing").failed = true;
+        let departure = agenda.queue.departure();
+        let firing = agenda.firing.as_mut().expect("it has a firing");
+        let what = format!("a transfer to rank {peer} was refused: {why}");
+        departure.says(firing.only_sends::<W>(), &what);
+        firing.failed = true;
     }
 
     /// The wire has taken something towards a peer.

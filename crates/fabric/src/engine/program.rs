@@ -15,6 +15,10 @@ use crate::{NAME, Options, RemoteRegion};
 
 /// What is longer goes by all rails. (A shorter write takes another queue's signal along, which no part does.)
 const LONG: usize = 64 << 10;
+/// The most bytes of an operation. The end of each is the only sign of life of a peer to whom a slow network brings much
+/// ([`contact`](super::contact)): so long as so many bytes take less than a peer may be silent for, a put may take any
+/// time. (Hardware has too few triggers for that.)
+const STEP: usize = 4 << 20;
 /// Stripes are multiples of so many bytes, but for the last: where what is sent is aligned, all are.
 const PAGE: usize = 4096;
 // None is empty.
@@ -66,6 +70,11 @@ pub(crate) struct Script<W: Wire> {
 }
 
 impl<W: Wire> Script<W> {
+    /// How many bytes it moves.
+    pub(super) fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.bytes as u64).sum()
+    }
+
     /// The notice of a firing.
     pub(super) fn notice(&self, firing: u64) -> u64 {
         numbered(self.signal, self.first.wrapping_add(firing))
@@ -108,7 +117,11 @@ impl<W: Wire> Script<W> {
         gathers: bool,
     ) -> Result<Self, NicError> {
         let mut cut = Cut {
-            most: limits.bytes,
+            most: if gathers {
+                limits.bytes.min(STEP)
+            } else {
+                limits.bytes
+            },
             gathered: if gathers { limits.bytes.min(PIECE) } else { 0 },
             pieces: Vec::new(),
             rows: Vec::new(),

@@ -5,13 +5,21 @@
 //! A queue that gives up poisons, at its peer, the word of every program that is armed and will not fire: by a notice,
 //! or by a byte that the peer's memory gets. Nothing but poison is ever sent twice.
 //!
+//! Whoever is not told waits for as long as its own limit lets it, or for ever. So it is not left at what the wire says,
+//! which may have lost the poison with a connection: a moment later the word is read, and the peer is told again, with
+//! longer and longer pauses, until it is poisoned.
+//!
 //! # Failure
 //!
-//! A peer that has not been told is told again, after pauses. One that cannot be told at all is core's affair: the wire
-//! is of no more use then ([`tidegate_hal::nic::Connection::failed`]). One that [leaves](super::departure) is told
-//! nothing.
+//! A peer that has not been told is told again, after pauses. One that cannot be told at all, or whose word is not
+//! poisoned for as long as the wire may be silent, is core's affair, who tells it by the control plane: the wire is of no
+//! more use then ([`tidegate_hal::nic::Connection::failed`]). A word that cannot be read is taken for poisoned, since the
+//! wire has said so: each read that is refused costs a connection, so there is none where others were refused. One that
+//! [leaves](super::departure) is told nothing.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_hal::batch::POISON;
@@ -20,6 +28,7 @@ use super::departure::Stage;
 use super::doubt::Signalled;
 use super::firing::Flight;
 use super::program::script;
+use super::silence::Silence;
 use super::work::Engine;
 use crate::wire::chain::Signals;
 use crate::wire::{Op, Posted, Wire};
@@ -27,8 +36,12 @@ use crate::wire::{Op, Posted, Wire};
 /// How often a peer is told of a failure, if that fails: with pauses, each twice as long as the one before, since what
 /// has failed may have taken the connection along, and another one takes a while. About a second in all.
 const TELL: u32 = 10;
-/// The first of these pauses.
+/// The first of these pauses, and how long the peer's agent has before its word is read.
 const PAUSE: Duration = Duration::from_millis(1);
+/// The longest pause before a peer is told again that was told in vain.
+const AGAIN: Duration = Duration::from_millis(250);
+/// How often a word that cannot be read is tried to be, and the pause in between.
+const LOOKS: (u32, Duration) = (2, Duration::from_millis(20));
 /// The byte of a word in which [`POISON`] stands alone.
 static POISONED: u8 = 1 << (POISON.trailing_zeros() % 8);
 
@@ -36,19 +49,70 @@ static POISONED: u8 = 1 << (POISON.trailing_zeros() % 8);
 pub(super) struct Poisoning<W: Wire> {
     pub(super) peer: usize,
     what: Signalled<W>,
+    /// Whether it is looked whether that has come.
+    looks: bool,
+    step: Step,
     /// How often that has failed.
     tries: u32,
     /// Not before.
     due: Option<Instant>,
+    /// Since when the word is not poisoned though the peer was told.
+    missing: Option<Silence>,
+    /// Before it is told again then.
+    pause: Duration,
+    /// Where the word is read to.
+    word_there: Arc<AtomicU64>,
+}
+
+/// What is under way, or is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The peer is told.
+    Tell,
+    /// It is looked whether that has come.
+    Look,
 }
 
 impl<W: Wire> Poisoning<W> {
-    pub(super) fn new(peer: usize, what: Signalled<W>) -> Self {
+    /// `looks`: its word can be read, as far as that is known.
+    pub(super) fn new(peer: usize, what: Signalled<W>, looks: bool) -> Self {
         Poisoning {
             peer,
             what,
+            looks,
+            step: Step::Tell,
             tries: 0,
             due: None,
+            missing: None,
+            pause: PAUSE,
+            word_there: Arc::default(),
+        }
+    }
+
+    /// What is next, after a pause.
+    fn goes_on(&mut self, step: Step, pause: Duration) {
+        self.step = step;
+        self.due = Some(Instant::now() + pause);
+    }
+
+    fn op(&self, signals: Signals) -> Op<'_, W> {
+        let (region, offset) = &self.what.word;
+        match (self.step, signals) {
+            (Step::Look, _) => Op::Read {
+                to: self.word_there.as_ptr().cast(),
+                bytes: size_of::<u64>(),
+                from: &region.remote,
+                offset: *offset,
+            },
+            (Step::Tell, Signals::Notice) => Op::Notify(self.what.poison),
+            // Behind all adds of this end to the word, which nobody else adds to.
+            (Step::Tell, Signals::Add) => Op::Write {
+                from: &POISONED,
+                bytes: 1,
+                to: &region.remote,
+                offset: offset + POISON.trailing_zeros() as usize / 8,
+                notice: None,
+            },
         }
     }
 }
@@ -71,56 +135,76 @@ impl<W: Wire> Engine<W> {
         poisons.sort_unstable_by_key(|one| one.poison);
         poisons.dedup_by_key(|one| one.poison);
         if agenda.queue.departure() == Stage::Here {
-            let poisons = poisons.into_iter();
+            let (poisons, looks) = (poisons.into_iter(), !agenda.doubt.is_refused);
             self.notices
-                .extend(poisons.map(|one| Poisoning::new(peer, one)));
+                .extend(poisons.map(|one| Poisoning::new(peer, one, looks)));
         }
     }
 
-    /// A peer has not been told of a failure. If it cannot be told at all, that is core's affair.
-    pub(super) fn untold(&mut self, mut untold: Poisoning<W>, why: &str) {
-        if self.departures.of(untold.peer).stage() != Stage::Here {
+    /// A peer has been told of a failure, as the wire says, or its word was read; or that has failed.
+    pub(super) fn told(&mut self, mut told: Poisoning<W>, failed: Option<&str>) {
+        if self.departures.of(told.peer).stage() != Stage::Here {
             return;
         }
-        if untold.tries < TELL {
-            untold.due = Some(Instant::now() + PAUSE * 2u32.pow(untold.tries));
-            untold.tries += 1;
-            self.notices.push_back(untold);
-        } else {
-            let peer = untold.peer;
-            self.failure.get_or_insert_with(|| {
-                format!("rank {peer} could not be told of a failure: {why}")
-            });
+        match (told.step, failed) {
+            (Step::Tell, Some(why)) if told.tries < TELL => {
+                told.goes_on(Step::Tell, PAUSE * 2u32.pow(told.tries));
+                told.tries += 1;
+                tracing::debug!("rank {} is to be told of a failure again: {why}", told.peer);
+            }
+            (Step::Tell, Some(why)) => return self.cannot_tell(told.peer, why),
+            (Step::Tell, None) if !told.looks => return,
+            (Step::Tell, None) => {
+                told.goes_on(Step::Look, PAUSE);
+                told.tries = 0;
+            }
+            (Step::Look, Some(_)) => {
+                told.goes_on(Step::Look, LOOKS.1);
+                told.tries += 1;
+                if told.tries == LOOKS.0 {
+                    return;
+                }
+            }
+            (Step::Look, None) => {
+                if told.word_there.load(Ordering::Relaxed) & POISON != 0 {
+                    return;
+                }
+                let missing = told.missing.get_or_insert_with(Silence::new);
+                if missing.look(Instant::now(), self.silence) {
+                    return self.cannot_tell(told.peer, "what was sent does not come");
+                }
+                told.goes_on(Step::Tell, told.pause);
+                told.tries = 0;
+                told.pause = (2 * told.pause).min(AGAIN);
+            }
         }
+        self.notices.push_back(told);
     }
 
-    /// Tells peers of failures. One that takes nothing for now keeps no other's back.
+    /// A peer cannot be told of a failure, which is core's affair.
+    fn cannot_tell(&mut self, peer: usize, why: &str) {
+        self.failure
+            .get_or_insert_with(|| format!("rank {peer} could not be told of a failure: {why}"));
+    }
+
+    /// Tells peers of failures. One that takes nothing for now keeps no other's back, nor does what has a pause.
     pub(super) fn send_notices(&mut self) {
         if self.notices.is_empty() {
             return;
         }
         let mut waiting: VecDeque<Poisoning<W>> = VecDeque::new();
+        let mut full: Vec<usize> = Vec::new();
         while let Some(poisoning) = self.notices.pop_front() {
             let is_early = poisoning.due.is_some_and(|due| due > Instant::now());
-            if is_early || waiting.iter().any(|before| before.peer == poisoning.peer) {
+            if is_early || full.contains(&poisoning.peer) {
                 waiting.push_back(poisoning);
                 continue;
             }
             let cookie = self.flights.next() as u64;
-            let (region, offset) = &poisoning.what.word;
-            let op = match self.wire.signals() {
-                Signals::Notice => Op::Notify(poisoning.what.poison),
-                // Behind all adds of this end to the word, which nobody else adds to.
-                Signals::Add => Op::Write {
-                    from: &POISONED,
-                    bytes: 1,
-                    to: &region.remote,
-                    offset: offset + POISON.trailing_zeros() as usize / 8,
-                    notice: None,
-                },
-            };
+            let op = poisoning.op(self.wire.signals());
             // SAFETY: a notice names no memory of this end, and the byte lives for ever. The word is that of a
-            // program, by the promise of `NicQueue::prepare`.
+            // program, by the promise of `NicQueue::prepare`. What is read is written to memory that the flight keeps,
+            // and that nobody looks at before it is over.
             let posted = unsafe { self.wire.post(poisoning.peer, op, cookie) };
             match posted {
                 Ok(Posted::Taken) => {
@@ -128,10 +212,13 @@ impl<W: Wire> Engine<W> {
                     self.flights.add(Flight::Poisoning(poisoning));
                 }
                 Ok(Posted::Full) => match self.refused_by(poisoning.peer) {
-                    None => waiting.push_back(poisoning),
-                    Some(why) => self.untold(poisoning, &why),
+                    None => {
+                        full.push(poisoning.peer);
+                        waiting.push_back(poisoning);
+                    }
+                    Some(why) => self.told(poisoning, Some(&why)),
                 },
-                Err(error) => self.untold(poisoning, &error.to_string()),
+                Err(error) => self.told(poisoning, Some(&error.to_string())),
             }
         }
         // Those that are to be told again are behind these.

@@ -73,6 +73,7 @@ pub(crate) struct Engine<W: Wire> {
     /// What was under way when the wire broke: its memory is kept until the wire is closed.
     dead: Vec<Prepared>,
     dead_looks: Vec<Look<W>>,
+    dead_notices: Vec<Poisoning<W>>,
     /// Likewise, and what its operations used.
     dead_lent: Vec<Lent>,
     /// How much has happened: operations were posted, events came.
@@ -125,6 +126,7 @@ impl<W: Wire> Engine<W> {
             failure: None,
             dead: Vec::new(),
             dead_looks: Vec::new(),
+            dead_notices: Vec::new(),
             ended_jobs: Vec::new(),
             dead_lent: Vec::new(),
             heard: 0,
@@ -330,10 +332,11 @@ impl<W: Wire> Engine<W> {
             for number in 0..self.flights.numbers() {
                 match self.flights.take(number) {
                     Some(Flight::Look(look)) => self.dead_looks.push(look),
+                    Some(Flight::Poisoning(poisoning)) => self.dead_notices.push(poisoning),
                     Some(Flight::Of(_, lent) | Flight::With(_, _, lent)) => {
                         self.dead_lent.extend(lent);
                     }
-                    Some(Flight::Handed(_) | Flight::Poisoning(..)) | None => {}
+                    Some(Flight::Handed(_)) | None => {}
                 }
             }
             self.flights.clear();
@@ -376,9 +379,7 @@ impl<W: Wire> Engine<W> {
             }
             Some(Flight::Poisoning(poisoning)) => {
                 self.contact.answers(poisoning.peer);
-                if let Some(why) = failed {
-                    self.untold(poisoning, &why);
-                }
+                self.told(poisoning, failed.as_deref());
             }
             Some(Flight::Look(look)) => self.looked(&look, failed),
             None => debug_assert!(self.broken, "an event for nothing"),
@@ -393,7 +394,7 @@ impl<W: Wire> Engine<W> {
             debug_assert!(self.broken, "a queue stays as long as it has a firing");
             return;
         };
-        let (peer, has_left) = (queue.peer, queue.departure() == Stage::Left);
+        let (peer, departure) = (queue.peer, queue.departure());
         firing.under_way -= 1;
         let in_parts = script::<W>(&firing.program).parts.is_some();
         if failed.is_some() || !(firing.signalled || in_parts) {
@@ -405,9 +406,8 @@ impl<W: Wire> Engine<W> {
             }
         }
         if let Some(why) = failed {
-            if !(has_left && firing.only_sends::<W>()) {
-                tracing::error!("a transfer to rank {peer} failed: {why}");
-            }
+            let what = format!("a transfer to rank {peer} failed: {why}");
+            departure.says(firing.only_sends::<W>(), &what);
             firing.failed = true;
         }
         self.make_ready(index);

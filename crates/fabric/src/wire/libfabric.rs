@@ -50,7 +50,8 @@ use pool::Pool;
 
 /// How many operations are under way at a time, if the provider has no smaller number.
 const DEPTH: usize = 256;
-/// The most bytes of an operation: a rank that leaves takes an endpoint for dead on which nothing happens for long.
+/// The most bytes of an operation: a rank that leaves takes an endpoint for dead on which nothing happens for long. (What
+/// the software engine posts is shorter.)
 const MOST: usize = 16 << 20;
 /// Contexts from here on are addresses of deferred works, those below are cookies: no memory of a process begins so low.
 const ADDRESSES: usize = 1 << 16;

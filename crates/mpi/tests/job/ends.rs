@@ -1,5 +1,6 @@
 //! Ends, in good order and not.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mpi::traits::*;
@@ -377,7 +378,9 @@ fn killed_in(job: &mut Job, mode: Mode) {
     stream!(let s = world.stream().unwrap());
     let window = Window::<u64, _>::by_slot("killed").slot_from(left, 0, 4);
     let (inbox, outbox) = window.slot_to(right, 0).open(&s).unwrap();
-    world.gather("begin", Vec::new()).unwrap();
+    let name = format!("tidegate-killed-{}", std::process::id());
+    let names = world.gather("begin", name.into_bytes()).unwrap();
+    let rolls = std::env::temp_dir().join(String::from_utf8_lossy(&names[0]).as_ref());
     if rank == size - 1 {
         // Not by a signal, which ends the whole job with some MPIs, nor in a way that MPI hears of.
         // SAFETY: the process ends here; that nothing is cleaned up is what is wanted.
@@ -390,11 +393,35 @@ fn killed_in(job: &mut Job, mode: Mode) {
     assert!(took < Duration::from_secs(20), "it took {took:?}");
     job.say("named");
     drop(outbox);
-    // The others are to hear of the dead one before this one goes.
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    // The others are to hear of the dead one before this one goes: each says by a file that it has, and then, to rank 0,
+    // that it has seen that all have. There is no other way: this world has failed, and so has MPI.
+    leaves_word("named", &rolls, rank);
+    await_all("named", &rolls, size - 1);
+    leaves_word("gone", &rolls, rank);
+    if rank == 0 {
+        await_all("gone", &rolls, size - 1);
+        std::fs::remove_dir_all(&rolls).unwrap();
+    }
     // What is left of MPI would wait for the dead one.
     // SAFETY: as above.
     unsafe { exit_now() };
+}
+
+/// A rank leaves word for those that it can tell nothing otherwise.
+fn leaves_word(what: &str, rolls: &Path, rank: usize) {
+    std::fs::create_dir_all(rolls).unwrap();
+    std::fs::write(rolls.join(format!("{what} {rank}")), "").unwrap();
+}
+
+/// Waits until the first `ranks` have.
+fn await_all(what: &str, rolls: &Path, ranks: usize) {
+    let begun = Instant::now();
+    for rank in 0..ranks {
+        while !rolls.join(format!("{what} {rank}")).exists() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{rank}: {what}?");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 /// # Safety

@@ -1,0 +1,147 @@
+//! When a queue asks what has come. Here nobody but the test turns the engine, and says when a tick has gone by.
+
+use std::sync::Arc;
+
+use tidegate_hal::batch::QUANTUM;
+use tidegate_hal::device::Device as _;
+use tidegate_hal::memory::{Block as _, Ptr, Sharing};
+use tidegate_hal::nic::{
+    Key, Memory, Nic as _, NicQueue as _, Prepared, Program, QueueConfig, Registration, RemotePtr,
+    Signal,
+};
+use tidegate_host::{Host, HostBlock};
+use tidegate_words::Word;
+
+use crate::engine::Engine;
+use crate::engine::queue::{Handle, Queue};
+use crate::wire::Wire as _;
+use crate::wire::memory::{Faults, MemoryWire, Net};
+use crate::{Fabric, Options};
+
+/// What the memory has: a bell, then words.
+const BYTES: usize = 4096;
+const DOORBELL: usize = 64;
+const SENT: usize = 128;
+const SIGNAL: usize = 192;
+
+/// An endpoint without threads that is its own peer, and a queue whose programs are signals.
+struct Still {
+    queue: Handle<MemoryWire>,
+    program: Arc<[Prepared]>,
+    nic: Fabric<MemoryWire>,
+    net: Net,
+    block: Arc<HostBlock>,
+    _registered: Registration,
+    fired: u64,
+}
+
+impl Still {
+    fn new() -> Self {
+        let net = Net::new(1, Faults::default());
+        let wire = net.wire(0);
+        let address = wire.address();
+        let nic = Fabric::over(wire, Options::default());
+        nic.shared.lay(&[vec![address]]).unwrap();
+        let block = Arc::new(Host::for_threads().alloc(BYTES, Sharing::Peers).unwrap());
+        let share = || block.share();
+        let memory = Memory {
+            base: block.base(),
+            bytes: BYTES,
+            share: &share,
+            keep: block.clone(),
+        };
+        // SAFETY: the block is kept.
+        let registered = unsafe { nic.register(memory) }.unwrap();
+        let config = QueueConfig {
+            doorbell: block.base().byte_add(DOORBELL),
+            sent: block.base().byte_add(SENT),
+            sent_bell: block.base(),
+            keep: block.clone(),
+        };
+        let departure = nic.shared.departure(0);
+        let queue = Arc::new(Queue::new(0, departure, config, &nic.shared.slots));
+        nic.shared.add(queue.clone(), None);
+        let (chained, shared) = (None, nic.shared.clone());
+        let queue = Handle {
+            queue,
+            chained,
+            shared,
+        };
+        let key = Key {
+            bytes: registered.key.bytes.clone(),
+            handle: None,
+        };
+        let memory = nic.import(0, key, BYTES).unwrap();
+        let place = |offset| RemotePtr {
+            memory: memory.clone(),
+            offset,
+        };
+        let program = Program {
+            transfers: Vec::new(),
+            signal: Signal {
+                word: place(SIGNAL),
+                first: 0,
+                bell: place(0),
+            },
+            keep: vec![block.clone()],
+        };
+        // SAFETY: it moves nothing; the word and the bell are in the block, which is kept.
+        let program = unsafe { queue.prepare(program) }.unwrap();
+        Still {
+            queue,
+            program: [program].into(),
+            nic,
+            net,
+            block,
+            _registered: registered,
+            fired: 0,
+        }
+    }
+
+    fn word(&self, offset: usize) -> &Word {
+        let Ptr(at) = self.block.base().byte_add(offset);
+        // SAFETY: there is a word, or zeroed memory that is one, in a block that this holds.
+        unsafe { &*at.cast::<Word>() }
+    }
+
+    /// Looks until there is nothing more to do: nothing is ever late on this wire.
+    fn turn(&self) {
+        (0..10).for_each(|_| self.nic.shared.look());
+    }
+
+    /// Fires once more, and that has come.
+    fn fire(&mut self) {
+        self.queue.arm(&self.program, 1).unwrap();
+        self.word(DOORBELL).add(QUANTUM);
+        self.turn();
+        self.fired += 1;
+        let count = self.fired * QUANTUM;
+        assert_eq!(self.word(SENT).load(), count);
+        assert_eq!(self.word(SIGNAL).load(), count);
+    }
+
+    /// A tick; how often it has been asked by then what has come.
+    fn tick(&self) -> u64 {
+        self.nic.shared.with(Engine::tick);
+        self.turn();
+        self.net.taken(0)[0] as u64 - self.fired
+    }
+}
+
+/// Not while it is at work, once its peer has answered; once when it is quiet, and not again.
+#[test]
+fn a_queue_that_is_quiet_asks_once_what_has_come() {
+    let mut still = Still::new();
+    still.fire();
+    assert_eq!(still.tick(), 1, "nobody has answered yet");
+    for _ in 0..50 {
+        still.fire();
+        assert_eq!(still.tick(), 1, "it is at work");
+    }
+    assert_eq!(still.tick(), 2, "it is quiet");
+    for _ in 0..50 {
+        assert_eq!(still.tick(), 2, "all has come");
+    }
+    still.fire();
+    assert_eq!((still.tick(), still.tick(), still.tick()), (2, 3, 3));
+}

@@ -1,0 +1,115 @@
+//! What the log says of a peer that leaves in good order: no error.
+//!
+//! One test: who hears the log is the process's.
+
+#[path = "rig/parting.rs"]
+mod parting;
+mod rig;
+
+use std::fmt::Debug;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+
+use parting::{LONG, Wish, between, busy, odd, settle, until};
+use rig::{Rig, SENT};
+use tidegate_hal::batch::{POISON, QUANTUM};
+use tidegate_hal::nic::Direction;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// The errors so far.
+static ERRORS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Keeps errors.
+struct Log;
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, _field: &Field, value: &dyn Debug) {
+        self.0 += &format!("{value:?} ");
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, of: &Metadata<'_>) -> bool {
+        *of.level() == Level::ERROR
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        let mut errors = ERRORS.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.push(text.0);
+    }
+
+    fn new_span(&self, _span: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &Id, _values: &Record<'_>) {}
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+    fn enter(&self, _span: &Id) {}
+    fn exit(&self, _span: &Id) {}
+}
+
+/// The errors since the last call, when an endpoint has come to its end and has nothing more to say.
+fn errors(rig: Rig) -> Vec<String> {
+    assert!(rig.nic.quiesce(LONG));
+    drop(rig);
+    std::mem::take(&mut ERRORS.lock().unwrap())
+}
+
+#[test]
+fn a_departure_in_good_order_is_no_error() {
+    tracing::subscriber::set_global_default(Log).unwrap();
+    let nothing: Vec<String> = Vec::new();
+    // What was posted fails.
+    let (rig, wish) = busy(Direction::Put);
+    between(&rig, &wish, 0, || wish.fails());
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    assert_eq!(errors(rig), nothing);
+    // What is posted is refused.
+    let (rig, wish) = odd(&[]);
+    rig.arm(&[rig.put(1)], 1).unwrap();
+    between(&rig, &wish, 0, || is_refused(&rig, &wish));
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    assert_eq!(errors(rig), nothing);
+    // What was armed for hardware fails there, and will not be rung for.
+    let (mut rig, wish) = odd(&[0]);
+    rig.arm(&[rig.put(1)], 1).unwrap();
+    between(&rig, &wish, 0, || {
+        wish.stuck[0].store(true, Ordering::SeqCst);
+        until("nothing fails", || {
+            wish.seen_stuck[0].load(Ordering::SeqCst) > 0
+        });
+        rig.poison();
+        assert_eq!(rig.wait(SENT, 1), POISON);
+    });
+    rig.queue = None;
+    assert_eq!(errors(rig), nothing);
+    // One that stays hears of each.
+    let (rig, wish) = odd(&[]);
+    rig.arm(&[rig.put(1)], 1).unwrap();
+    is_refused(&rig, &wish);
+    assert_eq!(rig.wait(SENT, 1), POISON);
+    assert_eq!(errors(rig).len(), 1);
+    // And so does who waits for what only the peer could bring.
+    let (rig, wish) = busy(Direction::Get);
+    between(&rig, &wish, 0, || {
+        wish.fails();
+        assert_ne!(rig.wait(SENT, 1) & POISON, 0);
+    });
+    assert_eq!(errors(rig).len(), 1);
+}
+
+/// The next put is.
+fn is_refused(rig: &Rig, wish: &Wish) {
+    wish.refuse.store(true, Ordering::SeqCst);
+    rig.ring();
+    until("nothing is refused", || {
+        wish.refused.load(Ordering::SeqCst) == 1
+    });
+    settle(rig);
+}
