@@ -14,6 +14,8 @@
 mod graph;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -140,8 +142,13 @@ fn look<D: Device>(weak: &Weak<Inner<D>>) {
             return;
         }
         inner.streams(&mut streams);
-        tick(&inner, &streams);
-        inner.poison_again();
+        // What listens to reports is the program's, and may panic: limits are kept by this thread all the same.
+        let looked = catch_unwind(AssertUnwindSafe(|| {
+            tick(&inner, &streams);
+            inner.poison_again();
+        }));
+        // A payload of the program's may panic when it is dropped.
+        looked.unwrap_or_else(std::mem::forget);
         streams.clear();
         drop(inner);
         std::thread::sleep(TICK);
@@ -263,13 +270,14 @@ fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
     };
     let Some(round) = round else { return };
     let text = graph::describe(size, &round.answers);
+    send(inner, None, WatchMessage::Report(text.clone()));
+    lock(&inner.watch.state).report = Some(text.clone());
     tracing::warn!("{text}");
     if !tracing::dispatcher::has_been_set() {
-        // A hang with nothing on the screen is what users of other libraries lose days to.
-        eprintln!("tidegate: {text}");
+        // A hang with nothing on the screen is what users of other libraries lose days to. Where nobody reads it (the
+        // other end of a pipe is closed) that is no reason to panic, as `eprintln!` does.
+        let _ = writeln!(std::io::stderr(), "tidegate: {text}");
     }
-    send(inner, None, WatchMessage::Report(text.clone()));
-    lock(&inner.watch.state).report = Some(text);
 }
 
 #[cfg(test)]
