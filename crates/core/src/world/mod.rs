@@ -147,7 +147,7 @@ impl<D: Device> World<D> {
     /// # Panics
     ///
     /// If a rank panics (the other ranks see it as dead, also where a clone of its world lives on), with its panic; if the
-    /// device cannot be opened.
+    /// device cannot be opened; if `n` is 0.
     pub fn local<R: Send>(n: usize, program: impl Fn(World<D>) -> R + Sync) -> Vec<R> {
         Self::local_with(n, |_| WorldOptions::new(), program)
     }
