@@ -1,7 +1,9 @@
-//! Where nobody reads what is printed, limits of windows hold all the same, and the launcher ends as it says.
+//! Where nobody reads what is printed, or what listens to events panics (as that of `tracing-subscriber` does then),
+//! limits of windows hold all the same, the loss of a rank is heard of, and the launcher ends as it says.
 
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate::Error;
@@ -42,15 +44,84 @@ fn wait_in_vain() -> ! {
     std::process::exit(IN_TIME);
 }
 
-#[test]
-fn a_report_that_nobody_reads_ends_no_limit() {
-    if std::env::var_os(CHILD).is_some() {
-        wait_in_vain();
+/// A subscriber that panics over every event.
+struct Panics;
+
+impl tracing::Subscriber for Panics {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
     }
-    let name = "a_report_that_nobody_reads_ends_no_limit";
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        panic!("an event: {event:?}");
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Rank 0 waits for rank 1, which panics.
+fn wait_for_the_lost() -> ! {
+    std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_secs(20));
+        std::process::exit(1);
+    });
+    let lost = AtomicBool::new(false);
+    let opened = Barrier::new(2);
+    let ranks = std::panic::AssertUnwindSafe(|| {
+        World::local(2, |world: World| {
+            stream!(let s = world.stream().unwrap());
+            let other = 1 - world.rank();
+            let window = Window::<u8, _>::by_slot("lost").slot_from(other, 0, 1);
+            let (inbox, _outbox) = window.slot_to(other, 0).open(&s).unwrap();
+            opened.wait();
+            assert_eq!(world.rank(), 0, "rank 1 panics");
+            let mut inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+            match inbox.read(&s).err() {
+                Some(Error::Wait(why)) if matches!(why.cause, Cause::PeerLost { rank: 1, .. }) => {}
+                other => panic!("{other:?}"),
+            }
+            lost.store(true, Ordering::Relaxed);
+        })
+    });
+    std::panic::catch_unwind(ranks).unwrap_err();
+    std::process::exit(if lost.into_inner() { IN_TIME } else { 1 });
+}
+
+/// Runs a test of this file once more, as a process of its own whose errors nobody reads.
+fn again(name: &str) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([name, "--exact", "--nocapture"]);
     assert_eq!(unheard(command.env(CHILD, "1")), Some(IN_TIME));
+}
+
+#[test]
+fn a_report_that_nobody_reads_ends_no_limit() {
+    match std::env::var_os(CHILD) {
+        None => again("a_report_that_nobody_reads_ends_no_limit"),
+        Some(_) => wait_in_vain(),
+    }
+}
+
+#[test]
+fn a_subscriber_that_panics_ends_no_limit() {
+    if std::env::var_os(CHILD).is_none() {
+        return again("a_subscriber_that_panics_ends_no_limit");
+    }
+    tracing::subscriber::set_global_default(Panics).unwrap();
+    wait_in_vain();
+}
+
+#[test]
+fn a_loss_that_a_subscriber_panics_over_is_heard_of() {
+    if std::env::var_os(CHILD).is_none() {
+        return again("a_loss_that_a_subscriber_panics_over_is_heard_of");
+    }
+    tracing::subscriber::set_global_default(Panics).unwrap();
+    wait_for_the_lost();
 }
 
 /// How a program ends whose errors nobody reads.

@@ -15,7 +15,6 @@ mod graph;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -25,7 +24,7 @@ use crate::error::{Cause, Error, Result};
 use crate::message::{Answer, Message, Waiting, WatchMessage};
 use crate::region::ReclaimOf;
 use crate::window::myself::Side;
-use crate::world::{Inner, lock};
+use crate::world::{Inner, lock, tell};
 
 /// How often waits are looked at, at most.
 pub(crate) const TICK: Duration = Duration::from_millis(200);
@@ -142,13 +141,8 @@ fn look<D: Device>(weak: &Weak<Inner<D>>) {
             return;
         }
         inner.streams(&mut streams);
-        // What listens to reports is the program's, and may panic: limits are kept by this thread all the same.
-        let looked = catch_unwind(AssertUnwindSafe(|| {
-            tick(&inner, &streams);
-            inner.poison_again();
-        }));
-        // A payload of the program's may panic when it is dropped.
-        looked.unwrap_or_else(std::mem::forget);
+        tick(&inner, &streams);
+        inner.poison_again();
         streams.clear();
         drop(inner);
         std::thread::sleep(TICK);
@@ -272,7 +266,7 @@ fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
     let text = graph::describe(size, &round.answers);
     send(inner, None, WatchMessage::Report(text.clone()));
     lock(&inner.watch.state).report = Some(text.clone());
-    tracing::warn!("{text}");
+    tell(|| tracing::warn!("{text}"));
     if !tracing::dispatcher::has_been_set() {
         // A hang with nothing on the screen is what users of other libraries lose days to. Where nobody reads it (the
         // other end of a pipe is closed) that is no reason to panic, as `eprintln!` does.

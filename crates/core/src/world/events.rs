@@ -9,7 +9,7 @@ use tidegate_hal::device::{Device, Fault};
 use tidegate_hal::memory::Block as _;
 use tidegate_hal::nic::{Keep, Nic};
 
-use super::{Inner, Watched, World, lock};
+use super::{Inner, Watched, World, lock, tell};
 use crate::error::Cause;
 use crate::message::Message;
 use crate::region::ReclaimOf;
@@ -272,7 +272,7 @@ impl<D: Device> Inner<D> {
     fn on_nic_failed(&self, reason: String) {
         let rank = self.control.rank();
         let cause = Cause::NicFailed { rank, reason };
-        tracing::error!("{cause}");
+        tell(|| tracing::error!("{cause}"));
         let windows: Vec<_> = {
             let mut events = lock(&self.events);
             events.nic_failed.get_or_insert_with(|| cause.clone());
@@ -373,14 +373,14 @@ impl<D: Device> Inner<D> {
                     lock(&self.events).failed.entry(from).or_insert(cause);
                 }
                 Some(Message::Watch(message)) => crate::watch::on_message(self, from, message),
-                None => tracing::warn!(from, "a control message could not be read"),
+                None => tell(|| tracing::warn!(from, "a control message could not be read")),
             },
         }
     }
 
     fn on_gone(&self, rank: usize, cause: Cause) {
         if matches!(cause, Cause::PeerLost { .. }) {
-            tracing::warn!(rank, %cause, "a rank is lost");
+            tell(|| tracing::warn!(rank, %cause, "a rank is lost"));
         } else if let Some(attached) = &self.nic {
             // What it has sent before it left counts, also if this rank's NIC has not looked at it yet.
             attached.nic.hear(rank);
