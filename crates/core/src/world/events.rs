@@ -174,6 +174,17 @@ fn shortened(text: &str) -> String {
     format!("{kept}{more}")
 }
 
+/// A cause for a message: a reason may name a window, and names may be long.
+fn brief(mut cause: Cause) -> Cause {
+    if let Cause::NotCreated { reason, .. }
+    | Cause::NotEnqueued { reason, .. }
+    | Cause::NicFailed { reason, .. } = &mut cause
+    {
+        *reason = shortened(reason);
+    }
+    cause
+}
+
 /// Where a NIC says that it has failed, perhaps before there is a world to hear of it.
 pub(super) struct Broken<D: Device>(Mutex<(Weak<Inner<D>>, Option<String>)>);
 
@@ -296,6 +307,7 @@ impl<D: Device> Inner<D> {
     /// leave, and a peer that waits for nobody has the message alone to learn it from. Both under the lock, so that
     /// whoever finds a cause noted knows that it is on its way. What counts is the first cause, which this returns.
     fn note(&self, window: u32, cause: Cause) -> Cause {
+        let cause = brief(cause);
         let mut events = lock(&self.events);
         let noted = &mut events.windows[window as usize].cause;
         if let Some(first) = noted {
