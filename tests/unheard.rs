@@ -79,11 +79,15 @@ fn wait_for_the_lost() -> ! {
             let (inbox, _outbox) = window.slot_to(other, 0).open(&s).unwrap();
             opened.wait();
             assert_eq!(world.rank(), 0, "rank 1 panics");
-            let mut inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
-            match inbox.read(&s).err() {
-                Some(Error::Wait(why)) if matches!(why.cause, Cause::PeerLost { rank: 1, .. }) => {}
+            // Here, or by the wait: whichever the news meets.
+            let waited = inbox.post(&s).map_err(Error::from);
+            let waited = waited.and_then(|exposed| Ok(exposed.wait(&s)?));
+            let cause = match waited.and_then(|mut inbox| inbox.read(&s).map(drop)) {
+                Err(Error::Revoked { cause, .. }) => cause,
+                Err(Error::Wait(why)) => why.cause,
                 other => panic!("{other:?}"),
-            }
+            };
+            assert!(matches!(cause, Cause::PeerLost { rank: 1, .. }), "{cause}");
             lost.store(true, Ordering::Relaxed);
         })
     });
