@@ -564,6 +564,29 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_nothing_lives_as_long_as_its_kernels() {
+        World::<Host>::local(1, |world| {
+            let region = Region::<u32, _>::zeroed(&world, 0).unwrap();
+            let [part] = region.partition([set(&[])]).unwrap();
+            crate::stream!(let s = world.stream().unwrap());
+            let part = part.on(&s).unwrap();
+            let (go, gone) = std::sync::mpsc::channel();
+            let gone = Arc::new(std::sync::Mutex::new(gone));
+            let kernel = move |part: Cells<'_, u32>| {
+                gone.lock().unwrap().recv().unwrap();
+                assert_eq!(part.whole_len(), 0);
+            };
+            s.launch(kernel, &part).unwrap();
+            let members = Arc::downgrade(&part.members);
+            drop(part);
+            let alive = members.upgrade().is_some();
+            go.send(()).unwrap();
+            s.synchronize().unwrap();
+            assert!(alive, "the kernel looks at it still");
+        });
+    }
+
+    #[test]
     fn touching_what_is_not_in_the_part_panics() {
         World::<Host>::local(1, |world| {
             let region = Region::from_slice(&world, &[0u32; 4]).unwrap();

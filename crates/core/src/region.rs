@@ -168,9 +168,13 @@ impl<D: Device> Body<D> {
 
 impl<D: Device> Drop for Body<D> {
     fn drop(&mut self) {
-        // Work of the stream may still touch the memory; the host's own memory nobody touches.
-        if let (Some(block), Some(home)) = (self.block.take(), &self.home) {
-            home.retire(Box::new((block, self.keep.take())));
+        // Work of the stream may still touch the memory; the host's own memory nobody touches. Of a part of an empty
+        // region there is no memory, but its kernels look at what it keeps all the same.
+        let (block, keep) = (self.block.take(), self.keep.take());
+        if let Some(home) = &self.home
+            && (block.is_some() || keep.is_some())
+        {
+            home.retire(Box::new((block, keep)));
         }
     }
 }

@@ -14,6 +14,7 @@
 mod graph;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use crate::error::{Cause, Error, Result};
 use crate::message::{Answer, Message, Waiting, WatchMessage};
 use crate::region::ReclaimOf;
 use crate::window::myself::Side;
-use crate::world::{Inner, lock};
+use crate::world::{Inner, lock, tell};
 
 /// How often waits are looked at, at most.
 pub(crate) const TICK: Duration = Duration::from_millis(200);
@@ -263,13 +264,14 @@ fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
     };
     let Some(round) = round else { return };
     let text = graph::describe(size, &round.answers);
-    tracing::warn!("{text}");
-    if !tracing::dispatcher::has_been_set() {
-        // A hang with nothing on the screen is what users of other libraries lose days to.
-        eprintln!("tidegate: {text}");
-    }
     send(inner, None, WatchMessage::Report(text.clone()));
-    lock(&inner.watch.state).report = Some(text);
+    lock(&inner.watch.state).report = Some(text.clone());
+    tell(|| tracing::warn!("{text}"));
+    if !tracing::dispatcher::has_been_set() {
+        // A hang with nothing on the screen is what users of other libraries lose days to. Where nobody reads it (the
+        // other end of a pipe is closed) that is no reason to panic, as `eprintln!` does.
+        let _ = writeln!(std::io::stderr(), "tidegate: {text}");
+    }
 }
 
 #[cfg(test)]

@@ -57,11 +57,13 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
 
         const _: () = {
             #[allow(dead_code)]
-            fn check<#brand, '__at>(here: &#name<#brand>, there: &#name<'__at>) {
+            fn check<#brand, '__at>(here: &mut #name<#brand>, there: &mut #name<'__at>) {
                 let #name { #(#fields: #values,)* } = here;
-                #(let _: &#types = #values;)*
+                // In an array a reference is not coerced: one to a `Box` would do for one to what is in it.
+                #(let #values = [#values]; let _: [&mut #types; 1] = #values;)*
                 let #name { #(#fields: #values,)* } = there;
-                #(let _: &<#types as ::tidegate::Carry<#brand, #device>>::At<'__at> = #values;)*
+                #(let #values = [#values];
+                let _: [&mut <#types as ::tidegate::Carry<#brand, #device>>::At<'__at>; 1] = #values;)*
             }
         };
     })

@@ -49,13 +49,14 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     Ok(quote! {
         // SAFETY: all fields are elements (`LAYOUT` of each is named), and the constant does not evaluate if there is
         // padding, or nothing at all, or too large an alignment. The function below compiles only if the struct has
-        // these fields and no others: an attribute macro may change it after the derive has seen it.
+        // these fields and no others: an attribute macro may change it after the derive has seen it. Macros and modules
+        // are named by their whole paths: the program may have others of these names.
         unsafe impl ::tidegate::Element for #name {
             const LAYOUT: u64 = {
                 let fields: usize = 0 #(+ ::core::mem::size_of::<#types>())*;
-                assert!(fields != 0, "an element has a size other than 0");
-                assert!(::core::mem::size_of::<#name>() == fields, "an element has no padding");
-                assert!(::core::mem::align_of::<#name>() <= 64, "an element is aligned to 64 bytes at most");
+                ::core::assert!(fields != 0, "an element has a size other than 0");
+                ::core::assert!(::core::mem::size_of::<#name>() == fields, "an element has no padding");
+                ::core::assert!(::core::mem::align_of::<#name>() <= 64, "an element is aligned to 64 bytes at most");
                 let hash = ::tidegate::element::LAYOUT_START;
                 #(let hash = ::tidegate::element::mix(hash, <#types as ::tidegate::Element>::LAYOUT);)*
                 hash
@@ -67,9 +68,10 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             const _: u64 = <#name as ::tidegate::Element>::LAYOUT;
 
             #[allow(dead_code)]
-            fn check(here: &#name) {
+            fn check(here: &mut #name) {
                 let #name { #(#fields: #values,)* } = here;
-                #(let _: &#types = #values;)*
+                // In an array a reference is not coerced: `&&u64` would do for `&u64`.
+                #(let #values = [#values]; let _: [&mut #types; 1] = #values;)*
             }
         };
     })

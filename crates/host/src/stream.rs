@@ -140,7 +140,8 @@ impl HostStream {
             let (producer, mut consumer) = RingBuffer::new(QUEUE);
             let feed = shared.clone();
             let thread = std::thread::Builder::new()
-                .name(name)
+                // A name with a zero byte in it is none for a thread: it would be a panic.
+                .name(name.replace('\0', ""))
                 .spawn(move || {
                     // Who waits for this stream must hear of it, whatever happens.
                     let (executor, consumer) = (&mut executor, &mut consumer);

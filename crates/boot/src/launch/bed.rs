@@ -1,6 +1,7 @@
 //! The part of the command line that is about a bed.
 
 use super::Nodes;
+use super::cli::say;
 use clap::{Args, ValueEnum};
 use std::time::{Duration, Instant};
 use tidegate_testbed::{Bed, BedError, Shape, WireChoice, parse_delay, parse_loss, parse_rate};
@@ -141,8 +142,8 @@ impl BedArgs {
                 };
                 match done {
                     Ok(()) if !explain => {}
-                    Ok(()) => eprintln!("tidegate: the link of node {node} is {what}"),
-                    Err(error) => eprintln!("tidegate: the link of node {node}: {error}"),
+                    Ok(()) => say(format_args!("the link of node {node} is {what}")),
+                    Err(error) => say(format_args!("the link of node {node}: {error}")),
                 }
             }
         });

@@ -3,7 +3,7 @@
 use super::{BedArgs, Input, Job, LaunchError, Nodes, Outcome, Output};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -134,14 +134,14 @@ impl RunArgs {
             return self.job(defaults).run();
         };
         if explain {
-            eprintln!("tidegate: {bed}");
+            say(format_args!("{bed}"));
         }
         let job = self.job(defaults).bed(&bed).spawn()?;
         args.cut_in_time(&bed, explain);
         let outcome = job.wait();
         let explain = explain && !outcome.is_unread;
         if let Some(traffic) = bed.traffic().filter(|_| explain) {
-            eprintln!("tidegate: the relay: {traffic}");
+            say(format_args!("the relay: {traffic}"));
         }
         Ok(outcome)
     }
@@ -150,7 +150,7 @@ impl RunArgs {
         match self.outcome(defaults) {
             Ok(outcome) => outcome.exit_code().max(outcome.is_unread.into()),
             Err(error) => {
-                eprintln!("tidegate: {error}");
+                say(format_args!("{error}"));
                 let kind = match &error {
                     LaunchError::Spawn { source, .. } => Some(source.kind()),
                     _ => None,
@@ -164,6 +164,11 @@ impl RunArgs {
             }
         }
     }
+}
+
+/// Says something to whoever started the job. Where nobody reads it `eprintln!` would panic: then nothing is said.
+pub(super) fn say(what: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "tidegate: {what}");
 }
 
 /// The whole of the program `tidegate`; see [`Cli::run`].

@@ -9,6 +9,7 @@ use tidegate_hal::nic::{Keep, Nic, RemoteMemory};
 
 use super::Chunks;
 use crate::error::{Error, Result};
+use crate::world::tell;
 
 /// Which peers are mapped, and which are reached by the NIC. Each rank may choose for itself; but where memory is
 /// [staged](WorldOptions::staged), two ranks reach each other by their NICs if either wants that.
@@ -163,7 +164,7 @@ impl<D: Device> Attached<D> {
     pub(crate) fn quiesce(&self, lost: bool) {
         let limit = if lost { QUIESCE.1 } else { QUIESCE.0 };
         if !self.nic.quiesce(limit) {
-            tracing::warn!("the NIC has not sent everything; peers may miss it");
+            tell(|| tracing::warn!("the NIC has not sent everything; peers may miss it"));
         }
     }
 }

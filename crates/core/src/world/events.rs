@@ -9,7 +9,7 @@ use tidegate_hal::device::{Device, Fault};
 use tidegate_hal::memory::Block as _;
 use tidegate_hal::nic::{Keep, Nic};
 
-use super::{Inner, Watched, World, lock};
+use super::{Inner, Watched, World, lock, tell};
 use crate::error::Cause;
 use crate::message::Message;
 use crate::region::ReclaimOf;
@@ -174,6 +174,17 @@ fn shortened(text: &str) -> String {
     format!("{kept}{more}")
 }
 
+/// A cause for a message: a reason may name a window, and names may be long.
+fn brief(mut cause: Cause) -> Cause {
+    if let Cause::NotCreated { reason, .. }
+    | Cause::NotEnqueued { reason, .. }
+    | Cause::NicFailed { reason, .. } = &mut cause
+    {
+        *reason = shortened(reason);
+    }
+    cause
+}
+
 /// Where a NIC says that it has failed, perhaps before there is a world to hear of it.
 pub(super) struct Broken<D: Device>(Mutex<(Weak<Inner<D>>, Option<String>)>);
 
@@ -272,7 +283,7 @@ impl<D: Device> Inner<D> {
     fn on_nic_failed(&self, reason: String) {
         let rank = self.control.rank();
         let cause = Cause::NicFailed { rank, reason };
-        tracing::error!("{cause}");
+        tell(|| tracing::error!("{cause}"));
         let windows: Vec<_> = {
             let mut events = lock(&self.events);
             events.nic_failed.get_or_insert_with(|| cause.clone());
@@ -296,6 +307,7 @@ impl<D: Device> Inner<D> {
     /// leave, and a peer that waits for nobody has the message alone to learn it from. Both under the lock, so that
     /// whoever finds a cause noted knows that it is on its way. What counts is the first cause, which this returns.
     fn note(&self, window: u32, cause: Cause) -> Cause {
+        let cause = brief(cause);
         let mut events = lock(&self.events);
         let noted = &mut events.windows[window as usize].cause;
         if let Some(first) = noted {
@@ -373,14 +385,14 @@ impl<D: Device> Inner<D> {
                     lock(&self.events).failed.entry(from).or_insert(cause);
                 }
                 Some(Message::Watch(message)) => crate::watch::on_message(self, from, message),
-                None => tracing::warn!(from, "a control message could not be read"),
+                None => tell(|| tracing::warn!(from, "a control message could not be read")),
             },
         }
     }
 
     fn on_gone(&self, rank: usize, cause: Cause) {
         if matches!(cause, Cause::PeerLost { .. }) {
-            tracing::warn!(rank, %cause, "a rank is lost");
+            tell(|| tracing::warn!(rank, %cause, "a rank is lost"));
         } else if let Some(attached) = &self.nic {
             // What it has sent before it left counts, also if this rank's NIC has not looked at it yet.
             attached.nic.hear(rank);

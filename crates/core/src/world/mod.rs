@@ -21,6 +21,7 @@ pub(crate) use collective::{Brought, Collective, Which};
 pub use streams::StreamOptions;
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -147,7 +148,7 @@ impl<D: Device> World<D> {
     /// # Panics
     ///
     /// If a rank panics (the other ranks see it as dead, also where a clone of its world lives on), with its panic; if the
-    /// device cannot be opened.
+    /// device cannot be opened; if `n` is 0.
     pub fn local<R: Send>(n: usize, program: impl Fn(World<D>) -> R + Sync) -> Vec<R> {
         Self::local_with(n, |_| WorldOptions::new(), program)
     }
@@ -447,6 +448,14 @@ impl<D: Device> Drop for OnPanic<D> {
             inner.on_event(Event::Lost { rank, reason });
         }
     }
+}
+
+/// Tells whoever listens to events. That is the program's, and may panic (where nobody reads what is printed, say): this
+/// thread has more to do, which others wait for.
+pub(crate) fn tell(event: impl FnOnce()) {
+    let told = catch_unwind(AssertUnwindSafe(event));
+    // A payload of the program's may panic when it is dropped.
+    told.unwrap_or_else(std::mem::forget);
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

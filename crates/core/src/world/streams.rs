@@ -282,3 +282,25 @@ impl<D: Device> Inner<D> {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::World;
+    use tidegate_host::Host;
+
+    #[test]
+    fn any_text_is_a_name() {
+        World::<Host>::local(1, |world| {
+            for name in [
+                "",
+                "\0",
+                "a\0b",
+                "a name that is longer than those of threads \u{1f30a}",
+            ] {
+                crate::stream!(let s = world.named_stream(name).unwrap());
+                assert_eq!(s.name(), name);
+                s.synchronize().unwrap();
+            }
+        });
+    }
+}

@@ -1,0 +1,9 @@
+use tidegate::prelude::*;
+
+#[derive(Carry)]
+#[tidegate_changing::fields(Box<Region<f64, On<'s>>>)]
+struct Step<'s> {
+    src: Region<f64, On<'s>>,
+}
+
+fn main() {}

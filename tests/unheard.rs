@@ -1,0 +1,144 @@
+//! Where nobody reads what is printed, or what listens to events panics (as that of `tracing-subscriber` does then),
+//! limits of windows hold all the same, the loss of a rank is heard of, and the launcher ends as it says.
+
+use std::process::{Command, Stdio};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tidegate::Error;
+use tidegate::error::Cause;
+use tidegate::prelude::*;
+
+/// In the environment of the child.
+const CHILD: &str = "TIDEGATE_TEST_UNHEARD";
+/// What the child's exit says.
+const IN_TIME: i32 = 42;
+
+/// Rank 0 waits for rank 1, which does not complete. A report is due before the limit.
+fn wait_in_vain() -> ! {
+    std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_secs(20));
+        std::process::exit(1);
+    });
+    let over = Barrier::new(2);
+    World::local(2, |world: World| {
+        world.report_waits_after(Duration::from_millis(200));
+        stream!(let s = world.stream().unwrap());
+        let other = 1 - world.rank();
+        let window = Window::<u8, _>::by_slot("late").fail_after(Duration::from_secs(3));
+        let window = window.slot_from(other, 0, 1).slot_to(other, 0);
+        let (inbox, _outbox) = window.open(&s).unwrap();
+        if world.rank() == 0 {
+            let mut inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+            match inbox.read(&s).err() {
+                Some(Error::Wait(why)) => {
+                    assert!(matches!(why.cause, Cause::Limit { .. }), "{why}")
+                }
+                other => panic!("{other:?}"),
+            }
+            assert!(world.last_report().is_some());
+        }
+        over.wait();
+    });
+    std::process::exit(IN_TIME);
+}
+
+/// A subscriber that panics over every event.
+struct Panics;
+
+impl tracing::Subscriber for Panics {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        panic!("an event: {event:?}");
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Rank 0 waits for rank 1, which panics.
+fn wait_for_the_lost() -> ! {
+    std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_secs(20));
+        std::process::exit(1);
+    });
+    let lost = AtomicBool::new(false);
+    let opened = Barrier::new(2);
+    let ranks = std::panic::AssertUnwindSafe(|| {
+        World::local(2, |world: World| {
+            stream!(let s = world.stream().unwrap());
+            let other = 1 - world.rank();
+            let window = Window::<u8, _>::by_slot("lost").slot_from(other, 0, 1);
+            let (inbox, _outbox) = window.slot_to(other, 0).open(&s).unwrap();
+            opened.wait();
+            assert_eq!(world.rank(), 0, "rank 1 panics");
+            // Here, or by the wait: whichever the news meets.
+            let waited = inbox.post(&s).map_err(Error::from);
+            let waited = waited.and_then(|exposed| Ok(exposed.wait(&s)?));
+            let cause = match waited.and_then(|mut inbox| inbox.read(&s).map(drop)) {
+                Err(Error::Revoked { cause, .. }) => cause,
+                Err(Error::Wait(why)) => why.cause,
+                other => panic!("{other:?}"),
+            };
+            assert!(matches!(cause, Cause::PeerLost { rank: 1, .. }), "{cause}");
+            lost.store(true, Ordering::Relaxed);
+        })
+    });
+    std::panic::catch_unwind(ranks).unwrap_err();
+    std::process::exit(if lost.into_inner() { IN_TIME } else { 1 });
+}
+
+/// Runs a test of this file once more, as a process of its own whose errors nobody reads.
+fn again(name: &str) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([name, "--exact", "--nocapture"]);
+    assert_eq!(unheard(command.env(CHILD, "1")), Some(IN_TIME));
+}
+
+#[test]
+fn a_report_that_nobody_reads_ends_no_limit() {
+    match std::env::var_os(CHILD) {
+        None => again("a_report_that_nobody_reads_ends_no_limit"),
+        Some(_) => wait_in_vain(),
+    }
+}
+
+#[test]
+fn a_subscriber_that_panics_ends_no_limit() {
+    if std::env::var_os(CHILD).is_none() {
+        return again("a_subscriber_that_panics_ends_no_limit");
+    }
+    tracing::subscriber::set_global_default(Panics).unwrap();
+    wait_in_vain();
+}
+
+#[test]
+fn a_loss_that_a_subscriber_panics_over_is_heard_of() {
+    if std::env::var_os(CHILD).is_none() {
+        return again("a_loss_that_a_subscriber_panics_over_is_heard_of");
+    }
+    tracing::subscriber::set_global_default(Panics).unwrap();
+    wait_for_the_lost();
+}
+
+/// How a program ends whose errors nobody reads.
+fn unheard(command: &mut Command) -> Option<i32> {
+    let command = command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stderr.take());
+    child.wait().unwrap().code()
+}
+
+#[test]
+fn the_launcher_says_that_there_is_no_such_program() {
+    let mut launcher = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    let code = unheard(launcher.args(["run", "-n", "1", "./there/is/no/such/program"]));
+    assert_eq!(code, Some(127));
+}
