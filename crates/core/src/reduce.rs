@@ -45,6 +45,9 @@ const LONGEST: usize = 1 << 20;
 /// The most bytes of a rank's slots, both buffers together.
 const MOST: usize = 1 << 30;
 
+/// The most ranks: each checks what all say of their slots for all when it is opened, which takes the cube of this.
+const RANKS: usize = 1024;
+
 /// How many batches are remembered: one for each reduction of each region.
 const COMBINATIONS: usize = 8;
 
@@ -61,8 +64,8 @@ const WHOLE: &str = "a call that fails gives the halves back";
 ///
 /// Made for short vectors (dot products, energies, norms, time steps): each call puts the vector to every rank, so it
 /// costs as many puts as there are ranks, on each of them, and one journey; a rank keeps two slots of the vector's length
-/// for each rank; and one lane of the device goes through all of them. A vector has 1 MiB at most, and a rank's slots
-/// have 1 GiB.
+/// for each rank; and one lane of the device goes through all of them. What it takes to open one grows with the cube of
+/// the number of ranks. At most a vector has 1 MiB, a rank's slots have 1 GiB, and a job has 1024 ranks.
 ///
 /// ```
 /// # use tidegate_core::{AllReduce, Region, World, stream};
@@ -108,8 +111,8 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for no elements, for more than 1 MiB of them, and where the slots of all ranks would have more
-    /// than 1 GiB (on this rank alone; as all ranks have one length, on all alike). [`Error::WindowMismatch`], on all ranks
+    /// [`Error::Invalid`] for no elements, for more than 1 MiB of them, for more than 1024 ranks, and where the slots of all
+    /// ranks would have more than 1 GiB (on this rank alone; as all ranks have one length, on all alike). [`Error::WindowMismatch`], on all ranks
     /// alike, if their lengths, types or names differ; and as [`Window::open`].
     pub fn open(stream: &Stream<'s, D>, name: &str, len: usize) -> Result<Self> {
         let ranks = stream.world().size();
@@ -273,6 +276,11 @@ fn check_size(name: &str, len: usize, size: usize, ranks: usize) -> Result<()> {
     if len.checked_mul(size).is_none_or(|bytes| bytes > LONGEST) {
         return refuse(format!(
             "vectors of {len} elements of {size} bytes have more than {LONGEST}: it is made for short ones"
+        ));
+    }
+    if ranks > RANKS {
+        return refuse(format!(
+            "{ranks} ranks would each put to all: it is made for {RANKS} at most"
         ));
     }
     let slots = (2 * len * size).checked_mul(ranks);

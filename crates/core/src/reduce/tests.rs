@@ -489,6 +489,8 @@ fn what_should_not_be_reduced_so_is_refused() {
     });
     assert!(super::check_size("energy", 1 << 17, 8, 512).is_ok());
     assert!(super::check_size("energy", 1 << 17, 8, 513).is_err());
+    assert!(super::check_size("energy", 1, 8, 1024).is_ok());
+    assert!(super::check_size("energy", 1, 8, 1025).is_err());
     assert!(super::check_size("energy", 1 << 20, 1, usize::MAX).is_err());
 }
 
