@@ -43,6 +43,7 @@
 //! | `MPI_Win_fence` | a group of all neighbours, `exchange` | a fence would synchronise ranks that exchange nothing |
 //! | `MPI_Win_lock`, `MPI_Win_flush` | none | passive-target epochs are not served |
 //! | `MPI_Barrier` | [`Barrier`](crate::Barrier) | enqueued too |
+//! | `MPI_Allreduce`, `MPI_Allreduce_init` | [`AllReduce`](crate::AllReduce): `energy.sum(&s, &mut x)?` | enqueued too, in place, for short vectors; summed in the order of the ranks, so the result is the same to the bit on all ranks and in every run, which MPI only recommends |
 //! | a persistent request | [`Stream::capture`](crate::Stream), [`Graph::replay`](crate::Graph) | a whole step, kernels and epochs |
 //! | `MPI_Isend`, `MPI_Irecv`, `MPI_Waitall` | a slot for each message, `exchange` | no tags, no matching: a slot is a receive that was posted in advance |
 //! | `MPI_ERRORS_RETURN` | [`Result`](crate::Result) | always; tokens come back with the error |
@@ -159,7 +160,7 @@
 //! - **That both sides take part.** No type on this rank says that another posts as often as this one starts. It is
 //!   found at run time, as a wait that is reported after 30 s, and that [`fail_after`](crate::window::Window::fail_after) can end.
 //! - **To post before completing**, where ranks exchange: if all complete first, each may wait for the others' posts.
-//! - **Collective calls in the same order**: making and opening of worlds, windows and barriers, and the end of worlds
+//! - **Collective calls in the same order**: making and opening of worlds, windows, barriers and all-reduces, and the end of worlds
 //!   that are alive at once.
 //! - **Kernels on GPUs**: what a function of a module accesses is said once, where it is bound (`kernel!`), and is not checked.
 //! - **Memory that MPI has, too.** What is a region here and a buffer of an MPI call there is in two hands; MPI's are unsafe.

@@ -114,6 +114,8 @@ pub type Outbox<'s, T, K = BySlot, D = Host> = window::Outbox<'s, T, K, D>;
 pub type Access<'s, 'b, T, K = BySlot, D = Host> = window::Access<'s, 'b, T, K, D>;
 /// A barrier of all ranks.
 pub type Barrier<'s, D = Host> = tidegate_core::Barrier<'s, D>;
+/// Sums and the like over all ranks.
+pub type AllReduce<'s, T, D = Host> = tidegate_core::AllReduce<'s, T, D>;
 /// A choice of elements.
 pub type Layout<D = Host> = tidegate_core::Layout<D>;
 /// A recorded step.
@@ -122,8 +124,8 @@ pub type Graph<'s, D = Host> = tidegate_core::Graph<'s, D>;
 /// What most programs need.
 pub mod prelude {
     pub use crate::{
-        Access, At, Barrier, Carry, Element, Exposed, Graph, Group, Inbox, Layout, On, Op, Outbox,
-        Part, Region, Result, Slot, Slots, Stream, Window, World, exchange, stream,
+        Access, AllReduce, At, Barrier, Carry, Element, Exposed, Graph, Group, Inbox, Layout, On,
+        Op, Outbox, Part, Region, Result, Slot, Slots, Stream, Window, World, exchange, stream,
     };
     #[cfg(feature = "mpi")]
     pub use tidegate_mpi::FromMpi;

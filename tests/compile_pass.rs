@@ -39,6 +39,7 @@ twins! {
     row04_kernel_on_another_stream
     row04_put_from_a_region_of_another_stream
     row04_put_from_a_region_of_the_host
+    row04_reduced_on_another_stream
     row04_replay_on_another_stream
     row04_to_the_host_by_another_stream
     row04_wait_on_another_stream
@@ -48,6 +49,7 @@ twins! {
     row05_layout_dropped_before_complete
     row05_source_handed_over_before_complete
     row05_source_part_written_before_complete
+    row05_source_reduced_before_complete
     row05_source_to_the_host_before_complete
     row05_source_written_before_complete
     row06_inbox_memory_twice

@@ -14,6 +14,7 @@ mod gpu {
     mod mps;
     mod nic;
     mod processes;
+    mod reduce;
     mod registers;
     mod rules;
     mod schedules;

@@ -43,6 +43,8 @@ fn a_rank() {
         "collective mismatch" => collective_mismatch(&world),
         "dropped" => dropped(&world),
         "stopped" => stopped(&world),
+        "reduces" => reduces(&world, 300),
+        "reduces forever" => reduces(&world, u64::MAX),
         other => panic!("there is no role {other}"),
     });
 }
@@ -125,6 +127,51 @@ fn a_rank_that_panics_is_named_by_all_others() {
         let is_named = error.contains("rank 1 is lost (")
             // Its tokens are dropped before its end is known.
             || error.contains("rank 1 dropped ");
+        assert!(is_named, "{error}");
+    }
+    assert!(longest_survival(&outcome, 1) < SOON);
+}
+
+/// Sums of what each rank makes of the last one; its bits are printed at the end.
+fn reduces(world: &World, steps: u64) -> Result<()> {
+    let part = 1.0 / (world.rank() as f64 + 3.7);
+    stream!(let s = world.stream()?);
+    let mut energy = AllReduce::open(&s, "energy", 3)?;
+    let mut x = Region::from_slice(world, &[part; 3])?.on(&s)?;
+    if steps == u64::MAX {
+        ready(world);
+    }
+    for _ in 0..steps {
+        let next = move |x: &mut [f64]| x.iter_mut().for_each(|x| *x = (*x + part).fract() * part);
+        s.launch(next, &mut x)?;
+        energy.sum(&s, &mut x)?;
+    }
+    println!("sum: {:x}", x.into_host(&s)?[0].to_bits());
+    Ok(())
+}
+
+#[test]
+fn sums_have_the_same_bits_on_all_ranks() {
+    for ranks in [1, 2, 5] {
+        let outcome = run("reduces", ranks);
+        assert_success(&outcome, &[]);
+        let sums: Vec<_> = (outcome.ranks.iter())
+            .map(|rank| lines(rank, "sum: ").next().expect("a sum is printed"))
+            .collect();
+        assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
+    }
+}
+
+#[test]
+fn of_a_rank_that_was_killed_those_hear_that_reduce() {
+    let job = start("reduces forever", 3);
+    job.wait_ready();
+    std::thread::sleep(Duration::from_millis(20));
+    job.kill(1);
+    let outcome = job.finish();
+    for rank in [0, 2] {
+        let error = error(&outcome.ranks[rank]);
+        let is_named = error.contains("window `energy`") && error.contains(": rank 1 is lost (");
         assert!(is_named, "{error}");
     }
     assert!(longest_survival(&outcome, 1) < SOON);

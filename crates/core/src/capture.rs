@@ -144,7 +144,7 @@ impl<D: Device> Visitor<'_, D> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be lent to a capture or handed over to another stream",
     label = "neither at home on a stream, nor plain",
-    note = "what can be: regions and parts that are on the stream, inboxes (exposed or not), outboxes, barriers, numbers, and tuples, arrays, `Vec`s, `Option`s and structs of them with `#[derive(Carry)]`",
+    note = "what can be: regions and parts that are on the stream, inboxes (exposed or not), outboxes, barriers, all-reduces, numbers, and tuples, arrays, `Vec`s, `Option`s and structs of them with `#[derive(Carry)]`",
     note = "on another device than `Host`: `#[carry(device = Cuda)]` on the struct, below its `#[derive(Carry)]`"
 )]
 pub unsafe trait Carry<'s, D: Device>: Sized {

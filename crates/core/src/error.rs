@@ -285,7 +285,8 @@ pub enum Cause {
         /// Why.
         reason: String,
     },
-    /// A rank's NIC was armed for operations that its stream then did not take.
+    /// A rank's NIC was armed for operations that its stream then did not take; or its stream has not taken the end of an
+    /// all-reduce whose beginning it has.
     NotEnqueued {
         /// Which rank.
         rank: usize,
@@ -333,7 +334,7 @@ impl fmt::Display for Cause {
             Cause::NotEnqueued { rank, reason } => {
                 write!(
                     f,
-                    "rank {rank} could not enqueue what its NIC was armed for: {reason}"
+                    "rank {rank} could not enqueue what others reckon with: {reason}"
                 )
             }
             Cause::NicFailed { rank, reason } => {

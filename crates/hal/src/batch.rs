@@ -304,6 +304,11 @@ pub enum Action {
     /// `dst = src`.
     Copy,
     /// `dst = op(dst, src)`; each element atomically if `atomic`.
+    ///
+    /// Accumulates of one lane that have the same linear destination, of as many elements of one scalar, and linear
+    /// sources, come to each element in their order, whatever their operations are. (Of other moves of a lane that
+    /// touch the same elements that is not promised: a device may spread one over many threads, and the next over
+    /// others.)
     Accumulate {
         /// The reduction.
         op: Op,
@@ -347,8 +352,9 @@ pub struct Move {
     pub src: Side,
     /// Where they go.
     pub dst: Side,
-    /// The operand whose count of quanta is the number of this epoch (an operand that an earlier wait of this
-    /// lane has advanced): its parity chooses the buffer of a side with a `flip`. Null if no side has one.
+    /// The operand whose count of quanta is the number of this epoch (an operand that an earlier wait has advanced, of this
+    /// lane or of a batch that stands before it on its stream): its parity chooses the buffer of a side
+    /// with a `flip`. Null if no side has one.
     pub parity: Ptr,
     /// Whether the source may be read before the waits of the lane that stand before the move: nothing that they wait for writes
     /// it (a put's source is the stream's own). A device may then fetch it while it waits.

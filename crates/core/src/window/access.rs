@@ -134,7 +134,8 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
         &mut self.held
     }
 
-    pub(super) fn into_outbox(mut self) -> Outbox<'s, T, K, D> {
+    /// The outbox as it was, if nothing of the epoch has been enqueued.
+    pub(crate) fn into_outbox(mut self) -> Outbox<'s, T, K, D> {
         Outbox::from_held(self.held.take())
     }
 
@@ -385,7 +386,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
     /// In which order the origins of an epoch come to an element is not specified, and may be another one at each target
     /// and in each run. For integers, [`Op::Max`] and [`Op::Min`] that makes no difference; a sum or product of floats
     /// may differ in its last bits from one target to the next. So where all ranks are to act on one sum (does a solver
-    /// go on?), sum at one rank and put the result to the others, or use [`Op::Max`]: ranks that each get a sum of their
+    /// go on?), use an [`AllReduce`](crate::AllReduce), or [`Op::Max`]: ranks that each get a sum of their
     /// own, and compare that with a tolerance, may come to different verdicts, and then wait for each other for ever.
     ///
     /// # Errors
@@ -514,7 +515,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
     }
 }
 
-fn check_op<T: Arithmetic>(op: Op) -> Result<()> {
+pub(crate) fn check_op<T: Arithmetic>(op: Op) -> Result<()> {
     if T::FLOAT && op.is_bitwise() {
         return Err(Error::Invalid(format!("{op:?} is not defined for floats")));
     }

@@ -20,7 +20,7 @@ use super::shape::{Shape, index_of, words_of};
 use super::through::{Farewell, Reach};
 use super::view::{SlotEntry, Table};
 use super::{Atomic, ByRange, BySlot, Discipline, Half, Inbox, Kind, Outbox, Peer, Way};
-use crate::element::Element;
+use crate::element::{Arithmetic, Element};
 use crate::error::{Cause, Error, Result};
 use crate::nic::{Line, LineParts, Throttle};
 use crate::region::fresh_id;
@@ -66,6 +66,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             kind: K::KIND,
             buffers: buffers as u32,
             memory,
+            reduces: None,
             inbound: Vec::new(),
             outbound: Vec::new(),
             staged: false,
@@ -133,6 +134,18 @@ impl<T> Window<T, BySlot> {
             range: 0..0,
         });
         self
+    }
+}
+
+impl<T: Arithmetic> Window<T, BySlot> {
+    /// What an all-reduce of `len` elements is made of: a slot from each rank, this one among them, and a way to each;
+    /// slots, inbound and outbound, have the numbers of the ranks. No window of the program's fits it.
+    pub(crate) fn of_all_reduce(name: &str, ranks: usize, len: usize) -> Self {
+        let mut window = Self::declare(name, Buffers::Double, 0);
+        window.description.reduces = Some(len);
+        (0..ranks).fold(window, |window, rank| {
+            window.slot_from(rank, 0, len).slot_to(rank, 0)
+        })
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) struct Description {
     pub(super) buffers: u32,
     /// Elements of memory (ranges and atomics).
     pub(super) memory: usize,
+    /// Elements of the vectors, if it is what an all-reduce is made of.
+    pub(super) reduces: Option<usize>,
     pub(super) inbound: Vec<Inbound>,
     pub(super) outbound: Vec<Outbound>,
     /// Whether what goes by NICs is staged.
@@ -140,6 +142,9 @@ pub(super) fn check(all: &[Description]) -> Result<(), String> {
         if (each.layout, each.size) != (first.layout, first.size) {
             return Err(elements_differ(first, rank, each));
         }
+        if each.reduces != first.reduces {
+            return Err(vectors_differ(first.reduces, rank, each.reduces));
+        }
         if each.buffers != first.buffers {
             return differs("buffers", &first.buffers, &each.buffers);
         }
@@ -172,6 +177,17 @@ fn elements_differ(first: &Description, rank: usize, each: &Description) -> Stri
         "ranks 0 and {rank} disagree about the element type: \
          `{mine}` ({size} bytes) and `{theirs}` ({their_size} bytes){but}"
     )
+}
+
+/// Slots do not say so: what is put may be shorter than a slot.
+fn vectors_differ(first: Option<usize>, rank: usize, each: Option<usize>) -> String {
+    let what = |reduces: Option<usize>| match reduces {
+        Some(1) => "an all-reduce of 1 element".to_owned(),
+        Some(len) => format!("an all-reduce of {len} elements"),
+        None => "a window".to_owned(),
+    };
+    let (mine, theirs) = (what(first), what(each));
+    format!("ranks 0 and {rank} disagree about what it is: {mine} and {theirs}")
 }
 
 fn check_rank(all: &[Description], rank: usize, each: &Description) -> Result<(), String> {
@@ -302,6 +318,7 @@ mod tests {
             kind: Kind::Slot,
             buffers: 2,
             memory: 0,
+            reduces: None,
             inbound: inbound
                 .iter()
                 .map(|&(origin, key, len)| Inbound { origin, key, len })

@@ -16,9 +16,7 @@ use super::{
 };
 use crate::capture::{Carry, State, Visitor};
 use crate::element::Element;
-#[cfg(doc)]
-use crate::error::Error;
-use crate::error::{Rejected, Result};
+use crate::error::{Cause, Error, Rejected, Result};
 use crate::nic::Arm;
 use crate::stream::Stream;
 
@@ -303,6 +301,14 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
     /// The window's name.
     pub fn name(&self) -> &str {
         &self.held.half.window.name
+    }
+
+    /// Revokes the window: this rank could not enqueue what belongs to an epoch that it has enqueued.
+    pub(crate) fn revoke(&self, error: &Error) {
+        let half = &self.held.half;
+        let (rank, reason) = (half.world.rank(), error.to_string());
+        let cause = Cause::NotEnqueued { rank, reason };
+        half.world.revoke(&half.window, cause);
     }
 
     /// The ranks that put into it, ascending.

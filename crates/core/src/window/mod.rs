@@ -49,6 +49,7 @@ mod stages;
 mod through;
 mod view;
 
+pub(crate) use access::check_op;
 pub use access::{Access, At, Dest, IntoDest, OutSlot, Slot};
 pub use builder::{Buffers, Window};
 pub use exchange::{Refused, exchange};

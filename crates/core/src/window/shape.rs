@@ -198,6 +198,7 @@ mod tests {
             kind: Kind::Slot,
             buffers,
             memory: 0,
+            reduces: None,
             inbound: others(rank)
                 .map(|origin| Inbound {
                     origin,

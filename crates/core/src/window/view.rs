@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use tidegate_hal::batch::{Shape, Side};
 use tidegate_hal::device::{Device, Parameters};
 use tidegate_hal::memory::{Block, Ptr, Sharing};
 use tidegate_words::{Word, ahead};
@@ -18,7 +19,8 @@ pub(super) struct Table<D: Device> {
     /// The slots, in the order of their declaration: [`SlotEntry`]s in memory of the device, where kernels read them.
     /// None without slots.
     entries: Option<D::Block>,
-    count: usize,
+    /// The same, for the host.
+    slots: Box<[SlotEntry]>,
     /// The memory of a window by range, or atomic.
     pub(super) memory: Ptr,
     pub(super) len: usize,
@@ -54,7 +56,7 @@ impl<D: Device> Table<D> {
         };
         Ok(Table {
             entries: block,
-            count: entries.len(),
+            slots: entries.into(),
             memory,
             len,
         })
@@ -63,7 +65,23 @@ impl<D: Device> Table<D> {
     /// Where the entries are, and how many.
     pub(super) fn slots(&self) -> (Ptr, usize) {
         let entries = self.entries.as_ref().map_or(Ptr::NULL, Block::base);
-        (entries, self.count)
+        (entries, self.slots.len())
+    }
+
+    /// A slot as a side of a move, and the move's parity.
+    fn side(&self, index: usize) -> (Side, Ptr) {
+        let slot = &self.slots[index];
+        let side = Side {
+            base: slot.base,
+            flip: slot.flip as usize,
+            shape: Shape::Linear,
+        };
+        let parity = if slot.flip == 0 {
+            Ptr::NULL
+        } else {
+            slot.operand
+        };
+        (side, parity)
     }
 }
 
@@ -179,6 +197,12 @@ impl<'s, T: Element, D: Device> Inbox<'s, T, BySlot, D> {
             slots: self.table().slots(),
             marker: PhantomData,
         }
+    }
+
+    /// A slot as moves of the inbox's stream find it, as views do: the operand, which is the move's parity, says which
+    /// buffer the last epoch was in when they come to it.
+    pub(crate) fn side(&self, slot: usize) -> (Side, Ptr) {
+        self.table().side(slot)
     }
 }
 

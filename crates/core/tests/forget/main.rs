@@ -15,7 +15,7 @@ use scene::{
 };
 use tidegate_core::stream;
 use tidegate_core::window::{At, Atomic, BySlot, Op, Slot, Slots, Window, exchange};
-use tidegate_core::{Barrier, CellsMut, IndexSet, Layout, Region, Result};
+use tidegate_core::{AllReduce, Barrier, CellsMut, IndexSet, Layout, Region, Result};
 use tidegate_host::Host;
 
 #[test]
@@ -429,6 +429,29 @@ fn barriers() {
             how.lose(barrier);
             gate.open();
             s.synchronize()
+        });
+        results.into_iter().collect::<Result<Vec<_>>>().unwrap();
+    }
+}
+
+#[test]
+fn all_reduces() {
+    for how in [How::Forgotten, How::Dropped] {
+        let gate = Gate::default();
+        let results = World::local(3, |world: World| -> Result<()> {
+            stream!(let s = world.stream()?);
+            let mut reduce = AllReduce::<u64, Host>::open(&s, "all here", LEN)?;
+            let (mut kept, mut lost) = (filled(&s, 1)?, filled(&s, 1)?);
+            gate.hold_up(&s)?;
+            reduce.sum(&s, &mut kept)?;
+            reduce.sum(&s, &mut lost)?;
+            reduce.sum(&s, &mut kept)?;
+            how.lose(lost);
+            how.lose(reduce);
+            gate.open();
+            let kept: HostMemory = kept.into_host(&s)?;
+            assert_eq!(kept[..], [9; LEN]);
+            Ok(())
         });
         results.into_iter().collect::<Result<Vec<_>>>().unwrap();
     }

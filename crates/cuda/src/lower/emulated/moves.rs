@@ -14,6 +14,7 @@ use super::machine::{Do, Home, Launched, Machine};
 use super::memory::{Arena, Rng};
 
 mod gather;
+pub(super) mod reductions;
 
 const ARENA: usize = 4 << 20;
 

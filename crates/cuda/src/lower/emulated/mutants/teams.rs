@@ -1,8 +1,16 @@
 //! Who does what, and when a batch goes on.
 
-use super::{EPOCHS, LANDED, LANDING, MOVES, Mutant, NEIGHBOURS, ORDER, PARITIES, WAITS};
+use super::{
+    EPOCHS, LANDED, LANDING, MOVES, Mutant, NEIGHBOURS, ORDER, PARITIES, REDUCTIONS, WAITS,
+};
 
 pub(super) const MUTANTS: &[Mutant] = &[
+    // Who has which elements: others for one move than for the next.
+    (
+        REDUCTIONS,
+        "for (u64 i = first; i < move->count; i += stride) {\n        u64 at",
+        "for (u64 i = (first + move->src / 64) % stride; i < move->count; i += stride) {\n        u64 at",
+    ),
     // Lanes that are taken for others.
     (
         EPOCHS,

@@ -1,0 +1,307 @@
+//! Sums and the like over all ranks, on the stream.
+//!
+//! # Model
+//!
+//! Every rank has a vector, and gets the sum (or product, minimum, maximum) of the vectors of all ranks in its place:
+//! [`AllReduce`]. The host enqueues and does not wait. Each element is reduced in the order of the ranks, on every
+//! rank: so the result has the same bits on all ranks, and in every run, and control flow that depends on it (does a
+//! solver go on?) does not diverge.
+//!
+//! It is an epoch of a window by slot, in which each rank puts its vector to a slot of every rank, its own among them;
+//! then a batch of one lane, which goes through the slots in the order of the ranks: the first replaces the vector, the
+//! others are accumulated. Nothing else is needed: the slots have two buffers, and that which the next epoch but one
+//! writes is exposed by a post behind this batch. Which of them a move reads is said by the operand of the wait for the
+//! rank, in device memory, as for the window's views; so the two batches can be recorded, and replayed between eager
+//! calls. All moves of the lane are accumulates of one linear destination, the first, too, since a device keeps the
+//! order of those for each element ([`Action::Accumulate`]), and not that of an accumulate behind a copy.
+//!
+//! The result is written once the epoch is over, for this rank: all have been put, and put to all. Over a NIC that
+//! reads the vector itself its ticket is waited for.
+//!
+//! # Failure
+//!
+//! As a window's of that name. A call that is refused has enqueued nothing. If, against what the device has said
+//! before, it refuses the second batch, the other ranks reckon with an epoch that this one has not brought to its end,
+//! and the window is revoked.
+
+use std::sync::Arc;
+
+use tidegate_hal::batch::{Action, Batch, Move, Op, Shape, Side, Step};
+use tidegate_hal::device::{Device, Stream as _};
+use tidegate_hal::memory::Ptr;
+
+use crate::capture::{Carry, Visitor};
+use crate::element::Arithmetic;
+use crate::error::{Error, Rejected, Result};
+use crate::nic::Touch;
+use crate::place::On;
+use crate::region::Region;
+use crate::stream::Stream;
+use crate::window::{BySlot, Inbox, Outbox, Slot, Window, check_op, exchange};
+
+/// The most bytes of a vector.
+const LONGEST: usize = 1 << 20;
+
+/// The most bytes of a rank's slots, both buffers together.
+const MOST: usize = 1 << 30;
+
+/// The most ranks: each checks what all say of their slots for all when it is opened, which takes the cube of this.
+const RANKS: usize = 1024;
+
+/// How many batches are remembered: one for each reduction of each region.
+const COMBINATIONS: usize = 8;
+
+/// The window's.
+type Halves<'s, T, D> = (Inbox<'s, T, BySlot, D>, Outbox<'s, T, BySlot, D>);
+
+/// What is said of an all-reduce whose halves a call has not given back.
+const WHOLE: &str = "a call that fails gives the halves back";
+
+/// Sums, products, minima and maxima over all ranks, of vectors of one length, at home on stream `'s`.
+///
+/// The result has the same bits on all ranks and in every run of a program: each element is reduced in the order of the
+/// ranks, from rank 0 on.
+///
+/// Made for short vectors (dot products, energies, norms, time steps): each call puts the vector to every rank, so it
+/// costs as many puts as there are ranks, on each of them, and one journey; a rank keeps two slots of the vector's length
+/// for each rank; and one lane of the device goes through all of them. What it takes to open one grows with the cube of
+/// the number of ranks. At most a vector has 1 MiB, a rank's slots have 1 GiB, and a job has 1024 ranks.
+///
+/// ```
+/// # use tidegate_core::{AllReduce, Region, World, stream};
+/// # use tidegate_host::Host;
+/// # World::<Host>::local(3, |world| {
+/// # stream!(let s = world.stream().unwrap());
+/// # let rank = world.rank() as f64;
+/// # let x = Region::from_slice(&world, &[rank, 1.0]).unwrap().on(&s).unwrap();
+/// # let y = Region::from_slice(&world, &[2.0, 0.5]).unwrap().on(&s).unwrap();
+/// # let mut dot = Region::<f64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+/// let mut dots = AllReduce::open(&s, "dots", 1).unwrap();
+/// let product = |x: &[f64], y: &[f64], dot: &mut [f64]| dot[0] = x.iter().zip(y).map(|(x, y)| x * y).sum();
+/// s.launch(product, (&x, &y, &mut dot)).unwrap(); // of this rank's parts of x and y
+/// dots.sum(&s, &mut dot).unwrap(); // enqueued: whatever comes next on the stream has the dot product of all
+/// # assert_eq!(dot.into_host(&s).unwrap()[0], 7.5);
+/// # });
+/// ```
+///
+/// All ranks make the same calls in the same order, as with a [`Barrier`](crate::Barrier): nobody can see that one of
+/// them has asked for another reduction than the others.
+///
+/// *Floats.* For [`Op::Min`] and [`Op::Max`] a NaN loses against a number; of two zeros with different signs either may
+/// come out. Whether a result is NaN is the same on all ranks; which bits it has then is the device's affair, as is that
+/// GPUs take subnormal `f32` for zeros in sums.
+pub struct AllReduce<'s, T: Arithmetic, D: Device> {
+    /// None only while a call has them.
+    halves: Option<Halves<'s, T, D>>,
+    len: usize,
+    combinations: Vec<Combination>,
+}
+
+/// The second batch, for a region and a reduction.
+struct Combination {
+    /// Where the region is, and its number, so that another region at the same address is another region.
+    local: (Ptr, u64),
+    op: Op,
+    batch: Arc<Batch>,
+}
+
+impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
+    /// Creates an all-reduce of vectors of `len` elements. Collective over all ranks of the job. Its name is no open
+    /// window's.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for no elements, for more than 1 MiB of them, for more than 1024 ranks, and where the slots of all
+    /// ranks would have more than 1 GiB (on this rank alone; as all ranks have one length, on all alike). [`Error::WindowMismatch`], on all ranks
+    /// alike, if their lengths, types or names differ; and as [`Window::open`].
+    pub fn open(stream: &Stream<'s, D>, name: &str, len: usize) -> Result<Self> {
+        let ranks = stream.world().size();
+        check_size(name, len, size_of::<T>(), ranks)?;
+        let halves = Window::of_all_reduce(name, ranks, len).open(stream)?;
+        Ok(AllReduce {
+            halves: Some(halves),
+            len,
+            combinations: Vec::new(),
+        })
+    }
+
+    /// Its name, which errors call the window's.
+    pub fn name(&self) -> &str {
+        self.halves.as_ref().expect(WHOLE).0.name()
+    }
+
+    /// How many elements the vectors have.
+    pub fn elements(&self) -> usize {
+        self.len
+    }
+
+    /// Enqueues: each element of `x` becomes the sum of those of all ranks. Integers wrap.
+    ///
+    /// # Errors
+    ///
+    /// As [`AllReduce::reduce`].
+    pub fn sum(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
+        self.reduce(stream, x, Op::Sum)
+    }
+
+    /// Enqueues: each element of `x` becomes the product of those of all ranks. Integers wrap.
+    ///
+    /// # Errors
+    ///
+    /// As [`AllReduce::reduce`].
+    pub fn prod(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
+        self.reduce(stream, x, Op::Prod)
+    }
+
+    /// Enqueues: each element of `x` becomes the least of those of all ranks; a NaN loses.
+    ///
+    /// # Errors
+    ///
+    /// As [`AllReduce::reduce`].
+    pub fn min(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
+        self.reduce(stream, x, Op::Min)
+    }
+
+    /// Enqueues: each element of `x` becomes the greatest of those of all ranks; a NaN loses.
+    ///
+    /// # Errors
+    ///
+    /// As [`AllReduce::reduce`].
+    pub fn max(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
+        self.reduce(stream, x, Op::Max)
+    }
+
+    /// Enqueues any reduction: `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`. ([`Op::Keep`] gives all ranks what
+    /// rank 0 has, [`Op::Replace`] what the last one has.)
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CountMismatch`] if `x` has another length; [`Error::Invalid`] for a bitwise operation on floats;
+    /// [`Error::Revoked`], or what made the stream fail; [`Error::Device`] where the ranks are too many for what the
+    /// stream may carry out at a time. Nothing has been enqueued then.
+    pub fn reduce(
+        &mut self,
+        stream: &Stream<'s, D>,
+        x: &mut Region<T, On<'s, D>>,
+        op: Op,
+    ) -> Result<()> {
+        check_op::<T>(op)?;
+        if x.len() != self.len {
+            let (src, dst) = (x.len(), self.len);
+            return Err(Error::CountMismatch { src, dst });
+        }
+        let batch = self.combination(x, op);
+        // What can be refused is refused before the other ranks can have heard of this epoch.
+        stream.raw().prepare(&batch)?;
+        let (inbox, outbox) = self.halves.take().expect(WHOLE);
+        let mut slots = 0..outbox.slots() as u32;
+        let mut epoch = outbox.start();
+        let exchanged = match slots.try_for_each(|slot| epoch.put(&*x, Slot(slot))) {
+            Ok(()) => exchange(stream, inbox, epoch),
+            Err(error) => Err(Rejected::new(error, (inbox, epoch))),
+        };
+        let (inbox, _) = match exchanged {
+            Ok(halves) => self.halves.insert(halves),
+            Err(Rejected { error, value }) => {
+                self.halves = Some((value.0, value.1.into_outbox()));
+                return Err(error);
+            }
+        };
+        let combined = x.body.settle(stream, Touch::Write).and_then(|()| {
+            // SAFETY: the slots lie in blocks that the inbox holds and that are retired in stream order; the exchange that
+            // this stream has been given before waits for all ranks, so that no other than this batch has the buffers
+            // that the operands choose, until a post behind it; `x` is a region of this stream, exclusively borrowed, and
+            // what a NIC reads of it has been waited for.
+            Ok(unsafe { stream.raw().submit(&batch) }?)
+        });
+        combined.inspect_err(|error| inbox.revoke(error))
+    }
+
+    /// The second batch, made the first time.
+    fn combination(&mut self, x: &Region<T, On<'s, D>>, op: Op) -> Arc<Batch> {
+        let local = (x.body.ptr(), x.body.id);
+        let known = |one: &&Combination| (one.local, one.op) == (local, op);
+        if let Some(one) = self.combinations.iter().find(known) {
+            return one.batch.clone();
+        }
+        let (inbox, _) = self.halves.as_ref().expect(WHOLE);
+        let dst = Side {
+            base: local.0,
+            flip: 0,
+            shape: Shape::Linear,
+        };
+        let take = |(rank, (src, parity)): (usize, (Side, Ptr))| {
+            let op = if rank == 0 { Op::Replace } else { op };
+            Step::Move(Move {
+                action: Action::Accumulate {
+                    op,
+                    scalar: T::SCALAR,
+                    atomic: false,
+                },
+                size: size_of::<T>() as u32,
+                count: x.len(),
+                src,
+                dst,
+                parity,
+                early: false,
+                landing: None,
+            })
+        };
+        // Slots have the numbers of the ranks.
+        let slots = (0..inbox.origins().count()).map(|rank| inbox.side(rank));
+        let steps: Vec<_> = slots.enumerate().map(take).collect();
+        // SAFETY: each slot has as many elements as the region, both buffers, and its operand lies in the window's block;
+        // the region is not that memory; bitwise operations on floats were refused. What else must hold when the batch is
+        // executed is argued where it is submitted, which is only done with that region.
+        let batch = Arc::new(unsafe { Batch::new([steps], Vec::new()) });
+        if self.combinations.len() == COMBINATIONS {
+            // The queue holds what of it is still to run.
+            self.combinations.remove(0);
+        }
+        self.combinations.push(Combination {
+            local,
+            op,
+            batch: batch.clone(),
+        });
+        batch
+    }
+}
+
+/// Refuses what should not be reduced so.
+fn check_size(name: &str, len: usize, size: usize, ranks: usize) -> Result<()> {
+    let refuse = |why: String| Err(Error::Invalid(format!("all-reduce `{name}`: {why}")));
+    if len == 0 {
+        return refuse("vectors of no elements".to_owned());
+    }
+    if len.checked_mul(size).is_none_or(|bytes| bytes > LONGEST) {
+        return refuse(format!(
+            "vectors of {len} elements of {size} bytes have more than {LONGEST}: it is made for short ones"
+        ));
+    }
+    if ranks > RANKS {
+        return refuse(format!(
+            "{ranks} ranks would each put to all: it is made for {RANKS} at most"
+        ));
+    }
+    let slots = (2 * len * size).checked_mul(ranks);
+    if slots.is_none_or(|bytes| bytes > MOST) {
+        return refuse(format!(
+            "vectors of {len} elements of {size} bytes, twice from each of {ranks} ranks, have more than {MOST} bytes"
+        ));
+    }
+    Ok(())
+}
+
+// SAFETY: the leaves are those of the halves, which are visited; these are the only mention of the brand.
+unsafe impl<'s, T: Arithmetic, D: Device> Carry<'s, D> for AllReduce<'s, T, D> {
+    type At<'t> = AllReduce<'t, T, D>;
+
+    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        let (inbox, outbox) = self.halves.as_mut().expect(WHOLE);
+        inbox.visit(visitor);
+        outbox.visit(visitor);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,552 @@
+//! All-reduces of threads, against a model that goes through the ranks in order.
+
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tidegate_host::Host;
+use tidegate_loopback::{Loopback, Options};
+
+use crate::element::{Arithmetic, Element};
+use crate::window::{Op, Window};
+use crate::*;
+
+type OnHost1<T> = Region<T, OnHost<Host>>;
+type Reduce<'s, T> = AllReduce<'s, T, Host>;
+
+const SIZES: [usize; 5] = [1, 2, 3, 5, 8];
+const OPS: [Op; 4] = [Op::Sum, Op::Prod, Op::Min, Op::Max];
+
+/// Numbers without a pattern.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// A number as the model knows it.
+trait Model: Arithmetic + Debug {
+    fn of(random: u64) -> Self;
+    fn apply(self, op: Op, with: Self) -> Self;
+    /// What is compared with the model.
+    fn bits(self) -> u64;
+}
+
+macro_rules! integers {
+    ($($ty:ty)*) => {$(
+        impl Model for $ty {
+            fn of(random: u64) -> Self {
+                random as $ty
+            }
+            fn apply(self, op: Op, with: Self) -> Self {
+                match op {
+                    Op::Sum => self.wrapping_add(with),
+                    Op::Prod => self.wrapping_mul(with),
+                    Op::Min => if self < with { self } else { with },
+                    Op::Max => if self > with { self } else { with },
+                    Op::BitAnd => self & with,
+                    Op::BitOr => self | with,
+                    Op::BitXor => self ^ with,
+                    Op::Replace => with,
+                    Op::Keep => self,
+                }
+            }
+            fn bits(self) -> u64 {
+                self as u64
+            }
+        }
+    )*};
+}
+integers!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+macro_rules! floats {
+    ($($ty:ty, $shift:literal;)*) => {$(
+        impl Model for $ty {
+            /// Of any size; now and then what is no number, has no end, or is no size.
+            fn of(random: u64) -> Self {
+                match random % 23 {
+                    0 => <$ty>::NAN,
+                    1 => <$ty>::INFINITY,
+                    2 => -<$ty>::INFINITY,
+                    3 => 0.0,
+                    4 => -0.0,
+                    // Sums of these depend on their order.
+                    5..15 => (random >> 8) as $ty * 1e-12 - 4e4,
+                    _ => <$ty>::from_bits((random >> $shift) as _),
+                }
+            }
+            fn apply(self, op: Op, with: Self) -> Self {
+                match op {
+                    Op::Sum => self + with,
+                    Op::Prod => self * with,
+                    Op::Min if with.is_nan() || self < with => self,
+                    Op::Max if with.is_nan() || self > with => self,
+                    _ => with,
+                }
+            }
+            fn bits(self) -> u64 {
+                match () {
+                    // Which one is the processor's affair.
+                    () if self.is_nan() => u64::MAX,
+                    () => self.to_bits().into(),
+                }
+            }
+        }
+    )*};
+}
+floats! { f32, 32; f64, 0; }
+
+fn values<T: Model>(rank: usize, len: usize, op: Op) -> Vec<T> {
+    let mut random = Random(rank as u64 * 1000 + len as u64 + op as u64 * 77);
+    let zero = |value: T| T::FLOAT && value.bits() << 1 == 0;
+    let mut one = || loop {
+        let value = T::of(random.next());
+        // Of zeros either may be the lesser.
+        if !(matches!(op, Op::Min | Op::Max) && (zero(value) || value.bits() == 1 << 31)) {
+            return value;
+        }
+    };
+    (0..len).map(|_| one()).collect()
+}
+
+/// What ranks with these vectors get.
+fn model<T: Model>(vectors: &[Vec<T>], op: Op) -> Vec<T> {
+    let mut all = vectors[0].clone();
+    for vector in &vectors[1..] {
+        let each = all.iter_mut().zip(vector);
+        each.for_each(|(all, one)| *all = all.apply(op, *one));
+    }
+    all
+}
+
+fn bits<T: Model>(values: &[T]) -> Vec<u64> {
+    values.iter().map(|value| value.bits()).collect()
+}
+
+/// The bytes themselves.
+fn raw<T: Element>(values: &[T]) -> Vec<u8> {
+    // SAFETY: elements have no padding.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) }
+        .to_vec()
+}
+
+/// A name that no other all-reduce of the job has.
+fn open<'s, T: Arithmetic>(s: &Stream<'s, Host>, len: usize) -> Reduce<'s, T> {
+    AllReduce::open(s, "energy", len).unwrap()
+}
+
+fn all_of<T: Model>(ops: &[Op]) {
+    for size in SIZES {
+        for len in [1, 7, 100] {
+            let results = World::<Host>::local(size, |world| {
+                let mut results = Vec::new();
+                stream!(let s = world.stream().unwrap());
+                let mut reduce = open::<T>(&s, len);
+                for op in ops {
+                    let x = values::<T>(world.rank(), len, *op);
+                    let mut x = OnHost1::from_slice(&world, &x).unwrap().on(&s).unwrap();
+                    match op {
+                        Op::Sum => reduce.sum(&s, &mut x),
+                        Op::Prod => reduce.prod(&s, &mut x),
+                        Op::Min => reduce.min(&s, &mut x),
+                        Op::Max => reduce.max(&s, &mut x),
+                        op => reduce.reduce(&s, &mut x, *op),
+                    }
+                    .unwrap();
+                    results.push(x.into_host(&s).unwrap().to_vec());
+                }
+                results
+            });
+            for (index, op) in ops.iter().enumerate() {
+                let vectors: Vec<_> = (0..size).map(|rank| values::<T>(rank, len, *op)).collect();
+                let expected = model(&vectors, *op);
+                for (rank, result) in results.iter().enumerate() {
+                    let of = format!("{} ranks, rank {rank}, {len}, {op:?}", size);
+                    assert_eq!(bits(&result[index]), bits(&expected), "{of}");
+                    assert_eq!(raw(&result[index]), raw(&results[0][index]), "{of}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn integers_of_all_types_are_those_of_the_model() {
+    all_of::<i8>(&Op::ALL);
+    all_of::<i16>(&Op::ALL);
+    all_of::<i32>(&Op::ALL);
+    all_of::<i64>(&Op::ALL);
+    all_of::<u8>(&Op::ALL);
+    all_of::<u16>(&Op::ALL);
+    all_of::<u32>(&Op::ALL);
+    all_of::<u64>(&Op::ALL);
+}
+
+#[test]
+fn floats_are_those_of_the_model_to_the_bit() {
+    all_of::<f32>(&OPS);
+    all_of::<f64>(&OPS);
+}
+
+#[test]
+fn zeros_of_both_signs_are_the_same_on_all_ranks() {
+    let results = World::<Host>::local(4, |world| {
+        stream!(let s = world.stream().unwrap());
+        let mut reduce = open::<f64>(&s, 9);
+        let zero = if world.rank() % 2 == 0 { 0.0 } else { -0.0 };
+        let x = OnHost1::from_slice(&world, &[zero; 9]).unwrap();
+        let mut x = x.on(&s).unwrap();
+        reduce.min(&s, &mut x).unwrap();
+        let result = x.into_host(&s).unwrap().to_vec();
+        assert!(result.iter().all(|zero| *zero == 0.0));
+        raw(&result)
+    });
+    assert!(results.iter().all(|result| *result == results[0]));
+}
+
+/// What a rank does with the sum before the next one. It depends on every bit.
+fn next(rank: usize, x: f64) -> f64 {
+    let (a, b) = (1.0 + rank as f64 * 0.37, 0.1 / (rank as f64 + 3.0));
+    (x * a).rem_euclid(1.7) + b
+}
+
+const LEN: usize = 5;
+
+/// All vectors after so many steps, and a hash of all that were there.
+fn steps_of_model(size: usize, steps: usize) -> (Vec<f64>, u64) {
+    let mut xs: Vec<Vec<f64>> = (0..size).map(first).collect();
+    let mut hash = 0;
+    for _ in 0..steps {
+        for (rank, x) in xs.iter_mut().enumerate() {
+            x.iter_mut().for_each(|x| *x = next(rank, *x));
+        }
+        let sum = model(&xs, Op::Sum);
+        hash = hashed(hash, &sum);
+        xs.fill(sum);
+    }
+    (xs[0].clone(), hash)
+}
+
+fn first(rank: usize) -> Vec<f64> {
+    (0..LEN).map(|i| (rank * LEN + i) as f64 * 0.3).collect()
+}
+
+fn hashed(hash: u64, x: &[f64]) -> u64 {
+    let one = |hash: u64, x: &f64| (hash ^ x.to_bits()).wrapping_mul(0x100_0000_01b3);
+    x.iter().fold(hash, one)
+}
+
+type Lent<'s> = (
+    Reduce<'s, f64>,
+    Region<f64, On<'s, Host>>,
+    Region<u64, On<'s, Host>>,
+);
+
+fn step<'s>(s: &Stream<'s, Host>, rank: usize, lent: Lent<'s>) -> Result<Lent<'s>> {
+    let (mut reduce, mut x, mut hash) = lent;
+    s.launch(
+        move |x: &mut [f64]| x.iter_mut().for_each(|x| *x = next(rank, *x)),
+        &mut x,
+    )?;
+    reduce.sum(s, &mut x)?;
+    s.launch(
+        |x: &[f64], hash: &mut [u64]| hash[0] = hashed(hash[0], x),
+        (&x, &mut hash),
+    )?;
+    Ok((reduce, x, hash))
+}
+
+/// Eager steps between replays of one step and of two, 1000 in all.
+fn mixed(world: &World<Host>, s: &mut Stream<'_, Host>) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    let x = Region::from_slice(world, &first(rank))?.on(s)?;
+    let hash = Region::zeroed(world, 1)?.on(s)?;
+    let lent = (AllReduce::open(s, "energy", LEN)?, x, hash);
+    let (one, lent) = s.capture(lent, |s, lent| step(s, rank, lent))?;
+    let (two, mut lent) = s.capture(lent, |s, lent| step(s, rank, step(s, rank, lent)?))?;
+    let (mut done, mut random) = (0, Random(5));
+    while done < 1000 {
+        let times = (random.next() % 7).min(1000 - done);
+        match random.next() % 3 {
+            0 => {
+                for _ in 0..times {
+                    lent = step(s, rank, lent)?;
+                }
+                done += times;
+            }
+            1 => {
+                lent = one.replay(s, lent, times)?;
+                done += times;
+            }
+            _ => {
+                lent = two.replay(s, lent, times / 2)?;
+                done += times / 2 * 2;
+            }
+        }
+    }
+    let (_reduce, x, hash) = lent;
+    let (x, hash) = (x.into_host(s)?, hash.into_host(s)?);
+    let expected = steps_of_model(size, 1000);
+    assert_eq!(
+        (bits(&x), hash[0]),
+        (bits(&expected.0), expected.1),
+        "rank {rank} of {size}"
+    );
+    Ok(())
+}
+
+#[test]
+fn eager_and_replayed_steps_are_those_of_the_model() {
+    for size in SIZES {
+        for result in World::<Host>::local(size, |world| {
+            stream!(let mut s = world.stream().unwrap());
+            mixed(&world, &mut s)
+        }) {
+            result.unwrap();
+        }
+    }
+}
+
+#[test]
+fn over_a_nic_too() {
+    let late = Options::default().delay(Duration::from_micros(50));
+    for (size, staged) in [(1, false), (2, false), (3, true), (3, false)] {
+        for (route, options) in [
+            (Route::Nic, Options::default()),
+            (Route::NicTo([0].into()), Options::default().budget(1)),
+            (Route::Nic, late.clone()),
+        ] {
+            let nic = |_| {
+                let options = WorldOptions::new()
+                    .nic(Loopback::new(options.clone()))
+                    .route(route.clone());
+                if staged { options.staged() } else { options }
+            };
+            for result in World::<Host>::local_with(size, nic, |world| {
+                stream!(let mut s = world.stream().unwrap());
+                mixed(&world, &mut s)
+            }) {
+                result.unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn many_vectors_and_reductions_take_turns() {
+    World::<Host>::local(3, |world| {
+        stream!(let s = world.stream().unwrap());
+        let mut reduce = open::<u64>(&s, 1);
+        let region = |value| {
+            OnHost1::from_slice(&world, &[value])
+                .unwrap()
+                .on(&s)
+                .unwrap()
+        };
+        let mut xs: Vec<_> = (0..11).map(|i| region(i + world.rank() as u64)).collect();
+        let mut expected: Vec<_> = (0..11).map(|i| [i, i + 1, i + 2]).collect();
+        for op in OPS {
+            for x in &mut xs {
+                reduce.reduce(&s, x, op).unwrap();
+            }
+            for x in &mut expected {
+                *x = [x[1..].iter().fold(x[0], |all, one| all.apply(op, *one)); 3];
+            }
+        }
+        for (x, expected) in xs.into_iter().zip(expected) {
+            assert_eq!(x.into_host(&s).unwrap()[0], expected[0]);
+        }
+    });
+}
+
+#[test]
+fn on_a_stream_that_it_is_handed_to() {
+    World::<Host>::local(3, |world| {
+        stream!(let s = world.stream().unwrap());
+        stream!(let t = world.stream().unwrap());
+        let x = OnHost1::from_slice(&world, &[1u64])
+            .unwrap()
+            .on(&s)
+            .unwrap();
+        let (mut reduce, mut x) = (open::<u64>(&s, 1), x);
+        reduce.sum(&s, &mut x).unwrap();
+        let (mut reduce, mut x) = s.hand_off((reduce, x), &t).unwrap();
+        reduce.sum(&t, &mut x).unwrap();
+        assert_eq!(x.into_host(&t).unwrap()[0], 9);
+    });
+}
+
+#[test]
+fn dropped_while_it_is_in_the_queue() {
+    static GO: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+    let results = World::<Host>::local(3, |world| {
+        stream!(let s = world.stream().unwrap());
+        let mut reduce = open::<u64>(&s, 3);
+        let x = OnHost1::from_slice(&world, &[world.rank() as u64; 3]).unwrap();
+        let mut x = x.on(&s).unwrap();
+        let go = &GO[world.rank()];
+        let hold = move |_: &mut [u64]| {
+            while !go.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        };
+        s.launch(hold, &mut x).unwrap();
+        for _ in 0..3 {
+            reduce.sum(&s, &mut x).unwrap();
+        }
+        drop(reduce);
+        go.store(true, Ordering::Release);
+        x.into_host(&s).unwrap()[2]
+    });
+    assert_eq!(results, [27, 27, 27]);
+}
+
+#[test]
+fn what_is_refused_leaves_it_as_it_was() {
+    World::<Host>::local(2, |world| {
+        stream!(let s = world.stream().unwrap());
+        let mut reduce = open::<f32>(&s, 2);
+        let region = |len| OnHost1::<f32>::zeroed(&world, len).unwrap().on(&s).unwrap();
+        let (mut short, mut long, mut x) = (region(1), region(3), region(2));
+        for (wrong, len) in [(&mut short, 1), (&mut long, 3)] {
+            let error = reduce.sum(&s, wrong).unwrap_err();
+            assert!(matches!(error, Error::CountMismatch { src, dst: 2 } if src == len));
+        }
+        let error = reduce.reduce(&s, &mut x, Op::BitOr).unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{error}");
+        s.launch(|x: &mut [f32]| x.fill(0.5), &mut x).unwrap();
+        reduce.sum(&s, &mut x).unwrap();
+        assert_eq!(x.into_host(&s).unwrap()[..], [1.0, 1.0]);
+        assert_eq!((reduce.name(), reduce.elements()), ("energy", 2));
+    });
+}
+
+#[test]
+fn ranks_that_disagree_all_get_an_error() {
+    World::<Host>::local(3, |world| {
+        stream!(let s = world.stream().unwrap());
+        let last = world.rank() == 2;
+        let refused = |opened: Result<()>, said: [&str; 2]| {
+            let error = opened.unwrap_err();
+            assert!(matches!(error, Error::WindowMismatch { .. }), "{error}");
+            let text = error.to_string();
+            assert!(said.iter().all(|part| text.contains(part)), "{text}");
+        };
+        let one = |name: &str, len| AllReduce::<f64, Host>::open(&s, name, len).map(drop);
+        // The lesser and the greater one: neither fits.
+        for (mine, theirs) in [(1, 4), (4, 1)] {
+            let said = ["an all-reduce of 4 elements", "an all-reduce of 1 element"];
+            refused(one("energy", if last { theirs } else { mine }), said);
+        }
+        refused(
+            one(if last { "energy" } else { "norm" }, 1),
+            ["energy", "norm"],
+        );
+        let opened = match last {
+            true => AllReduce::<f32, Host>::open(&s, "energy", 1).map(drop),
+            false => one("energy", 1),
+        };
+        refused(opened, ["f32", "f64"]);
+        // A window of that name and shape is none.
+        let opened = match last {
+            true => {
+                let window = Window::<f64, _>::by_slot("energy");
+                let window = (0..3).fold(window, |window, rank| {
+                    window.slot_from(rank, 0, 1).slot_to(rank, 0)
+                });
+                window.open(&s).map(drop)
+            }
+            false => one("energy", 1),
+        };
+        refused(opened, ["an all-reduce of 1 element", "a window"]);
+        // And a name is one all-reduce's at a time.
+        let held = open::<f64>(&s, 1);
+        let error = one("energy", 1).unwrap_err();
+        assert!(matches!(error, Error::NameTaken { .. }), "{error}");
+        drop(held);
+        one("energy", 1).unwrap();
+    });
+}
+
+#[test]
+fn what_should_not_be_reduced_so_is_refused() {
+    World::<Host>::local(1, |world| {
+        stream!(let s = world.stream().unwrap());
+        for len in [0, (1 << 17) + 1, usize::MAX / 8, usize::MAX] {
+            let error = AllReduce::<f64, Host>::open(&s, "energy", len)
+                .err()
+                .unwrap();
+            let is_named = error.to_string().contains("all-reduce `energy`: ");
+            assert!(matches!(error, Error::Invalid(_)) && is_named, "{error}");
+        }
+        // The longest that there is.
+        drop(AllReduce::<f64, Host>::open(&s, "energy", 1 << 17).unwrap());
+    });
+    assert!(super::check_size("energy", 1 << 17, 8, 512).is_ok());
+    assert!(super::check_size("energy", 1 << 17, 8, 513).is_err());
+    assert!(super::check_size("energy", 1, 8, 1024).is_ok());
+    assert!(super::check_size("energy", 1, 8, 1025).is_err());
+    assert!(super::check_size("energy", 1 << 20, 1, usize::MAX).is_err());
+}
+
+#[test]
+fn of_a_rank_that_is_lost_all_others_hear() {
+    let lost = std::panic::catch_unwind(|| {
+        World::<Host>::local(3, |world| {
+            stream!(let s = world.stream().unwrap());
+            let mut reduce = open::<f64>(&s, 1);
+            let mut x = OnHost1::<f64>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+            for _ in 0..5 {
+                reduce.sum(&s, &mut x).unwrap();
+            }
+            s.synchronize().unwrap();
+            if world.rank() == 1 {
+                panic!("on purpose");
+            }
+            // Whether this is refused, or waits in vain, is a matter of time.
+            let error = match reduce.sum(&s, &mut x) {
+                Ok(()) => s.synchronize().unwrap_err(),
+                Err(error) => error,
+            };
+            let is_typed = match &error {
+                Error::Wait(failed) => &*failed.window == "energy",
+                Error::Revoked { window, .. } => &**window == "energy",
+                _ => false,
+            };
+            assert!(is_typed, "{error}");
+            // From some time on it is refused.
+            let begun = Instant::now();
+            while reduce.sum(&s, &mut x).is_ok() {
+                assert!(
+                    begun.elapsed() < Duration::from_secs(60),
+                    "it is not refused"
+                );
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        })
+    });
+    let panic = lost.expect_err("rank 1 panics");
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"on purpose"));
+}
+
+#[test]
+fn of_a_rank_that_leaves_all_others_hear() {
+    let results = World::<Host>::local(3, |world| {
+        stream!(let s = world.stream().unwrap());
+        let mut reduce = open::<f64>(&s, 1);
+        let mut x = OnHost1::<f64>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        let rounds = if world.rank() == 1 { 2 } else { 3 };
+        let mut enqueued = || (0..rounds).try_for_each(|_| reduce.sum(&s, &mut x));
+        enqueued().and_then(|()| s.synchronize())
+    });
+    assert!(results[1].is_ok());
+    for rank in [0, 2] {
+        let text = results[rank].as_ref().unwrap_err().to_string();
+        assert!(text.contains("window `energy`, epoch 2"), "{text}");
+    }
+}

@@ -1,0 +1,92 @@
+//! Lanes of accumulates to one place, as all-reduces are made of: each element has them in their order.
+
+use std::ops::Range;
+
+use tidegate_hal::batch::{Action, Move, Op, QUANTUM, Scalar, Shape, Side, Step};
+use tidegate_hal::memory::Ptr;
+
+use super::super::machine::Machine;
+use super::{Maker, compare};
+
+impl Maker<'_> {
+    /// Gives so many elements values that sums and products of depend on their order.
+    fn fractions(&mut self, at: *mut u8, count: usize, scalar: Scalar) {
+        for index in 0..count {
+            let sign = if self.rng.once_in(2) { -1.0 } else { 1.0 };
+            let number = sign * (0.1 + self.rng.below(1 << 30) as f64 / 1e8);
+            // SAFETY: the caller gives a piece of the arena, with room for all.
+            unsafe {
+                match scalar {
+                    Scalar::F32 => at.cast::<f32>().add(index).write_unaligned(number as f32),
+                    Scalar::F64 => at.cast::<f64>().add(index).write_unaligned(number),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The slots of some ranks, one after the other, to one place: the first replaces what is there.
+    fn reduction(&mut self) -> Vec<Step> {
+        let scalar = self.rng.of(&Scalar::ALL);
+        let float = matches!(scalar, Scalar::F32 | Scalar::F64);
+        let op = self.rng.of(if float { &Op::ALL[..4] } else { &Op::ALL });
+        let (size, count) = (scalar.bytes(), self.count());
+        let linear = |base| Side {
+            base: Ptr(base),
+            flip: 0,
+            shape: Shape::Linear,
+        };
+        let beyond = size * self.rng.below(4);
+        let dst = linear(self.arena.take(size * count, beyond, true));
+        // Slots with one buffer may be moved by several blocks.
+        let flips = self.rng.once_in(2);
+        let ranks = self.rng.within(1..=9);
+        let mut steps = Vec::new();
+        for rank in 0..ranks {
+            let flip = if flips {
+                (size * count).next_multiple_of(64)
+            } else {
+                0
+            };
+            let at = self.arena.take(size * count + flip, 0, false);
+            self.fractions(at, count, scalar);
+            self.fractions(at.wrapping_add(flip), count, scalar);
+            // No wait of this lane has advanced it: it stood so before.
+            let epoch = self.rng.below(4) as u64;
+            let parity = match flips {
+                true => self.arena.word((epoch + 1) * QUANTUM),
+                false => Ptr::NULL,
+            };
+            let op = if rank == 0 { Op::Replace } else { op };
+            let src = Side { flip, ..linear(at) };
+            steps.push(Step::Move(Move {
+                action: Action::Accumulate {
+                    op,
+                    scalar,
+                    atomic: false,
+                },
+                size: size as u32,
+                count,
+                src,
+                dst,
+                parity,
+                early: false,
+                landing: None,
+            }));
+        }
+        steps
+    }
+}
+
+/// Reductions, to the bit those of the host, whatever the threads do meanwhile.
+pub(in super::super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
+    let most = machine.sizes.threads * 6;
+    for seed in seeds {
+        let make = |maker: &mut Maker<'_>| {
+            let lanes = maker.rng.within(1..=3);
+            (0..lanes).map(|_| maker.reduction()).collect()
+        };
+        compare(machine, seed, most, make)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,11 @@
+use tidegate::prelude::*;
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let a = world.stream()?);
+    stream!(let b = world.stream()?);
+    let mut energy = AllReduce::open(&a, "energy", 4)?;
+    let mut x = Region::<f64, _>::zeroed(&world, 4)?.on(&b)?;
+    energy.sum(&b, &mut x)?;
+    Ok(())
+}
