@@ -41,13 +41,17 @@ impl<D: Device> Clone for Layout<D> {
     }
 }
 
+/// The most pieces of a layout with strides: a gigabyte here.
+const MAX_PIECES: usize = 1 << 26;
+
 impl<D: Device> Layout<D> {
     /// Elements `first + i0*stride0 + i1*stride1 + …` for `ik` in `0..countk`, `i0` fastest; `loops` are `(count, stride)`,
     /// at most [`Shape::MAX_DIMS`].
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for no or too many loops, a count of 0, or elements that are negative or too far.
+    /// [`Error::Invalid`] for no or too many loops, a count of 0, elements that are negative or too far, or more than
+    /// 2^26 pieces (elements that do not lie one behind the other): each takes 16 bytes here.
     pub fn strided(first: usize, loops: &[(u32, i32)]) -> Result<Self> {
         let invalid =
             |what: &str| Error::Invalid(format!("strided layout {first} {loops:?}: {what}"));
@@ -68,6 +72,13 @@ impl<D: Device> Layout<D> {
         // Elements are counted in `isize` bytes further down, and in `u32` in tables.
         if low < 0 || high >= i128::from(u32::MAX) || count > u32::MAX as usize {
             return Err(invalid("it reaches beyond what can be addressed"));
+        }
+        let row = match loops[0] {
+            (times, 1) => times as usize,
+            _ => 1,
+        };
+        if count / row > MAX_PIECES {
+            return Err(invalid("it has more than 2^26 pieces"));
         }
         let mut dims = [(1, 0); Shape::MAX_DIMS];
         dims[..loops.len()].copy_from_slice(loops);
@@ -230,5 +241,24 @@ impl<D: Device> std::fmt::Debug for Layout<D> {
             .field("count", &self.count())
             .field("extent", &self.extent())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Layout;
+    use crate::error::Error;
+    use tidegate_host::Host;
+
+    #[test]
+    fn layouts_of_very_many_pieces_are_refused() {
+        for loops in [&[(1 << 31, 2)][..], &[(1 << 13, 2), (1 << 14, 1 << 15)]] {
+            let refused = Layout::<Host>::strided(0, loops).unwrap_err();
+            assert!(matches!(refused, Error::Invalid(_)), "{refused}");
+            assert!(refused.to_string().contains("pieces"), "{refused}");
+        }
+        // A row is one piece, however long.
+        let rows = Layout::<Host>::strided(5, &[(1 << 20, 1), (3, 1 << 21)]).unwrap();
+        assert_eq!((rows.count(), rows.runs().len()), (3 << 20, 3));
     }
 }

@@ -18,7 +18,7 @@ use tidegate_hal::device::{DeviceError, Grid, LaunchDevice, Parameters};
 
 use super::{Argument, Exclusive, Kernel, Lowered, Shared};
 use crate::element::Element;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::part::{Cells, CellsMut, LoweredPart};
 use crate::place::Of;
 use crate::stream::Stream;
@@ -63,7 +63,9 @@ impl<D: LaunchDevice> Module<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`](crate::Error::Device) if there is none, or it takes other parameters.
+    /// [`Error::Device`](crate::Error::Device) if there is none, or it takes other parameters; [`Error::Invalid`] for a
+    /// signature of more than [`Parameters::MAX`] parameters (a slice is two), or of more than
+    /// [`Parameters::MAX_BYTES`] in all, each rounded up to 16.
     ///
     /// # Safety
     ///
@@ -73,8 +75,17 @@ impl<D: LaunchDevice> Module<D> {
     /// whole region, and not which elements are the part's: one that takes parts is launched only with parts that hold
     /// what it accesses, and whoever binds it sees to that.
     pub unsafe fn function<S: Signature>(&self, name: &str) -> Result<Function<D, S>> {
+        let sizes = S::sizes();
+        if !Parameters::hold(&sizes) {
+            return Err(Error::Invalid(format!(
+                "function `{name}`: {} parameters of {sizes:?} bytes: there is room for {} of {} bytes in all, each rounded up to 16",
+                sizes.len(),
+                Parameters::MAX,
+                Parameters::MAX_BYTES
+            )));
+        }
         Ok(Function {
-            raw: D::function(&self.raw, name, &S::sizes())?,
+            raw: D::function(&self.raw, name, &sizes)?,
             device: self.device.clone(),
             signature: PhantomData,
         })
