@@ -147,5 +147,5 @@ struct Launch {
     u32 flags;
 };
 
-// LAUNCH_NEXT: the next grid of the stream may come while this one waits; else when no block of it does any more.
+// LAUNCH_NEXT: the next grid of the stream may come while this one waits; else no earlier than no block of it does.
 enum { LAUNCH_NEXT = 1 };

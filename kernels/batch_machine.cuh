@@ -110,7 +110,7 @@ DEV void red_u32(u64 at, u32 value) {
 DEV void pause(u32 nanoseconds) {
     asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
 }
-// The next batch of the stream may take its place, and wait there until this one is over; and this one goes on when
+// What comes next on the stream may take its place, and wait there until this one is over; and this one goes on when
 // what stands before it is over. (Only a launch that asks for it has a next one so early; to others both are nothing.)
 DEV void let_next_come() {
 #if __CUDA_ARCH__ >= 900

@@ -41,16 +41,17 @@ struct Turn {
     State *state, *follow;
     bool lets_next_come, alone;
 
-    DEV Turn(const Launch &launch, Part part) : state(launch.state), follow(launch.follow[0]), lets_next_come(launch.flags & LAUNCH_NEXT), alone(part.alone) {}
+    DEV Turn(const Launch &launch, Part part)
+        : state(launch.state), follow(launch.follow[0]), lets_next_come(launch.flags & LAUNCH_NEXT), alone(part.alone) {}
 
     DEV void await() const {
         wait_for_previous();
         if (lets_next_come) let_next_come();
     }
 
-    // The team waits for nobody any more. If it is alone its block does not either, and a kernel that comes next may take
-    // its place; it has been kept away so far, since it could take the room of what is waited for. (Of several teams
-    // the last would have to know: there the end of the block says it.)
+    // The team waits for no peer any more. If it is alone its block does not either, and a kernel that comes next may
+    // take its place; it has been kept away so far, since it could take the room of what is waited for. (Of several
+    // teams the last would have to know: there the end of the block says it.)
     DEV void pass() const {
         if (alone) let_next_come();
     }

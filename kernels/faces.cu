@@ -24,7 +24,7 @@
 //   kernel   read                             written   floor     loads that wait for one another
 //   init     -                                37.7 MB    8.8 us   none
 //   pack     1.30 MB                          0.68 MB    0.5 us   the value
-//   unpack   1.89 MB of block, 0.68 received  1.89 MB    1.0 us   a slot's entry, its operand, the value (packed: the value)
+//   unpack   1.89 MB of block, 0.68 received  1.89 MB    1.0 us   a slot's operand, the value (packed: the value)
 //   compute  29.0 MB                          29.0 MB   13.5 us   the value
 //
 // With all 26 neighbours: pack 2.60 and 1.35 MB, 0.9 us; unpack 2.60, 1.35 and 2.60 MB, 1.5 us. Where nothing else has
@@ -412,7 +412,8 @@ INLINE bool face_point(const FacesGeometry &g, bool received, bool upper, u32 at
 }
 
 template <u32 F, class Received>
-INLINE void unpack_face(const Turn &turn, const FacesGeometry &g, Received &received, bool upper, u32 at, bool active, double *u) {
+INLINE void unpack_face(const Turn &turn, const FacesGeometry &g, Received &received, bool upper, u32 at, bool active,
+                        double *u) {
   const u32 sides = upper ? 7u : 0u;
   Point p;
   double value[8];

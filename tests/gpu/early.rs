@@ -21,7 +21,7 @@ use tidegate_ffi::cuda::{
 };
 
 use super::common::{Kernels, R, W, ranks};
-use super::rules::{LOADING, ends, hangs, own_window, say};
+use super::rules::{Halves, LOADING, ends, hangs, own_window, say};
 
 tidegate::kernel! {
     /// `state[0] += 1`.
@@ -76,7 +76,9 @@ fn too_early() -> Enqueue {
 }
 
 /// What a child does.
-pub(super) fn behind_a_wait(world: &W, k: &Kernels, lie: bool) {
+///
+/// A slot of up to 256 bytes has a landing, where its wait looks, too; of a longer one it looks for the word alone.
+pub(super) fn behind_a_wait(world: &W, k: &Kernels, len: usize, lie: bool) {
     let module = Module::load(world, tidegate_kernels::SAMPLES_SM_90_PTX).unwrap();
     // SAFETY: the module is `samples.cu`, whose kernel keeps to the length; compiled for 9.0 it waits first of all.
     let tick = unsafe { tick_early(&module).unwrap().waits_itself() };
@@ -84,7 +86,8 @@ pub(super) fn behind_a_wait(world: &W, k: &Kernels, lie: bool) {
     stream!(let t = world.stream().unwrap());
     let region = || Region::<u64, _>::zeroed(world, 1).unwrap();
     let (mut x, mut y) = (region().on(&s).unwrap(), region().on(&t).unwrap());
-    let (mut inbox, outbox) = own_window("own", &s).unwrap();
+    let window = Window::by_slot("own").slot_from(0, 0, len).slot_to(0, 0);
+    let (mut inbox, outbox): Halves<'_> = window.open(&s).unwrap();
     let mut outbox = s.hand_off(outbox, &t).unwrap();
     let mut early = lie.then(too_early);
     // By the time that the other stream begins, what stands behind the wait would be there.
@@ -162,7 +165,13 @@ fn no_kernel_takes_room_before_its_turn() {
         (GATES, "auto"),
     ];
     ends("early", &environment);
+    ends("early, by words", &environment);
     hangs("early, and a lie", &environment);
+    // Where no batch lets anybody come while it waits, kernels follow early from the first time on.
+    let mut always = environment;
+    always[2] = (EARLY, "launch");
+    ends("early", &always);
+    ends("early, by words", &always);
 }
 
 /// A recording of kernels copied by hand, with edges of both kinds: they read back as they were asked for.
@@ -284,24 +293,30 @@ fn recorded_kernels_begin_early_behind_epochs_and_kernels() {
                 let exposed = inbox.post(s)?;
                 let outbox = outbox.start().complete(s)?;
                 let inbox = exposed.wait(s)?;
-                s.launch(tick.threads(32, 32), (&mut x,))?;
+                let (may, may_not) = (&tick, &plain);
+                s.launch(may.threads(32, 32), (&mut x,))?;
                 look(s, &mut x, &tell)?;
-                // Behind what is none of ours nothing begins early; behind a kernel that can be followed so, it does.
-                s.launch(tick.threads(32, 32), (&mut x,))?;
-                s.launch(tick.threads(32, 32), (&mut x,))?;
+                // Behind what is none of ours nothing begins early.
+                s.launch(may.threads(32, 32), (&mut x,))?;
                 look(s, &mut x, &tell)?;
-                s.launch(plain.threads(32, 32), (&mut x,))?;
+                // Behind a kernel that may be followed so.
+                s.launch(may.threads(32, 32), (&mut x,))?;
+                s.launch(may.threads(32, 32), (&mut x,))?;
+                look(s, &mut x, &tell)?;
+                // Who does not wait by itself.
+                s.launch(may.threads(32, 32), (&mut x,))?;
+                s.launch(may_not.threads(32, 32), (&mut x,))?;
                 look(s, &mut x, &tell)?;
                 Ok((inbox, outbox, x))
             })
             .unwrap();
         let found: Vec<_> = told.try_iter().collect();
         let [early, over] = [Dependency::PROGRAMMATIC, Dependency::OVER];
-        assert!(found == [[early], [early], [over]], "{found:?}");
+        assert!(found == [[early], [over], [early], [over]], "{found:?}");
         let (inbox, outbox, x) = graph.replay(&s, back, TIMES).unwrap();
         let mut ticks = [0];
         x.into_host(&s).unwrap().read(0, &mut ticks).unwrap();
-        assert_eq!(ticks, [4 * TIMES]);
+        assert_eq!(ticks, [6 * TIMES]);
         drop((inbox, outbox));
     });
 }

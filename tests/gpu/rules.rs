@@ -157,10 +157,10 @@ fn a_rank() {
         }
         "to and fro" => to_and_fro(),
         "all wait" => mps::all_wait(),
-        "early" | "early, and a lie" => {
-            ranks(1, |world, k| {
-                early::behind_a_wait(&world, &k, role != "early")
-            });
+        "early" | "early, by words" | "early, and a lie" => {
+            let len = if role == "early, by words" { 64 } else { 8 };
+            let lie = role == "early, and a lie";
+            ranks(1, |world, k| early::behind_a_wait(&world, &k, len, lie));
         }
         "not exposed" => {
             ranks(2, |world, k| not_exposed(&world, &k));

@@ -67,7 +67,7 @@ use crate::share::{self, Admitted};
 pub use crate::share::{QUEUES, SHARE, WAITING_STREAMS};
 
 /// The environment variable that says how early batches may be launched, from compute capability 9.0 on: `no`, `launch`
-/// (while what stands before it ends), or, if it is not set, while the batch before it is at work. With `no` kernels that
+/// (when nobody of what stands before it waits any more), or, if it is not set, while the batch before it waits, too. With `no` kernels that
 /// wait by themselves are not launched early either.
 pub const EARLY: &str = "TIDEGATE_CUDA_EARLY";
 
@@ -86,9 +86,9 @@ const MIRRORS: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Early {
     No,
-    /// While what stands before it ends.
+    /// When nobody of what stands before it waits any more.
     Launch,
-    /// While the batch before it is at work.
+    /// While the batch before it is at work, and waits.
     Resident,
 }
 

@@ -37,7 +37,7 @@ impl CudaStream {
     /// captured but through the result; what else is enqueued on it leaves alone the memory that is at home on this
     /// stream, or is ordered with it by the caller. And it is over no earlier than what stands before it on the stream:
     /// of a kernel that is launched programmatically each thread waits for that, and it is not launched so behind what
-    /// is enqueued here.
+    /// is enqueued here. Nor does one that waits for a peer let what comes next begin before that wait is over.
     pub unsafe fn adopt(
         device: &Cuda,
         raw: sys::CUstream,

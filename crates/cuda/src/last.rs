@@ -9,8 +9,9 @@
 //! - A *batch* behind a batch: while the other still waits for peers. There is room for both ([`crate::gpu`]).
 //! - A *kernel* behind a batch: only when no block of the batch is left that waits. Else the kernel could take the room
 //!   of what a peer waits for, and so of what the batch waits for. So the batch must not let it come earlier; it has to
-//!   know before it is launched. What it does instead: each block lets what is next come when its lane waits for nobody
-//!   any more. So the kernel takes its place while the last bytes go out and the operands are advanced.
+//!   know before it is launched. What it does instead: a block lets what is next come when its lane waits for nobody any
+//!   more, if it is a lane in short and the block has no other; other blocks by their end. So the kernel takes its place
+//!   while bytes go out and operands are advanced.
 //!
 //! It cannot know, but programs repeat themselves: a batch that such a kernel followed twice lets nobody come before all
 //! of its waits are over ([`Expected`]), and the kernel is launched early. What that saves on a stream is most of a
@@ -18,7 +19,7 @@
 //! kernel behind a batch that does let the next one come is launched as ever, to begin when the batch is over.
 //!
 //! In a *recording* it is known what follows: when the kernel comes, the batch in front of it, whose node can still be
-//! changed, is told to let nobody come while it waits. (Two ranks on an H200: a share of Faces takes 8% less for it.)
+//! changed, is told to let nobody come while it waits.
 //!
 //! Events that only say how far the stream has come, and functions of the host that do, are not noted here: behind them,
 //! too, a kernel is launched early only behind a kernel, or a batch that lets nobody come while it waits.

@@ -67,7 +67,9 @@ pub const WAITING_STREAMS: &str = "TIDEGATE_CUDA_WAITING_STREAMS";
 const CONNECTIONS: usize = 96;
 
 /// How many launches a GPU has resident at a time, from compute capability 7.0 on. A stream that waits has two: its
-/// batch, and the early one behind that. (One process alone has too few hardware queues to come near it.)
+/// batch, and the early one behind that. (Kernels that begin early behind a batch are there only when nobody in it waits
+/// any more: they, and what is early behind them, end without a peer. One process alone has too few hardware queues to
+/// come near it.)
 const GRIDS: usize = 128;
 
 /// Streams and couriers of a device, and what they were given.

@@ -99,11 +99,13 @@ impl<D: LaunchDevice, S> Function<D, S> {
     ///
     /// # Safety
     ///
-    /// In the code that was loaded, every thread of the function waits for the end of what stands before it, on every
-    /// way through the function, before it accesses memory other than its parameters and the table of an inbox (the
-    /// entries, which nobody writes once the window is open; not what they name, the count of epochs among it), and
-    /// before it ends: in CUDA C++ by `cudaGridDependencySynchronize()`, in PTX by `griddepcontrol.wait`. (Code for less
-    /// than 9.0 cannot.)
+    /// In the code that was loaded, every thread of the function waits for the end of what stands before it
+    /// (`cudaGridDependencySynchronize()` in CUDA C++, `griddepcontrol.wait` in PTX, and nothing else: what comes next
+    /// relies on it), on every way through the function, before it accesses memory that others reach, and before it ends.
+    /// What it may read earlier are its parameters, and the table of an inbox: the entries, which nobody writes once the
+    /// window is open; not what they name, the count of epochs among it. And it reads nothing that what stands before it
+    /// may write through the non-coherent path (`__ldg`, `const __restrict__`): for as long as it runs that is not
+    /// read-only. (Code for less than 9.0 cannot.)
     pub unsafe fn waits_itself(mut self) -> Self {
         // SAFETY: the caller's promise.
         self.raw = unsafe { D::begin_early(self.raw) };

@@ -232,6 +232,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "    u32 before;\n    turn.pass();\n    look_shortly(turn, team, stand, lane, part, from, before);\n    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {\n        run_late(",
     ),
     (
+        ORDER,
+        "    u32 before;\n    look_shortly(turn, team, stand, lane, part, from, before);\n    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {\n        run_listed_late<",
+        "    u32 before;\n    turn.pass();\n    look_shortly(turn, team, stand, lane, part, from, before);\n    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {\n        run_listed_late<",
+    ),
+    (
+        ORDER,
+        "    u32 steps = at->steps, waits = at->kind & LANE_WAITS;\n",
+        "    u32 steps = at->steps, waits = at->kind & LANE_WAITS;\n    if (part.alone) let_next_come();\n",
+    ),
+    (
+        LANDING,
+        "    const Turn turn(launch, part);\n    turn.await();\n    // What is sent",
+        "    const Turn turn(launch, part);\n    turn.await();\n    turn.pass();\n    // What is sent",
+    ),
+    (
         LANDED,
         "    turn.pass();\n    if (first && how != NOT_COME) {",
         "    if (first && how != NOT_COME) {",

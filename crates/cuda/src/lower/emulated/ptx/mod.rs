@@ -447,6 +447,36 @@ fn a_launch_that_began_early_waits_first() {
     }
 }
 
+/// Who lets the next come since it waits for nobody any more does so behind the barrier of its wait, on all ways. Two
+/// have no barrier: a post, which waits for nobody, and a lane that only waits, which [`waits`] follows.
+#[test]
+fn who_passes_does_so_behind_the_barrier_of_its_wait() {
+    let (text, new) = TEXTS[1];
+    assert!(new);
+    let (mut behind, mut elsewhere) = (0, 0);
+    for (name, _) in &functions(text) {
+        let lines = body(text, name);
+        let lets = |line: &str| line.starts_with("griddepcontrol.launch_dependents");
+        // Right behind the wait for what stands before it is another matter: the launch has been asked to.
+        let asked: Vec<_> = (lines.iter().enumerate())
+            .filter(|(_, line)| line.starts_with("griddepcontrol.wait"))
+            .filter_map(|(at, _)| Some(at + 1 + lines[at..].iter().skip(1).position(|l| lets(l))?))
+            .collect();
+        let begins = |line: &str| line.starts_with("griddepcontrol.wait");
+        let mut found = std::collections::BTreeMap::new();
+        flow::follow(text, name, is_barrier, begins, |at, line, has| {
+            if lets(line) && !asked.contains(&at) {
+                *found.entry(at).or_insert(true) &= has;
+            }
+        });
+        behind += found.values().filter(|has| **has).count();
+        elsewhere += found.values().filter(|has| !**has).count();
+    }
+    // In short for two kinds of teams in each kernel; what lands, at either end; listed, gathered and scattered, of three
+    // units, for two kinds of teams; and who waited long.
+    assert_eq!((behind, elsewhere), (4 + 2 + 12 + 2, 4));
+}
+
 /// How many waits for what stands before, if right behind each the next is let come; and how often it is elsewhere, by
 /// who waits for nobody any more.
 fn waits_and_lets(items: &[Item]) -> Option<(usize, usize)> {
