@@ -5,7 +5,7 @@
 //! One thread a rank looks at what the rank's streams wait for, and its program in a collective call, a few times a second. A wait of a window with a *limit*
 //! that has passed revokes the window. A wait that lasts longer than the *deadline* (30 s at first) is *reported*, not
 //! failed: an imbalanced program is not an error. Rank 0 then asks all ranks what they wait for, and makes of the
-//! answers a wait-for graph that names its cycles (`graph.rs`); it is logged there, and sent to all ranks
+//! answers a wait-for graph that names its cycles (`graph.rs`); it is said there (`say`), and sent to all ranks
 //! ([`World::last_report`](crate::World::last_report)).
 //!
 //! What a rank waits for is what its streams wait for, and what its program does: a collective call (opening a window, a
@@ -263,13 +263,21 @@ fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
     };
     let Some(round) = round else { return };
     let text = graph::describe(size, &round.answers);
-    tracing::warn!("{text}");
-    if !tracing::dispatcher::has_been_set() {
-        // A hang with nothing on the screen is what users of other libraries lose days to.
-        eprintln!("tidegate: {text}");
-    }
+    say(&text, &mut std::io::stderr());
     send(inner, None, WatchMessage::Report(text.clone()));
     lock(&inner.watch.state).report = Some(text);
+}
+
+/// Says a report. A hang with nothing on the screen is what users of other libraries lose days to: so it goes there too
+/// unless the program has a subscriber of `tracing` that takes this very event. (Many have one whose filter drops it:
+/// `EnvFilter` lets errors through and nothing else, if it is told nothing.)
+fn say(text: &str, screen: &mut dyn std::io::Write) {
+    // Of one place, so that the two are of one level and target.
+    tracing::warn!("{text}");
+    if !tracing::event_enabled!(tracing::Level::WARN) {
+        // Where not even this can be written, there is nobody to tell.
+        let _ = writeln!(screen, "tidegate: {text}");
+    }
 }
 
 #[cfg(test)]

@@ -404,7 +404,8 @@ impl<D: Device> World<D> {
     }
 
     /// Sets after how long a wait is reported (30 s at first): that of a stream, or of the program in a collective call,
-    /// as [`World::gather`] and the opening of a window. The report fails nothing.
+    /// as [`World::gather`] and the opening of a window. The report fails nothing. It is a warning of `tracing` on rank 0
+    /// (target `tidegate_core::watch`), on standard error where no subscriber takes that, and [`World::last_report`].
     pub fn report_waits_after(&self, deadline: Duration) {
         self.inner.watch.set_deadline(deadline);
     }
