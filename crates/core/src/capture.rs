@@ -65,6 +65,15 @@ enum Purpose<'a, D: Device> {
     Clear,
     /// Lists the window halves whose peer is this rank itself.
     Own(&'a mut Vec<(Side, Arc<Myself<D>>)>),
+    /// Looks for the name of one of them, for an error.
+    Name(&'a mut Name),
+}
+
+/// The name of the thing that so many others come before, and the names of what it is in, while it is looked for.
+struct Name {
+    before: usize,
+    path: Vec<String>,
+    found: Option<String>,
 }
 
 /// Whether a window half is in an epoch. It is part of what a recording fits: one that begins with a post fits an
@@ -78,6 +87,35 @@ pub(crate) enum State {
 }
 
 impl<D: Device> Visitor<'_, D> {
+    /// What comes until [`Visitor::leave`] is in the field of this name; used by the derive.
+    #[doc(hidden)]
+    #[inline]
+    pub fn enter(&mut self, field: &str) {
+        if let Purpose::Name(name) = &mut self.0 {
+            name.path.push(field.to_owned());
+        }
+    }
+
+    /// The end of what [`Visitor::enter`] began.
+    #[doc(hidden)]
+    #[inline]
+    pub fn leave(&mut self) {
+        if let Purpose::Name(name) = &mut self.0 {
+            name.path.pop();
+        }
+    }
+
+    /// Visits what a collection has, each by its place in it.
+    pub(crate) fn each<'s, X: Carry<'s, D>>(&mut self, all: &mut [X]) {
+        for (index, each) in all.iter_mut().enumerate() {
+            if let Purpose::Name(name) = &mut self.0 {
+                name.path.push(index.to_string());
+            }
+            each.visit(self);
+            self.leave();
+        }
+    }
+
     /// One region or window half: its number, the stream that it is at home on, and the mark of its last work there if
     /// it keeps one.
     pub(crate) fn leaf(&mut self, id: u64, home: &mut Arc<ReclaimOf<D>>, mark: Option<&mut u64>) {
@@ -108,6 +146,13 @@ impl<D: Device> Visitor<'_, D> {
                     *mark = *at;
                 }
             }
+            Purpose::Name(name) => match name.before.checked_sub(1) {
+                Some(before) => name.before = before,
+                None if name.path.is_empty() => {}
+                None => {
+                    name.found.get_or_insert_with(|| name.path.join("."));
+                }
+            },
             Purpose::Gather(_) | Purpose::Clear | Purpose::Own(_) => {}
         }
     }
@@ -235,6 +280,17 @@ fn compare<'s, D: Device, X: Carry<'s, D>>(
     }
 }
 
+/// How a value names the thing at this place, as in `energy.inbox`, if it has one there, and names it.
+fn name_of<'s, D: Device, X: Carry<'s, D>>(value: &mut X, position: usize) -> Option<String> {
+    let mut name = Name {
+        before: position,
+        path: Vec::new(),
+        found: None,
+    };
+    value.visit(&mut Visitor(Purpose::Name(&mut name)));
+    name.found
+}
+
 /// A recorded step. It belongs to the stream with the brand `'s` (and the second one, if it was recorded with two).
 pub struct Graph<'s, D: Device> {
     raw: Arc<<D::Stream as tidegate_hal::device::Stream>::Graph>,
@@ -305,6 +361,7 @@ impl<'s, D: Device> Stream<'s, D> {
                 lent: ids.len(),
                 returned: count,
                 position,
+                name: name_of(&mut returned, position),
             };
             return Err(Rejected::new(error, None));
         }
@@ -376,6 +433,7 @@ impl<'s, D: Device> Stream<'s, D> {
                 lent: ids.len(),
                 returned,
                 position,
+                name: name_in_pair(&mut here, &mut there, apart, position),
             };
             return Err(Rejected::new(error, None));
         }
@@ -444,6 +502,19 @@ fn same_pair<'s, 't, D: Device>(
     position.map_or(Ok(()), |position| Err((one + two, position)))
 }
 
+/// As [`name_of`], of two values of which the first's part ends `apart`.
+fn name_in_pair<'s, 't, D: Device>(
+    here: &mut impl Carry<'s, D>,
+    there: &mut impl Carry<'t, D>,
+    apart: usize,
+    position: usize,
+) -> Option<String> {
+    match position.checked_sub(apart) {
+        None => name_of(here, position).map(|name| format!("0.{name}")),
+        Some(position) => name_of(there, position).map(|name| format!("1.{name}")),
+    }
+}
+
 impl<'s, D: Device> Graph<'s, D> {
     fn new(raw: RawGraph<D>, noted: Noted<D>, ids: Vec<(u64, State)>) -> Self {
         Graph {
@@ -469,7 +540,8 @@ impl<'s, D: Device> Graph<'s, D> {
     ) -> Result<R, Rejected<R>> {
         let mut lent = lent;
         if let (_, Some(position)) = compare(&mut lent, &self.ids) {
-            return Err(Rejected::new(Error::OtherGraph { position }, lent));
+            let name = name_of(&mut lent, position);
+            return Err(Rejected::new(Error::OtherGraph { position, name }, lent));
         }
         let replayed = stream
             .healthy()
@@ -531,7 +603,8 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
     ) -> Result<(R, Q), Rejected<(R, Q)>> {
         let (mut here, mut there) = lent;
         if let Err((_, position)) = same_pair(&mut here, &mut there, &self.one.ids, self.apart) {
-            let error = Error::OtherGraph { position };
+            let name = name_in_pair(&mut here, &mut there, self.apart, position);
+            let error = Error::OtherGraph { position, name };
             return Err(Rejected::new(error, (here, there)));
         }
         let replayed = (stream.healthy())

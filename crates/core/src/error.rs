@@ -76,10 +76,10 @@ pub enum Error {
         slots: usize,
     },
     /// More elements than there is room for.
-    #[error("window `{window}`: elements {first}..{end} do not fit in {what} of {len} elements")]
+    #[error("{}elements {first}..{end} do not fit in {what} of {len} elements", of_window(.window))]
     OutOfBounds {
-        /// The window, or what stands for one.
-        window: Arc<str>,
+        /// The window; none where it is about memory that is in no window.
+        window: Option<Arc<str>>,
         /// What was addressed.
         what: String,
         /// The first element.
@@ -156,23 +156,31 @@ pub enum Error {
     Invalid(String),
     /// The steps of a recording do not end with what they began with, in the same places.
     #[error(
-        "not replayable: the step got {lent} things and gave back {returned}; place {position} differs \
+        "not replayable: the step got {lent} things and gave back {returned}; {} differs \
          (a captured step gives back all that it was lent, in the same places; \
-         where buffers are swapped, capture two steps)"
+         where buffers are swapped, capture two steps)",
+        named(.name, *.position)
     )]
     NotReplayable {
         /// How many regions and window halves went in.
         lent: usize,
         /// How many came out.
         returned: usize,
-        /// The first place in which they differ.
+        /// The first place in which they differ, from 0.
         position: usize,
+        /// The field there, as in `energy.inbox`, if there is one.
+        name: Option<String>,
     },
     /// What is replayed is not what was recorded.
-    #[error("this recording was made with other regions or windows (place {position} differs)")]
+    #[error(
+        "this recording was made with other regions or windows ({} differs)",
+        named(.name, *.position)
+    )]
     OtherGraph {
-        /// The first place that differs.
+        /// The first place that differs, from 0.
         position: usize,
+        /// The field there, as in `energy.inbox`, if there is one.
+        name: Option<String>,
     },
     /// The call is not possible while its stream is captured.
     #[error("not possible inside a capture: {0}")]
@@ -398,6 +406,20 @@ impl<T> From<Rejected<T>> for Box<dyn std::error::Error> {
 impl<T> From<Rejected<T>> for Box<dyn std::error::Error + Send + Sync> {
     fn from(rejected: Rejected<T>) -> Self {
         rejected.error.into()
+    }
+}
+
+/// "window `w`: ", if there is one.
+fn of_window(window: &Option<Arc<str>>) -> String {
+    let named = |window: &Arc<str>| format!("window `{window}`: ");
+    window.as_ref().map_or_else(String::new, named)
+}
+
+/// "`energy.inbox` (place 3)", or "place 3".
+fn named(name: &Option<String>, position: usize) -> String {
+    match name {
+        Some(name) => format!("`{name}` (place {position})"),
+        None => format!("place {position}"),
     }
 }
 

@@ -309,7 +309,7 @@ fn too_long<D: Device>(
         Kind::Atomic => format!("the memory of rank {rank}"),
     };
     Error::OutOfBounds {
-        window: body.half.window.name.clone(),
+        window: Some(body.half.window.name.clone()),
         what,
         first: dest.first,
         end: dest.first.saturating_add(extent),
