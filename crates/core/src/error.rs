@@ -29,16 +29,20 @@ pub enum Error {
         cause: Cause,
     },
     /// A kernel panicked; everything behind it on its stream was passed over.
-    #[error("a kernel on stream `{stream}` panicked: {message}")]
+    #[error("a kernel of rank {rank} on stream `{stream}` panicked: {message}")]
     KernelPanicked {
+        /// This rank: who sees only what is printed by all cannot know.
+        rank: usize,
         /// The stream.
         stream: String,
         /// The panic's message.
         message: String,
     },
     /// What carries messages to peers has failed; everything behind it on the stream was passed over.
-    #[error("stream `{stream}` cannot reach its peers any more: {detail}")]
+    #[error("stream `{stream}` of rank {rank} cannot reach its peers any more: {detail}")]
     Transport {
+        /// This rank.
+        rank: usize,
         /// The stream.
         stream: String,
         /// What was being done, and what was said.

@@ -183,12 +183,14 @@ impl<D: Device> World<D> {
                     .into_iter()
                     .for_each(|cause| self.inner.tell_failed(cause));
                 return Error::KernelPanicked {
+                    rank: self.rank(),
                     stream: stream.to_owned(),
                     message,
                 };
             }
             Fault::Transport(detail) => {
                 return Error::Transport {
+                    rank: self.rank(),
                     stream: stream.to_owned(),
                     detail,
                 };
