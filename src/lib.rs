@@ -52,6 +52,9 @@
 //! | record a step once, and replay it | [`capture`] |
 //! | lend parts of one region to two streams | [`Region::partition`](tidegate_core::Region::partition), [`Part`], [`IndexSet`] |
 //! | put what does not lie side by side | [`Layout`] |
+//! | send messages whose length is known at run time only | [`varying_messages`] |
+//! | wait in async code | [`Stream::synchronized`](tidegate_core::Stream::synchronized), [`Region::into_host_async`](tidegate_core::Region::into_host_async) |
+//! | use streams and memory of another CUDA library | [`cuda::interop`] |
 //! | reach other nodes | [`fabric`] and [`WorldOptions::nic`] |
 //! | run inside an MPI job, or over nothing but an MPI | the feature `mpi`: `tidegate::mpi`, and [`coming_from_mpi`] |
 //! | write a device or a NIC of one's own | [`hal`] |
@@ -130,6 +133,7 @@ pub mod prelude {
 }
 
 pub mod coming_from_mpi;
+pub mod varying_messages;
 
 /// The README's programs, compiled.
 #[cfg(doctest)]
