@@ -29,6 +29,7 @@ mod monitor;
 mod nodes;
 mod output;
 mod printer;
+mod meeting;
 
 pub use bed::{BedArgs, Cut, WireArg};
 pub use cli::{Cli, RunArgs, main};

@@ -1,6 +1,7 @@
 //! The thread that starts the ranks and watches them until the last has ended.
 
 use super::guard::Guard;
+use super::meeting::Meeting;
 use super::nodes::{Nodes, Place};
 use super::output::{Source, Stream};
 use super::printer::Printer;
@@ -17,7 +18,7 @@ use rustix::process::{
 };
 use signal_hook::SigId;
 use std::io::Read;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -151,28 +152,6 @@ pub(crate) fn start(job: Job) -> Result<Running, LaunchError> {
             "starting the ranks",
             std::io::Error::other("the thread that does it panicked"),
         )),
-    }
-}
-
-/// Where the ranks meet.
-struct Meeting {
-    at: SocketAddr,
-    /// What rank 0 inherits. On a bed there is nobody who could take the port before rank 0 does, and a socket of this
-    /// process would be none of the node.
-    listener: Option<TcpListener>,
-}
-
-impl Meeting {
-    fn choose(job: &Job) -> Result<Self, LaunchError> {
-        if let Some(bed) = &job.bed {
-            let at = SocketAddr::from((bed.address(0), bed.port()));
-            return Ok(Self { at, listener: None });
-        }
-        let failed = |error| LaunchError::io("taking a port on the loopback address", error);
-        let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
-        let at = listener.local_addr().map_err(failed)?;
-        let listener = Some(listener);
-        Ok(Self { at, listener })
     }
 }
 
