@@ -224,12 +224,16 @@ impl From<DeviceError> for Error {
 
 /// A wait that ended without what it waited for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("window `{window}`, epoch {epoch}: waited for rank {rank}, {awaited}, in vain: {cause}")]
+#[error(
+    "window `{window}`, epoch {epoch}: rank {waiting} waited for rank {rank}, {awaited}, in vain: {cause}"
+)]
 pub struct WaitFailed {
     /// The window.
     pub window: Arc<str>,
     /// The number of the epoch, from 0, counted for this peer and direction.
     pub epoch: u64,
+    /// This rank, which waited.
+    pub waiting: usize,
     /// The rank that was waited for.
     pub rank: usize,
     /// What it was expected to do.

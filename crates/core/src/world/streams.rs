@@ -207,6 +207,7 @@ impl<D: Device> World<D> {
         Error::Wait(Box::new(WaitFailed {
             window: window.unwrap_or_else(|| "-".into()),
             epoch,
+            waiting: self.rank(),
             rank: tag.peer as usize,
             awaited: tag.awaited,
             cause,
