@@ -30,7 +30,7 @@
 //! | `MPI_Win_post(group)` | [`inbox.post(&s)`](crate::window::Inbox::post), [`post_to(&s, &group)`](crate::window::Inbox::post_to) | the group is all declared origins, unless said otherwise |
 //! | `MPI_Win_start(group)` | [`outbox.start()`](crate::window::Outbox::start), [`start_with(&group)`](crate::window::Outbox::start_with) | never waits |
 //! | `MPI_Put(origin, …, target_rank, target_disp, …)` | [`epoch.put(&src, Slot(0))`](crate::window::Access::put) | the target is a slot or a range, declared at creation: no address, no datatype; a shorter source fills the beginning of the slot |
-//! | memory that stays as the last epoch left it | [`.buffers(Buffers::Single)`](crate::window::Window::buffers) | slots have two buffers at first, used by turns: what an epoch does not put is what the one before last left |
+//! | memory that stays as the last epoch left it | [`.buffers(Buffers::Single)`](crate::window::Window::buffers) | what an epoch does not put is what the one *before last* left: put in every epoch. (Slots have two buffers at first, used by turns) |
 //! | `MPI_Put` with derived datatypes | `epoch.put(src.with(&layout)?, slot.with(&layout))`, [`Layout`](crate::Layout) | |
 //! | `MPI_Get` | [`epoch.get(&mut dst, Slot(0))`](crate::window::Access::get), by range | `dst` cannot be looked at before the epoch is complete |
 //! | `MPI_Accumulate` | [`epoch.accumulate(&src, …, Op::Sum)`](crate::window::Access::accumulate) | by range: one origin; atomic window: any number of origins, in an order that is not specified (a sum of floats may differ in its last bits between targets); neither over libfabric, to ranks of other nodes |
@@ -46,6 +46,7 @@
 //! | `MPI_Allreduce`, `MPI_Allreduce_init` | [`AllReduce`](crate::AllReduce): `energy.sum(&s, &mut x)?` | enqueued too, in place, for short vectors; summed in the order of the ranks, so the result is the same to the bit on all ranks and in every run, which MPI only recommends |
 //! | a persistent request | [`Stream::capture`](crate::Stream), [`Graph::replay`](crate::Graph) | a whole step, kernels and epochs |
 //! | `MPI_Isend`, `MPI_Irecv`, `MPI_Waitall` | a slot for each message, `exchange` | no tags, no matching: a slot is a receive that was posted in advance |
+//! | `MPI_Probe`, `MPI_Get_count` | a header in each message: [`varying_messages`](crate::varying_messages) | nothing says how much has come, or whether anything has |
 //! | `MPI_ERRORS_RETURN` | [`Result`](crate::Result) | always; tokens come back with the error |
 //! | `MPI_ERR_PROC_FAILED` (ULFM) | [`Error::Wait`](crate::Error), [`Error::Revoked`](crate::Error) | every wait ends if the one it waits for is dead, and names it. There is no `MPIX_Comm_shrink`: after a loss all windows of the job are revoked, and none can be opened; end, and start anew |
 //!

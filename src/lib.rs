@@ -52,9 +52,73 @@
 //! | record a step once, and replay it | [`capture`] |
 //! | lend parts of one region to two streams | [`Region::partition`](tidegate_core::Region::partition), [`Part`], [`IndexSet`] |
 //! | put what does not lie side by side | [`Layout`] |
+//! | send messages whose length is known at run time only | [`varying_messages`] |
+//! | wait in async code | [`Stream::synchronized`](tidegate_core::Stream::synchronized), [`Region::into_host_async`](tidegate_core::Region::into_host_async) |
+//! | use streams and memory of another CUDA library | [`cuda::interop`] |
 //! | reach other nodes | [`fabric`] and [`WorldOptions::nic`] |
 //! | run inside an MPI job, or over nothing but an MPI | the feature `mpi`: `tidegate::mpi`, and [`coming_from_mpi`] |
 //! | write a device or a NIC of one's own | [`hal`] |
+//!
+//! # Lifetimes, and solvers that are objects
+//!
+//! A stream's lifetime parameter is its *brand*: what is at home on it has the same. A function takes
+//! `s: &Stream<'s>`, borrowed for the call, and never `&'s Stream<'s>`: the compiler may suggest that, and it borrows the
+//! stream for as long as it lives, so that other places get E0502, E0597 or E0716.
+//!
+//! For the same reason a struct that has regions and window halves has no stream: whoever makes the solver makes the
+//! stream, and hands it to each call.
+//!
+//! ```
+//! use tidegate::prelude::*;
+//!
+//! struct Solver<'s> {
+//!     x: Region<f64, On<'s>>,
+//!     halves: Option<(Inbox<'s, f64>, Outbox<'s, f64>)>, // of which a call takes both, and gives both back
+//! }
+//!
+//! impl<'s> Solver<'s> {
+//!     fn new(world: &World, s: &Stream<'s>) -> Result<Self> {
+//!         let (rank, size) = (world.rank(), world.size());
+//!         let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+//!         let window = Window::by_slot("solver").slot_from(left, 0, 8).slot_to(right, 0);
+//!         let halves = Some(window.open(s)?);
+//!         let x = Region::from_slice(world, &[rank as f64; 8])?.on(s)?;
+//!         Ok(Solver { x, halves })
+//!     }
+//!
+//!     fn step(&mut self, s: &Stream<'s>) -> Result<()> {
+//!         let (inbox, outbox) = self.halves.take().expect("no step has failed");
+//!         let mut epoch = outbox.start();
+//!         epoch.put(&self.x, Slot(0))?;
+//!         let (inbox, outbox) = exchange(s, inbox, epoch)?;
+//!         let take = |came: Slots<'_, f64>, x: &mut [f64]| x.copy_from_slice(came.slot(0));
+//!         s.launch(take, (inbox.view(), &mut self.x))?;
+//!         self.halves = Some((inbox, outbox));
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # fn run(world: World) -> Result<()> {
+//! stream!(let s = world.stream()?);
+//! let mut solver = Solver::new(&world, &s)?;
+//! for _ in 0..world.size() {
+//!     solver.step(&s)?;
+//! }
+//! assert_eq!(solver.x.into_host(&s)?[0], world.rank() as f64); // once round
+//! # Ok(())
+//! # }
+//! # World::local(3, run).into_iter().for_each(|outcome| outcome.unwrap());
+//! ```
+//!
+//! (A step that is to be recorded takes the struct by value and gives it back, as in the README: then the halves need
+//! no `Option`, and the struct is `#[derive(Carry)]`.)
+//!
+//! # Async
+//!
+//! [`Stream::synchronized`](tidegate_core::Stream::synchronized) and
+//! [`Region::into_host_async`](tidegate_core::Region::into_host_async) wait on any executor. A stream is `!Sync`, and so
+//! what awaits one is `!Send`: run it by `block_on` or in a `tokio::task::LocalSet`, and not by `tokio::spawn`. Opening
+//! a window, and [`World::gather`](tidegate_core::World::gather), block the thread.
 //!
 //! # Failure
 //!
@@ -95,30 +159,41 @@ pub use tidegate_core::__private;
 pub use tidegate_core::UnboundStream;
 
 /// One rank's view of the job, on a device (at first the host).
+/// Its methods: [`tidegate_core::World`].
 pub type World<D = Host> = tidegate_core::World<D>;
 /// A stream with its brand.
+/// Its methods: [`tidegate_core::Stream`].
 pub type Stream<'s, D = Host> = tidegate_core::Stream<'s, D>;
 /// At home on a stream.
 pub type On<'s, D = Host> = tidegate_core::On<'s, D>;
 /// A run of elements in memory of a device.
+/// Its methods: [`tidegate_core::Region`].
 pub type Region<T, P = OnHost<Host>> = tidegate_core::Region<T, P>;
 /// A part of a region.
+/// Its methods: [`tidegate_core::part::Part`].
 pub type Part<T, P = OnHost<Host>> = tidegate_core::Part<T, P>;
 /// The target's half of a window.
+/// Its methods: [`tidegate_core::window::Inbox`].
 pub type Inbox<'s, T, K = BySlot, D = Host> = window::Inbox<'s, T, K, D>;
 /// An inbox that is exposed.
+/// Its methods: [`tidegate_core::window::Exposed`].
 pub type Exposed<'s, T, K = BySlot, D = Host> = window::Exposed<'s, T, K, D>;
 /// The origin's half of a window.
+/// Its methods: [`tidegate_core::window::Outbox`].
 pub type Outbox<'s, T, K = BySlot, D = Host> = window::Outbox<'s, T, K, D>;
 /// An access epoch.
+/// Its methods: [`tidegate_core::window::Access`].
 pub type Access<'s, 'b, T, K = BySlot, D = Host> = window::Access<'s, 'b, T, K, D>;
 /// A barrier of all ranks.
+/// Its methods: [`tidegate_core::Barrier`].
 pub type Barrier<'s, D = Host> = tidegate_core::Barrier<'s, D>;
 /// Sums and the like over all ranks.
 pub type AllReduce<'s, T, D = Host> = tidegate_core::AllReduce<'s, T, D>;
 /// A choice of elements.
+/// Its methods: [`tidegate_core::Layout`].
 pub type Layout<D = Host> = tidegate_core::Layout<D>;
 /// A recorded step.
+/// Its methods: [`tidegate_core::Graph`].
 pub type Graph<'s, D = Host> = tidegate_core::Graph<'s, D>;
 
 /// What most programs need.
@@ -132,6 +207,7 @@ pub mod prelude {
 }
 
 pub mod coming_from_mpi;
+pub mod varying_messages;
 
 /// The README's programs, compiled.
 #[cfg(doctest)]

@@ -47,7 +47,10 @@ fn line(after: fn()) -> Vec<Result<()>> {
 }
 
 fn check(results: &[Result<()>]) {
-    assert!(matches!(results[0], Err(Error::KernelPanicked { .. })));
+    assert!(matches!(
+        results[0],
+        Err(Error::KernelPanicked { rank: 0, .. })
+    ));
     for result in &results[1..] {
         let cause = match result {
             Err(Error::Wait(failed)) => &failed.cause,

@@ -7,6 +7,7 @@
 macro_rules! twins {
     ($($name:ident)*) => {
         mod compile_pass {
+            mod fields_that_differ;
             mod refused_at_run_time;
             $(pub(super) mod $name;)*
         }

@@ -70,6 +70,18 @@ fn halo2d() {
 }
 
 #[test]
+fn particles() {
+    for ranks in SIZES {
+        let texts = run("particles", ranks);
+        let begins = format!("{ranks} ranks, 2000 particles: 1000 steps, ");
+        let rest = texts[0].strip_prefix(&begins).expect(&texts[0]);
+        assert!(texts[1..].iter().all(String::is_empty));
+        let changed: usize = rest.split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(changed > 0, ranks > 1, "{rest}");
+    }
+}
+
+#[test]
 fn pipeline() {
     for ranks in SIZES {
         for (rank, text) in run("pipeline", ranks).iter().enumerate() {

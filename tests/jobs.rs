@@ -95,7 +95,8 @@ fn a_killed_rank_is_named_by_all_others() {
                 error.contains("window `ring`") && error.contains(&cause),
                 "{error}"
             );
-            let wait = [", epoch ", ": waited for rank ", ", in vain: "];
+            let waited = format!(": rank {rank} waited for rank ");
+            let wait = [", epoch ", &waited, ", in vain: "];
             assert!(
                 is(end, "revoked")
                     || is(end, "wait") && wait.iter().all(|part| error.contains(part)),

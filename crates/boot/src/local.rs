@@ -132,9 +132,16 @@ impl Table {
 }
 
 /// Refuses what no control plane may carry.
-pub(crate) fn check_size(bytes: usize, handles: usize) -> Result<(), ControlError> {
-    if bytes > Packet::MAX_BYTES || handles > Packet::MAX_HANDLES {
-        return Err(ControlError::TooLarge { bytes, handles });
+pub(crate) fn check_size(label: &str, bytes: usize, handles: usize) -> Result<(), ControlError> {
+    let most = Packet::MAX_BYTES;
+    if bytes > most || handles > Packet::MAX_HANDLES {
+        let label = label.to_owned();
+        return Err(ControlError::TooLarge {
+            label,
+            bytes,
+            most,
+            handles,
+        });
     }
     Ok(())
 }
@@ -180,7 +187,7 @@ impl Control for LocalControl {
     }
 
     fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError> {
-        check_size(packet.bytes.len(), packet.handles.len())?;
+        check_size(label, packet.bytes.len(), packet.handles.len())?;
         let _one_at_a_time = lock(&self.calls);
         let mut table = lock(&self.job.table);
         if let Some(reason) = &table.closed[self.rank] {
@@ -225,7 +232,7 @@ impl Control for LocalControl {
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {
-        check_size(bytes.len(), 0)?;
+        check_size("a message between ranks", bytes.len(), 0)?;
         // Under the lock, so that all ranks see messages and ends of one rank in one order.
         let table = lock(&self.job.table);
         if table.gone[self.rank] {

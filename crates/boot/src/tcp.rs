@@ -294,10 +294,12 @@ impl Member {
 
     fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError> {
         let me = self.shared.rank;
-        check_size(packet.bytes.len(), packet.handles.len())?;
+        check_size(label, packet.bytes.len(), packet.handles.len())?;
         if label.len() > MAX_LABEL {
             return Err(ControlError::TooLarge {
+                label: "the name of a collective call".to_owned(),
                 bytes: label.len(),
+                most: MAX_LABEL,
                 handles: packet.handles.len(),
             });
         }
@@ -430,7 +432,7 @@ impl Member {
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {
-        check_size(bytes.len(), 0)?;
+        check_size("a message between ranks", bytes.len(), 0)?;
         let size = self.shared.size;
         let to = to.map(|to| {
             let mut to: Vec<u32> = to

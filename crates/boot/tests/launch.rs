@@ -95,6 +95,24 @@ fn the_first_failure_decides() {
     assert_eq!(outcome.ranks[0].status.signal(), Some(15));
 }
 
+/// A rank that ends by `process::exit(0)` has failed nobody can see; the one that waited for it has.
+#[test]
+fn who_had_ended_before_the_first_failure_is_named() {
+    let script = "test $RANK = 2 && exit 0; test $RANK = 1 && sleep 0.5 && exit 1; sleep 1";
+    let output = tidegate(&["run", "-n", "3", "--", "/bin/sh", "-c", script])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let words =
+        "tidegate: rank 1 failed (exit status: 1), after rank 2 had ended (exit status: 0; ";
+    assert!(said.contains(words), "{said}");
+    let output = tidegate(&["run", "-n", "2", "--", "/bin/sh", "-c", "exit 1"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!said.contains("after rank"), "{said}");
+}
+
 #[test]
 fn a_signal_is_128_and_its_number() {
     let outcome = shell(2, "test $RANK = 0 && kill -9 $$; exit 0")

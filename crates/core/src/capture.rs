@@ -30,6 +30,11 @@
 //! Synchronisation, bringing regions to the stream, and creating windows on it are errors inside.
 
 mod plain;
+mod visitor;
+
+pub(crate) use visitor::State;
+pub use visitor::Visitor;
+use visitor::{Name, Purpose};
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -39,98 +44,11 @@ use tidegate_hal::device::{Device, DeviceError, Stream as _};
 
 use crate::element::Element;
 use crate::error::{Error, Rejected, Result};
-use crate::nic::{Line, Recorded, Tickets, Touch, wait_for};
+use crate::nic::{Recorded, wait_for};
 use crate::place::{Brand, On};
-use crate::region::{ReclaimOf, Region};
+use crate::region::Region;
 use crate::stream::{Noted, Stream};
 use crate::window::myself::{Myself, Script, Side};
-
-/// Goes through the regions and window halves in a [`Carry`] value. Only this crate can make one, or see what it meets.
-pub struct Visitor<'a, D: Device>(Purpose<'a, D>);
-
-enum Purpose<'a, D: Device> {
-    /// Lists their numbers, and in what state they are.
-    Identify(&'a mut Vec<(u64, State)>),
-    /// Compares them with such a list: how many there were, and the first that differs. (A replay allocates nothing.)
-    Compare {
-        with: &'a [(u64, State)],
-        met: usize,
-        differs: Option<usize>,
-    },
-    /// Makes them at home on a stream, which must come as far as the mark before their last work is done.
-    Settle(&'a Arc<ReclaimOf<D>>, u64),
-    /// Gathers the lines of their tickets.
-    Gather(&'a mut Vec<Arc<Line>>),
-    /// Forgets their tickets.
-    Clear,
-    /// Lists the window halves whose peer is this rank itself.
-    Own(&'a mut Vec<(Side, Arc<Myself<D>>)>),
-}
-
-/// Whether a window half is in an epoch. It is part of what a recording fits: one that begins with a post fits an
-/// inbox, and one that begins with a wait fits what is exposed to that very group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// A region, or a window half between its epochs.
-    Closed,
-    /// An inbox that is exposed to the group with this number.
-    Exposed(u64),
-}
-
-impl<D: Device> Visitor<'_, D> {
-    /// One region or window half: its number, the stream that it is at home on, and the mark of its last work there if
-    /// it keeps one.
-    pub(crate) fn leaf(&mut self, id: u64, home: &mut Arc<ReclaimOf<D>>, mark: Option<&mut u64>) {
-        self.leaf_in(State::Closed, id, home, mark);
-    }
-
-    /// As [`Visitor::leaf`], of one that may be in an epoch.
-    pub(crate) fn leaf_in(
-        &mut self,
-        state: State,
-        id: u64,
-        home: &mut Arc<ReclaimOf<D>>,
-        mark: Option<&mut u64>,
-    ) {
-        match &mut self.0 {
-            Purpose::Identify(ids) => ids.push((id, state)),
-            Purpose::Compare { with, met, differs } => {
-                if with.get(*met) != Some(&(id, state)) {
-                    differs.get_or_insert(*met);
-                }
-                *met += 1;
-            }
-            Purpose::Settle(to, at) => {
-                if !Arc::ptr_eq(home, to) {
-                    *home = Arc::clone(to);
-                }
-                if let Some(mark) = mark {
-                    *mark = *at;
-                }
-            }
-            Purpose::Gather(_) | Purpose::Clear | Purpose::Own(_) => {}
-        }
-    }
-
-    /// A window half, and what it knows of the other one, if this rank is its own peer.
-    pub(crate) fn own(&mut self, side: Side, myself: Option<&Arc<Myself<D>>>) {
-        let Some(myself) = myself else { return };
-        match &mut self.0 {
-            Purpose::Settle(to, _) => myself.moved(side, Arc::as_ptr(to).addr()),
-            Purpose::Own(halves) => halves.push((side, myself.clone())),
-            _ => {}
-        }
-    }
-
-    /// The tickets of a region that holds some.
-    pub(crate) fn tickets(&mut self, tickets: &Tickets) {
-        match &mut self.0 {
-            Purpose::Gather(lines) => tickets.gather(Touch::Write, lines),
-            Purpose::Clear => tickets.clear(Touch::Write),
-            _ => {}
-        }
-    }
-}
 
 /// Things that are at home on one stream and can be carried over to another, or into a capture: regions, window halves,
 /// epochs that are open on the target's side, and structs of them (`#[derive(Carry)]`).
@@ -235,6 +153,17 @@ fn compare<'s, D: Device, X: Carry<'s, D>>(
     }
 }
 
+/// How a value names the thing at this place, as in `energy.inbox`, if it has one there, and names it.
+fn name_of<'s, D: Device, X: Carry<'s, D>>(value: &mut X, position: usize) -> Option<String> {
+    let mut name = Name {
+        before: position,
+        path: Vec::new(),
+        found: None,
+    };
+    value.visit(&mut Visitor(Purpose::Name(&mut name)));
+    name.found
+}
+
 /// A recorded step. It belongs to the stream with the brand `'s` (and the second one, if it was recorded with two).
 pub struct Graph<'s, D: Device> {
     raw: Arc<<D::Stream as tidegate_hal::device::Stream>::Graph>,
@@ -305,6 +234,7 @@ impl<'s, D: Device> Stream<'s, D> {
                 lent: ids.len(),
                 returned: count,
                 position,
+                name: name_of(&mut returned, position),
             };
             return Err(Rejected::new(error, None));
         }
@@ -376,6 +306,7 @@ impl<'s, D: Device> Stream<'s, D> {
                 lent: ids.len(),
                 returned,
                 position,
+                name: name_in_pair(&mut here, &mut there, apart, position),
             };
             return Err(Rejected::new(error, None));
         }
@@ -444,6 +375,19 @@ fn same_pair<'s, 't, D: Device>(
     position.map_or(Ok(()), |position| Err((one + two, position)))
 }
 
+/// As [`name_of`], of two values of which the first's part ends `apart`.
+fn name_in_pair<'s, 't, D: Device>(
+    here: &mut impl Carry<'s, D>,
+    there: &mut impl Carry<'t, D>,
+    apart: usize,
+    position: usize,
+) -> Option<String> {
+    match position.checked_sub(apart) {
+        None => name_of(here, position).map(|name| format!("0.{name}")),
+        Some(position) => name_of(there, position).map(|name| format!("1.{name}")),
+    }
+}
+
 impl<'s, D: Device> Graph<'s, D> {
     fn new(raw: RawGraph<D>, noted: Noted<D>, ids: Vec<(u64, State)>) -> Self {
         Graph {
@@ -469,7 +413,8 @@ impl<'s, D: Device> Graph<'s, D> {
     ) -> Result<R, Rejected<R>> {
         let mut lent = lent;
         if let (_, Some(position)) = compare(&mut lent, &self.ids) {
-            return Err(Rejected::new(Error::OtherGraph { position }, lent));
+            let name = name_of(&mut lent, position);
+            return Err(Rejected::new(Error::OtherGraph { position, name }, lent));
         }
         let replayed = stream
             .healthy()
@@ -531,7 +476,8 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
     ) -> Result<(R, Q), Rejected<(R, Q)>> {
         let (mut here, mut there) = lent;
         if let Err((_, position)) = same_pair(&mut here, &mut there, &self.one.ids, self.apart) {
-            let error = Error::OtherGraph { position };
+            let name = name_in_pair(&mut here, &mut there, self.apart, position);
+            let error = Error::OtherGraph { position, name };
             return Err(Rejected::new(error, (here, there)));
         }
         let replayed = (stream.healthy())

@@ -4,9 +4,10 @@ use tidegate_hal::batch::Scalar;
 
 /// A type of plain data: any bytes of its size are a valid value, and it has no padding.
 ///
-/// Implemented for the integers, the floats and arrays of elements; for structs of elements by
-/// `#[derive(Element)]`, which checks all of the below at compile time. An element has less than 4 GiB: a region or a
-/// window of larger ones does not compile.
+/// Implemented for the integers and floats whose size is the same everywhere (`i8` to `i64`, `u8` to `u64`, `f32`,
+/// `f64`: put `u64` for `usize`, and `u8` for `bool`, of which not all bytes are a value), and for arrays of elements;
+/// for structs of elements by `#[derive(Element)]`, which checks all of the below at compile time. An element has less
+/// than 4 GiB: a region or a window of larger ones does not compile.
 ///
 /// # Safety
 ///
@@ -16,7 +17,7 @@ use tidegate_hal::batch::Scalar;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be put into a region or window",
     label = "not plain data",
-    note = "elements are integers, floats, arrays of them, and structs with `#[derive(Clone, Copy, Element)] #[repr(C)]`"
+    note = "elements are integers and floats of a fixed size (`u64` instead of `usize`, `u8` instead of `bool`), arrays of elements, and structs of them with `#[derive(Clone, Copy, Element)] #[repr(C)]`"
 )]
 pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// A hash of the layout, compared between ranks when a window is created.

@@ -29,16 +29,20 @@ pub enum Error {
         cause: Cause,
     },
     /// A kernel panicked; everything behind it on its stream was passed over.
-    #[error("a kernel on stream `{stream}` panicked: {message}")]
+    #[error("a kernel of rank {rank} on stream `{stream}` panicked: {message}")]
     KernelPanicked {
+        /// This rank: who sees only what is printed by all cannot know.
+        rank: usize,
         /// The stream.
         stream: String,
         /// The panic's message.
         message: String,
     },
     /// What carries messages to peers has failed; everything behind it on the stream was passed over.
-    #[error("stream `{stream}` cannot reach its peers any more: {detail}")]
+    #[error("stream `{stream}` of rank {rank} cannot reach its peers any more: {detail}")]
     Transport {
+        /// This rank.
+        rank: usize,
         /// The stream.
         stream: String,
         /// What was being done, and what was said.
@@ -76,10 +80,10 @@ pub enum Error {
         slots: usize,
     },
     /// More elements than there is room for.
-    #[error("window `{window}`: elements {first}..{end} do not fit in {what} of {len} elements")]
+    #[error("{}elements {first}..{end} do not fit in {what} of {len} elements", of_window(.window))]
     OutOfBounds {
-        /// The window, or what stands for one.
-        window: Arc<str>,
+        /// The window; none where it is about memory that is in no window.
+        window: Option<Arc<str>>,
         /// What was addressed.
         what: String,
         /// The first element.
@@ -156,23 +160,31 @@ pub enum Error {
     Invalid(String),
     /// The steps of a recording do not end with what they began with, in the same places.
     #[error(
-        "not replayable: the step got {lent} things and gave back {returned}; place {position} differs \
+        "not replayable: the step got {lent} things and gave back {returned}; {} differs \
          (a captured step gives back all that it was lent, in the same places; \
-         where buffers are swapped, capture two steps)"
+         where buffers are swapped, capture two steps)",
+        named(.name, *.position)
     )]
     NotReplayable {
         /// How many regions and window halves went in.
         lent: usize,
         /// How many came out.
         returned: usize,
-        /// The first place in which they differ.
+        /// The first place in which they differ, from 0.
         position: usize,
+        /// The field there, as in `energy.inbox`, if there is one.
+        name: Option<String>,
     },
     /// What is replayed is not what was recorded.
-    #[error("this recording was made with other regions or windows (place {position} differs)")]
+    #[error(
+        "this recording was made with other regions or windows ({} differs)",
+        named(.name, *.position)
+    )]
     OtherGraph {
-        /// The first place that differs.
+        /// The first place that differs, from 0.
         position: usize,
+        /// The field there, as in `energy.inbox`, if there is one.
+        name: Option<String>,
     },
     /// The call is not possible while its stream is captured.
     #[error("not possible inside a capture: {0}")]
@@ -212,12 +224,16 @@ impl From<DeviceError> for Error {
 
 /// A wait that ended without what it waited for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("window `{window}`, epoch {epoch}: waited for rank {rank}, {awaited}, in vain: {cause}")]
+#[error(
+    "window `{window}`, epoch {epoch}: rank {waiting} waited for rank {rank}, {awaited}, in vain: {cause}"
+)]
 pub struct WaitFailed {
     /// The window.
     pub window: Arc<str>,
     /// The number of the epoch, from 0, counted for this peer and direction.
     pub epoch: u64,
+    /// This rank, which waited.
+    pub waiting: usize,
     /// The rank that was waited for.
     pub rank: usize,
     /// What it was expected to do.
@@ -399,6 +415,20 @@ impl<T> From<Rejected<T>> for Box<dyn std::error::Error> {
 impl<T> From<Rejected<T>> for Box<dyn std::error::Error + Send + Sync> {
     fn from(rejected: Rejected<T>) -> Self {
         rejected.error.into()
+    }
+}
+
+/// "window `w`: ", if there is one.
+fn of_window(window: &Option<Arc<str>>) -> String {
+    let named = |window: &Arc<str>| format!("window `{window}`: ");
+    window.as_ref().map_or_else(String::new, named)
+}
+
+/// "`energy.inbox` (place 3)", or "place 3".
+fn named(name: &Option<String>, position: usize) -> String {
+    match name {
+        Some(name) => format!("`{name}` (place {position})"),
+        None => format!("place {position}"),
     }
 }
 

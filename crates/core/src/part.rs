@@ -214,7 +214,7 @@ fn check(sets: &[IndexSet], len: usize) -> Result<()> {
         .filter_map(|set| set.ranges.last())
         .find(|range| range.end > len)
     {
-        return Err(bounds("region", range.clone(), len));
+        return Err(bounds("a region", range.clone(), len));
     }
     IndexSet::from_ranges(sets.iter().flat_map(|set| set.ranges.iter().cloned())).map(|_| ())
 }
@@ -294,7 +294,7 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
         let mut admitted = self.admitted.borrow_mut();
         if !admitted.iter().any(|other| other.same(layout)) {
             if layout.extent() > self.body.len() {
-                return Err(bounds("region", 0..layout.extent(), self.body.len()));
+                return Err(bounds("a region", 0..layout.extent(), self.body.len()));
             }
             if let Some((first, end)) = layout
                 .runs()

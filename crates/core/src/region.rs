@@ -205,7 +205,7 @@ impl<T: Element, P: Place> Region<T, P> {
     pub fn split_at(mut self, at: usize) -> Result<(Self, Self), Rejected<Self>> {
         let len = self.len();
         if at > len {
-            return Err(Rejected::new(bounds("region", at..at, len), self));
+            return Err(Rejected::new(bounds("a region", at..at, len), self));
         }
         let mut second = self.body.whole();
         second.offset += at * size_of::<T>();
@@ -240,7 +240,7 @@ impl<T: Element, P: Place> Region<T, P> {
 
 pub(crate) fn bounds(what: &str, range: Range<usize>, len: usize) -> Error {
     Error::OutOfBounds {
-        window: "-".into(),
+        window: None,
         what: what.to_owned(),
         first: range.start,
         end: range.end,
@@ -295,7 +295,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ) -> Result<Self, Rejected<D::Block>> {
         let room = block.bytes() / size_of::<T>();
         if len > room {
-            return Err(Rejected::new(bounds("block", 0..len, room), block));
+            return Err(Rejected::new(bounds("a block", 0..len, room), block));
         }
         Ok(Self::over(
             (len != 0).then(|| Arc::new(block)),
@@ -375,7 +375,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     pub fn write(&mut self, first: usize, values: &[T]) -> Result<()> {
         let end = first.saturating_add(values.len());
         if end > self.len() {
-            return Err(bounds("region", first..end, self.len()));
+            return Err(bounds("a region", first..end, self.len()));
         }
         // SAFETY: elements have no padding, so their bytes are initialised.
         let bytes = unsafe {
@@ -398,7 +398,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     pub fn read(&self, first: usize, values: &mut [T]) -> Result<()> {
         let end = first.saturating_add(values.len());
         if end > self.len() {
-            return Err(bounds("region", first..end, self.len()));
+            return Err(bounds("a region", first..end, self.len()));
         }
         // SAFETY: any bytes are a valid element, so they may be written as bytes.
         let bytes = unsafe {
@@ -511,5 +511,24 @@ mod tests {
         send::<Region<u64, OnHost<Host>>>();
         send::<Region<u64, On<'_, Host>>>();
         sync::<Region<u64, OnHost<Host>>>();
+    }
+
+    #[test]
+    fn what_is_in_no_window_is_said_to_be_in_none() {
+        World::<Host>::local(1, |world| {
+            let region = Region::<u64, _>::zeroed(&world, 100).unwrap();
+            let error = region.read(95, &mut [0; 6]).unwrap_err().to_string();
+            assert_eq!(
+                error,
+                "elements 95..101 do not fit in a region of 100 elements"
+            );
+            crate::stream!(let s = world.stream().unwrap());
+            let region = region.on(&s).unwrap();
+            let error = region.slice(0..101).err().unwrap().to_string();
+            assert_eq!(
+                error,
+                "elements 0..101 do not fit in a region of 100 elements"
+            );
+        });
     }
 }

@@ -202,7 +202,9 @@ impl<'s, D: Device> Stream<'s, D> {
         }
     }
 
-    /// Enqueues a kernel with its arguments: regions (`&` or `&mut`), views of inboxes, or a tuple of them.
+    /// Enqueues a kernel with its arguments: regions (`&` or `&mut`), views of inboxes, or a tuple of up to eight of them
+    /// and of numbers (integers and floats of a fixed size: `u64`, `f64`, and no `usize` or `bool`), which the kernel gets
+    /// by value: `s.launch(|x: &mut [f64], dt: f64| x[0] += dt, (&mut x, 0.1))?`.
     ///
     /// On the host a kernel is any `Fn` over the arguments' views: `fn increment(src: &mut [f64])` for one
     /// `&mut Region<f64, _>`, `fn compare(inbox: Slots<'_, f64>, src: &[f64])` for `(inbox.view(), &src)`. It may be

@@ -5,7 +5,7 @@
 //! One thread a rank looks at what the rank's streams wait for, and its program in a collective call, a few times a second. A wait of a window with a *limit*
 //! that has passed revokes the window. A wait that lasts longer than the *deadline* (30 s at first) is *reported*, not
 //! failed: an imbalanced program is not an error. Rank 0 then asks all ranks what they wait for, and makes of the
-//! answers a wait-for graph that names its cycles (`graph.rs`); it is logged there, and sent to all ranks
+//! answers a wait-for graph that names its cycles (`graph.rs`); it is said there (`say`), and sent to all ranks
 //! ([`World::last_report`](crate::World::last_report)).
 //!
 //! What a rank waits for is what its streams wait for, and what its program does: a collective call (opening a window, a
@@ -14,7 +14,6 @@
 mod graph;
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -266,11 +265,22 @@ fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
     let text = graph::describe(size, &round.answers);
     send(inner, None, WatchMessage::Report(text.clone()));
     lock(&inner.watch.state).report = Some(text.clone());
-    tell(|| tracing::warn!("{text}"));
-    if !tracing::dispatcher::has_been_set() {
-        // A hang with nothing on the screen is what users of other libraries lose days to. Where nobody reads it (the
-        // other end of a pipe is closed) that is no reason to panic, as `eprintln!` does.
-        let _ = writeln!(std::io::stderr(), "tidegate: {text}");
+    say(&text, &mut std::io::stderr());
+}
+
+/// Says a report. A hang with nothing on the screen is what users of other libraries lose days to: so it goes there too
+/// unless the program has a subscriber of `tracing` that takes this very event. (Many have one whose filter drops it:
+/// `EnvFilter` lets errors through and nothing else, if it is told nothing.)
+fn say(text: &str, screen: &mut dyn std::io::Write) {
+    let mut taken = false;
+    // Of one place, so that the two are of one level and target.
+    tell(|| {
+        tracing::warn!("{text}");
+        taken = tracing::event_enabled!(tracing::Level::WARN);
+    });
+    if !taken {
+        // Where not even this can be written, there is nobody to tell: no reason to panic, as `eprintln!` does.
+        let _ = writeln!(screen, "tidegate: {text}");
     }
 }
 

@@ -42,6 +42,13 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         .map(|index| format_ident!("__{index}"))
         .collect();
     let types: Vec<_> = data.fields.iter().map(|field| &field.ty).collect();
+    let names: Vec<_> = fields
+        .iter()
+        .map(|field| match field {
+            Member::Named(name) => name.to_string(),
+            Member::Unnamed(index) => index.index.to_string(),
+        })
+        .collect();
     Ok(quote! {
         // SAFETY: `At` is the same struct with another brand; every field is `Carry`, so nothing else mentions the
         // brand, and is visited once, in order. The function below compiles only if the struct has these fields and no
@@ -51,7 +58,11 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             type At<'__at> = #name<'__at>;
 
             fn visit(&mut self, visitor: &mut ::tidegate::capture::Visitor<'_, #device>) {
-                #(<#types as ::tidegate::Carry<#brand, #device>>::visit(&mut self.#fields, visitor);)*
+                #(
+                    visitor.enter(#names);
+                    <#types as ::tidegate::Carry<#brand, #device>>::visit(&mut self.#fields, visitor);
+                    visitor.leave();
+                )*
             }
         }
 

@@ -46,6 +46,20 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         .map(|index| format_ident!("__{index}"))
         .collect();
     let types: Vec<_> = data.fields.iter().map(|field| &field.ty).collect();
+    // Where the next field begins; behind the last, where the struct ends.
+    let nexts = fields[fields.len().min(1)..]
+        .iter()
+        .map(|next| quote!(::core::mem::offset_of!(#name, #next)))
+        .chain([quote!(::core::mem::size_of::<#name>())]);
+    let gaps = fields
+        .iter()
+        .zip(&types)
+        .zip(nexts)
+        .map(|((field, ty), next)| {
+            let end =
+                quote!(::core::mem::offset_of!(#name, #field) + ::core::mem::size_of::<#ty>());
+            gap(field, &quote!(#next - (#end)))
+        });
     Ok(quote! {
         // SAFETY: all fields are elements (`LAYOUT` of each is named), and the constant does not evaluate if there is
         // padding, or nothing at all, or too large an alignment. The function below compiles only if the struct has
@@ -55,6 +69,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             const LAYOUT: u64 = {
                 let fields: usize = 0 #(+ ::core::mem::size_of::<#types>())*;
                 ::core::assert!(fields != 0, "an element has a size other than 0");
+                #(#gaps)*
                 ::core::assert!(::core::mem::size_of::<#name>() == fields, "an element has no padding");
                 ::core::assert!(::core::mem::align_of::<#name>() <= 64, "an element is aligned to 64 bytes at most");
                 let hash = ::tidegate::element::LAYOUT_START;
@@ -75,4 +90,35 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             }
         };
     })
+}
+
+/// Says that so many bytes stand empty behind a field, and what would fill them, unless there are none.
+fn gap(field: &Member, bytes: &TokenStream) -> TokenStream {
+    let field = match field {
+        Member::Named(name) => name.to_string(),
+        Member::Unnamed(index) => index.index.to_string(),
+    };
+    // A message in a constant is a literal, so there is one for each number of bytes; most fields are aligned to 8.
+    let known = 1..8_usize;
+    let messages = known.clone().map(|count| {
+        let (bytes, stand) = match count {
+            1 => ("byte", "stands"),
+            _ => ("bytes", "stand"),
+        };
+        format!(
+            "an element has no padding, and here {count} {bytes} behind `{field}` {stand} empty: \
+             fill them with a field, `_pad: [u8; {count}]`"
+        )
+    });
+    let more = format!(
+        "an element has no padding, and here 8 bytes or more behind `{field}` stand empty: \
+         fill them with a field, `_pad: [u8; …]`"
+    );
+    quote! {
+        match #bytes {
+            0 => {}
+            #(#known => ::core::panic!(#messages),)*
+            _ => ::core::panic!(#more),
+        }
+    }
 }

@@ -6,8 +6,9 @@ mod element;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
-/// Derives `tidegate::Element` for a struct of elements: it must be `#[repr(C)]` or `#[repr(transparent)]`, `Copy`,
-/// without padding and without generics. All of it is checked at compile time.
+/// Derives `tidegate::Element` for a struct of elements (`u64`, not `usize`; `u8`, not `bool`): it must be `#[repr(C)]` or
+/// `#[repr(transparent)]`, `Copy`, without padding and without generics. All of it is checked at compile time; where there
+/// is padding the error says behind which field, and how much of it to make a field.
 #[proc_macro_derive(Element)]
 pub fn derive_element(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);

@@ -94,11 +94,18 @@ pub enum ControlError {
         /// What the other rank called.
         theirs: String,
     },
-    /// A packet exceeds [`Packet::MAX_BYTES`] or [`Packet::MAX_HANDLES`].
-    #[error("a control packet of {bytes} bytes and {handles} handles exceeds the limits")]
+    /// A packet exceeds [`Packet::MAX_BYTES`] (some control planes take fewer) or [`Packet::MAX_HANDLES`].
+    #[error(
+        "{label}: {}; what is larger goes through a window, or by several calls",
+        too_large(*.bytes, *.handles, *.most)
+    )]
     TooLarge {
+        /// The call, as this rank names it.
+        label: String,
         /// Bytes in the packet.
         bytes: usize,
+        /// The most that there may be.
+        most: usize,
         /// Handles in the packet.
         handles: usize,
     },
@@ -117,6 +124,15 @@ pub enum ControlError {
         #[source]
         source: std::io::Error,
     },
+}
+
+/// Which of the two limits is exceeded.
+fn too_large(bytes: usize, handles: usize, most: usize) -> String {
+    if bytes > most {
+        return format!("a rank brings at most {most} bytes to such a call, and this one {bytes}");
+    }
+    let most = Packet::MAX_HANDLES;
+    format!("a rank brings at most {most} handles to such a call, and this one {handles}")
 }
 
 /// One rank's end of the control plane.

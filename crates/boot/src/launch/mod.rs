@@ -17,6 +17,10 @@
 //!
 //! # Failure
 //!
+//! A rank fails by its exit status. One that ends with 0 and has not left the job (`process::exit(0)` drops no world) is
+//! noticed by the others, who fail: so the first failure is said with the ranks that had ended before it. Whether those
+//! had left only the others know.
+//!
 //! When a rank fails, the others get [`Job::grace`] to end by themselves with errors of their own; then they get
 //! `SIGTERM`, and a moment later `SIGKILL`. What has been printed waits for who reads it, who may be a pager: the reason of
 //! a failure comes last. After a signal to end, what nobody has read for as long as the grace is lost. When a rank ends, what is left of its process group is killed. When the
@@ -25,6 +29,7 @@
 mod bed;
 mod cli;
 mod guard;
+mod meeting;
 mod monitor;
 mod nodes;
 mod output;

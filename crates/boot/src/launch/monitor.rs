@@ -1,6 +1,7 @@
 //! The thread that starts the ranks and watches them until the last has ended.
 
 use super::guard::Guard;
+use super::meeting::Meeting;
 use super::nodes::{Nodes, Place};
 use super::output::{Source, Stream};
 use super::printer::Printer;
@@ -17,7 +18,7 @@ use rustix::process::{
 };
 use signal_hook::SigId;
 use std::io::Read;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -31,6 +32,9 @@ const AFTER_TERM: Duration = Duration::from_secs(2);
 /// How long output is waited for after the last rank has ended: somebody else may hold the other end. Who wants the end
 /// at once waits no longer for somebody who reads it, either.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
+
+/// How many ranks are named at most.
+const LISTED: usize = 4;
 
 const FORWARDED: [Signal; 5] = [
     Signal::INT,
@@ -148,28 +152,6 @@ pub(crate) fn start(job: Job) -> Result<Running, LaunchError> {
             "starting the ranks",
             std::io::Error::other("the thread that does it panicked"),
         )),
-    }
-}
-
-/// Where the ranks meet.
-struct Meeting {
-    at: SocketAddr,
-    /// What rank 0 inherits. On a bed there is nobody who could take the port before rank 0 does, and a socket of this
-    /// process would be none of the node.
-    listener: Option<TcpListener>,
-}
-
-impl Meeting {
-    fn choose(job: &Job) -> Result<Self, LaunchError> {
-        if let Some(bed) = &job.bed {
-            let at = SocketAddr::from((bed.address(0), bed.port()));
-            return Ok(Self { at, listener: None });
-        }
-        let failed = |error| LaunchError::io("taking a port on the loopback address", error);
-        let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
-        let at = listener.local_addr().map_err(failed)?;
-        let listener = Some(listener);
-        Ok(Self { at, listener })
     }
 }
 
@@ -499,8 +481,16 @@ impl Monitor {
                 self.finish(index);
             }
         }
-        for rank in ended {
-            self.collect(rank);
+        for rank in &ended {
+            self.collect(*rank);
+        }
+        // When all are collected: who ended with no error may be why another one failed.
+        let failed = |rank: &&usize| {
+            let (status, _) = self.ranks[**rank].ended.expect("it was just collected");
+            !status.success()
+        };
+        if let (None, Some(rank)) = (self.first_failure, ended.iter().find(failed)) {
+            self.fail(*rank);
         }
     }
 
@@ -551,10 +541,13 @@ impl Monitor {
         // It fails only if somebody else in this program has waited for it: then nobody knows how it ended.
         let status = ended.child.wait().unwrap_or(ExitStatus::from_raw(1 << 8));
         ended.ended = Some((status, self.started.elapsed()));
-        if status.success() || self.first_failure.is_some() {
-            return;
-        }
+    }
+
+    /// `rank` is the first that has failed.
+    fn fail(&mut self, rank: usize) {
         self.first_failure = Some(rank);
+        let (status, _) = self.ranks[rank].ended.expect("it has ended");
+        let before = self.ended_before();
         if self.ranks.iter().any(|rank| rank.ended.is_none()) && self.next_step.is_none() {
             self.next_step = self.after_grace(Signal::TERM);
             let grace = match self.next_step {
@@ -562,11 +555,33 @@ impl Monitor {
                 None => "may take for ever".to_owned(),
             };
             self.explain(format_args!(
-                "rank {rank} failed ({status}); the others {grace}"
+                "rank {rank} failed ({status}){before}; the others {grace}"
             ));
         } else {
-            self.explain(format_args!("rank {rank} failed ({status})"));
+            self.explain(format_args!("rank {rank} failed ({status}){before}"));
         }
+    }
+
+    /// Who has ended without an error before the first failure. That is in order where they have left the job, and is
+    /// what the failure comes from where they have not: `process::exit(0)` drops no world.
+    fn ended_before(&self) -> String {
+        let ended = |rank: &Rank| rank.ended.is_some_and(|(status, _)| status.success());
+        let ranks = self.ranks.iter().enumerate();
+        let ranks: Vec<_> = ranks
+            .filter(|(_, rank)| ended(rank))
+            .map(|(rank, _)| rank.to_string())
+            .collect();
+        let (plural, others) = match ranks.len() {
+            0 => return String::new(),
+            1 => ("", String::new()),
+            2..=LISTED => ("s", String::new()),
+            many => ("s", format!(" and {} more", many - LISTED)),
+        };
+        let listed = ranks[..ranks.len().min(LISTED)].join(", ");
+        format!(
+            ", after rank{plural} {listed}{others} had ended (exit status: 0; without leaving the job, \
+             if others call it lost)"
+        )
     }
 
     fn step(&mut self) {

@@ -5,7 +5,7 @@ use tidegate_hal::device::Device;
 use super::{Carry, Visitor};
 
 macro_rules! carry_tuple {
-    ($($name:ident),*) => {
+    ($($name:ident $index:literal),*) => {
         // SAFETY: each member is carried and visited once, in order.
         unsafe impl<'s, Dev: Device, $($name: Carry<'s, Dev>),*> Carry<'s, Dev> for ($($name,)*) {
             type At<'t> = ($($name::At<'t>,)*);
@@ -13,21 +13,25 @@ macro_rules! carry_tuple {
             #[allow(non_snake_case, unused_variables)]
             fn visit(&mut self, visitor: &mut Visitor<'_, Dev>) {
                 let ($($name,)*) = self;
-                $($name.visit(visitor);)*
+                $(
+                    visitor.enter($index);
+                    $name.visit(visitor);
+                    visitor.leave();
+                )*
             }
         }
     };
 }
 
 carry_tuple!();
-carry_tuple!(A);
-carry_tuple!(A, B);
-carry_tuple!(A, B, C);
-carry_tuple!(A, B, C, E);
-carry_tuple!(A, B, C, E, F);
-carry_tuple!(A, B, C, E, F, G);
-carry_tuple!(A, B, C, E, F, G, H);
-carry_tuple!(A, B, C, E, F, G, H, I);
+carry_tuple!(A "0");
+carry_tuple!(A "0", B "1");
+carry_tuple!(A "0", B "1", C "2");
+carry_tuple!(A "0", B "1", C "2", E "3");
+carry_tuple!(A "0", B "1", C "2", E "3", F "4");
+carry_tuple!(A "0", B "1", C "2", E "3", F "4", G "5");
+carry_tuple!(A "0", B "1", C "2", E "3", F "4", G "5", H "6");
+carry_tuple!(A "0", B "1", C "2", E "3", F "4", G "5", H "6", I "7");
 
 macro_rules! carry_plain {
     ($($plain:ty)*) => {$(
@@ -47,7 +51,7 @@ unsafe impl<'s, D: Device, X: Carry<'s, D>, const N: usize> Carry<'s, D> for [X;
     type At<'t> = [X::At<'t>; N];
 
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
-        self.iter_mut().for_each(|each| each.visit(visitor));
+        visitor.each(self);
     }
 }
 
@@ -56,7 +60,7 @@ unsafe impl<'s, D: Device, X: Carry<'s, D>> Carry<'s, D> for Vec<X> {
     type At<'t> = Vec<X::At<'t>>;
 
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
-        self.iter_mut().for_each(|each| each.visit(visitor));
+        visitor.each(self);
     }
 }
 

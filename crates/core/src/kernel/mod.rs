@@ -32,7 +32,7 @@ use crate::stream::Stream;
 /// lowered to views of the same memory unless both are shared.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a kernel on this stream",
-    note = "kernels take `&Region<T, On<'s>>`, `&mut Region<T, On<'s>>`, `inbox.view()`, or tuples of them"
+    note = "kernels take `&region`, `&mut region` (`Region<T, On<'s>>`, or a `Part`), `inbox.view()`, or a tuple of them and of numbers of a fixed size: `u64` instead of `usize`, `u8` instead of `bool`"
 )]
 pub unsafe trait Argument<'s, D: Device> {
     /// What is enqueued in its place.
@@ -72,7 +72,7 @@ pub unsafe trait Lowered: Copy + Send + 'static {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a kernel for these arguments",
     note = "on the host a kernel is a `Fn` over the views: `&mut [T]` for `&mut Region<T, _>`, `&[T]` for `&Region<T, _>`, `Slots<'_, T>` for an inbox view",
-    note = "what it is called with is on the kernel's stream (`region.on(&stream)?`) and borrowed: `&mut region`, `&region`, `inbox.view()`, or a tuple of them",
+    note = "what it is called with is on the kernel's stream (`region.on(&stream)?`) and borrowed: `&mut region`, `&region`, `inbox.view()`, or a tuple of them and of numbers",
     note = "write the types of a closure's arguments, `move` what it captures, and let it capture only `Clone + Send + 'static` values",
     note = "a closure of two or more arguments that a function has returned as `impl Fn` goes inside another: `let k = make(); s.launch(move |x: &[f64], y: &mut [f64]| k(x, y), (&x, &mut y))`",
     note = "a function of `kernel!` takes exactly the declared types, in that order: `&mut [T]` from `&mut region`, `&[T]` from `&region`, `Slots<T>` from `inbox.view()`, numbers of the same type"

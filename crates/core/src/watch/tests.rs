@@ -143,3 +143,29 @@ fn who_was_asked_does_not_ask() {
     assert!(!state.is_due());
     assert_eq!(state.rounds, 1);
 }
+
+/// What a report puts on the screen of a program whose subscriber has this filter.
+fn on_the_screen(filter: &str) -> String {
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
+        .with_writer(std::io::sink)
+        .finish();
+    let mut screen = Vec::new();
+    tracing::subscriber::with_default(subscriber, || say("rank 0: rank 1", &mut screen));
+    String::from_utf8(screen).unwrap()
+}
+
+/// Of a hang: a program that has a subscriber, and has not thought of this library, hangs in silence else.
+#[test]
+fn a_report_that_the_subscriber_drops_is_on_the_screen() {
+    for drops in ["", "mine=info", "tidegate=error", "off"] {
+        let screen = on_the_screen(drops);
+        assert_eq!(screen, "tidegate: rank 0: rank 1\n", "{drops:?}");
+    }
+    for takes in ["warn", "tidegate=warn", "error,tidegate_core=info"] {
+        assert_eq!(on_the_screen(takes), "", "{takes:?}");
+    }
+    let mut screen = Vec::new();
+    say("rank 0: rank 1", &mut screen); // no subscriber at all
+    assert!(!screen.is_empty());
+}

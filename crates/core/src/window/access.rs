@@ -310,7 +310,7 @@ fn too_long<D: Device>(
         Kind::Atomic => format!("the memory of rank {rank}"),
     };
     Error::OutOfBounds {
-        window: body.half.window.name.clone(),
+        window: Some(body.half.window.name.clone()),
         what,
         first: dest.first,
         end: dest.first.saturating_add(extent),
@@ -321,7 +321,9 @@ fn too_long<D: Device>(
 macro_rules! put {
     ($kind:ty) => {
         impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, $kind, D> {
-            /// Notes a put: the elements of `source` will replace those of `dest`, from its first element on.
+            /// Notes a put: the elements of `source` will replace those of `dest`, from its first element on. What an
+            /// epoch does not put stays as an earlier one left it, and the target is not told: where messages vary, put
+            /// a header in every epoch ([`Slots`](super::Slots)).
             ///
             /// # Errors
             ///

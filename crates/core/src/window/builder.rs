@@ -31,7 +31,8 @@ use crate::world::{Watched, World};
 const _: () =
     assert!(Shape::CELL == far::CELL && Shape::BUFFERS + size_of::<u64>() <= far::MAILBOX);
 
-/// How many buffers a window by slot has.
+/// How many buffers a window by slot has. What an epoch does not put is what the epoch before left in *its* buffer: the
+/// last epoch, of one buffer, and the one before last, of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffers {
     /// One: a complete waits for the post of the same epoch.

@@ -454,7 +454,8 @@ host_memory!(Atomic);
 
 impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
     /// Enqueues the wait until all origins of the epoch have completed (MPI: `MPI_Win_wait`). What is enqueued
-    /// later sees what they put.
+    /// later sees what they put; and where they put nothing, or less than the slot, what an earlier epoch left there (see
+    /// [`Slots`](super::Slots): a header in every epoch says how much has come).
     ///
     /// # Errors
     ///

@@ -133,7 +133,7 @@ impl<'b, T: Element, D: Device> Source<'b, '_, T, D> {
 
     fn slice(mut self, range: Range<usize>, len: usize) -> Result<Self> {
         if range.start > range.end || range.end > len {
-            return Err(bounds("region", range, len));
+            return Err(bounds("a region", range, len));
         }
         self.local.0 = self.local.0.byte_add(range.start * size_of::<T>());
         self.count = range.len();
@@ -142,7 +142,7 @@ impl<'b, T: Element, D: Device> Source<'b, '_, T, D> {
 
     fn with(mut self, layout: &'b Layout<D>, len: usize) -> Result<Self> {
         if layout.extent() > len {
-            return Err(bounds("region", 0..layout.extent(), len));
+            return Err(bounds("a region", 0..layout.extent(), len));
         }
         self.count = layout.count();
         self.layout = Some(layout);

@@ -103,8 +103,12 @@ impl SlotEntry {
     }
 }
 
-/// The inbound slots of a window, as the last wait has left them: what each origin put in its last epoch. What an
-/// epoch did not put is as some earlier one left it, or zero.
+/// The inbound slots of a window, as the last wait has left them: what each origin put in its last epoch.
+///
+/// **What an epoch did not put is not empty.** It is what the epoch before last left (slots have two buffers, used by
+/// turns), the last one with [`Buffers::Single`](super::Buffers), or zero at first; and nothing says how much has come. So
+/// where messages vary, their origin puts a header in *every* epoch that says how much is behind it, be it nothing:
+/// after `if n > 0 { epoch.put(…)? }` an old message is read again. `tidegate::varying_messages` has both ways to do it.
 pub struct Slots<'k, T> {
     entries: &'k [SlotEntry],
     marker: PhantomData<&'k [T]>,
@@ -145,7 +149,8 @@ impl<'k, T: Element> Slots<'k, T> {
         self.entries.is_empty()
     }
 
-    /// The slot that was declared as number `index`.
+    /// The slot that was declared as number `index`. What its origin did not put in the last epoch is what an earlier
+    /// one left: see [`Slots`].
     ///
     /// # Panics
     ///

@@ -128,7 +128,9 @@ impl Place {
     fn named(&self, mut error: ControlError) -> ControlError {
         if let (
             Some((what, ..)),
-            ControlError::PeerLost { label: mine, .. } | ControlError::Mismatch { mine, .. },
+            ControlError::PeerLost { label: mine, .. }
+            | ControlError::TooLarge { label: mine, .. }
+            | ControlError::Mismatch { mine, .. },
         ) = (&self.inside, &mut error)
         {
             mine.clone_from(what);

@@ -298,11 +298,13 @@ impl<D: Device> World<D> {
     }
 
     /// Gives every rank every rank's bytes, in order of ranks: for results and set-up, not for the data path. Collective; `label`
-    /// names the call, and is compared between ranks.
+    /// names the call, and is compared between ranks. A rank brings 1 MiB at most (1048576 bytes; 4096 less over windows
+    /// of MPI), and each gets all of them: what is larger goes through a window, to a rank that writes it, or by several calls.
     ///
     /// # Errors
     ///
-    /// [`Error::Control`]: a rank ended meanwhile, is in another collective call, or the bytes are too many.
+    /// [`Error::Control`]: a rank ended meanwhile, is in another collective call, or the bytes are too many (on the rank
+    /// that brings them; the others wait for its next call).
     pub fn gather(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
         let handles = Vec::new();
         let packet = Packet { bytes, handles };
@@ -405,7 +407,8 @@ impl<D: Device> World<D> {
     }
 
     /// Sets after how long a wait is reported (30 s at first): that of a stream, or of the program in a collective call,
-    /// as [`World::gather`] and the opening of a window. The report fails nothing.
+    /// as [`World::gather`] and the opening of a window. The report fails nothing. It is a warning of `tracing` on rank 0
+    /// (target `tidegate_core::watch`), on standard error where no subscriber takes that, and [`World::last_report`].
     pub fn report_waits_after(&self, deadline: Duration) {
         self.inner.watch.set_deadline(deadline);
     }

@@ -183,12 +183,14 @@ impl<D: Device> World<D> {
                     .into_iter()
                     .for_each(|cause| self.inner.tell_failed(cause));
                 return Error::KernelPanicked {
+                    rank: self.rank(),
                     stream: stream.to_owned(),
                     message,
                 };
             }
             Fault::Transport(detail) => {
                 return Error::Transport {
+                    rank: self.rank(),
                     stream: stream.to_owned(),
                     detail,
                 };
@@ -205,6 +207,7 @@ impl<D: Device> World<D> {
         Error::Wait(Box::new(WaitFailed {
             window: window.unwrap_or_else(|| "-".into()),
             epoch,
+            waiting: self.rank(),
             rank: tag.peer as usize,
             awaited: tag.awaited,
             cause,

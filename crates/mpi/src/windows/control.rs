@@ -51,8 +51,15 @@ impl Control for Keyed {
 
     fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError> {
         let (bytes, handles) = (packet.bytes.len(), packet.handles.len());
-        if bytes > Packet::MAX_BYTES - ROOM || handles > Packet::MAX_HANDLES {
-            return Err(ControlError::TooLarge { bytes, handles });
+        let most = Packet::MAX_BYTES - ROOM;
+        if bytes > most || handles > Packet::MAX_HANDLES {
+            let label = label.to_owned();
+            return Err(ControlError::TooLarge {
+                label,
+                bytes,
+                most,
+                handles,
+            });
         }
         let packets = self.0.exchange(label, packed(packet))?;
         let unpack = |(rank, packet)| unpacked(packet).map_err(|_| rank);

@@ -40,13 +40,14 @@ fn a_death_ends_the_wait_for_a_ticket() {
         let WaitFailed {
             window,
             epoch,
+            waiting,
             rank,
             awaited,
             cause,
         } = &**failed;
         assert_eq!(
-            (&**window, *epoch, *rank, *awaited),
-            ("w", 0, 1, Awaited::Ticket)
+            (&**window, *epoch, *waiting, *rank, *awaited),
+            ("w", 0, 0, 1, Awaited::Ticket)
         );
         assert!(matches!(cause, Cause::PeerLost { rank: 1, .. }), "{cause}");
         assert!(!flag.is_set());

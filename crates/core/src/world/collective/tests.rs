@@ -61,7 +61,12 @@ impl Control for Directed {
         if let Some(at) = refused.iter().position(|each| *each == label) {
             refused.remove(at);
             let (bytes, handles) = (packet.bytes.len(), packet.handles.len());
-            return Err(ControlError::TooLarge { bytes, handles });
+            return Err(ControlError::TooLarge {
+                label: label.to_owned(),
+                bytes,
+                most: Packet::MAX_BYTES,
+                handles,
+            });
         }
         drop(refused);
         let thread = std::thread::current();
@@ -252,9 +257,14 @@ fn a_rank_that_was_refused_has_the_same_numbers() {
         let refused = |error: Error| {
             let too_large = matches!(error, Error::Control(ControlError::TooLarge { .. }));
             assert!(too_large, "{error}");
+            error.to_string()
         };
         if world.rank() == 0 {
-            refused(open(&s, "w", Buffers::Double, 8).err().unwrap());
+            let said = refused(open(&s, "w", Buffers::Double, 8).err().unwrap());
+            assert!(
+                said.starts_with("opening window `w`: a rank brings "),
+                "{said}"
+            );
             refused(Barrier::open(&s, "b").err().unwrap());
         }
         let _barrier = Barrier::open(&s, "b").unwrap();

@@ -1,0 +1,142 @@
+//! What goes through the things that a [`Carry`] value has, and for what.
+
+use std::sync::Arc;
+
+use tidegate_hal::device::Device;
+
+use super::Carry;
+use crate::nic::{Line, Tickets, Touch};
+use crate::region::ReclaimOf;
+use crate::window::myself::{Myself, Side};
+
+/// Goes through the regions and window halves in a [`Carry`] value. Only this crate can make one, or see what it meets.
+pub struct Visitor<'a, D: Device>(pub(super) Purpose<'a, D>);
+
+pub(super) enum Purpose<'a, D: Device> {
+    /// Lists their numbers, and in what state they are.
+    Identify(&'a mut Vec<(u64, State)>),
+    /// Compares them with such a list: how many there were, and the first that differs. (A replay allocates nothing.)
+    Compare {
+        with: &'a [(u64, State)],
+        met: usize,
+        differs: Option<usize>,
+    },
+    /// Makes them at home on a stream, which must come as far as the mark before their last work is done.
+    Settle(&'a Arc<ReclaimOf<D>>, u64),
+    /// Gathers the lines of their tickets.
+    Gather(&'a mut Vec<Arc<Line>>),
+    /// Forgets their tickets.
+    Clear,
+    /// Lists the window halves whose peer is this rank itself.
+    Own(&'a mut Vec<(Side, Arc<Myself<D>>)>),
+    /// Looks for the name of one of them, for an error.
+    Name(&'a mut Name),
+}
+
+/// The name of the thing that so many others come before, and the names of what it is in, while it is looked for.
+pub(super) struct Name {
+    pub(super) before: usize,
+    pub(super) path: Vec<String>,
+    pub(super) found: Option<String>,
+}
+
+/// Whether a window half is in an epoch. It is part of what a recording fits: one that begins with a post fits an
+/// inbox, and one that begins with a wait fits what is exposed to that very group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// A region, or a window half between its epochs.
+    Closed,
+    /// An inbox that is exposed to the group with this number.
+    Exposed(u64),
+}
+
+impl<D: Device> Visitor<'_, D> {
+    /// What comes until [`Visitor::leave`] is in the field of this name; used by the derive.
+    #[doc(hidden)]
+    #[inline]
+    pub fn enter(&mut self, field: &str) {
+        if let Purpose::Name(name) = &mut self.0 {
+            name.path.push(field.to_owned());
+        }
+    }
+
+    /// The end of what [`Visitor::enter`] began.
+    #[doc(hidden)]
+    #[inline]
+    pub fn leave(&mut self) {
+        if let Purpose::Name(name) = &mut self.0 {
+            name.path.pop();
+        }
+    }
+
+    /// Visits what a collection has, each by its place in it.
+    pub(crate) fn each<'s, X: Carry<'s, D>>(&mut self, all: &mut [X]) {
+        for (index, each) in all.iter_mut().enumerate() {
+            if let Purpose::Name(name) = &mut self.0 {
+                name.path.push(index.to_string());
+            }
+            each.visit(self);
+            self.leave();
+        }
+    }
+
+    /// One region or window half: its number, the stream that it is at home on, and the mark of its last work there if
+    /// it keeps one.
+    pub(crate) fn leaf(&mut self, id: u64, home: &mut Arc<ReclaimOf<D>>, mark: Option<&mut u64>) {
+        self.leaf_in(State::Closed, id, home, mark);
+    }
+
+    /// As [`Visitor::leaf`], of one that may be in an epoch.
+    pub(crate) fn leaf_in(
+        &mut self,
+        state: State,
+        id: u64,
+        home: &mut Arc<ReclaimOf<D>>,
+        mark: Option<&mut u64>,
+    ) {
+        match &mut self.0 {
+            Purpose::Identify(ids) => ids.push((id, state)),
+            Purpose::Compare { with, met, differs } => {
+                if with.get(*met) != Some(&(id, state)) {
+                    differs.get_or_insert(*met);
+                }
+                *met += 1;
+            }
+            Purpose::Settle(to, at) => {
+                if !Arc::ptr_eq(home, to) {
+                    *home = Arc::clone(to);
+                }
+                if let Some(mark) = mark {
+                    *mark = *at;
+                }
+            }
+            Purpose::Name(name) => match name.before.checked_sub(1) {
+                Some(before) => name.before = before,
+                None if name.path.is_empty() => {}
+                None => {
+                    name.found.get_or_insert_with(|| name.path.join("."));
+                }
+            },
+            Purpose::Gather(_) | Purpose::Clear | Purpose::Own(_) => {}
+        }
+    }
+
+    /// A window half, and what it knows of the other one, if this rank is its own peer.
+    pub(crate) fn own(&mut self, side: Side, myself: Option<&Arc<Myself<D>>>) {
+        let Some(myself) = myself else { return };
+        match &mut self.0 {
+            Purpose::Settle(to, _) => myself.moved(side, Arc::as_ptr(to).addr()),
+            Purpose::Own(halves) => halves.push((side, myself.clone())),
+            _ => {}
+        }
+    }
+
+    /// The tickets of a region that holds some.
+    pub(crate) fn tickets(&mut self, tickets: &Tickets) {
+        match &mut self.0 {
+            Purpose::Gather(lines) => tickets.gather(Touch::Write, lines),
+            Purpose::Clear => tickets.clear(Touch::Write),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Messages whose length is only known at run time: particles that leave, lists of what has changed.
+//!
+//! # Model
+//!
+//! **Put a header in every epoch, also where nothing is behind it.** A slot has room for the longest message; nothing tells
+//! the receiver how much of it has come, nor whether anything has. What an epoch does not put is not empty: it is what
+//! the epoch *before last* left there (the last one, with [`Buffers::Single`](crate::Buffers)). So after
+//! `if n > 0 { epoch.put(…)? }` the receiver reads an old message once more, and nothing can notice that.
+//!
+//! All elements of a window have one type, so the header has it, too: an element with a field for the number, or a
+//! number among numbers (`f64` counts to 2^53). There are two ways to send one.
+//!
+//! | | whole slots | header and payload |
+//! |---|---|---|
+//! | what is put | one region as long as the slot, header first | the header always, then a slice as long as the payload |
+//! | who knows the number | the kernel that packs | the host, before it calls `put` |
+//! | in a recording | yes | no: the lengths are recorded, too |
+//! | what moves | the whole slot, each time | what there is |
+//! | what it costs besides | nothing | the host must know the number: where a kernel finds it, a [`synchronize`](tidegate_core::Stream::synchronize) in each epoch, so that the stream stands still meanwhile; and an epoch of other lengths than those before is made anew, instead of being submitted again |
+//!
+//! Whole slots are the way for messages of some ten kilobytes, or whose room is mostly used, and for all that is
+//! replayed. Header and payload are the way for rooms that are much larger than what usually comes, and for numbers
+//! that the host has anyway. `examples/particles.rs` is a whole program, by whole slots.
+//!
+//! # Both
+//!
+//! ```
+//! use tidegate::prelude::*;
+//!
+//! /// The longest payload. Element 0 is the header: how many numbers are behind it.
+//! const ROOM: usize = 100;
+//!
+//! /// The kernel of the receiver, the same for both ways.
+//! fn add_up(came: Slots<'_, f64>, sum: &mut [f64]) {
+//!     let message = came.slot(0);
+//!     sum[0] += message[1..][..message[0] as usize].iter().sum::<f64>();
+//! }
+//!
+//! /// A kernel decides how long the message is, and the whole slot is put.
+//! fn whole<'s>(
+//!     s: &Stream<'s>,
+//!     (inbox, outbox): (Inbox<'s, f64>, Outbox<'s, f64>),
+//!     message: &mut Region<f64, On<'s>>,
+//! ) -> Result<(Inbox<'s, f64>, Outbox<'s, f64>)> {
+//!     let pack = |message: &mut [f64]| {
+//!         let n = 3;
+//!         message[0] = n as f64;
+//!         message[1..][..n].fill(1.0);
+//!     };
+//!     s.launch(pack, &mut *message)?;
+//!     let mut epoch = outbox.start();
+//!     epoch.put(&*message, Slot(0))?;
+//!     Ok(exchange(s, inbox, epoch)?)
+//! }
+//!
+//! /// The host knows how long it is: two puts into one slot.
+//! fn in_two<'s>(
+//!     s: &Stream<'s>,
+//!     (inbox, outbox): (Inbox<'s, f64>, Outbox<'s, f64>),
+//!     header: &mut Region<f64, On<'s>>,
+//!     data: &Region<f64, On<'s>>,
+//!     n: usize,
+//! ) -> Result<(Inbox<'s, f64>, Outbox<'s, f64>)> {
+//!     s.launch(|header: &mut [f64], n: f64| header[0] = n, (&mut *header, n as f64))?;
+//!     let mut epoch = outbox.start();
+//!     epoch.put(&*header, Slot(0))?; // always
+//!     epoch.put(data.slice(0..n)?, Slot(0).at(1))?; // of 0 elements, too
+//!     Ok(exchange(s, inbox, epoch)?)
+//! }
+//!
+//! fn rank(world: World) -> Result<()> {
+//!     let peer = 1 - world.rank();
+//!     stream!(let s = world.stream()?);
+//!     let window = Window::by_slot("messages").slot_from(peer, 0, 1 + ROOM).slot_to(peer, 0);
+//!     let mut halves = window.open(&s)?;
+//!     let mut message = Region::zeroed(&world, 1 + ROOM)?.on(&s)?;
+//!     let mut header = Region::zeroed(&world, 1)?.on(&s)?;
+//!     let data = Region::from_slice(&world, &[1.0; ROOM])?.on(&s)?;
+//!     let mut sum = Region::zeroed(&world, 1)?.on(&s)?;
+//!
+//!     halves = whole(&s, halves, &mut message)?;
+//!     s.launch(add_up, (halves.0.view(), &mut sum))?;
+//!     for n in [ROOM, 0, 5] {
+//!         halves = in_two(&s, halves, &mut header, &data, n)?;
+//!         s.launch(add_up, (halves.0.view(), &mut sum))?;
+//!     }
+//!     assert_eq!(sum.into_host(&s)?[0], (3 + ROOM + 5) as f64);
+//!     Ok(())
+//! }
+//!
+//! for outcome in World::local(2, rank) {
+//!     outcome.expect("both ranks are there");
+//! }
+//! ```
+//!
+//! # Failure
+//!
+//! A payload that does not fit is refused by `put` ([`Error::OutOfBounds`](crate::Error)); where a kernel packs, it is
+//! the kernel that must look. This module has nothing else that could fail: it is a text.
