@@ -43,7 +43,8 @@
 //! | `MPI_Win_fence` | a group of all neighbours, `exchange` | a fence would synchronise ranks that exchange nothing |
 //! | `MPI_Win_lock`, `MPI_Win_flush` | none | passive-target epochs are not served |
 //! | `MPI_Barrier` | [`Barrier`](crate::Barrier) | enqueued too |
-//! | `MPI_Allreduce`, `MPI_Allreduce_init` | [`AllReduce`](crate::AllReduce): `energy.sum(&s, &mut x)?` | enqueued too, in place, for short vectors; summed in the order of the ranks, so the result is the same to the bit on all ranks and in every run, which MPI only recommends |
+//! | `MPI_Allreduce`, `MPI_Allreduce_init` | [`AllReduce`](crate::AllReduce): `energy.sum(&s, &mut x)?` | enqueued too, in place, for short vectors; summed in the order of the ranks, so the result is the same to the bit on all ranks, as MPI requires, and in every run, which it recommends |
+//! | `MPI_Bcast` of few bytes, from rank 0 | `all_reduce.reduce(&s, &mut x, Op::Keep)` | enqueued too |
 //! | a persistent request | [`Stream::capture`](crate::Stream), [`Graph::replay`](crate::Graph) | a whole step, kernels and epochs |
 //! | `MPI_Isend`, `MPI_Irecv`, `MPI_Waitall` | a slot for each message, `exchange` | no tags, no matching: a slot is a receive that was posted in advance |
 //! | `MPI_Probe`, `MPI_Get_count` | a header in each message: [`varying_messages`](crate::varying_messages) | nothing says how much has come, or whether anything has |

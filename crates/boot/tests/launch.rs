@@ -98,8 +98,15 @@ fn the_first_failure_decides() {
 /// A rank that ends by `process::exit(0)` has failed nobody can see; the one that waited for it has.
 #[test]
 fn who_had_ended_before_the_first_failure_is_named() {
-    let script = "test $RANK = 2 && exit 0; test $RANK = 1 && sleep 0.5 && exit 1; sleep 1";
+    let folder = tempfile::tempdir().unwrap();
+    // A process that has ended is there until the launcher has taken its status: so rank 1 fails behind that.
+    let script = "case $RANK in
+        2) echo $$ > $ENDS.new; mv $ENDS.new $ENDS; exit 0;;
+        1) until test -e $ENDS; do sleep 0.01; done
+           while kill -0 $(cat $ENDS) 2>/dev/null; do sleep 0.01; done; exit 1;;
+        esac; exec sleep 1000";
     let output = tidegate(&["run", "-n", "3", "--", "/bin/sh", "-c", script])
+        .env("ENDS", folder.path().join("ends"))
         .output()
         .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

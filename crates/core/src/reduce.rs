@@ -20,11 +20,19 @@
 //!
 //! # Failure
 //!
-//! As a window's of that name. A call that is refused has enqueued nothing. If, against what the device has said
-//! before, it refuses the second batch, the other ranks reckon with an epoch that this one has not brought to its end,
-//! and the window is revoked.
+//! As a window's of that name. If a rank is lost, the last call may come to its end on some ranks and fail on others:
+//! what it has put to them before counts, and is not the same for all. Where it fails the vector is as it was.
+//!
+//! A call that is refused has enqueued nothing, but for one case. If, against what the device has said before, it
+//! refuses the second batch, the epoch has been enqueued and the vector is not reduced; the others take this rank's part
+//! for given, so that a second try would be an epoch ahead of them. So the window is revoked.
+//!
+//! Ranks that call two all-reduces in different orders, or a rank that goes on without a call that was refused on it
+//! alone, wait for each other: that is reported as all long waits are, and ends if there is a limit
+//! ([`AllReduce::open_with_limit`]).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_hal::batch::{Action, Batch, Move, Op, Shape, Side, Step};
 use tidegate_hal::device::{Device, Stream as _};
@@ -64,8 +72,13 @@ const WHOLE: &str = "a call that fails gives the halves back";
 ///
 /// Made for short vectors (dot products, energies, norms, time steps): each call puts the vector to every rank, so it
 /// costs as many puts as there are ranks, on each of them, and one journey; a rank keeps two slots of the vector's length
-/// for each rank; and one lane of the device goes through all of them. What it takes to open one grows with the cube of
-/// the number of ranks. At most a vector has 1 MiB, a rank's slots have 1 GiB, and a job has 1024 ranks.
+/// for each rank; and one lane of the device goes through all of them, by atomic operations where it is a GPU. What it
+/// takes to open one grows with the cube of the number of ranks, and the memory that it takes meanwhile with the square.
+/// At most a vector has 1 MiB, a rank's slots have 1 GiB, and a job has 1024 ranks. The first call for a region and a
+/// reduction makes a batch, which is remembered for eight of them.
+///
+/// To look at the result on the host, `let x = x.into_host(&s)?` waits for it; `x.on(&s)?` takes the region back to the
+/// stream. Where the host need not know (the step length of a solver), kernels read it, and nobody waits.
 ///
 /// ```
 /// # use tidegate_core::{AllReduce, Region, World, stream};
@@ -88,8 +101,9 @@ const WHOLE: &str = "a call that fails gives the halves back";
 /// them has asked for another reduction than the others.
 ///
 /// *Floats.* For [`Op::Min`] and [`Op::Max`] a NaN loses against a number; of two zeros with different signs either may
-/// come out. Whether a result is NaN is the same on all ranks; which bits it has then is the device's affair, as is that
-/// GPUs take subnormal `f32` for zeros in sums.
+/// come out, the same on all ranks that run one program on devices of one kind. Whether a result is NaN is the same on
+/// all ranks; which bits it has then is the device's affair, as is that GPUs take subnormal `f32` for zeros in sums.
+#[must_use = "the other ranks' calls wait for this one's"]
 pub struct AllReduce<'s, T: Arithmetic, D: Device> {
     /// None only while a call has them.
     halves: Option<Halves<'s, T, D>>,
@@ -111,13 +125,40 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for no elements, for more than 1 MiB of them, for more than 1024 ranks, and where the slots of all
-    /// ranks would have more than 1 GiB (on this rank alone; as all ranks have one length, on all alike). [`Error::WindowMismatch`], on all ranks
-    /// alike, if their lengths, types or names differ; and as [`Window::open`].
+    /// [`Error::Invalid`] for no elements, for more than 1 MiB of them, for more than 1024 ranks, and where the slots of
+    /// all ranks would have more than 1 GiB: the other ranks hear of it, if theirs would do.
+    /// [`Error::WindowMismatch`], on all ranks alike, if their lengths, types or names differ; and as [`Window::open`].
     pub fn open(stream: &Stream<'s, D>, name: &str, len: usize) -> Result<Self> {
+        Self::open_by(stream, name, len, None)
+    }
+
+    /// As [`AllReduce::open`]; a call fails when it has waited so long for another rank's, and with it the all-reduce, on
+    /// all ranks (as [`Window::fail_after`] says). Without a limit it waits as long as the peers live.
+    ///
+    /// # Errors
+    ///
+    /// As [`AllReduce::open`].
+    pub fn open_with_limit(
+        stream: &Stream<'s, D>,
+        name: &str,
+        len: usize,
+        limit: Duration,
+    ) -> Result<Self> {
+        Self::open_by(stream, name, len, Some(limit))
+    }
+
+    fn open_by(
+        stream: &Stream<'s, D>,
+        name: &str,
+        len: usize,
+        limit: Option<Duration>,
+    ) -> Result<Self> {
         let ranks = stream.world().size();
-        check_size(name, len, size_of::<T>(), ranks)?;
-        let halves = Window::of_all_reduce(name, ranks, len).open(stream)?;
+        let window = match check_size(name, len, size_of::<T>(), ranks) {
+            Ok(()) => Window::of_all_reduce(name, ranks, len, limit),
+            Err(why) => Window::refused(name, &why),
+        };
+        let halves = window.open(stream)?;
         Ok(AllReduce {
             halves: Some(halves),
             len,
@@ -178,7 +219,8 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     ///
     /// [`Error::CountMismatch`] if `x` has another length; [`Error::Invalid`] for a bitwise operation on floats;
     /// [`Error::Revoked`], or what made the stream fail; [`Error::Device`] where the ranks are too many for what the
-    /// stream may carry out at a time. Nothing has been enqueued then.
+    /// stream may carry out at a time (a GPU: three lanes for each rank, 16 lanes a block); [`Error::Nic`]. Nothing has
+    /// been enqueued then, unless the all-reduce is revoked by it: see the [module](self).
     pub fn reduce(
         &mut self,
         stream: &Stream<'s, D>,
@@ -191,7 +233,9 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
             return Err(Error::CountMismatch { src, dst });
         }
         let batch = self.combination(x, op);
-        // What can be refused is refused before the other ranks can have heard of this epoch.
+        // What is known to be refused is refused before the other ranks can have heard of this epoch.
+        let (inbox, _) = self.halves.as_ref().expect(WHOLE);
+        inbox.ready(stream)?;
         stream.raw().prepare(&batch)?;
         let (inbox, outbox) = self.halves.take().expect(WHOLE);
         let mut slots = 0..outbox.slots() as u32;
@@ -267,9 +311,9 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     }
 }
 
-/// Refuses what should not be reduced so.
-fn check_size(name: &str, len: usize, size: usize, ranks: usize) -> Result<()> {
-    let refuse = |why: String| Err(Error::Invalid(format!("all-reduce `{name}`: {why}")));
+/// Why what should not be reduced so is not.
+fn check_size(name: &str, len: usize, size: usize, ranks: usize) -> Result<(), String> {
+    let refuse = |why: String| Err(format!("all-reduce `{name}`: {why}"));
     if len == 0 {
         return refuse("vectors of no elements".to_owned());
     }

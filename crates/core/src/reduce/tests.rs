@@ -550,3 +550,46 @@ fn of_a_rank_that_leaves_all_others_hear() {
         assert!(text.contains("window `energy`, epoch 2"), "{text}");
     }
 }
+
+#[test]
+fn who_is_refused_on_one_rank_is_heard_of_by_the_others() {
+    World::<Host>::local(3, |world| {
+        stream!(let s = world.stream().unwrap());
+        // More than 1 MiB of the one type, and not of the other.
+        let len = 200_000;
+        if world.rank() == 1 {
+            let error = AllReduce::<f64, Host>::open(&s, "energy", len)
+                .err()
+                .unwrap();
+            assert!(matches!(error, Error::Invalid(_)), "{error}");
+        } else {
+            let error = AllReduce::<f32, Host>::open(&s, "energy", len)
+                .err()
+                .unwrap();
+            assert!(matches!(error, Error::WindowMismatch { .. }), "{error}");
+            assert!(error.to_string().contains("rank 1"), "{error}");
+        }
+        let reduce = AllReduce::<f32, Host>::open(&s, "energy", 1).unwrap();
+        assert_eq!(reduce.elements(), 1);
+    });
+}
+
+#[test]
+fn a_limit_ends_calls_in_different_orders() {
+    World::<Host>::local(2, |world| {
+        stream!(let s = world.stream().unwrap());
+        let limit = Duration::from_millis(300);
+        let [mut a, mut b] = ["a", "b"]
+            .map(|name| AllReduce::<f64, Host>::open_with_limit(&s, name, 1, limit).unwrap());
+        let mut x = Region::from_slice(&world, &[1.0]).unwrap().on(&s).unwrap();
+        let (first, second) = match world.rank() {
+            0 => (&mut a, &mut b),
+            _ => (&mut b, &mut a),
+        };
+        first.sum(&s, &mut x).unwrap();
+        // The other one may be revoked by now.
+        let _ = second.sum(&s, &mut x);
+        let error = s.synchronize().unwrap_err();
+        assert!(matches!(error, Error::Wait(_)), "{error}");
+    });
+}

@@ -55,6 +55,8 @@ pub struct Window<T, K> {
     description: Description,
     limit: Option<Duration>,
     throttle: Throttle,
+    /// Why this rank does not want it after all: said where the ranks meet, so that none of them waits for it.
+    refused: Option<Arc<str>>,
     marker: PhantomData<fn(T, K)>,
 }
 
@@ -80,6 +82,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             description,
             limit: None,
             throttle: Throttle::default(),
+            refused: None,
             marker: PhantomData,
         }
     }
@@ -141,12 +144,25 @@ impl<T> Window<T, BySlot> {
 impl<T: Arithmetic> Window<T, BySlot> {
     /// What an all-reduce of `len` elements is made of: a slot from each rank, this one among them, and a way to each;
     /// slots, inbound and outbound, have the numbers of the ranks. No window of the program's fits it.
-    pub(crate) fn of_all_reduce(name: &str, ranks: usize, len: usize) -> Self {
+    pub(crate) fn of_all_reduce(
+        name: &str,
+        ranks: usize,
+        len: usize,
+        limit: Option<Duration>,
+    ) -> Self {
         let mut window = Self::declare(name, Buffers::Double, 0);
         window.description.reduces = Some(len);
+        window.limit = limit;
         (0..ranks).fold(window, |window, rank| {
             window.slot_from(rank, 0, len).slot_to(rank, 0)
         })
+    }
+
+    /// One that this rank does not want after all: the others hear of it when it is opened.
+    pub(crate) fn refused(name: &str, why: &str) -> Self {
+        let mut window = Self::declare(name, Buffers::Double, 0);
+        window.refused = Some(why.into());
+        window
     }
 }
 
@@ -244,7 +260,10 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let name = self.name.clone();
         // Till all exchanges about this window are made: see `Collective`.
         let collective = world.collective(format!("opening window `{name}`"));
-        let said = Ok((self.description.clone(), Vec::new()));
+        let said = match self.refused.take() {
+            Some(why) => Err(Error::Invalid(why.to_string())),
+            None => Ok((self.description.clone(), Vec::new())),
+        };
         let (which, all) = collective.begin("opening a window", &name, said)?;
         let id = which.number;
         let all: Vec<Description> = all.into_iter().map(|(each, _)| each).collect();

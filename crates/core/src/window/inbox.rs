@@ -303,6 +303,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
         &self.held.half.window.name
     }
 
+    /// Whether an epoch could begin, as far as that is known.
+    pub(crate) fn ready(&self, stream: &Stream<'_, D>) -> Result<()> {
+        self.held.half.ready(stream)
+    }
+
     /// Revokes the window: this rank could not enqueue what belongs to an epoch that it has enqueued.
     pub(crate) fn revoke(&self, error: &Error) {
         let half = &self.held.half;

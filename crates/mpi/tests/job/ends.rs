@@ -378,7 +378,9 @@ fn killed_in(job: &mut Job, mode: Mode) {
     stream!(let s = world.stream().unwrap());
     let window = Window::<u64, _>::by_slot("killed").slot_from(left, 0, 4);
     let (inbox, outbox) = window.slot_to(right, 0).open(&s).unwrap();
-    let name = format!("tidegate-killed-{}", std::process::id());
+    // Another job may have had this number.
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+    let name = format!("tidegate-killed-{}-{now}", std::process::id());
     let names = world.gather("begin", name.into_bytes()).unwrap();
     let rolls = std::env::temp_dir().join(String::from_utf8_lossy(&names[0]).as_ref());
     if rank == size - 1 {
