@@ -100,9 +100,16 @@ fn wait_for_the_lost() -> ! {
 
 /// Runs a test of this file once more, as a process of its own whose errors nobody reads.
 fn again(name: &str) {
+    assert_eq!(unheard(&mut child(name)), Some(IN_TIME));
+}
+
+/// This program once more, for one of its tests.
+fn child(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([name, "--exact", "--nocapture"]);
-    assert_eq!(unheard(command.env(CHILD, "1")), Some(IN_TIME));
+    command.env(CHILD, "1");
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    command
 }
 
 #[test]
@@ -111,6 +118,23 @@ fn a_report_that_nobody_reads_ends_no_limit() {
         None => again("a_report_that_nobody_reads_ends_no_limit"),
         Some(_) => wait_in_vain(),
     }
+}
+
+/// The pipe is open, and full, and nobody empties it.
+#[test]
+fn a_report_that_cannot_be_printed_yet_ends_no_limit() {
+    if std::env::var_os(CHILD).is_none() {
+        let mut command = child("a_report_that_cannot_be_printed_yet_ends_no_limit");
+        let mut child = command.spawn().unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(IN_TIME));
+        return drop(child.stderr);
+    }
+    std::thread::spawn(|| {
+        loop {
+            eprintln!("nobody reads this");
+        }
+    });
+    wait_in_vain();
 }
 
 #[test]

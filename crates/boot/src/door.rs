@@ -33,6 +33,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tidegate_hal::control::Packet;
+use tidegate_hal::tell;
 
 /// `rank, round, count`.
 const PARCEL_LEN: usize = 4 + 8 + 1;
@@ -285,7 +286,9 @@ impl Porch {
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
                 Err(error) => {
                     if !would_block(error) {
-                        tracing::warn!(%error, "cannot accept a connection of this node for a moment");
+                        tell(
+                            || tracing::warn!(%error, "cannot accept a connection of this node for a moment"),
+                        );
                         self.accept_after = Some(now + Duration::from_millis(200));
                     }
                     return;
@@ -295,11 +298,13 @@ impl Porch {
             match sockopt::socket_peercred(&fd) {
                 Ok(peer) if peer.uid == me => {}
                 Ok(peer) => {
-                    tracing::warn!(user = peer.uid.as_raw(), pid = ?peer.pid, "refused a connection of another user");
+                    tell(
+                        || tracing::warn!(user = peer.uid.as_raw(), pid = ?peer.pid, "refused a connection of another user"),
+                    );
                     continue;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "refused a connection of an unknown user");
+                    tell(|| tracing::warn!(%error, "refused a connection of an unknown user"));
                     continue;
                 }
             }
@@ -311,9 +316,11 @@ impl Porch {
             }
             if self.guests.len() >= self.room {
                 self.guests.remove(0);
-                tracing::warn!(
-                    "sent a silent connection of this node away to make room for others"
-                );
+                tell(|| {
+                    tracing::warn!(
+                        "sent a silent connection of this node away to make room for others"
+                    )
+                });
             }
             // Not `now`, which may be before the guest came: it would be no guide to how long its visit was.
             self.guests.push(Guest {
@@ -347,7 +354,7 @@ impl Porch {
         {
             return Some(Some((rank, Passage::new(guest.fd))));
         }
-        tracing::warn!("refused a connection on this node: it does not belong to the job");
+        tell(|| tracing::warn!("refused a connection on this node: it does not belong to the job"));
         Some(None)
     }
 }
@@ -419,10 +426,12 @@ impl Visit {
         if !sent_away || self.since.elapsed() < YOUNG {
             return None;
         }
-        tracing::debug!(
-            rank = self.rank,
-            "sent away by the leader of this node: visiting it again"
-        );
+        tell(|| {
+            tracing::debug!(
+                rank = self.rank,
+                "sent away by the leader of this node: visiting it again"
+            )
+        });
         Self::start(self.key.clone(), self.name, self.rank).ok()
     }
 

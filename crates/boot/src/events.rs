@@ -16,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use tidegate_hal::control::{Event, Sink};
+use tidegate_hal::tell;
 
 #[derive(Default)]
 struct State {
@@ -61,9 +62,9 @@ impl Events {
                     .spawn(move || inner.deliver());
                 match spawned {
                     Ok(thread) => state.thread = Some(thread),
-                    Err(error) => {
-                        tracing::error!(%error, "no thread for the events of the control plane")
-                    }
+                    Err(error) => tell(
+                        || tracing::error!(%error, "no thread for the events of the control plane"),
+                    ),
                 }
             }
             self.inner.changed.notify_one();
@@ -92,7 +93,7 @@ impl Events {
             && thread.thread().id() != std::thread::current().id()
             && thread.join().is_err()
         {
-            tracing::error!("the event thread of the control plane panicked");
+            tell(|| tracing::error!("the event thread of the control plane panicked"));
         }
     }
 }
@@ -106,7 +107,7 @@ impl Inner {
                 Some((sink, event)) => {
                     drop(state);
                     if catch_unwind(AssertUnwindSafe(|| sink(event))).is_err() {
-                        tracing::error!("the receiver of control-plane events panicked");
+                        tell(|| tracing::error!("the receiver of control-plane events panicked"));
                     }
                     drop(sink);
                     state = lock(&self.state);

@@ -13,6 +13,8 @@
 //! does not read, is its rank's end: `Lost` to all others. Callers who do not prove that they belong to
 //! the job are logged and sent away. Before the job runs, a lost rank ends the rendezvous for all, with the reason.
 
+use tidegate_hal::tell;
+
 use crate::config::unheard;
 use crate::handshake::{Caller, PATIENCE};
 use crate::link::Link;
@@ -158,8 +160,8 @@ impl Hub {
         }
         match self.phase {
             Phase::Running => {
-                tracing::warn!(rank, reason, "rank lost");
                 self.broadcast(rank, &message);
+                tell(|| tracing::warn!(rank, reason, "rank lost"));
             }
             Phase::Aborted => {}
             Phase::Gathering | Phase::Opening => {
@@ -305,7 +307,9 @@ impl Hub {
                 match self.callers.iter().position(|c| now >= c.since + YOUNG) {
                     Some(index) => {
                         let caller = self.callers.remove(index);
-                        tracing::warn!(from = %caller.from, "sent a caller away to make room for others");
+                        tell(
+                            || tracing::warn!(from = %caller.from, "sent a caller away to make room for others"),
+                        );
                     }
                     None => return,
                 }
@@ -313,7 +317,7 @@ impl Hub {
             match self.listener.accept() {
                 Ok((stream, from)) => match Caller::greet(stream, from, now) {
                     Ok(caller) => self.callers.push(caller),
-                    Err(reason) => tracing::warn!(%from, %reason, "refused a caller"),
+                    Err(reason) => tell(|| tracing::warn!(%from, %reason, "refused a caller")),
                 },
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error)
@@ -322,7 +326,7 @@ impl Hub {
                         ErrorKind::Interrupted | ErrorKind::ConnectionAborted
                     ) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept callers for a moment");
+                    tell(|| tracing::warn!(%error, "cannot accept callers for a moment"));
                     self.accept_after = Some(now + Duration::from_millis(200));
                     return;
                 }
@@ -362,7 +366,7 @@ impl Hub {
                 refusal
             }
         };
-        tracing::warn!(%from, reason = %refusal, "refused a caller");
+        tell(|| tracing::warn!(%from, reason = %refusal, "refused a caller"));
     }
 
     fn hear_rank(&mut self, rank: usize) {
@@ -442,7 +446,7 @@ impl Hub {
         self.callers.retain(|caller| {
             let patient = now < caller.since + PATIENCE;
             if !patient {
-                tracing::warn!(from = %caller.from, "refused a caller: it took too long to prove itself");
+                tell(|| tracing::warn!(from = %caller.from, "refused a caller: it took too long to prove itself"));
             }
             patient
         });

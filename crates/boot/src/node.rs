@@ -11,6 +11,8 @@
 //! only starts a clock: normally the hub says a moment later which rank was lost. If it does not, this rank
 //! withdraws from exchanges, so that nobody waits for descriptors that cannot come.
 
+use tidegate_hal::tell;
+
 use crate::door::{Arrived, Parcel, Passage, Porch, Visit};
 use crate::handshake::PATIENCE;
 use crate::secret::Key;
@@ -267,7 +269,9 @@ impl Node {
         if let Some(Some((rank, passage))) = open.hear(index) {
             match members.iter_mut().find(|m| m.rank == rank) {
                 Some(member) if member.passage.is_none() => member.passage = Some(passage),
-                _ => tracing::warn!(rank, "refused a second connection of a rank of this node"),
+                _ => tell(|| {
+                    tracing::warn!(rank, "refused a second connection of a rank of this node")
+                }),
             }
         }
         if members.iter().all(|m| m.passage.is_some()) {
@@ -289,12 +293,16 @@ impl Node {
                 Ok(None) => return,
                 Ok(Some(arrived)) if arrived.rank == from => arrived,
                 Ok(Some(_)) => {
-                    tracing::warn!(rank = from, "a parcel names another rank as its sender");
+                    tell(|| {
+                        tracing::warn!(rank = from, "a parcel names another rank as its sender")
+                    });
                     member.passage = None;
                     return;
                 }
                 Err(error) => {
-                    tracing::debug!(rank = from, %error, "the passage to a rank of this node ended");
+                    tell(
+                        || tracing::debug!(rank = from, %error, "the passage to a rank of this node ended"),
+                    );
                     member.passage = None;
                     return;
                 }
@@ -348,7 +356,9 @@ impl Node {
                 Ok(None) => return,
                 Ok(Some(arrived)) => self.arrived.push(arrived),
                 Err(error) => {
-                    tracing::debug!(%error, "the passage to the leader of this node ended");
+                    tell(
+                        || tracing::debug!(%error, "the passage to the leader of this node ended"),
+                    );
                     self.side = Side::Broken(Instant::now());
                 }
             }
@@ -362,7 +372,9 @@ impl Node {
                 let mut broken = Vec::new();
                 for member in members {
                     if let Some(Err(error)) = member.passage.as_mut().map(Passage::flush) {
-                        tracing::debug!(rank = member.rank, %error, "the passage to a rank of this node ended");
+                        tell(
+                            || tracing::debug!(rank = member.rank, %error, "the passage to a rank of this node ended"),
+                        );
                         broken.push(member.rank);
                     }
                 }
@@ -375,7 +387,9 @@ impl Node {
                 Ok(_) if passage.is_empty() => self.to_hub.append(&mut self.held),
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::debug!(%error, "the passage to the leader of this node ended");
+                    tell(
+                        || tracing::debug!(%error, "the passage to the leader of this node ended"),
+                    );
                     // What the leader sent before is still to be read; the end follows it.
                     self.receive_from_leader();
                     self.side = Side::Broken(Instant::now());

@@ -12,6 +12,8 @@
 //! Silence is counted in wake-ups of one's own, not in time: a job that is suspended and continued as a whole finds that it
 //! missed one beat, not many. If this thread should end by a panic, the control plane is closed with that reason.
 
+use tidegate_hal::tell;
+
 use crate::config::unheard;
 use crate::error::BootError;
 use crate::hub::{Hub, HubToken};
@@ -335,7 +337,7 @@ impl Service {
                 }
             }
             Role::Hub(_) => {
-                tracing::error!(reason, "rank 0 contradicts itself");
+                tell(|| tracing::error!(reason, "rank 0 contradicts itself"));
                 return;
             }
         }
@@ -414,7 +416,7 @@ impl Service {
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => {
-                tracing::error!(%error, "the control plane cannot wait for its sockets");
+                tell(|| tracing::error!(%error, "the control plane cannot wait for its sockets"));
                 std::thread::sleep(Duration::from_millis(50));
             }
         }

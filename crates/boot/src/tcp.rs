@@ -46,6 +46,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tidegate_hal::control::{Control, ControlError, Handle, Packet, Sink};
+use tidegate_hal::tell;
 
 /// One rank's end of the control plane of a job whose ranks are processes.
 ///
@@ -210,7 +211,7 @@ fn reach_hub(
         };
         // That nobody listens yet is the ordinary case; anything else somebody may want to know before the end.
         if last != warned && !last.contains("refused (os") {
-            tracing::warn!(address = config.address, reason = last, "cannot join yet");
+            tell(|| tracing::warn!(address = config.address, reason = last, "cannot join yet"));
             warned.clone_from(&last);
         }
         let waited = started.elapsed();
@@ -479,7 +480,7 @@ impl Member {
                 match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
                     None => self.wait(state),
                     Some(Duration::ZERO) => {
-                        tracing::warn!("rank 0 did not acknowledge that this rank ends");
+                        tell(|| tracing::warn!("rank 0 did not acknowledge that this rank ends"));
                         state.abandoned = true;
                         self.wake();
                         return;
@@ -535,7 +536,7 @@ impl Drop for Member {
             && service.thread().id() != std::thread::current().id()
             && service.join().is_err()
         {
-            tracing::error!("the service of the control plane panicked");
+            tell(|| tracing::error!("the service of the control plane panicked"));
         }
         self.shared.events.close_and_join();
     }

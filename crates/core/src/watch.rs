@@ -14,16 +14,18 @@
 mod graph;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use tidegate_hal::device::{Device, Reclaim as _};
+use tidegate_hal::tell;
 
 use crate::error::{Cause, Error, Result};
 use crate::message::{Answer, Message, Waiting, WatchMessage};
 use crate::region::ReclaimOf;
 use crate::window::myself::Side;
-use crate::world::{Inner, lock, tell};
+use crate::world::{Inner, lock};
 
 /// How often waits are looked at, at most.
 pub(crate) const TICK: Duration = Duration::from_millis(200);
@@ -34,6 +36,8 @@ const DROPPED: usize = 1000;
 
 pub(crate) struct Watch {
     state: Mutex<State>,
+    /// Whether a report is being printed.
+    speaks: Arc<AtomicBool>,
 }
 
 struct State {
@@ -97,6 +101,7 @@ impl Default for Watch {
         };
         Watch {
             state: Mutex::new(state),
+            speaks: Arc::default(),
         }
     }
 }
@@ -265,7 +270,18 @@ fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
     let text = graph::describe(size, &round.answers);
     send(inner, None, WatchMessage::Report(text.clone()));
     lock(&inner.watch.state).report = Some(text.clone());
-    say(&text, &mut std::io::stderr());
+    // By a thread of its own: where nobody empties what is printed to, that must not hold up the limits of windows.
+    if inner.watch.speaks.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // (Nor the world open.)
+    let speaks = inner.watch.speaks.clone();
+    let speak = move || {
+        say(&text, &mut std::io::stderr());
+        speaks.store(false, Ordering::Relaxed);
+    };
+    let name = "tidegate-report".to_owned();
+    let _ = std::thread::Builder::new().name(name).spawn(speak);
 }
 
 /// Says a report. A hang with nothing on the screen is what users of other libraries lose days to: so it goes there too

@@ -50,6 +50,7 @@ use tidegate_ffi::cuda::{
 };
 use tidegate_hal::batch::POISON;
 use tidegate_hal::device::DeviceError;
+use tidegate_hal::tell;
 
 use crate::error::Doing;
 use crate::gates;
@@ -413,7 +414,7 @@ impl Gpu {
         });
         if let Err(error) = done {
             // Then nothing on this device comes to an end that is not over already.
-            tracing::error!(%error, "a word could not be poisoned");
+            tell(|| tracing::error!(%error, "a word could not be poisoned"));
         }
     }
 

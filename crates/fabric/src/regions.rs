@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::nic::{Keep, NicError};
+use tidegate_hal::tell;
 use tidegate_words::{Bell, Word};
 
 use crate::lock;
@@ -199,7 +200,7 @@ fn come(
     let next = || (word.load() & !POISON) / QUANTUM % Notice::NUMBERS;
     let ahead = (one.number + Notice::NUMBERS - next()) % Notice::NUMBERS;
     if ahead == Notice::NUMBERS - 1 || early.contains(&one) {
-        tracing::warn!("a signal has come twice");
+        tell(|| tracing::warn!("a signal has come twice"));
         return false;
     }
     if one_of.is_some_and(|parts| !all_have_come(one, parts, begun)) {

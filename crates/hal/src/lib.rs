@@ -15,3 +15,6 @@ pub mod far;
 pub mod memory;
 pub mod nic;
 pub mod slots;
+mod tell;
+
+pub use tell::tell;

@@ -10,6 +10,8 @@
 //! What the environment says and what the store says must be the same. A rank on another host than rank 0 that is given
 //! nothing but a loopback address says so at once.
 
+use tidegate_hal::tell;
+
 use super::addresses;
 use super::environment::Started;
 use super::record::{self, MOST_PIECES, Record};
@@ -81,7 +83,9 @@ pub(crate) fn hold(
         let at = socket
             .local_addr()
             .map_err(|error| BootError::io("asking where this rank listens", error))?;
-        tracing::debug!(listening = %at, addresses = ?record.addresses, "told the launcher's store");
+        tell(
+            || tracing::debug!(listening = %at, addresses = ?record.addresses, "told the launcher's store"),
+        );
         put(&mut *store, &record).map_err(fail("putting the address of rank 0"))?;
         met.secret = record.secret;
         met.addresses = vec![at];

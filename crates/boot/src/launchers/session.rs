@@ -10,6 +10,8 @@
 //!
 //! A launcher that does not answer is waited for 5 s; that is logged.
 
+use tidegate_hal::tell;
+
 use super::store::{Store, StoreError};
 use std::time::{Duration, Instant};
 use tidegate_ffi::resident::{self, Mpi};
@@ -44,7 +46,7 @@ impl Drop for Session {
             return;
         }
         if let Err(error) = store.leave(Instant::now() + PATIENCE) {
-            tracing::warn!(%error, "the launcher's store could not be left");
+            tell(|| tracing::warn!(%error, "the launcher's store could not be left"));
         }
     }
 }

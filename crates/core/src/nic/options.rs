@@ -6,10 +6,10 @@ use std::time::Duration;
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::{Keep, Nic, RemoteMemory};
+use tidegate_hal::tell;
 
 use super::Chunks;
 use crate::error::{Error, Result};
-use crate::world::tell;
 
 /// Which peers are mapped, and which are reached by the NIC. Each rank may choose for itself; but where memory is
 /// [staged](WorldOptions::staged), two ranks reach each other by their NICs if either wants that.

@@ -8,8 +8,9 @@ use tidegate_hal::control::Event;
 use tidegate_hal::device::{Device, Fault};
 use tidegate_hal::memory::Block as _;
 use tidegate_hal::nic::{Keep, Nic};
+use tidegate_hal::tell;
 
-use super::{Inner, Watched, World, lock, tell};
+use super::{Inner, Watched, World, lock};
 use crate::error::Cause;
 use crate::message::Message;
 use crate::region::ReclaimOf;

@@ -21,7 +21,6 @@ pub(crate) use collective::{Brought, Collective, Which};
 pub use streams::StreamOptions;
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -451,14 +450,6 @@ impl<D: Device> Drop for OnPanic<D> {
             inner.on_event(Event::Lost { rank, reason });
         }
     }
-}
-
-/// Tells whoever listens to events. That is the program's, and may panic (where nobody reads what is printed, say): this
-/// thread has more to do, which others wait for.
-pub(crate) fn tell(event: impl FnOnce()) {
-    let told = catch_unwind(AssertUnwindSafe(event));
-    // A payload of the program's may panic when it is dropped.
-    told.unwrap_or_else(std::mem::forget);
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

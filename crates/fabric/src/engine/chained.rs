@@ -24,6 +24,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tidegate_hal::nic::{Direction, NicError};
+use tidegate_hal::tell;
 
 use super::departure::Stage;
 use super::doubt::FAILED;
@@ -287,7 +288,7 @@ impl<W: Wire> Engine<W> {
         });
         match owner {
             Some((chained, at)) => lock(chained).fail(at, &why),
-            None => tracing::warn!("a work that nobody waits for has failed: {why}"),
+            None => tell(|| tracing::warn!("a work that nobody waits for has failed: {why}")),
         }
     }
 

@@ -22,6 +22,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use tidegate_hal::tell;
+
 use super::departure::Stage;
 use super::firing::Flight;
 use super::silence::Silence;
@@ -214,7 +216,9 @@ impl<W: Wire> Engine<W> {
             let queue = &agenda.queue;
             let waits = agenda.firing.as_ref().is_some_and(|one| one.under_way > 0);
             if queue.peer == peer && waits && !queue.is_abandoned() {
-                tracing::warn!("what is under way to rank {peer}, which has left, does not end");
+                tell(|| {
+                    tracing::warn!("what is under way to rank {peer}, which has left, does not end")
+                });
                 queue.lose();
             }
         }

@@ -21,6 +21,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use tidegate_hal::tell;
+
 /// How far a peer's departure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -37,9 +39,9 @@ impl Stage {
     /// Says that something towards the peer has gone wrong. It is an error, unless that `only_sends` and the peer leaves.
     pub(super) fn says(self, only_sends: bool, what: &str) {
         if self == Stage::Here || !only_sends {
-            tracing::error!("{what}");
+            tell(|| tracing::error!("{what}"));
         } else {
-            tracing::debug!("while it leaves: {what}");
+            tell(|| tracing::debug!("while it leaves: {what}"));
         }
     }
 }

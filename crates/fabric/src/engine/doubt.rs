@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_hal::batch::{POISON, QUANTUM};
+use tidegate_hal::tell;
 
 use super::departure::Stage;
 use super::firing::{Flight, Held};
@@ -355,7 +356,7 @@ impl<W: Wire> Engine<W> {
             self.pause(index);
             return;
         }
-        tracing::error!("rank {peer} was not reached by signals that were sent: {why}");
+        tell(|| tracing::error!("rank {peer} was not reached by signals that were sent: {why}"));
         doubt.asked = None;
         doubt.lost = true;
         doubt.unreached = doubt.signalled.clone();

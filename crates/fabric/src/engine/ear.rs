@@ -16,6 +16,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use tidegate_hal::tell;
+
 use super::Shared;
 use super::listen::{BROKEN, idle};
 use crate::lock;
@@ -78,7 +80,11 @@ impl<W: Wire> Shared<W> {
                 if let Event::Notice(bits) = event {
                     came += 1;
                     if !self.regions.hear(Notice::decode(bits)) {
-                        tracing::warn!("a notice named memory that is not registered (any more)");
+                        tell(|| {
+                            tracing::warn!(
+                                "a notice named memory that is not registered (any more)"
+                            )
+                        });
                     }
                 }
             }

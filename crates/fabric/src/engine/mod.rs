@@ -66,6 +66,7 @@ use std::time::{Duration, Instant};
 use tidegate_hal::device::Helper;
 use tidegate_hal::nic::{Connection, Keep, NicError};
 use tidegate_hal::slots::Slots;
+use tidegate_hal::tell;
 use tidegate_words::Bell;
 
 use crate::lock;
@@ -168,7 +169,7 @@ impl<W: Wire> Shared<W> {
         let twin = |_| match self.with(|engine| engine.wire.twin()) {
             Ok(twin) => twin,
             Err(error) => {
-                tracing::warn!("fewer rails than {}: {error}", count + 1);
+                tell(|| tracing::warn!("fewer rails than {}: {error}", count + 1));
                 None
             }
         };

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_hal::batch::POISON;
+use tidegate_hal::tell;
 
 use super::departure::Stage;
 use super::doubt::Signalled;
@@ -150,7 +151,9 @@ impl<W: Wire> Engine<W> {
             (Step::Tell, Some(why)) if told.tries < TELL => {
                 told.goes_on(Step::Tell, PAUSE * 2u32.pow(told.tries));
                 told.tries += 1;
-                tracing::debug!("rank {} is to be told of a failure again: {why}", told.peer);
+                tell(|| {
+                    tracing::debug!("rank {} is to be told of a failure again: {why}", told.peer)
+                });
             }
             (Step::Tell, Some(why)) => return self.cannot_tell(told.peer, why),
             (Step::Tell, None) if !told.looks => return,

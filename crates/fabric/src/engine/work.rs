@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tidegate_hal::nic::Prepared;
 use tidegate_hal::slots::Slots;
+use tidegate_hal::tell;
 
 use super::chained::Chained;
 use super::contact::Contact;
@@ -306,7 +307,11 @@ impl<W: Wire> Engine<W> {
                 Event::Notice(bits) => {
                     self.heard += 1;
                     if !regions.hear(Notice::decode(bits)) {
-                        tracing::warn!("a notice named memory that is not registered (any more)");
+                        tell(|| {
+                            tracing::warn!(
+                                "a notice named memory that is not registered (any more)"
+                            )
+                        });
                     }
                 }
                 Event::Done(cookie) => self.landed(cookie, None),

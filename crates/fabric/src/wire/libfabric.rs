@@ -37,6 +37,7 @@ use tidegate_ffi::fabric::{
     Peer, Piece, Post, RegionKey, RegisterOptions, RemoteRegion, Reported, WaitObject,
 };
 use tidegate_hal::nic::{Keep, NicError};
+use tidegate_hal::tell;
 
 pub use choice::{Choice, EngineChoice, OpenError};
 
@@ -295,7 +296,7 @@ impl FabricWire {
                 )))
             }
             Err(CqError::Completion(error)) => {
-                tracing::warn!("{}: {error}", self.provider);
+                tell(|| tracing::warn!("{}: {error}", self.provider));
                 Ok(None)
             }
             Err(CqError::Queue(error)) => Err(system("reading the completion queue")(error)),

@@ -1,0 +1,27 @@
+//! Events for whoever listens.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Tells whoever listens to events (`tracing`). That is the program's, and may panic (where nobody reads what is printed,
+/// say): this thread has more to do, which others wait for. So threads of tidegate's own, and code that holds their
+/// locks, say nothing without it.
+pub fn tell(event: impl FnOnce()) {
+    let told = catch_unwind(AssertUnwindSafe(event));
+    // A payload of the program's may panic when it is dropped.
+    told.unwrap_or_else(std::mem::forget);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tell;
+
+    #[test]
+    fn a_panic_goes_no_further() {
+        let mut said = false;
+        tell(|| {
+            said = true;
+            panic!("nobody listens");
+        });
+        assert!(said);
+    }
+}
