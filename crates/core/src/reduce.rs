@@ -20,16 +20,11 @@
 //!
 //! # Failure
 //!
-//! As a window's of that name. If a rank is lost, the last call may come to its end on some ranks and fail on others:
-//! what it has put to them before counts, and is not the same for all. Where it fails the vector is as it was.
+//! As a window's of that name; what users must know stands with [`AllReduce`].
 //!
 //! A call that is refused has enqueued nothing, but for one case. If, against what the device has said before, it
 //! refuses the second batch, the epoch has been enqueued and the vector is not reduced; the others take this rank's part
 //! for given, so that a second try would be an epoch ahead of them. So the window is revoked.
-//!
-//! Ranks that call two all-reduces in different orders, or a rank that goes on without a call that was refused on it
-//! alone, wait for each other: that is reported as all long waits are, and ends if there is a limit
-//! ([`AllReduce::open_with_limit`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +93,12 @@ const WHOLE: &str = "a call that fails gives the halves back";
 /// ```
 ///
 /// All ranks make the same calls in the same order, as with a [`Barrier`](crate::Barrier): nobody can see that one of
-/// them has asked for another reduction than the others.
+/// them has asked for another reduction than the others. Where they do not (two all-reduces in different orders, a call
+/// that was refused on one rank alone), they wait for each other, which is reported as all long waits are, and ends if
+/// there is a limit ([`AllReduce::open_with_limit`]).
+///
+/// If a rank is lost, the last call may come to its end on some ranks and fail on others: what that rank has put before
+/// counts. Where the call fails the vector is as it was.
 ///
 /// *Floats.* For [`Op::Min`] and [`Op::Max`] a NaN loses against a number; of two zeros with different signs either may
 /// come out, the same on all ranks that run one program on devices of one kind. Whether a result is NaN is the same on
@@ -220,7 +220,8 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// [`Error::CountMismatch`] if `x` has another length; [`Error::Invalid`] for a bitwise operation on floats;
     /// [`Error::Revoked`], or what made the stream fail; [`Error::Device`] where the ranks are too many for what the
     /// stream may carry out at a time (a GPU: three lanes for each rank, 16 lanes a block); [`Error::Nic`]. Nothing has
-    /// been enqueued then, unless the all-reduce is revoked by it: see the [module](self).
+    /// been enqueued then, unless the all-reduce is revoked by it: the device has refused the second of two batches, against
+    /// what it had said before, and the other ranks take this one's part for given.
     pub fn reduce(
         &mut self,
         stream: &Stream<'s, D>,
