@@ -281,7 +281,10 @@ fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
         speaks.store(false, Ordering::Relaxed);
     };
     let name = "tidegate-report".to_owned();
-    let _ = std::thread::Builder::new().name(name).spawn(speak);
+    if std::thread::Builder::new().name(name).spawn(speak).is_err() {
+        // The next one may find a thread.
+        inner.watch.speaks.store(false, Ordering::Relaxed);
+    }
 }
 
 /// Says a report. A hang with nothing on the screen is what users of other libraries lose days to: so it goes there too
