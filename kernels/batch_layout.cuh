@@ -26,7 +26,7 @@ enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8, LANE_LAND
 enum { ADD_HAS_WAITER = 1 };
 enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2, MOVE_BULK = 4 };
 enum { SHAPE_LINEAR = 0, SHAPE_STRIDED = 1, SHAPE_INDEXED = 2 };
-enum { ACTION_COPY = 0, ACTION_ACCUMULATE = 1, ACTION_FETCH = 2, ACTION_SWAP = 3 };
+enum { ACTION_COPY = 0, ACTION_ACCUMULATE = 1, ACTION_FETCH = 2, ACTION_SWAP = 3, ACTION_COUNTED = 4 };
 enum { OP_SUM, OP_PROD, OP_MIN, OP_MAX, OP_AND, OP_OR, OP_XOR, OP_REPLACE, OP_KEEP };
 enum { S_I8, S_I16, S_I32, S_I64, S_U8, S_U16, S_U32, S_U64, S_F32, S_F64 };
 enum { FAULT_WAIT = 1, FAULT_ABORTED = 2 };
@@ -94,7 +94,7 @@ struct MoveStep {
     u64 src, dst;
     u64 src_flip, dst_flip;
     u64 parity;  // a word, unless MOVE_LAST_PARITY
-    u64 result, compare;
+    u64 result, compare;  // ACTION_COUNTED: `compare` is where the number of elements stands, and `count` the most of them
     u32 size;  // bytes of an element
     u32 sub;   // units of an element
     u8 action, op, scalar, unit;  // unit: bytes that are moved at a time, as a power of two

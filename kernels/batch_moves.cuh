@@ -77,6 +77,33 @@ DEV void copy(From from, To to, u64 first, u64 stride, u64 count) {
     }
 }
 
+// The first elements of a copy, as many as a kernel of this stream has written down; the host has said how many there
+// are at most. Both sides are equally far from whole units: what is before the first and behind the last goes byte by byte.
+APART void copy_counted(const MoveStep *move, bool odd, u64 first, u64 stride) {
+    u64 count;
+    fetch(count, move->compare);
+    if (count > move->count) count = move->count;
+    u64 src = move->src + (odd ? move->src_flip : 0), dst = move->dst + (odd ? move->dst_flip : 0);
+    u64 bytes = count * move->size, head = (0 - dst) & ((1ull << move->unit) - 1);
+    if (head > bytes) head = bytes;
+    u64 units = (bytes - head) >> move->unit, body = units << move->unit;
+    auto from = [=](u64 i) { return src + head + (i << move->unit); };
+    auto to = [=](u64 i) { return dst + head + (i << move->unit); };
+    switch (move->unit) {
+        case 4: copy<V16>(from, to, first, stride, units); break;
+        case 3: copy<u64>(from, to, first, stride, units); break;
+        case 2: copy<u32>(from, to, first, stride, units); break;
+        case 1: copy<u16>(from, to, first, stride, units); break;
+        default: copy<u8>(from, to, first, stride, units); break;
+    }
+    for (u64 i = first; i < bytes - body; i += stride) {
+        u64 at = i < head ? i : i + body;
+        u8 byte;
+        fetch(byte, src + at);
+        put(dst + at, byte);
+    }
+}
+
 // As `copy`, between sides of any shape.
 template <typename Unit>
 DEV void copy_sides(const Side &src, const Side &dst, u64 first, u64 stride, u64 count) {
@@ -283,6 +310,10 @@ DEV bool carry_in_bulk(Team, const MoveStep *move, u64 epoch, u32 index, u32 cou
 // Units `first, first + stride, ...` of a move.
 APART void carry(const MoveStep *move, u64 epoch, u64 first, u64 stride) {
     bool odd = is_odd(move, epoch);
+    if (move->action == ACTION_COUNTED) {
+        copy_counted(move, odd, first, stride);
+        return;
+    }
     if (move->action != ACTION_COPY) {
         compute(move, odd, first, stride);
         return;

@@ -36,6 +36,7 @@ twins! {
     row03_host_reads_what_a_kernel_would_see
     row03_host_writes_a_region_of_a_stream
     row04_complete_on_another_stream
+    row04_count_of_another_stream
     row04_inbox_viewed_on_another_stream
     row04_kernel_on_another_stream
     row04_put_from_a_region_of_another_stream
@@ -44,6 +45,7 @@ twins! {
     row04_replay_on_another_stream
     row04_to_the_host_by_another_stream
     row04_wait_on_another_stream
+    row05_count_written_before_complete
     row05_destination_got_twice
     row05_destination_is_a_source
     row05_destination_read_before_complete

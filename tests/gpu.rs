@@ -5,6 +5,7 @@
 
 mod gpu {
     pub(crate) mod common;
+    mod counted;
     mod device;
     mod early;
     pub(crate) mod epochs;

@@ -32,15 +32,19 @@ enum Shape {
     Strided(usize),
     /// So many, from every second place, which are gathered: the last is of two pieces.
     Gathered(usize),
+    /// So many or fewer: the stream counts them, in each epoch anew.
+    Counted(usize),
 }
 
-const SHAPES: [Shape; 6] = [
+const SHAPES: [Shape; 8] = [
     Shape::Linear(1),
     Shape::Linear(1000),
     Shape::Linear(40_000),
     Shape::Strided(33),
     Shape::Gathered(33),
     Shape::Gathered(40_000),
+    Shape::Counted(1000),
+    Shape::Counted(40_000),
 ];
 
 /// Epochs in which every number that has come is looked at; how many were wrong. `through` is called before the memory goes.
@@ -55,7 +59,7 @@ fn wrong(
     stream!(let s = world.stream()?);
     // How many, and how far apart here and there.
     let (len, here, there) = match shape {
-        Shape::Linear(len) => (len, 1, 1),
+        Shape::Linear(len) | Shape::Counted(len) => (len, 1, 1),
         Shape::Strided(len) => (len, 1, 2),
         Shape::Gathered(len) => (len, 2, 1),
     };
@@ -65,18 +69,32 @@ fn wrong(
     let mut src = Region::<u64, _>::zeroed(world, len * here)?.on(&s)?;
     let mut wrong = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
     let layout = Layout::strided(0, &[(len as u32, 2)])?;
+    // How many are to come in an epoch; of what is behind them nothing is known.
+    let counted = matches!(shape, Shape::Counted(_));
+    let some = move |epoch: u64| match counted {
+        true => 1 + (epoch as usize * 7919) % len,
+        false => len,
+    };
+    let mut count = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
     for _ in 0..epochs {
-        s.launch(|x: &mut [u64]| x.iter_mut().for_each(|x| *x += 1), &mut src)?;
+        s.launch(
+            move |x: &mut [u64], count: &mut [u64]| {
+                x.iter_mut().for_each(|x| *x += 1);
+                count[0] = some(x[0]) as u64;
+            },
+            (&mut src, &mut count),
+        )?;
         let mut epoch = outbox.start();
         match shape {
             Shape::Linear(_) => epoch.put(&src, Slot(0))?,
+            Shape::Counted(_) => epoch.put_counted(&src, &count, Slot(0))?,
             Shape::Strided(_) => epoch.put(&src, Slot(0).with(&layout))?,
             Shape::Gathered(_) => epoch.put(src.with(&layout)?, Slot(0))?,
         };
         (inbox, outbox) = exchange(&s, inbox, epoch)?;
         s.launch(
             move |inbox: Slots<'_, u64>, src: &[u64], wrong: &mut [u64]| {
-                let seen = inbox.slot(0).iter().step_by(there);
+                let seen = inbox.slot(0).iter().step_by(there).take(some(src[0]));
                 wrong[0] += seen.filter(|x| **x != src[0]).count() as u64;
             },
             (inbox.view(), &src, &mut wrong),

@@ -303,6 +303,12 @@ pub struct Side {
 pub enum Action {
     /// `dst = src`.
     Copy,
+    /// `dst = src`, of the first `min(*count, move.count)` elements alone: how many they are, a kernel of the same stream
+    /// says. Both sides are linear.
+    CopyUpTo {
+        /// A `u64` in memory of this device, read when the move is carried out.
+        count: Ptr,
+    },
     /// `dst = op(dst, src)`; each element atomically if `atomic`.
     ///
     /// Accumulates of one lane that have the same linear destination, of as many elements of one scalar, and linear
@@ -422,8 +428,9 @@ impl Batch {
     ///   lane;
     /// - an operand that a move has as its `parity` is not advanced again in its lane before an add;
     /// - index tables are written before the batch is submitted, and not again;
-    /// - every side, result, comparand and index table is live for all the elements that its shape (and flip)
-    ///   reaches, aligned for elements of `size` bytes; sources are initialised;
+    /// - every side, result, comparand, count and index table is live for all the elements that its shape (and flip)
+    ///   reaches, aligned for elements of `size` bytes; sources and counts are initialised, and nobody writes them while
+    ///   the move may be under way;
     /// - no memory that a move writes is accessed by anything that is not ordered with the move by the words of
     ///   its lane or by stream order, unless both are atomic; the sides of one move do not overlap;
     /// - `scalar` fits `size`, and bitwise operations are not asked of floats;

@@ -10,7 +10,7 @@ use tidegate_hal::far::{Bus, BusError, Piece, Update};
 use tidegate_hal::memory::Ptr;
 use tidegate_words::{Blocked, Mover, State};
 
-use crate::moves::{HostMover, by_turns, for_each_run};
+use crate::moves::{HostMover, by_turns, counted, for_each_run};
 
 /// The longest a stream sleeps that waits for peers of whom no bell tells.
 const NAP: Duration = Duration::from_millis(1);
@@ -117,7 +117,7 @@ impl Far {
     unsafe fn update(&mut self, step: &Move, src: *mut u8, dst: *mut u8) {
         let size = step.size as usize;
         let (scalar, whole) = match step.action {
-            Action::Copy => return,
+            Action::Copy | Action::CopyUpTo { .. } => return,
             Action::Accumulate { op, scalar, .. } => (scalar, Update::Accumulate(op)),
             Action::FetchOp {
                 op, scalar, result, ..
@@ -198,10 +198,14 @@ impl Mover for Far {
         if self.failed.is_some() || step.count == 0 {
             return;
         }
+        if let Action::CopyUpTo { count } = step.action {
+            // SAFETY: the caller's promise: the count is live and was written before the move; the rest is this move's.
+            return unsafe { self.carry(&counted(step, count)) };
+        }
         // SAFETY: the caller's promise.
         let (src, dst) = unsafe { by_turns(step) };
         let atomic = match step.action {
-            Action::Copy => false,
+            Action::Copy | Action::CopyUpTo { .. } => false,
             Action::Accumulate { atomic, .. } | Action::FetchOp { atomic, .. } => atomic,
             Action::CompareSwap { .. } => true,
         };

@@ -231,6 +231,32 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
         Ok(())
     }
 
+    /// As [`note`](Self::note), of a put whose elements are counted.
+    fn note_counted(
+        &mut self,
+        source: &Source<'b, 's, T, D>,
+        count: &Source<'b, 's, u64, D>,
+        dest: &Dest<'b, D>,
+    ) -> Result<()> {
+        if count.count != 1 {
+            let many = count.count;
+            return Err(Error::Invalid(format!(
+                "a put is counted by one element, and the count has {many}: pass a region of one, or a slice of it"
+            )));
+        }
+        let layouts = [source.layout, count.layout, dest.layout];
+        if layouts.iter().any(Option::is_some) {
+            return Err(Error::Invalid(
+                "a put whose elements are counted has no layout: what is counted lies side by side"
+                    .into(),
+            ));
+        }
+        let count_at = count.local;
+        self.note(What::PutCounted { count: count_at }, source, dest)?;
+        self.touch(dest, count.body, Touch::Read);
+        Ok(())
+    }
+
     /// Notes what the epoch does with a region that a NIC has to do with.
     #[inline]
     fn touch(&mut self, dest: &Dest<'b, D>, region: &Body<D>, touch: Touch) {
@@ -336,6 +362,29 @@ macro_rules! put {
                 dest: impl IntoDest<'b, D>,
             ) -> Result<()> {
                 self.note(What::Put, &source.into(), &dest.into())
+            }
+
+            /// Notes a put of the first elements of `source`, as many as `count` says: a region of one `u64`, which a
+            /// kernel of this stream writes before the epoch is complete, and which stays borrowed until then. So a
+            /// message is as long as the kernel that packs it has found, the host needs not know, and in a recording
+            /// each replay sends its own number. Where the count is greater than the source, all of it is put.
+            ///
+            /// The target is not told the number: let the first element say it (see
+            /// `tidegate::varying_messages`). What is behind the last element that was counted is not specified: an
+            /// earlier message, or, where a NIC carries the put, the rest of the source, all of which it sends.
+            ///
+            /// # Errors
+            ///
+            /// As [`Access::put`](Self::put), as if all of the source were put; [`Error::Invalid`] also if `count` is not
+            /// one element, and where `source`, `count` or `dest` has a layout; nothing was noted.
+            #[inline]
+            pub fn put_counted(
+                &mut self,
+                source: impl IntoSource<'b, 's, T, D>,
+                count: impl IntoSource<'b, 's, u64, D>,
+                dest: impl IntoDest<'b, D>,
+            ) -> Result<()> {
+                self.note_counted(&source.into(), &count.into(), &dest.into())
             }
         }
     };

@@ -41,6 +41,10 @@ pub(super) struct Note<D: Device> {
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum What {
     Put,
+    /// Of as many elements as a word of the stream's says.
+    PutCounted {
+        count: (Ptr, u64),
+    },
     Get,
     Accumulate {
         op: Op,
@@ -334,7 +338,7 @@ fn validate<D: Device>(
 
 fn is_atomic(what: What) -> bool {
     match what {
-        What::Put | What::Get => false,
+        What::Put | What::PutCounted { .. } | What::Get => false,
         What::Accumulate { atomic, .. } | What::FetchOp { atomic, .. } => atomic,
         What::CompareSwap { .. } => true,
     }
@@ -471,6 +475,7 @@ pub(super) fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, si
     );
     let (action, src, dst) = match note.what {
         What::Put => (Action::Copy, local, remote),
+        What::PutCounted { count } => (Action::CopyUpTo { count: count.0 }, local, remote),
         What::Get => (Action::Copy, remote, local),
         What::Accumulate { op, scalar, atomic } => {
             (Action::Accumulate { op, scalar, atomic }, local, remote)

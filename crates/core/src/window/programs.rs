@@ -39,7 +39,8 @@ pub(super) fn programs<D: Device>(
         };
         let of_lane = || of_lane(lane, edges, notes);
         let is_staged = staged(lane, edges);
-        if is_staged && of_lane().any(|(note, _)| note.what != What::Put) {
+        let is_put = |what| matches!(what, What::Put | What::PutCounted { .. });
+        if is_staged && of_lane().any(|(note, _)| !is_put(note.what)) {
             return Err(Error::Invalid(format!(
                 "window `{}`: only puts can be staged for the NIC to rank {}",
                 half.window.name, half.peers[lane].rank
@@ -88,9 +89,11 @@ fn transfer<D: Device>(note: &Note<D>, edge: &Edge, line: &Line, half: &Half<D>)
         dst,
         ..
     } = lower_note(note, edge, Ptr::NULL, half.window.element_size);
-    let (direction, local, remote) = match note.what {
-        What::Get => (Direction::Get, dst, src),
-        _ => (Direction::Put, src, dst),
+    let (action, direction, local, remote) = match note.what {
+        What::Get => (action, Direction::Get, dst, src),
+        // How many elements are counted, no NIC asks: it sends as many as there may be.
+        What::PutCounted { .. } => (Action::Copy, Direction::Put, src, dst),
+        _ => (action, Direction::Put, src, dst),
     };
     // The edge has no address here, so what the side has in its place is how far the layout's first element lies into it.
     let offset = edge.offset + remote.base.0.addr();

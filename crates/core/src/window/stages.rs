@@ -19,7 +19,7 @@ use tidegate_hal::batch::{Move, Shape, Side};
 use tidegate_hal::device::Device;
 
 use super::outbox::Edge;
-use super::plan::{Note, of_lane};
+use super::plan::{Note, What, of_lane};
 use crate::nic::Chunks;
 
 /// How many stages there are at most, more or less: beyond that, chunks are larger.
@@ -105,7 +105,9 @@ impl Cut {
             piece: note.count,
             run: note.count,
         };
-        if note.count / 2 < least || note.remote_layout.is_some() {
+        // Of a put whose elements are counted nobody knows where a piece would end.
+        let counted = matches!(note.what, What::PutCounted { .. });
+        if note.count / 2 < least || note.remote_layout.is_some() || counted {
             return nowhere;
         }
         let along = |inner: usize, turns: usize| {

@@ -31,6 +31,7 @@ pub(crate) const SHAPE_INDEXED: u8 = 2;
 pub(crate) const ACTION_ACCUMULATE: u8 = 1;
 pub(crate) const ACTION_FETCH: u8 = 2;
 pub(crate) const ACTION_SWAP: u8 = 3;
+pub(crate) const ACTION_COUNTED: u8 = 4;
 
 pub(crate) const FAULT_WAIT: u32 = 1;
 

@@ -8,8 +8,9 @@ use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Side};
 use tidegate_hal::memory::Ptr;
 
 use super::layout::{
-    ACTION_ACCUMULATE, ACTION_FETCH, ACTION_SWAP, Head, MOVE_EARLY, MOVE_LAST_PARITY, MoveStep,
-    Plain, SHAPE_INDEXED, SHAPE_LINEAR, SHAPE_STRIDED, STEP_MOVE, ShapeStep,
+    ACTION_ACCUMULATE, ACTION_COUNTED, ACTION_FETCH, ACTION_SWAP, Head, MOVE_EARLY,
+    MOVE_LAST_PARITY, MoveStep, Plain, SHAPE_INDEXED, SHAPE_LINEAR, SHAPE_STRIDED, STEP_MOVE,
+    ShapeStep,
 };
 
 /// The widest unit.
@@ -93,9 +94,22 @@ pub(super) fn lower(
         push(step, &src, &dst, out);
         return step.count;
     }
+    if let Action::CopyUpTo { count } = mv.action {
+        step.action = ACTION_COUNTED;
+        step.compare = address(count);
+        let unit = unit(&[
+            step.src.wrapping_sub(step.dst),
+            step.src_flip,
+            step.dst_flip,
+        ]);
+        step.unit = unit.trailing_zeros() as u8;
+        push(step, &Loops::Linear, &Loops::Linear, out);
+        // As many as there are room for: nobody knows better.
+        return (mv.count as u64 * u64::from(mv.size)).div_ceil(unit);
+    }
     step.unit = u64::from(mv.size).trailing_zeros() as u8;
     match mv.action {
-        Action::Copy => unreachable!("copies were dealt with"),
+        Action::Copy | Action::CopyUpTo { .. } => unreachable!("copies were dealt with"),
         Action::Accumulate { op, scalar, .. } => {
             (step.action, step.op, step.scalar) = (ACTION_ACCUMULATE, code(op), number(scalar));
         }

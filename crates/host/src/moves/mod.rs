@@ -48,6 +48,23 @@ pub(crate) unsafe fn by_turns(step: &Move) -> (*mut u8, *mut u8) {
     (base(&step.src), base(&step.dst))
 }
 
+/// A copy of a counted number of elements, when that can be read.
+///
+/// # Safety
+///
+/// `count` points to a live `u64` that nobody writes meanwhile.
+#[inline]
+pub(crate) unsafe fn counted(step: &Move, count: Ptr) -> Move {
+    // SAFETY: the caller's promise.
+    let count = unsafe { count.0.cast::<u64>().read() };
+    Move {
+        action: Action::Copy,
+        // What does not fit `usize` is more than there is.
+        count: usize::try_from(count).map_or(step.count, |count| count.min(step.count)),
+        ..*step
+    }
+}
+
 impl Mover for HostMover {
     unsafe fn carry(&mut self, step: &Move) {
         // SAFETY: `Batch::new` promises that a parity that is not null points to a live word.
@@ -71,6 +88,10 @@ impl Mover for HostMover {
                         _ => copy_bytes(step, src, dst),
                     }
                 }
+            }
+            Action::CopyUpTo { count } => {
+                // SAFETY: `Batch::new` promises a live count that is written before the move; the rest is this move's.
+                unsafe { self.carry(&counted(step, count)) };
             }
             Action::Accumulate { op, scalar, atomic } => {
                 // SAFETY: the caller's promise; these are the places of both sides in this epoch.

@@ -115,6 +115,23 @@ pub(crate) fn ranges(world: World<Host>) {
             );
         }
     }
+    // As many elements as are counted, and no more: none, some, all.
+    let mut count = Region::zeroed(&world, 1).unwrap();
+    for some in [0, 1, 777, LEN, LEN + 9] {
+        count.write(0, &[some as u64]).unwrap();
+        inbox.host_mut(&s).unwrap().fill(5);
+        let counted = count.on(&s).unwrap();
+        let exposed = inbox.post(&s).unwrap();
+        let mut epoch = outbox.start();
+        epoch.put_counted(&src, &counted, Slot(0)).unwrap();
+        outbox = epoch.complete(&s).unwrap();
+        inbox = exposed.wait(&s).unwrap();
+        for (at, found) in inbox.host_mut(&s).unwrap().iter().enumerate() {
+            let must = if at < some { theirs(at) } else { 5 };
+            assert_eq!(*found, must, "{some} are counted, element {at}");
+        }
+        count = counted.into_host(&s).unwrap();
+    }
 }
 
 /// Slots, all to all, in groups of epochs that are eager and fused, with large and small data, on a stream that is

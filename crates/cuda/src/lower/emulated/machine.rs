@@ -416,7 +416,14 @@ pub(super) fn layout() -> Vec<u64> {
     ]
     .map(u64::from);
     let shapes = [SHAPE_LINEAR, SHAPE_STRIDED, SHAPE_INDEXED].map(u64::from);
-    let actions = [0, ACTION_ACCUMULATE, ACTION_FETCH, ACTION_SWAP].map(u64::from);
+    let actions = [
+        0,
+        ACTION_ACCUMULATE,
+        ACTION_FETCH,
+        ACTION_SWAP,
+        ACTION_COUNTED,
+    ]
+    .map(u64::from);
     let structs = [
         fields!(Record: team lanes index count),
         fields!(ShortLane: kind steps word operand quantum arrivals src dst flip count out value tail landing landing_flip from to unit),

@@ -185,15 +185,37 @@ impl Maker<'_> {
         // Much of what is moved consists of bytes, at any distance from a boundary.
         let count = self.count() * if size < 4 { 4 } else { 1 };
         let flips = !parity.is_null();
+        let (src, dst) = (
+            self.side(size, count, aligns[0], false, flips),
+            self.side(size, count, aligns[1], true, flips),
+        );
+        let linear = (src.shape, dst.shape) == (Shape::Linear, Shape::Linear);
+        let action = match linear && self.rng.once_in(3) {
+            true => self.counted(count),
+            false => Action::Copy,
+        };
         Move {
-            action: Action::Copy,
+            action,
             size: size as u32,
             count,
-            src: self.side(size, count, aligns[0], false, flips),
-            dst: self.side(size, count, aligns[1], true, flips),
+            src,
+            dst,
             parity,
             early: self.rng.once_in(2),
             landing: None,
+        }
+    }
+
+    /// A copy of so many elements at most: of none, some, all, or of more than there are.
+    fn counted(&mut self, most: usize) -> Action {
+        let count = match self.rng.below(5) {
+            0 => 0,
+            1 => most as u64,
+            2 => self.rng.of(&[most as u64 + 1, u64::MAX, 1 << 61]),
+            _ => self.rng.below(most) as u64,
+        };
+        Action::CopyUpTo {
+            count: self.arena.word(count),
         }
     }
 

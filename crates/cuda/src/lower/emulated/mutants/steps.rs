@@ -292,4 +292,39 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "count_to(wait->arrivals,",
         "count_to(wait->arrivals & ~128ull,",
     ),
+    // Of a copy that is counted: more than there are; bytes that are counted as elements; what is before whole units, and
+    // behind them, is forgotten, or is elsewhere; it goes to the buffer of the other epochs.
+    (MOVES, "if (count > move->count) count = move->count;", ""),
+    (
+        MOVES,
+        "u64 bytes = count * move->size, head",
+        "u64 bytes = count, head",
+    ),
+    (MOVES, "if (head > bytes) head = bytes;", ""),
+    (
+        MOVES,
+        "for (u64 i = first; i < bytes - body; i += stride) {",
+        "for (u64 i = first; i < head; i += stride) {",
+    ),
+    (
+        MOVES,
+        "for (u64 i = first; i < bytes - body; i += stride) {",
+        "for (u64 i = first + head; i < bytes - body; i += stride) {",
+    ),
+    (MOVES, "u64 at = i < head ? i : i + body;", "u64 at = i;"),
+    (
+        MOVES,
+        "auto to = [=](u64 i) { return dst + head + (i << move->unit); };",
+        "auto to = [=](u64 i) { return dst + (i << move->unit); };",
+    ),
+    (
+        MOVES,
+        "u64 src = move->src + (odd ? move->src_flip : 0), dst = move->dst + (odd ? move->dst_flip : 0);\n    u64 bytes",
+        "u64 src = move->src, dst = move->dst + (odd ? move->dst_flip : 0);\n    u64 bytes",
+    ),
+    (
+        MOVES,
+        "u64 src = move->src + (odd ? move->src_flip : 0), dst = move->dst + (odd ? move->dst_flip : 0);\n    u64 bytes",
+        "u64 src = move->src + (odd ? move->src_flip : 0), dst = move->dst;\n    u64 bytes",
+    ),
 ];

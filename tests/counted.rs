@@ -1,0 +1,203 @@
+//! Puts whose elements are counted on the stream: as many come as a kernel has said, in recordings too, and nothing
+//! behind them is touched where the stream itself puts.
+
+use tidegate::prelude::*;
+use tidegate::{Buffers, Error};
+
+/// What the message of an epoch is made of, at one end of it.
+fn value(epoch: u64, index: usize) -> u64 {
+    epoch * 1_000_003 + index as u64
+}
+
+/// How many elements the kernel of an epoch counts: none, all, and more than there are among them.
+fn counted(epoch: u64, len: usize) -> u64 {
+    match epoch % 5 {
+        0 => 0,
+        1 => len as u64,
+        2 => u64::MAX,
+        3 => len as u64 + 1,
+        _ => epoch * 7 % len as u64,
+    }
+}
+
+#[derive(Carry)]
+struct Pair<'s> {
+    src: Region<u64, On<'s>>,
+    count: Region<u64, On<'s>>,
+    epoch: Region<u64, On<'s>>,
+    came: Region<u64, On<'s>>,
+    inbox: Inbox<'s, u64>,
+    outbox: Outbox<'s, u64>,
+}
+
+/// How long the source is, where in the slot it goes, and of how many elements the slot is.
+#[derive(Clone, Copy)]
+struct Sizes {
+    src: usize,
+    at: usize,
+    slot: usize,
+}
+
+/// An epoch: the kernel makes a message, counts it, and the next one notes what is in the slot, behind what came before.
+fn step<'s>(s: &Stream<'s>, sizes: Sizes, mut p: Pair<'s>) -> Result<Pair<'s>> {
+    let make = move |epoch: &mut [u64], src: &mut [u64], count: &mut [u64]| {
+        src.iter_mut()
+            .enumerate()
+            .for_each(|(index, x)| *x = value(epoch[0], index));
+        count[0] = counted(epoch[0], sizes.src);
+    };
+    s.launch(make, (&mut p.epoch, &mut p.src, &mut p.count))?;
+    let mut epoch = p.outbox.start();
+    epoch.put_counted(&p.src, &p.count, Slot(0).at(sizes.at))?;
+    (p.inbox, p.outbox) = exchange(s, p.inbox, epoch)?;
+    let note = move |came: &mut [u64], slots: Slots<'_, u64>, epoch: &mut [u64]| {
+        let at = epoch[0] as usize * sizes.slot;
+        came[at..at + sizes.slot].copy_from_slice(slots.slot(0));
+        epoch[0] += 1;
+    };
+    s.launch(note, (&mut p.came, p.inbox.view(), &mut p.epoch))?;
+    Ok(p)
+}
+
+/// What a slot holds in each epoch.
+fn expected(sizes: Sizes, buffers: usize, epochs: u64) -> Vec<u64> {
+    let mut slot = vec![vec![0; sizes.slot]; buffers];
+    let mut all = Vec::new();
+    for epoch in 0..epochs {
+        let slot = &mut slot[epoch as usize % buffers];
+        let some = counted(epoch, sizes.src).min(sizes.src as u64) as usize;
+        for index in 0..some {
+            slot[sizes.at + index] = value(epoch, index);
+        }
+        all.extend_from_slice(slot);
+    }
+    all
+}
+
+#[test]
+fn as_many_come_as_are_counted_also_in_replays() {
+    const EAGER: u64 = 7;
+    const REPLAYS: u64 = 33;
+    let sizes = [
+        Sizes {
+            src: 1,
+            at: 0,
+            slot: 1,
+        },
+        Sizes {
+            src: 9,
+            at: 3,
+            slot: 20,
+        },
+        Sizes {
+            src: 4000,
+            at: 1,
+            slot: 4001,
+        },
+    ];
+    for sizes in sizes {
+        for (buffers, number) in [(Buffers::Double, 2), (Buffers::Single, 1)] {
+            let results = World::local(2, |world: World| -> Result<Vec<u64>> {
+                let peer = 1 - world.rank();
+                stream!(let s = world.stream()?);
+                let window = Window::by_slot("counted").buffers(buffers);
+                let (inbox, outbox) = window
+                    .slot_from(peer, 0, sizes.slot)
+                    .slot_to(peer, 0)
+                    .open(&s)?;
+                let epochs = (2 * EAGER + REPLAYS) as usize;
+                let mut p = Pair {
+                    src: Region::zeroed(&world, sizes.src)?.on(&s)?,
+                    count: Region::zeroed(&world, 1)?.on(&s)?,
+                    epoch: Region::zeroed(&world, 1)?.on(&s)?,
+                    came: Region::zeroed(&world, epochs * sizes.slot)?.on(&s)?,
+                    inbox,
+                    outbox,
+                };
+                for _ in 0..EAGER {
+                    p = step(&s, sizes, p)?;
+                }
+                let (graph, p) = s.capture(p, |s, p| step(s, sizes, p))?;
+                let mut p = graph.replay(&s, p, REPLAYS)?;
+                for _ in 0..EAGER {
+                    p = step(&s, sizes, p)?;
+                }
+                Ok(p.came.into_host(&s)?.to_vec())
+            });
+            let expected = expected(sizes, number, 2 * EAGER + REPLAYS);
+            for came in results {
+                let came = came.unwrap();
+                let wrong = came.iter().zip(&expected).position(|(a, b)| a != b);
+                assert_eq!(wrong, None, "{} elements, {number} buffers", sizes.src);
+            }
+        }
+    }
+}
+
+/// Another region that counts is another epoch; and two messages of an epoch have numbers of their own.
+#[test]
+fn each_message_has_the_number_of_its_own_region() {
+    let results = World::local(2, |world: World| -> Result<()> {
+        let peer = 1 - world.rank();
+        stream!(let s = world.stream()?);
+        let window = Window::by_slot("two").buffers(Buffers::Single);
+        let window = window.slot_from(peer, 0, 4).slot_from(peer, 1, 4);
+        let (mut inbox, mut outbox) = window.slot_to(peer, 0).slot_to(peer, 1).open(&s)?;
+        let src = Region::from_slice(&world, &[1u64, 2, 3, 4])?.on(&s)?;
+        let counts = Region::from_slice(&world, &[3u64, 1])?.on(&s)?;
+        let mut epoch = outbox.start();
+        epoch.put_counted(&src, counts.slice(0..1)?, Slot(0))?;
+        epoch.put_counted(src.slice(1..4)?, counts.slice(1..2)?, Slot(1))?;
+        (inbox, outbox) = exchange(&s, inbox, epoch)?;
+        let slots = inbox.read(&s)?;
+        assert_eq!(slots.slot(0), [1, 2, 3, 0]);
+        assert_eq!(slots.slot(1), [2, 0, 0, 0]);
+        // The same but for who counts.
+        let mut epoch = outbox.start();
+        epoch.put_counted(&src, counts.slice(1..2)?, Slot(0))?;
+        epoch.put_counted(src.slice(1..4)?, counts.slice(0..1)?, Slot(1))?;
+        (inbox, _) = exchange(&s, inbox, epoch)?;
+        assert_eq!(inbox.read(&s)?.slot(1), [2, 3, 4, 0]);
+        Ok(())
+    });
+    results.into_iter().for_each(|result| result.unwrap());
+}
+
+#[test]
+fn what_cannot_be_counted_is_refused_and_the_epoch_goes_on() {
+    let results = World::local(2, |world: World| -> Result<()> {
+        let peer = 1 - world.rank();
+        stream!(let s = world.stream()?);
+        let window = Window::by_slot("refused");
+        let (inbox, outbox) = window.slot_from(peer, 0, 4).slot_to(peer, 0).open(&s)?;
+        let src = Region::from_slice(&world, &[1u64, 2, 3, 4, 5])?.on(&s)?;
+        let counts = Region::from_slice(&world, &[2u64, 1])?.on(&s)?;
+        let every_second = Layout::strided(0, &[(2, 2)])?;
+        let one = Layout::strided(0, &[(1, 1)])?;
+        let mut epoch = outbox.start();
+        let count = || counts.slice(0..1);
+        for many in [0, 2] {
+            let refused = epoch.put_counted(src.slice(0..4)?, counts.slice(0..many)?, Slot(0));
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains(&format!("the count has {many}")), "{error}");
+        }
+        // The most that there may be is what must fit.
+        let refused = epoch.put_counted(&src, count()?, Slot(0));
+        assert!(matches!(refused, Err(Error::OutOfBounds { .. })));
+        let refused = epoch.put_counted(src.slice(0..4)?, count()?, Slot(1));
+        assert!(matches!(refused, Err(Error::NoSuchSlot { slot: 1, .. })));
+        for refused in [
+            epoch.put_counted(src.with(&every_second)?, count()?, Slot(0)),
+            epoch.put_counted(src.slice(0..2)?, count()?, Slot(0).with(&every_second)),
+            epoch.put_counted(src.slice(0..4)?, counts.with(&one)?, Slot(0)),
+        ] {
+            let error = refused.unwrap_err();
+            assert!(error.to_string().contains("counted"), "{error}");
+        }
+        epoch.put_counted(src.slice(1..5)?, count()?, Slot(0))?;
+        let (mut inbox, _) = exchange(&s, inbox, epoch)?;
+        assert_eq!(inbox.read(&s)?.slot(0), [2, 3, 0, 0]);
+        Ok(())
+    });
+    results.into_iter().for_each(|result| result.unwrap());
+}
