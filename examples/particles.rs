@@ -1,9 +1,9 @@
 //! Particles that move along a closed line, which is cut in slabs, one a rank: how many leave a slab in a step is known
 //! on the stream only, and differs from step to step.
 //!
-//! So each message has a header that says how many particles are behind it. Whole slots are put, in every step, also
-//! where nothing leaves: what a step does not put would be what the one before last left (`tidegate::varying_messages`).
-//! And so a step can be recorded, and the host waits once, at the end.
+//! So each message has a header that says how many particles are behind it, and as much is put as the kernel has counted,
+//! in every step, also where nothing leaves: what a step does not put would be what the one before last left
+//! (`tidegate::varying_messages`). And so a step can be recorded, and the host waits once, at the end.
 //!
 //! No particle feels another, so that where each ends does not depend on the ranks: rank 0 moves all of them by itself,
 //! and compares, bit by bit.
@@ -81,8 +81,15 @@ impl Slab {
         (particle.x * self.size as f64) as usize
     }
 
-    /// The kernel before the exchange: moves all particles, and packs those that leave.
-    fn advance(self, own: &mut [Particle], left: &mut [Particle], right: &mut [Particle]) {
+    /// The kernel before the exchange: moves all particles, packs those that leave, and says how long each list is, with
+    /// its header.
+    fn advance(
+        self,
+        own: &mut [Particle],
+        left: &mut [Particle],
+        right: &mut [Particle],
+        lengths: &mut [u64],
+    ) {
         let count = content(own).len();
         for list in [&mut *own, left, right] {
             list[0].id = 0;
@@ -100,6 +107,9 @@ impl Slab {
                 append(right, particle);
             }
         }
+        for (length, list) in lengths.iter_mut().zip([left, right]) {
+            *length = 1 + list[0].id;
+        }
     }
 }
 
@@ -112,25 +122,29 @@ fn receive(came: Slots<'_, Particle>, own: &mut [Particle]) {
     }
 }
 
-/// What a step needs; each region is a list.
+/// What a step needs; each region is a list, but for the lengths of those that go.
 #[derive(Carry)]
 struct State<'s> {
     own: Region<Particle, On<'s>>,
     left: Region<Particle, On<'s>>,
     right: Region<Particle, On<'s>>,
+    lengths: Region<u64, On<'s>>,
     inbox: Inbox<'s, Particle>,
     outbox: Outbox<'s, Particle>,
 }
 
 fn step<'s>(s: &Stream<'s>, slab: Slab, mut st: State<'s>) -> Result<State<'s>> {
     let exposed = st.inbox.post(s)?;
-    let advance = move |own: &mut [Particle], left: &mut [Particle], right: &mut [Particle]| {
-        slab.advance(own, left, right);
-    };
-    s.launch(advance, (&mut st.own, &mut st.left, &mut st.right))?;
+    let advance =
+        move |own: &mut [Particle],
+              left: &mut [Particle],
+              right: &mut [Particle],
+              lengths: &mut [u64]| slab.advance(own, left, right, lengths);
+    let lists = (&mut st.own, &mut st.left, &mut st.right, &mut st.lengths);
+    s.launch(advance, lists)?;
     let mut epoch = st.outbox.start();
-    epoch.put(&st.left, LEFT)?;
-    epoch.put(&st.right, RIGHT)?;
+    epoch.put_counted(&st.left, st.lengths.slice(0..1)?, LEFT)?;
+    epoch.put_counted(&st.right, st.lengths.slice(1..2)?, RIGHT)?;
     st.outbox = epoch.complete(s)?;
     st.inbox = exposed.wait(s)?;
     s.launch(receive, (st.inbox.view(), &mut st.own))?;
@@ -172,6 +186,7 @@ fn main() -> Result<()> {
         own: Region::from_slice(&world, &own)?.on(&s)?,
         left: Region::zeroed(&world, 1 + ROOM)?.on(&s)?,
         right: Region::zeroed(&world, 1 + ROOM)?.on(&s)?,
+        lengths: Region::zeroed(&world, 2)?.on(&s)?,
         inbox,
         outbox,
     };

@@ -140,6 +140,10 @@ pub struct FacesArgs {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "pair")]
     pub puts: usize,
 
+    /// In --pair: so many bytes of each message are sent, as the stream counts them
+    #[arg(long, value_name = "B", requires_all = ["pair", "bytes"])]
+    pub counted: Option<usize>,
+
     /// Buffers of a slot, in --exchange and --pair
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     pub buffers: BuffersOf,
@@ -330,7 +334,12 @@ impl FacesArgs {
         } else if self.bytes.is_some() {
             return Err("--bytes goes with --neighbours or --pair".into());
         }
-        Ok(())
+        match self.counted {
+            Some(counted) if !counted.is_multiple_of(8) || counted > bytes => Err(format!(
+                "--counted {counted} is to be a multiple of 8, and not more than --bytes, which is {bytes}"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// How many ranks there are.
@@ -377,7 +386,12 @@ impl FacesArgs {
                 "{what} --buffers {} --unroll {}",
                 self.buffers, self.unroll
             ));
-            for (name, value) in [("neighbours", self.neighbours), ("bytes", self.bytes)] {
+            let sizes = [
+                ("neighbours", self.neighbours),
+                ("bytes", self.bytes),
+                ("counted", self.counted),
+            ];
+            for (name, value) in sizes {
                 if let Some(value) = value {
                     say(format!("--{name} {value}"));
                 }

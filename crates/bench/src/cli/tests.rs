@@ -74,7 +74,7 @@ fn exchanges_can_be_repeated() {
     for line in [
         "--exchange --buffers single --unroll 10 --counts 1,2,1000 --grid 2x1x1 --size small --variants st --rounds 2 --device cuda",
         "--exchange --buffers double --unroll 1 --neighbours 9 --bytes 4096 --grid 8x1x1 --size desk --variants st,st-graph --rounds 2 --device cuda",
-        "--pair --buffers double --unroll 1 --bytes 64 --puts 3 --counts 1,2,3 --rounds 5 --device host",
+        "--pair --buffers double --unroll 1 --bytes 64 --counted 16 --puts 3 --counts 1,2,3 --rounds 5 --device host",
         "--pair --buffers double --unroll 1 --rounds 5 --device cuda --peers nccl,floor",
     ] {
         let args = parse(line).unwrap();
@@ -156,6 +156,8 @@ fn errors_say_what_is_wrong() {
         ("--device gpu", "host, cuda"),
         ("--pair --exchange", "cannot be used with"),
         ("--pair --bytes 12", "multiples of 8 bytes"),
+        ("--pair --bytes 16 --counted 12", "a multiple of 8"),
+        ("--pair --bytes 16 --counted 24", "not more than --bytes"),
         ("--exchange --bytes 16", "goes with --neighbours"),
         ("--exchange --neighbours 3", "--bytes"),
         ("--exchange --grid 1x1x1 --neighbours 3 --bytes 8", "alone"),

@@ -55,6 +55,7 @@ pub fn exchanges(args: &FacesArgs, rank: usize, device: &str) -> Result<Vec<Case
                 buffers: args.buffers.into(),
                 counts,
                 setting: setting(args, device, "exchange", counts, &most),
+                counted: None,
                 spoil: false,
             }
         })
@@ -94,19 +95,29 @@ pub fn pairs(args: &FacesArgs, rank: usize, device: &str) -> Result<Vec<Case>, B
             for (how, recorded) in [("", 0), ("-graph", args.unroll)] {
                 let counts = multiple(counts, recorded);
                 cases.push(Case {
-                    name: format!("{what}{how} {}", size_text(bytes)),
+                    name: format!("{what}{how} {}", of_room(args.counted, bytes)),
                     pattern: pattern.clone(),
                     order,
                     recorded,
                     buffers: args.buffers.into(),
                     counts,
                     setting: setting(args, device, "pair", counts, &pattern),
+                    counted: args.counted.map(|bytes| bytes / 8),
                     spoil: false,
                 });
             }
         }
     }
     Ok(cases)
+}
+
+/// The size of messages; where they are counted, with that of what they have room in.
+fn of_room(counted: Option<usize>, bytes: usize) -> String {
+    let room = size_text(bytes);
+    counted.map_or_else(
+        || room.clone(),
+        |counted| format!("{} of {room}", size_text(counted)),
+    )
 }
 
 /// Runs of whole graphs.

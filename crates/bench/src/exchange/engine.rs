@@ -6,8 +6,11 @@ use crate::results::{Meter, RankSample};
 use tidegate_core::window::{Access, BySlot, Slot, Window, exchange};
 use tidegate_core::{Error, Graph, Region, Result, Stream, World, stream};
 
+/// What an epoch sends, and how many words of each message, where the stream counts them.
+type Sent<'s, D> = (Words<'s, D>, Words<'s, D>);
+
 /// What an epoch needs.
-type Lent<'s, D> = (Words<'s, D>, WordsIn<'s, D>, WordsOut<'s, D>);
+type Lent<'s, D> = (Sent<'s, D>, WordsIn<'s, D>, WordsOut<'s, D>);
 
 struct Engine<'a, 's, D: BenchDevice> {
     case: &'a Case,
@@ -15,7 +18,7 @@ struct Engine<'a, 's, D: BenchDevice> {
     stream: &'a mut Stream<'s, D>,
     lent: Option<Lent<'s, D>>,
     /// What the epochs before the clock send: other words than those that are looked for.
-    other: Option<Words<'s, D>>,
+    other: Option<Sent<'s, D>>,
     graph: Option<Graph<'s, D>>,
     /// What was received, to be looked at.
     seen: Option<Words<'s, D>>,
@@ -92,12 +95,16 @@ fn epoch<'s, D: BenchDevice>(
 /// The puts of an epoch.
 fn access<'s, 'b, D: BenchDevice>(
     case: &Case,
-    source: &'b Words<'s, D>,
+    (source, count): &'b Sent<'s, D>,
     outbox: WordsOut<'s, D>,
 ) -> Result<Access<'s, 'b, u64, BySlot, D>> {
     let mut epoch = outbox.start();
     for (slot, message) in (0..).map(Slot).zip(&case.pattern.outbound) {
-        epoch.put(source.slice(message.range.clone())?, slot)?;
+        let source = source.slice(message.range.clone())?;
+        match case.counted {
+            None => epoch.put(source, slot)?,
+            Some(_) => epoch.put_counted(source, count, slot)?,
+        }
     }
     Ok(epoch)
 }
@@ -109,7 +116,7 @@ impl<'s, D: BenchDevice> Engine<'_, 's, D> {
             .ok_or_else(|| Error::Invalid("an earlier error has ended this case".into()))
     }
 
-    fn other(&mut self) -> Result<Words<'s, D>> {
+    fn other(&mut self) -> Result<Sent<'s, D>> {
         self.other
             .take()
             .ok_or_else(|| Error::Invalid("an earlier error has ended this case".into()))
@@ -125,8 +132,13 @@ impl<'s, D: BenchDevice> Engine<'_, 's, D> {
         for message in &case.pattern.outbound {
             window = window.slot_to(message.peer, message.key);
         }
-        let source = Region::zeroed(world, case.pattern.words)?.on(s)?;
-        self.other = Some(Region::zeroed(world, case.pattern.words)?.on(s)?);
+        let sent = || -> Result<Sent<'s, D>> {
+            let count = case.counted.unwrap_or(0) as u64;
+            let count = Region::from_slice(world, &[count])?.on(s)?;
+            Ok((Region::zeroed(world, case.pattern.words)?.on(s)?, count))
+        };
+        let source = sent()?;
+        self.other = Some(sent()?);
         self.seen = Some(Region::zeroed(world, case.pattern.received())?.on(s)?);
         let (inbox, outbox) = window.open(s)?;
         let mut lent = (source, inbox, outbox);
@@ -156,10 +168,10 @@ impl<'s, D: BenchDevice> Engine<'_, 's, D> {
         Ok(())
     }
 
-    fn write(&mut self, words: Words<'s, D>, rank: usize, run: u64) -> Result<Words<'s, D>> {
+    fn write(&mut self, (words, count): Sent<'s, D>, rank: usize, run: u64) -> Result<Sent<'s, D>> {
         let mut words = words.into_host(self.stream)?;
         words.write(0, &self.case.pattern.fill(rank, run))?;
-        Ok(words.on(self.stream)?)
+        Ok((words.on(self.stream)?, count))
     }
 
     /// Whether this rank sends when it has got what the other one sent.
@@ -227,7 +239,7 @@ impl<'s, D: BenchDevice> Engine<'_, 's, D> {
         let seen = seen.into_host(s)?;
         let mut verdict = Err("nothing was looked at".to_owned());
         D::look(&seen, &mut |words| {
-            verdict = case.pattern.check(words, run);
+            verdict = case.pattern.check(words, case.counted, run);
         })?;
         self.seen = Some(seen.on(s)?);
         self.lent = Some((source, inbox, outbox));

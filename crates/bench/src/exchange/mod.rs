@@ -84,6 +84,8 @@ pub struct Case {
     pub counts: Counts,
     /// What the row says besides.
     pub setting: Setting,
+    /// So many words of each message are sent, as the stream counts them: `put_counted`.
+    pub counted: Option<usize>,
     /// Sends something else than it should: for tests that want a wrong result.
     pub spoil: bool,
 }
@@ -195,6 +197,32 @@ mod tests {
                     "both-graph 4 KiB"
                 ]
             );
+        }
+    }
+
+    #[test]
+    fn counted_messages_of_a_pair() {
+        let rows = all_right("--pair --bytes 4096 --counted 264 --counts 1,1,5");
+        let names: Vec<_> = rows.iter().map(|row| &*row.variant).collect();
+        assert_eq!(names[0], "ping 264 B of 4 KiB");
+        // What is looked at is what was sent, and not more.
+        for row in self::rows(
+            "--pair --bytes 4096 --counted 264 --counts 1,1,5",
+            |_, case| {
+                case.counted = case.counted.map(|words| words - 1);
+            },
+        ) {
+            assert_eq!(row.failure, None);
+        }
+        let rows = self::rows(
+            "--pair --bytes 4096 --counted 264 --counts 1,1,5",
+            |rank, case| {
+                case.counted = case.counted.map(|words| words - rank);
+            },
+        );
+        for row in rows {
+            let failure = row.failure.expect("it was seen");
+            assert!(failure.contains(": 1 of 33 words are wrong"), "{failure}");
         }
     }
 

@@ -140,17 +140,19 @@ impl Pattern {
         words
     }
 
-    /// Compares what was received with what the others sent in runs of this number.
+    /// Compares what was received with what the others sent in runs of this number: so many words of each message, or all
+    /// of them.
     ///
     /// # Errors
     ///
     /// What is wrong first, and how much.
-    pub fn check(&self, received: &[u64], run: u64) -> Result<(), String> {
+    pub fn check(&self, received: &[u64], counted: Option<usize>, run: u64) -> Result<(), String> {
         for (slot, message) in self.inbound.iter().enumerate() {
             let seed = seed(message.peer, message.key, run);
             let words = received
                 .get(message.range.clone())
                 .ok_or_else(|| format!("{} words are too few", received.len()))?;
+            let words = &words[..counted.map_or(words.len(), |some| some.min(words.len()))];
             let wrong = || {
                 let words = words.iter().enumerate();
                 words.filter(|(index, word)| **word != content(seed, *index))
@@ -203,11 +205,11 @@ mod tests {
                 received[message.range.clone()]
                     .copy_from_slice(&from.fill(message.peer, 3)[sent.range.clone()]);
             }
-            assert_eq!(pattern.check(&received, 3), Ok(()));
-            assert!(pattern.check(&received, 4).is_err());
+            assert_eq!(pattern.check(&received, None, 3), Ok(()));
+            assert!(pattern.check(&received, None, 4).is_err());
             if let Some(last) = received.last_mut() {
                 *last ^= 1;
-                let error = pattern.check(&received, 3).unwrap_err();
+                let error = pattern.check(&received, None, 3).unwrap_err();
                 assert!(error.contains(": 1 of "), "{error}");
             }
         }

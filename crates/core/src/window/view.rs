@@ -108,7 +108,7 @@ impl SlotEntry {
 /// **What an epoch did not put is not empty.** It is what the epoch before last left (slots have two buffers, used by
 /// turns), the last one with [`Buffers::Single`](super::Buffers), or zero at first; and nothing says how much has come. So
 /// where messages vary, their origin puts a header in *every* epoch that says how much is behind it, be it nothing:
-/// after `if n > 0 { epoch.put(…)? }` an old message is read again. `tidegate::varying_messages` has both ways to do it.
+/// after `if n > 0 { epoch.put(…)? }` an old message is read again. `tidegate::varying_messages` has all ways to do it.
 pub struct Slots<'k, T> {
     entries: &'k [SlotEntry],
     marker: PhantomData<&'k [T]>,
