@@ -287,6 +287,68 @@ struct Gathered {
     }
 };
 
+// The first bytes of a unit, fewer than it has.
+DEV void put_some(u64 to, V16 unit, u32 bytes) {
+    if (bytes >= 4) put(to, unit.x);
+    if (bytes >= 8) put(to + 4, unit.y);
+    if (bytes >= 12) put(to + 8, unit.z);
+    u32 last = bytes < 4 ? unit.x : bytes < 8 ? unit.y : bytes < 12 ? unit.z : unit.w;
+    for (u32 i = bytes & ~3u; i < bytes; i++, last >>= 8) put(to + i, (u8)last);
+}
+DEV void put_some(u64 to, u64 unit, u32 bytes) {
+    put_some(to, V16{(u32)unit, (u32)(unit >> 32), 0, 0}, bytes);
+}
+
+// The units of a lane whose elements are counted by a kernel of this stream. What there is room for may all be fetched:
+// so the number and the first units are on their way at a time.
+template <typename Unit>
+struct Counted {
+    u64 src, number, most, size, at, stride, counted;
+    Unit units[DEPTH];
+
+    DEV Counted(const Lane &lane, u32 first, u32 stride) : src(lane.src), number(lane.from), most(lane.count), size(lane.to), at(first), stride(stride) {}
+
+    DEV void begin() {}
+
+    // Those that are whole in so many bytes, and not beyond `end`.
+    DEV void fetch_from(u64 first, u64 end) {
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++)
+            if (first + k * stride < end) fetch(units[k], src + (first + k * stride) * sizeof(Unit));
+    }
+
+    DEV void fetch_units() {
+        fetch(counted, number);
+        fetch_from(at, most * size / sizeof(Unit));
+    }
+
+    // As above. Of the last unit, some bytes may belong to elements that are not counted: or it is not whole in the
+    // source, and these bytes have not been fetched.
+    DEV void put_all(u64 dst) {
+        u64 bytes = (counted < most ? counted : most) * size;
+        u64 whole = bytes / sizeof(Unit), room = most * size / sizeof(Unit);
+        u32 rest = (u32)(bytes % sizeof(Unit)), first = (u32)at;
+        u64 end = whole < room && rest ? whole + 1 : whole;
+#pragma unroll 1
+        while (at < end) {
+#pragma unroll
+            for (int k = 0; k < DEPTH; k++) {
+                u64 i = at + k * stride;
+                if (i < whole) put(dst + i * sizeof(Unit), units[k]);
+                else if (i < end) put_some(dst + i * sizeof(Unit), units[k], rest);
+            }
+            at += DEPTH * stride;
+            fetch_from(at, end);
+        }
+        if (whole == room && first < rest) {
+            u8 byte;
+            u64 i = whole * sizeof(Unit) + first;
+            fetch(byte, src + i);
+            put(dst + i, byte);
+        }
+    }
+};
+
 // As `run_late`, where units are listed. (Of several blocks some are late, and some are not: a block's share is the same.)
 template <typename Team, typename Units>
 APART void run_listed_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, Part part) {
@@ -330,6 +392,13 @@ DEV void run_listed(const Launch &launch, Team team, Stand *stand, const Lane *a
         case 3: run_listed<Team, Units<u64>>(launch, team, stand, at, part); break;
         default: run_listed<Team, Units<u32>>(launch, team, stand, at, part); break;
     }
+}
+
+// The same for elements that are counted: in wide units, or as numbers of 8 bytes.
+template <typename Team>
+DEV void run_counted(const Launch &launch, Team team, Stand *stand, const Lane *at, Part part) {
+    if (at->unit == 4) run_listed<Team, Counted<V16>>(launch, team, stand, at, part);
+    else run_listed<Team, Counted<u64>>(launch, team, stand, at, part);
 }
 
 // A lane that only adds: a post. Nobody has anything to wait for, but what stands before this batch must have been
@@ -386,6 +455,7 @@ DEV void run_batch(const Launch &launch) {
         if (!(kind & LANE_STEPS)) {
             if (kind & LANE_GATHERS) run_listed<Block, Gathered>(launch, Block(), stands[0], lane, part);
             else if (kind & LANE_LISTED) run_listed<Block, Scattered>(launch, Block(), stands[0], lane, part);
+            else if (kind & LANE_COUNTED) run_counted(launch, Block(), stands[0], lane, part);
             else run_short(launch, Block(), stands[0], lane, part);
             return;
         }
@@ -402,6 +472,7 @@ DEV void run_batch(const Launch &launch) {
     } else if (!(kind & LANE_STEPS)) {
         if (kind & LANE_GATHERS) run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, part);
         else if (kind & LANE_LISTED) run_listed<Warp, Scattered>(launch, Warp(), stands[member], lane, part);
+        else if (kind & LANE_COUNTED) run_counted(launch, Warp(), stands[member], lane, part);
         else run_short(launch, Warp(), stands[member], lane, part);
         return;
     }

@@ -267,7 +267,8 @@ impl Program {
         let lists: Vec<_> = lanes
             .iter()
             .map(|lane| {
-                (lane.lists).map_or([0; 2], |lists| [lists.from, lists.to].map(&mut list_at))
+                let own = [lane.short.from, lane.short.to];
+                (lane.lists).map_or(own, |lists| [lists.from, lists.to].map(&mut list_at))
             })
             .collect();
         let counter =

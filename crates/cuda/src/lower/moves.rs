@@ -59,7 +59,7 @@ pub(super) fn lower(
             step.parity = address(mv.parity);
         }
     }
-    if mv.early && mv.src.flip == 0 && matches!(mv.action, Action::Copy) {
+    if mv.early && mv.src.flip == 0 && matches!(mv.action, Action::Copy | Action::CopyUpTo { .. }) {
         step.head.flags |= MOVE_EARLY;
     }
     if let Action::Copy = mv.action {

@@ -1,9 +1,9 @@
 //! Lanes in short: what the kernel carries out without reading their steps.
 
 use super::layout::{
-    AddStep, Head, LANE_ADDS, LANE_COPIES, LANE_GATHERS, LANE_LISTED, LANE_STEPS, LANE_WAITS,
-    MOVE_BULK, MOVE_EARLY, MOVE_LAST_PARITY, MoveStep, SHAPE_LINEAR, STEP_ADD, STEP_END, STEP_MOVE,
-    STEP_WAIT, ShortLane, WaitStep,
+    ACTION_COUNTED, AddStep, Head, LANE_ADDS, LANE_COPIES, LANE_COUNTED, LANE_GATHERS, LANE_LISTED,
+    LANE_STEPS, LANE_WAITS, MOVE_BULK, MOVE_EARLY, MOVE_LAST_PARITY, MoveStep, SHAPE_LINEAR,
+    STEP_ADD, STEP_END, STEP_MOVE, STEP_WAIT, ShortLane, WaitStep,
 };
 use super::lists::Lists;
 use super::{Lane, read};
@@ -30,7 +30,10 @@ impl Lane {
                         (wait.word, wait.operand, wait.quantum);
                 }
                 // A body of whole units, then a few bytes; or one of the two.
-                STEP_MOVE if short.kind & (LANE_ADDS | LANE_LISTED) == 0 && short.tail == 0 => {
+                STEP_MOVE
+                    if short.kind & (LANE_ADDS | LANE_LISTED | LANE_COUNTED) == 0
+                        && short.tail == 0 =>
+                {
                     let copy: MoveStep = read(rest);
                     // Only what the wait has no say in can be fetched before it is over.
                     let early = head.flags & MOVE_EARLY != 0
@@ -41,10 +44,23 @@ impl Lane {
                     } else {
                         0
                     };
+                    let first = short.kind & LANE_COPIES == 0;
+                    if copy.action == ACTION_COUNTED && early && first {
+                        // Whole units from the first on, or bytes would have to go one by one.
+                        let aligned = (copy.src | copy.dst | flip).is_multiple_of(1 << copy.unit);
+                        if copy.unit < 3 || !aligned {
+                            return steps;
+                        }
+                        short.kind |= LANE_COPIES | LANE_COUNTED;
+                        (short.src, short.dst, short.flip) = (copy.src, copy.dst, flip);
+                        (short.count, short.unit) = (copy.count, copy.unit);
+                        (short.from, short.to) = (copy.compare, u64::from(copy.size));
+                        rest = &rest[usize::from(head.length) * 16..];
+                        continue;
+                    }
                     if copy.action != 0 || !early {
                         return steps;
                     }
-                    let first = short.kind & LANE_COPIES == 0;
                     if (copy.src_shape, copy.dst_shape) != (SHAPE_LINEAR, SHAPE_LINEAR) {
                         let Some((found, src, dst)) =
                             Lists::of(&copy, rest, most).filter(|_| first)

@@ -405,6 +405,7 @@ pub(super) fn layout() -> Vec<u64> {
         LANE_LANDS,
         LANE_LISTED,
         LANE_GATHERS,
+        LANE_COUNTED,
     ]
     .map(u64::from);
     let flags = [

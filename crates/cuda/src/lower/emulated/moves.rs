@@ -9,6 +9,7 @@ use tidegate_hal::memory::Ptr;
 use tidegate_host::HostMover;
 use tidegate_words::{Bell, Engine, Poll};
 
+use super::super::layout::LANE_COUNTED;
 use super::super::{LANE_STEPS, ShortLane, TEAM_BLOCKS, TEAM_WARPS};
 use super::machine::{Do, Home, Launched, Machine};
 use super::memory::{Arena, Rng};
@@ -351,12 +352,17 @@ impl Maker<'_> {
             flip,
             shape: Shape::Linear,
         };
+        let (src, dst) = (side(0, false), side(flip, true));
+        let action = match self.rng.once_in(4) {
+            true => self.counted(bytes),
+            false => Action::Copy,
+        };
         Move {
-            action: Action::Copy,
+            action,
             size: 1,
             count: bytes,
-            src: side(0, false),
-            dst: side(flip, true),
+            src,
+            dst,
             parity,
             early: !self.rng.once_in(8),
             landing: None,
@@ -466,7 +472,7 @@ fn compare(
     seed: u64,
     most: usize,
     make: impl Fn(&mut Maker<'_>) -> Vec<Vec<Step>>,
-) -> Result<[usize; 10], String> {
+) -> Result<[usize; 12], String> {
     let bell = Box::new(Bell::new());
     // Both have the same, in memory of their own.
     let side = || {
@@ -530,24 +536,25 @@ fn compare(
         ));
     }
     let late = usize::from(follow[0] != 0);
-    let kinds: [fn(&ShortLane) -> bool; 5] = [
+    let kinds: [fn(&ShortLane) -> bool; 6] = [
         |lane| lane.kind & LANE_STEPS != 0,
         |lane| lane.count != 0 && lane.tail == 0,
         |lane| lane.count != 0 && lane.tail != 0,
         |lane| lane.count != 0 && lane.flip != 0,
         |lane| lane.count == 0 && lane.tail != 0,
+        |lane| lane.kind & LANE_COUNTED != 0,
     ];
     let teams = |team| kinds.map(|is| launched.teams(team, is));
     let [warps, blocks] = [TEAM_WARPS, TEAM_BLOCKS].map(teams);
     let short = blocks[1] + blocks[2];
     // What only some bytes are copied of is left to a warp.
-    let all = [&warps[..], &blocks[..4], &[late * short]].concat();
-    Ok(all.try_into().expect("ten kinds"))
+    let all = [&warps[..], &blocks[..4], &blocks[5..], &[late * short]].concat();
+    Ok(all.try_into().expect("twelve kinds"))
 }
 
 /// Every kind of move; both kinds of teams, with their lanes in short and in steps.
 pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
-    let mut teams = [0; 10];
+    let mut teams = [0; 12];
     let most = machine.sizes.threads * 12;
     let least = (seeds.end - seeds.start) as usize / 100;
     for seed in seeds {

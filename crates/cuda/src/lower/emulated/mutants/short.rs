@@ -328,4 +328,53 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "has_failed(launch)) (void)0;",
     ),
     (EPOCHS, "if (threadIdx.x % WARP == 0) run_post", "run_post"),
+    // Of lanes that are counted: more than there are; what is not whole is forgotten, whether the source has more or not, or
+    // goes with the bytes behind it; the units of another round; the parts of a unit elsewhere.
+    (
+        MOVES,
+        "u64 bytes = (counted < most ? counted : most) * size;",
+        "u64 bytes = counted * size;",
+    ),
+    (
+        MOVES,
+        "u64 end = whole < room && rest ? whole + 1 : whole;",
+        "u64 end = whole;",
+    ),
+    (
+        MOVES,
+        "u64 end = whole < room && rest ? whole + 1 : whole;",
+        "u64 end = rest ? whole + 1 : whole;",
+    ),
+    (
+        MOVES,
+        "if (whole == room && first < rest) {",
+        "if (false) {",
+    ),
+    (
+        MOVES,
+        "if (whole == room && first < rest) {",
+        "if (first < rest) {\n            whole = room;",
+    ),
+    (
+        MOVES,
+        "else if (i < end) put_some(dst + i * sizeof(Unit), units[k], rest);",
+        "else if (i < end) put(dst + i * sizeof(Unit), units[k]);",
+    ),
+    (
+        MOVES,
+        "at += DEPTH * stride;\n            fetch_from(at, end);",
+        "at += DEPTH * stride;",
+    ),
+    (
+        MOVES,
+        "fetch_from(at, most * size / sizeof(Unit));",
+        "fetch_from(at, most / sizeof(Unit));",
+    ),
+    (MOVES, "if (bytes >= 12) put(to + 8, unit.z);", ""),
+    (
+        MOVES,
+        "bytes < 8 ? unit.y : bytes < 12 ? unit.z : unit.w;",
+        "bytes < 8 ? unit.y : unit.z;",
+    ),
+    (MOVES, "i++, last >>= 8) put(to + i", "i++) put(to + i"),
 ];

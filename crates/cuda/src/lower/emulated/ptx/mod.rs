@@ -156,10 +156,11 @@ fn lanes_in_short_put_after_the_barrier_of_the_wait() {
     let is_put = |item: &Item| item.is("st.global");
     for (text, new) in TEXTS {
         let functions = functions(text);
-        // Of two kinds of teams; listed, gathered and scattered, of three kinds of units, at once and late.
+        // Of two kinds of teams; listed, gathered and scattered, of three kinds of units, and counted, of two, at once and
+        // late.
         let late = named(&functions, "run_late");
         let listed = named(&functions, "run_listed");
-        assert_eq!((late.len(), listed.len()), (2, 24));
+        assert_eq!((late.len(), listed.len()), (2, 24 + 8));
         // Who waits late comes back behind a barrier.
         let waits = named(&functions, "wait_late");
         assert_eq!(waits.len(), 2);
@@ -278,9 +279,17 @@ fn a_team_adds_right_after_its_barrier() {
             adds += expected[0];
             counts += expected[1];
         }
-        // In short, of each kind of team in each kernel; late; of listed units, gathered and scattered, of three sizes, at
-        // once and late; and in steps.
-        assert_eq!(adds, if new { 4 + 2 + 24 + 3 } else { 2 + 2 + 24 + 2 });
+        // In short, of each kind of team in each kernel; late; of listed units, gathered and scattered, of three sizes, and
+        // of counted ones, of two, at once and late; and in steps.
+        let units = 24 + 8;
+        assert_eq!(
+            adds,
+            if new {
+                4 + 2 + units + 3
+            } else {
+                2 + 2 + units + 2
+            }
+        );
         assert_eq!(counts, if new { 3 } else { 2 });
     }
 }
@@ -473,8 +482,8 @@ fn who_passes_does_so_behind_the_barrier_of_its_wait() {
         elsewhere += found.values().filter(|has| !**has).count();
     }
     // In short for two kinds of teams in each kernel; what lands, at either end; listed, gathered and scattered, of three
-    // units, for two kinds of teams; and who waited long.
-    assert_eq!((behind, elsewhere), (4 + 2 + 12 + 2, 4));
+    // units, and counted, of two, for two kinds of teams; and who waited long.
+    assert_eq!((behind, elsewhere), (4 + 2 + 12 + 4 + 2, 4));
 }
 
 /// How many waits for what stands before, if right behind each the next is let come; and how often it is elsewhere, by
@@ -492,9 +501,14 @@ fn waits_and_lets(items: &[Item]) -> Option<(usize, usize)> {
 #[test]
 fn a_count_depends_on_the_operand() {
     for (text, new) in TEXTS {
-        // In short, of two teams for each kernel; of listed units, gathered and scattered, of three sizes; in steps, of each
-        // team; and what is copied early there, in two units.
-        let counts = if new { 4 + 12 + 3 + 6 } else { 2 + 12 + 2 + 4 };
+        // In short, of two teams for each kernel; of listed units, gathered and scattered, of three sizes, and of counted
+        // ones, of two; in steps, of each team; and what is copied early there, in two units.
+        let units = 12 + 4;
+        let counts = if new {
+            4 + units + 3 + 6
+        } else {
+            2 + units + 2 + 4
+        };
         assert_eq!(counts_that_depend(text), counts);
     }
 }
