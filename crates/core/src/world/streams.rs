@@ -202,7 +202,7 @@ impl<D: Device> World<D> {
         self.inner.tell_failed(cause.clone());
         let window = lock(&self.inner.events)
             .windows
-            .get(tag.window as usize)
+            .get(tag.window)
             .map(|entry| entry.name.clone());
         Error::Wait(Box::new(WaitFailed {
             window: window.unwrap_or_else(|| "-".into()),
