@@ -220,6 +220,7 @@ fn answer<D: Device>(inner: &Inner<D>) -> Answer {
     let (come, inside) = inner.place();
     Answer {
         waits,
+        busy: inner.busy(),
         come,
         inside,
         dropped: inner.dropped(DROPPED),
