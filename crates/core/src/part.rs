@@ -298,7 +298,6 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
             }
             if let Some((first, end)) = layout
                 .runs()
-                .iter()
                 .find(|(first, end)| !self.set.covers(*first, *end))
             {
                 return Err(Error::Invalid(format!(
