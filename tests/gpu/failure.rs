@@ -7,6 +7,47 @@ use super::common::{Kernels, ranks};
 use tidegate::prelude::*;
 use tidegate::{Error, error::Cause};
 
+/// Rank 0 waits for a complete of rank 1, whose stream has a kernel in front of it.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn a_rank_whose_stream_is_at_work_is_reported() {
+    ranks(2, |world, k| {
+        let other = 1 - world.rank();
+        stream!(let s = world.named_stream("main").unwrap());
+        let window = Window::<u64, _>::by_slot("late").buffers(tidegate::window::Buffers::Single);
+        let window = window.slot_from(other, 0, 8).slot_to(other, 0);
+        let (inbox, outbox) = window.open(&s).unwrap();
+        let mut x = Region::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        world.report_waits_after(Duration::from_millis(300));
+        let exposed = inbox.post(&s).unwrap();
+        if world.rank() == 1 {
+            s.launch(k.busy.threads(1, 32), (&mut x, 3_000_000_000u64))
+                .unwrap();
+        }
+        let _outbox = outbox.start().complete(&s).unwrap();
+        let _inbox = exposed.wait(&s).unwrap();
+        s.synchronize().unwrap();
+        let report = world.last_report().expect("a wait was long");
+        for part in [
+            "rank 0: rank 1, its complete (window `late`, ",
+            "rank 1: no rank, but its stream `main` is at work (it runs a kernel, ",
+        ] {
+            assert!(report.contains(part), "{report}");
+        }
+        // Who has done all, and is late, says so.
+        world.gather("seen", Vec::new()).unwrap();
+        if world.rank() == 1 {
+            std::thread::sleep(Duration::from_secs(3));
+            let report = world.last_report().expect("there was one before");
+            assert!(
+                report.contains("rank 1: nothing: its streams have done all"),
+                "{report}"
+            );
+        }
+        world.gather("late", Vec::new()).unwrap();
+    });
+}
+
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn a_limit_ends_a_wait_and_names_it() {

@@ -266,10 +266,7 @@ fn present(args: &FacesArgs, rows: &[Row]) -> Result<(), Box<dyn Error>> {
                 Ok(count) if all_here => count.get(),
                 _ => usize::MAX,
             };
-            let legend = match args.pair {
-                true => String::new(),
-                false => table::legend(rows, processors),
-            };
+            let legend = table::legend(rows, processors);
             write!(out, "{}{legend}", table::table(rows))?;
         }
         false => write!(out, "{}", comparison::comparison(rows))?,

@@ -111,13 +111,13 @@ fn who_had_ended_before_the_first_failure_is_named() {
         .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     let words =
-        "tidegate: rank 1 failed (exit status: 1), after rank 2 had ended (exit status: 0; ";
+        "tidegate: rank 1 failed (exit status: 1); by then rank 2 had ended (exit status: 0; ";
     assert!(said.contains(words), "{said}");
     let output = tidegate(&["run", "-n", "2", "--", "/bin/sh", "-c", "exit 1"])
         .output()
         .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(!said.contains("after rank"), "{said}");
+    assert!(!said.contains("by then"), "{said}");
 }
 
 #[test]

@@ -94,8 +94,10 @@ pub enum Error {
         len: usize,
     },
     /// Source and destination differ in the number of elements.
-    #[error("{src} elements cannot go where {dst} are expected")]
+    #[error("window `{window}`: {src} elements cannot go where {dst} are expected")]
     CountMismatch {
+        /// The window, or the all-reduce.
+        window: Arc<str>,
         /// Elements of the source.
         src: usize,
         /// Elements of the destination.

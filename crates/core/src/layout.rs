@@ -27,8 +27,8 @@ struct Inner<D: Device> {
     extent: usize,
     /// Whether no element occurs twice.
     distinct: bool,
-    /// The runs of neighbouring elements, in order, for the check of overlaps.
-    runs: Vec<(usize, usize)>,
+    /// The pieces of a list of indices: runs of neighbouring elements, in its order. A nest of strides finds its own again.
+    listed: Vec<(usize, usize)>,
     /// The index table, and the device in whose memory it is.
     table: Option<(D::Block, D)>,
 }
@@ -41,7 +41,8 @@ impl<D: Device> Clone for Layout<D> {
     }
 }
 
-/// The most pieces of a layout with strides: a gigabyte here.
+/// The most pieces of a layout with strides: where several operations of an epoch go to one target, the pieces of all are
+/// listed for the check of overlaps, 24 bytes each.
 const MAX_PIECES: usize = 1 << 26;
 
 impl<D: Device> Layout<D> {
@@ -51,7 +52,8 @@ impl<D: Device> Layout<D> {
     /// # Errors
     ///
     /// [`Error::Invalid`] for no or too many loops, a count of 0, elements that are negative or too far, or more than
-    /// 2^26 pieces (elements that do not lie one behind the other): each takes 16 bytes here.
+    /// 2^26 pieces (elements that do not lie one behind the other): an epoch that is seen for the first time goes through
+    /// them one by one.
     pub fn strided(first: usize, loops: &[(u32, i32)]) -> Result<Self> {
         let invalid =
             |what: &str| Error::Invalid(format!("strided layout {first} {loops:?}: {what}"));
@@ -82,11 +84,7 @@ impl<D: Device> Layout<D> {
         }
         let mut dims = [(1, 0); Shape::MAX_DIMS];
         dims[..loops.len()].copy_from_slice(loops);
-        let elements = Turns {
-            loops,
-            at: vec![0; loops.len()],
-            next: Some(first as i64),
-        };
+        let elements = Turns::new(first, loops);
         let shape = Shape::Strided {
             dims,
             rank: loops.len() as u32,
@@ -96,7 +94,8 @@ impl<D: Device> Layout<D> {
             shape,
             count,
             high as usize + 1,
-            elements.map(|e| e as usize),
+            elements.map(|element| (element, element + 1)),
+            Vec::new(),
             None,
         ))
     }
@@ -125,12 +124,15 @@ impl<D: Device> Layout<D> {
             table: table.base(),
         };
         let elements = indices.iter().map(|index| *index as usize);
+        let elements = elements.map(|element| (element, element + 1));
+        let listed = Joined::of(elements.clone()).collect();
         Ok(Self::new(
             0,
             shape,
             indices.len(),
             *highest as usize + 1,
             elements,
+            listed,
             Some((table, world.device().clone())),
         ))
     }
@@ -140,20 +142,16 @@ impl<D: Device> Layout<D> {
         shape: Shape,
         count: usize,
         extent: usize,
-        elements: impl Iterator<Item = usize>,
+        elements: impl Iterator<Item = (usize, usize)>,
+        listed: Vec<(usize, usize)>,
         table: Option<(D::Block, D)>,
     ) -> Self {
         let mut seen = vec![0u64; extent.div_ceil(64)];
         let mut distinct = true;
-        let mut runs: Vec<(usize, usize)> = Vec::new();
-        for element in elements {
+        for (element, _) in elements {
             let (word, bit) = (element / 64, 1 << (element % 64));
             distinct &= seen[word] & bit == 0;
             seen[word] |= bit;
-            match runs.last_mut() {
-                Some((_, end)) if *end == element => *end += 1,
-                _ => runs.push((element, element + 1)),
-            }
         }
         Layout {
             inner: Arc::new(Inner {
@@ -162,7 +160,7 @@ impl<D: Device> Layout<D> {
                 count,
                 extent,
                 distinct,
-                runs,
+                listed,
                 table,
             }),
         }
@@ -183,8 +181,27 @@ impl<D: Device> Layout<D> {
         self.inner.distinct
     }
 
-    pub(crate) fn runs(&self) -> &[(usize, usize)] {
-        &self.inner.runs
+    /// The runs of neighbouring elements, in order: of what is regular they are counted out, and lie nowhere.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let Inner {
+            first,
+            shape,
+            listed,
+            ..
+        } = &*self.inner;
+        let strided = match shape {
+            Shape::Strided { dims, rank } => {
+                let loops = &dims[..*rank as usize];
+                let (row, outer) = match loops {
+                    [(times, 1), outer @ ..] => (*times as usize, outer),
+                    _ => (1, loops),
+                };
+                let rows = Turns::new(*first, outer);
+                Some(Joined::of(rows.map(move |start| (start, start + row))))
+            }
+            _ => None,
+        };
+        strided.into_iter().flatten().chain(listed.iter().copied())
     }
 
     /// The shape, and how many elements further on its base lies.
@@ -207,17 +224,48 @@ impl<D: Device> Layout<D> {
     }
 }
 
-/// The turns of a nest of loops, the first fastest.
+/// Runs of elements of which each that goes on where the one before ends is one with that.
+struct Joined<I: Iterator>(std::iter::Peekable<I>);
+
+impl<I: Iterator<Item = (usize, usize)>> Joined<I> {
+    fn of(runs: I) -> Self {
+        Joined(runs.peekable())
+    }
+}
+
+impl<I: Iterator<Item = (usize, usize)>> Iterator for Joined<I> {
+    type Item = (usize, usize);
+
+    fn next(&mut self) -> Option<(usize, usize)> {
+        let (first, mut end) = self.0.next()?;
+        while let Some((_, further)) = self.0.next_if(|(next, _)| *next == end) {
+            end = further;
+        }
+        Some((first, end))
+    }
+}
+
+/// The turns of a nest of loops, the first fastest: elements, none of which is negative.
 struct Turns<'a> {
     loops: &'a [(u32, i32)],
-    at: Vec<u32>,
+    at: [u32; Shape::MAX_DIMS],
     next: Option<i64>,
 }
 
-impl Iterator for Turns<'_> {
-    type Item = i64;
+impl<'a> Turns<'a> {
+    fn new(first: usize, loops: &'a [(u32, i32)]) -> Self {
+        Turns {
+            loops,
+            at: [0; Shape::MAX_DIMS],
+            next: Some(first as i64),
+        }
+    }
+}
 
-    fn next(&mut self) -> Option<i64> {
+impl Iterator for Turns<'_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
         let now = self.next?;
         let mut then = now;
         self.next = None;
@@ -231,7 +279,7 @@ impl Iterator for Turns<'_> {
             *at = 0;
             then -= i64::from(count) * i64::from(stride);
         }
-        Some(now)
+        Some(now as usize)
     }
 }
 
@@ -247,6 +295,7 @@ impl<D: Device> std::fmt::Debug for Layout<D> {
 #[cfg(test)]
 mod tests {
     use super::Layout;
+    use crate::World;
     use crate::error::Error;
     use tidegate_host::Host;
 
@@ -259,6 +308,52 @@ mod tests {
         }
         // A row is one piece, however long.
         let rows = Layout::<Host>::strided(5, &[(1 << 20, 1), (3, 1 << 21)]).unwrap();
-        assert_eq!((rows.count(), rows.runs().len()), (3 << 20, 3));
+        assert_eq!((rows.count(), rows.runs().count()), (3 << 20, 3));
+    }
+
+    #[test]
+    fn runs_are_those_of_the_elements() {
+        let nests: [&[(u32, i32)]; 8] = [
+            &[(7, 1)],
+            &[(1, 1), (3, 4)],
+            &[(4, 1), (3, 4)],
+            &[(4, 1), (3, 5), (2, 20)],
+            &[(2, 1), (2, 3), (2, 6)],
+            &[(5, 2), (2, 1)],
+            &[(3, -2), (2, 7)],
+            &[(3, 1), (3, -3)],
+        ];
+        for loops in nests {
+            let layout = Layout::<Host>::strided(10, loops).unwrap();
+            // Element by element, as the words of `strided` say it.
+            let mut elements = vec![10i64];
+            for &(times, stride) in loops.iter().rev() {
+                let turns = |base: i64| {
+                    (0..i64::from(times)).map(move |turn| base + turn * i64::from(stride))
+                };
+                elements = elements.into_iter().flat_map(turns).collect();
+            }
+            let mut runs: Vec<(usize, usize)> = Vec::new();
+            for element in elements.into_iter().map(|element| element as usize) {
+                match runs.last_mut() {
+                    Some((_, end)) if *end == element => *end += 1,
+                    _ => runs.push((element, element + 1)),
+                }
+            }
+            assert_eq!(layout.runs().collect::<Vec<_>>(), runs, "{loops:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_regular_takes_no_memory_for_its_pieces() {
+        let layout = Layout::<Host>::strided(1, &[(3, 1), (1 << 16, 5)]).unwrap();
+        assert_eq!(
+            (layout.inner.listed.capacity(), layout.runs().count()),
+            (0, 1 << 16)
+        );
+        World::<Host>::local(1, |world| {
+            let listed = Layout::indexed(&world, &[3, 4, 9, 2]).unwrap();
+            assert_eq!(listed.runs().collect::<Vec<_>>(), [(3, 5), (9, 10), (2, 3)]);
+        });
     }
 }

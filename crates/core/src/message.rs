@@ -35,12 +35,22 @@ pub(crate) enum WatchMessage {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub(crate) waits: Vec<Waiting>,
+    /// What its streams are at that wait for no peer, and have not done all that was enqueued.
+    pub(crate) busy: Vec<(String, At)>,
     /// How many exchanges it has come to: they are matched in order, so who has come to fewer is lacking where this one is.
     pub(crate) come: u64,
     /// The collective call that its program is in.
     pub(crate) inside: Option<Inside>,
     /// The halves of windows, by number, that it has dropped: of the last ones.
     pub(crate) dropped: Vec<(u32, Side)>,
+}
+
+/// What a stream is at: a [`Work`](tidegate_hal::device::Work).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum At {
+    Kernel,
+    Stream,
+    Something,
 }
 
 /// A collective call that a rank is in.

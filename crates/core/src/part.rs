@@ -298,7 +298,6 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
             }
             if let Some((first, end)) = layout
                 .runs()
-                .iter()
                 .find(|(first, end)| !self.set.covers(*first, *end))
             {
                 return Err(Error::Invalid(format!(
@@ -493,110 +492,4 @@ unsafe impl<T: Element> Lowered for LoweredPart<T, true> {
     clippy::single_range_in_vec_init,
     reason = "sets of one range are meant"
 )]
-mod tests {
-    use super::*;
-    use crate::World;
-    use tidegate_host::Host;
-
-    fn set(ranges: &[Range<usize>]) -> IndexSet {
-        IndexSet::from_ranges(ranges.iter().cloned()).unwrap()
-    }
-
-    #[test]
-    fn sets_are_sorted_merged_and_disjoint() {
-        let merged = set(&[5..7, 0..2, 2..4, 9..9]);
-        assert_eq!(merged.ranges(), [0..4, 5..7]);
-        assert!(
-            merged.contains(3) && !merged.contains(4) && merged.contains(6) && !merged.contains(7)
-        );
-        assert!(IndexSet::from_ranges([0..3, 2..4]).is_err());
-        assert!(IndexSet::from_indices([1, 2, 1]).is_err());
-        assert_eq!(IndexSet::from_indices([3, 1, 2]).unwrap().ranges(), [1..4]);
-    }
-
-    #[test]
-    fn the_largest_number_is_in_no_set() {
-        for all in [set(&[]), set(&[0..usize::MAX])] {
-            assert!(!all.contains(usize::MAX));
-        }
-        assert!(set(&[0..usize::MAX]).contains(usize::MAX - 1));
-        assert!(IndexSet::from_indices([usize::MAX]).is_err());
-    }
-
-    #[test]
-    fn parts_are_checked_used_and_put_together() {
-        World::<Host>::local(1, |world| {
-            let region = Region::from_slice(&world, &[0u32, 1, 2, 3, 4, 5]).unwrap();
-            let region = region
-                .partition([set(&[0..3]), set(&[2..4])])
-                .err()
-                .unwrap()
-                .value;
-            let region = region
-                .partition([set(&[0..3]), set(&[4..7])])
-                .err()
-                .unwrap()
-                .value;
-            let [low, high] = region
-                .partition([set(&[0..2, 3..4]), set(&[4..6])])
-                .unwrap();
-            crate::stream!(let a = world.stream().unwrap());
-            crate::stream!(let b = world.stream().unwrap());
-            let (mut low, mut high) = (low.on(&a).unwrap(), high.on(&b).unwrap());
-            a.launch(
-                |mut low: CellsMut<'_, u32>| low.set(3, low.get(0) + 70),
-                &mut low,
-            )
-            .unwrap();
-            b.launch(
-                |mut high: CellsMut<'_, u32>| high.set(5, high.get(4) + 10),
-                &mut high,
-            )
-            .unwrap();
-            let layout = Layout::strided(0, &[(2, 1)]).unwrap();
-            assert!(low.with(&layout).is_ok());
-            assert!(low.with(&Layout::strided(1, &[(2, 1)]).unwrap()).is_err());
-            let (low, high) = (low.into_host(&a).unwrap(), high.into_host(&b).unwrap());
-            let [high, low] = Region::reunite([high, low]).err().unwrap().value;
-            let whole = Region::reunite([low, high]).unwrap();
-            assert_eq!(whole[..], [0, 1, 2, 70, 4, 14]);
-        });
-    }
-
-    #[test]
-    fn a_part_of_nothing_lives_as_long_as_its_kernels() {
-        World::<Host>::local(1, |world| {
-            let region = Region::<u32, _>::zeroed(&world, 0).unwrap();
-            let [part] = region.partition([set(&[])]).unwrap();
-            crate::stream!(let s = world.stream().unwrap());
-            let part = part.on(&s).unwrap();
-            let (go, gone) = std::sync::mpsc::channel();
-            let gone = Arc::new(std::sync::Mutex::new(gone));
-            let kernel = move |part: Cells<'_, u32>| {
-                gone.lock().unwrap().recv().unwrap();
-                assert_eq!(part.whole_len(), 0);
-            };
-            s.launch(kernel, &part).unwrap();
-            let members = Arc::downgrade(&part.members);
-            drop(part);
-            let alive = members.upgrade().is_some();
-            go.send(()).unwrap();
-            s.synchronize().unwrap();
-            assert!(alive, "the kernel looks at it still");
-        });
-    }
-
-    #[test]
-    fn touching_what_is_not_in_the_part_panics() {
-        World::<Host>::local(1, |world| {
-            let region = Region::from_slice(&world, &[0u32; 4]).unwrap();
-            let [part] = region.partition([set(&[0..2])]).unwrap();
-            crate::stream!(let s = world.stream().unwrap());
-            let part = part.on(&s).unwrap();
-            s.launch(|part: Cells<'_, u32>| assert_eq!(part.get(2), 0), &part)
-                .unwrap();
-            let error = s.synchronize().unwrap_err();
-            assert!(matches!(error, Error::KernelPanicked { .. }), "{error}");
-        });
-    }
-}
+mod tests;

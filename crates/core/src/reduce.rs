@@ -231,7 +231,8 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         check_op::<T>(op)?;
         if x.len() != self.len {
             let (src, dst) = (x.len(), self.len);
-            return Err(Error::CountMismatch { src, dst });
+            let window = self.name().into();
+            return Err(Error::CountMismatch { window, src, dst });
         }
         let batch = self.combination(x, op);
         // What is known to be refused is refused before the other ranks can have heard of this epoch.

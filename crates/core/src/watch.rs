@@ -31,7 +31,7 @@ use crate::world::{Inner, lock};
 pub(crate) const TICK: Duration = Duration::from_millis(200);
 /// How long rank 0 waits for the answers of the others.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Of how many windows, of the last ones, a rank says that it has dropped them: an answer is a message.
+/// Of how many windows, of the last ones that it remembers, a rank says that it has dropped them: an answer is a message.
 const DROPPED: usize = 1000;
 
 pub(crate) struct Watch {
@@ -220,6 +220,7 @@ fn answer<D: Device>(inner: &Inner<D>) -> Answer {
     let (come, inside) = inner.place();
     Answer {
         waits,
+        busy: inner.busy(),
         come,
         inside,
         dropped: inner.dropped(DROPPED),

@@ -21,13 +21,13 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
 use tidegate_ffi::cuda::{CudaError, Event, EventFlags, Stream};
 use tidegate_hal::batch::Tag;
-use tidegate_hal::device::{Blocked, DeviceError, Fault, Reclaim};
+use tidegate_hal::device::{Blocked, DeviceError, Fault, Reclaim, Work};
 use tidegate_hal::memory::Block as _;
 
 use crate::block::CudaBlock;
@@ -493,6 +493,26 @@ impl Reclaim for Shared {
         // The device does not say since when; the watch looks often enough.
         *blocked = reports::blocked(blocked.take(), on, Instant::now());
         blocked.clone()
+    }
+
+    fn work(&self) -> Option<Work> {
+        let passed = self.passed.load(Ordering::Acquire) >= self.submitted();
+        if passed || self.blocked().is_some() {
+            return None;
+        }
+        let _later = match self.later.try_lock() {
+            Ok(later) => later,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // The driver is being asked for something, which may wait for room on the stream.
+            Err(TryLockError::WouldBlock) => return Some(Work::Something),
+        };
+        if self.is_capturing() || self.gpu.enter().is_err() {
+            return None;
+        }
+        // SAFETY: the stream is live, and not captured: that changes under the lock only.
+        let idle = unsafe { self.gpu.driver.stream_query(self.raw) };
+        // Which kernel it is, or whether it is an event of another stream, the driver does not say.
+        matches!(idle, Ok(false)).then_some(Work::Something)
     }
 
     fn passed(&self) -> u64 {

@@ -107,6 +107,17 @@ pub struct Blocked {
     pub since: std::time::Instant,
 }
 
+/// What a stream is at that has not passed all that was submitted to it, for the wait-for graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Work {
+    /// A kernel of the user's runs.
+    Kernel,
+    /// It waits for another stream of this process.
+    Stream,
+    /// The device cannot tell: a kernel runs, or something is moved, or it waits for another stream of this process.
+    Something,
+}
+
 /// The part of a stream that outlives its owner: knows how far it came, and frees what it has passed.
 pub trait Reclaim: Send + Sync + 'static {
     /// Drops `garbage` once everything submitted so far has been passed (perhaps at once).
@@ -127,6 +138,10 @@ pub trait Reclaim: Send + Sync + 'static {
             look(&blocked);
         }
     }
+
+    /// What the stream is at, if it has not passed all that was submitted, and is not [blocked](Reclaim::blocked). Asked
+    /// by threads that must not be held up: it waits for nobody.
+    fn work(&self) -> Option<Work>;
 
     /// The number of work items passed so far.
     fn passed(&self) -> u64;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_hal::batch::Batch;
-use tidegate_hal::device::{Fault, Reclaim};
+use tidegate_hal::device::{Fault, Reclaim, Work};
 use tidegate_hal::far::Bus;
 use tidegate_words::{Blocked, Engine, Mover, Patience};
 
@@ -196,7 +196,9 @@ impl Executor {
                     }
                     Recorded::Await(link, operand) => {
                         self.core.tell();
-                        if let Some(fault) = link.follow(operand, self.core.own) {
+                        let (shared, own) = (&self.core.shared, self.core.own);
+                        let fault = shared.at(Work::Stream, || link.follow(operand, own));
+                        if let Some(fault) = fault {
                             self.core.fail(fault);
                         }
                     }
@@ -350,14 +352,16 @@ impl Core {
 
     /// Runs what is the user's; a panic of it is the stream's fault.
     fn guarded(&mut self, work: impl FnOnce()) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+        let work = || catch_unwind(AssertUnwindSafe(work));
+        if let Err(panic) = self.shared.at(Work::Kernel, work) {
             self.fail(Fault::Kernel(said(panic)));
         }
     }
 
     fn follow(&mut self, other: &Arc<Shared>, mark: u64) {
         self.tell();
-        other.wait_until_passed(mark, self.own);
+        let wait = || other.wait_until_passed(mark, self.own);
+        self.shared.at(Work::Stream, wait);
         if other.failed_by(mark) {
             self.fail(other.fault().unwrap_or(Fault::Aborted));
         }

@@ -5,10 +5,11 @@
 use std::any::Any;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicU8;
 use std::task::Waker;
 use std::time::Instant;
 
-use tidegate_hal::device::{Blocked, Fault, Reclaim, StreamConfig};
+use tidegate_hal::device::{Blocked, Fault, Reclaim, StreamConfig, Work};
 use tidegate_words::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use tidegate_words::{Bell, Patience};
 
@@ -32,6 +33,8 @@ pub struct Shared {
     pub(crate) submitted: Apart<AtomicU64>,
     /// Work items passed; written by the executor.
     passed: Apart<AtomicU64>,
+    /// What the executor is at, as a [`Work`] by number, for people: no protocol, and so not one of the model's atomics.
+    at: Apart<AtomicU8>,
     /// The item that failed, counted from 1; `u64::MAX` while none has.
     failed_at: AtomicU64,
     fault: Mutex<Option<Fault>>,
@@ -61,6 +64,7 @@ impl Shared {
             config,
             submitted: Apart(AtomicU64::new(0)),
             passed: Apart(AtomicU64::new(0)),
+            at: Apart(AtomicU8::new(Work::Something as u8)),
             failed_at: AtomicU64::new(u64::MAX),
             fault: Mutex::new(None),
             aborted: AtomicBool::new(false),
@@ -116,6 +120,14 @@ impl Shared {
         if let Some(blocked) = &mut *lock(&self.blocked) {
             blocked.on.clear();
         }
+    }
+
+    /// The executor is at this while `does` runs, which does not unwind.
+    pub(crate) fn at<R>(&self, what: Work, does: impl FnOnce() -> R) -> R {
+        self.at.store(what as u8, Ordering::Relaxed);
+        let done = does();
+        self.at.store(Work::Something as u8, Ordering::Relaxed);
+        done
     }
 
     /// The executor has passed one more item.
@@ -221,6 +233,17 @@ impl Reclaim for Shared {
         {
             look(blocked);
         }
+    }
+
+    fn work(&self) -> Option<Work> {
+        // What it has passed first: then nothing counts as passed that was submitted in between.
+        let passed = self.passed.load(Ordering::Acquire);
+        if self.submitted.load(Ordering::Acquire) <= passed || self.blocked().is_some() {
+            return None;
+        }
+        let at = self.at.load(Ordering::Relaxed);
+        let all = [Work::Kernel, Work::Stream, Work::Something];
+        all.into_iter().find(|work| *work as u8 == at)
     }
 
     fn passed(&self) -> u64 {

@@ -104,10 +104,33 @@ pub fn table(rows: &[Row]) -> String {
 
 /// What the columns of the table are: lines, whose first says of how many rounds they are the medians.
 pub fn meaning(rounds: &str) -> String {
+    let share = "a share is one halo exchange with its kernels; st: epochs enqueued on the stream, st-graph: the same, captured; \
+                 rma, p2p: the host waits";
+    format!("{share}\n{}", columns(rounds))
+}
+
+/// As [`meaning`], of the rows of a benchmark that leaves the kernels out: an exchange, or messages of two ranks.
+fn meaning_of(benchmark: &str, rounds: &str) -> String {
+    let (share, speed) = match benchmark {
+        "pair" => (
+            "two ranks, messages of the size in the row's name; a share is an epoch: both: both ranks put at once, ping: they \
+             put by turns, and it is one way; -graph: captured",
+            "GB/s: what a rank sends in a share (all puts of --puts), at the pace of the slowest\n",
+        ),
+        "exchange" => (
+            "a share is one exchange of messages, without kernels; st: epochs enqueued on the stream, st-graph: the same, \
+             captured",
+            "GB/s: what the rank with most neighbours sends in a share, at the pace of the slowest\n",
+        ),
+        _ => return meaning(rounds),
+    };
+    format!("{share}\n{}{speed}", columns(rounds))
+}
+
+/// What the columns are that all tables have.
+fn columns(rounds: &str) -> String {
     format!(
-        "a share is one halo exchange with its kernels; st: epochs enqueued on the stream, st-graph: the same, captured; \
-         rma, p2p: the host waits\n\
-         each figure is for one share, and the median of {rounds}; avg, min, max: average, fastest and slowest of the ranks\n\
+        "each figure is for one share, and the median of {rounds}; avg, min, max: average, fastest and slowest of the ranks\n\
          of the rank that has most: enqueue: time to enqueue it; cpu: processor time, all threads; launches: kernels, batches, graphs\n\
          verified: the ranks whose results were right in every round, of all ranks\n"
     )
@@ -118,10 +141,11 @@ pub fn legend(rows: &[Row], processors: usize) -> String {
     let Some(row) = rows.first() else {
         return String::new();
     };
-    let mut text = meaning(&match row.rounds {
+    let rounds = match row.rounds {
         1 => "1 round".to_owned(),
         rounds => format!("{rounds} rounds"),
-    });
+    };
+    let mut text = meaning_of(&row.setting.benchmark, &rounds);
     let ranks = row.setting.ranks;
     if ranks > processors {
         _ = writeln!(
@@ -199,6 +223,37 @@ FAILED st strided: rank 0: did not report
         );
         assert_eq!(enough.lines().count(), 4, "{enough}");
         assert_eq!(legend(&[], 1), "");
+    }
+
+    #[test]
+    fn the_legend_is_that_of_what_was_measured() {
+        let of = |benchmark: &str| {
+            let mut row = rows().remove(0);
+            row.setting.benchmark = benchmark.to_owned();
+            let rows = [row];
+            // Each column has its line.
+            let (text, table) = (legend(&rows, 4), table(&rows));
+            let heads = table.lines().nth(1).expect("it has a heading").to_owned();
+            let known = ["variant", "ranks"];
+            let heads = heads
+                .split_whitespace()
+                .filter(|head| !known.contains(head));
+            for head in heads.filter(|head| benchmark != "faces" || *head != "GB/s") {
+                assert!(text.contains(head), "{benchmark}: {head} in {text}");
+            }
+            text
+        };
+        let pair = of("pair");
+        assert!(
+            pair.contains("ping: they put by turns") && !pair.contains("halo"),
+            "{pair}"
+        );
+        let exchange = of("exchange");
+        assert!(
+            exchange.contains("without kernels") && !exchange.contains("ping"),
+            "{exchange}"
+        );
+        assert!(of("faces").contains("with its kernels"));
     }
 
     #[test]

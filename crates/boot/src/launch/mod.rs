@@ -34,6 +34,7 @@ mod monitor;
 mod nodes;
 mod output;
 mod printer;
+mod rank;
 
 pub use bed::{BedArgs, Cut, WireArg};
 pub use cli::{Cli, RunArgs, main};

@@ -2,27 +2,22 @@
 
 use super::guard::Guard;
 use super::meeting::Meeting;
-use super::nodes::{Nodes, Place};
+use super::nodes::Nodes;
 use super::output::{Source, Stream};
 use super::printer::Printer;
-use super::{Input, Job, LaunchError, Outcome, Output, Process, RankOutcome, Remote, Running};
-use crate::config::ADDRESS;
-use crate::inherit::LISTEN_FD;
+use super::rank::{Rank, ended_before};
+use super::{Job, LaunchError, Outcome, Output, Process, RankOutcome, Remote, Running};
 use crate::lock;
 use crate::secret::{hex, random};
 use crate::wire::MAX_RANKS;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, getpid, getppid, kill_process_group, pidfd_open,
-    set_parent_process_death_signal,
-};
+use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
 use signal_hook::SigId;
 use std::io::Read;
-use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -33,9 +28,6 @@ const AFTER_TERM: Duration = Duration::from_secs(2);
 /// at once waits no longer for somebody who reads it, either.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
 
-/// How many ranks are named at most.
-const LISTED: usize = 4;
-
 const FORWARDED: [Signal; 5] = [
     Signal::INT,
     Signal::TERM,
@@ -43,32 +35,6 @@ const FORWARDED: [Signal; 5] = [
     Signal::USR1,
     Signal::USR2,
 ];
-
-/// Which of the machine's devices a rank takes.
-const DEVICE: &str = "TIDEGATE_DEVICE";
-
-/// How many ranks share the machine's processors, whatever nodes they are of.
-const RANKS_HERE: &str = "TIDEGATE_RANKS_HERE";
-
-/// The variables that make a job; none is inherited from a job that the launcher itself may be part of.
-const OWN: [&str; 9] = [
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    RANKS_HERE,
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "TIDEGATE_SECRET",
-    LISTEN_FD,
-];
-
-struct Rank {
-    child: Child,
-    group: Pid,
-    ended: Option<(ExitStatus, Duration)>,
-    captured: [Vec<u8>; 2],
-}
 
 /// A signal of this process that is passed on.
 struct Forwarded {
@@ -214,103 +180,10 @@ impl Monitor {
         meeting: &Meeting,
         secret: &str,
     ) -> Result<(), LaunchError> {
-        let job = &self.job;
-        let mut command = Command::new(&job.program);
-        command.args(&job.args).process_group(0);
-        if let Some(directory) = &job.directory {
-            command.current_dir(directory);
-        }
-        let all_on_one = Place {
-            node: 0,
-            local: rank,
-            of: job.ranks,
-        };
-        let place = job.nodes.as_ref().and_then(|nodes| nodes.place(rank));
-        let Place { node, local, of } = place.unwrap_or(all_on_one);
-        let address = match &job.bed {
-            Some(bed) => IpAddr::V4(bed.address(node)),
-            None => meeting.at.ip(),
-        };
-        // Of all that makes the job only this may be said otherwise: one machine can have several NICs.
-        command.env(ADDRESS, address.to_string());
-        if job.nodes.is_some() {
-            // All nodes are this machine, and have its devices between them.
-            command.env(DEVICE, rank.to_string());
-        }
-        let own = job.rank_envs.iter().filter(|(of, _, _)| *of == rank);
-        command
-            .envs(job.envs.iter().map(|(name, value)| (name, value)))
-            .envs(own.map(|(_, name, value)| (name, value)));
-        for name in OWN {
-            command.env_remove(name);
-        }
-        if job.nodes.is_some() || job.bed.is_some() {
-            command.env("TIDEGATE_NODE", format!("node{node}"));
-        }
-        command
-            .env("RANK", rank.to_string())
-            .env("WORLD_SIZE", job.ranks.to_string())
-            .env("LOCAL_RANK", local.to_string())
-            .env("LOCAL_WORLD_SIZE", of.to_string())
-            .env(RANKS_HERE, job.ranks.to_string())
-            .env("MASTER_ADDR", meeting.at.ip().to_string())
-            .env("MASTER_PORT", meeting.at.port().to_string())
-            .env("TIDEGATE_SECRET", secret);
-        let listener = meeting.listener.as_ref().map(AsRawFd::as_raw_fd);
-        let inherited = listener.filter(|_| rank == 0 && job.ranks > 1);
-        if let Some(listener) = inherited {
-            command.env(LISTEN_FD, listener.to_string());
-        }
-        command.stdin(match job.input {
-            Input::Inherited if rank == 0 => Stdio::inherit(),
-            Input::Inherited | Input::Null => Stdio::null(),
-        });
-        let piped = job.output.is_printed() || job.output == Output::Captured;
-        let stdio = || match job.output {
-            Output::Inherited => Stdio::inherit(),
-            Output::Discarded => Stdio::null(),
-            Output::Labelled | Output::Plain | Output::Captured => Stdio::piped(),
-        };
-        command.stdout(stdio()).stderr(stdio());
-        // First, because the kernel may take back who is told of a parent's death when a process changes its privileges.
-        if let Some(bed) = &job.bed {
-            bed.enter(node, &mut command);
-        }
-        let launcher = getpid();
-        // SAFETY: between fork and exec the closure makes system calls only (rustix does them without libc's locks,
-        // and on success and error alike without allocating: `io::Error` of a raw error number owns no memory).
-        // `listener` is open in the child: the parent holds it until all ranks are started.
-        unsafe {
-            command.pre_exec(move || {
-                set_parent_process_death_signal(Some(Signal::KILL))?;
-                // The launcher may have ended before that: then nobody would ever end this process.
-                if getppid() != Some(launcher) {
-                    return Err(rustix::io::Errno::SRCH.into());
-                }
-                if let Some(listener) = inherited {
-                    let listener = BorrowedFd::borrow_raw(listener);
-                    rustix::io::fcntl_setfd(listener, rustix::io::FdFlags::empty())?;
-                }
-                Ok(())
-            });
-        }
-        let failed = |source| LaunchError::Spawn {
-            rank,
-            program: job.program.clone(),
-            source,
-        };
-        let mut child = command.spawn().map_err(failed)?;
-        let pid = child.id();
-        let out = child.stdout.take().map(OwnedFd::from);
-        let err = child.stderr.take().map(OwnedFd::from);
-        let group = Pid::from_child(&child);
-        self.ranks.push(Rank {
-            child,
-            group,
-            ended: None,
-            captured: [Vec::new(), Vec::new()],
-        });
+        let (started, pipes) = Rank::start(&self.job, rank, meeting, secret)?;
+        let (pid, group) = (started.child.id(), started.group);
         // From here on `Drop` ends the child if anything fails.
+        self.ranks.push(started);
         if let Some(guard) = &mut self.guard {
             guard.watch(group);
         }
@@ -320,8 +193,8 @@ impl Monitor {
             pid,
             pidfd: Some(Arc::new(pidfd)),
         });
-        if piped {
-            for (pipe, stream) in [(out, Stream::Out), (err, Stream::Err)] {
+        if self.job.output.is_printed() || self.job.output == Output::Captured {
+            for (pipe, stream) in pipes.into_iter().zip([Stream::Out, Stream::Err]) {
                 if let Some(pipe) = pipe {
                     let source = Source::new(pipe, stream, rank, self.job.output)
                         .map_err(|error| LaunchError::io("reading the output of a rank", error))?;
@@ -547,7 +420,7 @@ impl Monitor {
     fn fail(&mut self, rank: usize) {
         self.first_failure = Some(rank);
         let (status, _) = self.ranks[rank].ended.expect("it has ended");
-        let before = self.ended_before();
+        let before = ended_before(&self.ranks);
         if self.ranks.iter().any(|rank| rank.ended.is_none()) && self.next_step.is_none() {
             self.next_step = self.after_grace(Signal::TERM);
             let grace = match self.next_step {
@@ -560,28 +433,6 @@ impl Monitor {
         } else {
             self.explain(format_args!("rank {rank} failed ({status}){before}"));
         }
-    }
-
-    /// Who has ended without an error before the first failure. That is in order where they have left the job, and is
-    /// what the failure comes from where they have not: `process::exit(0)` drops no world.
-    fn ended_before(&self) -> String {
-        let ended = |rank: &Rank| rank.ended.is_some_and(|(status, _)| status.success());
-        let ranks = self.ranks.iter().enumerate();
-        let ranks: Vec<_> = ranks
-            .filter(|(_, rank)| ended(rank))
-            .map(|(rank, _)| rank.to_string())
-            .collect();
-        let (plural, others) = match ranks.len() {
-            0 => return String::new(),
-            1 => ("", String::new()),
-            2..=LISTED => ("s", String::new()),
-            many => ("s", format!(" and {} more", many - LISTED)),
-        };
-        let listed = ranks[..ranks.len().min(LISTED)].join(", ");
-        format!(
-            ", after rank{plural} {listed}{others} had ended (exit status: 0; without leaving the job, \
-             if others call it lost)"
-        )
     }
 
     fn step(&mut self) {

@@ -7,12 +7,12 @@
 //!
 //! # Failure
 //!
-//! Its error is the launch's.
+//! Its error is the launch's. What it would get too many parameters for is not called.
 
 use tidegate_hal::device::{Device, DeviceError, Parameters, Stream as _};
 
 use super::{Argument, Kernel, Lowered};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::stream::Stream;
 
 /// A kernel that enqueues by other means; see [`foreign`].
@@ -20,7 +20,8 @@ pub struct Foreign<F>(F);
 
 /// Makes a kernel of what enqueues by other means on a device's stream: it gets the stream, and the parameters that a
 /// function of a module would get (see [`Parameter`](super::Parameter)). It is called once, by the launch that it is
-/// given to.
+/// given to, if there is room for its parameters: the launch is refused ([`Error::Invalid`]) where they are more than
+/// [`Parameters::MAX`], or of more than [`Parameters::MAX_BYTES`] in all.
 ///
 /// # Safety
 ///
@@ -37,6 +38,17 @@ where
     Foreign(enqueue)
 }
 
+/// Of types whose sizes are known: but what enqueues names none, so that nobody has compared them before.
+#[cold]
+fn too_many() -> Error {
+    Error::Invalid(format!(
+        "the arguments are too much for a kernel of another library: there is room for {} parameters (a slice is two) of \
+         {} bytes in all",
+        Parameters::MAX,
+        Parameters::MAX_BYTES
+    ))
+}
+
 macro_rules! kernel_of {
     ($($name:ident),+) => {
         #[diagnostic::do_not_recommend]
@@ -51,6 +63,9 @@ macro_rules! kernel_of {
                 let ($($name,)+) = arguments;
                 let mut parameters = Parameters::new();
                 $($name.lower(stream)?.push(&mut parameters);)+
+                if !parameters.fit() {
+                    return Err(too_many());
+                }
                 let launched = (self.0)(stream.raw(), &parameters);
                 // Also if it failed: a part may have been enqueued.
                 stream.raw().enqueued()?;
@@ -66,3 +81,40 @@ kernel_of!(A, B, C);
 kernel_of!(A, B, C, E);
 kernel_of!(A, B, C, E, G);
 kernel_of!(A, B, C, E, G, H);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Plain;
+    use crate::{Region, World};
+    use tidegate_host::{Host, HostStream};
+
+    #[test]
+    fn parameters_without_room_are_an_error() {
+        World::<Host>::local(1, |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            let region = Region::<u8, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+            let called = std::cell::Cell::new(0);
+            let kernel = || {
+                let enqueue = |_: &HostStream, parameters: &Parameters| {
+                    assert!(parameters.fit());
+                    called.set(called.get() + parameters.addresses().len());
+                    Ok(())
+                };
+                // SAFETY: it enqueues nothing.
+                unsafe { foreign(enqueue) }
+            };
+            const HALF: usize = Parameters::MAX_BYTES / 2;
+            let half = Plain([0u8; HALF]);
+            s.launch(kernel(), (&region, half)).unwrap();
+            assert_eq!(called.get(), 3);
+            let refused = s.launch(kernel(), (&region, half, half)).unwrap_err();
+            assert!(matches!(refused, Error::Invalid(_)), "{refused}");
+            assert!(refused.to_string().contains("32764 bytes"), "{refused}");
+            // Nothing was enqueued, and what it was to be launched with is as it was.
+            assert_eq!(called.get(), 3);
+            s.launch(kernel(), (&region, half)).unwrap();
+            assert_eq!(&*region.into_host(&s).unwrap(), [0]);
+        });
+    }
+}

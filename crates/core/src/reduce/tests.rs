@@ -415,7 +415,9 @@ fn what_is_refused_leaves_it_as_it_was() {
         let (mut short, mut long, mut x) = (region(1), region(3), region(2));
         for (wrong, len) in [(&mut short, 1), (&mut long, 3)] {
             let error = reduce.sum(&s, wrong).unwrap_err();
-            assert!(matches!(error, Error::CountMismatch { src, dst: 2 } if src == len));
+            assert!(matches!(error, Error::CountMismatch { src, dst: 2, .. } if src == len));
+            let named = format!("window `{}`: {len} elements", reduce.name());
+            assert!(error.to_string().starts_with(&named), "{error}");
         }
         let error = reduce.reduce(&s, &mut x, Op::BitOr).unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{error}");

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::error::listed;
-use crate::message::{Answer, Inside};
+use crate::message::{Answer, At, Inside};
 use crate::window::myself::Side;
 
 /// Who waits for whom, by what all have answered.
@@ -39,8 +39,9 @@ pub(super) fn describe(size: usize, answers: &BTreeMap<usize, Answer>) -> String
             continue;
         };
         let dropped = dropped(rank, answers);
-        match (answer.waits.is_empty() && answer.inside.is_none(), dropped) {
-            (true, None) => line(&mut text, rank, "nothing"),
+        let idle = answer.waits.is_empty() && answer.inside.is_none();
+        match (idle && answer.busy.is_empty(), dropped) {
+            (true, None) => line(&mut text, rank, NOTHING),
             (true, Some(what)) => line(&mut text, rank, &format!("nothing, and {what}")),
             (false, None) => {}
             (false, Some(what)) => line(&mut text, rank, &what),
@@ -54,6 +55,9 @@ pub(super) fn describe(size: usize, answers: &BTreeMap<usize, Answer>) -> String
             );
             line(&mut text, rank, &waits);
         }
+        for (stream, at) in &answer.busy {
+            line(&mut text, rank, &at_work(stream, *at, answer));
+        }
         if let Some(inside) = &answer.inside {
             let waits = graph.enter(rank, inside, answers);
             line(&mut text, rank, &waits);
@@ -61,6 +65,35 @@ pub(super) fn describe(size: usize, answers: &BTreeMap<usize, Answer>) -> String
     }
     graph.conclude(&mut text);
     text.trim_end().to_owned()
+}
+
+/// What is said of a rank whose streams and program wait for nobody. It may hold up others by being late.
+const NOTHING: &str = "nothing: its streams have done all that its program has enqueued";
+
+/// What is said of a stream that others may wait for, though it waits for no peer.
+fn at_work(stream: &str, at: At, answer: &Answer) -> String {
+    let behind = "what is enqueued behind that has not been done";
+    match at {
+        At::Kernel => format!("no rank, but its stream `{stream}` runs a kernel: {behind}"),
+        // What that other stream is at has a line of its own; where it has none, it has just come to its end.
+        At::Stream => {
+            let others = answer.waits.iter().map(|wait| &wait.stream);
+            let others = others.chain(answer.busy.iter().map(|(other, _)| other));
+            let others: BTreeSet<_> = others.filter(|other| *other != stream).collect();
+            let others: Vec<_> = others.iter().map(|other| format!("`{other}`")).collect();
+            let which = match others.len() {
+                0 => String::new(),
+                _ => format!(" ({})", others.join(" or ")),
+            };
+            format!(
+                "no rank, but its stream `{stream}` waits for another of its streams{which}: {behind}"
+            )
+        }
+        At::Something => format!(
+            "no rank, but its stream `{stream}` is at work (it runs a kernel, moves data, or waits for another of its \
+             streams): {behind}"
+        ),
+    }
 }
 
 fn line(text: &mut String, rank: usize, what: &str) {
@@ -290,7 +323,27 @@ mod tests {
         let dropped = "rank 1: nothing, and it has dropped its inbox of window `halo`";
         assert!(text.contains(dropped), "{text}");
         let text = report(&[(4, Side::Inbox), (5, Side::Outbox)]);
-        assert!(text.contains("rank 1: nothing\n"), "{text}");
+        assert!(text.contains(&format!("rank 1: {NOTHING}\n")), "{text}");
+    }
+
+    #[test]
+    fn streams_that_are_at_work_are_named() {
+        let busy = [("a", At::Kernel), ("b", At::Stream), ("c", At::Something)];
+        let busy = busy.map(|(name, at)| (name.to_owned(), at)).to_vec();
+        let late = Answer {
+            busy,
+            ..Answer::default()
+        };
+        let text = describe(2, &BTreeMap::from([(0, waits_for(1)), (1, late)]));
+        for part in [
+            "rank 1: no rank, but its stream `a` runs a kernel: ",
+            "rank 1: no rank, but its stream `b` waits for another of its streams (`a` or `c`): ",
+            "rank 1: no rank, but its stream `c` is at work (it runs a kernel, ",
+            "no cycle: ",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(!text.contains("nothing"), "{text}");
     }
 
     #[test]

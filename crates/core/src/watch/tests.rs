@@ -99,6 +99,50 @@ fn a_rank_that_does_not_come_to_a_collective_call_is_reported() {
     }
 }
 
+/// Rank 0 waits for a complete of rank 1, whose stream has a kernel in front of it; and behind it stands another stream.
+#[test]
+fn a_rank_whose_stream_runs_a_kernel_is_reported() {
+    World::<Host>::local(2, |world| {
+        crate::stream!(let s = world.named_stream("main").unwrap());
+        crate::stream!(let side = world.named_stream("side").unwrap());
+        let (inbox, outbox) = open(&s, "w").unwrap();
+        world.report_waits_after(Duration::from_millis(200));
+        let exposed = inbox.post(&s).unwrap();
+        let mut region = crate::Region::<u8, _>::zeroed(&world, 1)
+            .unwrap()
+            .on(&s)
+            .unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        if world.rank() == 1 {
+            let over = over.clone();
+            let busy = move |_: &mut [u8]| {
+                // Where the test fails nobody ends it.
+                let begun = Instant::now();
+                while !over.load(Ordering::Acquire) && begun.elapsed() < Duration::from_secs(25) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            };
+            s.launch(busy, &mut region).unwrap();
+        }
+        let region = s.hand_off(region, &side).unwrap();
+        let _outbox = outbox.start().complete(&s).unwrap();
+        let _inbox = exposed.wait(&s).unwrap();
+        let kernel = "rank 1: no rank, but its stream `main` runs a kernel: ";
+        let report = wait_for_report(&world, |report| report.contains(kernel));
+        for part in [
+            "rank 0: rank 1, its complete (window `w`, ",
+            "rank 1: no rank, but its stream `side` waits for another of its streams (`main`): ",
+            "no cycle: ",
+        ] {
+            assert!(report.contains(part), "{report}");
+        }
+        over.store(true, Ordering::Release);
+        s.synchronize().unwrap();
+        side.synchronize().unwrap();
+        drop(region);
+    });
+}
+
 /// As by `epoch.complete(&s)?;`, whose outbox nobody has taken.
 #[test]
 fn a_rank_that_has_dropped_a_half_is_reported() {

@@ -209,6 +209,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
             distinct(layout)?;
             if layout.count() != source.count {
                 return Err(Error::CountMismatch {
+                    window: body.half.window.name.clone(),
                     src: source.count,
                     dst: layout.count(),
                 });
@@ -482,7 +483,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
         self.check_carried(Some(op))?;
         let (dest, operand, result) = (self.locate(at)?, operand.into(), result.into().source);
         side_by_side(&result, "result")?;
-        same_count(operand.count, result.count)?;
+        same_count(&self.held.half, operand.count, result.count)?;
         let what = What::FetchOp {
             op,
             scalar: T::SCALAR,
@@ -533,8 +534,8 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
         side_by_side(&compare, "comparand")?;
         side_by_side(&desired, "desired value")?;
         side_by_side(&result, "result")?;
-        same_count(compare.count, desired.count)?;
-        same_count(desired.count, result.count)?;
+        same_count(&self.held.half, compare.count, desired.count)?;
+        same_count(&self.held.half, desired.count, result.count)?;
         let what = What::CompareSwap {
             scalar: T::SCALAR,
             compare: compare.local,
@@ -583,11 +584,12 @@ fn side_by_side<T, D: Device>(source: &Source<'_, '_, T, D>, what: &str) -> Resu
     }
 }
 
-fn same_count(src: usize, dst: usize) -> Result<()> {
+fn same_count<D: Device>(half: &super::Half<D>, src: usize, dst: usize) -> Result<()> {
     if src == dst {
         Ok(())
     } else {
-        Err(Error::CountMismatch { src, dst })
+        let window = half.window.name.clone();
+        Err(Error::CountMismatch { window, src, dst })
     }
 }
 

@@ -130,12 +130,30 @@ impl<T> Window<T, BySlot> {
 
     /// Adds a way to the slot that `target` has for this rank and `key`. Outbound slots are numbered from 0 in the order of these
     /// calls: see [`Slot`](super::Slot).
+    ///
+    /// How long the slot is, `target` alone says: a put of more elements is refused when it is noted, one of fewer fills
+    /// the slot's beginning. Where both ranks know the length, [`Window::slot_to_with_len`] finds out at once if they
+    /// disagree.
     #[must_use]
     pub fn slot_to(mut self, target: usize, key: u64) -> Self {
         self.description.outbound.push(Outbound {
             target,
             key,
             range: 0..0,
+            expected: None,
+        });
+        self
+    }
+
+    /// As [`Window::slot_to`], to a slot that is expected to have `len` elements: if it has not, the window is not opened,
+    /// and all ranks get [`Error::WindowMismatch`]. Puts may be shorter still.
+    #[must_use]
+    pub fn slot_to_with_len(mut self, target: usize, key: u64, len: usize) -> Self {
+        self.description.outbound.push(Outbound {
+            target,
+            key,
+            range: 0..0,
+            expected: Some(len),
         });
         self
     }
@@ -183,6 +201,7 @@ impl<T> Window<T, ByRange> {
             target,
             key: 0,
             range,
+            expected: None,
         });
         self
     }
@@ -207,6 +226,7 @@ impl<T> Window<T, Atomic> {
             target: rank,
             key: 0,
             range: 0..1,
+            expected: None,
         });
         self
     }

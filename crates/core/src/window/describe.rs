@@ -53,6 +53,8 @@ pub(super) struct Outbound {
     pub(super) target: usize,
     pub(super) key: u64,
     pub(super) range: Range<usize>,
+    /// How many elements the slot is expected to have, if this rank has said so.
+    pub(super) expected: Option<usize>,
 }
 
 impl Description {
@@ -240,13 +242,16 @@ fn check_rank(all: &[Description], rank: usize, each: &Description) -> Result<()
                     "rank {rank} names rank {there} with key {key} twice"
                 ));
             }
-            if !target
-                .inbound
-                .iter()
-                .any(|slot| (slot.origin, slot.key) == (rank, key))
-            {
+            let is_it = |slot: &&Inbound| (slot.origin, slot.key) == (rank, key);
+            let Some(slot) = target.inbound.iter().find(is_it) else {
                 return Err(format!(
                     "rank {rank} names rank {there} with key {key}, which has no such slot for it"
+                ));
+            };
+            let len = slot.len;
+            if let Some(expected) = out.expected.filter(|expected| *expected != len) {
+                return Err(format!(
+                    "rank {rank} expects the slot of rank {there} with key {key} to have {expected} elements, and it has {len}"
                 ));
             }
         } else if out.range.is_empty() || out.range.end > target.memory {
@@ -329,6 +334,7 @@ mod tests {
                     target,
                     key,
                     range: 0..0,
+                    expected: None,
                 })
                 .collect(),
             staged: false,
@@ -419,6 +425,25 @@ mod tests {
     }
 
     #[test]
+    fn an_expected_length_is_that_of_the_slot() {
+        let expects = |expected| {
+            let mut one = plain(&[(1, 0, 4)], &[(1, 0)]);
+            one.outbound[0].expected = expected;
+            check(&[one, plain(&[(0, 0, 6)], &[(0, 0)])])
+        };
+        expects(None).unwrap();
+        expects(Some(6)).unwrap();
+        for wrong in [0, 4, 7] {
+            let error = expects(Some(wrong)).unwrap_err();
+            let both = format!("key 0 to have {wrong} elements, and it has 6");
+            assert!(
+                error.starts_with("rank 0 expects") && error.ends_with(&both),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
     fn ranges_must_be_disjoint_and_within() {
         let ranged = |ranges: &[(usize, Range<usize>)]| Description {
             kind: Kind::Range,
@@ -430,6 +455,7 @@ mod tests {
                     target: *target,
                     key: 0,
                     range: range.clone(),
+                    expected: None,
                 })
                 .collect(),
             ..plain(&[], &[])

@@ -211,6 +211,7 @@ mod tests {
                     target,
                     key: 0,
                     range: 0..0,
+                    expected: None,
                 })
                 .collect(),
             staged: true,

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_hal::batch::Tag;
 use tidegate_hal::control::Event;
-use tidegate_hal::device::{Device, Fault};
+use tidegate_hal::device::{Device, Fault, Reclaim as _};
 use tidegate_hal::memory::Block as _;
 use tidegate_hal::nic::{Keep, Nic};
 use tidegate_hal::tell;
 
+use super::known::Known;
 use super::{Inner, Watched, World, lock};
 use crate::error::Cause;
 use crate::message::Message;
@@ -24,29 +25,12 @@ pub(super) struct Events<D: Device> {
     /// This rank's NIC is of no more use.
     pub(super) nic_failed: Option<Cause>,
     /// The windows of this job, by number.
-    pub(super) windows: Vec<Entry<D>>,
+    pub(super) windows: Known<D>,
     pub(super) streams: Vec<(String, Weak<ReclaimOf<D>>)>,
 }
 
-/// A window as the world remembers it: also before it is registered (a peer may have created it, and revoked it, already),
-/// and after it is gone (its streams' errors are still to be explained).
-pub(super) struct Entry<D: Device> {
-    /// How it is opened: a window, or a barrier.
-    what: &'static str,
-    pub(super) name: Arc<str>,
-    window: Weak<Watched<D>>,
-    /// Why it is revoked; the first cause counts.
-    cause: Option<Cause>,
-    /// Which halves the program has got, and whether it holds them still. A barrier is one piece, the first.
-    halves: [Option<bool>; 2],
-    /// Who has said that its NIC is through with this rank's memory of the window.
-    through: Vec<usize>,
-    /// That memory, when this rank's halves are gone.
-    outlives: Option<Outlives>,
-}
-
 /// Registered memory that waits for neighbours to be through with it. If they never are, it goes with the endpoint.
-struct Outlives {
+pub(super) struct Outlives {
     neighbours: Vec<usize>,
     nic: Arc<dyn Nic>,
     registration: Option<Keep>,
@@ -69,32 +53,39 @@ impl Drop for Outlives {
 }
 
 impl<D: Device> World<D> {
-    /// Takes a number for a window that all ranks are about to create.
+    /// Takes a number for a window that all ranks are about to create; and forgets such as nobody can ask for any more, so
+    /// that what is known does not grow with every window that was ever opened.
     pub(super) fn reserve_window(&self, what: &'static str, name: &Arc<str>) -> u32 {
         let mut events = lock(&self.inner.events);
-        events.windows.push(Entry {
-            what,
-            name: name.clone(),
-            window: Weak::new(),
-            cause: None,
-            halves: [None; 2],
-            through: Vec::new(),
-            outlives: None,
-        });
-        (events.windows.len() - 1) as u32
+        let number = events.windows.reserve(what, name);
+        let mut over = events.windows.over();
+        drop(events);
+        if !over.is_empty() {
+            // Outside of the lock: the last holder of a stream frees what was retired there, which may be a window.
+            let mut streams = Vec::new();
+            self.inner.streams(&mut streams);
+            let failed = streams.iter().filter_map(|stream| stream.fault());
+            let failed: Vec<_> = failed
+                .filter_map(|fault| match fault {
+                    Fault::Wait { tag, .. } => Some(tag.window),
+                    _ => None,
+                })
+                .collect();
+            over.retain(|window| !failed.contains(window));
+            lock(&self.inner.events).windows.forget(&over);
+        }
+        number
     }
 
     /// Gives the last number back: no rank has counted it.
     pub(super) fn release_window(&self, window: u32) {
-        let mut events = lock(&self.inner.events);
-        // Of the windows that come, one is created at a time, so it is the last one still.
-        events.windows.truncate(window as usize);
+        lock(&self.inner.events).windows.release(window);
     }
 
     /// Registers a window, so that its waits end when they must.
     pub(crate) fn watch_window(&self, window: &Arc<Watched<D>>) {
         let mut events = lock(&self.inner.events);
-        let entry = &mut events.windows[window.id as usize];
+        let entry = events.windows.living(window.id);
         entry.window = Arc::downgrade(window);
         let (device, bell) = (&self.inner.device, self.inner.own_bell.base());
         if let Some(cause) = &entry.cause {
@@ -121,18 +112,14 @@ impl<D: Device> World<D> {
     }
 
     fn set_held(&self, window: u32, sides: &[Side], held: bool) {
-        let halves = &mut lock(&self.inner.events).windows[window as usize].halves;
-        sides
-            .iter()
-            .for_each(|side| halves[*side as usize] = Some(held));
+        lock(&self.inner.events)
+            .windows
+            .set_held(window, sides, held);
     }
 
     /// Whether the program holds something of that name which was opened so.
     pub(super) fn has_open(&self, what: &str, name: &str) -> bool {
-        let events = lock(&self.inner.events);
-        let held = |entry: &&Entry<D>| entry.halves.contains(&Some(true));
-        let mut held = events.windows.iter().filter(held);
-        held.any(|entry| entry.what == what && *entry.name == *name)
+        lock(&self.inner.events).windows.has_open(what, name)
     }
 
     /// Ends all waits of a window, on all ranks.
@@ -155,7 +142,11 @@ impl<D: Device> World<D> {
             registration: Some(registration),
         };
         let mut events = lock(&self.inner.events);
-        let entry = &mut events.windows[window as usize];
+        let Some(entry) = events.windows.get_mut(window) else {
+            // Forgotten just now, with who was through: the memory goes with the endpoint, as it does if they never are.
+            drop(events);
+            return drop(outlives);
+        };
         let over = outlives.release(&entry.through);
         entry.outlives = over.is_none().then_some(outlives);
         drop(events);
@@ -232,7 +223,7 @@ impl<D: Device> Inner<D> {
         }
         let events = lock(&self.events);
         let (device, bell) = (&self.device, self.own_bell.base());
-        for entry in &events.windows {
+        for entry in events.windows.all() {
             let Some(window) = entry.window.upgrade() else {
                 continue;
             };
@@ -290,7 +281,7 @@ impl<D: Device> Inner<D> {
             events.nic_failed.get_or_insert_with(|| cause.clone());
             let alive = events
                 .windows
-                .iter()
+                .all()
                 .filter_map(|entry| entry.window.upgrade());
             alive.filter(|window| window.has_nic()).collect()
         };
@@ -310,7 +301,7 @@ impl<D: Device> Inner<D> {
     fn note(&self, window: u32, cause: Cause) -> Cause {
         let cause = brief(cause);
         let mut events = lock(&self.events);
-        let noted = &mut events.windows[window as usize].cause;
+        let noted = &mut events.windows.living(window).cause;
         if let Some(first) = noted {
             return first.clone();
         }
@@ -327,7 +318,7 @@ impl<D: Device> Inner<D> {
     /// A rank's NIC has nothing more to do with this rank's memory of a window.
     pub(crate) fn on_through(&self, rank: usize, window: u32) {
         let mut events = lock(&self.events);
-        let Some(entry) = events.windows.get_mut(window as usize) else {
+        let Some(entry) = events.windows.get_mut(window) else {
             return;
         };
         entry.through.push(rank);
@@ -345,7 +336,7 @@ impl<D: Device> Inner<D> {
         let events = lock(&self.events);
         let revoked = events
             .windows
-            .get(tag.window as usize)
+            .get(tag.window)
             .and_then(|entry| entry.cause.clone());
         let lost = |cause: &&Cause| matches!(cause, Cause::PeerLost { .. });
         revoked
@@ -363,7 +354,7 @@ impl<D: Device> Inner<D> {
                 Some(Message::Revoke { window, cause }) => {
                     let window = {
                         let mut events = lock(&self.events);
-                        events.windows.get_mut(window as usize).and_then(|entry| {
+                        events.windows.get_mut(window).and_then(|entry| {
                             entry.cause.get_or_insert_with(|| cause.clone());
                             entry.window.upgrade()
                         })
@@ -403,7 +394,7 @@ impl<D: Device> Inner<D> {
             return;
         }
         events.gone.insert(rank, cause.clone());
-        for entry in &mut events.windows {
+        for entry in events.windows.all_mut() {
             if matches!(cause, Cause::PeerLost { .. }) {
                 entry.cause.get_or_insert_with(|| cause.clone());
             }
@@ -413,27 +404,16 @@ impl<D: Device> Inner<D> {
         }
     }
 
-    /// The halves of the last `most` windows that the program has dropped.
+    /// The halves that the program has dropped, of the last `most` windows that are remembered.
     pub(crate) fn dropped(&self, most: usize) -> Vec<(u32, Side)> {
-        let events = lock(&self.events);
-        let last = events.windows.iter().enumerate().rev().take(most);
-        let dropped = |(window, entry): (usize, &Entry<D>)| {
-            let sides = Side::BOTH.into_iter();
-            let gone = entry.halves.map(|held| held == Some(false));
-            let gone = sides.filter(move |side| gone[*side as usize]);
-            gone.map(move |side| (window as u32, side))
-        };
-        last.flat_map(dropped).collect()
+        lock(&self.events).windows.dropped(most)
     }
 
     pub(crate) fn window(&self, id: u32) -> (Arc<str>, Option<Arc<Watched<D>>>) {
         let events = lock(&self.events);
-        events
-            .windows
-            .get(id as usize)
-            .map_or(("-".into(), None), |entry| {
-                (entry.name.clone(), entry.window.upgrade())
-            })
+        events.windows.get(id).map_or(("-".into(), None), |entry| {
+            (entry.name.clone(), entry.window.upgrade())
+        })
     }
 }
 

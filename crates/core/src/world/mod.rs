@@ -14,6 +14,7 @@
 
 mod collective;
 mod events;
+mod known;
 mod streams;
 
 use collective::Place;
@@ -36,6 +37,7 @@ use crate::nic::{Attached, Chunks, Route, WorldOptions, room, room_for};
 use crate::watch::Watch;
 pub(crate) use crate::watched::Watched;
 use events::{Broken, Events};
+use known::Known;
 
 /// One rank's view of the job.
 pub struct World<D: Device> {
@@ -240,7 +242,7 @@ impl<D: Device> World<D> {
             gone: BTreeMap::new(),
             failed: BTreeMap::new(),
             nic_failed: None,
-            windows: Vec::new(),
+            windows: Known::default(),
             streams: Vec::new(),
         };
         let inner = Arc::new(Inner {

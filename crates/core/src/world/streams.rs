@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_hal::batch::Tag;
-use tidegate_hal::device::{Device, DeviceError, Fault, Priority, StreamConfig};
+use tidegate_hal::device::{
+    Device, DeviceError, Fault, Priority, Reclaim as _, StreamConfig, Work,
+};
 use tidegate_hal::memory::Block as _;
 
 use super::{Inner, World, lock};
 use crate::error::{Cause, Error, Result, WaitFailed};
-use crate::message::Message;
+use crate::message::{At, Message};
 use crate::region::ReclaimOf;
 use crate::stream::UnboundStream;
 
@@ -159,7 +161,6 @@ impl<D: Device> World<D> {
     /// Ends the waits of all streams of this rank, and tells the others that it is of no more use.
     #[cold]
     pub(crate) fn abort_streams(&self) {
-        use tidegate_hal::device::Reclaim as _;
         let streams: Vec<_> = {
             let events = lock(&self.inner.events);
             let alive = events
@@ -202,7 +203,7 @@ impl<D: Device> World<D> {
         self.inner.tell_failed(cause.clone());
         let window = lock(&self.inner.events)
             .windows
-            .get(tag.window as usize)
+            .get(tag.window)
             .map(|entry| entry.name.clone());
         Error::Wait(Box::new(WaitFailed {
             window: window.unwrap_or_else(|| "-".into()),
@@ -246,24 +247,37 @@ impl<D: Device> World<D> {
 impl<D: Device> Inner<D> {
     /// What each stream of this rank waits for: its name, the waits with names of windows, and for how long.
     pub(crate) fn blocked(&self) -> Vec<(String, tidegate_hal::device::Blocked)> {
-        use tidegate_hal::device::Reclaim as _;
-        let streams: Vec<_> = {
-            let events = lock(&self.events);
-            events
-                .streams
-                .iter()
-                .filter_map(|(name, stream)| Some((name.clone(), stream.upgrade()?)))
-                .collect()
-        };
+        let streams = self.named_streams().into_iter();
         streams
-            .into_iter()
             .filter_map(|(name, stream)| Some((name, stream.blocked()?)))
+            .collect()
+    }
+
+    /// The streams of this rank that are alive, with their names.
+    fn named_streams(&self) -> Vec<(String, Arc<ReclaimOf<D>>)> {
+        let events = lock(&self.events);
+        let alive = events
+            .streams
+            .iter()
+            .filter_map(|(name, stream)| Some((name.clone(), stream.upgrade()?)));
+        alive.collect()
+    }
+
+    /// What the streams of this rank are at that wait for no peer, and have not done all that was enqueued.
+    pub(crate) fn busy(&self) -> Vec<(String, At)> {
+        let at = |work| match work {
+            Work::Kernel => At::Kernel,
+            Work::Stream => At::Stream,
+            Work::Something => At::Something,
+        };
+        let works = self.named_streams().into_iter();
+        works
+            .filter_map(|(name, stream)| Some((name, at(stream.work()?))))
             .collect()
     }
 
     /// Tells the others if this stream has failed by a kernel, though nobody here may have asked it yet.
     pub(crate) fn look_at_fault(&self, stream: &Arc<ReclaimOf<D>>) {
-        use tidegate_hal::device::Reclaim as _;
         let Some(fault) = stream.fault() else { return };
         let name = lock(&self.events)
             .streams

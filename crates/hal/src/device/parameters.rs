@@ -1,5 +1,7 @@
 //! What a kernel is launched with: a grid, and parameters as bytes.
 
+use std::mem::MaybeUninit;
+
 /// How many threads run a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
@@ -13,23 +15,28 @@ pub struct Grid {
 
 /// The parameters of a kernel, as bytes.
 pub struct Parameters {
-    /// Aligned for anything that is a parameter.
-    bytes: [u128; Parameters::MAX_BYTES / 16],
+    /// Aligned for anything that is a parameter; up to `used` what was pushed lies there. The rest is not written: there is
+    /// much of it, and these are made for every launch.
+    bytes: [MaybeUninit<u128>; Parameters::MAX_BYTES.div_ceil(16)],
+    /// What all that was pushed takes, whether there is room for it or not.
     used: usize,
     offsets: [u16; Parameters::MAX],
+    /// How many were pushed.
     count: usize,
 }
 
 impl Parameters {
     /// The most parameters of one kernel.
     pub const MAX: usize = 32;
-    /// The most bytes of parameters of one kernel.
-    pub const MAX_BYTES: usize = 1024;
+    /// The most bytes of parameters of one kernel: as many as CUDA takes, from 12.1 on. (Code whose functions take more than
+    /// the driver does, 4096 where that is older, it refuses when that is loaded.)
+    pub const MAX_BYTES: usize = 32764;
 
     /// No parameter yet.
+    #[inline]
     pub fn new() -> Self {
         Parameters {
-            bytes: [0; Parameters::MAX_BYTES / 16],
+            bytes: [MaybeUninit::uninit(); Parameters::MAX_BYTES.div_ceil(16)],
             used: 0,
             offsets: [0; Parameters::MAX],
             count: 0,
@@ -40,9 +47,7 @@ impl Parameters {
     ///
     /// A type that is aligned to more than 16 bytes is none: that does not compile.
     ///
-    /// # Panics
-    ///
-    /// If there are more than [`Parameters::MAX`], or of more than [`Parameters::MAX_BYTES`] in all.
+    /// If there is no room for it, it is counted and left out, and so are all that come behind: see [`Parameters::fit`].
     pub fn push<T: Copy>(&mut self, value: &T) {
         const {
             assert!(
@@ -50,13 +55,14 @@ impl Parameters {
                 "parameters are aligned to 16 bytes at most"
             );
         }
-        let at = self.used.next_multiple_of(align_of::<T>());
-        assert!(
-            self.count < Self::MAX && at + size_of::<T>() <= Self::MAX_BYTES,
-            "a kernel takes {} parameters of {} bytes in all, at most",
-            Self::MAX,
-            Self::MAX_BYTES
-        );
+        let fitted = self.fit();
+        // (Beyond what fits it may be as much as there is memory, several times.)
+        let at = self.used.saturating_add(align_of::<T>() - 1) & !(align_of::<T>() - 1);
+        self.used = at.saturating_add(size_of::<T>());
+        self.count += 1;
+        if !(fitted && self.fit()) {
+            return;
+        }
         // SAFETY: the bytes `at..` have room for the value, as was checked, and are this struct's.
         unsafe {
             let place = self.bytes.as_mut_ptr().cast::<u8>().add(at);
@@ -66,9 +72,12 @@ impl Parameters {
                 size_of::<T>(),
             );
         }
-        self.offsets[self.count] = at as u16;
-        self.count += 1;
-        self.used = at + size_of::<T>();
+        self.offsets[self.count - 1] = at as u16;
+    }
+
+    /// Whether there was room for all that was pushed. Where there was not, a kernel must not be launched with them.
+    pub fn fit(&self) -> bool {
+        self.count <= Self::MAX && self.used <= Self::MAX_BYTES
     }
 
     /// Whether there is room for parameters of these sizes, however they are aligned.
@@ -80,7 +89,7 @@ impl Parameters {
     /// Where each of them lies, in order.
     pub fn addresses(&self) -> impl ExactSizeIterator<Item = *const u8> + '_ {
         let base = self.bytes.as_ptr().cast::<u8>();
-        self.offsets[..self.count]
+        self.offsets[..self.count.min(Self::MAX)]
             .iter()
             .map(move |offset| base.wrapping_add(usize::from(*offset)))
     }
@@ -100,10 +109,41 @@ mod tests {
     fn parameters_that_hold_can_be_pushed() {
         let [most, many] = [&[16; 64][..32], &[8; 40]];
         assert!(Parameters::hold(most) && !Parameters::hold(many));
-        assert!(Parameters::hold(&[1008, 8]) && !Parameters::hold(&[1008, 8, 8]));
+        let most = Parameters::MAX_BYTES - 12;
+        assert!(Parameters::hold(&[most - 16, 8]) && !Parameters::hold(&[most, 16]));
         let mut parameters = Parameters::new();
-        parameters.push(&[0u64; 126]);
-        parameters.push(&0u128);
-        assert_eq!(parameters.addresses().len(), 2);
+        parameters.push(&[7u64; 126]);
+        parameters.push(&8u128);
+        assert!(parameters.fit());
+        let addresses: Vec<_> = parameters.addresses().collect();
+        // SAFETY: they are the addresses of the two that were pushed, aligned for their types.
+        let (first, second) = unsafe {
+            (
+                addresses[0].cast::<u64>().read(),
+                addresses[1].cast::<u128>().read(),
+            )
+        };
+        assert_eq!((addresses.len(), first, second), (2, 7, 8));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_said() {
+        let mut full = Parameters::new();
+        full.push(&[0u32; Parameters::MAX_BYTES / 4]);
+        assert!(full.fit());
+        // It is left out, and what is there stays as it was.
+        full.push(&u128::MAX);
+        full.push(&1u8);
+        assert!(!full.fit());
+        let first = full.addresses().next().expect("there is one");
+        // SAFETY: the last four bytes of the first parameter.
+        let last = unsafe { first.add(Parameters::MAX_BYTES - 4).cast::<u32>().read() };
+        assert_eq!(last, 0);
+        let mut many = Parameters::new();
+        (0..Parameters::MAX).for_each(|_| many.push(&0u8));
+        assert!(many.fit());
+        many.push(&0u8);
+        assert!(!many.fit());
+        assert_eq!(many.addresses().len(), Parameters::MAX);
     }
 }

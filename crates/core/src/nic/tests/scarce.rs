@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 
 use tidegate_hal::batch::Batch;
-use tidegate_hal::device::{self, Blocked, DeviceError, Fault, Reclaim};
+use tidegate_hal::device::{self, Blocked, DeviceError, Fault, Reclaim, Work};
 use tidegate_host::HostStream;
 
 use super::hosted::{By, Over};
@@ -54,6 +54,10 @@ impl Reclaim for Broken {
 
     fn blocked(&self) -> Option<Blocked> {
         self.host.blocked()
+    }
+
+    fn work(&self) -> Option<Work> {
+        self.host.work()
     }
 
     fn passed(&self) -> u64 {

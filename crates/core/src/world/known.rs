@@ -1,0 +1,206 @@
+//! The windows (and barriers) that a rank remembers.
+//!
+//! # Model
+//!
+//! A window has an entry from when its number is taken, which is before its first exchange: a peer may have created it, and
+//! revoked it, already. It is *closed* when the program holds no half of it any more, or when it has not come to be. What is
+//! asked of closed ones is what the report on long waits says of halves that were dropped, and why a stream has failed.
+//! So the last [`KEPT`] closed ones are kept, and of earlier ones those that somebody may still ask for:
+//!
+//! - streams have waits of it in front of them: their batches hold its [`Watched`];
+//! - a stream has failed by a wait of it: the news of the cause may come later than the poison, and the program may ask later
+//!   than that;
+//! - its registered memory waits for neighbours that are not through with it.
+//!
+//! The others are *forgotten*. What a peer says of one that is forgotten, nobody here waits to hear.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Weak};
+
+use tidegate_hal::device::Device;
+
+use super::Watched;
+use super::events::Outlives;
+use crate::error::Cause;
+use crate::window::myself::Side;
+
+/// How many closed windows are remembered whatever becomes of them: the reports on long waits name the halves of these that
+/// were dropped, in a message.
+pub(super) const KEPT: usize = 256;
+
+/// A window as the world remembers it: also before it is registered, and after it is gone.
+pub(super) struct Entry<D: Device> {
+    /// How it is opened: a window, or a barrier.
+    what: &'static str,
+    pub(super) name: Arc<str>,
+    pub(super) window: Weak<Watched<D>>,
+    /// Why it is revoked; the first cause counts.
+    pub(super) cause: Option<Cause>,
+    /// Which halves the program has got, and whether it holds them still. A barrier is one piece, the first.
+    halves: [Option<bool>; 2],
+    /// Who has said that its NIC is through with this rank's memory of the window.
+    pub(super) through: Vec<usize>,
+    /// That memory, when this rank's halves are gone.
+    pub(super) outlives: Option<Outlives>,
+}
+
+pub(super) struct Known<D: Device> {
+    entries: BTreeMap<u32, Entry<D>>,
+    /// The number of the window that comes next.
+    next: u32,
+    /// Those that are closed, in the order in which they were; those that could not be forgotten when it was their turn
+    /// stand behind again.
+    closed: VecDeque<u32>,
+    /// The names of those that the program holds a half of, by how they are opened.
+    held: HashMap<&'static str, HashSet<Arc<str>>>,
+}
+
+impl<D: Device> Default for Known<D> {
+    fn default() -> Self {
+        Known {
+            entries: BTreeMap::new(),
+            next: 0,
+            closed: VecDeque::new(),
+            held: HashMap::new(),
+        }
+    }
+}
+
+impl<D: Device> Entry<D> {
+    fn is_held(&self) -> bool {
+        self.halves.contains(&Some(true))
+    }
+
+    /// Whether neither a stream nor a neighbour's NIC has anything to do with it any more.
+    fn is_over(&self) -> bool {
+        self.window.strong_count() == 0 && self.outlives.is_none()
+    }
+}
+
+impl<D: Device> Known<D> {
+    /// Takes a number for a window that all ranks are about to create, one at a time.
+    pub(super) fn reserve(&mut self, what: &'static str, name: &Arc<str>) -> u32 {
+        // The one before it has come to be, or never does.
+        let before = self.next.checked_sub(1);
+        let before = before.and_then(|number| Some((number, self.entries.get(&number)?)));
+        if let Some((number, entry)) = before
+            && entry.halves == [None; 2]
+        {
+            self.closed.push_back(number);
+        }
+        let number = self.next;
+        self.next += 1;
+        let entry = Entry {
+            what,
+            name: name.clone(),
+            window: Weak::new(),
+            cause: None,
+            halves: [None; 2],
+            through: Vec::new(),
+            outlives: None,
+        };
+        self.entries.insert(number, entry);
+        number
+    }
+
+    /// Gives the last number back: no rank has counted it.
+    pub(super) fn release(&mut self, number: u32) {
+        // Of the windows that come, one is created at a time, so it is the last one still.
+        debug_assert_eq!(number + 1, self.next);
+        self.entries.remove(&number);
+        self.next = number;
+    }
+
+    pub(super) fn get(&self, number: u32) -> Option<&Entry<D>> {
+        self.entries.get(&number)
+    }
+
+    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut Entry<D>> {
+        self.entries.get_mut(&number)
+    }
+
+    /// The entry of a window that somebody holds, or that is being created.
+    ///
+    /// # Panics
+    ///
+    /// If the window is neither.
+    pub(super) fn living(&mut self, number: u32) -> &mut Entry<D> {
+        let entry = self.entries.get_mut(&number);
+        entry.expect("what is alive, or comes to be, is not forgotten")
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Entry<D>> {
+        self.entries.values()
+    }
+
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Entry<D>> {
+        self.entries.values_mut()
+    }
+
+    /// The program has got these halves of a window, or holds them no more.
+    pub(super) fn set_held(&mut self, number: u32, sides: &[Side], held: bool) {
+        let entry = self.living(number);
+        let before = entry.is_held();
+        for side in sides {
+            entry.halves[*side as usize] = Some(held);
+        }
+        let (what, name, now) = (entry.what, entry.name.clone(), entry.is_held());
+        let names = self.held.entry(what).or_default();
+        match (before, now) {
+            (false, true) => {
+                names.insert(name);
+            }
+            (true, false) => {
+                names.remove(&name);
+                self.closed.push_back(number);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the program holds something of that name which was opened so.
+    pub(super) fn has_open(&self, what: &str, name: &str) -> bool {
+        self.held
+            .get(what)
+            .is_some_and(|names| names.contains(name))
+    }
+
+    /// Those that may be forgotten, unless a stream has failed by a wait of theirs: which is to be looked at now, and not
+    /// before. No stream comes to such a wait any more.
+    pub(super) fn over(&self) -> Vec<u32> {
+        let more = self.closed.len().saturating_sub(KEPT);
+        let earlier = self.closed.iter().take(more).copied();
+        earlier
+            .filter(|number| self.entries.get(number).is_some_and(Entry::is_over))
+            .collect()
+    }
+
+    /// Forgets these, which were [over](Self::over).
+    pub(super) fn forget(&mut self, numbers: &[u32]) {
+        for _ in 0..self.closed.len().saturating_sub(KEPT) {
+            let Some(number) = self.closed.pop_front() else {
+                return;
+            };
+            if numbers.contains(&number) {
+                self.entries.remove(&number);
+            } else {
+                self.closed.push_back(number);
+            }
+        }
+    }
+
+    /// The halves that the program has dropped, of the windows that are remembered: the last `most` of these.
+    pub(super) fn dropped(&self, most: usize) -> Vec<(u32, Side)> {
+        let last = self.entries.iter().rev().take(most);
+        let dropped = |(number, entry): (&u32, &Entry<D>)| {
+            let (number, halves) = (*number, entry.halves);
+            let sides = Side::BOTH.into_iter();
+            let gone = sides.filter(move |side| halves[*side as usize] == Some(false));
+            gone.map(move |side| (number, side))
+        };
+        last.flat_map(dropped).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

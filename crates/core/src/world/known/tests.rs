@@ -1,0 +1,123 @@
+//! What is remembered of windows that were opened and dropped, and for how long.
+
+use std::time::{Duration, Instant};
+
+use tidegate_hal::device::{Device as _, Reclaim as _, Stream as _};
+use tidegate_hal::memory::Block as _;
+use tidegate_host::Host;
+
+use super::KEPT;
+use crate::error::Cause;
+use crate::message::Message;
+use crate::window::{BySlot, Inbox, Outbox, Window};
+use crate::world::lock;
+use crate::{Barrier, Error, Result, Stream, World};
+
+type Halves<'s> = (Inbox<'s, u8, BySlot, Host>, Outbox<'s, u8, BySlot, Host>);
+
+/// A window of one slot each way between two ranks.
+fn open<'s>(s: &Stream<'s, Host>, name: &str) -> Result<Halves<'s>> {
+    let other = 1 - s.world().rank();
+    let window = Window::by_slot(name);
+    window.slot_from(other, 0, 8).slot_to(other, 0).open(s)
+}
+
+fn known(world: &World<Host>) -> usize {
+    lock(&world.inner.events).windows.entries.len()
+}
+
+#[test]
+fn what_is_known_does_not_grow_with_every_window() {
+    World::<Host>::local(2, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let held = open(&s, "held").unwrap();
+        for _ in 0..500 {
+            drop(open(&s, "w").unwrap());
+            Barrier::open(&s, "w").unwrap();
+        }
+        // Those that do not come to be are no more than the others.
+        for _ in 0..500 {
+            let error = open(&s, "held").map(drop).unwrap_err();
+            assert!(matches!(error, Error::NameTaken { .. }), "{error}");
+        }
+        // The one that is held, and the one that was opened last may not have been counted as closed.
+        assert!(known(&world) <= KEPT + 2, "{}", known(&world));
+        let name = |number| world.inner.window(number).0;
+        assert_eq!(&*name(0), "held");
+        assert_eq!(&*name(1), "-", "the first that was dropped is forgotten");
+        drop(held);
+        world.gather("done", Vec::new()).unwrap();
+        drop(open(&s, "held").unwrap());
+    });
+}
+
+/// Rank 0's stream fails by a wait of `w`, before the news of the cause, and another waits in `q` still; then the halves
+/// are dropped, and more windows opened than are remembered.
+#[test]
+fn a_cause_that_comes_late_is_named() {
+    World::<Host>::local(2, |world| {
+        crate::stream!(let s = world.named_stream("fails").unwrap());
+        crate::stream!(let other = world.stream().unwrap());
+        crate::stream!(let waits = world.stream().unwrap());
+        let (inbox, outbox) = open(&s, "w").unwrap();
+        let (number, q) = (0, 1);
+        let (waited, _) = open(&waits, "q").unwrap();
+        if world.rank() == 0 {
+            drop(waited.post(&waits).unwrap().wait(&waits).unwrap());
+        }
+        let window = world.inner.window(number).1.unwrap();
+        let halves = match world.rank() {
+            0 => {
+                let inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+                for (word, _) in &window.words {
+                    // SAFETY: the window is held, and so are its words; the bell is the world's.
+                    unsafe { world.device().poison(*word, world.inner.own_bell.base()) };
+                }
+                let since = Instant::now();
+                while s.raw().reclaim().fault().is_none() {
+                    assert!(
+                        since.elapsed() < Duration::from_secs(20),
+                        "it has not failed"
+                    );
+                    std::thread::yield_now();
+                }
+                (inbox, outbox)
+            }
+            _ => (inbox, outbox),
+        };
+        drop((halves, window));
+        for _ in 0..2 * KEPT {
+            drop(open(&other, "w").unwrap());
+        }
+        let limit = Duration::from_millis(7);
+        if world.rank() == 1 {
+            assert_eq!(
+                &*world.inner.window(number).0,
+                "-",
+                "here nobody can ask for it"
+            );
+            let cause = Cause::Limit { rank: 1, limit };
+            for window in [number, q] {
+                let cause = cause.clone();
+                let message = Message::Revoke { window, cause };
+                let control = world.inner.control();
+                control.notify(None, &message.encode()).unwrap();
+            }
+        } else {
+            fails_by(&s, "w", number);
+            fails_by(&waits, "q", q);
+        }
+        world.gather("done", Vec::new()).unwrap();
+    });
+}
+
+/// A stream's wait has ended by the limit, and the error names the window.
+fn fails_by(s: &Stream<'_, Host>, name: &str, number: u32) {
+    assert_eq!(&*s.world().inner.window(number).0, name);
+    let Err(Error::Wait(failed)) = s.synchronize() else {
+        panic!("its stream has failed");
+    };
+    assert_eq!(&*failed.window, name);
+    let limit = matches!(failed.cause, Cause::Limit { rank: 1, .. });
+    assert!(limit, "{}", failed.cause);
+}
