@@ -100,9 +100,12 @@ const WHOLE: &str = "a call that fails gives the halves back";
 /// If a rank is lost, the last call may come to its end on some ranks and fail on others: what that rank has put before
 /// counts. Where the call fails the vector is as it was.
 ///
-/// *Floats.* For [`Op::Min`] and [`Op::Max`] a NaN loses against a number; of two zeros with different signs either may
-/// come out, the same on all ranks that run one program on devices of one kind. Whether a result is NaN is the same on
-/// all ranks; which bits it has then is the device's affair, as is that GPUs take subnormal `f32` for zeros in sums.
+/// *Integers*, with a sign or without, wrap in sums and products.
+///
+/// *Floats.* For [`Op::Min`] and [`Op::Max`] a NaN loses against a number, and the result is one rank's value, to the bit,
+/// on every device: the last one's of several zeros, whatever their signs, and where all have NaNs the first one's. Of a
+/// sum or product it is the same on all ranks, and on devices of every kind, whether it is NaN; which bits it has then is
+/// the device's affair, as is that GPUs take subnormal `f32`, and what comes of them, for zeros in sums.
 #[must_use = "the other ranks' calls wait for this one's"]
 pub struct AllReduce<'s, T: Arithmetic, D: Device> {
     /// None only while a call has them.
