@@ -263,7 +263,7 @@ unsafe impl Stream for CudaStream {
     }
 
     fn prepare(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
-        self.form_of(batch).map(drop)
+        self.prepare_batch(batch)
     }
 
     unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
