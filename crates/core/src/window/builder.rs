@@ -12,6 +12,7 @@ use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::Keep;
 
 use super::describe::{Description, Inbound, Outbound, check};
+use super::edges::Edges;
 use super::inbox::InboxBody;
 use super::myself::{Myself, Side, home_number};
 use super::outbox::{Edge, OutboxBody, Staging};
@@ -267,10 +268,11 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let (which, all) = collective.begin("opening a window", &name, said)?;
         let id = which.number;
         let all: Vec<Description> = all.into_iter().map(|(each, _)| each).collect();
-        check(&all).map_err(|detail| which.mismatch(detail))?;
+        let edges = Edges::new(&all);
+        check(&edges).map_err(|detail| which.mismatch(detail))?;
 
         // Now every rank knows how large every rank's block is; each allocates its own.
-        let shapes: Vec<_> = (0..all.len()).map(|rank| Shape::of(&all, rank)).collect();
+        let shapes: Vec<_> = (0..all.len()).map(|rank| Shape::of(&edges, rank)).collect();
         let mine = &shapes[rank];
         let own = mine.allocate(world.device()).and_then(|(block, far)| {
             if exposed_at_first::<K>(&self.description) > 0 {
