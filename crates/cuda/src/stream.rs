@@ -17,7 +17,7 @@ use crate::graph::{CudaGraph, Recorded, Shape};
 use crate::last::Last;
 use crate::line::{Began, First, Line};
 use crate::lower::operands::Advance;
-use crate::lower::{LAUNCH_NEXT, LaunchParameter};
+use crate::lower::{LAUNCH_NEXT, LaunchParameter, WARPS};
 use crate::place::Placed;
 use crate::reclaim::Shared;
 use crate::submit::refused_or_broken_off;
@@ -260,6 +260,10 @@ unsafe impl Stream for CudaStream {
 
     fn reclaim(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    fn most_lanes(&self) -> usize {
+        self.shared.likely_quota() * WARPS
     }
 
     fn prepare(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {

@@ -26,6 +26,8 @@ enum Lack {
     Room,
     /// It has, for batches that accumulate.
     RoomToAccumulate,
+    /// It has, for so many lanes at a time.
+    Lanes(usize),
     /// It breaks when something is submitted.
     Health,
     /// What is submitted is broken off in its middle: it counts as submitted.
@@ -118,6 +120,7 @@ impl Scarce {
         self.asked.set(self.asked.get() + 1);
         let lacks = match self.lacks.get() {
             Lack::RoomToAccumulate => batch.is_some_and(accumulates),
+            Lack::Lanes(most) => batch.is_some_and(|batch| batch.lanes().len() > most),
             lacks => lacks == Lack::Room,
         };
         match lacks {
@@ -145,7 +148,9 @@ impl Scarce {
                 let _ = self.reclaim.off.set("it was broken off".into());
                 Ok(false)
             }
-            Lack::Nothing | Lack::Room | Lack::RoomToAccumulate | Lack::Leader => Ok(true),
+            Lack::Nothing | Lack::Room | Lack::RoomToAccumulate | Lack::Lanes(_) | Lack::Leader => {
+                Ok(true)
+            }
         }
     }
 }
@@ -158,6 +163,13 @@ unsafe impl device::Stream for Scarce {
 
     fn reclaim(&self) -> &Arc<Self::Reclaim> {
         &self.reclaim
+    }
+
+    fn most_lanes(&self) -> usize {
+        match self.lacks.get() {
+            Lack::Lanes(most) => most,
+            _ => usize::MAX,
+        }
     }
 
     fn prepare(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {

@@ -99,3 +99,31 @@ fn a_device_that_refuses_a_later_batch_revokes_the_all_reduce() {
         });
     }
 }
+
+#[test]
+fn too_many_ranks_for_a_stream_are_refused_when_it_is_opened() {
+    both_ways(|world, _| {
+        crate::stream!(let s = world.stream().unwrap());
+        let open = |lacks| {
+            s.raw().lacks.set(lacks);
+            Reduce::open(&s, "energy", LEN)
+        };
+        // Rank 1 alone; the others hear of it.
+        match world.rank() {
+            1 => match open(Lack::Lanes(8)).err() {
+                Some(Error::Invalid(why)) => assert!(why.contains("9 lanes"), "{why}"),
+                other => panic!("{other:?}"),
+            },
+            _ => match open(Lack::Nothing).err() {
+                Some(Error::WindowMismatch { detail, .. }) => {
+                    assert!(detail.contains("9 lanes"), "{detail}");
+                }
+                other => panic!("{other:?}"),
+            },
+        }
+        // With one lane more it is opened, and has what it needs: this stream refuses a batch of more.
+        let (mut reduce, mut x) = (open(Lack::Lanes(9)).unwrap(), fill(&s, 1));
+        reduce.sum(&s, &mut x).unwrap();
+        assert_eq!(*x.into_host(&s).unwrap(), [3; LEN]);
+    });
+}
