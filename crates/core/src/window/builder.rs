@@ -153,10 +153,9 @@ impl<T: Arithmetic> Window<T, BySlot> {
     ) -> Self {
         let mut window = Self::declare(name, Buffers::Double, 0);
         window.description.reduces = Some(len);
+        window.description = window.description.in_full(ranks);
         window.limit = limit;
-        (0..ranks).fold(window, |window, rank| {
-            window.slot_from(rank, 0, len).slot_to(rank, 0)
-        })
+        window
     }
 
     /// One that this rank does not want after all: the others hear of it when it is opened.
@@ -263,11 +262,12 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let collective = world.collective(format!("opening window `{name}`"));
         let said = match self.refused.take() {
             Some(why) => Err(Error::Invalid(why.to_string())),
-            None => Ok((self.description.clone(), Vec::new())),
+            None => Ok((self.description.in_short(), Vec::new())),
         };
         let (which, all) = collective.begin("opening a window", &name, said)?;
         let id = which.number;
-        let all: Vec<Description> = all.into_iter().map(|(each, _)| each).collect();
+        let all = all.into_iter().map(|(each, _)| each.in_full(world.size()));
+        let all: Vec<Description> = all.collect();
         let edges = Edges::new(&all);
         check(&edges).map_err(|detail| which.mismatch(detail))?;
 
