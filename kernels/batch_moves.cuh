@@ -196,9 +196,13 @@ DEV T applied(u32 op, T a, T b) {
         default: return a;
     }
 }
+// Integers wrap. The low bits of sums and products are the same whatever the signs; so these are made without one, since
+// C++ says nothing of a signed overflow. (Of u16 a product would be one: C++ multiplies them as `int`.)
 template <typename T>
 DEV T applied_bits(u32 op, T a, T b) {
     switch (op) {
+        case OP_SUM: return (T)((u64)a + (u64)b);
+        case OP_PROD: return (T)((u64)a * (u64)b);
         case OP_AND: return a & b;
         case OP_OR: return a | b;
         case OP_XOR: return a ^ b;

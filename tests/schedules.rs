@@ -19,7 +19,7 @@ use schedules::bag::{Adjust, ByNic};
 use schedules::census::{ALL, Census};
 use schedules::genes::genes;
 use schedules::mutants::Mutant;
-use schedules::{plan::plan, trial};
+use schedules::{plan::plan, rounds, trial};
 use tidegate::{Host, Throttle};
 
 /// How many cases are run if nobody asks for more.
@@ -51,6 +51,21 @@ fn short_of_slots(
         ..Adjust::default()
     };
     trial::run::<Host>(&job, &job.programs, &adjust)
+}
+
+/// The jobs of all-reduces that GPUs run, too.
+#[test]
+fn all_reduces_round_after_round() {
+    for ranks in [1, 2, 3, 5] {
+        rounds::check::<Host>(ranks);
+    }
+}
+
+#[test]
+fn all_reduces_that_are_handed_over_in_a_recording() {
+    for ranks in [1, 3] {
+        rounds::check_handed_over::<Host>(ranks);
+    }
 }
 
 /// Slots are shared by all streams of a rank: nothing hangs and nothing is wrong because they are few.

@@ -3,7 +3,8 @@
 use tidegate::prelude::*;
 use tidegate::{Arithmetic, Cuda, Element};
 
-use super::common::{Kernels, R, S, ranks};
+use super::common::ranks;
+use crate::schedules::rounds;
 
 type Reduce<'s, T> = tidegate::AllReduce<'s, T, Cuda>;
 
@@ -96,52 +97,17 @@ fn reductions_are_those_of_the_host_to_the_bit() {
     }
 }
 
-/// A vector, what it is made of, and what goes on with it.
-type Lent<'s> = (Reduce<'s, u64>, R<'s, u64>, R<'s, u64>);
-
-/// `next = (sum over ranks of scale * last) + 1`, in the first element.
-fn step<'s>(s: &S<'s>, k: &Kernels, scale: u64, lent: Lent<'s>) -> Result<Lent<'s>> {
-    let (mut reduce, mut x, mut last) = lent;
-    s.launch(k.produce.threads(x.len(), 128), (&mut x, &mut last, scale))?;
-    reduce.sum(s, &mut x)?;
-    s.launch(
-        k.produce.threads(last.len(), 128),
-        (&mut last, &mut x, 1u64),
-    )?;
-    s.launch(k.tick.threads(1, 32), (&mut last,))?;
-    Ok((reduce, x, last))
+/// Rounds that differ, eager and replayed, with landings and without: the jobs that the host runs in `tests/schedules.rs`.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn rounds_of_reductions_in_recordings_and_between_them() {
+    for ranks in [1, 2, 4] {
+        rounds::check::<Cuda>(ranks);
+    }
 }
 
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
-fn reductions_in_recordings() {
-    const RANKS: usize = 3;
-    const LEN: usize = 40;
-    const ROUNDS: u64 = 60;
-    let results = ranks(RANKS, |world, k| -> Result<_> {
-        let scale = world.rank() as u64 * 2 + 3;
-        stream!(let mut s = world.stream()?);
-        let region = |value: u64| Region::from_slice(&world, &[value; LEN]);
-        let reduce = Reduce::open(&s, "energy", LEN)?;
-        let lent = (reduce, region(0)?.on(&s)?, region(1)?.on(&s)?);
-        let (graph, mut lent) = s.capture(lent, |s, lent| step(s, &k, scale, lent))?;
-        let mut steps = 0;
-        for round in 0..ROUNDS {
-            lent = graph.replay(&s, lent, round % 4)?;
-            for _ in 0..round % 3 {
-                lent = step(&s, &k, scale, lent)?;
-            }
-            steps += round % 4 + round % 3;
-        }
-        let (_reduce, _x, last) = lent;
-        let mut back = [0; LEN];
-        last.into_host(&s)?.read(0, &mut back)?;
-        Ok((steps, back[0]))
-    });
-    for result in results {
-        let (steps, last) = result.unwrap();
-        let all: u64 = (0..RANKS as u64).map(|rank| rank * 2 + 3).sum();
-        let expected = (0..steps).fold(1u64, |last, _| last.wrapping_mul(all).wrapping_add(1));
-        assert_eq!(last, expected, "after {steps} steps");
-    }
+fn reductions_handed_over_in_recordings() {
+    rounds::check_handed_over::<Cuda>(3);
 }

@@ -15,5 +15,6 @@ pub(crate) mod parts;
 pub(crate) mod plan;
 pub(crate) mod rank;
 pub(crate) mod reduce;
+pub(crate) mod rounds;
 pub(crate) mod trial;
 pub(crate) mod value;

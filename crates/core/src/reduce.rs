@@ -48,8 +48,11 @@ const LONGEST: usize = 1 << 20;
 /// The most bytes of a rank's slots, both buffers together.
 const MOST: usize = 1 << 30;
 
-/// The most ranks: each checks what all say of their slots for all when it is opened, which takes the cube of this.
+/// The most ranks: each checks what all say of their slots for all when it is opened, which takes the square of this.
 const RANKS: usize = 1024;
+
+/// Lanes of an exchange for each rank: the post, the put, the wait.
+const LANES: usize = 3;
 
 /// How many batches are remembered: one for each reduction of each region.
 const COMBINATIONS: usize = 8;
@@ -68,8 +71,16 @@ const WHOLE: &str = "a call that fails gives the halves back";
 /// Made for short vectors (dot products, energies, norms, time steps): each call puts the vector to every rank, so it
 /// costs as many puts as there are ranks, on each of them, and one journey; a rank keeps two slots of the vector's length
 /// for each rank; and one lane of the device goes through all of them, by atomic operations where it is a GPU. What it
-/// takes to open one grows with the cube of the number of ranks, and the memory that it takes meanwhile with the square.
-/// At most a vector has 1 MiB, a rank's slots have 1 GiB, and a job has 1024 ranks. The first call for a region and a
+/// takes to open one, time and memory, grows on each rank with the square of the number of ranks.
+/// At most a vector has 1 MiB, a rank's slots have 1 GiB, and a job has 1024 ranks.
+///
+/// *On a GPU* fewer: each rank takes three lanes of one batch, of which a block carries out 16, and all blocks of a batch
+/// must be there at a time. Of 132 multiprocessors 99 may have such a block, which the streams that wait share: so a
+/// stream of the two that are expected reduces over 261 ranks, one alone over 528, one of twelve over 42 (that many are
+/// expected where ranks are threads of one process; `TIDEGATE_CUDA_WAITING_STREAMS` says another number). Processes that
+/// share a GPU by MPS divide that among them. Too many ranks are refused by [`AllReduce::open`].
+///
+/// The first call for a region and a
 /// reduction makes a batch, which is remembered for eight of them.
 ///
 /// To look at the result on the host, `let x = x.into_host(&s)?` waits for it; `x.on(&s)?` takes the region back to the
@@ -100,9 +111,12 @@ const WHOLE: &str = "a call that fails gives the halves back";
 /// If a rank is lost, the last call may come to its end on some ranks and fail on others: what that rank has put before
 /// counts. Where the call fails the vector is as it was.
 ///
-/// *Floats.* For [`Op::Min`] and [`Op::Max`] a NaN loses against a number; of two zeros with different signs either may
-/// come out, the same on all ranks that run one program on devices of one kind. Whether a result is NaN is the same on
-/// all ranks; which bits it has then is the device's affair, as is that GPUs take subnormal `f32` for zeros in sums.
+/// *Integers*, with a sign or without, wrap in sums and products.
+///
+/// *Floats.* For [`Op::Min`] and [`Op::Max`] a NaN loses against a number, and the result is one rank's value, to the bit,
+/// on every device: the last one's of several zeros, whatever their signs, and where all have NaNs the first one's. Of a
+/// sum or product it is the same on all ranks, and on devices of every kind, whether it is NaN; which bits it has then is
+/// the device's affair, as is that GPUs take subnormal `f32`, and what comes of them, for zeros in sums.
 #[must_use = "the other ranks' calls wait for this one's"]
 pub struct AllReduce<'s, T: Arithmetic, D: Device> {
     /// None only while a call has them.
@@ -125,8 +139,9 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for no elements, for more than 1 MiB of them, for more than 1024 ranks, and where the slots of
-    /// all ranks would have more than 1 GiB: the other ranks hear of it, if theirs would do.
+    /// [`Error::Invalid`] for no elements, for more than 1 MiB of them, for more than 1024 ranks or more than the stream may
+    /// carry out the lanes of at a time (a GPU: three for each rank, 16 a block), and where the slots of all ranks would
+    /// have more than 1 GiB: the other ranks hear of it, if theirs would do.
     /// [`Error::WindowMismatch`], on all ranks alike, if their lengths, types or names differ; and as [`Window::open`].
     pub fn open(stream: &Stream<'s, D>, name: &str, len: usize) -> Result<Self> {
         Self::open_by(stream, name, len, None)
@@ -154,7 +169,9 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         limit: Option<Duration>,
     ) -> Result<Self> {
         let ranks = stream.world().size();
-        let window = match check_size(name, len, size_of::<T>(), ranks) {
+        let fits = check_size(name, len, size_of::<T>(), ranks)
+            .and_then(|()| check_lanes(name, ranks, stream.raw().most_lanes()));
+        let window = match fits {
             Ok(()) => Window::of_all_reduce(name, ranks, len, limit),
             Err(why) => Window::refused(name, &why),
         };
@@ -218,8 +235,8 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// # Errors
     ///
     /// [`Error::CountMismatch`] if `x` has another length; [`Error::Invalid`] for a bitwise operation on floats;
-    /// [`Error::Revoked`], or what made the stream fail; [`Error::Device`] where the ranks are too many for what the
-    /// stream may carry out at a time (a GPU: three lanes for each rank, 16 lanes a block); [`Error::Nic`]. Nothing has
+    /// [`Error::Revoked`], or what made the stream fail; [`Error::Device`], where the ranks are too many
+    /// for this stream, too (another than it was opened on, or other processes use the GPU by now); [`Error::Nic`]. Nothing has
     /// been enqueued then, unless the all-reduce is revoked by it: the device has refused the second of two batches, against
     /// what it had said before, and the other ranks take this one's part for given.
     pub fn reduce(
@@ -333,6 +350,17 @@ fn check_size(name: &str, len: usize, size: usize, ranks: usize) -> Result<(), S
     if slots.is_none_or(|bytes| bytes > MOST) {
         return refuse(format!(
             "vectors of {len} elements of {size} bytes, twice from each of {ranks} ranks, have more than {MOST} bytes"
+        ));
+    }
+    Ok(())
+}
+
+/// Why a stream that carries out so many lanes at a time cannot reduce over so many ranks, if it cannot.
+fn check_lanes(name: &str, ranks: usize, most: usize) -> Result<(), String> {
+    let lanes = LANES.saturating_mul(ranks);
+    if lanes > most {
+        return Err(format!(
+            "all-reduce `{name}`: over {ranks} ranks it takes {lanes} lanes of one batch, and this stream carries out {most} at a time"
         ));
     }
     Ok(())

@@ -171,6 +171,15 @@ impl Shared {
         Ok(granted)
     }
 
+    /// The quota that it has, or would be given now.
+    pub(crate) fn likely_quota(&self) -> usize {
+        let dealing = self.dealing.load(Ordering::Relaxed);
+        match self.quota.load(Ordering::Relaxed) {
+            held @ 1.. if dealing == self.gpu.dealing.load(Ordering::Acquire) => held,
+            _ => self.gpu.would_grant(),
+        }
+    }
+
     /// The couriers, made at the first call, if they can be given something to do.
     pub(crate) fn couriers(&self) -> Option<&Couriers> {
         let couriers = self.couriers.get_or_init(|| Couriers::new(&self.gpu));

@@ -111,11 +111,21 @@ impl Admitted {
         }
     }
 
+    /// What a stream's quota is, where so many are expected.
+    fn quota(&self, expected: usize) -> usize {
+        // No more streams can wait than there are launches for.
+        quota_of(self.blocks, expected.min(self.waiting))
+    }
+
+    /// How many streams are expected to wait.
+    fn expected(&self) -> usize {
+        let crowd = if self.crowded { 12 } else { 2 };
+        number(WAITING_STREAMS).unwrap_or(crowd).max(1)
+    }
+
     /// Gives a stream its quota, where so many are expected.
     fn deal(&mut self, expected: usize) -> Result<usize, DeviceError> {
-        let all = self.blocks;
-        // No more streams can wait than there are launches for.
-        let quota = quota_of(all, expected.min(self.waiting));
+        let (all, quota) = (self.blocks, self.quota(expected));
         if self.granted + quota > all || self.holders >= self.waiting {
             let shared = match self.others {
                 0 => String::new(),
@@ -390,10 +400,15 @@ impl Gpu {
     pub(crate) fn grant(&self, held: (usize, usize)) -> Result<(usize, usize), DeviceError> {
         let mut admitted = lock(&self.admitted);
         admitted.take_back(held);
-        let crowd = if admitted.crowded { 12 } else { 2 };
-        let expected = number(WAITING_STREAMS).unwrap_or(crowd).max(1);
+        let expected = admitted.expected();
         let quota = admitted.deal(expected)?;
         Ok((quota, admitted.dealing))
+    }
+
+    /// The quota that a stream would be given that has none.
+    pub(crate) fn would_grant(&self) -> usize {
+        let admitted = lock(&self.admitted);
+        admitted.quota(admitted.expected())
     }
 
     /// Takes back what was granted.

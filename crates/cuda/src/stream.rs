@@ -17,7 +17,7 @@ use crate::graph::{CudaGraph, Recorded, Shape};
 use crate::last::Last;
 use crate::line::{Began, First, Line};
 use crate::lower::operands::Advance;
-use crate::lower::{LAUNCH_NEXT, LaunchParameter};
+use crate::lower::{LAUNCH_NEXT, LaunchParameter, WARPS};
 use crate::place::Placed;
 use crate::reclaim::Shared;
 use crate::submit::refused_or_broken_off;
@@ -262,8 +262,12 @@ unsafe impl Stream for CudaStream {
         &self.shared
     }
 
+    fn most_lanes(&self) -> usize {
+        self.shared.likely_quota() * WARPS
+    }
+
     fn prepare(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
-        self.form_of(batch).map(drop)
+        self.prepare_batch(batch)
     }
 
     unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {

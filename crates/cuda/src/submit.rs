@@ -68,15 +68,33 @@ pub(crate) fn refused_or_broken_off(
 }
 
 impl CudaStream {
-    /// How a batch would be submitted to this stream now.
-    pub(crate) fn form_of(&self, batch: &Arc<Batch>) -> Result<Form<'_>, DeviceError> {
-        let shared = &self.shared;
-        let (gpu, quota) = (&shared.gpu, shared.quota()?);
+    /// What has been made of a batch, and how many blocks it may have.
+    fn forms_of(&self, batch: &Arc<Batch>) -> Result<(Arc<Forms>, usize), DeviceError> {
+        let (gpu, quota) = (&self.shared.gpu, self.shared.quota()?);
         gpu.enter()?;
         let forms = batch.lowered(
             |forms: &Forms| forms.fits(gpu, quota),
             || Ok::<_, DeviceError>(Forms::new(gpu, batch)),
         )?;
+        Ok((forms, quota))
+    }
+
+    /// Has what each form takes in which the batch may be submitted to this stream, now or behind other batches.
+    pub(crate) fn prepare_batch(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
+        let form = self.form_of(batch)?;
+        // It is whole only since it would be the first behind a hand-off: behind another batch it has parts.
+        if matches!(form, Form::Whole(..)) && self.shared.gpu.gated() && !self.capturing() {
+            let (forms, quota) = self.forms_of(batch)?;
+            forms.parts(batch, quota)?;
+        }
+        Ok(())
+    }
+
+    /// How a batch would be submitted to this stream now.
+    pub(crate) fn form_of(&self, batch: &Arc<Batch>) -> Result<Form<'_>, DeviceError> {
+        let shared = &self.shared;
+        let (forms, quota) = self.forms_of(batch)?;
+        let gpu = &shared.gpu;
         if batch.lanes().is_empty() {
             return Ok(Form::Nothing);
         }

@@ -225,9 +225,10 @@ pub enum Op {
     Sum,
     /// Multiplication; integers wrap.
     Prod,
-    /// The lesser; for floats a NaN loses.
+    /// The lesser, to the bit. A NaN loses against a number; of two the old value stays. The new value replaces one that
+    /// is equal (a zero of the other sign).
     Min,
-    /// The greater; for floats a NaN loses.
+    /// The greater, as [`Op::Min`].
     Max,
     /// Bitwise and (integers).
     BitAnd,

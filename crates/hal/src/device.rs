@@ -418,10 +418,16 @@ pub unsafe trait Stream: Send + 'static {
     /// Its outliving part.
     fn reclaim(&self) -> &Arc<Self::Reclaim>;
 
+    /// The most lanes that a batch for this stream may have, as far as is known now: with more it is refused. For who
+    /// knows how many there will be, and would hear of it before there are any.
+    fn most_lanes(&self) -> usize {
+        usize::MAX
+    }
+
     /// Has everything ready for a batch that the device could refuse: room for it, the stream's part of what streams
-    /// share. For who must do what cannot be undone before a batch is submitted (arm a NIC): submitted next, it is
-    /// refused only if the device is of no more use, or if others have changed what there is meanwhile. Submits
-    /// nothing.
+    /// share. For who must do what cannot be undone before a batch is submitted (arm a NIC, submit another that peers act
+    /// upon): submitted next, or behind others that need not have been prepared, it is refused only if the device is of no
+    /// more use, or if others have changed what there is meanwhile. Submits nothing.
     ///
     /// # Errors
     ///

@@ -12,6 +12,7 @@ use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::Keep;
 
 use super::describe::{Description, Inbound, Outbound, check};
+use super::edges::Edges;
 use super::inbox::InboxBody;
 use super::myself::{Myself, Side, home_number};
 use super::outbox::{Edge, OutboxBody, Staging};
@@ -170,10 +171,9 @@ impl<T: Arithmetic> Window<T, BySlot> {
     ) -> Self {
         let mut window = Self::declare(name, Buffers::Double, 0);
         window.description.reduces = Some(len);
+        window.description = window.description.in_full(ranks);
         window.limit = limit;
-        (0..ranks).fold(window, |window, rank| {
-            window.slot_from(rank, 0, len).slot_to(rank, 0)
-        })
+        window
     }
 
     /// One that this rank does not want after all: the others hear of it when it is opened.
@@ -282,15 +282,17 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let collective = world.collective(format!("opening window `{name}`"));
         let said = match self.refused.take() {
             Some(why) => Err(Error::Invalid(why.to_string())),
-            None => Ok((self.description.clone(), Vec::new())),
+            None => Ok((self.description.in_short(), Vec::new())),
         };
         let (which, all) = collective.begin("opening a window", &name, said)?;
         let id = which.number;
-        let all: Vec<Description> = all.into_iter().map(|(each, _)| each).collect();
-        check(&all).map_err(|detail| which.mismatch(detail))?;
+        let all = all.into_iter().map(|(each, _)| each.in_full(world.size()));
+        let all: Vec<Description> = all.collect();
+        let edges = Edges::new(&all);
+        check(&edges).map_err(|detail| which.mismatch(detail))?;
 
         // Now every rank knows how large every rank's block is; each allocates its own.
-        let shapes: Vec<_> = (0..all.len()).map(|rank| Shape::of(&all, rank)).collect();
+        let shapes: Vec<_> = (0..all.len()).map(|rank| Shape::of(&edges, rank)).collect();
         let mine = &shapes[rank];
         let own = mine.allocate(world.device()).and_then(|(block, far)| {
             if exposed_at_first::<K>(&self.description) > 0 {

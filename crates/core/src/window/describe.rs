@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 use super::Kind;
+use super::edges::Edges;
 
 /// Slots begin at multiples of this, so that no two origins write to one cache line.
 const SLOT_ALIGN: usize = 64;
@@ -58,6 +59,34 @@ pub(super) struct Outbound {
 }
 
 impl Description {
+    /// As it is sent: of an all-reduce the slots follow from how many ranks there are, and what all ranks would tell all of
+    /// them would grow with the cube of that.
+    pub(super) fn in_short(&self) -> Self {
+        let mut short = self.clone();
+        if short.reduces.is_some() {
+            (short.inbound, short.outbound) = Default::default();
+        }
+        short
+    }
+
+    /// What was [sent in short](Self::in_short), in a job of so many ranks: a slot from each rank, and a way to each.
+    pub(super) fn in_full(mut self, ranks: usize) -> Self {
+        if let Some(len) = self.reduces {
+            let (key, range) = (0, 0..0);
+            self.inbound = (0..ranks)
+                .map(|origin| Inbound { origin, key, len })
+                .collect();
+            let out = |target| Outbound {
+                target,
+                key,
+                range: range.clone(),
+                expected: None,
+            };
+            self.outbound = (0..ranks).map(out).collect();
+        }
+        self
+    }
+
     /// Whether this rank says that it puts to another, or gets puts from it.
     pub(super) fn names(&self, other: usize) -> bool {
         self.outbound.iter().any(|out| out.target == other)
@@ -95,33 +124,6 @@ pub(super) fn room(from: usize, len: usize, size: usize) -> Option<usize> {
         .checked_next_multiple_of(SLOT_ALIGN)
 }
 
-/// Whether two ranks reach each other through staged memory.
-pub(super) fn far(all: &[Description], a: usize, b: usize) -> bool {
-    all[a].far.contains(&b) || all[b].far.contains(&a)
-}
-
-/// Whether an inbound slot of `rank` has a landing: both ends make something of it, and the slot alone is what the
-/// word of its origin stands for.
-pub(super) fn has_landing(all: &[Description], rank: usize, slot: &Inbound) -> bool {
-    let (mine, origin) = (&all[rank], &all[slot.origin]);
-    let of_origin = mine
-        .inbound
-        .iter()
-        .filter(|other| other.origin == slot.origin);
-    let bytes = slot.len.saturating_mul(mine.size);
-    bytes <= mine.land_up_to.min(origin.land_up_to)
-        && bytes.is_multiple_of(4)
-        && of_origin.count() == 1
-        && !far(all, rank, slot.origin)
-}
-
-/// The ranks that put to `rank`, ascending.
-pub(super) fn origins(all: &[Description], rank: usize) -> Vec<usize> {
-    sorted(
-        (0..all.len()).filter(|origin| all[*origin].outbound.iter().any(|out| out.target == rank)),
-    )
-}
-
 fn sorted(ranks: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut ranks: Vec<_> = ranks.collect();
     ranks.sort_unstable();
@@ -130,7 +132,8 @@ fn sorted(ranks: impl Iterator<Item = usize>) -> Vec<usize> {
 }
 
 /// Checks that the descriptions fit together.
-pub(super) fn check(all: &[Description]) -> Result<(), String> {
+pub(super) fn check(edges: &Edges<'_>) -> Result<(), String> {
+    let all = edges.all;
     let first = &all[0];
     for (rank, each) in all.iter().enumerate() {
         let differs = |what: &str, mine: &dyn std::fmt::Debug, theirs: &dyn std::fmt::Debug| {
@@ -158,7 +161,11 @@ pub(super) fn check(all: &[Description]) -> Result<(), String> {
                 "ranks {rank} and {other} reach each other by NICs through staged memory, which only windows by slot have"
             ));
         }
-        check_rank(all, rank, each)?;
+        // What all-reduces of one length say fits, since each was made here, and of one it is known that its memory can be
+        // addressed.
+        if each.reduces.is_none() || rank == 0 {
+            check_rank(edges, rank, each)?;
+        }
     }
     if first.kind == Kind::Range {
         check_ranges(all)
@@ -192,7 +199,8 @@ fn vectors_differ(first: Option<usize>, rank: usize, each: Option<usize>) -> Str
     format!("ranks 0 and {rank} disagree about what it is: {mine} and {theirs}")
 }
 
-fn check_rank(all: &[Description], rank: usize, each: &Description) -> Result<(), String> {
+fn check_rank(edges: &Edges<'_>, rank: usize, each: &Description) -> Result<(), String> {
+    let all = edges.all;
     let size = all.len();
     let no_such = |other: usize| {
         let ranks = if size == 1 { "rank" } else { "ranks" };
@@ -200,27 +208,22 @@ fn check_rank(all: &[Description], rank: usize, each: &Description) -> Result<()
         format!("rank {rank} names rank {other}, but the job has {size} {ranks}{hint}")
     };
     for (index, slot) in each.inbound.iter().enumerate() {
-        let origin = all.get(slot.origin).ok_or_else(|| no_such(slot.origin))?;
+        if slot.origin >= size {
+            return Err(no_such(slot.origin));
+        }
         if slot.len == 0 {
             return Err(format!(
                 "rank {rank} has a slot of length 0 for rank {}",
                 slot.origin
             ));
         }
-        if each.inbound[..index]
-            .iter()
-            .any(|other| (other.origin, other.key) == (slot.origin, slot.key))
-        {
+        if edges.slot(rank, slot.origin, slot.key) != Some(index) {
             return Err(format!(
                 "rank {rank} has two slots for rank {} with key {}",
                 slot.origin, slot.key
             ));
         }
-        if !origin
-            .outbound
-            .iter()
-            .any(|out| (out.target, out.key) == (rank, slot.key))
-        {
+        if edges.way(slot.origin, rank, slot.key).is_none() {
             let (origin, key) = (slot.origin, slot.key);
             return Err(format!(
                 "rank {rank} has a slot for rank {origin} with key {key}, which rank {origin} does not name"
@@ -234,21 +237,17 @@ fn check_rank(all: &[Description], rank: usize, each: &Description) -> Result<()
         );
         let there = out.target;
         if each.kind == Kind::Slot {
-            if each.outbound[..index]
-                .iter()
-                .any(|other| (other.target, other.key) == (there, key))
-            {
+            if edges.way(rank, there, key) != Some(index) {
                 return Err(format!(
                     "rank {rank} names rank {there} with key {key} twice"
                 ));
             }
-            let is_it = |slot: &&Inbound| (slot.origin, slot.key) == (rank, key);
-            let Some(slot) = target.inbound.iter().find(is_it) else {
+            let Some(slot) = edges.slot(there, rank, key) else {
                 return Err(format!(
                     "rank {rank} names rank {there} with key {key}, which has no such slot for it"
                 ));
             };
-            let len = slot.len;
+            let len = target.inbound[slot].len;
             if let Some(expected) = out.expected.filter(|expected| *expected != len) {
                 return Err(format!(
                     "rank {rank} expects the slot of rank {there} with key {key} to have {expected} elements, and it has {len}"
@@ -262,11 +261,9 @@ fn check_rank(all: &[Description], rank: usize, each: &Description) -> Result<()
         }
     }
     let outbound = each.outbound.iter().try_fold(0, |end, out| {
-        let slots = &all[out.target].inbound;
-        let slot = slots
-            .iter()
-            .find(|slot| (slot.origin, slot.key) == (rank, out.key));
-        room(end, slot.map_or(0, |slot| slot.len), each.size)
+        let slot = edges.slot(out.target, rank, out.key);
+        let len = slot.map_or(0, |slot| all[out.target].inbound[slot].len);
+        room(end, len, each.size)
     });
     let landings = each.inbound.iter().try_fold(0usize, |sum, slot| {
         let bytes = slot.len.checked_mul(each.size)?;
@@ -292,12 +289,13 @@ fn check_rank(all: &[Description], rank: usize, each: &Description) -> Result<()
 
 /// No two declared ranges of one target overlap.
 fn check_ranges(all: &[Description]) -> Result<(), String> {
-    for target in 0..all.len() {
-        let mut ranges: Vec<(usize, usize, usize)> = Vec::new();
-        for (origin, each) in all.iter().enumerate() {
-            let to_target = each.outbound.iter().filter(|out| out.target == target);
-            ranges.extend(to_target.map(|out| (out.range.start, out.range.end, origin)));
+    let mut all_ranges: Vec<Vec<(usize, usize, usize)>> = vec![Vec::new(); all.len()];
+    for (origin, each) in all.iter().enumerate() {
+        for out in &each.outbound {
+            all_ranges[out.target].push((out.range.start, out.range.end, origin));
         }
+    }
+    for (target, mut ranges) in all_ranges.into_iter().enumerate() {
         ranges.sort_unstable();
         for pair in ranges.windows(2) {
             if pair[1].0 < pair[0].1 {
@@ -314,6 +312,10 @@ fn check_ranges(all: &[Description]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn check(all: &[Description]) -> Result<(), String> {
+        super::check(&Edges::new(all))
+    }
 
     fn plain(inbound: &[(usize, u64, usize)], outbound: &[(usize, u64)]) -> Description {
         Description {
@@ -351,9 +353,25 @@ mod tests {
             plain(&[(0, 0, 1), (0, 1, 1)], &[(0, 0), (0, 1)]),
         ];
         check(&all).unwrap();
-        assert_eq!(origins(&all, 0), [1]);
+        assert_eq!(Edges::new(&all).origins(0), [1]);
         assert_eq!(all[0].slots(|_| false), Some((vec![0, 64], [192, 0])));
         assert_eq!(all[0].slots(|_| true), Some((vec![0, 64], [0, 192])));
+    }
+
+    #[test]
+    fn what_is_sent_of_an_all_reduce_is_short() {
+        let window = plain(&[(1, 3, 4)], &[(1, 3)]);
+        assert_eq!(window.in_short().in_full(2), window);
+        let reduce = Description {
+            reduces: Some(4),
+            ..plain(&[], &[])
+        };
+        let reduce = reduce.in_full(1000);
+        check(&vec![reduce.clone(); 1000]).unwrap();
+        assert_eq!((reduce.inbound.len(), reduce.outbound.len()), (1000, 1000));
+        let sent = postcard::to_allocvec(&reduce.in_short()).unwrap();
+        assert!(sent.len() < 100, "{} bytes", sent.len());
+        assert_eq!(reduce.in_short().in_full(1000), reduce);
     }
 
     #[test]
@@ -366,7 +384,8 @@ mod tests {
         let all = [staged(&[1], 1), staged(&[], 0)];
         check(&all).unwrap();
         // One of them wants it: so both have it.
-        assert!(far(&all, 0, 1) && far(&all, 1, 0) && !far(&all, 0, 0));
+        let edges = Edges::new(&all);
+        assert!(edges.far(0, 1) && edges.far(1, 0) && !edges.far(0, 0));
         let plainly = plain(&[(0, 0, 4)], &[(0, 0)]);
         let error = check(&[staged(&[1], 1), plainly]).unwrap_err();
         assert!(error.contains("staging"), "{error}");

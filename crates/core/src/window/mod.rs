@@ -36,6 +36,7 @@
 mod access;
 mod builder;
 mod describe;
+mod edges;
 mod exchange;
 mod inbox;
 pub(crate) mod myself;

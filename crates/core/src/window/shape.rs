@@ -20,7 +20,8 @@ use tidegate_hal::batch::Landing;
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Ptr, Sharing};
 
-use super::describe::{Description, far, has_landing, origins, room};
+use super::describe::room;
+use super::edges::Edges;
 use crate::error::Result;
 use crate::nic::Line;
 
@@ -68,11 +69,12 @@ impl Shape {
     /// Where that of the wait for a buffer of staging does.
     pub(super) const BUFFERS: usize = 16;
 
-    pub(super) fn of(all: &[Description], rank: usize) -> Self {
+    /// That of a rank, of descriptions that fit together.
+    pub(super) fn of(edges: &Edges<'_>, rank: usize) -> Self {
         const CHECKED: &str = "sizes were checked";
-        let mine = &all[rank];
-        let (targets, origins) = (mine.targets(), origins(all, rank));
-        let is_far = |other: usize| far(all, rank, other);
+        let mine = &edges.all[rank];
+        let (targets, origins) = (mine.targets(), edges.origins(rank).to_vec());
+        let is_far = |other: usize| edges.far(rank, other);
         let (slots, buffer) = mine.slots(is_far).expect(CHECKED);
         let neighbours = targets.iter().chain(&origins).copied();
         let mut shape = Shape {
@@ -92,7 +94,7 @@ impl Shape {
         let buffers = mine.buffers as usize;
         let end = shape.data() + buffer[0] * buffers;
         for slot in &mine.inbound {
-            let landing = has_landing(all, rank, slot).then(|| {
+            let landing = edges.has_landing(rank, slot).then(|| {
                 let at = shape.landing_buffer;
                 let bytes = Landing::room(slot.len * mine.size);
                 // Each in lines of its own, as slots are: others write beside it.
@@ -105,13 +107,13 @@ impl Shape {
         shape.bytes = (end + shape.landing_buffer * buffers).max(Self::CELL);
         let begin = shape.data() + buffer[1] * buffers;
         for out in &mine.outbound {
-            let slots = &all[out.target].inbound;
-            let slot = slots
-                .iter()
-                .find(|slot| (slot.origin, slot.key) == (rank, out.key));
+            let slot = edges.slot(out.target, rank, out.key);
             let staging = slot.filter(|_| is_far(out.target)).map(|slot| {
-                let at = shape.staging_buffer;
-                shape.staging_buffer = room(at, slot.len, mine.size).expect(CHECKED);
+                let (at, len) = (
+                    shape.staging_buffer,
+                    edges.all[out.target].inbound[slot].len,
+                );
+                shape.staging_buffer = room(at, len, mine.size).expect(CHECKED);
                 begin + at
             });
             shape.staging.push(staging);
@@ -185,7 +187,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::super::Kind;
-    use super::super::describe::{Inbound, Outbound};
+    use super::super::describe::{Description, Inbound, Outbound};
     use super::*;
 
     /// Ranks of which each has a slot of so many bytes for each other, and which are all far from `far`.
@@ -260,7 +262,7 @@ mod tests {
             for far in [None, Some(0), Some(2)] {
                 let all = all(4, buffers, far);
                 for rank in 0..4 {
-                    let shape = Shape::of(&all, rank);
+                    let shape = Shape::of(&Edges::new(&all), rank);
                     assert_eq!(shape.is_staged(), far.is_some());
                     let mut places = places(&shape, &all, rank);
                     places.sort_unstable();
@@ -285,7 +287,7 @@ mod tests {
             }
         }
         let landed = |all: &[Description], rank| -> Vec<usize> {
-            let shape = Shape::of(all, rank);
+            let shape = Shape::of(&Edges::new(all), rank);
             let slots = all[rank].inbound.iter().zip(&shape.landings);
             slots
                 .filter(|(_, landing)| landing.is_some())
@@ -311,12 +313,12 @@ mod tests {
     #[test]
     fn only_far_ranks_are_staged() {
         let all = all(3, 2, Some(0));
-        let shape = Shape::of(&all, 1);
+        let shape = Shape::of(&Edges::new(&all), 1);
         assert!(shape.is_far(0) && !shape.is_far(2));
         let staged: Vec<_> = shape.staging.iter().map(Option::is_some).collect();
         assert_eq!(staged, [true, false]);
         // To rank 0 all are far.
-        let shape = Shape::of(&all, 0);
+        let shape = Shape::of(&Edges::new(&all), 0);
         assert!(shape.is_far(1) && shape.is_far(2));
         assert_eq!(*shape.of_rank(1, &"near", Some(&"far")), "far");
     }

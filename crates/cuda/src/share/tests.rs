@@ -183,3 +183,15 @@ fn mps_gives_two_queues_if_it_is_not_asked() {
         assert_eq!(queues_of(Some("0"), mps), 1);
     }
 }
+
+/// What the documentation of all-reduces says: three lanes for each rank, of which a block carries out 16.
+#[test]
+fn ranks_that_an_all_reduce_may_have() {
+    let ranks = |multiprocessors, expected| {
+        Admitted::of(multiprocessors).quota(expected) * crate::lower::WARPS / 3
+    };
+    assert_eq!(
+        [2, 1, 12].map(|expected| ranks(132, expected)),
+        [261, 528, 42]
+    );
+}

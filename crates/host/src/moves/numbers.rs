@@ -58,12 +58,14 @@ macro_rules! number {
             Op::Keep => $old,
         }
     };
+    // Of which operand the bits are (two zeros, two that are no numbers) `min` of the language leaves open; here it is
+    // what `applied` of the batch kernel says, so that all devices agree.
     (@float $old:expr, $op:expr, $with:expr) => {
         match $op {
             Op::Sum => $old + $with,
             Op::Prod => $old * $with,
-            Op::Min => $old.min($with),
-            Op::Max => $old.max($with),
+            Op::Min => if $with.is_nan() || $old < $with { $old } else { $with },
+            Op::Max => if $with.is_nan() || $old > $with { $old } else { $with },
             Op::Replace => $with,
             // Bitwise operations on floats are refused by core.
             Op::Keep | Op::BitAnd | Op::BitOr | Op::BitXor => $old,

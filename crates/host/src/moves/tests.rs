@@ -360,6 +360,71 @@ fn integers_of_all_widths_wrap() {
     }
 }
 
+/// Does an update of a row of equal elements, however the mover goes about it; all come out alike.
+fn updated<T: Copy + PartialEq + std::fmt::Debug>(
+    op: Op,
+    scalar: Scalar,
+    old: T,
+    with: T,
+    bits: impl Fn(T) -> u64,
+) -> u64 {
+    let updates = [(17, false), (17, true), (1, false), (1, true)].map(|(count, atomic)| {
+        let (mut src, mut dst) = (vec![with; count], vec![old; count]);
+        let sides = [Sample::linear(count), Sample::linear(count)];
+        let action = Action::Accumulate { op, scalar, atomic };
+        let [from, to] = [src.as_mut_ptr().cast(), dst.as_mut_ptr().cast()].map(Ptr);
+        // SAFETY: the rows have so many elements.
+        unsafe { HostMover.carry(&step(action, size_of::<T>(), &sides, from, to)) };
+        let bits: Vec<_> = dst.into_iter().map(&bits).collect();
+        assert!(bits.iter().all(|one| *one == bits[0]), "{op:?}: {bits:x?}");
+        bits[0]
+    });
+    assert_eq!(updates, [updates[0]; 4], "{op:?} of {old:?} and {with:?}");
+    updates[0]
+}
+
+#[test]
+fn numbers_with_a_sign_go_round_at_their_ends() {
+    let i32s = |op, old, with| updated(op, Scalar::I32, old, with, |x: i32| x as u64) as i32;
+    let i64s = |op, old, with| updated(op, Scalar::I64, old, with, |x: i64| x as u64) as i64;
+    assert_eq!(i32s(Op::Sum, i32::MAX, 1), i32::MIN);
+    assert_eq!(i32s(Op::Sum, i32::MIN, -1), i32::MAX);
+    assert_eq!(i32s(Op::Prod, i32::MIN, -1), i32::MIN);
+    assert_eq!(i32s(Op::Prod, i32::MAX, 2), -2);
+    assert_eq!(i32s(Op::Min, i32::MAX, i32::MIN), i32::MIN);
+    assert_eq!(i64s(Op::Sum, i64::MAX, 1), i64::MIN);
+    assert_eq!(i64s(Op::Prod, i64::MIN, -1), i64::MIN);
+    assert_eq!(i64s(Op::Max, i64::MAX, i64::MIN), i64::MAX);
+}
+
+#[test]
+fn no_number_loses_and_equals_are_replaced() {
+    let bits = |op, old: f64, with: f64| updated(op, Scalar::F64, old, with, f64::to_bits);
+    let bits32 = |op, old: f32, with: f32| {
+        updated(op, Scalar::F32, old, with, |x: f32| x.to_bits().into()) as u32
+    };
+    let (one, other) = (f64::from_bits(0x7ff8_0000_0000_0042), -f64::NAN);
+    let (one32, other32) = (f32::from_bits(0x7fc0_0042), -f32::NAN);
+    for op in [Op::Min, Op::Max] {
+        assert_eq!(bits(op, one, 2.5), 2.5f64.to_bits());
+        assert_eq!(bits(op, 2.5, one), 2.5f64.to_bits());
+        assert_eq!(bits(op, one, other), one.to_bits());
+        assert_eq!(bits(op, other, one), other.to_bits());
+        assert_eq!(bits(op, 0.0, -0.0), (-0.0f64).to_bits());
+        assert_eq!(bits(op, -0.0, 0.0), 0.0f64.to_bits());
+        assert_eq!(bits32(op, one32, 2.5), 2.5f32.to_bits());
+        assert_eq!(bits32(op, 2.5, one32), 2.5f32.to_bits());
+        assert_eq!(bits32(op, one32, other32), one32.to_bits());
+        assert_eq!(bits32(op, 0.0, -0.0), (-0.0f32).to_bits());
+        assert_eq!(bits32(op, -0.0, 0.0), 0.0f32.to_bits());
+    }
+    assert_eq!(
+        bits(Op::Min, f64::NEG_INFINITY, 1.0),
+        f64::NEG_INFINITY.to_bits()
+    );
+    assert_eq!(bits(Op::Max, 1.0, f64::INFINITY), f64::INFINITY.to_bits());
+}
+
 fn strided(loops: &[(u32, i32)]) -> Shape {
     let mut dims = [(1, 0); Shape::MAX_DIMS];
     dims[..loops.len()].copy_from_slice(loops);

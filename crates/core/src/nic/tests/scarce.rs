@@ -1,5 +1,7 @@
 //! A device that has not got what a batch needs: nothing has been armed when it says so, and the call can be made again.
 
+mod reduced;
+
 use std::any::Any;
 use std::cell::Cell;
 use std::future::Future as _;
@@ -7,7 +9,7 @@ use std::pin::pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 
-use tidegate_hal::batch::Batch;
+use tidegate_hal::batch::{Action, Batch, Move, Step};
 use tidegate_hal::device::{self, Blocked, DeviceError, Fault, Reclaim, Work};
 use tidegate_host::HostStream;
 
@@ -22,10 +24,16 @@ enum Lack {
     Nothing,
     /// It has run out of something.
     Room,
+    /// It has, for batches that accumulate.
+    RoomToAccumulate,
+    /// It has, for so many lanes at a time.
+    Lanes(usize),
     /// It breaks when something is submitted.
     Health,
     /// What is submitted is broken off in its middle: it counts as submitted.
     End,
+    /// It breaks when so many things have been submitted, of which it takes all but the last.
+    Later(usize),
     /// It follows a stream that has failed; its own device has not looked yet.
     Leader,
 }
@@ -98,23 +106,45 @@ impl Over for Scarce {
     }
 }
 
+fn accumulates(batch: &Batch) -> bool {
+    let mut steps = batch.lanes().iter().flat_map(|lane| batch.steps(*lane));
+    steps.any(|step| {
+        matches!(
+            step,
+            Step::Move(Move {
+                action: Action::Accumulate { .. },
+                ..
+            })
+        )
+    })
+}
+
 impl Scarce {
-    fn ask(&self) -> Result<(), DeviceError> {
+    fn ask(&self, batch: Option<&Batch>) -> Result<(), DeviceError> {
         self.asked.set(self.asked.get() + 1);
-        match self.lacks.get() {
-            Lack::Room => Err(DeviceError::Exhausted {
+        let lacks = match self.lacks.get() {
+            Lack::RoomToAccumulate => batch.is_some_and(accumulates),
+            Lack::Lanes(most) => batch.is_some_and(|batch| batch.lanes().len() > most),
+            lacks => lacks == Lack::Room,
+        };
+        match lacks {
+            true => Err(DeviceError::Exhausted {
                 what: "room",
                 detail: "of which there is little".into(),
             }),
-            _ => Ok(()),
+            false => Ok(()),
         }
     }
 
     /// Whether what is submitted goes on to the host.
-    fn take(&self) -> Result<bool, DeviceError> {
-        self.ask()?;
+    fn take(&self, batch: Option<&Batch>) -> Result<bool, DeviceError> {
+        self.ask(batch)?;
         match self.lacks.get() {
-            Lack::Health => Err(DeviceError::System {
+            Lack::Later(more @ 2..) => {
+                self.lacks.set(Lack::Later(more - 1));
+                Ok(true)
+            }
+            Lack::Health | Lack::Later(_) => Err(DeviceError::System {
                 what: "submitting",
                 detail: "it is broken".into(),
             }),
@@ -122,7 +152,9 @@ impl Scarce {
                 let _ = self.reclaim.off.set("it was broken off".into());
                 Ok(false)
             }
-            Lack::Nothing | Lack::Room | Lack::Leader => Ok(true),
+            Lack::Nothing | Lack::Room | Lack::RoomToAccumulate | Lack::Lanes(_) | Lack::Leader => {
+                Ok(true)
+            }
         }
     }
 }
@@ -137,13 +169,20 @@ unsafe impl device::Stream for Scarce {
         &self.reclaim
     }
 
+    fn most_lanes(&self) -> usize {
+        match self.lacks.get() {
+            Lack::Lanes(most) => most,
+            _ => usize::MAX,
+        }
+    }
+
     fn prepare(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
-        self.ask()?;
+        self.ask(Some(batch))?;
         self.host.prepare(batch)
     }
 
     unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
-        if !self.take()? {
+        if !self.take(Some(batch))? {
             return Ok(());
         }
         // SAFETY: the caller's promise, here and below.
@@ -194,7 +233,7 @@ unsafe impl device::Stream for Scarce {
         others: &[&Self],
         graph: &Arc<Self::Graph>,
     ) -> Result<(), DeviceError> {
-        self.ask()?;
+        self.ask(None)?;
         let others: Vec<_> = others.iter().map(|other| &other.host).collect();
         self.host.prepare_replay(&others, graph)
     }
@@ -205,7 +244,7 @@ unsafe impl device::Stream for Scarce {
         graph: &Arc<Self::Graph>,
         times: u64,
     ) -> Result<(), DeviceError> {
-        if !self.take()? {
+        if !self.take(None)? {
             return Ok(());
         }
         let others: Vec<_> = others.iter().map(|other| &other.host).collect();

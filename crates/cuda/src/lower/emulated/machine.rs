@@ -78,9 +78,14 @@ fn compile(sizes: Sizes, more: impl FnOnce(&mut Command)) -> Option<()> {
     command
         // Machines share no variables: not those of templates either, which g++ has one of in a process if it is not told.
         .args(["-std=c++17", "-fPIC", "-fno-gnu-unique"])
-        // Integers wrap, and bytes are what is looked at as them, as they are and do for the device's compiler. A jump
-        // to another stack is what is meant.
-        .args(["-fwrapv", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE"])
+        // Bytes are what is looked at as them, as they are for the device's compiler. A jump to another stack is what is
+        // meant.
+        .args(["-fno-strict-aliasing", "-U_FORTIFY_SOURCE"])
+        // Of a signed overflow no compiler need make what another does: whoever comes to one ends here, by a signal.
+        .args([
+            "-fsanitize=signed-integer-overflow",
+            "-fsanitize-undefined-trap-on-error",
+        ])
         .args(["-Wall", "-Wno-unknown-pragmas", "-Wno-maybe-uninitialized"])
         .arg("-DTIDEGATE_EMULATED")
         .arg(format!("-DTHREADS={}", sizes.threads))

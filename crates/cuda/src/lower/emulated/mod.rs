@@ -74,6 +74,12 @@ fn accumulates_to_one_place_come_in_their_order() {
 }
 
 #[test]
+fn integers_wrap_and_no_number_loses_as_on_the_host() {
+    let Some(mut machine) = small() else { return };
+    moves::extremes::check(&mut machine).unwrap();
+}
+
+#[test]
 fn parities_are_those_of_their_waits() {
     let Some(mut machine) = small() else { return };
     moves::check_parities(&mut machine, 0..300).unwrap();

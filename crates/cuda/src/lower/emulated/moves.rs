@@ -14,6 +14,7 @@ use super::super::{LANE_STEPS, ShortLane, TEAM_BLOCKS, TEAM_WARPS};
 use super::machine::{Do, Home, Launched, Machine};
 use super::memory::{Arena, Rng};
 
+pub(super) mod extremes;
 mod gather;
 pub(super) mod reductions;
 

@@ -31,6 +31,7 @@ type Check = fn(&mut Machine) -> Result<(), String>;
 type Mutant = (Check, &'static str, &'static str);
 
 const MOVES: Check = |machine| moves::check(machine, 0..400);
+const EXTREMES: Check = |machine| moves::extremes::check(machine);
 const REDUCTIONS: Check = |machine| moves::reductions::check(machine, 0..200);
 const PARITIES: Check = |machine| moves::check_parities(machine, 0..200);
 const EPOCHS: Check = |machine| protocol::check(machine, Form::Whole, 0..60, 20);

@@ -1,10 +1,33 @@
 //! Lanes by their steps: waits, moves, adds, failure.
 
 use super::{
-    ABORT, EPOCHS, FOLLOW, LOOKS, MOVES, Mutant, PARITIES, POISON, REPORTS, REPORTS_BY_TURNS,
+    ABORT, EPOCHS, EXTREMES, FOLLOW, LOOKS, MOVES, Mutant, PARITIES, POISON, REPORTS,
+    REPORTS_BY_TURNS,
 };
 
 pub(super) const MUTANTS: &[Mutant] = &[
+    // Integers with a sign are added, and multiplied, as such; u16 as `int`.
+    (
+        EXTREMES,
+        "case OP_SUM: return (T)((u64)a + (u64)b);",
+        "case OP_SUM: return a + b;",
+    ),
+    (
+        EXTREMES,
+        "case OP_PROD: return (T)((u64)a * (u64)b);",
+        "case OP_PROD: return a * b;",
+    ),
+    // A NaN wins against a number; what is there already wins against what it is equal to.
+    (
+        EXTREMES,
+        "case OP_MIN: return (b != b || a < b) ? a : b;",
+        "case OP_MIN: return a < b ? a : b;",
+    ),
+    (
+        EXTREMES,
+        "case OP_MAX: return (b != b || a > b) ? a : b;",
+        "case OP_MAX: return (b != b || a >= b) ? a : b;",
+    ),
     // The barrier before an add, and the one after a wait.
     (
         EPOCHS,

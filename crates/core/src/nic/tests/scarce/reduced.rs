@@ -1,0 +1,129 @@
+//! All-reduces on a device that refuses what it is given: the first of the batches of a call, or a later one.
+
+use super::*;
+
+type Reduce<'s> = AllReduce<'s, u64, Strapped>;
+
+/// Ranks that reach each other in memory, and by NICs that read the vectors themselves.
+fn both_ways(program: impl Fn(World<Strapped>, bool) + Sync) {
+    for by_nic in [false, true] {
+        let options = |_| match by_nic {
+            true => WorldOptions::new()
+                .nic(Loopback::default())
+                .route(Route::Nic),
+            false => WorldOptions::new(),
+        };
+        World::local_with(3, options, |world| program(world, by_nic));
+    }
+}
+
+/// A limit only so that a test which fails does not hang.
+fn open<'s>(s: &Stream<'s, Strapped>) -> Reduce<'s> {
+    AllReduce::open_with_limit(s, "energy", LEN, Duration::from_secs(30)).unwrap()
+}
+
+#[test]
+fn what_is_refused_in_advance_can_be_enqueued_again() {
+    both_ways(|world, _| {
+        crate::stream!(let s = world.stream().unwrap());
+        let (mut reduce, mut x) = (open(&s), fill(&s, 1));
+        // The device says so when it is asked for the last of the batches, before any has been submitted.
+        for lacking in [Lack::Room, Lack::Nothing, Lack::RoomToAccumulate] {
+            if lacking != Lack::Nothing && world.rank() == 1 {
+                s.raw().lacks.set(lacking);
+                let error = reduce.sum(&s, &mut x).unwrap_err();
+                let exhausted = matches!(error, Error::Device(DeviceError::Exhausted { .. }));
+                assert!(exhausted, "{error}");
+                s.raw().lacks.set(Lack::Nothing);
+            }
+            reduce.sum(&s, &mut x).unwrap();
+        }
+        assert_eq!(*x.into_host(&s).unwrap(), [27; LEN]);
+    });
+}
+
+/// What an error says that comes of this.
+fn is_of_rank_1(error: &Error) -> bool {
+    let cause = match error {
+        Error::Revoked { window, cause } if &**window == "energy" => cause,
+        Error::Wait(failed) if &*failed.window == "energy" => &failed.cause,
+        _ => return false,
+    };
+    matches!(cause, Cause::NotEnqueued { rank: 1, reason } if reason.contains("it is broken"))
+}
+
+/// The others take this rank's part for given by then: they hear that there will be no next one.
+#[test]
+fn a_device_that_refuses_a_later_batch_revokes_the_all_reduce() {
+    // The exchange; by NICs, the wait for their reads of the vector; the moves.
+    for (batch, only_by_nic) in [(2, false), (3, true)] {
+        let told = [const { AtomicU64::new(0) }; 2];
+        both_ways(|world, by_nic| {
+            if only_by_nic && !by_nic {
+                return;
+            }
+            crate::stream!(let s = world.stream().unwrap());
+            let (mut reduce, mut x) = (open(&s), fill(&s, 1));
+            reduce.sum(&s, &mut x).unwrap();
+            s.synchronize().unwrap();
+            let told = &told[usize::from(by_nic)];
+            let begun = Instant::now();
+            if world.rank() != 1 {
+                let error = loop {
+                    match reduce.sum(&s, &mut x).and_then(|()| s.synchronize()) {
+                        Ok(()) => assert!(begun.elapsed() < LONG, "nobody says so"),
+                        Err(error) => break error,
+                    }
+                };
+                assert!(is_of_rank_1(&error), "{error}");
+                told.fetch_add(1, Ordering::SeqCst);
+                return;
+            }
+            s.raw().lacks.set(Lack::Later(batch));
+            let error = reduce.sum(&s, &mut x).unwrap_err();
+            let broken = matches!(error, Error::Device(DeviceError::System { .. }));
+            assert!(broken, "{error}");
+            assert_eq!(s.raw().lacks.get(), Lack::Later(1), "it was another batch");
+            s.raw().lacks.set(Lack::Nothing);
+            let again = reduce.sum(&s, &mut x).unwrap_err();
+            assert!(is_of_rank_1(&again), "{again}");
+            // Nothing was made of the vector; whether the epoch came to its end before it was revoked is a matter of time.
+            match x.into_host(&s) {
+                Ok(x) => assert_eq!(*x, [3; LEN]),
+                Err(Rejected { error, .. }) => assert!(is_of_rank_1(&error), "{error}"),
+            }
+            while told.load(Ordering::SeqCst) != 2 {
+                assert!(begun.elapsed() < LONG, "the others wait");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+    }
+}
+
+#[test]
+fn too_many_ranks_for_a_stream_are_refused_when_it_is_opened() {
+    both_ways(|world, _| {
+        crate::stream!(let s = world.stream().unwrap());
+        let open = |lacks| {
+            s.raw().lacks.set(lacks);
+            Reduce::open(&s, "energy", LEN)
+        };
+        // Rank 1 alone; the others hear of it.
+        match world.rank() {
+            1 => match open(Lack::Lanes(8)).err() {
+                Some(Error::Invalid(why)) => assert!(why.contains("9 lanes"), "{why}"),
+                other => panic!("{other:?}"),
+            },
+            _ => match open(Lack::Nothing).err() {
+                Some(Error::WindowMismatch { detail, .. }) => {
+                    assert!(detail.contains("9 lanes"), "{detail}");
+                }
+                other => panic!("{other:?}"),
+            },
+        }
+        // With one lane more it is opened, and has what it needs: this stream refuses a batch of more.
+        let (mut reduce, mut x) = (open(Lack::Lanes(9)).unwrap(), fill(&s, 1));
+        reduce.sum(&s, &mut x).unwrap();
+        assert_eq!(*x.into_host(&s).unwrap(), [3; LEN]);
+    });
+}

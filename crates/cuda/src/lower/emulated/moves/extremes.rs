@@ -1,0 +1,115 @@
+//! Arithmetic at the ends of what a type has: where integers wrap, and floats that are no numbers, or have no end.
+
+use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Side, Step};
+use tidegate_hal::memory::Ptr;
+
+use super::super::machine::Machine;
+use super::{Maker, compare};
+
+/// The bits of values of a type, of which every pair is tried. Of numbers that are none there are several, which differ
+/// in what they carry along: the least and greatest are an operand, to the bit.
+fn values(scalar: Scalar) -> Vec<u64> {
+    match scalar {
+        Scalar::F32 => {
+            let numbers = [0.0, -0.0, 1.5, -1.5, f32::MAX, f32::MIN, f32::MIN_POSITIVE];
+            let others = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -f32::NAN];
+            // No numbers that carry something, one that may not be computed with, and one that is subnormal.
+            let bits = [0x7fc0_1234, 0xffc0_0042, 0x7f80_0001, 1];
+            let bits = bits.into_iter().chain(others.map(f32::to_bits));
+            bits.chain(numbers.map(f32::to_bits))
+                .map(u64::from)
+                .collect()
+        }
+        Scalar::F64 => {
+            let numbers = [0.0, -0.0, 1.5, -1.5, f64::MAX, f64::MIN, f64::MIN_POSITIVE];
+            let others = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -f64::NAN];
+            let bits = [
+                0x7ff8_0000_1234_5678,
+                0xfff8_0000_0000_0042,
+                0x7ff0_0000_0000_0001,
+                1,
+            ];
+            let bits = bits.into_iter().chain(others.map(f64::to_bits));
+            bits.chain(numbers.map(f64::to_bits)).collect()
+        }
+        _ => {
+            let highest = 1u64 << (8 * scalar.bytes() - 1);
+            // The greatest and the least one with a sign; what stays of these without one is the greatest of all.
+            let ends = [highest - 1, highest, u64::MAX, u64::MAX - 1, highest + 1];
+            let roots = [1 << (4 * scalar.bytes()), (1 << (4 * scalar.bytes())) - 1];
+            [&ends[..], &roots, &[0, 1, 2, 3]].concat()
+        }
+    }
+}
+
+impl Maker<'_> {
+    /// An operation on every pair of values.
+    fn pairs(&mut self, op: Op, scalar: Scalar, fetches: bool, atomic: bool) -> Step {
+        let values = values(scalar);
+        let (size, count) = (scalar.bytes(), values.len() * values.len());
+        let mut linear = |of: &dyn Fn(usize) -> u64, written| {
+            let beyond = size * self.rng.below(4);
+            let at = self.arena.take(size * count, beyond, written);
+            for index in 0..count {
+                // The low bytes come first, as on every machine with such a GPU.
+                let bytes = of(index).to_le_bytes();
+                // SAFETY: the piece was just taken with room for all.
+                unsafe {
+                    at.add(index * size)
+                        .copy_from_nonoverlapping(bytes.as_ptr(), size);
+                }
+            }
+            Side {
+                base: Ptr(at),
+                flip: 0,
+                shape: Shape::Linear,
+            }
+        };
+        let many = values.len();
+        let src = linear(&|index| values[index % many], false);
+        let dst = linear(&|index| values[index / many], true);
+        let action = match fetches {
+            true => Action::FetchOp {
+                op,
+                scalar,
+                result: linear(&|_| 0, true).base,
+                atomic,
+            },
+            false => Action::Accumulate { op, scalar, atomic },
+        };
+        Step::Move(Move {
+            action,
+            size: size as u32,
+            count,
+            src,
+            dst,
+            parity: Ptr::NULL,
+            early: false,
+            landing: None,
+        })
+    }
+}
+
+/// Every reduction of every pair: to the bit what the host makes of it. Of floats only those that choose, since which
+/// bits a sum has that is no number is the processor's affair, and of subnormal `f32` the GPU's.
+pub(in super::super) fn check(machine: &mut Machine) -> Result<(), String> {
+    let trials = Scalar::ALL.into_iter().flat_map(|scalar| {
+        let float = matches!(scalar, Scalar::F32 | Scalar::F64);
+        let ops = Op::ALL.into_iter();
+        ops.filter(move |op| match op {
+            Op::Sum | Op::Prod => !float,
+            op => !(float && op.is_bitwise()),
+        })
+        .map(move |op| (op, scalar))
+    });
+    for (seed, (op, scalar)) in trials.enumerate() {
+        let make = |maker: &mut Maker<'_>| {
+            let all = [(false, false), (false, true), (true, false), (true, true)];
+            let each = all.map(|(fetches, atomic)| maker.pairs(op, scalar, fetches, atomic));
+            each.map(|step| vec![step]).to_vec()
+        };
+        compare(machine, seed as u64, 0, make)
+            .map_err(|why| format!("{op:?} of {scalar:?}: {why}"))?;
+    }
+    Ok(())
+}
