@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use tidegate_hal::nic::{Direction, NicError};
 use tidegate_hal::tell;
 
+use super::contact::Way;
 use super::departure::Stage;
 use super::doubt::FAILED;
 use super::program::{Script, operation, script};
@@ -346,7 +347,7 @@ impl<W: Wire> Engine<W> {
         chained.listens(rung);
         let waits = rung > chained.through;
         if chained.through > before {
-            self.contact.answers(queue.peer);
+            self.contact.answers(Way::own(queue.peer));
         }
         if let Some(agenda) = self.queues.get(index) {
             // A failure is looked after, too: what came before it may still come through.

@@ -65,7 +65,7 @@ pub(super) enum Flight<W: Wire> {
     /// Of the first, with the signals of others.
     With(usize, Held, Option<Lent>),
     /// Of a queue, by a rail.
-    Handed(usize),
+    Handed(usize, usize),
     Poisoning(Poisoning<W>),
     Look(Look<W>),
 }

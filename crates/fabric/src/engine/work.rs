@@ -10,7 +10,7 @@ use tidegate_hal::slots::Slots;
 use tidegate_hal::tell;
 
 use super::chained::Chained;
-use super::contact::Contact;
+use super::contact::{Contact, Way};
 use super::departure::{Departures, Stage};
 use super::doubt::{Doubt, Look};
 use super::firing::{Firing, Flight, Held};
@@ -341,7 +341,7 @@ impl<W: Wire> Engine<W> {
                     Some(Flight::Of(_, lent) | Flight::With(_, _, lent)) => {
                         self.dead_lent.extend(lent);
                     }
-                    Some(Flight::Handed(_)) | None => {}
+                    Some(Flight::Handed(..)) | None => {}
                 }
             }
             self.flights.clear();
@@ -378,12 +378,12 @@ impl<W: Wire> Engine<W> {
                 self.over(held.queue, failed.clone());
                 self.over(index, failed);
             }
-            Some(Flight::Handed(index)) => {
+            Some(Flight::Handed(index, rail)) => {
                 self.comes_back(index);
-                self.over(index, failed);
+                self.over_by(index, rail, failed);
             }
             Some(Flight::Poisoning(poisoning)) => {
-                self.contact.answers(poisoning.peer);
+                self.contact.answers(Way::own(poisoning.peer));
                 self.told(poisoning, failed.as_deref());
             }
             Some(Flight::Look(look)) => self.looked(&look, failed),
@@ -393,6 +393,11 @@ impl<W: Wire> Engine<W> {
 
     /// An operation of a queue is over.
     pub(super) fn over(&mut self, index: usize, failed: Option<String>) {
+        self.over_by(index, 0, failed);
+    }
+
+    /// Likewise, one that went by this rail.
+    fn over_by(&mut self, index: usize, rail: usize, failed: Option<String>) {
         let agenda = self.queues.get(index);
         let of_firing = agenda.and_then(|agenda| Some((agenda.firing.as_mut()?, &agenda.queue)));
         let Some((firing, queue)) = of_firing else {
@@ -400,12 +405,13 @@ impl<W: Wire> Engine<W> {
             return;
         };
         let (peer, departure) = (queue.peer, queue.departure());
+        let way = Way { peer, rail };
         firing.under_way -= 1;
         let in_parts = script::<W>(&firing.program).parts.is_some();
         if failed.is_some() || !(firing.signalled || in_parts) {
-            self.contact.answers(peer);
+            self.contact.answers(way);
         } else {
-            self.contact.is_through(peer);
+            self.contact.is_through(way);
             if firing.under_way > 0 {
                 self.contact.asks(peer);
             }
@@ -435,7 +441,7 @@ impl<W: Wire> Engine<W> {
 
     /// A rail has not begun what it was handed, and will not: which is no answer of the peer's.
     fn unsent(&mut self, cookie: u64, why: &str) {
-        let Some(Flight::Handed(index)) = self.flights.take(cookie as usize) else {
+        let Some(Flight::Handed(index, _)) = self.flights.take(cookie as usize) else {
             debug_assert!(self.broken, "nothing else is handed over");
             return;
         };

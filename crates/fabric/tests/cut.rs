@@ -1,0 +1,146 @@
+//! A peer to which several connections lead, of which a network cuts one, as a firewall does that drops what it has
+//! forgotten: the others go on.
+
+mod rig;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rig::wrapped::{Hooks, Outcome, Wrapped};
+use rig::{Rig, SENT, SETTLES, SIGNAL};
+use tidegate_fabric::Options;
+use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
+use tidegate_fabric::wire::{Op, Posted, Wire as _};
+use tidegate_hal::batch::QUANTUM;
+use tidegate_hal::nic::Direction;
+
+/// Elements of a put that goes by both rails; where it comes from, and where it goes.
+const ELEMENTS: usize = 24_000;
+const FROM: usize = 8192;
+const TO: usize = FROM + 8 * ELEMENTS;
+/// What a peer may be silent for is twice this.
+const SILENCE: Duration = Duration::from_millis(250);
+const LONG: Duration = Duration::from_secs(20);
+
+/// What has become of the rail.
+#[derive(Default)]
+struct Cut {
+    /// Of what it has taken nothing more is heard.
+    is_cut: AtomicBool,
+    /// How much it has taken since.
+    taken: AtomicUsize,
+}
+
+/// The wire in memory, of which all but the first endpoint may be cut.
+struct Cuts {
+    is_twin: bool,
+    cut: Arc<Cut>,
+}
+
+// SAFETY: operations are the wire's, or touch nothing.
+unsafe impl Hooks for Cuts {
+    type Wire = MemoryWire;
+
+    unsafe fn post(
+        &mut self,
+        wire: &mut MemoryWire,
+        peer: usize,
+        op: Op<'_, Wrapped<Self>>,
+        cookie: u64,
+    ) -> Outcome<Posted> {
+        if self.is_twin && self.cut.is_cut.load(Ordering::SeqCst) {
+            self.cut.taken.fetch_add(1, Ordering::SeqCst);
+            return Ok(Posted::Taken);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { wire.post(peer, op.handed_on(|remote| &**remote), cookie) }
+    }
+
+    fn twin(&self) -> Option<Self> {
+        Some(Cuts {
+            is_twin: true,
+            cut: self.cut.clone(),
+        })
+    }
+}
+
+/// An endpoint with two rails, which has sent something by both.
+fn met() -> (Rig, Arc<Cut>) {
+    let cut = Arc::<Cut>::default();
+    let hooks = Cuts {
+        is_twin: false,
+        cut: cut.clone(),
+    };
+    let wire = Net::new(1, Faults::default()).wire(0);
+    let options = Options::default().rails(2).silence(SILENCE);
+    let wire = Wrapped { hooks, wire };
+    let rig = Rig::sized(wire, options, (false, true), TO + 8 * ELEMENTS);
+    let mut put = rig.transfer(&rig.memory, Direction::Put, 0);
+    (put.count, put.local.base) = (ELEMENTS, rig.at(FROM));
+    (put.remote.base.offset, put.remote.flip) = (TO, 0);
+    rig.arm(&[rig.program(vec![put])], 2).unwrap();
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
+    assert!(rig.nic.quiesce(SETTLES));
+    (rig, cut)
+}
+
+/// Whether the wire fails, as core hears it, while `meanwhile` is done again and again; that may ask whether it has.
+fn fails(rig: &Rig, mut meanwhile: impl FnMut(&dyn Fn() -> bool)) -> bool {
+    let has_failed = || rig.has_failed.load(Ordering::SeqCst);
+    let begun = Instant::now();
+    while begun.elapsed() < LONG && !has_failed() {
+        meanwhile(&has_failed);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    has_failed()
+}
+
+#[test]
+fn a_rail_that_is_cut_ends_waits() {
+    let (rig, cut) = met();
+    rig.may_fail.store(true, Ordering::SeqCst);
+    cut.is_cut.store(true, Ordering::SeqCst);
+    rig.ring();
+    assert!(fails(&rig, |_| {}), "half of it is missing for ever");
+    assert_eq!(cut.taken.load(Ordering::SeqCst), 1);
+    assert_eq!(rig.word(SIGNAL).load(), QUANTUM);
+}
+
+/// Nor is what goes by the engine's own endpoint a sign of life of the rail's.
+#[test]
+fn a_rail_that_is_cut_ends_waits_though_others_go_on() {
+    let (rig, cut) = met();
+    rig.may_fail.store(true, Ordering::SeqCst);
+    cut.is_cut.store(true, Ordering::SeqCst);
+    let beside = rig.beside();
+    rig.ring();
+    let mut sent = 0;
+    let failed = fails(&rig, |has_failed| {
+        let put = rig.transfer(&rig.memory, Direction::Put, 1);
+        beside.fires(&rig, rig.program_of(rig::OTHER, vec![put]).unwrap());
+        sent += 1;
+        let begun = Instant::now();
+        // Each is through, but where the wire has failed by then.
+        while beside.sent() < sent * QUANTUM && !has_failed() {
+            assert!(begun.elapsed() < LONG, "the engine's own does not go on");
+            std::thread::yield_now();
+        }
+    });
+    assert!(failed, "half of it is missing for ever");
+    assert_eq!(cut.taken.load(Ordering::SeqCst), 1);
+}
+
+/// One that is idle may say nothing for any time.
+#[test]
+fn a_rail_that_is_not_waited_for_may_be_silent() {
+    let (rig, cut) = met();
+    cut.is_cut.store(true, Ordering::SeqCst);
+    std::thread::sleep(4 * SILENCE);
+    cut.is_cut.store(false, Ordering::SeqCst);
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 2), 2 * QUANTUM);
+    assert!(!rig.has_failed.load(Ordering::SeqCst));
+}
