@@ -307,7 +307,7 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
             if heard != before {
                 (before, silence) = (heard, Silence::new());
             }
-            if elapsed >= limit || silence.look(Instant::now(), self.options.silence) {
+            if elapsed >= limit || silence.look(Instant::now(), self.shared.patience()) {
                 return false;
             }
             // Only at the end of a job: nothing on the data path waits here.

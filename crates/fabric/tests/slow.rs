@@ -86,8 +86,8 @@ unsafe impl Hooks for Slow {
     }
 }
 
-/// A put, or a get, of so many bytes goes on.
-fn goes_on(direction: Direction, bytes: usize, each: Duration) {
+/// Over such a network, a put or a get of so many bytes, which has begun.
+fn begun(direction: Direction, bytes: usize, each: Duration) -> Rig {
     let hooks = Slow {
         each,
         free: None,
@@ -102,11 +102,17 @@ fn goes_on(direction: Direction, bytes: usize, each: Duration) {
     (long.local.base, long.remote.base.offset) = (rig.at(FROM), TO);
     long.remote.flip = 0;
     rig.arm(&[rig.program(vec![long])], 1).unwrap();
-    let begun = Instant::now();
     rig.ring();
+    rig
+}
+
+/// It goes on.
+fn goes_on(direction: Direction, bytes: usize, each: Duration) {
+    let before = Instant::now();
+    let rig = begun(direction, bytes, each);
     assert_eq!(rig.wait(SENT, 1), QUANTUM);
     assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
-    assert!(begun.elapsed() > 4 * SILENCE, "it was not slow");
+    assert!(before.elapsed() > 4 * SILENCE, "it was not slow");
     assert!(rig.nic.quiesce(SETTLES));
     assert!(!rig.has_failed.load(Ordering::SeqCst));
 }
@@ -123,4 +129,13 @@ fn a_long_transfer_over_a_slow_network_goes_on() {
 fn each_part_of_a_long_transfer_has_the_time_of_its_bytes() {
     goes_on(Direction::Put, LONG / 2, SLOWER);
     goes_on(Direction::Get, LONG / 2, SLOWER);
+}
+
+/// Nor does a rank leave before the last of it has gone out.
+#[test]
+fn who_leaves_waits_for_what_goes_on() {
+    let rig = begun(Direction::Put, LONG / 2, SLOWER);
+    assert!(rig.nic.quiesce(10 * SETTLES), "it did not go on");
+    assert_eq!(rig.word(SENT).load(), QUANTUM);
+    assert_eq!(rig.word(SIGNAL).load(), QUANTUM);
 }

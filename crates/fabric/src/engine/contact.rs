@@ -108,7 +108,7 @@ pub(super) struct Contact {
     asked: HashMap<usize, Silence>,
     /// How much has come to its end towards each, by rank and rail.
     ends: Vec<[u64; Options::MOST_RAILS]>,
-    /// Where something was under way at the last tick.
+    /// Where something was under way when that was last looked at.
     awaited: HashMap<Way, Awaited>,
 }
 
@@ -132,7 +132,7 @@ impl Contact {
         self.ends[way.peer][way.rail] += 1;
     }
 
-    /// To be called by ticks, with everything that is under way. Towards whom nothing has come to its end for too long,
+    /// To be called now and then, with everything that is under way. Towards whom nothing has come to its end for too long,
     /// on one way or another, and for how long.
     fn awaits(&mut self, under_way: impl Iterator<Item = (Way, Load)>) -> Vec<(usize, Duration)> {
         let mut ways: BTreeMap<Way, Load> = BTreeMap::new();
@@ -215,6 +215,14 @@ impl Contact {
         if !std::mem::replace(&mut self.met[peer], true) {
             self.asked.remove(&peer);
         }
+    }
+
+    /// How much longer than anything else what is under way may take, for its bytes: as of when it was last looked at.
+    pub(super) fn extra(&self) -> Duration {
+        let most = self.awaited.values().map(|awaited| awaited.limit).max();
+        most.map_or(Duration::ZERO, |most| {
+            most.saturating_sub(answer_within(self.limit))
+        })
     }
 
     /// What is under way towards a peer has its time from here on.

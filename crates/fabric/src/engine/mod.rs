@@ -396,6 +396,16 @@ impl<W: Wire> Shared<W> {
         self.tell_listener();
     }
 
+    /// For how long nothing at all may happen while a rank waits for its last messages.
+    pub(crate) fn patience(&self) -> Duration {
+        let extra = self.with(|engine| {
+            // A tick may be a while away.
+            engine.await_answers();
+            engine.contact.extra()
+        });
+        self.silence.saturating_add(extra)
+    }
+
     /// Whether everything that was rung for is through, and has come; and, if that is asked for, every peer is told that
     /// is to be told of a failure.
     pub(crate) fn is_idle(&self, told: bool) -> bool {
