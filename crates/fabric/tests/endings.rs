@@ -276,6 +276,54 @@ fn a_get_from_a_peer_that_has_left_is_no_success() {
     assert_ne!(rig.wait(SENT, 1) & POISON, 0);
 }
 
+/// Nor is it asked for when that is known: it would wait for an answer that nobody gives.
+#[test]
+fn a_get_is_not_sent_to_a_peer_that_has_left() {
+    let (rig, wish) = odd(Options::default());
+    let get = |to| rig.transfer(&rig.memory, Direction::Get, to);
+    let put = rig.transfer(&rig.memory, Direction::Put, 3);
+    let both = rig.program(vec![get(2), put]);
+    rig.arm(&[rig.put(1), rig.program(vec![get(1)]), both], 1)
+        .unwrap();
+    rig.nic.hear(0);
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
+    assert!(rig.nic.quiesce(LONG));
+    assert_eq!(wish.taken.load(Ordering::SeqCst), 0);
+}
+
+/// One that went out before, and comes, has come: only the signal goes nowhere, which nobody waits for.
+#[test]
+fn a_get_that_comes_when_its_peer_has_left_is_a_success() {
+    for (fails, with_put) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (rig, wish) = odd(Options::default());
+        rig.write(0, 7);
+        wish.hold.store(true, Ordering::SeqCst);
+        let mut transfers = vec![rig.transfer(&rig.memory, Direction::Get, 1)];
+        let put = rig.transfer(&rig.memory, Direction::Put, 2);
+        transfers.extend(with_put.then_some(put));
+        rig.arm(&[rig.program(transfers), rig.put(3)], 1).unwrap();
+        rig.ring();
+        await_posts(&wish.taken, 1);
+        rig.nic.hear(0);
+        wish.fail.store(fails, Ordering::SeqCst);
+        wish.hold.store(false, Ordering::SeqCst);
+        let sent = rig.wait(SENT, 1);
+        assert!(rig.nic.quiesce(LONG));
+        assert_eq!(wish.taken.load(Ordering::SeqCst), 1, "more went out");
+        if fails {
+            assert_eq!(sent, POISON);
+            continue;
+        }
+        assert_eq!((sent, rig.read(1)), (QUANTUM, 7));
+        rig.ring();
+        assert_eq!(rig.wait(SENT, 2), 2 * QUANTUM);
+        assert_eq!((rig.word(SIGNAL).load(), rig.read(2)), (0, 0));
+    }
+}
+
 #[test]
 fn a_thread_of_the_nic_that_panics_is_a_wire_that_has_failed() {
     let (rig, wish) = odd(Options::default());

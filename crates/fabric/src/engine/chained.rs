@@ -32,7 +32,7 @@ use super::doubt::FAILED;
 use super::program::{Script, operation, script};
 use super::queue::Queue;
 use super::silence::Silence;
-use super::work::Engine;
+use super::work::{Engine, never_comes};
 use crate::lock;
 use crate::wire::chain::{Chain, Signal, Stuck};
 use crate::wire::{Posted, Wire};
@@ -322,6 +322,9 @@ impl<W: Wire> Engine<W> {
             let lets_go = chained.lets_go(&queue, rung);
             let all = chained.through == rung;
             drop(chained);
+            if !lets_go {
+                departure.says(false, &never_comes(queue.peer));
+            }
             if !lets_go || (all && (closed || poisoned)) {
                 self.give_up(index);
             }

@@ -44,10 +44,17 @@ impl Firing {
         self.number % 2 == 1
     }
 
-    /// Whether it only sends, and nobody here waits for what it would bring.
+    /// Whether it only sends, and nobody here waits for what it would bring: all of that has come when its signal goes
+    /// out.
     pub(super) fn only_sends<W: Wire>(&self) -> bool {
         let pieces = &script::<W>(&self.program).pieces;
-        pieces.iter().all(|piece| piece.direction == Direction::Put)
+        self.signalled || pieces.iter().all(|piece| piece.direction == Direction::Put)
+    }
+
+    /// Whether something is still to be asked for that it brings.
+    pub(super) fn is_to_ask<W: Wire>(&self) -> bool {
+        let pieces = &script::<W>(&self.program).pieces[self.next..];
+        pieces.iter().any(|piece| piece.direction == Direction::Get)
     }
 }
 

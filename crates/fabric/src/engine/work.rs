@@ -98,6 +98,11 @@ pub(super) struct Agenda<W: Wire> {
     pub(super) fails: bool,
 }
 
+/// Why a get fails that is rung for when its peer has left.
+pub(super) fn never_comes(peer: usize) -> String {
+    format!("a transfer from rank {peer} failed: it has left")
+}
+
 impl<W: Wire> Engine<W> {
     pub(super) fn new(wire: W, slots: Arc<Slots>, silence: Duration) -> Self {
         Engine {
@@ -518,10 +523,15 @@ impl<W: Wire> Engine<W> {
                 }
             }
             firing.failed |= broken;
-            // Its peer has left, in good order: it has got all that it waited for. Nothing more goes out, and what has
-            // failed since is no failure.
+            // Its peer has left, in good order: it has got all that it waited for. Nothing more goes out, so what was to
+            // be asked for does not come; what else has failed since is no failure.
             let departure = agenda.queue.departure();
-            let nobody = departure == Stage::Left && firing.only_sends::<W>();
+            let has_left = departure == Stage::Left;
+            if has_left && !firing.failed && firing.is_to_ask::<W>() {
+                departure.says(false, &never_comes(agenda.queue.peer));
+                firing.failed = true;
+            }
+            let nobody = has_left && (firing.only_sends::<W>() || !firing.failed);
             if nobody && firing.under_way == 0 && firing.rung.is_none() {
                 agenda.firing = None;
                 self.firing -= 1;
