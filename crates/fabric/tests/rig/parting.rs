@@ -4,7 +4,7 @@
 //! seen what it waits for.
 #![allow(dead_code, reason = "not every test uses everything")]
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
@@ -124,6 +124,10 @@ pub(crate) struct Wish {
     /// What is asked for is refused; how often that was so.
     pub(crate) blind: AtomicBool,
     pub(crate) blinded: AtomicUsize,
+    /// What is asked for comes back so many milliseconds late; how often it was asked for, and (below) when which will.
+    pub(crate) late: AtomicU64,
+    pub(crate) asked: AtomicUsize,
+    due: Mutex<HashMap<u64, Instant>>,
     /// Nobody can be told of a failure for now; how often that was so, and how often somebody was told.
     pub(crate) full: AtomicBool,
     pub(crate) untold: AtomicUsize,
@@ -190,6 +194,12 @@ unsafe impl Hooks for Odd {
             self.0.refused.fetch_add(1, Ordering::SeqCst);
             return Err(NicError::BadKey("as was wished".into()));
         }
+        let late = self.0.late.load(Ordering::SeqCst);
+        if matches!(op, Op::Read { bytes: 8, .. }) && late > 0 {
+            self.0.asked.fetch_add(1, Ordering::SeqCst);
+            let due = Instant::now() + Duration::from_millis(late);
+            self.0.due.lock().unwrap().insert(cookie, due);
+        }
         // SAFETY: the caller's promise.
         let posted = unsafe { wire.post(peer, op.handed_on(|remote| &**remote), cookie) };
         let count = if tells { &self.0.told } else { &self.0.taken };
@@ -202,7 +212,19 @@ unsafe impl Hooks for Odd {
         wire.poll(&mut held)?;
         if !self.0.hold.load(Ordering::SeqCst) {
             let fail = self.0.fail.load(Ordering::SeqCst);
-            events.extend(held.drain(..).map(|event| match event {
+            let mut due = self.0.due.lock().unwrap();
+            let is_late = |event: &Event| match event {
+                Event::Done(cookie) => due.get(cookie).is_some_and(|due| *due > Instant::now()),
+                _ => false,
+            };
+            let (late, come): (Vec<_>, Vec<_>) = held.drain(..).partition(is_late);
+            *held = late;
+            for event in &come {
+                if let Event::Done(cookie) = event {
+                    due.remove(cookie);
+                }
+            }
+            events.extend(come.into_iter().map(|event| match event {
                 Event::Done(cookie) if fail => {
                     self.0.failed.fetch_add(1, Ordering::SeqCst);
                     Event::Failed(cookie, "the connection has ended".into())
