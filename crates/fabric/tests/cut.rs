@@ -11,15 +11,14 @@ use rig::wrapped::{Hooks, Outcome, Wrapped};
 use rig::{Rig, SENT, SETTLES, SIGNAL};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
-use tidegate_fabric::wire::{Op, Posted, Wire as _};
-use tidegate_hal::batch::QUANTUM;
+use tidegate_fabric::wire::{Op, Posted, Sleeper, Wire as _};
+use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::nic::Direction;
 
 /// Elements of a put that goes by both rails; where it comes from, and where it goes.
 const ELEMENTS: usize = 24_000;
 const FROM: usize = 8192;
 const TO: usize = FROM + 8 * ELEMENTS;
-/// What a peer may be silent for is twice this.
 const SILENCE: Duration = Duration::from_millis(250);
 const LONG: Duration = Duration::from_secs(20);
 
@@ -30,11 +29,40 @@ struct Cut {
     is_cut: AtomicBool,
     /// How much it has taken since.
     taken: AtomicUsize,
+    /// The longest sleep that its thread has gone to since, in microseconds.
+    slept: AtomicUsize,
+}
+
+/// The sleeper of an endpoint.
+struct Sleeps {
+    sleeper: Box<dyn Sleeper>,
+    sends: Arc<AtomicBool>,
+    cut: Arc<Cut>,
+}
+
+impl Sleeper for Sleeps {
+    fn sleep(&self, limit: Duration) {
+        if self.sends.load(Ordering::SeqCst) && self.cut.taken.load(Ordering::SeqCst) > 0 {
+            let micros = limit.as_micros() as usize;
+            self.cut.slept.fetch_max(micros, Ordering::SeqCst);
+        }
+        self.sleeper.sleep(limit);
+    }
+
+    fn wake(&self) {
+        self.sleeper.wake();
+    }
+
+    fn hears(&self) -> bool {
+        self.sleeper.hears()
+    }
 }
 
 /// The wire in memory, of which all but the first endpoint may be cut.
 struct Cuts {
     is_twin: bool,
+    /// It is no ear.
+    sends: Arc<AtomicBool>,
     cut: Arc<Cut>,
 }
 
@@ -49,6 +77,7 @@ unsafe impl Hooks for Cuts {
         op: Op<'_, Wrapped<Self>>,
         cookie: u64,
     ) -> Outcome<Posted> {
+        self.sends.store(self.is_twin, Ordering::SeqCst);
         if self.is_twin && self.cut.is_cut.load(Ordering::SeqCst) {
             self.cut.taken.fetch_add(1, Ordering::SeqCst);
             return Ok(Posted::Taken);
@@ -60,20 +89,30 @@ unsafe impl Hooks for Cuts {
     fn twin(&self) -> Option<Self> {
         Some(Cuts {
             is_twin: true,
+            sends: Arc::default(),
+            cut: self.cut.clone(),
+        })
+    }
+
+    fn sleeper(&self, sleeper: Box<dyn Sleeper>) -> Box<dyn Sleeper> {
+        Box::new(Sleeps {
+            sleeper,
+            sends: self.sends.clone(),
             cut: self.cut.clone(),
         })
     }
 }
 
-/// An endpoint with two rails, which has sent something by both.
-fn met() -> (Rig, Arc<Cut>) {
+/// An endpoint with two rails, which has sent something by both; what a peer may be silent for is twice `silence`.
+fn met(silence: Duration) -> (Rig, Arc<Cut>) {
     let cut = Arc::<Cut>::default();
     let hooks = Cuts {
         is_twin: false,
+        sends: Arc::default(),
         cut: cut.clone(),
     };
     let wire = Net::new(1, Faults::default()).wire(0);
-    let options = Options::default().rails(2).silence(SILENCE);
+    let options = Options::default().rails(2).silence(silence);
     let wire = Wrapped { hooks, wire };
     let rig = Rig::sized(wire, options, (false, true), TO + 8 * ELEMENTS);
     let mut put = rig.transfer(&rig.memory, Direction::Put, 0);
@@ -100,7 +139,7 @@ fn fails(rig: &Rig, mut meanwhile: impl FnMut(&dyn Fn() -> bool)) -> bool {
 
 #[test]
 fn a_rail_that_is_cut_ends_waits() {
-    let (rig, cut) = met();
+    let (rig, cut) = met(SILENCE);
     rig.may_fail.store(true, Ordering::SeqCst);
     cut.is_cut.store(true, Ordering::SeqCst);
     rig.ring();
@@ -112,7 +151,7 @@ fn a_rail_that_is_cut_ends_waits() {
 /// Nor is what goes by the engine's own endpoint a sign of life of the rail's.
 #[test]
 fn a_rail_that_is_cut_ends_waits_though_others_go_on() {
-    let (rig, cut) = met();
+    let (rig, cut) = met(SILENCE);
     rig.may_fail.store(true, Ordering::SeqCst);
     cut.is_cut.store(true, Ordering::SeqCst);
     let beside = rig.beside();
@@ -133,10 +172,31 @@ fn a_rail_that_is_cut_ends_waits_though_others_go_on() {
     assert_eq!(cut.taken.load(Ordering::SeqCst), 1);
 }
 
+/// What it has taken towards a peer that has left is its queue's loss, and keeps its thread awake less and less.
+#[test]
+fn a_rail_that_is_cut_from_who_has_left_rests() {
+    // Till this thread has said that the peer leaves, it may not be called silent.
+    let (rig, cut) = met(4 * SILENCE);
+    cut.is_cut.store(true, Ordering::SeqCst);
+    rig.ring();
+    let begun = Instant::now();
+    while cut.taken.load(Ordering::SeqCst) == 0 {
+        assert!(begun.elapsed() < LONG, "it takes nothing");
+        std::thread::yield_now();
+    }
+    rig.nic.hear(0);
+    assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
+    while cut.slept.load(Ordering::SeqCst) < 100_000 {
+        assert!(begun.elapsed() < LONG, "it stays awake");
+        std::thread::yield_now();
+    }
+    assert!(!rig.has_failed.load(Ordering::SeqCst));
+}
+
 /// One that is idle may say nothing for any time.
 #[test]
 fn a_rail_that_is_not_waited_for_may_be_silent() {
-    let (rig, cut) = met();
+    let (rig, cut) = met(SILENCE);
     cut.is_cut.store(true, Ordering::SeqCst);
     std::thread::sleep(4 * SILENCE);
     cut.is_cut.store(false, Ordering::SeqCst);

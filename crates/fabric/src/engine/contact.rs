@@ -303,21 +303,37 @@ impl<W: Wire> Engine<W> {
     }
 
     /// What is under way towards a peer that has left does not come to its end. It may still be read, so its queues
-    /// cannot go on; but nobody is to wait for them.
+    /// cannot go on; but nobody is to wait for them, nor to stay awake for what nothing more is added to.
     fn strand(&mut self, peer: usize) {
         for index in 0..self.queues.numbers() {
-            let Some(agenda) = self.queues.at(index) else {
+            let Some(agenda) = self.queues.get(index) else {
                 continue;
             };
             let queue = &agenda.queue;
-            let waits = agenda.firing.as_ref().is_some_and(|one| one.under_way > 0);
-            if queue.peer == peer && waits && !queue.is_abandoned() {
+            let waits = agenda.firing.as_mut().filter(|one| one.under_way > 0);
+            let Some(firing) = waits.filter(|_| queue.peer == peer) else {
+                continue;
+            };
+            if !std::mem::replace(&mut firing.is_stranded, true) {
+                self.stranded += 1;
+            }
+            if !queue.is_abandoned() {
                 tell(|| {
                     tracing::warn!("what is under way to rank {peer}, which has left, does not end")
                 });
                 queue.lose();
             }
         }
+        let adrift = self.flights.numbered();
+        let adrift = adrift.filter(|(_, flight)| match flight {
+            Flight::Of(index, _) | Flight::With(index, ..) | Flight::Handed(index, _) => {
+                let agenda = self.queues.at(*index);
+                agenda.is_some_and(|agenda| agenda.queue.peer == peer)
+            }
+            Flight::Poisoning(poisoning) => poisoning.peer == peer,
+            Flight::Look(look) => look.peer == peer,
+        });
+        self.adrift.extend(adrift.map(|(cookie, _)| cookie));
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Firing {
     pub(super) by_rails: usize,
     pub(super) signalled: bool,
     pub(super) failed: bool,
+    /// What is under way does not come to an end, and nobody waits for that.
+    pub(super) is_stranded: bool,
 }
 
 impl Firing {
@@ -37,6 +39,7 @@ impl Firing {
             by_rails: 0,
             signalled: false,
             failed: false,
+            is_stranded: false,
         }
     }
 

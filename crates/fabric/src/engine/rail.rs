@@ -30,7 +30,7 @@ use tidegate_hal::nic::NicError;
 use super::Shared;
 use super::contact::Way;
 use super::departure::Stage;
-use super::listen::{ACTIVE, BROKEN, DEAF, idle};
+use super::listen::{BROKEN, awaits, idle};
 use super::program::Piece;
 use super::queue::Queue;
 use super::silence::Silence;
@@ -425,9 +425,7 @@ impl<W: Wire> Shared<W> {
                     0 if rail.handed.load(Ordering::Relaxed) == 0 => {
                         Some(idle(hears, last.elapsed()))
                     }
-                    // Not every provider says by its descriptor that it wants to go on.
-                    0 if hears => Some(ACTIVE),
-                    0 => Some(DEAF.0),
+                    0 => Some(awaits(hears, last.elapsed())),
                     waiting if waiting == turn.refused => Some(FULL),
                     // It was handed over just now.
                     _ => None,

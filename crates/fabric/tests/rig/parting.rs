@@ -89,11 +89,17 @@ struct Gated {
 impl Sleeper for Gated {
     fn sleep(&self, limit: Duration) {
         let gate = &self.wish.gate;
+        let micros = limit.as_micros() as u64;
+        self.wish.slept.fetch_max(micros, Ordering::SeqCst);
         if !gate.lock().closed {
             return self.sleeper.sleep(limit);
         }
         gate.change(|state| state.is_asleep = true);
         gate.wait(|state| !state.closed);
+    }
+
+    fn hears(&self) -> bool {
+        !self.wish.deaf && self.sleeper.hears()
     }
 
     fn wake(&self) {
@@ -112,6 +118,9 @@ impl Sleeper for Gated {
 #[derive(Default)]
 pub(crate) struct Wish {
     pub(crate) gate: Gate,
+    /// The longest sleep that the listener has gone to, in microseconds; and whether nothing on the wire ends one.
+    pub(crate) slept: AtomicU64,
+    pub(crate) deaf: bool,
     /// Nothing is heard.
     pub(crate) hold: AtomicBool,
     /// What is done is said to have failed; and how often that was said.
@@ -127,7 +136,7 @@ pub(crate) struct Wish {
     /// What is asked for comes back so many milliseconds late; how often it was asked for, and (below) when which will.
     pub(crate) late: AtomicU64,
     pub(crate) asked: AtomicUsize,
-    due: Mutex<HashMap<u64, Instant>>,
+    pub(crate) due: Mutex<HashMap<u64, Instant>>,
     /// Nobody can be told of a failure for now; how often that was so, and how often somebody was told.
     pub(crate) full: AtomicBool,
     pub(crate) untold: AtomicUsize,
@@ -316,13 +325,19 @@ pub(crate) fn odd(chains: &[usize]) -> (Rig, Arc<Wish>) {
 
 /// Likewise, with these options.
 pub(crate) fn odd_with(options: Options, chains: &[usize]) -> (Rig, Arc<Wish>) {
-    let wish = Arc::new(Wish {
+    let wish = Wish {
         chains: chains.iter().copied().collect(),
         ..Wish::default()
-    });
+    };
+    wishing(wish, options, false)
+}
+
+/// Likewise, whose wire is to do this; whose doorbells are polled, or not.
+pub(crate) fn wishing(wish: Wish, options: Options, polled: bool) -> (Rig, Arc<Wish>) {
+    let wish = Arc::new(wish);
     let wire = Net::new(1, Faults::default()).wire(0);
     let hooks = Odd(wish.clone());
-    let rig = Rig::new(Wrapped { hooks, wire }, options, false);
+    let rig = Rig::with(Wrapped { hooks, wire }, options, false, polled);
     (rig, wish)
 }
 
