@@ -37,8 +37,9 @@ struct Wish {
     mute: AtomicBool,
     /// What is done is said to have failed.
     fail: AtomicBool,
-    /// The next look of a thread of the NIC panics.
+    /// The next look of a thread of the NIC panics, or of who rings.
     panic: AtomicBool,
+    panic_here: AtomicBool,
     held: Mutex<Vec<Event>>,
 }
 
@@ -75,10 +76,11 @@ unsafe impl Hooks for Odd {
     fn poll(&mut self, wire: &mut MemoryWire, events: &mut Vec<Event>) -> Outcome<()> {
         // Who rings may turn the engine, too.
         let is_test = std::thread::current().id() == self.1;
-        assert!(
-            is_test || !self.0.panic.swap(false, Ordering::SeqCst),
-            "as was wished"
-        );
+        let panics = match is_test {
+            true => &self.0.panic_here,
+            false => &self.0.panic,
+        };
+        assert!(!panics.swap(false, Ordering::SeqCst), "as was wished");
         if self.0.fulls.load(Ordering::SeqCst) == 1 {
             let stop = self.0.stops.swap(0, Ordering::SeqCst);
             std::thread::sleep(Duration::from_millis(stop as u64));
@@ -331,6 +333,24 @@ fn a_thread_of_the_nic_that_panics_is_a_wire_that_has_failed() {
     wish.panic.store(true, Ordering::SeqCst);
     rig.arm(&[rig.put(1)], 1).unwrap();
     rig.ring();
+    assert!(fails_within(&rig, LONG), "nobody has heard of it");
+}
+
+/// What it had heard for other streams nobody has heard.
+#[test]
+fn a_stream_that_panics_over_the_engine_is_a_wire_that_has_failed() {
+    let (rig, wish) = odd(Options::default());
+    rig.may_fail.store(true, Ordering::SeqCst);
+    let helper = rig.nic.helper().unwrap();
+    wish.panic_here.store(true, Ordering::SeqCst);
+    let begun = Instant::now();
+    // Somebody else may be at it.
+    while wish.panic_here.load(Ordering::SeqCst) {
+        assert!(begun.elapsed() < LONG, "it is never this thread's turn");
+        let looks = std::panic::AssertUnwindSafe(|| helper.waiting());
+        let panicked = std::panic::catch_unwind(looks).is_err();
+        assert_eq!(panicked, !wish.panic_here.load(Ordering::SeqCst));
+    }
     assert!(fails_within(&rig, LONG), "nobody has heard of it");
 }
 
