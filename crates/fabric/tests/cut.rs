@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rig::wrapped::{Hooks, Outcome, Wrapped};
-use rig::{Rig, SENT, SETTLES, SIGNAL};
+use rig::{Rig, SENT, SETTLES, SIGNAL, until};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
 use tidegate_fabric::wire::{Op, Posted, Sleeper, Wire as _};
@@ -179,17 +179,12 @@ fn a_rail_that_is_cut_from_who_has_left_rests() {
     let (rig, cut) = met(4 * SILENCE);
     cut.is_cut.store(true, Ordering::SeqCst);
     rig.ring();
-    let begun = Instant::now();
-    while cut.taken.load(Ordering::SeqCst) == 0 {
-        assert!(begun.elapsed() < LONG, "it takes nothing");
-        std::thread::yield_now();
-    }
+    until("it takes nothing", || cut.taken.load(Ordering::SeqCst) > 0);
     rig.nic.hear(0);
     assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
-    while cut.slept.load(Ordering::SeqCst) < 100_000 {
-        assert!(begun.elapsed() < LONG, "it stays awake");
-        std::thread::yield_now();
-    }
+    until("it stays awake", || {
+        cut.slept.load(Ordering::SeqCst) >= 100_000
+    });
     assert!(!rig.has_failed.load(Ordering::SeqCst));
 }
 

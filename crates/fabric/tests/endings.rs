@@ -12,7 +12,7 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use rig::wrapped::{Hooks, Outcome, Wrapped};
-use rig::{Rig, SENT, SIGNAL};
+use rig::{Rig, SENT, SIGNAL, until};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
 use tidegate_fabric::wire::{Event, Op, Posted, Wire as _};
@@ -118,11 +118,9 @@ fn fails_within(rig: &Rig, limit: Duration) -> bool {
 
 /// Until the wire has taken so many operations, or refused so many.
 fn await_posts(posts: &AtomicUsize, count: usize) {
-    let begun = Instant::now();
-    while posts.load(Ordering::SeqCst) < count {
-        assert!(begun.elapsed() < LONG, "nothing is posted");
-        std::thread::yield_now();
-    }
+    until("nothing is posted", || {
+        posts.load(Ordering::SeqCst) >= count
+    });
 }
 
 /// Two refusals, between which the process was stopped: nobody has tried in between.

@@ -11,6 +11,7 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use crate::rig::Rig;
+pub(crate) use crate::rig::until;
 use crate::rig::wrapped::{Hooks, Outcome, Wrapped};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::chain::{Chain, Signal, Stuck};
@@ -19,15 +20,6 @@ use tidegate_fabric::wire::{Event, Op, Posted, Sleeper, Wire as _};
 use tidegate_hal::nic::{Direction, Keep, NicError, Register};
 
 pub(crate) const LONG: Duration = Duration::from_secs(20);
-
-/// Until this is so.
-pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < LONG, "{what}");
-        std::thread::yield_now();
-    }
-}
 
 /// Where the thread that hears of a departure is held. It waits for rounds of the listener, which it wakes for them: so
 /// while that is not let out of its sleep, the first to wake it for them has heard the news, and no more.
