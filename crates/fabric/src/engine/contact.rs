@@ -7,10 +7,8 @@
 //! So what is first sent to a peer must come back within a time, too. (A signal that is through says nothing of the
 //! peer; but it is asked for soon: see [`doubt`](super::doubt).) Of a peer that has answered something must come to its
 //! end within a like time, as long as anything is under way towards it: a network may be cut while the control plane,
-//! which goes another way, hears that all ranks are well. Each [way] to a peer is a connection of its own, and a network may
-//! cut one of them: what ends on another is no sign of life of this one.
-//!
-//! [way]: Way
+//! which goes another way, hears that all ranks are well. Each [way](Way) to a peer is a connection of its own, and a
+//! network may cut one of them: what ends on another is no sign of life of this one.
 //!
 //! What comes to its end need not be what is waited for: a slow network has much to do before that. (The software
 //! engine's operations are short for that reason: [`program`](super::program).) That the bytes of one operation go on,
@@ -51,7 +49,7 @@ const SLOW_FIRING: u64 = 1_000_000;
 
 /// How long so many bytes take, at so many in a second.
 fn takes(bytes: u64, rate: u64) -> Duration {
-    Duration::from_secs_f64(bytes as f64 / rate as f64)
+    Duration::from_millis(bytes.saturating_mul(1000) / rate)
 }
 
 /// How long an answer may take, where `limit` is what a peer may take nothing for.
@@ -132,8 +130,8 @@ impl Contact {
         self.ends[way.peer][way.rail] += 1;
     }
 
-    /// To be called now and then, with everything that is under way. Towards whom nothing has come to its end for too long,
-    /// on one way or another, and for how long.
+    /// To be called now and then, with everything that is under way. Towards whom nothing has come to its end for too
+    /// long, on one way or another, and for how long.
     fn awaits(&mut self, under_way: impl Iterator<Item = (Way, Load)>) -> Vec<(usize, Duration)> {
         let mut ways: BTreeMap<Way, Load> = BTreeMap::new();
         for (way, load) in under_way {
