@@ -10,6 +10,8 @@ use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
 use tidegate_testbed::Bed;
 
+#[path = "common/panics.rs"]
+mod panics;
 #[path = "common/ring.rs"]
 mod ring;
 #[path = "common/skip.rs"]
@@ -23,6 +25,9 @@ const MARKS: &str = "TEST_NODES_MARKS";
 const LONG: Duration = Duration::from_secs(60);
 /// Addresses of the NICs of two ranks at which nothing that is sent ever arrives.
 const HOLES: [&str; 2] = ["198.51.100.1", "198.51.100.2"];
+/// The role of ranks that exchange for ever, and of such whose subscriber panics over every event.
+const FOR_EVER: &str = "for ever";
+const PANICS: &str = "for ever, over a subscriber that panics";
 /// How long ranks may go on when one has died.
 const GRACE: Duration = Duration::from_secs(30);
 /// How long an endpoint may be silent there.
@@ -36,10 +41,15 @@ fn start(test: &str, role: &str, provider: &str, engine: EngineChoice) -> Option
 }
 
 /// As `start`, ranks that exchange for ever, all of which are at it.
-fn start_for_ever(test: &str, provider: &str, engine: EngineChoice) -> Option<(Bed, Running)> {
+fn start_for_ever(
+    test: &str,
+    role: &str,
+    provider: &str,
+    engine: EngineChoice,
+) -> Option<(Bed, Running)> {
     let bed = Bed::builder(2).build_or_skip(test)?;
     let marks = tempfile::tempdir().unwrap();
-    let job = job(&bed, 4, Nodes::split(2, 2), "for ever", provider, engine);
+    let job = job(&bed, 4, Nodes::split(2, 2), role, provider, engine);
     let running = job.env(MARKS, marks.path()).spawn().unwrap();
     let begun = Instant::now();
     let all_are_at_it = || (0..4).all(|rank| marks.path().join(rank.to_string()).exists());
@@ -98,16 +108,19 @@ fn role_of_a_rank() {
     let world: World = World::init_with(WorldOptions::new().nic(nic)).unwrap();
     match role.as_str() {
         "ring" => ring::run(world, Buffers::Double, 50).unwrap(),
-        "unheard" | "for ever" => {
-            let error = for_ever(&world).unwrap_err();
+        "unheard" | FOR_EVER | PANICS => {
+            let error = for_ever(&world, role == PANICS).unwrap_err();
             println!("ended with: {error}");
+            // One that says who is to blame, or that a transfer, or the wire, has failed.
+            let is_typed = matches!(error, Error::Revoked { .. } | Error::Wait(_));
+            println!("typed: {is_typed}");
         }
         other => panic!("there is no role {other}"),
     }
 }
 
-/// Exchanges with all others until something fails.
-fn for_ever(world: &World) -> std::result::Result<(), Error> {
+/// Exchanges with all others until something fails. `panics`: from when it is at it, whoever listens to events does.
+fn for_ever(world: &World, panics: bool) -> std::result::Result<(), Error> {
     stream!(let s = world.stream()?);
     let mut window = Window::<u64, _>::by_slot("for ever");
     let others: Vec<_> = (0..world.size())
@@ -128,6 +141,9 @@ fn for_ever(world: &World) -> std::result::Result<(), Error> {
         (inbox, outbox) = exchange(&s, inbox, epoch)?;
         s.synchronize()?;
         if let Some(marks) = marks.take() {
+            if panics {
+                tracing::subscriber::set_global_default(panics::Panics).unwrap();
+            }
             std::fs::write(Path::new(&marks).join(world.rank().to_string()), "").unwrap();
         }
     }
@@ -166,15 +182,36 @@ fn a_killed_rank_ends_the_waits_on_both_nodes() {
         (tcp(), EngineChoice::Software),
         ("sockets", EngineChoice::Triggered),
     ] {
-        let Some((_bed, running)) = start_for_ever(test, provider, engine) else {
+        let Some((_bed, running)) = start_for_ever(test, FOR_EVER, provider, engine) else {
             return;
         };
         kill_one(running, provider);
     }
 }
 
-/// Rank 3 is killed; the others end, and say why.
-fn kill_one(running: Running, provider: &str) {
+/// Threads of the control plane and of the NIC have much to say of it, and on others these depend for the news.
+#[test]
+fn a_killed_rank_that_a_subscriber_panics_over_ends_the_waits() {
+    let test = "a_killed_rank_that_a_subscriber_panics_over_ends_the_waits";
+    for (provider, engine) in [
+        (tcp(), EngineChoice::Software),
+        ("sockets", EngineChoice::Triggered),
+    ] {
+        let Some((_bed, running)) = start_for_ever(test, PANICS, provider, engine) else {
+            return;
+        };
+        let survivors = &kill_one(running, provider)[..3];
+        for (rank, text) in survivors.iter().enumerate() {
+            assert!(text.contains("typed: true"), "rank {rank}: {text}");
+        }
+        // Or nothing is shown by this.
+        let mut panicked = survivors.iter().filter(|text| text.contains("an event: "));
+        assert!(panicked.next().is_some(), "{survivors:#?}");
+    }
+}
+
+/// Rank 3 is killed; the others end, and say why. What the ranks have said.
+fn kill_one(running: Running, provider: &str) -> Vec<String> {
     running.signal(3, Signal::KILL).unwrap();
     let killed = Instant::now();
     let outcome = running.wait();
@@ -195,12 +232,13 @@ fn kill_one(running: Running, provider: &str) {
     }
     // They end by themselves, and long before they would be killed.
     assert!(elapsed < GRACE / 2, "{provider}: {elapsed:?}");
+    texts
 }
 
 #[test]
 fn a_link_that_goes_down_ends_the_waits_of_all() {
     let test = "a_link_that_goes_down_ends_the_waits_of_all";
-    let Some((bed, running)) = start_for_ever(test, tcp(), EngineChoice::Auto) else {
+    let Some((bed, running)) = start_for_ever(test, FOR_EVER, tcp(), EngineChoice::Auto) else {
         return;
     };
     bed.cut(1).unwrap();

@@ -10,6 +10,10 @@ use tidegate::Error;
 use tidegate::error::Cause;
 use tidegate::prelude::*;
 
+#[path = "common/panics.rs"]
+mod panics;
+use panics::Panics;
+
 /// In the environment of the child.
 const CHILD: &str = "TIDEGATE_TEST_UNHEARD";
 /// What the child's exit says.
@@ -45,25 +49,6 @@ fn wait_in_vain() -> ! {
         over.wait();
     });
     std::process::exit(IN_TIME);
-}
-
-/// A subscriber that panics over every event.
-struct Panics;
-
-impl tracing::Subscriber for Panics {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        panic!("an event: {event:?}");
-    }
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 /// Rank 0 waits for rank 1, which panics.

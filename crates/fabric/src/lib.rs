@@ -44,7 +44,7 @@ use tidegate_hal::slots::Slots;
 use engine::chained::Chained;
 use engine::queue::{Handle, Queue};
 use engine::silence::Silence;
-use engine::{Engine, Shared};
+use engine::{Engine, Shared, Watched};
 use wire::Wire;
 use wire::chain::Signals;
 use wire::libfabric::{Choice, FabricWire, OpenError};
@@ -62,17 +62,6 @@ pub struct Fabric<W: Wire> {
     adds: bool,
     shared: Arc<Shared<W>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// A thread of the NIC works for this endpoint: if it panics, that is a wire that has failed, and waits end by it.
-struct Watched<'a, W: Wire>(&'a Shared<W>);
-
-impl<W: Wire> Drop for Watched<'_, W> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.say(Some("a thread of the NIC has panicked".into()));
-        }
-    }
 }
 
 /// A peer's registered memory.
@@ -117,8 +106,8 @@ impl<W: Wire> Fabric<W> {
         let thread = std::thread::Builder::new()
             .name(name.into())
             .spawn(move || {
-                let watched = Watched(&shared);
-                run(watched.0);
+                let _watched = Watched::new(&shared);
+                run(&shared);
             })
             .map_err(|e| NicError::System {
                 what: "starting the agent",
@@ -307,7 +296,7 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
             if heard != before {
                 (before, silence) = (heard, Silence::new());
             }
-            if elapsed >= limit || silence.look(Instant::now(), self.options.silence) {
+            if elapsed >= limit || silence.look(Instant::now(), self.shared.patience()) {
                 return false;
             }
             // Only at the end of a job: nothing on the data path waits here.

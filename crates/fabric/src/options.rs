@@ -40,9 +40,12 @@ impl Options {
     /// longer when nothing at all has happened on it for so long; what nobody takes towards a peer for so long has
     /// failed; so has what finds no room among the NIC's triggers, when it has been rung for; and a signal that has not
     /// come for so long, since that was first seen, is lost. A peer that does not answer for twice as long has a NIC that
-    /// nothing reaches: then this endpoint is of no more use, and the windows that need it are revoked. (What hardware
-    /// fires has a second more for each megabyte.) Time in which this process is stopped does not count.
-    /// [`Duration::MAX`] is no limit.
+    /// nothing reaches: then this endpoint is of no more use, and the windows that need it are revoked. Time in which this
+    /// process is stopped does not count. [`Duration::MAX`] is no limit.
+    ///
+    /// A slow network is not taken for one that is cut: what is long goes out in operations of 4 MiB at most, and an end
+    /// of one may take a second more for each 100 kB that it has, and for each 10 MB of those that are under way towards
+    /// different peers. What hardware fires has a second more for each megabyte.
     ///
     /// It should be no shorter than the time after which the control plane gives up a rank of which nothing is heard:
     /// a rank that a debugger has stopped is silent on both. See [`silence_from_env`](Self::silence_from_env).

@@ -7,7 +7,7 @@ mod rig;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parting::{LONG, Wish, between, busy, odd, odd_with, settle, until};
+use parting::{LONG, Wish, between, busy, odd, odd_with, settle, until, wishing};
 use rig::{Rig, SENT, SIGNAL};
 use tidegate_fabric::Options;
 use tidegate_hal::batch::{POISON, QUANTUM};
@@ -167,6 +167,43 @@ fn what_does_not_end_when_its_peer_has_left_ends_its_queue_alone() {
     wish.hold.store(false, Ordering::SeqCst);
     until("it stays for ever", || rig.nic.armed() == 0);
     assert!(!rig.has_failed.load(Ordering::SeqCst));
+}
+
+/// Nor does it keep whoever listens awake for ever, as something does of which an end is awaited.
+#[test]
+fn what_does_not_end_when_its_peer_has_left_keeps_nobody_awake() {
+    // Rests are not for as long where nothing on the wire ends them.
+    let rests = |deaf| if deaf { 4 } else { 1000 };
+    for (polled, deaf) in [(false, false), (true, false), (false, true), (true, true)] {
+        let options = Options::default().silence(Duration::from_millis(400));
+        let wish = Wish {
+            deaf,
+            ..Wish::default()
+        };
+        let (rig, wish) = wishing(wish, options, polled);
+        wish.hold.store(true, Ordering::SeqCst);
+        rig.arm(&[rig.put(1)], 2).unwrap();
+        rig.ring();
+        until("nothing is posted", || {
+            wish.taken.load(Ordering::SeqCst) == 1
+        });
+        rig.nic.hear(0);
+        assert_eq!(rig.wait(SENT, 1), POISON);
+        wish.slept.store(0, Ordering::SeqCst);
+        until("it stays awake", || {
+            wish.slept.load(Ordering::SeqCst) >= 1000 * rests(deaf)
+        });
+        // What is new is not late for that.
+        let other = rig.beside();
+        for sent in 1..=10 {
+            other.fires(&rig, rig.put(2));
+            until("it is never through", || other.sent() >= sent * QUANTUM);
+        }
+        // Nor is what comes to its end after all.
+        wish.hold.store(false, Ordering::SeqCst);
+        until("it stays for ever", || rig.nic.armed() == 1);
+        assert!(!rig.has_failed.load(Ordering::SeqCst));
+    }
 }
 
 /// A put fails at once.

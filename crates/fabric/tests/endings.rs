@@ -12,7 +12,7 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use rig::wrapped::{Hooks, Outcome, Wrapped};
-use rig::{Rig, SENT, SIGNAL};
+use rig::{Rig, SENT, SIGNAL, until};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
 use tidegate_fabric::wire::{Event, Op, Posted, Wire as _};
@@ -37,8 +37,9 @@ struct Wish {
     mute: AtomicBool,
     /// What is done is said to have failed.
     fail: AtomicBool,
-    /// The next look of a thread of the NIC panics.
+    /// The next look of a thread of the NIC panics, or of who rings.
     panic: AtomicBool,
+    panic_here: AtomicBool,
     held: Mutex<Vec<Event>>,
 }
 
@@ -75,10 +76,11 @@ unsafe impl Hooks for Odd {
     fn poll(&mut self, wire: &mut MemoryWire, events: &mut Vec<Event>) -> Outcome<()> {
         // Who rings may turn the engine, too.
         let is_test = std::thread::current().id() == self.1;
-        assert!(
-            is_test || !self.0.panic.swap(false, Ordering::SeqCst),
-            "as was wished"
-        );
+        let panics = match is_test {
+            true => &self.0.panic_here,
+            false => &self.0.panic,
+        };
+        assert!(!panics.swap(false, Ordering::SeqCst), "as was wished");
         if self.0.fulls.load(Ordering::SeqCst) == 1 {
             let stop = self.0.stops.swap(0, Ordering::SeqCst);
             std::thread::sleep(Duration::from_millis(stop as u64));
@@ -116,11 +118,9 @@ fn fails_within(rig: &Rig, limit: Duration) -> bool {
 
 /// Until the wire has taken so many operations, or refused so many.
 fn await_posts(posts: &AtomicUsize, count: usize) {
-    let begun = Instant::now();
-    while posts.load(Ordering::SeqCst) < count {
-        assert!(begun.elapsed() < LONG, "nothing is posted");
-        std::thread::yield_now();
-    }
+    until("nothing is posted", || {
+        posts.load(Ordering::SeqCst) >= count
+    });
 }
 
 /// Two refusals, between which the process was stopped: nobody has tried in between.
@@ -276,6 +276,54 @@ fn a_get_from_a_peer_that_has_left_is_no_success() {
     assert_ne!(rig.wait(SENT, 1) & POISON, 0);
 }
 
+/// Nor is it asked for when that is known: it would wait for an answer that nobody gives.
+#[test]
+fn a_get_is_not_sent_to_a_peer_that_has_left() {
+    let (rig, wish) = odd(Options::default());
+    let get = |to| rig.transfer(&rig.memory, Direction::Get, to);
+    let put = rig.transfer(&rig.memory, Direction::Put, 3);
+    let both = rig.program(vec![get(2), put]);
+    rig.arm(&[rig.put(1), rig.program(vec![get(1)]), both], 1)
+        .unwrap();
+    rig.nic.hear(0);
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
+    assert!(rig.nic.quiesce(LONG));
+    assert_eq!(wish.taken.load(Ordering::SeqCst), 0);
+}
+
+/// One that went out before, and comes, has come: only the signal goes nowhere, which nobody waits for.
+#[test]
+fn a_get_that_comes_when_its_peer_has_left_is_a_success() {
+    for (fails, with_put) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (rig, wish) = odd(Options::default());
+        rig.write(0, 7);
+        wish.hold.store(true, Ordering::SeqCst);
+        let mut transfers = vec![rig.transfer(&rig.memory, Direction::Get, 1)];
+        let put = rig.transfer(&rig.memory, Direction::Put, 2);
+        transfers.extend(with_put.then_some(put));
+        rig.arm(&[rig.program(transfers), rig.put(3)], 1).unwrap();
+        rig.ring();
+        await_posts(&wish.taken, 1);
+        rig.nic.hear(0);
+        wish.fail.store(fails, Ordering::SeqCst);
+        wish.hold.store(false, Ordering::SeqCst);
+        let sent = rig.wait(SENT, 1);
+        assert!(rig.nic.quiesce(LONG));
+        assert_eq!(wish.taken.load(Ordering::SeqCst), 1, "more went out");
+        if fails {
+            assert_eq!(sent, POISON);
+            continue;
+        }
+        assert_eq!((sent, rig.read(1)), (QUANTUM, 7));
+        rig.ring();
+        assert_eq!(rig.wait(SENT, 2), 2 * QUANTUM);
+        assert_eq!((rig.word(SIGNAL).load(), rig.read(2)), (0, 0));
+    }
+}
+
 #[test]
 fn a_thread_of_the_nic_that_panics_is_a_wire_that_has_failed() {
     let (rig, wish) = odd(Options::default());
@@ -283,6 +331,24 @@ fn a_thread_of_the_nic_that_panics_is_a_wire_that_has_failed() {
     wish.panic.store(true, Ordering::SeqCst);
     rig.arm(&[rig.put(1)], 1).unwrap();
     rig.ring();
+    assert!(fails_within(&rig, LONG), "nobody has heard of it");
+}
+
+/// What it had heard for other streams nobody has heard.
+#[test]
+fn a_stream_that_panics_over_the_engine_is_a_wire_that_has_failed() {
+    let (rig, wish) = odd(Options::default());
+    rig.may_fail.store(true, Ordering::SeqCst);
+    let helper = rig.nic.helper().unwrap();
+    wish.panic_here.store(true, Ordering::SeqCst);
+    let begun = Instant::now();
+    // Somebody else may be at it.
+    while wish.panic_here.load(Ordering::SeqCst) {
+        assert!(begun.elapsed() < LONG, "it is never this thread's turn");
+        let looks = std::panic::AssertUnwindSafe(|| helper.waiting());
+        let panicked = std::panic::catch_unwind(looks).is_err();
+        assert_eq!(panicked, !wish.panic_here.load(Ordering::SeqCst));
+    }
     assert!(fails_within(&rig, LONG), "nobody has heard of it");
 }
 

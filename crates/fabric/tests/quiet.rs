@@ -102,6 +102,20 @@ fn a_departure_in_good_order_is_no_error() {
         assert_ne!(rig.wait(SENT, 1) & POISON, 0);
     });
     assert_eq!(errors(rig).len(), 1);
+    // Also where that is asked for, by whomever, when it is known that the peer has left.
+    for chains in [&[][..], &[0]] {
+        let (rig, _) = odd(chains);
+        let get = rig.transfer(&rig.memory, Direction::Get, 1);
+        rig.arm(&[rig.program(vec![get])], 2).unwrap();
+        rig.nic.hear(0);
+        rig.ring();
+        assert_eq!(rig.wait(SENT, 1), POISON);
+        let errors = errors(rig);
+        assert!(
+            matches!(&errors[..], [one] if one.contains("rank 0")),
+            "{errors:?}"
+        );
+    }
 }
 
 /// The next put is.

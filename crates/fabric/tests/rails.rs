@@ -5,19 +5,21 @@ mod hosted;
 mod rig;
 #[path = "../../../tests/common/skip.rs"]
 mod skip;
+#[path = "rig/sleepy.rs"]
+mod sleepy;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hosted::By;
-use rig::wrapped::{Hooks, Outcome, Wrapped};
 use rig::{Rig, SENT, SETTLES, SIGNAL};
+use sleepy::{DEEP, Sleepy, Spell};
 use tidegate_core::window::{Slot, Window, exchange};
 use tidegate_core::{Error, Region, Result, Route, World, WorldOptions, stream};
+use tidegate_fabric::wire::Wire;
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
-use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
-use tidegate_fabric::wire::{Event, Op, Posted, Sleeper, Wire};
+use tidegate_fabric::wire::memory::{Faults, Net};
 use tidegate_fabric::{Fabric, Options};
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::nic::{Direction, Transfer};
@@ -31,8 +33,6 @@ const FLIP: usize = 8 * LONG;
 const TO: usize = FROM + 2 * FLIP;
 const BYTES: usize = TO + 2 * FLIP;
 const MOST: usize = Options::MOST_RAILS;
-/// Longer than any sleep.
-const DEEP: Duration = Duration::from_secs(30);
 
 fn rails(rails: usize) -> Options {
     Options::default().rails(rails)
@@ -266,126 +266,6 @@ fn what_a_peer_has_not_taken_when_it_leaves_goes_nowhere() {
     assert_eq!(rig.wait(SENT, 1), QUANTUM);
     assert!(rig.nic.quiesce(Duration::from_secs(10)));
     assert_eq!(taken(&net, 3), [0; 3]);
-}
-
-/// Keeps threads asleep.
-#[derive(Default)]
-struct Spell {
-    cast: Mutex<bool>,
-    broken: Condvar,
-    /// Nothing on the wire wakes whom it is about.
-    deafens: bool,
-    /// They take one write in so long.
-    slows: Option<Duration>,
-    /// They take none for now.
-    refuses: AtomicBool,
-    /// How many are asleep by it.
-    asleep: AtomicUsize,
-}
-
-impl Spell {
-    fn cast(&self) {
-        *self.cast.lock().unwrap() = true;
-    }
-
-    fn lift(&self) {
-        *self.cast.lock().unwrap() = false;
-        self.broken.notify_all();
-    }
-}
-
-struct Deep(Box<dyn Sleeper>, Arc<Spell>);
-
-impl Sleeper for Deep {
-    fn sleep(&self, limit: Duration) {
-        let cast = self.1.cast.lock().unwrap();
-        if !*cast {
-            drop(cast);
-            return self.0.sleep(limit);
-        }
-        self.1.asleep.fetch_add(1, Ordering::SeqCst);
-        let woken = self.1.broken.wait_timeout_while(cast, DEEP, |cast| *cast);
-        drop(woken.unwrap());
-        self.1.asleep.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    fn wake(&self) {
-        self.0.wake();
-    }
-
-    fn hears(&self) -> bool {
-        !self.1.deafens && self.0.hears()
-    }
-}
-
-/// The wire in memory, of which all but the first endpoint sleep as the spell has it.
-struct Sleepy {
-    is_twin: bool,
-    spell: Arc<Spell>,
-    /// What the next poll brings: whoever has posted must come again.
-    later: Vec<Event>,
-    /// When it took something last.
-    took: Option<Instant>,
-}
-
-impl Sleepy {
-    fn over(wire: MemoryWire, spell: Arc<Spell>) -> Wrapped<Self> {
-        let hooks = Sleepy {
-            is_twin: false,
-            spell,
-            later: Vec::new(),
-            took: None,
-        };
-        Wrapped { hooks, wire }
-    }
-}
-
-// SAFETY: all operations are the wire's.
-unsafe impl Hooks for Sleepy {
-    type Wire = MemoryWire;
-
-    unsafe fn post(
-        &mut self,
-        wire: &mut MemoryWire,
-        peer: usize,
-        op: Op<'_, Wrapped<Self>>,
-        cookie: u64,
-    ) -> Outcome<Posted> {
-        let pause = self.spell.slows.filter(|_| self.is_twin);
-        let early = |took: Instant| pause.is_some_and(|pause| took.elapsed() < pause);
-        let refuses = self.is_twin && self.spell.refuses.load(Ordering::SeqCst);
-        if refuses || self.took.is_some_and(early) {
-            return Ok(Posted::Full);
-        }
-        self.took = Some(Instant::now());
-        // SAFETY: the caller's promise.
-        unsafe { wire.post(peer, op.handed_on(|remote| &**remote), cookie) }
-    }
-
-    fn poll(&mut self, wire: &mut MemoryWire, events: &mut Vec<Event>) -> Outcome<()> {
-        events.append(&mut self.later);
-        wire.poll(&mut self.later)
-    }
-
-    fn may_sleep(&self) -> bool {
-        self.later.is_empty()
-    }
-
-    fn twin(&self) -> Option<Self> {
-        Some(Sleepy {
-            is_twin: true,
-            spell: self.spell.clone(),
-            later: Vec::new(),
-            took: None,
-        })
-    }
-
-    fn sleeper(&self, sleeper: Box<dyn Sleeper>) -> Box<dyn Sleeper> {
-        match self.is_twin {
-            false => sleeper,
-            true => Box::new(Deep(sleeper, self.spell.clone())),
-        }
-    }
 }
 
 /// The thread of a rail may be asleep, or have no processor: then the engine posts what is the rail's.

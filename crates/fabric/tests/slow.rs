@@ -20,12 +20,14 @@ const FROM: usize = 64 << 10;
 const TO: usize = FROM + LONG;
 /// What a peer may be silent for is twice this.
 const SILENCE: Duration = Duration::from_millis(250);
-/// What a MiB takes.
+/// What a MiB takes, if many of an operation's take less than a peer may be silent for, or one of them more.
 const EACH: Duration = Duration::from_millis(75);
+const SLOWER: Duration = Duration::from_millis(250);
 
 /// A connection that carries one operation after the other, of any length.
-#[derive(Default)]
 struct Slow {
+    /// What a MiB takes.
+    each: Duration,
     /// When it will have carried all that was posted.
     free: Option<Instant>,
     /// When which operation is over, by its cookie.
@@ -60,7 +62,7 @@ unsafe impl Hooks for Slow {
         if matches!(posted, Ok(Posted::Taken)) {
             let now = Instant::now();
             let begins = self.free.map_or(now, |free| free.max(now));
-            let ends = begins + EACH.mul_f64(bytes as f64 / (1 << 20) as f64);
+            let ends = begins + self.each.mul_f64(bytes as f64 / (1 << 20) as f64);
             self.free = Some(ends);
             self.over.insert(cookie, ends);
         }
@@ -84,25 +86,56 @@ unsafe impl Hooks for Slow {
     }
 }
 
+/// Over such a network, a put or a get of so many bytes, which has begun.
+fn begun(direction: Direction, bytes: usize, each: Duration) -> Rig {
+    let hooks = Slow {
+        each,
+        free: None,
+        over: HashMap::new(),
+        held: Vec::new(),
+    };
+    let wire = Net::new(1, Faults::default()).wire(0);
+    let options = Options::default().silence(SILENCE);
+    let rig = Rig::sized(Wrapped { hooks, wire }, options, (false, false), TO + LONG);
+    let mut long = rig.transfer(&rig.memory, direction, 0);
+    long.count = bytes / 8;
+    (long.local.base, long.remote.base.offset) = (rig.at(FROM), TO);
+    long.remote.flip = 0;
+    rig.arm(&[rig.program(vec![long])], 1).unwrap();
+    rig.ring();
+    rig
+}
+
+/// It goes on.
+fn goes_on(direction: Direction, bytes: usize, each: Duration) {
+    let before = Instant::now();
+    let rig = begun(direction, bytes, each);
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
+    assert!(before.elapsed() > 4 * SILENCE, "it was not slow");
+    assert!(rig.nic.quiesce(SETTLES));
+    assert!(!rig.has_failed.load(Ordering::SeqCst));
+}
+
 /// Whoever is told by the end of each part of it that it goes on does not take its peer for silent.
 #[test]
 fn a_long_transfer_over_a_slow_network_goes_on() {
-    for direction in [Direction::Put, Direction::Get] {
-        let hooks = Slow::default();
-        let wire = Net::new(1, Faults::default()).wire(0);
-        let options = Options::default().silence(SILENCE);
-        let rig = Rig::sized(Wrapped { hooks, wire }, options, (false, false), TO + LONG);
-        let mut long = rig.transfer(&rig.memory, direction, 0);
-        long.count = LONG / 8;
-        (long.local.base, long.remote.base.offset) = (rig.at(FROM), TO);
-        long.remote.flip = 0;
-        rig.arm(&[rig.program(vec![long])], 1).unwrap();
-        let begun = Instant::now();
-        rig.ring();
-        assert_eq!(rig.wait(SENT, 1), QUANTUM);
-        assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
-        assert!(begun.elapsed() > 4 * SILENCE, "it was not slow");
-        assert!(rig.nic.quiesce(SETTLES));
-        assert!(!rig.has_failed.load(Ordering::SeqCst));
-    }
+    goes_on(Direction::Put, LONG, EACH);
+    goes_on(Direction::Get, LONG, EACH);
+}
+
+/// Nor where each part takes longer than a peer may be silent for, since so many bytes may.
+#[test]
+fn each_part_of_a_long_transfer_has_the_time_of_its_bytes() {
+    goes_on(Direction::Put, LONG / 2, SLOWER);
+    goes_on(Direction::Get, LONG / 2, SLOWER);
+}
+
+/// Nor does a rank leave before the last of it has gone out.
+#[test]
+fn who_leaves_waits_for_what_goes_on() {
+    let rig = begun(Direction::Put, LONG / 2, SLOWER);
+    assert!(rig.nic.quiesce(10 * SETTLES), "it did not go on");
+    assert_eq!(rig.word(SENT).load(), QUANTUM);
+    assert_eq!(rig.word(SIGNAL).load(), QUANTUM);
 }

@@ -26,12 +26,13 @@ use std::time::{Duration, Instant};
 use tidegate_hal::nic::{Direction, NicError};
 use tidegate_hal::tell;
 
+use super::contact::Way;
 use super::departure::Stage;
 use super::doubt::FAILED;
 use super::program::{Script, operation, script};
 use super::queue::Queue;
 use super::silence::Silence;
-use super::work::Engine;
+use super::work::{Engine, never_comes};
 use crate::lock;
 use crate::wire::chain::{Chain, Signal, Stuck};
 use crate::wire::{Posted, Wire};
@@ -321,6 +322,9 @@ impl<W: Wire> Engine<W> {
             let lets_go = chained.lets_go(&queue, rung);
             let all = chained.through == rung;
             drop(chained);
+            if !lets_go {
+                departure.says(false, &never_comes(queue.peer));
+            }
             if !lets_go || (all && (closed || poisoned)) {
                 self.give_up(index);
             }
@@ -346,7 +350,7 @@ impl<W: Wire> Engine<W> {
         chained.listens(rung);
         let waits = rung > chained.through;
         if chained.through > before {
-            self.contact.answers(queue.peer);
+            self.contact.answers(Way::own(queue.peer));
         }
         if let Some(agenda) = self.queues.get(index) {
             // A failure is looked after, too: what came before it may still come through.

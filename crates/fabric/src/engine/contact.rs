@@ -7,10 +7,15 @@
 //! So what is first sent to a peer must come back within a time, too. (A signal that is through says nothing of the
 //! peer; but it is asked for soon: see [`doubt`](super::doubt).) Of a peer that has answered something must come to its
 //! end within a like time, as long as anything is under way towards it: a network may be cut while the control plane,
-//! which goes another way, hears that all ranks are well. What comes to its end need not be what is waited for: a slow
-//! network has much to do before that. (The software engine's operations are short for that reason:
-//! [`program`](super::program).) What hardware has begun on its own ends as a whole, so it has the time that its bytes
-//! take over a [slow](SLOW) network besides.
+//! which goes another way, hears that all ranks are well. Each [way](Way) to a peer is a connection of its own, and a
+//! network may cut one of them: what ends on another is no sign of life of this one.
+//!
+//! What comes to its end need not be what is waited for: a slow network has much to do before that. (The software
+//! engine's operations are short for that reason: [`program`](super::program).) That the bytes of one operation go on,
+//! no wire says before its end. So a way has, besides, the time that the longest operation on it takes over a network as
+//! [slow](SLOW) as any is, and all ways have the time that the longest of each take over a link that they
+//! [share](SHARED): who sends to many has little for each. What hardware has begun on its own ends as a whole, so it has
+//! the time that all its bytes take over a slow network [of those that have such hardware](SLOW_FIRING).
 //!
 //! # Failure
 //!
@@ -26,16 +31,26 @@ use tidegate_hal::tell;
 
 use super::departure::Stage;
 use super::firing::Flight;
+use super::program::script;
 use super::silence::Silence;
 use super::work::Engine;
-use crate::lock;
 use crate::wire::Wire;
+use crate::{Options, lock};
 
 /// How much longer an answer may take than anything else: somebody connects, perhaps with many others.
 const ANSWER: u32 = 2;
 
+/// How many bytes any network carries towards a peer in a second, at least.
+const SLOW: u64 = 100_000;
+/// How many bytes a rank's link carries in a second, at least, towards however many peers.
+const SHARED: u64 = 10_000_000;
 /// How many bytes a network of those on which hardware fires carries in a second, at least.
-const SLOW: u64 = 1_000_000;
+const SLOW_FIRING: u64 = 1_000_000;
+
+/// How long so many bytes take, at so many in a second.
+fn takes(bytes: u64, rate: u64) -> Duration {
+    Duration::from_millis(bytes.saturating_mul(1000) / rate)
+}
 
 /// How long an answer may take, where `limit` is what a peer may take nothing for.
 fn answer_within(limit: Duration) -> Duration {
@@ -44,8 +59,40 @@ fn answer_within(limit: Duration) -> Duration {
 
 /// Why a peer that does not answer is a failure.
 fn silent(peer: usize, limit: Duration) -> String {
-    let limit = answer_within(limit);
     format!("the NIC of rank {peer} has not answered for {limit:?}")
+}
+
+/// One of the connections to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Way {
+    pub(super) peer: usize,
+    /// By which of the rails; 0 is the engine's own endpoint.
+    pub(super) rail: usize,
+}
+
+impl Way {
+    /// That of the engine's own endpoint.
+    pub(super) fn own(peer: usize) -> Self {
+        Way { peer, rail: 0 }
+    }
+}
+
+/// Something that is under way: of how many bytes.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    /// An operation, whose end is a sign of life.
+    operation: u64,
+    /// What ends as a whole, by hardware that fires.
+    fired: u64,
+}
+
+/// For how long nothing has come to its end on a way.
+struct Awaited {
+    /// How much had ended then.
+    ends: u64,
+    silence: Silence,
+    /// How long that may last.
+    limit: Duration,
 }
 
 /// What is known of the peers.
@@ -57,10 +104,10 @@ pub(super) struct Contact {
     met: Vec<bool>,
     /// Since when something is under way towards those that have not.
     asked: HashMap<usize, Silence>,
-    /// How much has come to its end towards each, by rank.
-    ends: Vec<u64>,
-    /// Towards whom something was under way at the last tick: how much had ended then, and for how long that is so.
-    awaited: HashMap<usize, (u64, Silence)>,
+    /// How much has come to its end towards each, by rank and rail.
+    ends: Vec<[u64; Options::MOST_RAILS]>,
+    /// Where something was under way when that was last looked at.
+    awaited: HashMap<Way, Awaited>,
 }
 
 impl Contact {
@@ -76,35 +123,48 @@ impl Contact {
     }
 
     /// Something that was under way towards a peer is over.
-    fn ends(&mut self, peer: usize) {
-        if self.ends.len() <= peer {
-            self.ends.resize(peer + 1, 0);
+    fn ends(&mut self, way: Way) {
+        if self.ends.len() <= way.peer {
+            self.ends.resize(way.peer + 1, Default::default());
         }
-        self.ends[peer] += 1;
+        self.ends[way.peer][way.rail] += 1;
     }
 
-    /// To be called by ticks, with everybody towards whom something is under way, and of how many bytes that have no
-    /// signs of life of their own. Towards whom nothing has come to its end for too long.
-    fn awaits(&mut self, under_way: impl Iterator<Item = (usize, u64)>) -> Vec<usize> {
-        let mut peers: BTreeMap<usize, u64> = BTreeMap::new();
-        for (peer, bytes) in under_way {
-            *peers.entry(peer).or_default() += bytes;
+    /// To be called now and then, with everything that is under way. Towards whom nothing has come to its end for too
+    /// long, on one way or another, and for how long.
+    fn awaits(&mut self, under_way: impl Iterator<Item = (Way, Load)>) -> Vec<(usize, Duration)> {
+        let mut ways: BTreeMap<Way, Load> = BTreeMap::new();
+        for (way, load) in under_way {
+            let all = ways.entry(way).or_default();
+            // One operation goes behind the other.
+            all.operation = all.operation.max(load.operation);
+            all.fired += load.fired;
         }
         let now = Instant::now();
         let mut before = std::mem::take(&mut self.awaited);
         let mut over = Vec::new();
-        for (peer, bytes) in peers {
-            let ends = self.ends.get(peer).copied().unwrap_or(0);
-            let mut silence = match before.remove(&peer) {
-                Some((then, silence)) if then == ends => silence,
+        let shared = ways.values().map(|load| load.operation).sum();
+        let least = answer_within(self.limit).saturating_add(takes(shared, SHARED));
+        for (way, load) in ways {
+            let ends = self.ends.get(way.peer).map_or(0, |ends| ends[way.rail]);
+            let mut silence = match before.remove(&way) {
+                Some(then) if then.ends == ends => then.silence,
                 _ => Silence::new(),
             };
-            let takes = Duration::from_secs(bytes / SLOW);
-            if silence.look(now, answer_within(self.limit).saturating_add(takes)) {
-                over.push(peer);
+            let own = takes(load.operation, SLOW) + takes(load.fired, SLOW_FIRING);
+            let limit = least.saturating_add(own);
+            if silence.look(now, limit) {
+                over.push((way.peer, limit));
             }
-            self.awaited.insert(peer, (ends, silence));
+            let awaited = Awaited {
+                ends,
+                silence,
+                limit,
+            };
+            self.awaited.insert(way, awaited);
         }
+        // A peer has several ways.
+        over.dedup_by_key(|(peer, _)| *peer);
         over
     }
 
@@ -124,10 +184,10 @@ impl Contact {
     }
 
     /// A signal towards a peer is through at this end, which says nothing of the peer: what is asked next has its time.
-    pub(super) fn is_through(&mut self, peer: usize) {
-        self.ends(peer);
+    pub(super) fn is_through(&mut self, way: Way) {
+        self.ends(way);
         if !self.asked.is_empty() {
-            self.asked.remove(&peer);
+            self.asked.remove(&way.peer);
         }
     }
 
@@ -144,8 +204,9 @@ impl Contact {
     }
 
     /// What was under way towards a peer has come to an end over there, or has failed.
-    pub(super) fn answers(&mut self, peer: usize) {
-        self.ends(peer);
+    pub(super) fn answers(&mut self, way: Way) {
+        self.ends(way);
+        let peer = way.peer;
         if self.met.len() <= peer {
             self.met.resize(peer + 1, false);
         }
@@ -154,49 +215,82 @@ impl Contact {
         }
     }
 
+    /// How much longer than anything else what is under way may take, for its bytes: as of when it was last looked at.
+    pub(super) fn extra(&self) -> Duration {
+        let most = self.awaited.values().map(|awaited| awaited.limit).max();
+        most.map_or(Duration::ZERO, |most| {
+            most.saturating_sub(answer_within(self.limit))
+        })
+    }
+
+    /// What is under way towards a peer has its time from here on.
+    pub(super) fn begins_anew(&mut self, peer: usize) {
+        for rail in 0..Options::MOST_RAILS {
+            self.answers(Way { peer, rail });
+        }
+    }
+
     /// Who has never answered, and why that is a failure by now. Once for each.
     pub(super) fn unanswered(&mut self) -> Option<String> {
         if self.asked.is_empty() {
             return None;
         }
-        let (now, limit) = (Instant::now(), answer_within(self.limit));
+        let (now, least) = (Instant::now(), answer_within(self.limit));
         let mut over = None;
         // All are looked at: what nobody looks at does not count.
         for (peer, asked) in &mut self.asked {
+            // What is long has its time here, too.
+            let ways = (0..Options::MOST_RAILS).map(|rail| Way { peer: *peer, rail });
+            let limits = ways.filter_map(|way| Some(self.awaited.get(&way)?.limit));
+            let limit = limits.fold(least, Duration::max);
             if asked.look(now, limit) {
-                over = Some(*peer);
+                over = Some((*peer, limit));
             }
         }
-        let peer = over?;
-        self.answers(peer);
-        Some(silent(peer, self.limit))
+        let (peer, limit) = over?;
+        self.answers(Way::own(peer));
+        Some(silent(peer, limit))
     }
 }
 
 impl<W: Wire> Engine<W> {
     /// Looks for how long peers have said nothing to what the wire has taken.
     pub(super) fn await_answers(&mut self) {
-        let queue_of = |index: usize| Some(&self.queues.at(index)?.queue);
-        let peer_of = |index: usize| Some(queue_of(index)?.peer);
+        let operation = |peer: usize, bytes: u64| {
+            let load = Load {
+                operation: bytes,
+                ..Load::default()
+            };
+            (Way::own(peer), load)
+        };
         let flights = self.flights.iter().filter_map(|flight| match flight {
-            Flight::Of(index, _) | Flight::With(index, ..) => peer_of(*index),
-            // Perhaps a rail has not posted it yet. What goes by the engine's own endpoint goes along, as long as
-            // something does.
-            Flight::Handed(index) => queue_of(*index)
-                .filter(|queue| queue.departure() == Stage::Left)
-                .map(|queue| queue.peer),
-            Flight::Poisoning(poisoning) => Some(poisoning.peer),
-            Flight::Look(look) => Some(look.peer),
+            Flight::Of(index, _) | Flight::With(index, ..) => {
+                let agenda = self.queues.at(*index)?;
+                let script = script::<W>(&agenda.firing.as_ref()?.program);
+                Some(operation(agenda.queue.peer, script.longest()))
+            }
+            // Perhaps a rail has not posted it yet: see below.
+            Flight::Handed(..) => None,
+            Flight::Poisoning(poisoning) => Some(operation(poisoning.peer, 0)),
+            Flight::Look(look) => Some(operation(look.peer, 0)),
+        });
+        let rails = self.rails.iter().flat_map(|rail| rail.under_way());
+        let rails = rails.map(|(way, bytes)| {
+            let (_, load) = operation(way.peer, bytes);
+            (way, load)
         });
         let chained = self.queues.iter().filter_map(|agenda| {
-            let bytes = lock(agenda.chained.as_ref()?).under_way(&agenda.queue)?;
-            Some((agenda.queue.peer, bytes))
+            let load = Load {
+                fired: lock(agenda.chained.as_ref()?).under_way(&agenda.queue)?,
+                ..Load::default()
+            };
+            Some((Way::own(agenda.queue.peer), load))
         });
-        let under_way = flights.map(|peer| (peer, 0)).chain(chained);
-        for peer in self.contact.awaits(under_way) {
+        let over = self.contact.awaits(flights.chain(rails).chain(chained));
+        for (peer, limit) in over {
             match self.departures.of(peer).stage() {
                 Stage::Here => {
-                    let why = silent(peer, self.contact.limit);
+                    let why = silent(peer, limit);
                     self.failure.get_or_insert(why);
                 }
                 // When it has left, that has its time.
@@ -207,21 +301,37 @@ impl<W: Wire> Engine<W> {
     }
 
     /// What is under way towards a peer that has left does not come to its end. It may still be read, so its queues
-    /// cannot go on; but nobody is to wait for them.
+    /// cannot go on; but nobody is to wait for them, nor to stay awake for what nothing more is added to.
     fn strand(&mut self, peer: usize) {
         for index in 0..self.queues.numbers() {
-            let Some(agenda) = self.queues.at(index) else {
+            let Some(agenda) = self.queues.get(index) else {
                 continue;
             };
             let queue = &agenda.queue;
-            let waits = agenda.firing.as_ref().is_some_and(|one| one.under_way > 0);
-            if queue.peer == peer && waits && !queue.is_abandoned() {
+            let waits = agenda.firing.as_mut().filter(|one| one.under_way > 0);
+            let Some(firing) = waits.filter(|_| queue.peer == peer) else {
+                continue;
+            };
+            if !std::mem::replace(&mut firing.is_stranded, true) {
+                self.stranded += 1;
+            }
+            if !queue.is_abandoned() {
                 tell(|| {
                     tracing::warn!("what is under way to rank {peer}, which has left, does not end")
                 });
                 queue.lose();
             }
         }
+        let adrift = self.flights.numbered();
+        let adrift = adrift.filter(|(_, flight)| match flight {
+            Flight::Of(index, _) | Flight::With(index, ..) | Flight::Handed(index, _) => {
+                let agenda = self.queues.at(*index);
+                agenda.is_some_and(|agenda| agenda.queue.peer == peer)
+            }
+            Flight::Poisoning(poisoning) => poisoning.peer == peer,
+            Flight::Look(look) => look.peer == peer,
+        });
+        self.adrift.extend(adrift.map(|(cookie, _)| cookie));
     }
 }
 
@@ -241,11 +351,11 @@ mod tests {
     #[test]
     fn only_a_first_answer_has_a_time() {
         let mut contact = Contact::new(LIMIT);
-        contact.answers(1);
+        contact.answers(Way::own(1));
         for peer in 0..4 {
             contact.takes(peer);
         }
-        contact.answers(2);
+        contact.answers(Way::own(2));
         assert_eq!(contact.unanswered(), None);
         pass(&mut contact);
         // Once for each, whatever is sent to it afterwards.
@@ -260,48 +370,130 @@ mod tests {
         assert_eq!(contact.unanswered(), None);
     }
 
-    /// Towards these peers, operations that are seen to end.
-    fn short<const N: usize>(peers: [usize; N]) -> impl Iterator<Item = (usize, u64)> {
-        peers.into_iter().map(|peer| (peer, 0))
+    /// Towards these peers, short operations.
+    fn short<const N: usize>(peers: [usize; N]) -> impl Iterator<Item = (Way, Load)> {
+        let load = |peer| (Way::own(peer), Load::default());
+        peers.into_iter().map(load)
     }
+
+    /// Who is found silent.
+    fn silent_of(over: Vec<(usize, Duration)>) -> Vec<usize> {
+        over.into_iter().map(|(peer, _)| peer).collect()
+    }
+
+    /// As if so much of its silence had been counted on every way, behind twice the limit.
+    fn lasts(contact: &mut Contact, more: Duration) {
+        let all = contact.awaited.values_mut();
+        all.for_each(|awaited| awaited.silence.lasts(answer_within(LIMIT) + more));
+    }
+
+    const NOBODY: [usize; 0] = [];
+    const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
     fn what_hardware_does_has_the_time_of_its_bytes() {
         let mut contact = Contact::new(LIMIT);
-        let bytes = |seconds: u64| [(1, seconds * SLOW / 2), (1, seconds * SLOW / 2)].into_iter();
-        let nobody: [usize; 0] = [];
-        assert_eq!(contact.awaits(bytes(60)), nobody);
-        let silence = &mut contact.awaited.get_mut(&1).unwrap().1;
-        silence.lasts(answer_within(LIMIT) + Duration::from_secs(30));
-        assert_eq!(contact.awaits(bytes(60)), nobody);
-        assert_eq!(contact.awaits(bytes(20)), [1]);
+        let bytes = |seconds: u64| {
+            let fired = seconds * SLOW_FIRING / 2;
+            let half = Load {
+                fired,
+                ..Load::default()
+            };
+            [(Way::own(1), half); 2].into_iter()
+        };
+        assert_eq!(silent_of(contact.awaits(bytes(60))), NOBODY);
+        lasts(&mut contact, 30 * SECOND);
+        assert_eq!(silent_of(contact.awaits(bytes(60))), NOBODY);
+        assert_eq!(silent_of(contact.awaits(bytes(20))), [1]);
+    }
+
+    #[test]
+    fn an_operation_has_the_time_of_its_bytes() {
+        let operations = |sizes: &[u64]| {
+            let load = |&operation: &u64| Load {
+                operation,
+                ..Load::default()
+            };
+            let all: Vec<_> = sizes.iter().map(|size| (Way::own(1), load(size))).collect();
+            all.into_iter()
+        };
+        let long = 60 * SLOW;
+        let mut contact = Contact::new(LIMIT);
+        contact.asks(1);
+        assert_eq!(silent_of(contact.awaits(operations(&[long]))), NOBODY);
+        lasts(&mut contact, 50 * SECOND);
+        assert_eq!(silent_of(contact.awaits(operations(&[long]))), NOBODY);
+        // Nor has one that never answered failed.
+        let asked = contact.asked.get_mut(&1).unwrap();
+        asked.lasts(answer_within(LIMIT) + 50 * SECOND);
+        assert_eq!(contact.unanswered(), None);
+        // One goes behind the other, so the end of the first is what is waited for.
+        let halves = operations(&[long / 2, long / 2]);
+        assert_eq!(silent_of(contact.awaits(halves)), [1]);
+        assert!(contact.unanswered().is_some());
+    }
+
+    #[test]
+    fn who_sends_to_many_has_little_for_each() {
+        const PEERS: usize = 100;
+        let operations = |bytes: u64| {
+            let load = Load {
+                operation: bytes,
+                ..Load::default()
+            };
+            (0..PEERS).map(move |peer| (Way::own(peer), load))
+        };
+        let each = 60 * SHARED / PEERS as u64;
+        let mut contact = Contact::new(LIMIT);
+        assert_eq!(silent_of(contact.awaits(operations(each))), NOBODY);
+        lasts(&mut contact, 50 * SECOND + takes(each, SLOW));
+        assert_eq!(silent_of(contact.awaits(operations(each))), NOBODY);
+        assert_eq!(contact.awaits(operations(each / 2)).len(), PEERS);
+    }
+
+    /// However much comes to its end on others: a network may cut one of them.
+    #[test]
+    fn each_connection_has_its_own_time() {
+        let mut contact = Contact::new(LIMIT);
+        let ways = |rails: &[usize]| {
+            let way = |&rail: &usize| (Way { peer: 1, rail }, Load::default());
+            let all: Vec<_> = rails.iter().map(way).collect();
+            all.into_iter()
+        };
+        contact.answers(Way::own(1));
+        assert_eq!(silent_of(contact.awaits(ways(&[0, 2]))), NOBODY);
+        lasts(&mut contact, SECOND);
+        contact.answers(Way::own(1));
+        contact.is_through(Way { peer: 1, rail: 1 });
+        assert_eq!(silent_of(contact.awaits(ways(&[0, 2]))), [1]);
+        contact.is_through(Way { peer: 1, rail: 2 });
+        assert_eq!(silent_of(contact.awaits(ways(&[0, 2]))), NOBODY);
+        // When it has left, all have.
+        lasts(&mut contact, SECOND);
+        contact.begins_anew(1);
+        assert_eq!(silent_of(contact.awaits(ways(&[0, 2]))), NOBODY);
     }
 
     #[test]
     fn who_says_nothing_at_all_to_what_is_under_way_has_failed() {
         let mut contact = Contact::new(LIMIT);
-        contact.answers(1);
-        contact.answers(2);
-        let pass = |contact: &mut Contact| {
-            let all = contact.awaited.values_mut();
-            all.for_each(|(_, silence)| silence.lasts(2 * answer_within(LIMIT)));
-        };
-        let nobody: [usize; 0] = [];
-        assert_eq!(contact.awaits(short([1, 2, 1])), nobody);
-        pass(&mut contact);
+        contact.answers(Way::own(1));
+        contact.answers(Way::own(2));
+        assert_eq!(silent_of(contact.awaits(short([1, 2, 1]))), NOBODY);
+        lasts(&mut contact, SECOND);
         // Something has come to its end, if not what is under way.
-        contact.is_through(1);
-        contact.answers(2);
-        assert_eq!(contact.awaits(short([1, 2])), nobody);
-        pass(&mut contact);
-        contact.answers(2);
-        assert_eq!(contact.awaits(short([1, 2])), [1]);
+        contact.is_through(Way::own(1));
+        contact.answers(Way::own(2));
+        assert_eq!(silent_of(contact.awaits(short([1, 2]))), NOBODY);
+        lasts(&mut contact, SECOND);
+        contact.answers(Way::own(2));
+        assert_eq!(silent_of(contact.awaits(short([1, 2]))), [1]);
         // Who is not waited for may say nothing.
         let mut contact = Contact::new(LIMIT);
-        assert_eq!(contact.awaits(short([1])), nobody);
-        pass(&mut contact);
-        assert_eq!(contact.awaits(short([])), nobody);
-        assert_eq!(contact.awaits(short([1])), nobody);
+        assert_eq!(silent_of(contact.awaits(short([1]))), NOBODY);
+        lasts(&mut contact, SECOND);
+        assert_eq!(silent_of(contact.awaits(short([]))), NOBODY);
+        assert_eq!(silent_of(contact.awaits(short([1]))), NOBODY);
     }
 
     #[test]

@@ -12,8 +12,9 @@
 //! 2. its *end*: all that came of the peer is known. What is rung for towards it, now or later, is through as soon as
 //!    nothing of it is under way; nothing more goes out; and the peer is asked nothing ([`doubt`](super::doubt)).
 //!
-//! What only the peer could bring, by a get, has failed all the same, at either stage. Whether something is a failure is
-//! for [`Stage::says`] to say, and how loudly.
+//! What only the peer could bring, by a get, has failed all the same, at either stage; and so has what is to be asked for
+//! when it has left, at once, since nothing goes out. (A get that went out before may still come.) Whether something is a
+//! failure is for [`Stage::says`] to say, and how loudly.
 //!
 //! There is one [`Departure`] a peer, and all who go by it look at that one, the threads of rails among them. So no two
 //! can be of different minds, and a queue that is made late is as those that were there.

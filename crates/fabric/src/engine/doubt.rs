@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::tell;
 
+use super::contact::Way;
 use super::departure::Stage;
 use super::firing::{Flight, Held};
 use super::silence::Silence;
@@ -280,7 +281,7 @@ impl<W: Wire> Engine<W> {
 
     /// A count has been read, or could not be.
     pub(super) fn looked(&mut self, look: &Look<W>, failed: Option<String>) {
-        self.contact.answers(look.peer);
+        self.contact.answers(Way::own(look.peer));
         let Some(agenda) = self.queues.get(look.index) else {
             return;
         };
@@ -369,7 +370,7 @@ impl<W: Wire> Engine<W> {
     pub(super) fn leaves(&mut self, peer: usize) {
         self.departures.of(peer).comes_to(Stage::Leaving);
         // The control plane has heard of it: nobody need ask whether it is there.
-        self.contact.answers(peer);
+        self.contact.answers(Way::own(peer));
         self.notices.retain(|poisoning| poisoning.peer != peer);
     }
 
@@ -377,8 +378,7 @@ impl<W: Wire> Engine<W> {
     /// it is through from here on, and what is not posted yet goes nowhere.
     pub(super) fn left(&mut self, peer: usize) {
         self.departures.of(peer).comes_to(Stage::Left);
-        // What is under way has its time from here on.
-        self.contact.answers(peer);
+        self.contact.begins_anew(peer);
         for index in 0..self.queues.numbers() {
             let of_peer = |agenda: &Agenda<W>| agenda.queue.peer == peer;
             if self.queues.at(index).is_some_and(of_peer) {

@@ -23,6 +23,8 @@ pub(super) struct Firing {
     pub(super) by_rails: usize,
     pub(super) signalled: bool,
     pub(super) failed: bool,
+    /// What is under way does not come to an end, and nobody waits for that.
+    pub(super) is_stranded: bool,
 }
 
 impl Firing {
@@ -37,6 +39,7 @@ impl Firing {
             by_rails: 0,
             signalled: false,
             failed: false,
+            is_stranded: false,
         }
     }
 
@@ -44,10 +47,17 @@ impl Firing {
         self.number % 2 == 1
     }
 
-    /// Whether it only sends, and nobody here waits for what it would bring.
+    /// Whether it only sends, and nobody here waits for what it would bring: all of that has come when its signal goes
+    /// out.
     pub(super) fn only_sends<W: Wire>(&self) -> bool {
         let pieces = &script::<W>(&self.program).pieces;
-        pieces.iter().all(|piece| piece.direction == Direction::Put)
+        self.signalled || pieces.iter().all(|piece| piece.direction == Direction::Put)
+    }
+
+    /// Whether something is still to be asked for that it brings.
+    pub(super) fn is_to_ask<W: Wire>(&self) -> bool {
+        let pieces = &script::<W>(&self.program).pieces[self.next..];
+        pieces.iter().any(|piece| piece.direction == Direction::Get)
     }
 }
 
@@ -65,7 +75,7 @@ pub(super) enum Flight<W: Wire> {
     /// Of the first, with the signals of others.
     With(usize, Held, Option<Lent>),
     /// Of a queue, by a rail.
-    Handed(usize),
+    Handed(usize, usize),
     Poisoning(Poisoning<W>),
     Look(Look<W>),
 }

@@ -26,17 +26,16 @@ const PATIENCE: Patience = Patience {
 };
 /// How long the listener sleeps at most while something is under way, at first: not every provider says by its
 /// descriptor that it wants to go on.
-pub(super) const ACTIVE: Duration = Duration::from_millis(1);
+const ACTIVE: Duration = Duration::from_millis(1);
 /// While the wire has no room.
 const FULL: Duration = Duration::from_micros(50);
 /// How often these two are doubled, while nothing happens.
 const DOUBLED: u32 = 4;
 /// And while nothing is under way.
-pub(super) const IDLE: Duration = Duration::from_secs(1);
+const IDLE: Duration = Duration::from_secs(1);
 /// How long at least and at most, where nothing on the wire ends the sleep; between, a sixteenth of the time since
 /// something happened.
-pub(super) const DEAF: (Duration, Duration) =
-    (Duration::from_micros(200), Duration::from_millis(4));
+const DEAF: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(4));
 /// Between looks when the wire is broken.
 pub(super) const BROKEN: Duration = Duration::from_millis(10);
 /// How often the listener looks again before it sleeps.
@@ -58,6 +57,16 @@ pub(super) fn idle(hears: bool, since: Duration) -> Duration {
         IDLE
     } else {
         (since / 16).clamp(DEAF.0, DEAF.1)
+    }
+}
+
+/// And where something is under way: not every provider says by its descriptor that it wants to go on. A sixteenth of the
+/// time since something happened: what is never heard of again keeps nobody awake.
+pub(super) fn awaits(hears: bool, since: Duration) -> Duration {
+    if hears {
+        (since / 16).clamp(ACTIVE, IDLE)
+    } else {
+        idle(hears, since)
     }
 }
 
@@ -237,7 +246,7 @@ impl<W: Wire> Shared<W> {
             let active = engine.is_active();
             let since = last.elapsed();
             // What a peer does next is awaited too, for a while.
-            if polled && (since < KEEN || active || self.slots.armed() > 0) {
+            if polled && (since < KEEN || active || engine.armed() > 0) {
                 release(engine);
                 match since {
                     since if since < KEEN => std::thread::yield_now(),
@@ -268,7 +277,7 @@ impl<W: Wire> Shared<W> {
             self.slumber
                 .begin(engine.full || active, engine.is_doubtful());
             // Whoever arms after this wakes this thread; what was armed before is seen here.
-            let armed = polled && self.slots.armed() > 0;
+            let armed = polled && engine.armed() > 0;
             release(engine);
             if !may_sleep {
                 std::thread::yield_now();

@@ -86,6 +86,33 @@ const ROUNDS: Duration = Duration::from_secs(2);
 /// How often it is looked at least, and for how long at most after that, while others go on sending.
 const LAST: (usize, Duration) = (10, Duration::from_millis(100));
 
+/// Somebody works for this endpoint: a thread of the NIC, or whoever turns its engine, a stream's thread mostly. If that
+/// panics, what it was at is broken off, with what it had heard for others. That is a wire that has failed, and waits
+/// end by it: a stream that has panicked says so of itself, and of no other.
+pub(crate) struct Watched<'a, W: Wire> {
+    shared: &'a Shared<W>,
+    /// It is called by a destructor of one that panics for another reason.
+    is_other: bool,
+}
+
+impl<'a, W: Wire> Watched<'a, W> {
+    pub(crate) fn new(shared: &'a Shared<W>) -> Self {
+        Watched {
+            shared,
+            is_other: std::thread::panicking(),
+        }
+    }
+}
+
+impl<W: Wire> Drop for Watched<'_, W> {
+    fn drop(&mut self) {
+        if !self.is_other && std::thread::panicking() {
+            self.shared
+                .say(Some("what works for the NIC has panicked".into()));
+        }
+    }
+}
+
 /// What the endpoint, its queues and the threads share.
 pub(crate) struct Shared<W: Wire> {
     pub(crate) limits: Limits,
@@ -217,6 +244,8 @@ impl<W: Wire> Shared<W> {
 
     /// Does something with the engine. Waits for whoever turns it.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Engine<W>) -> T) -> T {
+        // Said when the engine has been let go.
+        let _watched = Watched::new(self);
         self.wanted.fetch_add(1, Ordering::Relaxed);
         let mut engine = lock(&self.engine);
         self.wanted.fetch_sub(1, Ordering::Relaxed);
@@ -252,6 +281,7 @@ impl<W: Wire> Shared<W> {
 
     /// Takes everything as far as it goes, unless somebody is at it, who does it then. Returns whether something has happened.
     fn turn(&self) -> bool {
+        let _watched = Watched::new(self);
         let mut happened = false;
         loop {
             let mut engine = match self.engine.try_lock() {
@@ -394,6 +424,16 @@ impl<W: Wire> Shared<W> {
     pub(crate) fn closed(&self) {
         self.look();
         self.tell_listener();
+    }
+
+    /// For how long nothing at all may happen while a rank waits for its last messages.
+    pub(crate) fn patience(&self) -> Duration {
+        let extra = self.with(|engine| {
+            // A tick may be a while away.
+            engine.await_answers();
+            engine.contact.extra()
+        });
+        self.silence.saturating_add(extra)
     }
 
     /// Whether everything that was rung for is through, and has come; and, if that is asked for, every peer is told that

@@ -97,7 +97,8 @@ impl<W: Wire> Engine<W> {
         let piece = firing.piece::<W>();
         let op = operation_at(piece, firing.is_odd(), source.address, notice);
         let cookie = self.flights.next() as u64;
-        let rail = piece.rail.checked_sub(1).map(|rail| &self.rails[rail]);
+        let number = piece.rail;
+        let rail = number.checked_sub(1).map(|rail| &self.rails[rail]);
         if let Some(rail) = rail.filter(|rail| rail.has_room()) {
             let job = Job::new(&agenda.queue, piece, &op, cookie);
             // SAFETY: as for the post.
@@ -105,7 +106,7 @@ impl<W: Wire> Engine<W> {
             firing.posted::<W>();
             firing.by_rails += 1;
             self.handed += 1;
-            self.flights.add(Flight::Handed(index));
+            self.flights.add(Flight::Handed(index, number));
             self.heard += 1;
             self.contact.asks(peer);
             return true;

@@ -16,8 +16,8 @@ use crate::{NAME, Options, RemoteRegion};
 /// What is longer goes by all rails. (A shorter write takes another queue's signal along, which no part does.)
 const LONG: usize = 64 << 10;
 /// The most bytes of an operation. The end of each is the only sign of life of a peer to whom a slow network brings much
-/// ([`contact`](super::contact)): so long as so many bytes take less than a peer may be silent for, a put may take any
-/// time. (Hardware has too few triggers for that.)
+/// ([`contact`](super::contact)): so a put may take any time, and a network that is cut is found out after that of so many
+/// bytes. (Hardware has too few triggers for that.)
 const STEP: usize = 4 << 20;
 /// Stripes are multiples of so many bytes, but for the last: where what is sent is aligned, all are.
 const PAGE: usize = 4096;
@@ -60,6 +60,7 @@ pub(crate) struct Script<W: Wire> {
     pub(super) rows: Vec<Row>,
     /// How many parts the signal has, if each piece brings one: more than one.
     pub(super) parts: Option<usize>,
+    longest: u64,
     signal: u64,
     /// What the word counts before the queue's first firing.
     pub(crate) first: u64,
@@ -73,6 +74,11 @@ impl<W: Wire> Script<W> {
     /// How many bytes it moves.
     pub(super) fn bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.bytes as u64).sum()
+    }
+
+    /// How many bytes the longest of its operations has.
+    pub(super) fn longest(&self) -> u64 {
+        self.longest
     }
 
     /// The notice of a firing.
@@ -169,7 +175,9 @@ impl<W: Wire> Script<W> {
             }
             .encode()
         };
+        let longest = pieces.iter().map(|piece| piece.bytes as u64).max();
         Ok(Script {
+            longest: longest.unwrap_or(0),
             pieces,
             rows,
             parts,

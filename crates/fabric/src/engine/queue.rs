@@ -139,6 +139,12 @@ impl Queue {
         (doorbell & !POISON) / QUANTUM
     }
 
+    /// How many of its programs are armed.
+    pub(crate) fn armed_now(&self) -> u64 {
+        let (armed, through) = self.slots.counts(self.member);
+        armed.saturating_sub(through)
+    }
+
     /// Whether everything that was rung for is through, or nobody waits for it any more: the window is revoked, the peer is lost.
     pub(crate) fn is_idle(&self) -> bool {
         let rung = self.doorbell() & !POISON;

@@ -16,8 +16,9 @@
 //!
 //! # Failure
 //!
-//! What a rail's wire refuses for good, for too long, or when nobody waits for it any more, has failed. A rail that
-//! breaks is a wire that breaks.
+//! What a rail's wire refuses for good, for too long, or when nobody waits for it any more, has failed. What it has taken
+//! must come to an end within a time, whatever comes to its end on others: its connection may be cut alone
+//! ([`contact`](super::contact)). A rail that breaks is a wire that breaks.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
@@ -27,8 +28,9 @@ use std::time::{Duration, Instant};
 use tidegate_hal::nic::NicError;
 
 use super::Shared;
+use super::contact::Way;
 use super::departure::Stage;
-use super::listen::{ACTIVE, BROKEN, DEAF, idle};
+use super::listen::{BROKEN, awaits, idle};
 use super::program::Piece;
 use super::queue::Queue;
 use super::silence::Silence;
@@ -90,6 +92,9 @@ pub(crate) struct Rail<W: Wire> {
     jobs: Mutex<Jobs<W>>,
     /// How many are in there, so that a look is cheap.
     waiting: AtomicUsize,
+    /// What the wire has taken, and is not over: towards whom, and how many bytes, by the cookie. Changed by who has the
+    /// hands; the engine looks at it by itself, since those may be busy.
+    taken: Mutex<HashMap<u64, (usize, u64)>>,
     /// What has become of others, for the engine.
     over: Mutex<Over>,
     has_over: AtomicBool,
@@ -162,6 +167,7 @@ impl<W: Wire> Rail<W> {
                 closed: false,
             }),
             waiting: AtomicUsize::new(0),
+            taken: Mutex::default(),
             over: Mutex::default(),
             has_over: AtomicBool::new(false),
             handed: AtomicUsize::new(0),
@@ -184,6 +190,14 @@ impl<W: Wire> Rail<W> {
     /// Whether it takes another write.
     pub(super) fn has_room(&self) -> bool {
         self.handed.load(Ordering::Relaxed) < MOST
+    }
+
+    /// What the wire has taken, and is not over: which way it goes, and how many bytes it has.
+    pub(super) fn under_way(&self) -> Vec<(Way, u64)> {
+        let taken = lock(&self.taken);
+        let rail = self.number;
+        let way = |&(peer, bytes): &(usize, u64)| (Way { peer, rail }, bytes);
+        taken.values().map(way).collect()
     }
 
     /// Takes a write over: the engine hears of it by [`collect`](Self::collect).
@@ -289,6 +303,7 @@ impl<W: Wire> Rail<W> {
             // SAFETY: `hand`'s caller promised it.
             let unsent = match unsafe { hands.wire.post(peer, op, job.cookie) } {
                 Ok(Posted::Taken) => {
+                    lock(&self.taken).insert(job.cookie, (peer, job.bytes as u64));
                     hands.under_way += 1;
                     hands.refusing.remove(&peer);
                     None
@@ -339,6 +354,14 @@ impl<W: Wire> Rail<W> {
         let is_over = |event: &Event| matches!(event, Event::Done(_) | Event::Failed(..));
         debug_assert!(hands.events.iter().all(is_over));
         hands.under_way -= hands.events.len();
+        if !hands.events.is_empty() {
+            let mut taken = lock(&self.taken);
+            for event in &hands.events {
+                if let Event::Done(cookie) | Event::Failed(cookie, _) = event {
+                    taken.remove(cookie);
+                }
+            }
+        }
     }
 
     /// Lets the engine know.
@@ -402,9 +425,7 @@ impl<W: Wire> Shared<W> {
                     0 if rail.handed.load(Ordering::Relaxed) == 0 => {
                         Some(idle(hears, last.elapsed()))
                     }
-                    // Not every provider says by its descriptor that it wants to go on.
-                    0 if hears => Some(ACTIVE),
-                    0 => Some(DEAF.0),
+                    0 => Some(awaits(hears, last.elapsed())),
                     waiting if waiting == turn.refused => Some(FULL),
                     // It was handed over just now.
                     _ => None,

@@ -47,6 +47,12 @@ impl<T> Slab<T> {
         self.places.len()
     }
 
+    /// All values, with their numbers.
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (usize, &T)> {
+        let places = self.places.iter().enumerate();
+        places.filter_map(|(number, place)| Some((number, place.as_ref()?)))
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.places.iter().flatten()
     }
@@ -57,10 +63,6 @@ impl<T> Slab<T> {
 
     pub(super) fn len(&self) -> usize {
         self.places.len() - self.free.len()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.free.len() == self.places.len()
     }
 
     pub(super) fn clear(&mut self) {

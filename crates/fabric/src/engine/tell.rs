@@ -13,9 +13,13 @@
 //!
 //! A peer that has not been told is told again, after pauses. One that cannot be told at all, or whose word is not
 //! poisoned for as long as the wire may be silent, is core's affair, who tells it by the control plane: the wire is of no
-//! more use then ([`tidegate_hal::nic::Connection::failed`]). A word that cannot be read is taken for poisoned, since the
-//! wire has said so: each read that is refused costs a connection, so there is none where others were refused. One that
-//! [leaves](super::departure) is told nothing.
+//! more use then ([`tidegate_hal::nic::Connection::failed`]). The time in which it does not answer does not count, since
+//! it may be stopped (see [`contact`](super::contact) for how long that may last).
+//!
+//! A word that cannot be read says nothing, and each read that is refused costs a connection, with what is on it: so
+//! there is none where others were refused, and the poison itself may have been lost with the last. The peer is told
+//! [so many](TELL) times then, with pauses in which connections are made again, and is taken to have heard of it. One
+//! that [leaves](super::departure) is told nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,8 +38,9 @@ use super::work::Engine;
 use crate::wire::chain::Signals;
 use crate::wire::{Op, Posted, Wire};
 
-/// How often a peer is told of a failure, if that fails: with pauses, each twice as long as the one before, since what
-/// has failed may have taken the connection along, and another one takes a while. About a second in all.
+/// How often a peer is told of a failure, if that fails, or if nobody can look whether it has come: with pauses, each
+/// twice as long as the one before, since what has failed may have taken the connection along, and another one takes a
+/// while. About a second in all.
 const TELL: u32 = 10;
 /// The first of these pauses, and how long the peer's agent has before its word is read.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -53,11 +58,13 @@ pub(super) struct Poisoning<W: Wire> {
     /// Whether it is looked whether that has come.
     looks: bool,
     step: Step,
-    /// How often that has failed.
+    /// How often that has failed, or was done where nobody can look whether it has come.
     tries: u32,
+    /// It was taken once, where that is so.
+    was_told: bool,
     /// Not before.
     due: Option<Instant>,
-    /// Since when the word is not poisoned though the peer was told.
+    /// Since when the word is not poisoned though the peer was told, without the time in which it did not answer.
     missing: Option<Silence>,
     /// Before it is told again then.
     pause: Duration,
@@ -83,6 +90,7 @@ impl<W: Wire> Poisoning<W> {
             looks,
             step: Step::Tell,
             tries: 0,
+            was_told: false,
             due: None,
             missing: None,
             pause: PAUSE,
@@ -94,6 +102,22 @@ impl<W: Wire> Poisoning<W> {
     fn goes_on(&mut self, step: Step, pause: Duration) {
         self.step = step;
         self.due = Some(Instant::now() + pause);
+    }
+
+    /// It is to be told again, behind a pause that is longer each time; `false` if that was often enough.
+    fn tells_again(&mut self) -> bool {
+        let again = self.tries < TELL;
+        if again {
+            self.goes_on(Step::Tell, PAUSE * 2u32.pow(self.tries));
+            self.tries += 1;
+        }
+        again
+    }
+
+    /// Behind a pause: whether the word is not poisoned for too long by now.
+    fn has_missed(&mut self, limit: Duration) -> bool {
+        let missing = self.missing.as_mut().filter(|_| self.step == Step::Tell);
+        missing.is_some_and(|missing| missing.look(Instant::now(), limit))
     }
 
     fn op(&self, signals: Signals) -> Op<'_, W> {
@@ -148,15 +172,23 @@ impl<W: Wire> Engine<W> {
             return;
         }
         match (told.step, failed) {
-            (Step::Tell, Some(why)) if told.tries < TELL => {
-                told.goes_on(Step::Tell, PAUSE * 2u32.pow(told.tries));
-                told.tries += 1;
+            (Step::Tell, Some(why)) => {
+                if !told.tells_again() {
+                    if told.was_told {
+                        return;
+                    }
+                    return self.cannot_tell(told.peer, why);
+                }
                 tell(|| {
                     tracing::debug!("rank {} is to be told of a failure again: {why}", told.peer)
                 });
             }
-            (Step::Tell, Some(why)) => return self.cannot_tell(told.peer, why),
-            (Step::Tell, None) if !told.looks => return,
+            (Step::Tell, None) if !told.looks => {
+                told.was_told = true;
+                if !told.tells_again() {
+                    return;
+                }
+            }
             (Step::Tell, None) => {
                 told.goes_on(Step::Look, PAUSE);
                 told.tries = 0;
@@ -165,7 +197,9 @@ impl<W: Wire> Engine<W> {
                 told.goes_on(Step::Look, LOOKS.1);
                 told.tries += 1;
                 if told.tries == LOOKS.0 {
-                    return;
+                    (told.looks, told.was_told, told.tries) = (false, true, 0);
+                    told.missing = None;
+                    told.tells_again();
                 }
             }
             (Step::Look, None) => {
@@ -173,9 +207,8 @@ impl<W: Wire> Engine<W> {
                     return;
                 }
                 let missing = told.missing.get_or_insert_with(Silence::new);
-                if missing.look(Instant::now(), self.silence) {
-                    return self.cannot_tell(told.peer, "what was sent does not come");
-                }
+                // While nobody answers, nothing goes wrong: the peer may be stopped.
+                missing.skips(Instant::now());
                 told.goes_on(Step::Tell, told.pause);
                 told.tries = 0;
                 told.pause = (2 * told.pause).min(AGAIN);
@@ -197,10 +230,15 @@ impl<W: Wire> Engine<W> {
         }
         let mut waiting: VecDeque<Poisoning<W>> = VecDeque::new();
         let mut full: Vec<usize> = Vec::new();
-        while let Some(poisoning) = self.notices.pop_front() {
+        while let Some(mut poisoning) = self.notices.pop_front() {
             let is_early = poisoning.due.is_some_and(|due| due > Instant::now());
             if is_early || full.contains(&poisoning.peer) {
                 waiting.push_back(poisoning);
+                continue;
+            }
+            // Counted once behind each pause.
+            if poisoning.due.take().is_some() && poisoning.has_missed(self.silence) {
+                self.cannot_tell(poisoning.peer, "what was sent does not come");
                 continue;
             }
             let cookie = self.flights.next() as u64;

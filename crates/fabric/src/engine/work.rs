@@ -1,6 +1,6 @@
 //! What is under way, and how it goes on.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tidegate_hal::slots::Slots;
 use tidegate_hal::tell;
 
 use super::chained::Chained;
-use super::contact::Contact;
+use super::contact::{Contact, Way};
 use super::departure::{Departures, Stage};
 use super::doubt::{Doubt, Look};
 use super::firing::{Firing, Flight, Held};
@@ -58,6 +58,10 @@ pub(crate) struct Engine<W: Wire> {
     pub(super) held: Vec<Held>,
     /// How many queues have a firing.
     firing: usize,
+    /// Those of which that is stranded, and the cookies of what is under way for nobody: whoever listens need not stay
+    /// awake for them.
+    pub(super) stranded: usize,
+    pub(super) adrift: HashSet<usize>,
     /// Queues whose signals are in doubt; also some where they are not any more.
     pub(super) doubtful: Vec<usize>,
     /// Those that are to be asked for again.
@@ -98,6 +102,11 @@ pub(super) struct Agenda<W: Wire> {
     pub(super) fails: bool,
 }
 
+/// Why a get fails that is rung for when its peer has left.
+pub(super) fn never_comes(peer: usize) -> String {
+    format!("a transfer from rank {peer} failed: it has left")
+}
+
 impl<W: Wire> Engine<W> {
     pub(super) fn new(wire: W, slots: Arc<Slots>, silence: Duration) -> Self {
         Engine {
@@ -117,6 +126,8 @@ impl<W: Wire> Engine<W> {
             late: Vec::new(),
             held: Vec::new(),
             firing: 0,
+            stranded: 0,
+            adrift: HashSet::new(),
             doubtful: Vec::new(),
             asking: Vec::new(),
             silence,
@@ -151,11 +162,32 @@ impl<W: Wire> Engine<W> {
 
     /// Something is under way, or is to be.
     pub(super) fn is_active(&self) -> bool {
-        self.firing > 0
+        self.firing > self.stranded
             || !self.notices.is_empty()
-            || !self.flights.is_empty()
+            || self.flights.len() > self.adrift.len()
             || !self.asking.is_empty()
             || (!self.chains.is_empty() && self.queues.iter().any(|agenda| agenda.busy))
+    }
+
+    /// How many programs are armed that somebody may still ring for.
+    pub(super) fn armed(&self) -> usize {
+        let armed = self.slots.armed();
+        if armed == 0 || self.stranded == 0 {
+            return armed;
+        }
+        let is_stranded = |agenda: &&Agenda<W>| {
+            let firing = agenda.firing.as_ref();
+            firing.is_some_and(|firing| firing.is_stranded)
+        };
+        let stranded = self.queues.iter().filter(is_stranded);
+        let theirs: u64 = stranded.map(|agenda| agenda.queue.armed_now()).sum();
+        armed.saturating_sub(theirs as usize)
+    }
+
+    /// A queue's firing is over.
+    fn ends(&mut self, is_stranded: bool) {
+        self.firing -= 1;
+        self.stranded -= usize::from(is_stranded);
     }
 
     /// Whether everything that was rung for is through, and has come; and, if that is asked for, every peer is told
@@ -341,10 +373,11 @@ impl<W: Wire> Engine<W> {
                     Some(Flight::Of(_, lent) | Flight::With(_, _, lent)) => {
                         self.dead_lent.extend(lent);
                     }
-                    Some(Flight::Handed(_)) | None => {}
+                    Some(Flight::Handed(..)) | None => {}
                 }
             }
             self.flights.clear();
+            self.adrift.clear();
             self.handed = 0;
             // Those that are broken off have failed: nothing more of them goes out, but what is being posted.
             let jobs = self.rails.iter().map(|rail| rail.close());
@@ -352,6 +385,13 @@ impl<W: Wire> Engine<W> {
             self.held.clear();
             self.asking.clear();
             self.notices.clear();
+        }
+    }
+
+    /// An operation is over, whether or not somebody waits for it.
+    fn lands(&mut self, cookie: u64) {
+        if !self.adrift.is_empty() {
+            self.adrift.remove(&(cookie as usize));
         }
     }
 
@@ -365,6 +405,7 @@ impl<W: Wire> Engine<W> {
                 unsafe { lent.came::<W>() };
             }
         };
+        self.lands(cookie);
         match self.flights.take(cookie as usize) {
             Some(Flight::Of(index, lent)) => {
                 came(lent);
@@ -378,12 +419,12 @@ impl<W: Wire> Engine<W> {
                 self.over(held.queue, failed.clone());
                 self.over(index, failed);
             }
-            Some(Flight::Handed(index)) => {
+            Some(Flight::Handed(index, rail)) => {
                 self.comes_back(index);
-                self.over(index, failed);
+                self.over_by(index, rail, failed);
             }
             Some(Flight::Poisoning(poisoning)) => {
-                self.contact.answers(poisoning.peer);
+                self.contact.answers(Way::own(poisoning.peer));
                 self.told(poisoning, failed.as_deref());
             }
             Some(Flight::Look(look)) => self.looked(&look, failed),
@@ -393,6 +434,11 @@ impl<W: Wire> Engine<W> {
 
     /// An operation of a queue is over.
     pub(super) fn over(&mut self, index: usize, failed: Option<String>) {
+        self.over_by(index, 0, failed);
+    }
+
+    /// Likewise, one that went by this rail.
+    fn over_by(&mut self, index: usize, rail: usize, failed: Option<String>) {
         let agenda = self.queues.get(index);
         let of_firing = agenda.and_then(|agenda| Some((agenda.firing.as_mut()?, &agenda.queue)));
         let Some((firing, queue)) = of_firing else {
@@ -400,12 +446,13 @@ impl<W: Wire> Engine<W> {
             return;
         };
         let (peer, departure) = (queue.peer, queue.departure());
+        let way = Way { peer, rail };
         firing.under_way -= 1;
         let in_parts = script::<W>(&firing.program).parts.is_some();
         if failed.is_some() || !(firing.signalled || in_parts) {
-            self.contact.answers(peer);
+            self.contact.answers(way);
         } else {
-            self.contact.is_through(peer);
+            self.contact.is_through(way);
             if firing.under_way > 0 {
                 self.contact.asks(peer);
             }
@@ -435,7 +482,8 @@ impl<W: Wire> Engine<W> {
 
     /// A rail has not begun what it was handed, and will not: which is no answer of the peer's.
     fn unsent(&mut self, cookie: u64, why: &str) {
-        let Some(Flight::Handed(index)) = self.flights.take(cookie as usize) else {
+        self.lands(cookie);
+        let Some(Flight::Handed(index, _)) = self.flights.take(cookie as usize) else {
             debug_assert!(self.broken, "nothing else is handed over");
             return;
         };
@@ -458,12 +506,16 @@ impl<W: Wire> Engine<W> {
                 return;
             }
             if self.broken {
-                if let Some(firing) = agenda.firing.take() {
-                    self.firing -= 1;
+                self.dead.extend(agenda.queue.give_up());
+                let (firing, closed) = (
+                    agenda.firing.take(),
+                    agenda.queue.closed.load(Ordering::Acquire),
+                );
+                if let Some(firing) = firing {
+                    self.ends(firing.is_stranded);
                     self.dead.push(firing.program);
                 }
-                self.dead.extend(agenda.queue.give_up());
-                if agenda.queue.closed.load(Ordering::Acquire) {
+                if closed {
                     self.end(index);
                 }
                 return;
@@ -512,14 +564,20 @@ impl<W: Wire> Engine<W> {
                 }
             }
             firing.failed |= broken;
-            // Its peer has left, in good order: it has got all that it waited for. Nothing more goes out, and what has
-            // failed since is no failure.
+            // Its peer has left, in good order: it has got all that it waited for. Nothing more goes out, so what was to
+            // be asked for does not come; what else has failed since is no failure.
             let departure = agenda.queue.departure();
-            let nobody = departure == Stage::Left && firing.only_sends::<W>();
+            let has_left = departure == Stage::Left;
+            if has_left && !firing.failed && firing.is_to_ask::<W>() {
+                departure.says(false, &never_comes(agenda.queue.peer));
+                firing.failed = true;
+            }
+            let nobody = has_left && (firing.only_sends::<W>() || !firing.failed);
+            let is_stranded = firing.is_stranded;
             if nobody && firing.under_way == 0 && firing.rung.is_none() {
                 agenda.firing = None;
-                self.firing -= 1;
                 agenda.queue.through();
+                self.ends(is_stranded);
                 continue;
             }
             // What fails while it leaves waits for that: the end of its connections is heard of first. And when it has
@@ -540,13 +598,13 @@ impl<W: Wire> Engine<W> {
                 }
                 agenda.firing = None;
                 agenda.fails = true;
-                self.firing -= 1;
+                self.ends(is_stranded);
                 continue;
             }
             if firing.signalled && firing.under_way == 0 {
                 let firing = agenda.firing.take();
-                self.firing -= 1;
                 agenda.queue.through();
+                self.ends(is_stranded);
                 self.signalled(index, || {
                     script(&firing.expect("there is one").program).signalled()
                 });

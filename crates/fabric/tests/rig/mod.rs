@@ -1,4 +1,4 @@
-//! What the contract of NICs says, for an endpoint that is its own peer.
+//! An endpoint that is its own peer, for tests; and by what they watch it or make it go wrong.
 #![allow(
     dead_code,
     unused_macros,
@@ -6,6 +6,7 @@
     reason = "not every test uses everything"
 )]
 
+mod contract;
 pub(crate) mod verdict;
 pub(crate) mod wrapped;
 
@@ -26,6 +27,8 @@ use tidegate_host::{Host, HostBlock};
 use tidegate_words::{Bell, Word};
 use verdict::Verdict;
 
+pub(crate) use contract::*;
+
 /// Bytes of a rank's memory: a bell, words, then data.
 const BYTES: usize = 8192;
 const BELL: usize = 0;
@@ -42,6 +45,15 @@ const LONG: Duration = Duration::from_secs(20);
 /// Long enough on any machine for it to be found out that all has come, and less than the silence after which what has
 /// not is given up.
 pub(crate) const SETTLES: Duration = Duration::from_secs(5);
+
+/// Until this is so.
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LONG, "{what}");
+        std::thread::yield_now();
+    }
+}
 
 /// An endpoint that is its own peer.
 pub(crate) struct Rig {
@@ -373,226 +385,3 @@ impl Rig {
         }
     }
 }
-
-pub(crate) fn a_ring_fires_the_next_program_and_its_number_chooses_the_buffer(rig: &Rig) {
-    rig.arm(&[rig.put(1), rig.put(2)], 2).unwrap();
-    // 1 and 2 in turn, and the buffers in turn: 1 is always written to the even one, 2 to the odd one.
-    for firing in 1..=4 {
-        rig.write(0, firing);
-        rig.ring();
-        assert_eq!(rig.wait(SIGNAL, firing), firing * QUANTUM);
-        assert_eq!(rig.wait(SENT, firing), firing * QUANTUM);
-    }
-    let odd = FLIP / 8;
-    assert_eq!((rig.read(1), rig.read(2 + odd)), (3, 4));
-    assert_eq!((rig.read(1 + odd), rig.read(2)), (0, 0));
-    // A get reads there, and writes here.
-    let get = rig.transfer(&rig.memory, Direction::Get, 5);
-    rig.arm(&[rig.program(vec![get])], 1).unwrap();
-    rig.ring();
-    assert_eq!(rig.wait(SENT, 5), 5 * QUANTUM);
-    assert_eq!(rig.read(5), 4);
-}
-
-/// Rings that run ahead of all data, for programs of every shape: each signal finds the data of its own firing.
-pub(crate) fn rings_that_run_ahead_signal_in_order(rig: &Rig) {
-    const FIRINGS: u64 = 24;
-    rig.write(0, 7);
-    for firing in 0..FIRINGS as usize {
-        // 0 to 3 pieces, each to a place of its own.
-        let pieces = (0..firing % 4).map(|piece| {
-            let mut put = rig.transfer(&rig.memory, Direction::Put, 100 + 4 * firing + piece);
-            put.remote.flip = 0;
-            put
-        });
-        rig.arm(&[rig.program(pieces.collect())], 1).unwrap();
-    }
-    for _ in 0..FIRINGS {
-        rig.ring();
-    }
-    let mut seen = 0;
-    while seen < FIRINGS {
-        seen = rig.wait(SIGNAL, seen + 1) / QUANTUM;
-        for firing in 0..seen as usize {
-            for piece in 0..firing % 4 {
-                let found = rig.read(100 + 4 * firing + piece);
-                assert_eq!(
-                    found, 7,
-                    "piece {piece} of firing {firing} at signal {seen}"
-                );
-            }
-        }
-    }
-    assert_eq!(rig.wait(SENT, FIRINGS), FIRINGS * QUANTUM);
-    assert!(rig.nic.quiesce(SETTLES));
-}
-
-pub(crate) fn a_doorbell_that_is_poisoned_ends_the_waits_on_both_ends(rig: &Rig) {
-    let put = rig.put(1);
-    rig.write(0, 9);
-    rig.arm(std::slice::from_ref(&put), 3).unwrap();
-    rig.ring();
-    rig.poison();
-    // What was rung for fires; the counts that have come are not taken back.
-    assert_eq!(rig.wait(SENT, 3), QUANTUM | POISON);
-    assert_eq!(rig.wait(SIGNAL, 3), QUANTUM | POISON);
-    assert_eq!(rig.read(1), 9);
-    let refused = rig.arm(&[put], 1);
-    assert!(matches!(refused, Err(NicError::GivenUp)));
-    assert!(rig.nic.quiesce(SETTLES));
-}
-
-pub(crate) fn a_transfer_that_fails_signals_nothing(rig: &Rig) {
-    let programs = [rig.put(5), rig.fails(1), rig.put(4)];
-    rig.arm(&programs, 1).unwrap();
-    rig.write(0, 5);
-    for _ in 0..3 {
-        rig.ring();
-    }
-    assert_eq!(rig.wait(SENT, 3), QUANTUM | POISON);
-    assert_eq!(rig.wait(SIGNAL, 3), QUANTUM | POISON);
-    // Nothing more comes.
-    std::thread::sleep(Duration::from_millis(20));
-    assert_eq!(rig.word(SIGNAL).load(), QUANTUM | POISON);
-    assert_eq!(rig.word(SENT).load(), QUANTUM | POISON);
-    assert!(rig.nic.quiesce(SETTLES));
-}
-
-pub(crate) fn what_finds_no_slot_stands_in_line_and_is_fired_all_the_same(rig: &Rig) {
-    let put = [rig.put(1)];
-    assert_eq!((rig.nic.budget(), rig.nic.armed()), (2, 0));
-    rig.arm(&put, 5).unwrap();
-    assert_eq!((rig.nic.armed(), rig.queue().counts()), (5, (5, 0)));
-    for _ in 0..5 {
-        rig.ring();
-    }
-    assert_eq!(rig.wait(SIGNAL, 5), 5 * QUANTUM);
-    assert_eq!(rig.wait(SENT, 5), 5 * QUANTUM);
-    // The slot was free before the sent word said so.
-    assert_eq!((rig.nic.armed(), rig.queue().counts()), (0, (5, 5)));
-}
-
-/// More than hardware holds at a time: the rest follows as firings are through.
-pub(crate) fn many_are_armed_at_a_time(rig: &Rig) {
-    rig.arm(&[rig.put(1), rig.put(2), rig.put(3)], 100).unwrap();
-    for _ in 0..300 {
-        rig.ring();
-    }
-    assert_eq!(rig.wait(SENT, 300), 300 * QUANTUM);
-    assert_eq!(rig.wait(SIGNAL, 300), 300 * QUANTUM);
-}
-
-/// So many puts of element 0, each of a stage of its own, to places that begin with `to`.
-pub(crate) fn stages(rig: &Rig, to: usize, stages: usize) -> Vec<Transfer> {
-    let puts = (0..stages).map(|stage| {
-        let mut put = rig.transfer(&rig.memory, Direction::Put, to + stage);
-        (put.remote.flip, put.stage) = (0, stage as u32);
-        put
-    });
-    puts.collect()
-}
-
-pub(crate) fn in_stages(rig: &Rig, to: usize, count: usize) -> Prepared {
-    rig.program(stages(rig, to, count))
-}
-
-/// Whoever has no use for the parts of a ring takes them for a ring when they are all there.
-pub(crate) fn a_ring_in_parts_is_one_ring(rig: &Rig) {
-    rig.arm(
-        &[in_stages(rig, 10, 3), rig.put(1), in_stages(rig, 20, 2)],
-        2,
-    )
-    .unwrap();
-    let mut seen = 0;
-    for turn in 0..2 {
-        rig.write(0, 100 + turn);
-        for parts in [3, 1, 2] {
-            for part in 0..parts {
-                // Not before.
-                assert_eq!(rig.word(SIGNAL).load(), seen * QUANTUM);
-                assert_eq!(rig.word(SENT).load(), seen * QUANTUM);
-                rig.ring_part(0, part, parts);
-            }
-            seen += 1;
-            assert_eq!(rig.wait(SIGNAL, seen), seen * QUANTUM);
-            assert_eq!(rig.wait(SENT, seen), seen * QUANTUM);
-        }
-        for place in [10, 11, 12, 20, 21] {
-            assert_eq!(rig.read(place), 100 + turn, "{place}");
-        }
-    }
-    assert!(rig.nic.quiesce(SETTLES));
-}
-
-/// What was rung for fires. Of a ring that breaks off some may have been sent, and no signal is.
-pub(crate) fn a_doorbell_that_is_poisoned_between_parts_ends_the_waits(rig: &Rig) {
-    rig.arm(&[rig.put(1), in_stages(rig, 10, 3)], 2).unwrap();
-    rig.write(0, 9);
-    rig.ring();
-    rig.ring_part(0, 0, 3);
-    rig.ring_part(0, 1, 3);
-    rig.poison();
-    assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
-    assert_eq!(rig.wait(SIGNAL, 2), QUANTUM | POISON);
-    assert_eq!((rig.read(1), rig.read(12)), (9, 0));
-    assert!([0, 9].contains(&rig.read(10)) && [0, 9].contains(&rig.read(11)));
-    assert!(matches!(rig.arm(&[rig.put(1)], 1), Err(NicError::GivenUp)));
-    assert!(rig.nic.quiesce(SETTLES));
-}
-
-/// Every test of the contract, by `each`, which calls one with endpoints that have these options.
-macro_rules! contract {
-    ($each:ident) => {
-        #[test]
-        fn a_ring_fires_the_next_program_and_its_number_chooses_the_buffer() {
-            $each(
-                &Options::default(),
-                rig::a_ring_fires_the_next_program_and_its_number_chooses_the_buffer,
-            );
-        }
-        #[test]
-        fn rings_that_run_ahead_signal_in_order() {
-            $each(
-                &Options::default(),
-                rig::rings_that_run_ahead_signal_in_order,
-            );
-        }
-        #[test]
-        fn a_doorbell_that_is_poisoned_ends_the_waits_on_both_ends() {
-            $each(
-                &Options::default(),
-                rig::a_doorbell_that_is_poisoned_ends_the_waits_on_both_ends,
-            );
-        }
-        #[test]
-        fn a_transfer_that_fails_signals_nothing() {
-            $each(
-                &Options::default(),
-                rig::a_transfer_that_fails_signals_nothing,
-            );
-        }
-        #[test]
-        fn what_finds_no_slot_stands_in_line_and_is_fired_all_the_same() {
-            $each(
-                &Options::default().budget(2),
-                rig::what_finds_no_slot_stands_in_line_and_is_fired_all_the_same,
-            );
-        }
-        #[test]
-        fn a_ring_in_parts_is_one_ring() {
-            $each(&Options::default(), rig::a_ring_in_parts_is_one_ring);
-        }
-        #[test]
-        fn a_doorbell_that_is_poisoned_between_parts_ends_the_waits() {
-            $each(
-                &Options::default(),
-                rig::a_doorbell_that_is_poisoned_between_parts_ends_the_waits,
-            );
-        }
-        #[test]
-        fn many_are_armed_at_a_time() {
-            $each(&Options::default(), rig::many_are_armed_at_a_time);
-        }
-    };
-}
-pub(crate) use contract;

@@ -4,13 +4,14 @@
 //! seen what it waits for.
 #![allow(dead_code, reason = "not every test uses everything")]
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use crate::rig::Rig;
+pub(crate) use crate::rig::until;
 use crate::rig::wrapped::{Hooks, Outcome, Wrapped};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::chain::{Chain, Signal, Stuck};
@@ -19,15 +20,6 @@ use tidegate_fabric::wire::{Event, Op, Posted, Sleeper, Wire as _};
 use tidegate_hal::nic::{Direction, Keep, NicError, Register};
 
 pub(crate) const LONG: Duration = Duration::from_secs(20);
-
-/// Until this is so.
-pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < LONG, "{what}");
-        std::thread::yield_now();
-    }
-}
 
 /// Where the thread that hears of a departure is held. It waits for rounds of the listener, which it wakes for them: so
 /// while that is not let out of its sleep, the first to wake it for them has heard the news, and no more.
@@ -89,11 +81,17 @@ struct Gated {
 impl Sleeper for Gated {
     fn sleep(&self, limit: Duration) {
         let gate = &self.wish.gate;
+        let micros = limit.as_micros() as u64;
+        self.wish.slept.fetch_max(micros, Ordering::SeqCst);
         if !gate.lock().closed {
             return self.sleeper.sleep(limit);
         }
         gate.change(|state| state.is_asleep = true);
         gate.wait(|state| !state.closed);
+    }
+
+    fn hears(&self) -> bool {
+        !self.wish.deaf && self.sleeper.hears()
     }
 
     fn wake(&self) {
@@ -112,6 +110,9 @@ impl Sleeper for Gated {
 #[derive(Default)]
 pub(crate) struct Wish {
     pub(crate) gate: Gate,
+    /// The longest sleep that the listener has gone to, in microseconds; and whether nothing on the wire ends one.
+    pub(crate) slept: AtomicU64,
+    pub(crate) deaf: bool,
     /// Nothing is heard.
     pub(crate) hold: AtomicBool,
     /// What is done is said to have failed; and how often that was said.
@@ -124,6 +125,10 @@ pub(crate) struct Wish {
     /// What is asked for is refused; how often that was so.
     pub(crate) blind: AtomicBool,
     pub(crate) blinded: AtomicUsize,
+    /// What is asked for comes back so many milliseconds late; how often it was asked for, and (below) when which will.
+    pub(crate) late: AtomicU64,
+    pub(crate) asked: AtomicUsize,
+    pub(crate) due: Mutex<HashMap<u64, Instant>>,
     /// Nobody can be told of a failure for now; how often that was so, and how often somebody was told.
     pub(crate) full: AtomicBool,
     pub(crate) untold: AtomicUsize,
@@ -190,6 +195,12 @@ unsafe impl Hooks for Odd {
             self.0.refused.fetch_add(1, Ordering::SeqCst);
             return Err(NicError::BadKey("as was wished".into()));
         }
+        let late = self.0.late.load(Ordering::SeqCst);
+        if matches!(op, Op::Read { bytes: 8, .. }) && late > 0 {
+            self.0.asked.fetch_add(1, Ordering::SeqCst);
+            let due = Instant::now() + Duration::from_millis(late);
+            self.0.due.lock().unwrap().insert(cookie, due);
+        }
         // SAFETY: the caller's promise.
         let posted = unsafe { wire.post(peer, op.handed_on(|remote| &**remote), cookie) };
         let count = if tells { &self.0.told } else { &self.0.taken };
@@ -202,7 +213,19 @@ unsafe impl Hooks for Odd {
         wire.poll(&mut held)?;
         if !self.0.hold.load(Ordering::SeqCst) {
             let fail = self.0.fail.load(Ordering::SeqCst);
-            events.extend(held.drain(..).map(|event| match event {
+            let mut due = self.0.due.lock().unwrap();
+            let is_late = |event: &Event| match event {
+                Event::Done(cookie) => due.get(cookie).is_some_and(|due| *due > Instant::now()),
+                _ => false,
+            };
+            let (late, come): (Vec<_>, Vec<_>) = held.drain(..).partition(is_late);
+            *held = late;
+            for event in &come {
+                if let Event::Done(cookie) = event {
+                    due.remove(cookie);
+                }
+            }
+            events.extend(come.into_iter().map(|event| match event {
                 Event::Done(cookie) if fail => {
                     self.0.failed.fetch_add(1, Ordering::SeqCst);
                     Event::Failed(cookie, "the connection has ended".into())
@@ -294,13 +317,19 @@ pub(crate) fn odd(chains: &[usize]) -> (Rig, Arc<Wish>) {
 
 /// Likewise, with these options.
 pub(crate) fn odd_with(options: Options, chains: &[usize]) -> (Rig, Arc<Wish>) {
-    let wish = Arc::new(Wish {
+    let wish = Wish {
         chains: chains.iter().copied().collect(),
         ..Wish::default()
-    });
+    };
+    wishing(wish, options, false)
+}
+
+/// Likewise, whose wire is to do this; whose doorbells are polled, or not.
+pub(crate) fn wishing(wish: Wish, options: Options, polled: bool) -> (Rig, Arc<Wish>) {
+    let wish = Arc::new(wish);
     let wire = Net::new(1, Faults::default()).wire(0);
     let hooks = Odd(wish.clone());
-    let rig = Rig::new(Wrapped { hooks, wire }, options, false);
+    let rig = Rig::with(Wrapped { hooks, wire }, options, false, polled);
     (rig, wish)
 }
 

@@ -80,6 +80,7 @@ impl Place {
         unsafe { cut.transfer(transfer) }.unwrap();
         let Cut { pieces, rows, .. } = cut;
         Prepared(Arc::new(Script::<MemoryWire> {
+            longest: 0,
             pieces,
             rows,
             parts: None,

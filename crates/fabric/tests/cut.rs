@@ -1,0 +1,201 @@
+//! A peer to which several connections lead, of which a network cuts one, as a firewall does that drops what it has
+//! forgotten: the others go on.
+
+mod rig;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rig::wrapped::{Hooks, Outcome, Wrapped};
+use rig::{Rig, SENT, SETTLES, SIGNAL, until};
+use tidegate_fabric::Options;
+use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
+use tidegate_fabric::wire::{Op, Posted, Sleeper, Wire as _};
+use tidegate_hal::batch::{POISON, QUANTUM};
+use tidegate_hal::nic::Direction;
+
+/// Elements of a put that goes by both rails; where it comes from, and where it goes.
+const ELEMENTS: usize = 24_000;
+const FROM: usize = 8192;
+const TO: usize = FROM + 8 * ELEMENTS;
+const SILENCE: Duration = Duration::from_millis(250);
+const LONG: Duration = Duration::from_secs(20);
+
+/// What has become of the rail.
+#[derive(Default)]
+struct Cut {
+    /// Of what it has taken nothing more is heard.
+    is_cut: AtomicBool,
+    /// How much it has taken since.
+    taken: AtomicUsize,
+    /// The longest sleep that its thread has gone to since, in microseconds.
+    slept: AtomicUsize,
+}
+
+/// The sleeper of an endpoint.
+struct Sleeps {
+    sleeper: Box<dyn Sleeper>,
+    sends: Arc<AtomicBool>,
+    cut: Arc<Cut>,
+}
+
+impl Sleeper for Sleeps {
+    fn sleep(&self, limit: Duration) {
+        if self.sends.load(Ordering::SeqCst) && self.cut.taken.load(Ordering::SeqCst) > 0 {
+            let micros = limit.as_micros() as usize;
+            self.cut.slept.fetch_max(micros, Ordering::SeqCst);
+        }
+        self.sleeper.sleep(limit);
+    }
+
+    fn wake(&self) {
+        self.sleeper.wake();
+    }
+
+    fn hears(&self) -> bool {
+        self.sleeper.hears()
+    }
+}
+
+/// The wire in memory, of which all but the first endpoint may be cut.
+struct Cuts {
+    is_twin: bool,
+    /// It is no ear.
+    sends: Arc<AtomicBool>,
+    cut: Arc<Cut>,
+}
+
+// SAFETY: operations are the wire's, or touch nothing.
+unsafe impl Hooks for Cuts {
+    type Wire = MemoryWire;
+
+    unsafe fn post(
+        &mut self,
+        wire: &mut MemoryWire,
+        peer: usize,
+        op: Op<'_, Wrapped<Self>>,
+        cookie: u64,
+    ) -> Outcome<Posted> {
+        self.sends.store(self.is_twin, Ordering::SeqCst);
+        if self.is_twin && self.cut.is_cut.load(Ordering::SeqCst) {
+            self.cut.taken.fetch_add(1, Ordering::SeqCst);
+            return Ok(Posted::Taken);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { wire.post(peer, op.handed_on(|remote| &**remote), cookie) }
+    }
+
+    fn twin(&self) -> Option<Self> {
+        Some(Cuts {
+            is_twin: true,
+            sends: Arc::default(),
+            cut: self.cut.clone(),
+        })
+    }
+
+    fn sleeper(&self, sleeper: Box<dyn Sleeper>) -> Box<dyn Sleeper> {
+        Box::new(Sleeps {
+            sleeper,
+            sends: self.sends.clone(),
+            cut: self.cut.clone(),
+        })
+    }
+}
+
+/// An endpoint with two rails, which has sent something by both; what a peer may be silent for is twice `silence`.
+fn met(silence: Duration) -> (Rig, Arc<Cut>) {
+    let cut = Arc::<Cut>::default();
+    let hooks = Cuts {
+        is_twin: false,
+        sends: Arc::default(),
+        cut: cut.clone(),
+    };
+    let wire = Net::new(1, Faults::default()).wire(0);
+    let options = Options::default().rails(2).silence(silence);
+    let wire = Wrapped { hooks, wire };
+    let rig = Rig::sized(wire, options, (false, true), TO + 8 * ELEMENTS);
+    let mut put = rig.transfer(&rig.memory, Direction::Put, 0);
+    (put.count, put.local.base) = (ELEMENTS, rig.at(FROM));
+    (put.remote.base.offset, put.remote.flip) = (TO, 0);
+    rig.arm(&[rig.program(vec![put])], 2).unwrap();
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 1), QUANTUM);
+    assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
+    assert!(rig.nic.quiesce(SETTLES));
+    (rig, cut)
+}
+
+/// Whether the wire fails, as core hears it, while `meanwhile` is done again and again; that may ask whether it has.
+fn fails(rig: &Rig, mut meanwhile: impl FnMut(&dyn Fn() -> bool)) -> bool {
+    let has_failed = || rig.has_failed.load(Ordering::SeqCst);
+    let begun = Instant::now();
+    while begun.elapsed() < LONG && !has_failed() {
+        meanwhile(&has_failed);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    has_failed()
+}
+
+#[test]
+fn a_rail_that_is_cut_ends_waits() {
+    let (rig, cut) = met(SILENCE);
+    rig.may_fail.store(true, Ordering::SeqCst);
+    cut.is_cut.store(true, Ordering::SeqCst);
+    rig.ring();
+    assert!(fails(&rig, |_| {}), "half of it is missing for ever");
+    assert_eq!(cut.taken.load(Ordering::SeqCst), 1);
+    assert_eq!(rig.word(SIGNAL).load(), QUANTUM);
+}
+
+/// Nor is what goes by the engine's own endpoint a sign of life of the rail's.
+#[test]
+fn a_rail_that_is_cut_ends_waits_though_others_go_on() {
+    let (rig, cut) = met(SILENCE);
+    rig.may_fail.store(true, Ordering::SeqCst);
+    cut.is_cut.store(true, Ordering::SeqCst);
+    let beside = rig.beside();
+    rig.ring();
+    let mut sent = 0;
+    let failed = fails(&rig, |has_failed| {
+        let put = rig.transfer(&rig.memory, Direction::Put, 1);
+        beside.fires(&rig, rig.program_of(rig::OTHER, vec![put]).unwrap());
+        sent += 1;
+        let begun = Instant::now();
+        // Each is through, but where the wire has failed by then.
+        while beside.sent() < sent * QUANTUM && !has_failed() {
+            assert!(begun.elapsed() < LONG, "the engine's own does not go on");
+            std::thread::yield_now();
+        }
+    });
+    assert!(failed, "half of it is missing for ever");
+    assert_eq!(cut.taken.load(Ordering::SeqCst), 1);
+}
+
+/// What it has taken towards a peer that has left is its queue's loss, and keeps its thread awake less and less.
+#[test]
+fn a_rail_that_is_cut_from_who_has_left_rests() {
+    // Till this thread has said that the peer leaves, it may not be called silent.
+    let (rig, cut) = met(4 * SILENCE);
+    cut.is_cut.store(true, Ordering::SeqCst);
+    rig.ring();
+    until("it takes nothing", || cut.taken.load(Ordering::SeqCst) > 0);
+    rig.nic.hear(0);
+    assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
+    until("it stays awake", || {
+        cut.slept.load(Ordering::SeqCst) >= 100_000
+    });
+    assert!(!rig.has_failed.load(Ordering::SeqCst));
+}
+
+/// One that is idle may say nothing for any time.
+#[test]
+fn a_rail_that_is_not_waited_for_may_be_silent() {
+    let (rig, cut) = met(SILENCE);
+    cut.is_cut.store(true, Ordering::SeqCst);
+    std::thread::sleep(4 * SILENCE);
+    cut.is_cut.store(false, Ordering::SeqCst);
+    rig.ring();
+    assert_eq!(rig.wait(SENT, 2), 2 * QUANTUM);
+    assert!(!rig.has_failed.load(Ordering::SeqCst));
+}
