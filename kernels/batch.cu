@@ -438,8 +438,7 @@ DEV void run_wait(const Launch &launch, const Lane *at, Part part) {
     if (quantum) store_relaxed(operand, from + quantum);
 }
 
-template <typename Large>
-DEV void run_batch(const Launch &launch) {
+extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __grid_constant__ Launch launch) {
     __shared__ Stand stands[WARPS][2];
     // No kernel writes records and steps (counters have lines of their own): they can be read before what stands before
     // this one is over.
@@ -476,19 +475,6 @@ DEV void run_batch(const Launch &launch) {
         else run_short(launch, Warp(), stands[member], lane, part);
         return;
     }
-    if (record.team == TEAM_BLOCKS) run_steps(launch, Large(), stands[0], lane, part);
+    if (record.team == TEAM_BLOCKS) run_steps(launch, Block(), stands[0], lane, part);
     else run_steps(launch, Warp(), stands[member], lane, part);
 }
-
-extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __grid_constant__ Launch launch) {
-    run_batch<Block>(launch);
-}
-
-#ifdef HAS_BULK
-static_assert(sizeof(Stand) * 2 * WARPS + sizeof(Pieces) + WARPS * STEPS_WINDOW + BLOCK_STEPS_WINDOW <= 48 << 10, "a kernel has so much without asking");
-
-// For batches with large copies: they take shared memory that the others must not ask for.
-extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch_bulk(const __grid_constant__ Launch launch) {
-    run_batch<BulkBlock>(launch);
-}
-#endif

@@ -100,7 +100,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                 const MoveStep *move = (const MoveStep *)next;
                 bool ok;
                 stand = stand == stands ? stands + 1 : stands;
-                bool early = move->step.kind == STEP_MOVE && !(Team::size > WARP && move->row) && (move->step.flags & MOVE_EARLY) && move->action == ACTION_COPY && !(Team::bulk && (move->step.flags & MOVE_BULK));
+                bool early = move->step.kind == STEP_MOVE && !(Team::size > WARP && move->row) && (move->step.flags & MOVE_EARLY) && move->action == ACTION_COPY;
                 early = early && move->src_shape == SHAPE_LINEAR && move->dst_shape == SHAPE_LINEAR;
                 if (early && move->unit == 4) {
                     ok = wait_and_copy<Team, V16>(launch, team, stand, wait, move, index, count, first);
@@ -121,7 +121,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
             case STEP_MOVE: {
                 const MoveStep *move = (const MoveStep *)step;
                 if (Team::size > WARP && move->row) next = carry_row(team, move, stand->epoch, index, count);
-                else if (!carry_in_bulk(team, move, stand->epoch, index, count)) carry(move, stand->epoch, index * Team::size + team.rank(), count * Team::size);
+                else carry(move, stand->epoch, index * Team::size + team.rank(), count * Team::size);
                 break;
             }
             case STEP_STORE: {

@@ -1,8 +1,7 @@
 // A part of batch.cu: moves of data.
 //
 // A team's threads share a move's units. Sides of any shape are asked for the address of a unit; arithmetic goes element
-// by element; large copies go by the bulk engine. (Of most copies in lanes by
-// themselves batch.cu has lists.)
+// by element. (Of most copies in lanes by themselves batch.cu has lists.)
 
 // ---- Shapes ----
 
@@ -119,69 +118,6 @@ DEV void copy_sides(const Side &src, const Side &dst, u64 first, u64 stride, u64
     }
 }
 
-// ---- The bulk engine ----
-
-#if __CUDA_ARCH__ >= 900
-#define HAS_BULK 1
-// Large copies go by the bulk engine of the multiprocessor, whose packets fill the links better than stores of 16 bytes
-// do: one thread brings pieces into shared memory and sends them on, some on their way at a time.
-#define PIECE 12288
-#define PIECES 3
-
-DEV u32 shared_address(const void *at) {
-    return (u32)__cvta_generic_to_shared(at);
-}
-
-struct alignas(128) Pieces {
-    u8 data[PIECES][PIECE];
-    u64 arrived[PIECES];
-};
-
-DEV void bulk_fetch(Pieces &pieces, u32 stage, u64 from, u32 bytes) {
-    u32 barrier = shared_address(&pieces.arrived[stage]);
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(pieces.data[stage])), "l"(from),
-                 "r"(bytes), "r"(barrier)
-                 : "memory");
-}
-
-DEV void bulk_send(Pieces &pieces, u32 stage, u32 parity, u64 to, u32 bytes) {
-    u32 barrier = shared_address(&pieces.arrived[stage]), done = 0;
-    while (!done)
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(pieces.data[stage])), "r"(bytes) : "memory");
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-
-// This block's share of a copy; returns when what it sent has arrived, as far as the thread that releases it is concerned.
-APART void bulk_copy(u64 to, u64 from, u64 bytes, u32 index, u32 count) {
-    __shared__ Pieces pieces;
-    if (threadIdx.x != 0) return;
-    for (u32 stage = 0; stage < PIECES; stage++)
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&pieces.arrived[stage])) : "memory");
-    asm volatile("fence.proxy.async;" ::: "memory");
-    u64 all = (bytes + PIECE - 1) / PIECE;
-    u64 mine = all > index ? (all - index + count - 1) / count : 0;
-    auto place = [=](u64 k) { return (index + k * count) * PIECE; };
-    auto length = [=](u64 k) { u64 left = bytes - place(k); return (u32)(left < PIECE ? left : PIECE); };
-    for (u64 k = 0; k < mine + PIECES - 1; k++) {
-        if (k < mine) {
-            // The piece that was here has been read when no more than the later ones are on their way.
-            if (k >= PIECES) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-            bulk_fetch(pieces, k % PIECES, from + place(k), length(k));
-        }
-        if (k + 1 >= PIECES) {
-            u64 ready = k + 1 - PIECES;
-            if (ready < mine) bulk_send(pieces, ready % PIECES, (ready / PIECES) & 1, to + place(ready), length(ready));
-        }
-    }
-    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-    asm volatile("fence.proxy.async;" ::: "memory");
-    for (u32 stage = 0; stage < PIECES; stage++)
-        asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(shared_address(&pieces.arrived[stage])) : "memory");
-}
-#endif
-
 // ---- Arithmetic ----
 
 template <typename T>
@@ -296,19 +232,6 @@ APART void compute(const MoveStep *move, bool odd, u64 first, u64 stride) {
 DEV bool is_odd(const MoveStep *move, u64 epoch) {
     if (move->step.flags & MOVE_LAST_PARITY) return epoch & 1;
     return move->parity && (((load_relaxed(move->parity) >> QUANTUM_BITS) - 1) & 1);
-}
-
-// By the bulk engine, if this team can use it and the move is for it; whether that was so.
-template <typename Team>
-DEV bool carry_in_bulk(Team, const MoveStep *move, u64 epoch, u32 index, u32 count) {
-#ifdef HAS_BULK
-    if (Team::bulk && (move->step.flags & MOVE_BULK)) {
-        bool odd = is_odd(move, epoch);
-        bulk_copy(move->dst + (odd ? move->dst_flip : 0), move->src + (odd ? move->src_flip : 0), 16 * move->count, index, count);
-        return true;
-    }
-#endif
-    return false;
 }
 
 // Units `first, first + stride, ...` of a move.

@@ -4,22 +4,15 @@
 
 // The threads that carry out one lane together.
 struct Warp {
-    static const bool bulk = false;
     static const u32 size = WARP;
     DEV u32 rank() const { return threadIdx.x % WARP; }
     DEV void barrier() const { warp_barrier(); }
 };
 struct Block {
-    static const bool bulk = false;
     static const u32 size = THREADS;
     DEV u32 rank() const { return threadIdx.x; }
     DEV void barrier() const { block_barrier(); }
 };
-// A block that can use the bulk engine.
-struct BulkBlock : Block {
-    static const bool bulk = true;
-};
-
 // How a team stands after a wait: shared by its threads. There are two, for waits by turns: who comes last out of a
 // wait's barrier reads this one while the thread that waits for all is at the next wait.
 struct Stand {

@@ -107,8 +107,6 @@ pub struct Gpu {
     pub(crate) capability: (u32, u32),
     pub(crate) pool: Pool,
     pub(crate) batch: Function,
-    /// The batch kernel that can use the bulk engine, where there is one.
-    pub(crate) bulk: Option<Function>,
     pub(crate) early: Early,
     /// Whether streams can wait for words of 64 bits, and write them.
     pub(crate) memory_operations: bool,
@@ -255,13 +253,7 @@ impl Gpu {
         let module = driver
             .module_load_ptx(&code)
             .doing("loading the batch kernel")?;
-        let (batch, mut resident) = Self::kernel(driver, module, c"tidegate_batch")?;
-        let mut bulk = None;
-        if major >= 9 {
-            let (function, fits) = Self::kernel(driver, module, c"tidegate_batch_bulk")?;
-            bulk = Some(function);
-            resident = resident.min(fits);
-        }
+        let (batch, resident) = Self::kernel(driver, module, c"tidegate_batch")?;
         if resident == 0 {
             return Err(DeviceError::Unsupported {
                 device: "cuda",
@@ -281,7 +273,6 @@ impl Gpu {
             capability: (major as u32, minor.max(0) as u32),
             pool,
             batch,
-            bulk,
             early,
             memory_operations,
             copy_engine_from: apart::threshold(variable(COPY_ENGINE_FROM).as_deref()),

@@ -45,7 +45,7 @@ impl Placed {
         let lower = |lists| {
             // SAFETY: words that a batch adds to are live.
             let count = |word: Ptr| unsafe { gpu.count_of(word) };
-            Program::new(batch, quota, gpu.bulk.is_some(), lists, count)
+            Program::new(batch, quota, lists, count)
         };
         let alloc =
             |program: &Program| CudaBlock::alloc(gpu, program.len().max(16), Sharing::Private);
@@ -78,7 +78,7 @@ impl Placed {
             launched: AtomicBool::new(false),
             early: gpu.early,
             expected: Expected::default(),
-            function: gpu.bulk.filter(|_| program.bulk).unwrap_or(gpu.batch),
+            function: gpu.batch,
         })
     }
 

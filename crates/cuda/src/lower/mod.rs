@@ -29,9 +29,6 @@ use tidegate_hal::memory::Ptr;
 
 use lists::{List, Lists};
 
-/// Units of a copy (36 KiB) that a block must have for the bulk engine to be worth starting: as much as it has on its
-/// way at a time.
-const BULK: u64 = 2304;
 /// The most blocks of one lane.
 const MOST: u64 = 255;
 /// The most of one that rings, whose copies go to memory of the host: so many fill the bus. (One that rings in parts has
@@ -56,8 +53,6 @@ pub(crate) struct Sizes {
     small_listed: u64,
     /// Entries that all lists of a program may have.
     lists: u64,
-    /// Units of a copy that are worth the bulk engine, for each block.
-    bulk: u64,
 }
 
 impl Sizes {
@@ -68,7 +63,6 @@ impl Sizes {
         small: 256,
         small_listed: 128,
         lists: 1 << 20,
-        bulk: u64::MAX,
     };
 }
 
@@ -90,8 +84,6 @@ pub(crate) struct Program {
     pub(crate) blocks: usize,
     /// Bytes of a record.
     pub(crate) stride: usize,
-    /// Whether there are moves for the bulk engine.
-    pub(crate) bulk: bool,
     /// Whether there are lists.
     pub(crate) lists: bool,
     /// Whether there would be, had they been allowed.
@@ -115,8 +107,6 @@ struct Lane {
     copies: usize,
     /// Where in `steps` the addresses of counters of arrivals stand.
     waits: Vec<usize>,
-    /// Where in `steps` the flags of copies stand that the bulk engine could do, and how many units they have.
-    linear: Vec<(usize, u64)>,
     /// The lane in short.
     short: ShortLane,
     /// The lane in short, if its bytes land: that is for a warp.
@@ -135,18 +125,6 @@ struct Lane {
 }
 
 impl Lane {
-    /// Leaves copies to the bulk engine of which a block has at least `least` units; whether there are any.
-    fn mark_bulk(&mut self, least: u64) -> bool {
-        let (blocks, mut any) = (self.blocks, false);
-        for (flags, units) in &self.linear {
-            if blocks != 0 && !self.rings && *units / blocks >= least {
-                self.steps[*flags] |= MOVE_BULK as u8;
-                any = true;
-            }
-        }
-        any
-    }
-
     fn team(&self) -> u8 {
         if self.blocks == 0 {
             TEAM_WARPS
@@ -157,17 +135,15 @@ impl Lane {
 }
 
 impl Program {
-    /// Lowers a batch for a stream that may use `quota` blocks. `bulk` says whether the device has an engine for large
-    /// copies, `lists` whether there may be lists. `count` says where in device memory a word is counted that lies in memory of the host, and 0 of another.
+    /// Lowers a batch for a stream that may use `quota` blocks. `lists` says whether there may be lists, `count` where
+    /// in device memory a word is counted that lies in memory of the host, and 0 of another.
     pub(crate) fn new(
         batch: &Batch,
         quota: usize,
-        bulk: bool,
         lists: bool,
         count: impl FnMut(Ptr) -> Result<u64, DeviceError>,
     ) -> Result<Self, DeviceError> {
         let sizes = Sizes {
-            bulk: if bulk { BULK } else { u64::MAX },
             lists: if lists { Sizes::KERNEL.lists } else { 0 },
             ..Sizes::KERNEL
         };
@@ -185,7 +161,11 @@ impl Program {
         let each = each.map(|lane| lower(batch.steps(*lane), &mut slot, &mut count));
         let mut lanes = each.collect::<Result<Vec<_>, _>>()?;
         let (mut left, mut divides) = (sizes.lists, false);
-        for lane in lanes.iter_mut().filter(|lane| lane.landing.is_none()) {
+        for lane in &mut lanes {
+            if let Some(landing) = lane.landing {
+                lane.short = landing;
+                continue;
+            }
             (lane.short, lane.lists) = lane.in_short(left);
             match lane.lists {
                 Some(lists) => left -= lists.entries(lane.short.count),
@@ -196,16 +176,8 @@ impl Program {
         }
         let quota = quota.min(MAX_BLOCKS) as u64;
         share_out(&mut lanes, quota, sizes)?;
-        let mut bulk = false;
-        for lane in &mut lanes {
-            bulk |= lane.mark_bulk(sizes.bulk);
-            if lane.blocks != 0 {
-                rows::mark(&mut lane.steps);
-            }
-            // Those that have lists have no copy for the bulk engine.
-            if lane.lists.is_none() {
-                lane.short = lane.landing.unwrap_or_else(|| lane.in_short(0).0);
-            }
+        for lane in lanes.iter_mut().filter(|lane| lane.blocks != 0) {
+            rows::mark(&mut lane.steps);
         }
         // The blocks of a lane share counters.
         let mut counters = 0;
@@ -231,7 +203,6 @@ impl Program {
             tasks.extend((0..blocks).map(|index| Task::new(TEAM_BLOCKS, &[lane], index, blocks)));
         }
         let mut program = Self::placed(&lanes, &tasks, counters);
-        program.bulk = bulk;
         program.divides = divides;
         program.lists = lanes.iter().any(|lane| lane.lists.is_some());
         Ok(program)
@@ -244,7 +215,6 @@ impl Program {
             bytes: vec![0; tasks.len() * stride],
             blocks: tasks.len(),
             stride,
-            bulk: false,
             lists: false,
             divides: false,
             relocations: Vec::new(),
@@ -397,7 +367,6 @@ fn lower(
         units: 0,
         copies: 0,
         waits: Vec::new(),
-        linear: Vec::new(),
         short: ShortLane::default(),
         landing: None,
         lists: None,
@@ -442,7 +411,7 @@ fn lower(
             }
             Step::Move(mv) => {
                 lane.whole |= !mv.parity.is_null() && mv.parity != last;
-                lane.units += moves::lower(mv, last, &mut lane.steps, &mut lane.linear);
+                lane.units += moves::lower(mv, last, &mut lane.steps);
                 lane.copies += usize::from(mv.count != 0 && matches!(mv.action, Action::Copy));
             }
             // An add releases what the team has written, and so does a store.

@@ -27,13 +27,8 @@ fn address(ptr: Ptr) -> u64 {
 }
 
 /// The steps of a move, one after the other; `last` is the operand of the last wait of the lane. Returns how many units
-/// they move, and notes in `copies` where the flags of copies in the widest units stand, and how many units those have.
-pub(super) fn lower(
-    mv: &Move,
-    last: Ptr,
-    out: &mut Vec<u8>,
-    copies: &mut Vec<(usize, u64)>,
-) -> u64 {
+/// they move.
+pub(super) fn lower(mv: &Move, last: Ptr, out: &mut Vec<u8>) -> u64 {
     if mv.count == 0 {
         return 0;
     }
@@ -64,7 +59,7 @@ pub(super) fn lower(
     }
     if let Action::Copy = mv.action {
         if (mv.src.shape, mv.dst.shape) == (Shape::Linear, Shape::Linear) {
-            return linear(step, mv, out, copies);
+            return linear(step, mv, out);
         }
         let (mut src, mut dst) = (Loops::of(&mv.src), Loops::of(&mv.dst));
         let mut size = u64::from(mv.size);
@@ -134,7 +129,7 @@ pub(super) fn lower(
 }
 
 /// A copy between two linear sides.
-fn linear(step: MoveStep, mv: &Move, out: &mut Vec<u8>, copies: &mut Vec<(usize, u64)>) -> u64 {
+fn linear(step: MoveStep, mv: &Move, out: &mut Vec<u8>) -> u64 {
     let bytes = mv.count as u64 * u64::from(mv.size);
     let unit = unit(&[
         step.src.wrapping_sub(step.dst),
@@ -149,10 +144,6 @@ fn linear(step: MoveStep, mv: &Move, out: &mut Vec<u8>, copies: &mut Vec<(usize,
         (head, (bytes - head) / unit)
     };
     let tail = bytes - head - body * unit;
-    // The body comes first.
-    if unit == WIDEST && body != 0 {
-        copies.push((out.len() + std::mem::offset_of!(Head, flags), body));
-    }
     let mut part = |first: u64, unit: u64, count: u64| {
         if count != 0 {
             let part = MoveStep {
@@ -338,7 +329,7 @@ mod tests {
     /// `(unit, count, src, dst)` of each step.
     fn steps(mv: &Move) -> Vec<(u64, u64, u64, u64)> {
         let mut bytes = Vec::new();
-        lower(mv, Ptr::NULL, &mut bytes, &mut Vec::new());
+        lower(mv, Ptr::NULL, &mut bytes);
         let mut steps = Vec::new();
         let mut rest = &bytes[..];
         while !rest.is_empty() {

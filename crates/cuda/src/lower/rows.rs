@@ -8,7 +8,7 @@
 //! is before or behind the whole units of them (a step each), and for long ones that are about as long as each other:
 //! one that is much longer than the others would have too few warps, so it ends the row.
 
-use super::layout::{Head, MOVE_BULK, MoveStep, Plain, STEP_MOVE};
+use super::layout::{Head, MoveStep, Plain, STEP_MOVE};
 use super::read;
 
 /// From so many on it pays.
@@ -17,12 +17,12 @@ pub(super) const ROW: usize = 4;
 /// Units of a copy that is short: its warps fetch it at once, or nearly.
 const SHORT: u64 = 512;
 
-/// Marks the first copy of each row. The steps are those of a lane of blocks, and its copies for the bulk engine are marked.
+/// Marks the first copy of each row. The steps are those of a lane of blocks.
 pub(super) fn mark(steps: &mut [u8]) {
     let (mut at, mut row) = (0, Row::default());
     while at < steps.len() {
         let head: Head = read(&steps[at..]);
-        let copy = (head.kind == STEP_MOVE && head.flags & MOVE_BULK == 0)
+        let copy = (head.kind == STEP_MOVE)
             .then(|| read::<MoveStep>(&steps[at..]))
             .filter(|copy| copy.action == 0);
         let next = copy.map(|copy| row.and(at, head.length, copy.count));

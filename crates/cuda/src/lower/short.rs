@@ -2,8 +2,8 @@
 
 use super::layout::{
     ACTION_COUNTED, AddStep, Head, LANE_ADDS, LANE_COPIES, LANE_COUNTED, LANE_GATHERS, LANE_LISTED,
-    LANE_STEPS, LANE_WAITS, MOVE_BULK, MOVE_EARLY, MOVE_LAST_PARITY, MoveStep, SHAPE_LINEAR,
-    STEP_ADD, STEP_END, STEP_MOVE, STEP_WAIT, ShortLane, WaitStep,
+    LANE_STEPS, LANE_WAITS, MOVE_EARLY, MOVE_LAST_PARITY, MoveStep, SHAPE_LINEAR, STEP_ADD,
+    STEP_END, STEP_MOVE, STEP_WAIT, ShortLane, WaitStep,
 };
 use super::lists::Lists;
 use super::{Lane, read};
@@ -36,9 +36,7 @@ impl Lane {
                 {
                     let copy: MoveStep = read(rest);
                     // Only what the wait has no say in can be fetched before it is over.
-                    let early = head.flags & MOVE_EARLY != 0
-                        && head.flags & MOVE_BULK == 0
-                        && copy.parity == 0;
+                    let early = head.flags & MOVE_EARLY != 0 && copy.parity == 0;
                     let flip = if head.flags & MOVE_LAST_PARITY != 0 {
                         copy.dst_flip
                     } else {

@@ -68,7 +68,7 @@ fn program(lanes: Vec<Vec<Step>>, quota: usize) -> Result<Program, DeviceError> 
 fn lowered(lanes: Vec<Vec<Step>>, quota: usize, lists: bool) -> Result<Program, DeviceError> {
     // SAFETY: the batch is never executed.
     let batch = unsafe { Batch::new(lanes, Vec::new()) };
-    Program::new(&batch, quota, true, lists, |word| {
+    Program::new(&batch, quota, lists, |word| {
         let address = word.0.addr();
         Ok(if address >= HOST {
             address as u64 + COUNTS
@@ -218,9 +218,9 @@ fn some_copies_have_no_list() {
 fn a_lane_that_adds_to_a_word_of_the_host_has_few_blocks() {
     let lanes = |word: usize| vec![vec![wait(0x2000), put(1 << 20), add(word)]];
     let near = program(lanes(0x3000), 16).unwrap();
-    assert_eq!((teams(&near), near.bulk), ([0, 16], true));
+    assert_eq!(teams(&near), [0, 16]);
     let far = program(lanes(HOST), 16).unwrap();
-    assert_eq!((teams(&far), far.bulk), ([0, 2], false));
+    assert_eq!(teams(&far), [0, 2]);
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn a_lane_that_rings_in_parts_has_one_block() {
         program(vec![lane, vec![wait(0x4000)]], 16).unwrap()
     };
     let lowered = parts(1 << 15, 3);
-    assert_eq!((teams(&lowered), lowered.bulk), ([1, 1], false));
+    assert_eq!(teams(&lowered), [1, 1]);
     // Nobody counts who has read an operand.
     assert!(lowered.relocations.is_empty());
     let records = lowered.records();

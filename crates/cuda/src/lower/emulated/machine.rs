@@ -21,7 +21,6 @@ pub(super) const SMALL: Sizes = Sizes {
     small: 16,
     small_listed: 8,
     lists: 1 << 20,
-    bulk: u64::MAX,
 };
 
 fn folder() -> PathBuf {
@@ -413,14 +412,7 @@ pub(super) fn layout() -> Vec<u64> {
         LANE_COUNTED,
     ]
     .map(u64::from);
-    let flags = [
-        ADD_HAS_WAITER,
-        MOVE_EARLY,
-        MOVE_LAST_PARITY,
-        MOVE_BULK,
-        LAUNCH_NEXT,
-    ]
-    .map(u64::from);
+    let flags = [ADD_HAS_WAITER, MOVE_EARLY, MOVE_LAST_PARITY, LAUNCH_NEXT].map(u64::from);
     let shapes = [SHAPE_LINEAR, SHAPE_STRIDED, SHAPE_INDEXED].map(u64::from);
     let actions = [
         0,

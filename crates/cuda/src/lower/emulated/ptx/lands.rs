@@ -39,7 +39,7 @@ fn what_lands_comes_after_the_barrier_of_the_wait() {
 fn a_register_is_stored_to_right_behind_a_fence() {
     let fence = |line: &str| line == "fence.acq_rel.sys;";
     let stores = |line: &str| line.starts_with("st.mmio.relaxed.sys.global.u64");
-    for (text, new) in TEXTS {
+    for (text, _) in TEXTS {
         let mut all = 0;
         for (name, items) in &functions(text) {
             let count = |start: &str| items.iter().filter(|item| item.is(start)).count();
@@ -58,6 +58,6 @@ fn a_register_is_stored_to_right_behind_a_fence() {
             let writes = |line: &str| line.starts_with("st.global") || line.starts_with("call");
             assert_eq!(always(text, name, is_barrier, writes, fence), 1, "{name}");
         }
-        assert_eq!(all, if new { 3 } else { 2 });
+        assert_eq!(all, 2);
     }
 }

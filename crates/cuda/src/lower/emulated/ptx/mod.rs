@@ -22,13 +22,6 @@
 //! `Move::early`. What several blocks count before they advance an operand has no order of its own: the count takes the
 //! value that was read as an argument, so it cannot be carried out before the read has been.
 //!
-//! Where the bulk engine copies, it is another *proxy* that reads and writes. One thread asks it to, and is the one that adds:
-//!
-//! 5. *wait → barrier → fetch*, for the engine: a `fence.proxy.async` for all of memory stands before the first copy,
-//!    between what threads have done and what the engine does;
-//! 6. *put → add*: the thread waits until all that was sent has been written (not only read), and fences again, before
-//!    it comes to the barrier.
-//!
 //! A launch that began early has nothing to do with what came before it until `griddepcontrol.wait`: before that it
 //! reads its program, which no kernel writes.
 //!
@@ -55,7 +48,6 @@
 //! assembly, which the compiler does not reorder. It places them as it likes, so where a function has several ways, all
 //! of them are followed.
 
-mod bulk;
 #[path = "../../../../../kernels/flow.rs"]
 mod flow;
 mod lands;
@@ -132,16 +124,13 @@ fn named<'a>(functions: &'a [(String, Vec<Item>)], part: &str) -> Vec<&'a (Strin
     found
 }
 
-/// The entries of a text.
-fn entries(functions: &[(String, Vec<Item>)], new: bool) -> Vec<&(String, Vec<Item>)> {
-    let entries = named(functions, "tidegate_batch");
-    let names: Vec<_> = entries.iter().map(|(name, _)| name.as_str()).collect();
-    let expected: &[&str] = match new {
-        true => &["tidegate_batch", "tidegate_batch_bulk"],
-        false => &["tidegate_batch"],
+/// The one entry of a text.
+fn entry(functions: &[(String, Vec<Item>)]) -> &(String, Vec<Item>) {
+    let [entry] = named(functions, "tidegate_batch")[..] else {
+        panic!("a text has one kernel");
     };
-    assert_eq!(names, expected);
-    entries
+    assert_eq!(entry.0, "tidegate_batch");
+    entry
 }
 
 fn is_barrier(line: &str) -> bool {
@@ -154,7 +143,7 @@ fn lanes_in_short_put_after_the_barrier_of_the_wait() {
     let acquires = |line: &str| line.starts_with("ld.acquire") || line.contains("wait_long");
     let puts = |line: &str| line.starts_with("st.global");
     let is_put = |item: &Item| item.is("st.global");
-    for (text, new) in TEXTS {
+    for (text, _) in TEXTS {
         let functions = functions(text);
         // Of two kinds of teams; listed, gathered and scattered, of three kinds of units, and counted, of two, at once and
         // late.
@@ -173,7 +162,7 @@ fn lanes_in_short_put_after_the_barrier_of_the_wait() {
         }
         let is_behind = |line: &str| is_barrier(line) || line.contains("wait_late");
         let short = late.into_iter().chain(listed);
-        for (name, items) in entries(&functions, new).into_iter().chain(short) {
+        for (name, items) in std::iter::once(entry(&functions)).chain(short) {
             // (Primitives only: what a kernel writes as such is a fault.)
             let stores = items.iter().filter(|item| is_put(item)).count();
             let found = always(text, name, is_behind, acquires, |line| {
@@ -197,29 +186,27 @@ fn lanes_in_short_put_after_the_barrier_of_the_wait() {
 fn a_post_adds_after_its_fence() {
     let fence = |line: &str| line == "fence.acq_rel.sys;";
     let add = |line: &str| line.starts_with("red.relaxed.sys.global.add.u64");
-    for (text, new) in TEXTS {
+    for (text, _) in TEXTS {
         let functions = functions(text);
-        for (name, items) in entries(&functions, new) {
-            let fences = items.iter().filter(|item| item.is("fence.acq_rel.sys"));
-            assert_eq!(fences.count(), 1, "{name}");
-            // (Primitives only: a fault that is recorded in between is not followed by an add.)
-            let writes = |line: &str| {
-                let primitive = items.contains(&Item::Primitive(line.to_owned()));
-                primitive
-                    && (line.starts_with("st.global") || line.starts_with("griddepcontrol.wait"))
-            };
-            assert_eq!(always(text, name, fence, writes, add), 1, "{name}");
-        }
+        let (name, items) = entry(&functions);
+        let fences = items.iter().filter(|item| item.is("fence.acq_rel.sys"));
+        assert_eq!(fences.count(), 1, "{name}");
+        // (Primitives only: a fault that is recorded in between is not followed by an add.)
+        let writes = |line: &str| {
+            let primitive = items.contains(&Item::Primitive(line.to_owned()));
+            primitive && (line.starts_with("st.global") || line.starts_with("griddepcontrol.wait"))
+        };
+        assert_eq!(always(text, name, fence, writes, add), 1, "{name}");
     }
 }
 
 /// A wait is an acquire at system scope, then a barrier, and only then is anything written.
 #[test]
 fn what_is_put_comes_after_the_barrier_of_the_wait() {
-    for (text, new) in TEXTS {
+    for (text, _) in TEXTS {
         let functions = functions(text);
         let lanes = named(&functions, "wait_and_copy");
-        assert_eq!(lanes.len(), if new { 6 } else { 4 });
+        assert_eq!(lanes.len(), 4);
         for (name, items) in lanes {
             let barrier = items.iter().position(Item::is_barrier);
             let barrier = barrier.unwrap_or_else(|| panic!("{name} has a barrier"));
@@ -247,7 +234,7 @@ fn what_is_put_comes_after_the_barrier_of_the_wait() {
 #[test]
 fn a_team_adds_right_after_its_barrier() {
     let writes = |line: &str| line.starts_with("st.global") || line.starts_with("call");
-    for (text, new) in TEXTS {
+    for (text, _) in TEXTS {
         let (mut adds, mut counts) = (0, 0);
         for (name, items) in &functions(text) {
             let count = |start: &str| items.iter().filter(|item| item.is(start)).count();
@@ -279,18 +266,10 @@ fn a_team_adds_right_after_its_barrier() {
             adds += expected[0];
             counts += expected[1];
         }
-        // In short, of each kind of team in each kernel; late; of listed units, gathered and scattered, of three sizes, and
+        // In short, of each kind of team; late; of listed units, gathered and scattered, of three sizes, and
         // of counted ones, of two, at once and late; and in steps.
         let units = 24 + 8;
-        assert_eq!(
-            adds,
-            if new {
-                4 + 2 + units + 3
-            } else {
-                2 + 2 + units + 2
-            }
-        );
-        assert_eq!(counts, if new { 3 } else { 2 });
+        assert_eq!((adds, counts), (2 + 2 + units + 2, 2));
     }
 }
 
@@ -299,7 +278,7 @@ fn a_team_adds_right_after_its_barrier() {
 fn what_is_stored_for_the_host_was_counted() {
     let counts = |line: &str| line.starts_with("atom.acq_rel.gpu.global.");
     let stores = |line: &str| line.starts_with("st.release.sys.global.u64");
-    for (text, new) in TEXTS {
+    for (text, _) in TEXTS {
         let mut all = 0;
         for (name, items) in &functions(text) {
             let expected = items
@@ -317,7 +296,7 @@ fn what_is_stored_for_the_host_was_counted() {
         }
         // Of each kind of team: what is counted, what is poisoned from the first step on, and behind a wait; and a lane
         // in short that gives up.
-        assert_eq!(all, if new { 3 * 3 + 1 } else { 2 * 3 + 1 });
+        assert_eq!(all, 2 * 3 + 1);
     }
 }
 
@@ -378,8 +357,6 @@ fn primitives_have_their_orders() {
                     true => &[posts[0], posts[1], "griddepcontrol."],
                     false => &posts,
                 },
-                // Of which a test of its own looks at every one.
-                name if new && name.contains("bulk_copy") => &[""],
                 _ => &[],
             };
             for item in &items {
@@ -397,23 +374,22 @@ fn primitives_have_their_orders() {
 /// the next come, and only then does any thread go on.
 #[test]
 fn a_launch_that_began_early_waits_first() {
-    let (text, new) = TEXTS[1];
+    let (text, _) = TEXTS[1];
     let functions = functions(text);
     let waits = |line: &str| line.starts_with("griddepcontrol.wait");
     let owns = ["run_land", "run_steps", "run_listed"];
     let own = |name: &str| owns.iter().any(|own| name.contains(own)) && !name.contains("_late");
-    for (name, items) in entries(&functions, new) {
-        let others = |line: &str| {
-            let primitive = items.contains(&Item::Primitive(line.to_owned()));
-            // Some lanes do so themselves: see below. (A call's function stands on the next line.)
-            let calls = line.starts_with("_Z") && !own(line);
-            (primitive && !waits(line)) || calls
-        };
-        let found = always(text, name, waits, |_| false, others);
-        assert!(found > 40, "{name}: {found}");
-        // For two kinds of lanes in short, for posts, and for lanes that only wait: each passes once.
-        assert_eq!(waits_and_lets(items), Some((4, 4)), "{name}");
-    }
+    let (name, items) = entry(&functions);
+    let others = |line: &str| {
+        let primitive = items.contains(&Item::Primitive(line.to_owned()));
+        // Some lanes do so themselves: see below. (A call's function stands on the next line.)
+        let calls = line.starts_with("_Z") && !own(line);
+        (primitive && !waits(line)) || calls
+    };
+    let found = always(text, name, waits, |_| false, others);
+    assert!(found > 40, "{name}: {found}");
+    // For two kinds of lanes in short, for posts, and for lanes that only wait: each passes once.
+    assert_eq!(waits_and_lets(items), Some((4, 4)), "{name}");
     for (name, items) in &functions {
         if own(name) {
             let passes = usize::from(!name.contains("run_steps"));
@@ -481,9 +457,9 @@ fn who_passes_does_so_behind_the_barrier_of_its_wait() {
         behind += found.values().filter(|has| **has).count();
         elsewhere += found.values().filter(|has| !**has).count();
     }
-    // In short for two kinds of teams in each kernel; what lands, at either end; listed, gathered and scattered, of three
+    // In short for two kinds of teams; what lands, at either end; listed, gathered and scattered, of three
     // units, and counted, of two, for two kinds of teams; and who waited long.
-    assert_eq!((behind, elsewhere), (4 + 2 + 12 + 4 + 2, 4));
+    assert_eq!((behind, elsewhere), (2 + 2 + 12 + 4 + 2, 2));
 }
 
 /// How many waits for what stands before, if right behind each the next is let come; and how often it is elsewhere, by
@@ -500,16 +476,11 @@ fn waits_and_lets(items: &[Item]) -> Option<(usize, usize)> {
 /// The count of who has read an operand takes what was read as an argument.
 #[test]
 fn a_count_depends_on_the_operand() {
-    for (text, new) in TEXTS {
-        // In short, of two teams for each kernel; of listed units, gathered and scattered, of three sizes, and of counted
+    for (text, _) in TEXTS {
+        // In short, of two teams; of listed units, gathered and scattered, of three sizes, and of counted
         // ones, of two; in steps, of each team; and what is copied early there, in two units.
         let units = 12 + 4;
-        let counts = if new {
-            4 + units + 3 + 6
-        } else {
-            2 + units + 2 + 4
-        };
-        assert_eq!(counts_that_depend(text), counts);
+        assert_eq!(counts_that_depend(text), 2 + units + 2 + 4);
     }
 }
 

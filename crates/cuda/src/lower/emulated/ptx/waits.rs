@@ -16,7 +16,7 @@ use super::super::super::{
 };
 use super::super::memory::Rng;
 use super::thread::{Did, PARAMETER, Start, Trace, carry_out};
-use super::{TEXTS, body, entries, functions};
+use super::{TEXTS, body, entry, functions};
 
 const PROGRAM: u64 = 0x10_0000;
 const STATE: u64 = 0x20_0000;
@@ -213,17 +213,10 @@ fn check(body: &[String], new: bool) -> Result<Trace, String> {
 
 /// The entries of all texts.
 fn all() -> impl Iterator<Item = (String, Vec<String>, bool)> {
-    TEXTS.into_iter().flat_map(|(text, new)| {
-        let functions = functions(text);
-        let names: Vec<_> = entries(&functions, new)
-            .into_iter()
-            .map(|(name, _)| name.clone())
-            .collect();
-        names.into_iter().map(move |name| {
-            let body = body(text, &name).into_iter().map(str::to_owned);
-            let body = body.collect();
-            (name, body, new)
-        })
+    TEXTS.into_iter().map(|(text, new)| {
+        let name = entry(&functions(text)).0.clone();
+        let body = body(text, &name).into_iter().map(str::to_owned).collect();
+        (name, body, new)
     })
 }
 
