@@ -16,12 +16,15 @@ struct Message<'s> {
     outbox: Out<'s, u64>,
 }
 
-/// How long the source is, where in the slot it goes, and of how many elements the slot is.
+/// From where on how many elements of the source go, to where in the slot, how many the slot has; and what is counted in the
+/// first epoch.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
+    from: usize,
     src: usize,
     at: usize,
     slot: usize,
+    first: u64,
 }
 
 /// In every epoch the source has other numbers, and one element more is counted than in the one before.
@@ -32,7 +35,8 @@ fn step<'s>(k: &Kernels, s: &S<'s>, sizes: Sizes, mut m: Message<'s>) -> Result<
         (&mut m.src, &mut m.epoch, SCALE),
     )?;
     let mut epoch = m.outbox.start();
-    epoch.put_counted(&m.src, &m.count, Slot(0).at(sizes.at))?;
+    let source = m.src.slice(sizes.from..sizes.from + sizes.src)?;
+    epoch.put_counted(source, &m.count, Slot(0).at(sizes.at))?;
     (m.inbox, m.outbox) = exchange(s, m.inbox, epoch)?;
     s.launch(k.tick.threads(1, 32), (&mut m.epoch,))?;
     s.launch(k.tick.threads(1, 32), (&mut m.count,))?;
@@ -40,16 +44,15 @@ fn step<'s>(k: &Kernels, s: &S<'s>, sizes: Sizes, mut m: Message<'s>) -> Result<
 }
 
 const SCALE: u64 = 1_000_003;
-/// The first epochs count more than there is, then none, one, and so on.
-const FIRST: u64 = u64::MAX - 3;
 
 /// What is in the slot after so many epochs.
 fn expected(sizes: Sizes, buffers: usize, epochs: u64) -> Vec<u64> {
     let mut slot = vec![vec![0; sizes.slot]; buffers];
     for epoch in 0..epochs {
-        let counted = FIRST.wrapping_add(epoch).min(sizes.src as u64);
+        let counted = sizes.first.wrapping_add(epoch).min(sizes.src as u64) as usize;
         for index in 0..counted {
-            slot[epoch as usize % buffers][sizes.at + index as usize] = epoch * SCALE + index;
+            slot[epoch as usize % buffers][sizes.at + index] =
+                epoch * SCALE + (sizes.from + index) as u64;
         }
     }
     slot.swap_remove((epochs as usize - 1) % buffers)
@@ -63,16 +66,16 @@ fn check(world: &W, k: &Kernels, sizes: Sizes, buffers: Buffers, number: usize) 
     let window = window.slot_from(left, 0, sizes.slot).slot_to(right, 0);
     let (inbox, outbox) = window.open(&s)?;
     let mut m = Message {
-        src: Region::zeroed(world, sizes.src)?.on(&s)?,
+        src: Region::zeroed(world, sizes.from + sizes.src)?.on(&s)?,
         epoch: Region::zeroed(world, 1)?.on(&s)?,
-        count: Region::from_slice(world, &[FIRST])?.on(&s)?,
+        count: Region::from_slice(world, &[sizes.first])?.on(&s)?,
         inbox,
         outbox,
     };
     let mut came = Region::zeroed(world, sizes.slot)?;
     let mut epochs = 0;
     let mut found = vec![0; sizes.slot];
-    for round in 0..40u64 {
+    for round in 0..14u64 {
         // Eager ones, and as many replays as are odd and even.
         if round % 2 == 0 {
             m = step(k, &s, sizes, m)?;
@@ -100,15 +103,27 @@ fn check(world: &W, k: &Kernels, sizes: Sizes, buffers: Buffers, number: usize) 
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn as_many_elements_come_as_are_counted() {
-    let sizes = |src, at, slot| Sizes { src, at, slot };
-    // By a warp; by blocks, both sides aligned; the same, and the target's is not.
-    let all = [
-        sizes(30, 1, 40),
-        sizes(70_000, 0, 70_000),
-        sizes(70_000, 3, 70_010),
-    ];
+    let mut all = Vec::new();
+    // In wide units, and by their steps where the first is not whole; as numbers of 8 bytes; the last unit whole in the
+    // source, and not.
+    for (from, at) in [(0, 0), (1, 1), (0, 3)] {
+        // By a warp, and by blocks.
+        for src in [31, 32, 70_000, 70_001] {
+            let slot = src + at + 5;
+            // More than there is, then none, one, and so on; some; up to all.
+            for first in [u64::MAX - 3, src as u64 / 2, src as u64 - 6] {
+                all.push(Sizes {
+                    from,
+                    src,
+                    at,
+                    slot,
+                    first,
+                });
+            }
+        }
+    }
     ranks(3, |world, k| {
-        for sizes in all {
+        for sizes in all.iter().copied() {
             check(&world, &k, sizes, Buffers::Double, 2).unwrap();
             check(&world, &k, sizes, Buffers::Single, 1).unwrap();
         }

@@ -305,9 +305,10 @@ pub enum Action {
     /// `dst = src`.
     Copy,
     /// `dst = src`, of the first `min(*count, move.count)` elements alone: how many they are, a kernel of the same stream
-    /// says. Both sides are linear.
+    /// has said. Both sides are linear.
     CopyUpTo {
-        /// A `u64` in memory of this device, read when the move is carried out.
+        /// A `u64` in memory of this device, aligned to 8 bytes; read when the move is carried out, or earlier, where
+        /// [`Move::early`] says that it may be.
         count: Ptr,
     },
     /// `dst = op(dst, src)`; each element atomically if `atomic`.
@@ -363,8 +364,8 @@ pub struct Move {
     /// lane or of a batch that stands before it on its stream): its parity chooses the buffer of a side
     /// with a `flip`. Null if no side has one.
     pub parity: Ptr,
-    /// Whether the source may be read before the waits of the lane that stand before the move: nothing that they wait for writes
-    /// it (a put's source is the stream's own). A device may then fetch it while it waits.
+    /// Whether the source, and a count, may be read before the waits of the lane that stand before the move: nothing that
+    /// they wait for writes them (a put's are the stream's own). A device may then fetch them while it waits.
     pub early: bool,
     /// Where a copy may leave what it writes with tags, instead of in `dst`, and then the lane's add falls away: the wait
     /// before it says which epoch it is, and the wait for the word of that add looks there.
@@ -429,9 +430,10 @@ impl Batch {
     ///   lane;
     /// - an operand that a move has as its `parity` is not advanced again in its lane before an add;
     /// - index tables are written before the batch is submitted, and not again;
-    /// - every side, result, comparand, count and index table is live for all the elements that its shape (and flip)
-    ///   reaches, aligned for elements of `size` bytes; sources and counts are initialised, and nobody writes them while
-    ///   the move may be under way;
+    /// - every side, result, comparand and index table is live for all the elements that its shape (and flip)
+    ///   reaches, aligned for elements of `size` bytes; sources are initialised;
+    /// - a count is live, initialised, aligned to 8 bytes, and written by nobody while its batch may be executed; of a move
+    ///   that has one both sides are linear;
     /// - no memory that a move writes is accessed by anything that is not ordered with the move by the words of
     ///   its lane or by stream order, unless both are atomic; the sides of one move do not overlap;
     /// - `scalar` fits `size`, and bitwise operations are not asked of floats;

@@ -254,7 +254,11 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
         }
         let count_at = count.local;
         self.note(What::PutCounted { count: count_at }, source, dest)?;
-        self.touch(dest, count.body, Touch::Read);
+        // No NIC reads it: but one may be writing it still.
+        let body = &mut *self.held;
+        if !body.edges[dest.edge as usize].is_direct() && count.body.outstanding().is_some() {
+            body.touch(dest.edge, count.body.tickets(), Touch::Read);
+        }
         Ok(())
     }
 
@@ -366,13 +370,14 @@ macro_rules! put {
             }
 
             /// Notes a put of the first elements of `source`, as many as `count` says: a region of one `u64`, which a
-            /// kernel of this stream writes before the epoch is complete, and which stays borrowed until then. So a
+            /// kernel that was enqueued before has written, and which stays borrowed until the epoch is complete. So a
             /// message is as long as the kernel that packs it has found, the host needs not know, and in a recording
             /// each replay sends its own number. Where the count is greater than the source, all of it is put.
             ///
             /// The target is not told the number: let the first element say it (see
-            /// `tidegate::varying_messages`). What is behind the last element that was counted is not specified: an
-            /// earlier message, or, where a NIC carries the put, the rest of the source, all of which it sends.
+            /// `tidegate::varying_messages`). What is behind the last element that was counted, as far as the source
+            /// would have filled it, is not specified: it may be as it was, or what this rank has now, or had, in a
+            /// source of it. (A NIC does not ask for the number, and sends as much as there may be.)
             ///
             /// # Errors
             ///

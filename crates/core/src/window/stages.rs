@@ -11,6 +11,9 @@
 //! table; where it is a nest of loops, at turns of one of them. One that is scattered into its slot stays whole. Pieces
 //! of a put are as even as that, so that no small one is left at the end.
 //!
+//! Of a put whose elements are counted each piece is one as well, with the same count: it copies as many of its own elements,
+//! and so at least those that were counted.
+//!
 //! # Failure
 //!
 //! None: what is short, or cannot be cut, is one stage.
@@ -19,7 +22,7 @@ use tidegate_hal::batch::{Move, Shape, Side};
 use tidegate_hal::device::Device;
 
 use super::outbox::Edge;
-use super::plan::{Note, What, of_lane};
+use super::plan::{Note, of_lane};
 use crate::nic::Chunks;
 
 /// How many stages there are at most, more or less: beyond that, chunks are larger.
@@ -105,9 +108,7 @@ impl Cut {
             piece: note.count,
             run: note.count,
         };
-        // Of a put whose elements are counted nobody knows where a piece would end.
-        let counted = matches!(note.what, What::PutCounted { .. });
-        if note.count / 2 < least || note.remote_layout.is_some() || counted {
+        if note.count / 2 < least || note.remote_layout.is_some() {
             return nowhere;
         }
         let along = |inner: usize, turns: usize| {
