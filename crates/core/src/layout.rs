@@ -75,10 +75,7 @@ impl<D: Device> Layout<D> {
         if low < 0 || high >= i128::from(u32::MAX) || count > u32::MAX as usize {
             return Err(invalid("it reaches beyond what can be addressed"));
         }
-        let row = match loops[0] {
-            (times, 1) => times as usize,
-            _ => 1,
-        };
+        let (row, _) = rows(loops);
         if count / row > MAX_PIECES {
             return Err(invalid("it has more than 2^26 pieces"));
         }
@@ -192,10 +189,7 @@ impl<D: Device> Layout<D> {
         let strided = match shape {
             Shape::Strided { dims, rank } => {
                 let loops = &dims[..*rank as usize];
-                let (row, outer) = match loops {
-                    [(times, 1), outer @ ..] => (*times as usize, outer),
-                    _ => (1, loops),
-                };
+                let (row, outer) = rows(loops);
                 let rows = Turns::new(*first, outer);
                 Some(Joined::of(rows.map(move |start| (start, start + row))))
             }
@@ -292,6 +286,15 @@ impl<D: Device> std::fmt::Debug for Layout<D> {
     }
 }
 
+/// How many elements lie side by side in a nest of loops, and the loops over these: those of one turn go nowhere.
+fn rows(loops: &[(u32, i32)]) -> (usize, &[(u32, i32)]) {
+    let some = loops.iter().position(|(times, _)| *times != 1);
+    match &loops[some.unwrap_or(loops.len())..] {
+        [(times, 1), outer @ ..] => (*times as usize, outer),
+        outer => (1, outer),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Layout;
@@ -306,7 +309,11 @@ mod tests {
             assert!(matches!(refused, Error::Invalid(_)), "{refused}");
             assert!(refused.to_string().contains("pieces"), "{refused}");
         }
-        // A row is one piece, however long.
+        // A row is one piece, however long, and behind loops that go nowhere, too.
+        let row = Layout::<Host>::strided(0, &[(1, 7), ((1 << 26) + 1, 1)]).unwrap();
+        assert_eq!(row.runs().collect::<Vec<_>>(), [(0, (1 << 26) + 1)]);
+        let one = Layout::<Host>::strided(3, &[(1, 7), (1, 9)]).unwrap();
+        assert_eq!(one.runs().collect::<Vec<_>>(), [(3, 4)]);
         let rows = Layout::<Host>::strided(5, &[(1 << 20, 1), (3, 1 << 21)]).unwrap();
         assert_eq!((rows.count(), rows.runs().count()), (3 << 20, 3));
     }

@@ -25,7 +25,7 @@ use crate::error::{Cause, Error, Result};
 use crate::message::{Answer, Message, Waiting, WatchMessage};
 use crate::region::ReclaimOf;
 use crate::window::myself::Side;
-use crate::world::{Inner, lock};
+use crate::world::{Inner, lock, shortened};
 
 /// How often waits are looked at, at most.
 pub(crate) const TICK: Duration = Duration::from_millis(200);
@@ -33,6 +33,10 @@ pub(crate) const TICK: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Of how many windows, of the last ones that it remembers, a rank says that it has dropped them: an answer is a message.
 const DROPPED: usize = 1000;
+/// How many bytes of a name it says, at most,
+const NAME: usize = 200;
+/// and of how many waits, and of how many streams at work.
+const LINES: usize = 1000;
 
 pub(crate) struct Watch {
     state: Mutex<State>,
@@ -218,12 +222,30 @@ fn answer<D: Device>(inner: &Inner<D>) -> Answer {
         }
     }
     let (come, inside) = inner.place();
-    Answer {
+    let busy = inner.busy();
+    let mut answer = Answer {
         waits,
-        busy: inner.busy(),
+        busy,
         come,
         inside,
         dropped: inner.dropped(DROPPED),
+    };
+    brief(&mut answer);
+    answer
+}
+
+/// Names may be long, and streams many; a message may not, and one that is not sent would leave the rank out.
+fn brief(answer: &mut Answer) {
+    let shorten = |name: &mut String| *name = shortened(name, NAME);
+    answer.waits.truncate(LINES);
+    answer.busy.truncate(LINES);
+    for wait in &mut answer.waits {
+        shorten(&mut wait.stream);
+        shorten(&mut wait.window);
+    }
+    answer.busy.iter_mut().for_each(|(name, _)| shorten(name));
+    if let Some(inside) = &mut answer.inside {
+        shorten(&mut inside.what);
     }
 }
 

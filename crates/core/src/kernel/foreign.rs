@@ -12,7 +12,7 @@
 use tidegate_hal::device::{Device, DeviceError, Parameters, Stream as _};
 
 use super::{Argument, Kernel, Lowered};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::stream::Stream;
 
 /// A kernel that enqueues by other means; see [`foreign`].
@@ -20,7 +20,7 @@ pub struct Foreign<F>(F);
 
 /// Makes a kernel of what enqueues by other means on a device's stream: it gets the stream, and the parameters that a
 /// function of a module would get (see [`Parameter`](super::Parameter)). It is called once, by the launch that it is
-/// given to, if there is room for its parameters: the launch is refused ([`Error::Invalid`]) where they are more than
+/// given to, if there is room for its parameters: the launch is refused ([`Error::Invalid`](crate::Error::Invalid)) where they are more than
 /// [`Parameters::MAX`], or of more than [`Parameters::MAX_BYTES`] in all.
 ///
 /// # Safety
@@ -38,17 +38,6 @@ where
     Foreign(enqueue)
 }
 
-/// Of types whose sizes are known: but what enqueues names none, so that nobody has compared them before.
-#[cold]
-fn too_many() -> Error {
-    Error::Invalid(format!(
-        "the arguments are too much for a kernel of another library: there is room for {} parameters (a slice is two) of \
-         {} bytes in all",
-        Parameters::MAX,
-        Parameters::MAX_BYTES
-    ))
-}
-
 macro_rules! kernel_of {
     ($($name:ident),+) => {
         #[diagnostic::do_not_recommend]
@@ -64,7 +53,7 @@ macro_rules! kernel_of {
                 let mut parameters = Parameters::new();
                 $($name.lower(stream)?.push(&mut parameters);)+
                 if !parameters.fit() {
-                    return Err(too_many());
+                    return Err(super::too_many());
                 }
                 let launched = (self.0)(stream.raw(), &parameters);
                 // Also if it failed: a part may have been enqueued.
@@ -85,6 +74,7 @@ kernel_of!(A, B, C, E, G, H);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
     use crate::kernel::Plain;
     use crate::{Region, World};
     use tidegate_host::{Host, HostStream};

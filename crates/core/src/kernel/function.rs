@@ -247,6 +247,10 @@ macro_rules! signature {
                 let ($($argument,)+) = arguments;
                 let mut parameters = Parameters::new();
                 $($argument.lower(stream)?.push(&mut parameters);)+
+                // (Sizes were compared when it was bound, by what the types say of themselves.)
+                if !parameters.fit() {
+                    return Err(super::too_many());
+                }
                 // SAFETY: the parameters have the types that whoever bound the function promised it takes; they name
                 // memory of this stream (brand), live until it has passed (regions and halves are retired in stream
                 // order), exclusive where the function may write.

@@ -18,7 +18,7 @@ use tidegate_hal::device::{Device, Parameters};
 use tidegate_hal::memory::Ptr;
 
 use crate::element::Element;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::nic::Touch;
 use crate::place::On;
 use crate::region::Region;
@@ -182,4 +182,14 @@ unsafe impl<T: Element> Lowered for Exclusive<T> {
     fn push(self, parameters: &mut Parameters) {
         self.0.push(parameters);
     }
+}
+
+/// What has no room among the parameters of a kernel is not launched.
+#[cold]
+fn too_many() -> Error {
+    Error::Invalid(format!(
+        "the arguments are too much for a kernel: there is room for {} parameters (a slice is two) of {} bytes in all",
+        Parameters::MAX,
+        Parameters::MAX_BYTES
+    ))
 }

@@ -68,7 +68,7 @@ pub(super) fn describe(size: usize, answers: &BTreeMap<usize, Answer>) -> String
 }
 
 /// What is said of a rank whose streams and program wait for nobody. It may hold up others by being late.
-const NOTHING: &str = "nothing: its streams have done all that its program has enqueued";
+const NOTHING: &str = "nothing: its streams are through with all that its program has enqueued";
 
 /// What is said of a stream that others may wait for, though it waits for no peer.
 fn at_work(stream: &str, at: At, answer: &Answer) -> String {

@@ -155,10 +155,12 @@ impl<D: Device> World<D> {
     }
 }
 
-/// A text for a message of the control plane: a panic may say very much.
-fn shortened(text: &str) -> String {
-    const MOST: usize = 4096;
-    let end = (0..=MOST.min(text.len()))
+/// How many bytes of a text go into a message of the control plane: a panic may say very much.
+const MOST: usize = 4096;
+
+/// The beginning of a text, `most` bytes or less.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    let end = (0..=most.min(text.len()))
         .rev()
         .find(|end| text.is_char_boundary(*end));
     let (kept, left) = text.split_at(end.unwrap_or(0));
@@ -172,7 +174,7 @@ fn brief(mut cause: Cause) -> Cause {
     | Cause::NotEnqueued { reason, .. }
     | Cause::NicFailed { reason, .. } = &mut cause
     {
-        *reason = shortened(reason);
+        *reason = shortened(reason, MOST);
     }
     cause
 }
@@ -261,8 +263,8 @@ impl<D: Device> Inner<D> {
         match fault {
             Fault::Kernel(message) => Some(Cause::StreamFailed {
                 rank: self.control.rank(),
-                stream: shortened(stream),
-                reason: format!("a kernel panicked: {}", shortened(message)),
+                stream: shortened(stream, MOST),
+                reason: format!("a kernel panicked: {}", shortened(message, MOST)),
             }),
             Fault::Wait { tag, .. } => self.cause(*tag),
             // A bus fails when a peer has; of that the peers hear otherwise.

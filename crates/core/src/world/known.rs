@@ -85,6 +85,8 @@ impl<D: Device> Known<D> {
         let before = before.and_then(|number| Some((number, self.entries.get(&number)?)));
         if let Some((number, entry)) = before
             && entry.halves == [None; 2]
+            // A number that was given back since asks a second time.
+            && self.closed.back() != Some(&number)
         {
             self.closed.push_back(number);
         }

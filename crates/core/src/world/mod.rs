@@ -36,6 +36,7 @@ use crate::message::Message;
 use crate::nic::{Attached, Chunks, Route, WorldOptions, room, room_for};
 use crate::watch::Watch;
 pub(crate) use crate::watched::Watched;
+pub(crate) use events::shortened;
 use events::{Broken, Events};
 use known::Known;
 

@@ -1,12 +1,13 @@
 //! What is remembered of windows that were opened and dropped, and for how long.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_hal::device::{Device as _, Reclaim as _, Stream as _};
 use tidegate_hal::memory::Block as _;
 use tidegate_host::Host;
 
-use super::KEPT;
+use super::{KEPT, Known};
 use crate::error::Cause;
 use crate::message::Message;
 use crate::window::{BySlot, Inbox, Outbox, Window};
@@ -24,6 +25,18 @@ fn open<'s>(s: &Stream<'s, Host>, name: &str) -> Result<Halves<'s>> {
 
 fn known(world: &World<Host>) -> usize {
     lock(&world.inner.events).windows.entries.len()
+}
+
+#[test]
+fn what_never_came_to_be_is_closed_once() {
+    let mut known = Known::<Host>::default();
+    let name = Arc::from("w");
+    known.reserve("a window", &name);
+    for _ in 0..3 * KEPT {
+        let number = known.reserve("a window", &name);
+        known.release(number);
+    }
+    assert_eq!(known.closed, [0]);
 }
 
 #[test]

@@ -93,13 +93,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         EPOCHS,
-        "run_steps(launch, Large(), stands[0], lane, part);",
-        "run_steps(launch, Large(), stands[0], lane, {0, part.count, true});",
+        "run_steps(launch, Block(), stands[0], lane, part);",
+        "run_steps(launch, Block(), stands[0], lane, {0, part.count, true});",
     ),
     (
         EPOCHS,
-        "run_steps(launch, Large(), stands[0], lane, part);",
-        "run_steps(launch, Large(), stands[0], lane, {part.index, part.count + 1, true});",
+        "run_steps(launch, Block(), stands[0], lane, part);",
+        "run_steps(launch, Block(), stands[0], lane, {part.index, part.count + 1, true});",
     ),
     (
         EPOCHS,
@@ -271,5 +271,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ORDER,
         "        steps = window;\n    }\n    turn.await();\n",
         "        steps = window;\n        turn.await();\n    }\n",
+    ),
+    // The same of lanes that are counted: a block does the share of another, or of more than there are; warps of a block
+    // have one stand, or the share of their number.
+    (
+        MOVES,
+        "run_counted(launch, Block(), stands[0], lane, part);",
+        "run_counted(launch, Block(), stands[0], lane, {0, part.count, true});",
+    ),
+    (
+        MOVES,
+        "run_counted(launch, Block(), stands[0], lane, part);",
+        "run_counted(launch, Block(), stands[0], lane, {part.index, part.count + 1, true});",
+    ),
+    (
+        MOVES,
+        "run_counted(launch, Warp(), stands[member], lane, part);",
+        "run_counted(launch, Warp(), stands[0], lane, part);",
+    ),
+    (
+        MOVES,
+        "run_counted(launch, Warp(), stands[member], lane, part);",
+        "run_counted(launch, Warp(), stands[member], lane, {member, 1, part.alone});",
     ),
 ];
