@@ -40,7 +40,7 @@ fn a_rank_whose_stream_is_at_work_is_reported() {
             std::thread::sleep(Duration::from_secs(3));
             let report = world.last_report().expect("there was one before");
             assert!(
-                report.contains("rank 1: nothing: its streams have done all"),
+                report.contains("rank 1: nothing: its streams are through with all"),
                 "{report}"
             );
         }
