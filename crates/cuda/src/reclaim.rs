@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
@@ -505,23 +505,11 @@ impl Reclaim for Shared {
     }
 
     fn work(&self) -> Option<Work> {
+        // What was seen last: the driver is not asked. While a launch of any stream waits for room in it, it may keep
+        // others waiting, and who asks here looks after the limits that end such waits.
         let passed = self.passed.load(Ordering::Acquire) >= self.submitted();
-        if passed || self.blocked().is_some() {
-            return None;
-        }
-        let _later = match self.later.try_lock() {
-            Ok(later) => later,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // The driver is being asked for something, which may wait for room on the stream.
-            Err(TryLockError::WouldBlock) => return Some(Work::Something),
-        };
-        if self.is_capturing() || self.gpu.enter().is_err() {
-            return None;
-        }
-        // SAFETY: the stream is live, and not captured: that changes under the lock only.
-        let idle = unsafe { self.gpu.driver.stream_query(self.raw) };
-        // Which kernel it is, or whether it is an event of another stream, the driver does not say.
-        matches!(idle, Ok(false)).then_some(Work::Something)
+        let at_work = !passed && !self.is_capturing() && self.blocked().is_none();
+        at_work.then_some(Work::Something)
     }
 
     fn passed(&self) -> u64 {

@@ -90,8 +90,8 @@ fn at_work(stream: &str, at: At, answer: &Answer) -> String {
             )
         }
         At::Something => format!(
-            "no rank, but its stream `{stream}` is at work (it runs a kernel, moves data, or waits for another of its \
-             streams): {behind}"
+            "no rank, but its stream `{stream}` may be at work (it runs a kernel, moves data, or waits for another of its \
+             streams; its device was not asked)"
         ),
     }
 }
@@ -338,7 +338,7 @@ mod tests {
         for part in [
             "rank 1: no rank, but its stream `a` runs a kernel: ",
             "rank 1: no rank, but its stream `b` waits for another of its streams (`a` or `c`): ",
-            "rank 1: no rank, but its stream `c` is at work (it runs a kernel, ",
+            "rank 1: no rank, but its stream `c` may be at work (it runs a kernel, ",
             "no cycle: ",
         ] {
             assert!(text.contains(part), "{text}");

@@ -183,7 +183,8 @@ impl<D: Device> Known<D> {
             let Some(number) = self.closed.pop_front() else {
                 return;
             };
-            if numbers.contains(&number) {
+            // (What has no entry any more was closed twice.)
+            if numbers.contains(&number) || !self.entries.contains_key(&number) {
                 self.entries.remove(&number);
             } else {
                 self.closed.push_back(number);
