@@ -114,7 +114,8 @@ pub enum Work {
     Kernel,
     /// It waits for another stream of this process.
     Stream,
-    /// The device cannot tell: a kernel runs, or something is moved, or it waits for another stream of this process.
+    /// The device cannot tell: a kernel runs, or something is moved, or it waits for another stream of this process; or
+    /// it is through, and nobody has looked since.
     Something,
 }
 
