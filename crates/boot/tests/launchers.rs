@@ -5,7 +5,7 @@ mod foreign;
 #[path = "../../../tests/common/held.rs"]
 mod held;
 
-use foreign::{Ended, exchange, find, join, report, reports, run, run_once, skip};
+use foreign::{Ended, exchange, find, join, report, reports, reports_in, run, run_once, skip};
 use held::Held;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
@@ -337,8 +337,7 @@ fn a_launcher_that_hangs_is_waited_for_no_longer_than_the_timeout() {
     job.env("TIDEGATE_RENDEZVOUS_TIMEOUT", "1");
     let ended = run_once(&mut job, |launcher, _, reports| {
         let began = Instant::now();
-        let count = || std::fs::read_dir(reports).expect("a folder").count();
-        while count() < 4 {
+        while reports_in(reports).len() < 4 {
             assert!(began.elapsed() < LONG / 2, "the ranks wait for ever");
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -67,18 +67,27 @@ fn folder() -> PathBuf {
     PathBuf::from(std::env::var_os(REPORTS).expect("started by `run`"))
 }
 
-/// How many reports all ranks have left by now.
-pub(crate) fn reports() -> usize {
-    std::fs::read_dir(folder()).expect("a folder").count()
+/// The reports in a folder that are complete.
+pub(crate) fn reports_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    paths.filter(|path| path.extension().is_some()).collect()
 }
 
-/// A rank leaves a report.
+/// How many reports all ranks have left by now.
+pub(crate) fn reports() -> usize {
+    reports_in(&folder()).len()
+}
+
+/// A rank leaves a report: all of it or nothing, since a launcher may end the rank at any moment.
 pub(crate) fn report(text: &str) {
     let folder = folder();
     let pid = std::process::id();
+    let draft = folder.join(pid.to_string());
+    std::fs::write(&draft, text).expect("a report");
     let free = (0..).map(|number| folder.join(format!("{pid}.{number}")));
     let path = free.into_iter().find(|path| !path.exists());
-    std::fs::write(path.expect("a free name"), text).expect("a report");
+    std::fs::rename(draft, path.expect("a free name")).expect("a report");
 }
 
 /// One launcher at a time: they are not made for a crowd.
@@ -159,8 +168,7 @@ fn launch(command: &mut Command, meanwhile: impl FnOnce(&mut Child, &Path, &Path
     }
     let printed = String::from_utf8_lossy(&std::fs::read(&printed).expect("a file")).into_owned();
     assert!(left().is_empty(), "left behind: {:?}\n{printed}", left());
-    let read = std::fs::read_dir(&reports).expect("a folder");
-    let texts = read.map(|entry| std::fs::read_to_string(entry.expect("an entry").path()));
+    let texts = reports_in(&reports).into_iter().map(std::fs::read_to_string);
     let mut reports: Vec<_> = texts.map(|text| text.expect("a report")).collect();
     reports.sort();
     Ended {
