@@ -228,17 +228,20 @@ fn recordings_in_rows_keep_their_order() {
     }
 }
 
-/// Eagerly by copy engines, where a slot has one buffer; replayed, or with two, by blocks.
+/// Eagerly by copy engines, where a slot has one buffer and is large enough; replayed, or with two, by blocks.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn large_rings() {
-    for (n, buffers) in [
-        (1, Buffers::Single),
-        (2, Buffers::Single),
-        (3, Buffers::Single),
-        (2, Buffers::Double),
+    // 8 MiB, which are large between GPUs, and 32, which are within one.
+    for (n, buffers, len) in [
+        (1, Buffers::Single, 1 << 20),
+        (2, Buffers::Single, 1 << 20),
+        (1, Buffers::Single, 4 << 20),
+        (2, Buffers::Single, 4 << 20),
+        (3, Buffers::Single, 4 << 20),
+        (2, Buffers::Double, 4 << 20),
     ] {
-        ring(n, buffers, (1 << 20) + 3, 6);
+        ring(n, buffers, len + 3, 6);
     }
 }
 

@@ -33,7 +33,7 @@
 //! | [`QUEUES`] | how many hardware queues there are |
 //! | [`WAITING_STREAMS`] | how many streams of a device will wait |
 //! | [`EARLY`] | how early batches may be launched, and kernels that wait by themselves |
-//! | [`COPY_ENGINE_FROM`] | from how many bytes on the puts of a lane go by the copy engines: a number, or `never`; 4 MiB. Not in recordings, nor where a slot has two buffers |
+//! | [`COPY_ENGINE_FROM`] | from how many bytes on the puts of a lane go by the copy engines: a number, or `never`; 4 MiB to other GPUs, 24 MiB within one. Not in recordings, nor where a slot has two buffers |
 //! | [`LAND_UP_TO`] | up to how many bytes a slot has a landing, where a put is found without waiting for its fence: a number; 256. The least of what the ranks say counts |
 //! | [`STRIKES`] | whether streams store to registers of NICs, where those have some that the GPU reaches: `auto`, `no` |
 //! | [`GATES`] | when waits have gates: `auto`, `always`, `never` |
@@ -46,9 +46,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use tidegate_ffi::cuda::{
     Context, ContextFlags, Device, DeviceAttribute, DevicePtr, Driver, Function, HostFlags, Module,
-    Pool, PoolAttribute, PoolProps, Stream,
+    PointerAttribute, Pool, PoolAttribute, PoolProps, Stream,
 };
-use tidegate_hal::batch::POISON;
+use tidegate_hal::batch::{Move, POISON, Side};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::tell;
 
@@ -56,10 +56,11 @@ use crate::error::Doing;
 use crate::gates;
 pub use crate::gates::GATES;
 pub use crate::lower::apart::COPY_ENGINE_FROM;
+use crate::lower::apart::Crossover;
+use crate::lower::landings;
 pub use crate::lower::landings::LAND_UP_TO;
 use crate::lower::operands::Operands;
 use crate::lower::{Mirror, THREADS};
-use crate::lower::{apart, landings};
 use crate::pinned::Pinned;
 use crate::reclaim::Shared;
 use crate::registers::{self, Registers};
@@ -111,7 +112,7 @@ pub struct Gpu {
     /// Whether streams can wait for words of 64 bits, and write them.
     pub(crate) memory_operations: bool,
     /// From how many bytes on the puts of a lane go by the copy engines.
-    pub(crate) copy_engine_from: u64,
+    pub(crate) copy_engine_from: Crossover,
     /// Up to how many bytes a slot has a landing.
     pub(crate) land_up_to: usize,
     pub(crate) gates: gates::Mode,
@@ -275,7 +276,7 @@ impl Gpu {
             batch,
             early,
             memory_operations,
-            copy_engine_from: apart::threshold(variable(COPY_ENGINE_FROM).as_deref()),
+            copy_engine_from: Crossover::variable(variable(COPY_ENGINE_FROM).as_deref()),
             land_up_to: landings::up_to(variable(LAND_UP_TO).as_deref()),
             gates,
             gated: AtomicBool::new(false),
@@ -329,6 +330,29 @@ impl Gpu {
     pub(crate) fn enter(&self) -> Result<(), DeviceError> {
         // SAFETY: the context is never released.
         unsafe { self.driver.ctx_set_current(self.context) }.doing("entering the context")
+    }
+
+    /// Whether source and target of a copy are memory of this GPU, whoever has allocated it. What the driver does not
+    /// tell counts as another's.
+    pub(crate) fn has_both(&self, copy: &Move) -> bool {
+        // `CU_MEMORYTYPE_DEVICE`; pinned memory of the host says that it is of the current device.
+        const OF_A_GPU: u64 = 2;
+        let is = |side: &Side, attribute, wanted: u64| {
+            let at = DevicePtr(side.base.0.addr() as u64);
+            self.driver.pointer_attribute(at, attribute) == Ok(wanted)
+        };
+        let here = |side| {
+            is(
+                side,
+                PointerAttribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                OF_A_GPU,
+            ) && is(
+                side,
+                PointerAttribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                self.device.0 as u64,
+            )
+        };
+        self.enter().is_ok() && here(&copy.src) && here(&copy.dst)
     }
 
     /// Does something on the service stream, and waits until it is done.

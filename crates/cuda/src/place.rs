@@ -176,7 +176,7 @@ impl Forms {
     pub(crate) fn new(gpu: &Arc<Gpu>, batch: &Batch) -> Self {
         Forms {
             gpu: gpu.clone(),
-            large: apart::is_large(batch, gpu.copy_engine_from),
+            large: apart::is_large(batch, gpu.copy_engine_from, &|copy| gpu.has_both(copy)),
             whole: Mutex::new(None),
             apart: Mutex::new(None),
             parts: Mutex::new(None),
@@ -231,7 +231,12 @@ impl Forms {
         {
             return Ok(form.clone());
         }
-        let apart = apart::take_apart(batch, self.gpu.copy_engine_from, &couriers.words());
+        let apart = apart::take_apart(
+            batch,
+            self.gpu.copy_engine_from,
+            &|copy| self.gpu.has_both(copy),
+            &couriers.words(),
+        );
         let form = Arc::new(ApartForm {
             couriers: couriers.id,
             program: Arc::new(Placed::of_lanes(&self.gpu, apart.lanes, quota)?),

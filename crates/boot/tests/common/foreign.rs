@@ -168,7 +168,9 @@ fn launch(command: &mut Command, meanwhile: impl FnOnce(&mut Child, &Path, &Path
     }
     let printed = String::from_utf8_lossy(&std::fs::read(&printed).expect("a file")).into_owned();
     assert!(left().is_empty(), "left behind: {:?}\n{printed}", left());
-    let texts = reports_in(&reports).into_iter().map(std::fs::read_to_string);
+    let texts = reports_in(&reports)
+        .into_iter()
+        .map(std::fs::read_to_string);
     let mut reports: Vec<_> = texts.map(|text| text.expect("a report")).collect();
     reports.sort();
     Ended {

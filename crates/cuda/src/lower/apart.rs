@@ -65,11 +65,68 @@ use tidegate_hal::batch::{Action, Add, Awaited, Batch, Move, QUANTUM, Shape, Ste
 use tidegate_hal::memory::Ptr;
 
 /// The environment variable that says from how many bytes on the plain copies of a lane are left to the copy engines,
-/// outside of recordings: a number, or `never`; 4 MiB if it is not set.
+/// outside of recordings: a number, or `never`. If it is not set: 4 MiB to and from other GPUs, and 24 MiB within one.
 pub const COPY_ENGINE_FROM: &str = "TIDEGATE_CUDA_COPY_ENGINE_FROM";
 
-/// What [`COPY_ENGINE_FROM`] is if it is not set.
-const FROM: u64 = 4 << 20;
+/// From how many bytes on the copies of a lane are left to the copy engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Crossover {
+    /// To and from other GPUs.
+    pub(crate) elsewhere: u64,
+    /// Within one: ranks that share it. The way to the courier and back takes as long, but multiprocessors reach their
+    /// own GPU's memory several times as fast as another's.
+    pub(crate) within: u64,
+}
+
+impl Crossover {
+    /// If [`COPY_ENGINE_FROM`] is not set: as measured on H200s.
+    const UNSET: Crossover = Crossover {
+        elsewhere: 4 << 20,
+        within: 24 << 20,
+    };
+
+    /// The same wherever the memory is.
+    pub(crate) const fn everywhere(bytes: u64) -> Crossover {
+        Crossover {
+            elsewhere: bytes,
+            within: bytes,
+        }
+    }
+
+    /// What the variable says; what cannot be read counts as if it were not set.
+    pub(crate) fn variable(value: Option<&str>) -> Crossover {
+        match value.map(str::trim) {
+            Some("never") => Crossover::everywhere(u64::MAX),
+            Some(bytes) => bytes
+                .parse()
+                .map(Crossover::everywhere)
+                .unwrap_or_else(|_| {
+                    tracing::warn!(
+                        "{COPY_ENGINE_FROM} is `{bytes}`: a number of bytes or `never` is wanted"
+                    );
+                    Crossover::UNSET
+                }),
+            None => Crossover::UNSET,
+        }
+    }
+
+    /// Whether the engines make a lane's copies: so many bytes. `is_within`: whether source and target of this address
+    /// are memory of one GPU; asked only where it matters.
+    fn takes(self, lane: &Copies, is_within: &dyn Fn(&Move) -> bool) -> bool {
+        let (least, most) = (
+            self.elsewhere.min(self.within),
+            self.elsewhere.max(self.within),
+        );
+        let Copies { first, bytes, .. } = lane;
+        let from = match () {
+            () if *bytes < least.max(1) => return false,
+            () if *bytes >= most => return true,
+            () if is_within(first) => self.within,
+            () => self.elsewhere,
+        };
+        *bytes >= from
+    }
+}
 
 /// The words by which a lane and its courier speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,20 +155,6 @@ pub(crate) struct Apart {
     pub(crate) errands: Vec<Vec<Errand>>,
 }
 
-/// What the variable says; what cannot be read counts as if it were not set.
-pub(crate) fn threshold(value: Option<&str>) -> u64 {
-    match value.map(str::trim) {
-        Some("never") => u64::MAX,
-        Some(bytes) => bytes.parse().unwrap_or_else(|_| {
-            tracing::warn!(
-                "{COPY_ENGINE_FROM} is `{bytes}`: a number of bytes or `never` is wanted"
-            );
-            FROM
-        }),
-        None => FROM,
-    }
-}
-
 fn bytes(mv: &Move) -> u64 {
     mv.count as u64 * u64::from(mv.size)
 }
@@ -124,35 +167,58 @@ fn is_plain(mv: &Move) -> bool {
         && fixed
 }
 
-/// Which steps of a lane are its copies, if the engines can make all of them at one time, and how many bytes those are.
-fn copies(steps: &[Step]) -> Option<(std::ops::Range<usize>, u64)> {
-    let is_move = |step: &Step| matches!(step, Step::Move(_));
-    let first = steps.iter().position(is_move)?;
-    let end = steps.iter().rposition(is_move)? + 1;
+/// What of a lane the engines can do.
+struct Copies {
+    /// Which steps they are.
+    range: std::ops::Range<usize>,
+    /// All of them go between the same two ranks.
+    first: Move,
+    /// Together.
+    bytes: u64,
+}
+
+/// The copies of a lane, if the engines can make all of them at one time.
+fn copies(steps: &[Step]) -> Option<Copies> {
+    let copy = |step: &Step| match step {
+        Step::Move(mv) => Some(*mv),
+        _ => None,
+    };
+    let begin = steps.iter().position(|step| copy(step).is_some())?;
+    let end = steps.iter().rposition(|step| copy(step).is_some())? + 1;
     let mut sum = 0;
-    for step in &steps[first..end] {
+    for step in &steps[begin..end] {
         match step {
             Step::Move(mv) if is_plain(mv) => sum += bytes(mv),
             Step::Flush => {}
             _ => return None,
         }
     }
-    Some((first..end, sum))
+    Some(Copies {
+        range: begin..end,
+        first: copy(&steps[begin])?,
+        bytes: sum,
+    })
 }
 
-/// Whether a batch has a lane that puts at least so many bytes in a way that the engines can.
-pub(crate) fn is_large(batch: &Batch, from: u64) -> bool {
+/// Whether a batch has a lane that the engines make the copies of. `is_within`: whether a copy stays in one GPU.
+pub(crate) fn is_large(batch: &Batch, from: Crossover, is_within: &dyn Fn(&Move) -> bool) -> bool {
     let mut lanes = batch.lanes().iter();
-    lanes.any(|lane| copies(batch.steps(*lane)).is_some_and(|(_, bytes)| bytes >= from.max(1)))
+    lanes.any(|lane| copies(batch.steps(*lane)).is_some_and(|lane| from.takes(&lane, is_within)))
 }
 
-/// Takes the largest lanes apart, of at least `from` bytes each, as many as there are couriers.
-pub(crate) fn take_apart(batch: &Batch, from: u64, couriers: &[Words]) -> Apart {
+/// Takes the largest lanes apart that the engines make the copies of, as many as there are couriers. `is_within`:
+/// whether a copy stays in one GPU.
+pub(crate) fn take_apart(
+    batch: &Batch,
+    from: Crossover,
+    is_within: &dyn Fn(&Move) -> bool,
+    couriers: &[Words],
+) -> Apart {
     let lanes = batch.lanes().iter().map(|lane| batch.steps(*lane));
     let mut lanes: Vec<Vec<Step>> = lanes.map(<[Step]>::to_vec).collect();
     let large = lanes.iter().enumerate().filter_map(|(index, steps)| {
-        let (range, bytes) = copies(steps)?;
-        (bytes >= from.max(1)).then_some((bytes, index, range))
+        let lane = copies(steps).filter(|lane| from.takes(lane, is_within))?;
+        Some((lane.bytes, index, lane.range))
     });
     let mut large: Vec<_> = large.collect();
     large.sort_by_key(|(bytes, ..)| std::cmp::Reverse(*bytes));

@@ -1,9 +1,9 @@
 //! The forms of a batch, step by step: apart, in parts, and how far operands come.
 
-use tidegate_hal::batch::{Action, Add, Awaited, Move, QUANTUM, Shape, Side, Step, Wait};
+use tidegate_hal::batch::{Action, Add, Awaited, Batch, Move, QUANTUM, Shape, Side, Step, Wait};
 use tidegate_hal::memory::Ptr;
 
-use super::apart::{self, Apart, Errand, Words, take_apart, threshold};
+use super::apart::{self, Apart, Crossover, Errand, Words};
 use super::model::{COURIERS, add, address, batch, copy, ptr, put, wait};
 use super::operands::{self, Operands};
 use super::parts::parts;
@@ -15,6 +15,19 @@ fn words(number: u64) -> Words {
         back: ptr(at + 16),
         operand: ptr(at + 24),
     }
+}
+
+/// Nobody asks where the memory is, if that does not matter.
+fn nobody_asks(_: &Move) -> bool {
+    unreachable!("it is the same limit everywhere")
+}
+
+fn take_apart(batch: &Batch, from: u64, couriers: &[Words]) -> Apart {
+    apart::take_apart(batch, Crossover::everywhere(from), &nobody_asks, couriers)
+}
+
+fn is_large(batch: &Batch, from: u64) -> bool {
+    apart::is_large(batch, Crossover::everywhere(from), &nobody_asks)
 }
 
 /// A step, in short.
@@ -49,7 +62,7 @@ fn large_plain_lanes_are_taken_apart_and_others_are_not() {
             names(&apart.lanes) == names(std::slice::from_ref(&lane)),
             is_whole
         );
-        assert_eq!(apart::is_large(&batch(vec![lane]), 1024), !is_whole);
+        assert_eq!(is_large(&batch(vec![lane]), 1024), !is_whole);
         is_whole
     };
     assert!(!whole(vec![copy(1024)]));
@@ -169,24 +182,64 @@ fn copies_that_go_on_are_one_and_others_are_dealt_by_size() {
 }
 
 #[test]
+fn within_one_gpu_the_engines_take_what_is_larger() {
+    const FROM: Crossover = Crossover {
+        elsewhere: 1000,
+        within: 5000,
+    };
+    let lane = |at: u64, bytes| vec![wait(at), put(bytes), Step::Flush, add(at + 8)];
+    let lanes = vec![
+        lane(0x100, 992),
+        lane(0x200, 1000),
+        lane(0x300, 4992),
+        lane(0x400, 5000),
+        // Together.
+        vec![wait(0x500), put(2000), put(3000), Step::Flush, add(0x508)],
+    ];
+    let all = batch(lanes.clone());
+    let couriers: Vec<_> = (0..8).map(words).collect();
+    // By lane: where its copies stand, it speaks to a courier.
+    let apart = |within: &dyn Fn(&Move) -> bool| -> Vec<bool> {
+        let apart = apart::take_apart(&all, FROM, within, &couriers);
+        let same = |(now, before): (&Vec<Step>, &Vec<Step>)| {
+            names(std::slice::from_ref(now)) != names(std::slice::from_ref(before))
+        };
+        apart.lanes.iter().zip(&lanes).map(same).collect()
+    };
+    assert_eq!(apart(&|_| false), [false, true, true, true, true]);
+    assert_eq!(apart(&|_| true), [false, false, false, true, true]);
+    let only = |number: usize| batch(vec![lanes[number].clone()]);
+    assert!(apart::is_large(&only(2), FROM, &|_| false));
+    assert!(!apart::is_large(&only(2), FROM, &|_| true));
+    assert!(apart::is_large(&only(4), FROM, &|_| true));
+    // Only where it matters is the driver asked.
+    assert!(!apart::is_large(&only(0), FROM, &nobody_asks));
+    assert!(apart::is_large(&only(3), FROM, &nobody_asks));
+}
+
+#[test]
 fn the_variable_is_a_number_of_bytes_or_never() {
-    for (value, bytes) in [
-        (None, 4 << 20),
-        (Some("never"), u64::MAX),
-        (Some(" 65536 "), 65_536),
-        (Some("0"), 0),
-        (Some("4 MiB"), 4 << 20),
-        (Some("-1"), 4 << 20),
+    let unset = Crossover {
+        elsewhere: 4 << 20,
+        within: 24 << 20,
+    };
+    for (value, from) in [
+        (None, unset),
+        (Some("never"), Crossover::everywhere(u64::MAX)),
+        (Some(" 65536 "), Crossover::everywhere(65_536)),
+        (Some("0"), Crossover::everywhere(0)),
+        (Some("4 MiB"), unset),
+        (Some("-1"), unset),
     ] {
-        assert_eq!(threshold(value), bytes, "{value:?}");
+        assert_eq!(Crossover::variable(value), from, "{value:?}");
     }
     // From 0 on is every copy, but not a lane that copies nothing.
-    assert!(!apart::is_large(
+    assert!(!is_large(
         &batch(vec![vec![wait(0x100), put(0), add(0x200)]]),
         0
     ));
-    assert!(apart::is_large(&batch(vec![vec![put(8)]]), 0));
-    assert!(!apart::is_large(&batch(vec![vec![put(8)]]), u64::MAX));
+    assert!(is_large(&batch(vec![vec![put(8)]]), 0));
+    assert!(!is_large(&batch(vec![vec![put(8)]]), u64::MAX));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use tidegate_hal::batch::{
 };
 use tidegate_hal::memory::Ptr;
 
-use super::apart::{Words, take_apart};
+use super::apart::{Crossover, Words, take_apart};
 use super::operands::{self, Operands};
 use super::parts::{Part, parts};
 
@@ -299,7 +299,12 @@ fn with_couriers(program: &Program) -> Vec<Vec<Item>> {
             .collect();
         let (mut items, mut mine, mut sent) = (Vec::new(), vec![Vec::new(); 2], [0; 2]);
         for lanes in batches {
-            let apart = take_apart(&batch(lanes.clone()), LARGE as u64, &words);
+            let apart = take_apart(
+                &batch(lanes.clone()),
+                Crossover::everywhere(LARGE as u64),
+                &|_| false,
+                &words,
+            );
             for (courier, _) in apart.errands.iter().enumerate() {
                 sent[courier] += QUANTUM;
                 let words = words[courier];

@@ -22,7 +22,7 @@ use tidegate_hal::batch::{
 };
 use tidegate_hal::memory::Ptr;
 
-use super::super::apart::{Errand, Words, take_apart};
+use super::super::apart::{Crossover, Errand, Words, take_apart};
 use super::super::parts::parts;
 use super::edge::{Edge, STRIKE};
 use super::machine::{Do, Event, Home, Launched, Machine};
@@ -290,7 +290,8 @@ impl Job {
                                     operand: arena.word(0),
                                 })
                                 .collect();
-                            let apart = take_apart(&batch, 64, &words);
+                            let apart =
+                                take_apart(&batch, Crossover::everywhere(64), &|_| false, &words);
                             for (words, errands) in words.into_iter().zip(apart.errands) {
                                 let home = Home::new();
                                 let told = plain(vec![vec![wait(
