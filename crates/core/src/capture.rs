@@ -50,8 +50,9 @@ use crate::region::Region;
 use crate::stream::{Noted, Stream};
 use crate::window::myself::{Myself, Script, Side};
 
-/// Things that are at home on one stream and can be carried over to another, or into a capture: regions, window halves,
-/// epochs that are open on the target's side, and structs of them (`#[derive(Carry)]`).
+/// Things that are at home on one stream and can be carried over to another, or into a capture: regions and their parts,
+/// window halves, epochs that are open on the target's side, barriers and all-reduces, and structs of them
+/// (`#[derive(Carry)]`).
 ///
 /// # Safety
 ///

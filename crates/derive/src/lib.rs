@@ -17,8 +17,8 @@ pub fn derive_element(input: TokenStream) -> TokenStream {
         .into()
 }
 
-/// Derives `tidegate::Carry` for a struct of regions, window halves and other carried structs, with one lifetime: the
-/// brand of the stream that they are at home on. `#[carry(device = Cuda)]` names a device other than `tidegate::Host`.
+/// Derives `tidegate::Carry` for a struct of what is carried (regions, window halves, barriers, all-reduces, other such
+/// structs), with one lifetime: the brand of the stream that they are at home on. `#[carry(device = Cuda)]` names a device other than `tidegate::Host`.
 #[proc_macro_derive(Carry, attributes(carry))]
 pub fn derive_carry(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
