@@ -335,7 +335,7 @@ impl Gpu {
     /// Whether source and target of a copy are memory of this GPU, whoever has allocated it. What the driver does not
     /// tell counts as another's.
     pub(crate) fn has_both(&self, copy: &Move) -> bool {
-        // `CU_MEMORYTYPE_DEVICE`; pinned memory of the host says that it is of the current device.
+        // `CU_MEMORYTYPE_DEVICE`: pinned memory of the host may have an ordinal, too.
         const OF_A_GPU: u64 = 2;
         let is = |side: &Side, attribute, wanted: u64| {
             let at = DevicePtr(side.base.0.addr() as u64);

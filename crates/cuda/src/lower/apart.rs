@@ -74,7 +74,7 @@ pub(crate) struct Crossover {
     /// To and from other GPUs.
     pub(crate) elsewhere: u64,
     /// Within one: ranks that share it. The way to the courier and back takes as long, but multiprocessors reach their
-    /// own GPU's memory several times as fast as another's.
+    /// own GPU's memory more than twice as fast as another's.
     pub(crate) within: u64,
 }
 
@@ -117,14 +117,14 @@ impl Crossover {
             self.elsewhere.min(self.within),
             self.elsewhere.max(self.within),
         );
-        let Copies { first, bytes, .. } = lane;
-        let from = match () {
-            () if *bytes < least.max(1) => return false,
-            () if *bytes >= most => return true,
-            () if is_within(first) => self.within,
-            () => self.elsewhere,
+        if lane.bytes < least.max(1) || lane.bytes >= most {
+            return lane.bytes >= most.max(1);
+        }
+        let from = match is_within(&lane.first) {
+            true => self.within,
+            false => self.elsewhere,
         };
-        *bytes >= from
+        lane.bytes >= from
     }
 }
 

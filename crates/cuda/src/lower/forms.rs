@@ -201,10 +201,10 @@ fn within_one_gpu_the_engines_take_what_is_larger() {
     // By lane: where its copies stand, it speaks to a courier.
     let apart = |within: &dyn Fn(&Move) -> bool| -> Vec<bool> {
         let apart = apart::take_apart(&all, FROM, within, &couriers);
-        let same = |(now, before): (&Vec<Step>, &Vec<Step>)| {
+        let changed = |(now, before): (&Vec<Step>, &Vec<Step>)| {
             names(std::slice::from_ref(now)) != names(std::slice::from_ref(before))
         };
-        apart.lanes.iter().zip(&lanes).map(same).collect()
+        apart.lanes.iter().zip(&lanes).map(changed).collect()
     };
     assert_eq!(apart(&|_| false), [false, true, true, true, true]);
     assert_eq!(apart(&|_| true), [false, false, false, true, true]);
