@@ -47,13 +47,13 @@
 //! |---|---|
 //! | start, and find the others | [`World::init`], [`World::local`], [`launch`] |
 //! | say who may write what | [`window`]: by slot, by range, atomic |
-//! | compute between epochs | [`Stream::launch`](tidegate_core::Stream::launch), on GPUs [`kernel!`] and [`cuda`] |
+//! | compute between epochs | [`Stream::launch`](generic::Stream::launch), on GPUs [`kernel!`] and [`cuda`] |
 //! | do all of an epoch as one work item | [`exchange`]; who only receives [`Inbox::expose`] |
 //! | record a step once, and replay it | [`capture`] |
-//! | lend parts of one region to two streams | [`Region::partition`](tidegate_core::Region::partition), [`Part`], [`IndexSet`] |
+//! | lend parts of one region to two streams | [`Region::partition`](generic::Region::partition), [`Part`], [`IndexSet`] |
 //! | put what does not lie side by side | [`Layout`] |
 //! | send messages whose length is known at run time only | [`varying_messages`] |
-//! | wait in async code | [`Stream::synchronized`](tidegate_core::Stream::synchronized), [`Region::into_host_async`](tidegate_core::Region::into_host_async) |
+//! | wait in async code | [`Stream::synchronized`](generic::Stream::synchronized), [`Region::into_host_async`](generic::Region::into_host_async) |
 //! | use streams and memory of another CUDA library | [`cuda::interop`] |
 //! | reach other nodes | [`fabric`] and [`WorldOptions::nic`] |
 //! | run inside an MPI job, or over nothing but an MPI | the feature `mpi`: `tidegate::mpi`, and [`coming_from_mpi`] |
@@ -115,10 +115,10 @@
 //!
 //! # Async
 //!
-//! [`Stream::synchronized`](tidegate_core::Stream::synchronized) and
-//! [`Region::into_host_async`](tidegate_core::Region::into_host_async) wait on any executor. A stream is `!Sync`, and so
+//! [`Stream::synchronized`](generic::Stream::synchronized) and
+//! [`Region::into_host_async`](generic::Region::into_host_async) wait on any executor. A stream is `!Sync`, and so
 //! what awaits one is `!Send`: run it by `block_on` or in a `tokio::task::LocalSet`, and not by `tokio::spawn`. Opening
-//! a window, and [`World::gather`](tidegate_core::World::gather), block the thread.
+//! a window, and [`World::gather`](generic::World::gather), block the thread.
 //!
 //! # Failure
 //!
@@ -135,6 +135,12 @@
 //! opened any more then, either.
 
 pub use tidegate_boot::launch;
+/// The types of this crate as they are defined, generic over the device, with all their methods.
+///
+/// [`World`], [`Stream`], [`Region`] and the others of this crate are these, with the host as the device unless another
+/// is named.
+#[doc(inline)]
+pub use tidegate_core as generic;
 pub use tidegate_core::{
     Arithmetic, Carry, Cells, CellsMut, Chunks, Element, Error, IndexSet, OnHost, Place, Priority,
     Rejected, Result, Route, StreamOptions, Throttle, WorldOptions, capture, element, error,
@@ -146,6 +152,7 @@ pub use tidegate_cuda::Cuda;
 pub use tidegate_derive::{Carry, Element};
 #[doc(inline)]
 pub use tidegate_fabric as fabric;
+#[doc(inline)]
 pub use tidegate_hal as hal;
 pub use tidegate_host::Host;
 #[cfg(feature = "mpi")]
@@ -159,41 +166,42 @@ pub use tidegate_core::__private;
 pub use tidegate_core::UnboundStream;
 
 /// One rank's view of the job, on a device (at first the host).
-/// Its methods: [`tidegate_core::World`].
+/// Its methods: [`generic::World`].
 pub type World<D = Host> = tidegate_core::World<D>;
 /// A stream with its brand.
-/// Its methods: [`tidegate_core::Stream`].
+/// Its methods: [`generic::Stream`].
 pub type Stream<'s, D = Host> = tidegate_core::Stream<'s, D>;
 /// At home on a stream.
 pub type On<'s, D = Host> = tidegate_core::On<'s, D>;
 /// A run of elements in memory of a device.
-/// Its methods: [`tidegate_core::Region`].
+/// Its methods: [`generic::Region`].
 pub type Region<T, P = OnHost<Host>> = tidegate_core::Region<T, P>;
 /// A part of a region.
-/// Its methods: [`tidegate_core::part::Part`].
+/// Its methods: [`generic::Part`].
 pub type Part<T, P = OnHost<Host>> = tidegate_core::Part<T, P>;
 /// The target's half of a window.
-/// Its methods: [`tidegate_core::window::Inbox`].
+/// Its methods: [`generic::window::Inbox`].
 pub type Inbox<'s, T, K = BySlot, D = Host> = window::Inbox<'s, T, K, D>;
 /// An inbox that is exposed.
-/// Its methods: [`tidegate_core::window::Exposed`].
+/// Its methods: [`generic::window::Exposed`].
 pub type Exposed<'s, T, K = BySlot, D = Host> = window::Exposed<'s, T, K, D>;
 /// The origin's half of a window.
-/// Its methods: [`tidegate_core::window::Outbox`].
+/// Its methods: [`generic::window::Outbox`].
 pub type Outbox<'s, T, K = BySlot, D = Host> = window::Outbox<'s, T, K, D>;
 /// An access epoch.
-/// Its methods: [`tidegate_core::window::Access`].
+/// Its methods: [`generic::window::Access`].
 pub type Access<'s, 'b, T, K = BySlot, D = Host> = window::Access<'s, 'b, T, K, D>;
 /// A barrier of all ranks.
-/// Its methods: [`tidegate_core::Barrier`].
+/// Its methods: [`generic::Barrier`].
 pub type Barrier<'s, D = Host> = tidegate_core::Barrier<'s, D>;
 /// Sums and the like over all ranks.
+/// Its methods: [`generic::AllReduce`].
 pub type AllReduce<'s, T, D = Host> = tidegate_core::AllReduce<'s, T, D>;
 /// A choice of elements.
-/// Its methods: [`tidegate_core::Layout`].
+/// Its methods: [`generic::Layout`].
 pub type Layout<D = Host> = tidegate_core::Layout<D>;
 /// A recorded step.
-/// Its methods: [`tidegate_core::Graph`].
+/// Its methods: [`generic::Graph`].
 pub type Graph<'s, D = Host> = tidegate_core::Graph<'s, D>;
 
 /// What most programs need.

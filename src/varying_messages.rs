@@ -16,7 +16,7 @@
 //! | who knows the number | the kernel that packs | the kernel that packs; it writes the number of elements, header included, to a region of one `u64` as well | the host, before it calls `put` |
 //! | in a recording | yes | yes | no: the lengths are recorded, too |
 //! | what moves | the whole slot, each time | what there is; where a NIC carries it, all of the region | what there is |
-//! | what it costs besides | nothing | on GPUs 0.2 to 0.6 us up to 1 MiB, measured where two ranks share one; a slot of up to 256 bytes is quicker whole; no copy engine takes it, nor what else goes to that rank | the host must know the number: where a kernel finds it, a [`synchronize`](tidegate_core::Stream::synchronize) in each epoch, so that the stream stands still meanwhile; and an epoch of other lengths than those before is made anew, instead of being submitted again |
+//! | what it costs besides | nothing | on GPUs 0.2 to 0.6 us up to 1 MiB, measured where two ranks share one; a slot of up to 256 bytes is quicker whole; no copy engine takes it, nor what else goes to that rank | the host must know the number: where a kernel finds it, a [`synchronize`](crate::generic::Stream::synchronize) in each epoch, so that the stream stands still meanwhile; and an epoch of other lengths than those before is made anew, instead of being submitted again |
 //!
 //! Whole slots are the way for messages of up to a hundred kilobytes, or whose room is mostly used; counted ones for rooms
 //! that are much larger than what usually comes; header and payload for numbers that the host has anyway.

@@ -82,6 +82,21 @@ fn particles() {
 }
 
 #[test]
+fn cg() {
+    let mut iterations = Vec::new();
+    for ranks in SIZES {
+        let texts = run("cg", ranks);
+        let begins = format!("{ranks} ranks, 1500 vertices: ");
+        let rest = texts[0].strip_prefix(&begins).expect(&texts[0]);
+        assert!(texts[1..].iter().all(String::is_empty));
+        iterations.push(rest.split(' ').next().unwrap().parse::<u64>().unwrap());
+    }
+    // It is looked at once in 20, and the pieces' sums are rounded in another order: one look more or less, at most.
+    let (least, most) = (iterations.iter().min(), iterations.iter().max());
+    assert!(most.unwrap() - least.unwrap() <= 20, "{iterations:?}");
+}
+
+#[test]
 fn pipeline() {
     for ranks in SIZES {
         for (rank, text) in run("pipeline", ranks).iter().enumerate() {

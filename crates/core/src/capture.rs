@@ -6,8 +6,9 @@
 //! only inside, runs the step once to record what it enqueues, executes nothing, and gives everything back. The
 //! [`Graph`] can then be replayed with the *same* regions and window halves, mixed with eager steps.
 //!
-//! Because the brand inside is new, the step can use nothing that it was not lent; because the stream is taken
-//! exclusively, it can be used by nobody else meanwhile.
+//! Because the brand inside is new, the step can use nothing that is at home on a stream and was not lent to it (layouts
+//! and the program's own memory are at home on none, and may be borrowed); because the stream is taken exclusively, it
+//! can be used by nobody else meanwhile.
 //!
 //! [`Stream::capture_with`] records on two streams, and lends to both. What is recorded on a stream comes, at each
 //! replay, after what that stream was given before, and before what it is given later: the last replay's part on *that*

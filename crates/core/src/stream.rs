@@ -208,7 +208,8 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// On the host a kernel is any `Fn` over the arguments' views: `fn increment(src: &mut [f64])` for one
     /// `&mut Region<f64, _>`, `fn compare(inbox: Slots<'_, f64>, src: &[f64])` for `(inbox.view(), &src)`. It may be
-    /// called again when it is recorded and replayed, and on another thread: so it is `Clone + Send + 'static`.
+    /// called again when it is recorded and replayed, and on another thread: so it is `Clone + Send + 'static`. What is large
+    /// and only read (a table, a sparse matrix) is captured in an `Arc`, as `examples/cg.rs` does.
     ///
     /// A closure writes the types of its arguments (else "implementation of `FnOnce` is not general enough"), and moves
     /// what it captures: `s.launch(move |x: &mut [f64]| x[0] = dt, &mut src)?`. One of two or more arguments that a

@@ -209,8 +209,9 @@ impl<T> Window<T, ByRange> {
 
 impl<T> Window<T, Atomic> {
     /// A window of `len` elements of memory that origins update atomically. Each access epoch needs a matching post of
-    /// its target (active target), so that a counter is asked for in rounds, as many on all ranks. Its name is no other
-    /// open window's.
+    /// its target (active target), so that a counter is asked for in rounds, as many on all ranks. Rank and element of an
+    /// operation are said by the host, when it is noted, and a recording keeps them: a kernel cannot choose them. The
+    /// window's name is no other open window's.
     pub fn atomic(name: &str, len: usize) -> Self
     where
         T: Element,
