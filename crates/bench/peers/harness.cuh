@@ -111,8 +111,8 @@ struct Options {
         }
         if (o.threads % 32 != 0 || o.threads > 1024) throw std::runtime_error("--threads: whole warps, at most 1024");
         if (o.ranks == 0) o.ranks = o.mode == "pair" || o.mode == "floor" ? 2 : o.problem.ranks();
-        if (o.mode != "exchange" && o.mode != "share" && o.mode != "pair" && o.mode != "floor") {
-            throw std::runtime_error("--mode is exchange, share or pair");
+        if (o.mode != "exchange" && o.mode != "share" && o.mode != "pair" && o.mode != "reduce" && o.mode != "floor") {
+            throw std::runtime_error("--mode is exchange, share, pair or reduce");
         }
         return o;
     }

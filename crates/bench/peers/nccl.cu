@@ -1,4 +1,5 @@
 // NCCL: grouped sends and receives on the stream, and its device interface (one kernel that stores to the peers' windows).
+#include "reduce.cuh"
 #include "share.cuh"
 
 #include <nccl.h>
@@ -251,6 +252,25 @@ static void pair_rows(Job& job, const Options& options, ncclComm_t comm, cudaStr
     CUDA(cudaFree(wrong));
 }
 
+// One call, which is one kernel; with buffers that are registered, and with others.
+static void reduce_rows(Job& job, const Options& options, ncclComm_t comm, cudaStream_t stream, Report& report) {
+    const size_t most = sum_sizes.back();
+    for (bool registered : {false, true}) {
+        NcclMemory out(comm, most, registered), in(comm, most, registered);
+        for (size_t bytes : sum_sizes) {
+            Sum sum;
+            sum.row = registered ? "all_reduce, registered" : "all_reduce";
+            sum.launches = 1;
+            sum.from = out.values();
+            sum.to = in.values();
+            sum.enqueue = [&](cudaStream_t s) {
+                NCCL(ncclAllReduce(out.values(), in.values(), bytes / sizeof(double), ncclDouble, ncclSum, comm, s));
+            };
+            sum_rows(job, options, stream, report, sum, bytes);
+        }
+    }
+}
+
 static int peer(Job& job, const Options& options) {
     Report report("nccl", options, job);
     int devices = 0;
@@ -269,6 +289,8 @@ static int peer(Job& job, const Options& options) {
     if (options.mode == "pair") {
         if (job.size != 2) throw std::runtime_error("--mode pair needs two ranks");
         pair_rows(job, options, comm, stream, report);
+    } else if (options.mode == "reduce") {
+        reduce_rows(job, options, comm, stream, report);
     } else {
         const Layout layout(options.problem, job.rank, static_cast<unsigned>(device.multiProcessorCount));
         const auto rows = [&](const std::string& name, const std::function<std::unique_ptr<Exchange>()>& make) {

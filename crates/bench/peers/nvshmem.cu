@@ -2,6 +2,7 @@
 #include "nvshmem_device.cuh"
 
 #include "nvshmem_pair.cuh"
+#include "nvshmem_reduce.cuh"
 
 // Host-issued operations on the stream.
 //
@@ -178,6 +179,8 @@ static int peer(Job& job, const Options& options) {
     if (options.mode == "pair") {
         if (job.size != 2) throw std::runtime_error("--mode pair needs two ranks");
         pair_rows(job, options, stream, report);
+    } else if (options.mode == "reduce") {
+        reduce_rows(job, options, stream, report);
     } else {
         exchange_rows(job, options, stream, report, static_cast<unsigned>(device.multiProcessorCount));
     }

@@ -34,7 +34,7 @@ use crate::peers::Peers;
 use crate::progress::Progress;
 use crate::report::{self, About};
 use crate::results::{Row, comparison, exit_code, json, table};
-use crate::rounds::bind_to;
+use crate::rounds::bind_launched;
 #[cfg(feature = "mpi")]
 use crate::transport::Transport;
 use crate::transport::Way;
@@ -79,7 +79,7 @@ pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
     }
     if let Some(rows) = std::env::var_os(IS_RANK) {
         if !args.no_bind {
-            bind(args.ranks());
+            bind_launched(args.ranks());
         }
         let Way {
             options,
@@ -215,14 +215,6 @@ fn threads<D: FacesDevice>(args: &FacesArgs) -> Result<Vec<Row>, Box<dyn Error>>
     });
     let rows: Result<Vec<_>, String> = ranks.into_iter().collect();
     Ok(rows?.into_iter().next().unwrap_or_default())
-}
-
-/// As [`bind_to`], where a launcher says which rank this is.
-fn bind(ranks: usize) {
-    let rank = std::env::var("RANK").ok();
-    if let Some(rank) = rank.and_then(|rank| rank.parse().ok()) {
-        bind_to(rank, ranks);
-    }
 }
 
 /// Starts the ranks; the code that they ended with, and the rows that rank 0 has left, if it came to that.

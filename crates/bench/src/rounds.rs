@@ -52,6 +52,14 @@ fn everybodys<D: Device>(
     Ok(samples.collect::<Result<_, _>>()?)
 }
 
+/// As [`bind_to`], for a rank that the launcher has started.
+pub(crate) fn bind_launched(ranks: usize) {
+    let rank = std::env::var("RANK").ok();
+    if let Some(rank) = rank.and_then(|rank| rank.parse().ok()) {
+        bind_to(rank, ranks);
+    }
+}
+
 /// Binds this process to one of the processors that it may use, if there are fewer of them than
 /// ranks; all its threads to come are bound with it.
 ///

@@ -106,6 +106,28 @@ impl Comm {
         fatal("MPI_Barrier", unsafe { ffi::MPI_Barrier(self.raw) });
     }
 
+    /// Sums up everybody's numbers, which are as many on all ranks; collective.
+    ///
+    /// # Panics
+    ///
+    /// If there is no room for as many.
+    pub(crate) fn sum(&self, from: &[f64], to: &mut [f64]) {
+        assert_eq!(from.len(), to.len());
+        let len = int(from.len());
+        // SAFETY: the communicator is alive; both are of so many numbers, and no other call has them.
+        fatal("MPI_Allreduce", unsafe {
+            let (of, op) = (ffi::RSMPI_DOUBLE, ffi::RSMPI_SUM);
+            ffi::MPI_Allreduce(
+                from.as_ptr().cast(),
+                to.as_mut_ptr().cast(),
+                len,
+                of,
+                op,
+                self.raw,
+            )
+        });
+    }
+
     /// Begins to receive from a rank.
     ///
     /// # Safety

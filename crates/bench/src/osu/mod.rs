@@ -1,4 +1,4 @@
-//! Latency and bandwidth of puts, as MPI people measure them.
+//! Latency and bandwidth of puts, and sums over all ranks, as MPI people measure them.
 //!
 //! # Model
 //!
@@ -7,11 +7,17 @@
 //! - *latency*: a put to and fro, each an epoch of its own; half the time of a round trip;
 //! - *bandwidth*: epochs of 64 puts one way; bytes in a second by the origin's clock, in MB (10^6 bytes).
 //!
+//! Any number of ranks, on the host or on GPUs:
+//!
+//! - *allreduce*: sums of `f64`s of all ranks, one after the other; the time of one, by rank 0's clock. Ours are made in place,
+//!   an MPI's from one memory to another.
+//!
 //! Several *ways* do the same: this library's stream-triggered epochs, enqueued (`st`) or replayed (`st-graph`), or
 //! done by the calling thread as they are called (`inline`); and, with the feature `mpi`, the calls of an MPI (`mpi`,
 //! `mpi-create`: MPI_Win_allocate, MPI_Win_create). For each size all ways have their turn, and all of that several
 //! times; what is printed is the median. The output is a block for each way, in two columns. All ways put to as much
 //! memory, each message to a place of its own: slots have one buffer, as windows of an MPI have (`--buffers double`).
+//! (Those of an all-reduce always have two.)
 //!
 //! Ways of this library run over a [`Transport`]: a world, however it was made. In a job of an MPI these are mapped memory,
 //! and windows of that MPI, side by side, unless `--transport` names one. (Streams over windows call MPI from threads of
@@ -20,185 +26,71 @@
 //!
 //! # Failures
 //!
-//! What does not go together ([`Unfit`](crate::transport::Unfit)), or needs an MPI that is not there, is said before there is a rank. What has come is compared with what was sent, after every measurement: a difference ends the program with code 1.
+//! What does not go together ([`Misfit`], [`Unfit`](crate::transport::Unfit)), or needs an MPI or a device that is not
+//! there, is said before there is a rank. What has come is compared with what was sent, after every measurement: a
+//! difference ends the program with code 1.
 
+mod args;
+mod case;
 mod ours;
+mod sums;
 #[cfg(feature = "mpi")]
 mod theirs;
 
-use crate::cli::BuffersOf;
+pub use args::{By, Misfit, OsuArgs, Test};
+
+use crate::cli::{BuffersOf, Device};
+use crate::device::BenchDevice;
 #[cfg(not(feature = "mpi"))]
 use crate::mpi::NoMpi;
 use crate::results::stats::median;
+use crate::rounds::bind_launched;
+use crate::transport::Transport as To;
 #[cfg(feature = "mpi")]
 use crate::transport::Way;
-use crate::transport::{Transport as To, TransportArgs};
-use clap::{Parser, ValueEnum};
+use case::Case;
+use clap::Parser as _;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::ops::Range;
 use std::process::ExitCode;
 use tidegate_boot::launch::{Job, Output};
 use tidegate_core::World;
+use tidegate_cuda::Cuda;
 use tidegate_host::Host;
 
 /// Set for the processes that are ranks.
 const IS_RANK: &str = "TIDEGATE_OSU_RANK";
-/// Puts of an epoch, for the bandwidth.
-const PUTS: usize = 64;
 /// Messages from this size on are sent less often.
 const LARGE: usize = 8192 + 1;
 
-/// Which test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Test {
-    /// Microseconds one way.
-    Latency,
-    /// MB in a second.
-    Bandwidth,
-}
-
-/// Who sends the messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum By {
-    /// This library, enqueued on a stream
-    St,
-    /// This library, recorded and replayed
-    StGraph,
-    /// This library, by the calling thread
-    Inline,
-    /// An MPI, with MPI_Win_allocate
-    Mpi,
-    /// An MPI, with MPI_Win_create
-    MpiCreate,
-}
-
-impl By {
-    fn is_mpi(self) -> bool {
-        matches!(self, By::Mpi | By::MpiCreate)
-    }
-}
-
-/// What can be said on the command line.
-#[derive(Debug, Clone, Parser)]
-#[command(name = "osu", max_term_width = 100)]
-pub struct OsuArgs {
-    /// Which tests
-    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',', default_values_t = [Test::Latency, Test::Bandwidth])]
-    pub tests: Vec<Test>,
-
-    /// Which ways (default: all that there are)
-    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
-    pub ways: Vec<By>,
-
-    /// The smallest message, in bytes
-    #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
-    pub min: u64,
-
-    /// The largest message, in bytes
-    #[arg(long, value_name = "B", default_value_t = 4 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
-    pub max: u64,
-
-    /// Epochs of a measurement; a tenth of it where messages are larger than 8 KiB (bandwidth: a tenth of both)
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub iterations: u64,
-
-    /// How often to measure; the result is the median
-    #[arg(long, value_name = "TIMES", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    pub rounds: u32,
-
-    /// Buffers of a slot, in this library's ways: single, as the windows of an MPI are; or double, as slots are unless told
-    /// otherwise, so that twice the memory goes through the caches
-    #[arg(long, value_enum, default_value_t = BuffersOf::Single, value_name = "HOW")]
-    pub buffers: BuffersOf,
-
-    /// What starts the ranks where an MPI takes part; `-n 2 PROGRAM …` comes behind it
-    #[arg(long, value_name = "COMMAND", default_value = "mpirun")]
-    pub mpirun: String,
-
-    /// How the ranks reach each other.
-    #[command(flatten)]
-    pub over: TransportArgs,
-
-    /// Let the scheduler move the ranks about, where there are fewer processors than ranks
-    #[arg(long)]
-    pub no_bind: bool,
-
-    /// Passed by cargo
-    #[arg(long, hide = true)]
-    bench: bool,
-}
-
 /// What this library's ways run over.
-pub struct Transport<'a> {
+struct Transport<'a, D: BenchDevice> {
     /// What it is called: `mapped`, `windows of Open MPI v4.1.4`, …
-    pub name: String,
+    name: String,
     /// The world.
-    pub world: &'a World<Host>,
+    world: &'a World<D>,
 }
 
-/// One measurement.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Case {
-    test: Test,
-    bytes: usize,
-    iterations: u64,
+/// A device that some of it is measured on.
+trait OsuDevice: BenchDevice {
+    /// Seconds of all iterations of a test of puts, on this rank; collective.
+    fn puts(world: &World<Self>, by: By, case: &Case, buffers: BuffersOf) -> Seconds;
 }
 
-impl Case {
-    /// Iterations before the clock starts: enough for each page of each buffer to be there, whatever is measured.
-    fn ahead(&self) -> u64 {
-        (self.iterations / 10).clamp(4, 100)
-    }
+/// How long something took.
+type Seconds = Result<f64, Box<dyn Error>>;
 
-    /// How many messages an epoch has.
-    fn puts(&self) -> usize {
-        match self.test {
-            Test::Latency => 1,
-            Test::Bandwidth => PUTS,
-        }
-    }
-
-    /// What is printed, if all the iterations took so many seconds.
-    fn figure(&self, seconds: f64) -> f64 {
-        match self.test {
-            Test::Latency => seconds * 1e6 / (2 * self.iterations) as f64,
-            Test::Bandwidth => {
-                (self.iterations as usize * PUTS * self.bytes) as f64 / 1e6 / seconds
-            }
-        }
-    }
-
-    /// What a rank sends.
-    fn pattern(&self, rank: usize) -> Vec<u8> {
-        pattern(rank, 0..self.bytes * self.puts())
-    }
-
-    /// Compares what has come to `rank` with what the other has sent.
-    fn check(&self, rank: usize, at: usize, received: &[u8]) -> Result<(), String> {
-        match received == pattern(1 - rank, at..at + received.len()) {
-            true => Ok(()),
-            false => Err(format!(
-                "rank {rank}: what has come is not what was sent ({self:?})"
-            )),
-        }
+impl OsuDevice for Host {
+    fn puts(world: &World<Self>, by: By, case: &Case, buffers: BuffersOf) -> Seconds {
+        ours::measure(world, by, case, buffers)
     }
 }
 
-/// A part of the bytes that a rank sends. They repeat, so that hundreds of MB are made as fast as they are copied.
-fn pattern(rank: usize, part: Range<usize>) -> Vec<u8> {
-    const PERIOD: usize = 251;
-    let first = part.start + 7 * rank;
-    let period = (first..first + PERIOD).map(|at| (at % PERIOD) as u8 + 1);
-    let mut bytes: Vec<u8> = period.collect();
-    bytes.truncate(part.len());
-    bytes.reserve_exact(part.len() - bytes.len());
-    while bytes.len() < part.len() {
-        let more = bytes.len().min(part.len() - bytes.len());
-        bytes.extend_from_within(..more);
+impl OsuDevice for Cuda {
+    fn puts(_: &World<Self>, _: By, _: &Case, _: BuffersOf) -> Seconds {
+        Err(Misfit::PutsOnGpus.into())
     }
-    bytes
 }
 
 /// The whole of the program.
@@ -218,35 +110,42 @@ pub fn main() -> ExitCode {
 ///
 /// What is missing, before there is a rank; what a rank could not do.
 pub fn run(args: &OsuArgs) -> Result<u8, Box<dyn Error>> {
-    let mut args = args.clone();
-    if args.ways.is_empty() {
-        let all = By::value_variants().iter().copied();
-        args.ways = all
-            .filter(|by| cfg!(feature = "mpi") || !by.is_mpi())
-            .collect();
-    }
+    let args = args.with_ways();
+    args.fit()?;
     let mpi = match args.ways.iter().any(|by| by.is_mpi()) {
         true => Some("the way `mpi`"),
         false => (args.over.transport == To::Mpi).then_some("`--transport mpi`"),
     };
     let windows =
         matches!(args.over.transport, To::Mpi) || mpi.is_some() && args.over.transport == To::Auto;
-    args.over.fits(2, windows)?;
+    args.over.fits(args.ranks as usize, windows)?;
     if let Some(what) = mpi {
         return over_mpi(&args, what, windows);
     }
-    if std::env::var_os(IS_RANK).is_some() {
-        let way = args.over.world()?;
-        let world = World::init_with(way.options)?;
-        return measure(
-            &args,
-            &[Transport {
-                name: way.label,
-                world: &world,
-            }],
-        );
+    match args.device {
+        Device::Host => run_on::<Host>(&args),
+        Device::Cuda => run_on::<Cuda>(&args),
     }
-    let job = Job::this_program(2)?
+}
+
+/// As [`run`], without any MPI.
+fn run_on<D: OsuDevice>(args: &OsuArgs) -> Result<u8, Box<dyn Error>> {
+    let ranks = args.ranks as usize;
+    if std::env::var_os(IS_RANK).is_some() {
+        if !args.no_bind {
+            bind_launched(ranks);
+        }
+        let way = args.over.world()?;
+        let world = World::<D>::init_with(way.options)?;
+        let over = Transport {
+            name: way.label,
+            world: &world,
+        };
+        return measure(args, &[over]);
+    }
+    // Said once, and not by every rank.
+    D::available()?;
+    let job = Job::this_program(ranks)?
         .args(std::env::args_os().skip(1))
         .env(IS_RANK, "1")
         .output(Output::Inherited)
@@ -269,7 +168,7 @@ fn over_mpi(_: &OsuArgs, what: &str, _: bool) -> Result<u8, Box<dyn Error>> {
 fn over_mpi(args: &OsuArgs, _: &str, windows: bool) -> Result<u8, Box<dyn Error>> {
     use crate::mpi::job;
     if std::env::var_os(IS_RANK).is_none() && !job::is_rank() {
-        return job::launch(&args.mpirun, 2, IS_RANK, "1".as_ref());
+        return job::launch(&args.mpirun, args.ranks as usize, IS_RANK, "1".as_ref());
     }
     let job = job::Job::begin(!args.no_bind, windows)?;
     let args = &theirs::without_refused(args)?;
@@ -288,24 +187,26 @@ fn over_mpi(args: &OsuArgs, _: &str, windows: bool) -> Result<u8, Box<dyn Error>
 }
 
 /// One rank's part of all measurements; rank 0 prints them.
-fn measure(args: &OsuArgs, transports: &[Transport<'_>]) -> Result<u8, Box<dyn Error>> {
+fn measure<D: OsuDevice>(
+    args: &OsuArgs,
+    transports: &[Transport<'_, D>],
+) -> Result<u8, Box<dyn Error>> {
     let Some(first) = transports.first() else {
         return Err("there is nothing to run over".into());
     };
     let (rank, size) = (first.world.rank(), first.world.size());
-    if size != 2 {
-        return Err(format!("this is for 2 ranks, and there are {size}").into());
+    if size != args.ranks as usize {
+        let asked = args.ranks;
+        return Err(format!("this is for {asked} ranks (--ranks), and there are {size}").into());
     }
-    let sizes: Vec<usize> = std::iter::successors(Some(args.min as usize), |bytes| Some(bytes * 2))
-        .take_while(|bytes| *bytes <= args.max as usize)
-        .collect();
     for test in &args.tests {
+        let sizes = args.sizes(*test);
         // What, how it is called, and its figures.
         let mut blocks = Vec::new();
-        for by in &args.ways {
+        for by in args.ways_of(*test) {
             match by.is_mpi() {
-                true => blocks.push((*by, None, Vec::new())),
-                false => blocks.extend(transports.iter().map(|over| (*by, Some(over), Vec::new()))),
+                true => blocks.push((by, None, Vec::new())),
+                false => blocks.extend(transports.iter().map(|over| (by, Some(over), Vec::new()))),
             }
         }
         for bytes in &sizes {
@@ -320,7 +221,10 @@ fn measure(args: &OsuArgs, transports: &[Transport<'_>]) -> Result<u8, Box<dyn E
             for _ in 0..args.rounds {
                 for ((by, over, _), figures) in blocks.iter().zip(&mut figures) {
                     let seconds = match over {
-                        Some(over) => ours::measure(over.world, *by, &case, args.buffers)?,
+                        Some(over) if test.is_of_puts() => {
+                            D::puts(over.world, *by, &case, args.buffers)?
+                        }
+                        Some(over) => sums::measure(over.world, *by, &case)?,
                         None => mpi(*by, &case)?,
                     };
                     figures.push(case.figure(seconds));
@@ -332,7 +236,8 @@ fn measure(args: &OsuArgs, transports: &[Transport<'_>]) -> Result<u8, Box<dyn E
         }
         if rank == 0 {
             for (by, over, figures) in &blocks {
-                let text = block(*test, *by, over.map(|over| &*over.name), &sizes, figures);
+                let over = over.map(|over| &*over.name);
+                let text = block(*test, *by, over, (size, &sizes), figures);
                 std::io::stdout().write_all(text.as_bytes())?;
             }
         }
@@ -349,21 +254,34 @@ fn mpi(_: By, _: &Case) -> Result<f64, String> {
 }
 
 /// A block of the output.
-fn block(test: Test, by: By, over: Option<&str>, sizes: &[usize], figures: &[f64]) -> String {
+fn block(
+    test: Test,
+    by: By,
+    over: Option<&str>,
+    (ranks, sizes): (usize, &[usize]),
+    figures: &[f64],
+) -> String {
     let who = match (by, over) {
         (By::St, Some(over)) => format!("tidegate st ({over}): enqueued on a stream"),
         (By::StGraph, Some(over)) => format!("tidegate st-graph ({over}): recorded and replayed"),
         (_, Some(over)) => format!("tidegate inline ({over}): by the calling thread"),
-        (_, None) => theirs_name(by),
+        (_, None) => theirs_name(test, by),
     };
-    let (what, head) = match test {
-        Test::Latency => ("Put Latency Test", "Latency (us)"),
-        Test::Bandwidth => ("Put Bandwidth Test, 64 puts an epoch", "Bandwidth (MB/s)"),
+    let puts = "Synchronization: post/start/complete/wait".to_owned();
+    let (what, how, head) = match test {
+        Test::Latency => ("Put Latency Test", puts, "Latency (us)"),
+        Test::Bandwidth => (
+            "Put Bandwidth Test, 64 puts an epoch",
+            puts,
+            "Bandwidth (MB/s)",
+        ),
+        Test::Allreduce => (
+            "Allreduce Latency Test",
+            format!("Sums of f64 over {ranks} ranks"),
+            "Latency (us)",
+        ),
     };
-    let mut text = format!(
-        "# {what}: {who}\n# Synchronization: post/start/complete/wait\n# {:<8}{head:>18}\n",
-        "Size"
-    );
+    let mut text = format!("# {what}: {who}\n# {how}\n# {:<8}{head:>18}\n", "Size");
     for (bytes, figure) in sizes.iter().zip(figures) {
         _ = writeln!(text, "{bytes:<10}{figure:>18.2}");
     }
@@ -371,11 +289,11 @@ fn block(test: Test, by: By, over: Option<&str>, sizes: &[usize], figures: &[f64
     text
 }
 
-fn theirs_name(by: By) -> String {
-    let how = if by == By::MpiCreate {
-        "MPI_Win_create"
-    } else {
-        "MPI_Win_allocate"
+fn theirs_name(test: Test, by: By) -> String {
+    let how = match (test, by) {
+        (Test::Allreduce, _) => "MPI_Allreduce",
+        (_, By::MpiCreate) => "MPI_Win_create",
+        _ => "MPI_Win_allocate",
     };
     #[cfg(feature = "mpi")]
     let library = crate::mpi::calls::library();
@@ -388,15 +306,6 @@ fn theirs_name(by: By) -> String {
 mod tests {
     use super::*;
     use crate::transport::Unfit;
-
-    #[test]
-    fn patterns_are_of_one_piece() {
-        let byte = |rank: usize, at: usize| ((at + 7 * rank) % 251) as u8 + 1;
-        for (rank, part) in [(0, 0..0), (0, 3..40), (1, 0..1000), (1, 250..5000)] {
-            let expected: Vec<_> = part.clone().map(|at| byte(rank, at)).collect();
-            assert_eq!(pattern(rank, part), expected);
-        }
-    }
 
     #[test]
     fn figures_and_blocks() {
@@ -418,7 +327,7 @@ mod tests {
             Test::Latency,
             By::St,
             Some("mapped"),
-            &[1, 1024],
+            (2, &[1, 1024]),
             &[0.5, 12.25],
         );
         assert_eq!(
@@ -429,6 +338,47 @@ mod tests {
              1                       0.50\n\
              1024                   12.25\n\n"
         );
+    }
+
+    #[test]
+    fn sums_of_ranks_as_threads() {
+        for ranks in [1, 2, 3, 5] {
+            let sums = Case {
+                test: Test::Allreduce,
+                bytes: 24,
+                iterations: 2500, // so that they begin anew
+            };
+            assert_eq!(sums.figure(2.5e-3), 1.0);
+            World::<Host>::local(ranks, |world| {
+                for by in [By::St, By::StGraph, By::Inline] {
+                    assert!(sums::measure(&world, by, &sums).unwrap() > 0.0);
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn ways_and_sizes_of_tests() {
+        let args = |line: &str| OsuArgs::parse_from(line.split_whitespace()).with_ways();
+        let two = args("osu --ranks 4 --tests allreduce --ways st,inline --max 4194304");
+        assert_eq!(two.fit(), Ok(()));
+        let sizes = two.sizes(Test::Allreduce);
+        assert_eq!(
+            (sizes[0], sizes[1], sizes.last()),
+            (8, 16, Some(&(1 << 20)))
+        );
+        assert_eq!(two.sizes(Test::Latency).last(), Some(&(4 << 20)));
+        let misfit = |line: &str| args(line).fit().unwrap_err();
+        assert_eq!(misfit("osu --ranks 4"), Misfit::NotTwo { ranks: 4 });
+        assert_eq!(misfit("osu --device cuda"), Misfit::PutsOnGpus);
+        let line = "osu --device cuda --tests allreduce --ways st,mpi";
+        assert_eq!(misfit(line), Misfit::MpiOnGpus);
+        for line in [
+            "osu --tests allreduce --ways mpi-create",
+            "osu --tests allreduce --ways inline --device cuda",
+        ] {
+            assert_eq!(misfit(line), Misfit::NoWay { test: "allreduce" });
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The ways of this library.
 
-use super::{By, Case, Test};
+use super::case::Case;
+use super::{By, Test};
 use crate::cli::BuffersOf;
 use std::error::Error;
 use std::time::Instant;
