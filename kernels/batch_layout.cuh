@@ -26,7 +26,7 @@ enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8, LANE_LAND
 enum { ADD_HAS_WAITER = 1 };
 enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2 };
 enum { SHAPE_LINEAR = 0, SHAPE_STRIDED = 1, SHAPE_INDEXED = 2 };
-enum { ACTION_COPY = 0, ACTION_ACCUMULATE = 1, ACTION_FETCH = 2, ACTION_SWAP = 3, ACTION_COUNTED = 4 };
+enum { ACTION_COPY = 0, ACTION_ACCUMULATE = 1, ACTION_FETCH = 2, ACTION_SWAP = 3, ACTION_COUNTED = 4, ACTION_REDUCE = 5 };
 enum { OP_SUM, OP_PROD, OP_MIN, OP_MAX, OP_AND, OP_OR, OP_XOR, OP_REPLACE, OP_KEEP };
 enum { S_I8, S_I16, S_I32, S_I64, S_U8, S_U16, S_U32, S_U64, S_F32, S_F64 };
 enum { FAULT_WAIT = 1, FAULT_ABORTED = 2 };
@@ -97,7 +97,7 @@ struct MoveStep {
     u64 parity;  // a word, unless MOVE_LAST_PARITY
     u64 result, compare;  // ACTION_COUNTED: `compare` is where the number of elements stands, and `count` the most of them
     u32 size;  // bytes of an element
-    u32 sub;   // units of an element
+    u32 sub;   // units of an element; ACTION_REDUCE: how many terms stand behind the step, instead of shapes
     u8 action, op, scalar, unit;  // unit: bytes that are moved at a time, as a power of two
     u8 src_shape, dst_shape;
     u16 row;  // so many copies stand here, this one first, that warps make beside each other; 0: it is not the first of such
@@ -110,6 +110,13 @@ struct Shape {
     u32 count[5];
     int stride[5];
     u32 unused;
+};
+
+// What ACTION_REDUCE combines an element with, one after the other.
+struct alignas(16) Term {
+    u64 src, flip;
+    u64 parity;  // as a move's
+    u32 op, unused;
 };
 
 struct Fault {

@@ -227,15 +227,56 @@ APART void compute(const MoveStep *move, bool odd, u64 first, u64 stride) {
     }
 }
 
+// Whether the epoch that a word stands at is of odd number.
+DEV bool is_odd(u64 parity) {
+    return parity && (((load_relaxed(parity) >> QUANTUM_BITS) - 1) & 1);
+}
+
+// Terms that are fetched at a time.
+#define TERMS 4
+
+// What lies in several places, combined one after the other with what is there: so each element is written once, and nothing
+// is waited for between two terms. Nobody else is at work on it: all that a thread has is this thread's, whatever the others do.
+APART void reduce(const MoveStep *move, u64 first, u64 stride) {
+    const Term *terms = (const Term *)((const u8 *)move + (sizeof(MoveStep) + 15) / 16 * 16);
+    const u32 bytes = 1u << move->unit, scalar = move->scalar, number = move->sub;
+    for (u64 i = first; i < move->count; i += stride) {
+        const u64 at = move->dst + (i << move->unit);
+        u64 all = terms[0].op == OP_REPLACE ? 0 : fetch_bits(at, bytes);
+#pragma unroll 1
+        for (u32 t = 0; t < number; t += TERMS) {
+            u64 from[TERMS], values[TERMS];
+#pragma unroll
+            for (int k = 0; k < TERMS; k++)
+                if (t + k < number) from[k] = terms[t + k].src + (is_odd(terms[t + k].parity) ? terms[t + k].flip : 0);
+#pragma unroll
+            for (int k = 0; k < TERMS; k++)
+                if (t + k < number) values[k] = fetch_bits(from[k] + (i << move->unit), bytes);
+            const u32 here = number - t < TERMS ? number - t : TERMS;
+#pragma unroll 1
+            for (u32 k = 0; k < here; k++) {
+                all = combined(scalar, terms[t + k].op, all, values[0]);
+#pragma unroll
+                for (int next = 1; next < TERMS; next++) values[next - 1] = values[next];
+            }
+        }
+        put_bits(at, bytes, all);
+    }
+}
+
 // ---- A move ----
 
 DEV bool is_odd(const MoveStep *move, u64 epoch) {
     if (move->step.flags & MOVE_LAST_PARITY) return epoch & 1;
-    return move->parity && (((load_relaxed(move->parity) >> QUANTUM_BITS) - 1) & 1);
+    return is_odd(move->parity);
 }
 
 // Units `first, first + stride, ...` of a move.
 APART void carry(const MoveStep *move, u64 epoch, u64 first, u64 stride) {
+    if (move->action == ACTION_REDUCE) {
+        reduce(move, first, stride);
+        return;
+    }
     bool odd = is_odd(move, epoch);
     if (move->action == ACTION_COUNTED) {
         copy_counted(move, odd, first, stride);

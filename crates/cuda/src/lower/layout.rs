@@ -31,6 +31,7 @@ pub(crate) const ACTION_ACCUMULATE: u8 = 1;
 pub(crate) const ACTION_FETCH: u8 = 2;
 pub(crate) const ACTION_SWAP: u8 = 3;
 pub(crate) const ACTION_COUNTED: u8 = 4;
+pub(crate) const ACTION_REDUCE: u8 = 5;
 
 pub(crate) const FAULT_WAIT: u32 = 1;
 
@@ -147,7 +148,7 @@ pub(crate) struct MoveStep {
     pub(crate) compare: u64,
     /// Bytes of an element.
     pub(crate) size: u32,
-    /// Units of an element.
+    /// Units of an element; of a reduction, how many terms stand behind it, instead of shapes.
     pub(crate) sub: u32,
     pub(crate) action: u8,
     pub(crate) op: u8,
@@ -168,6 +169,18 @@ pub(crate) struct ShapeStep {
     pub(crate) rank: u32,
     pub(crate) count: [u32; 5],
     pub(crate) stride: [i32; 5],
+    pub(crate) unused: u32,
+}
+
+/// What a reduction combines an element with.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TermStep {
+    pub(crate) src: u64,
+    pub(crate) flip: u64,
+    /// As a move's.
+    pub(crate) parity: u64,
+    pub(crate) op: u32,
     pub(crate) unused: u32,
 }
 
@@ -274,6 +287,7 @@ plain! {
     StoreStep: 24;
     MoveStep: 88;
     ShapeStep: 56;
+    TermStep: 32;
     State: 32;
     RawFault: 24;
     LaunchParameter: 48;

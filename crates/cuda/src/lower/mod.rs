@@ -18,6 +18,7 @@ mod lists;
 mod moves;
 pub(crate) mod operands;
 pub(crate) mod parts;
+mod reductions;
 mod rows;
 mod short;
 
@@ -103,6 +104,8 @@ struct Task {
 struct Lane {
     steps: Vec<u8>,
     units: u64,
+    /// Elements that it reduces, each of which counts as several units.
+    reduced: u64,
     /// How many moves are copies.
     copies: usize,
     /// Where in `steps` the addresses of counters of arrivals stand.
@@ -365,6 +368,7 @@ fn lower(
     let mut lane = Lane {
         steps: Vec::new(),
         units: 0,
+        reduced: 0,
         copies: 0,
         waits: Vec::new(),
         short: ShortLane::default(),
@@ -379,7 +383,13 @@ fn lower(
     let mut changed = Vec::new();
     // Whether one of several blocks is known to be the last: it has just stored what all have counted.
     let mut rung = false;
-    for step in steps {
+    // What of the steps is part of a reduction that has been lowered.
+    let mut reduced = 0;
+    for (number, step) in steps.iter().enumerate() {
+        if reduced > 0 {
+            reduced -= 1;
+            continue;
+        }
         rung &= matches!(step, Step::Flush | Step::Add(_) | Step::Store(_));
         match step {
             Step::Wait(wait) => {
@@ -410,6 +420,19 @@ fn lower(
                 last = wait.operand;
             }
             Step::Move(mv) => {
+                let terms = reductions::leading(&steps[number..], last);
+                if terms > 0 {
+                    let moves = steps[number..][..terms].iter().map(|step| match step {
+                        Step::Move(mv) => mv,
+                        _ => unreachable!("moves are what was found"),
+                    });
+                    lane.whole |= moves.clone().any(|mv| changed.contains(&mv.parity));
+                    let elements = reductions::lower(moves, &mut lane.steps);
+                    lane.units += reductions::WORTH * elements;
+                    lane.reduced += elements;
+                    reduced = terms - 1;
+                    continue;
+                }
                 lane.whole |= !mv.parity.is_null() && mv.parity != last;
                 lane.units += moves::lower(mv, last, &mut lane.steps);
                 lane.copies += usize::from(mv.count != 0 && matches!(mv.action, Action::Copy));
@@ -484,7 +507,8 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
     // their way at a time, and blocks that wait keep half a multiprocessor each from whatever else is running.
     let amount = |lane: &Lane| match lane.lists {
         Some(_) => (lane.units << lane.short.unit).div_ceil(16),
-        None => lane.units,
+        // Of a reduction, a thread has one element.
+        None => lane.units - (reductions::WORTH - 1) * lane.reduced,
     };
     let is_large = |lane: &Lane| {
         let small = match lane.lists {

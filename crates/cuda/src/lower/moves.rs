@@ -272,7 +272,7 @@ impl Loops {
     }
 }
 
-fn code(op: Op) -> u8 {
+pub(super) fn code(op: Op) -> u8 {
     match op {
         Op::Sum => 0,
         Op::Prod => 1,
@@ -286,7 +286,7 @@ fn code(op: Op) -> u8 {
     }
 }
 
-fn number(scalar: Scalar) -> u8 {
+pub(super) fn number(scalar: Scalar) -> u8 {
     match scalar {
         Scalar::I8 => 0,
         Scalar::I16 => 1,

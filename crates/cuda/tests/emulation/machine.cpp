@@ -519,7 +519,7 @@ extern "C" u64 tidegate_layout(u64 *out) {
     note(LANE_STEPS), note(LANE_WAITS), note(LANE_COPIES), note(LANE_ADDS), note(LANE_LANDS), note(LANE_LISTED), note(LANE_GATHERS), note(LANE_COUNTED);
     note(ADD_HAS_WAITER), note(MOVE_EARLY), note(MOVE_LAST_PARITY), note(LAUNCH_NEXT);
     note(SHAPE_LINEAR), note(SHAPE_STRIDED), note(SHAPE_INDEXED);
-    note(ACTION_COPY), note(ACTION_ACCUMULATE), note(ACTION_FETCH), note(ACTION_SWAP), note(ACTION_COUNTED);
+    note(ACTION_COPY), note(ACTION_ACCUMULATE), note(ACTION_FETCH), note(ACTION_SWAP), note(ACTION_COUNTED), note(ACTION_REDUCE);
     note(FAULT_WAIT);
     note(sizeof(Record)), FIELD(Record, team), FIELD(Record, lanes), FIELD(Record, index), FIELD(Record, count);
     note(sizeof(Lane)), FIELD(Lane, kind), FIELD(Lane, steps), FIELD(Lane, word), FIELD(Lane, operand), FIELD(Lane, quantum), FIELD(Lane, arrivals), FIELD(Lane, src);
@@ -533,6 +533,7 @@ extern "C" u64 tidegate_layout(u64 *out) {
     FIELD(MoveStep, result), FIELD(MoveStep, compare), FIELD(MoveStep, size), FIELD(MoveStep, sub), FIELD(MoveStep, action), FIELD(MoveStep, op), FIELD(MoveStep, scalar);
     FIELD(MoveStep, unit), FIELD(MoveStep, src_shape), FIELD(MoveStep, dst_shape), FIELD(MoveStep, row);
     note(sizeof(Shape)), FIELD(Shape, table), FIELD(Shape, rank), FIELD(Shape, count), FIELD(Shape, stride);
+    note(sizeof(Term)), FIELD(Term, src), FIELD(Term, flip), FIELD(Term, parity), FIELD(Term, op);
     note(sizeof(Fault)), FIELD(Fault, kind), FIELD(Fault, window), FIELD(Fault, peer), FIELD(Fault, awaited), FIELD(Fault, epoch);
     note(sizeof(State)), FIELD(State, stop), FIELD(State, fault);
     note(sizeof(Blocked)), FIELD(Blocked, active), FIELD(Blocked, window), FIELD(Blocked, peer), FIELD(Blocked, awaited), FIELD(Blocked, epoch);

@@ -420,6 +420,7 @@ pub(super) fn layout() -> Vec<u64> {
         ACTION_FETCH,
         ACTION_SWAP,
         ACTION_COUNTED,
+        ACTION_REDUCE,
     ]
     .map(u64::from);
     let structs = [
@@ -431,6 +432,7 @@ pub(super) fn layout() -> Vec<u64> {
         fields!(StoreStep: to value),
         fields!(MoveStep: count src dst src_flip dst_flip parity result compare size sub action op scalar unit src_shape dst_shape row),
         fields!(ShapeStep: table rank count stride),
+        fields!(TermStep: src flip parity op),
         fields!(RawFault: kind window peer awaited epoch),
         fields!(State: stop fault),
         fields!(RawBlocked: active window peer awaited epoch),

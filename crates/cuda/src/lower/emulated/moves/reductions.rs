@@ -25,7 +25,8 @@ impl Maker<'_> {
         }
     }
 
-    /// The slots of some ranks, one after the other, to one place: the first replaces what is there.
+    /// The slots of some ranks, one after the other, to one place: mostly the first replaces what is there. Where others may
+    /// be at work on the same place, each is a move of its own.
     fn reduction(&mut self) -> Vec<Step> {
         let scalar = self.rng.of(&Scalar::ALL);
         let float = matches!(scalar, Scalar::F32 | Scalar::F64);
@@ -38,6 +39,8 @@ impl Maker<'_> {
         };
         let beyond = size * self.rng.below(4);
         let dst = linear(self.arena.take(size * count, beyond, true));
+        self.fractions(dst.base.0, count, scalar);
+        let (atomic, replaces) = (self.rng.once_in(3), !self.rng.once_in(3));
         // Slots with one buffer may be moved by several blocks.
         let flips = self.rng.once_in(2);
         let ranks = self.rng.within(1..=9);
@@ -57,14 +60,14 @@ impl Maker<'_> {
                 true => self.arena.word((epoch + 1) * QUANTUM),
                 false => Ptr::NULL,
             };
-            let op = if rank == 0 { Op::Replace } else { op };
+            let op = if rank == 0 && replaces {
+                Op::Replace
+            } else {
+                op
+            };
             let src = Side { flip, ..linear(at) };
             steps.push(Step::Move(Move {
-                action: Action::Accumulate {
-                    op,
-                    scalar,
-                    atomic: false,
-                },
+                action: Action::Accumulate { op, scalar, atomic },
                 size: size as u32,
                 count,
                 src,

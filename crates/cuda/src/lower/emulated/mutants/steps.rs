@@ -1,7 +1,7 @@
 //! Lanes by their steps: waits, moves, adds, failure.
 
 use super::{
-    ABORT, EPOCHS, EXTREMES, FOLLOW, LOOKS, MOVES, Mutant, PARITIES, POISON, REPORTS,
+    ABORT, EPOCHS, EXTREMES, FOLLOW, LOOKS, MOVES, Mutant, PARITIES, POISON, REDUCTIONS, REPORTS,
     REPORTS_BY_TURNS,
 };
 
@@ -100,8 +100,35 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         PARITIES,
-        "load_relaxed(move->parity) >> QUANTUM_BITS) - 1)",
-        "load_relaxed(move->parity) >> QUANTUM_BITS))",
+        "load_relaxed(parity) >> QUANTUM_BITS) - 1)",
+        "load_relaxed(parity) >> QUANTUM_BITS))",
+    ),
+    // Terms of a reduction: those of the other epoch, in another order, the first ones again, what was there before left
+    // out, and too few at the end.
+    (
+        REDUCTIONS,
+        "is_odd(terms[t + k].parity) ? terms[t + k].flip : 0",
+        "is_odd(terms[t + k].parity) ? 0 : terms[t + k].flip",
+    ),
+    (
+        REDUCTIONS,
+        "all = combined(scalar, terms[t + k].op, all, values[0]);",
+        "all = combined(scalar, terms[t + k].op, values[0], all);",
+    ),
+    (
+        REDUCTIONS,
+        "values[next - 1] = values[next];",
+        "values[next] = values[next - 1];",
+    ),
+    (
+        REDUCTIONS,
+        "terms[0].op == OP_REPLACE ? 0 :",
+        "terms[0].op <= OP_REPLACE ? 0 :",
+    ),
+    (
+        REDUCTIONS,
+        "number - t < TERMS ? number - t : TERMS;",
+        "number - t < TERMS ? number - t - 1 : TERMS;",
     ),
     // Failure that goes no further, or too far.
     (POISON, "if (value & POISON) {", "if (false) {"),
