@@ -22,7 +22,7 @@ static_assert(WARP >= 16, "the bytes that follow the units have a thread each");
 enum { TEAM_WARPS = 0, TEAM_BLOCKS = 1 };
 enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3, STEP_STORE = 4 };
 // LANE_GATHERS, with LANE_LISTED: what is listed is where units come from, and they go to whole lines of 16 bytes.
-enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8, LANE_LANDS = 16, LANE_LISTED = 32, LANE_GATHERS = 64, LANE_COUNTED = 128 };
+enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8, LANE_LANDS = 16, LANE_LISTED = 32, LANE_GATHERS = 64, LANE_COUNTED = 128, LANE_REDUCES = 256 };
 enum { ADD_HAS_WAITER = 1 };
 enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2 };
 enum { SHAPE_LINEAR = 0, SHAPE_STRIDED = 1, SHAPE_INDEXED = 2 };
@@ -47,7 +47,7 @@ struct Record {
 struct alignas(16) Lane {
     u16 kind;
     u8 unit;  // LANE_LISTED, LANE_COUNTED: how large a unit is, as a power of two: 2, 3 or 4 (16 bytes, as in every other lane)
-    u8 unused;
+    u8 scalar;  // LANE_REDUCES: the elements' type; `unit` is how large one is
     u32 steps;  // where they are, in units of 16 bytes from the beginning of the program
     u64 word, operand, quantum;
     u64 arrivals;  // counts the blocks that have read the operand; 0 if one team carries out the lane
@@ -61,6 +61,8 @@ struct alignas(16) Lane {
     // LANE_LISTED: where the units of either side are stands in a list, four bytes for each, in units from `src` and from
     // `dst`; 0: they lie one behind the other.
     // LANE_COUNTED: `from` is where the number of elements stands, `count` the most of them, `to` the bytes of one.
+    // LANE_REDUCES, alone: `count` elements at `dst`, of `scalar` with `unit`, and `to` terms, which stand behind the first
+    // step.
     u64 from, to;
 };
 

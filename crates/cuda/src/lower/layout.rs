@@ -58,15 +58,17 @@ pub(crate) const LANE_LISTED: u16 = 32;
 /// With `LANE_LISTED`: what is listed is where units come from, and they go to whole lines of 16 bytes.
 pub(crate) const LANE_GATHERS: u16 = 64;
 pub(crate) const LANE_COUNTED: u16 = 128;
+pub(crate) const LANE_REDUCES: u16 = 256;
 
 /// A lane in short.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ShortLane {
     pub(crate) kind: u16,
-    /// `LANE_LISTED`, `LANE_COUNTED`: bytes of a unit, as a power of two.
+    /// `LANE_LISTED`, `LANE_COUNTED`, `LANE_REDUCES`: bytes of a unit, as a power of two.
     pub(crate) unit: u8,
-    pub(crate) unused: u8,
+    /// `LANE_REDUCES`: the elements' type.
+    pub(crate) scalar: u8,
     /// Where its steps are, in units of 16 bytes from the beginning of the program.
     pub(crate) steps: u32,
     pub(crate) word: u64,
@@ -87,7 +89,7 @@ pub(crate) struct ShortLane {
     pub(crate) landing_flip: u64,
     /// `LANE_LISTED`: where the units of either side are stands there, four bytes for each, in units from `src` and from
     /// `dst`; 0: they lie one behind the other. `LANE_COUNTED`: `from` is where the number of elements stands, `count` the
-    /// most of them, `to` the bytes of one.
+    /// most of them, `to` the bytes of one. `LANE_REDUCES`: `to` is how many terms stand behind the first step.
     pub(crate) from: u64,
     pub(crate) to: u64,
 }

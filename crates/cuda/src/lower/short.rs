@@ -1,9 +1,9 @@
 //! Lanes in short: what the kernel carries out without reading their steps.
 
 use super::layout::{
-    ACTION_COUNTED, AddStep, Head, LANE_ADDS, LANE_COPIES, LANE_COUNTED, LANE_GATHERS, LANE_LISTED,
-    LANE_STEPS, LANE_WAITS, MOVE_EARLY, MOVE_LAST_PARITY, MoveStep, SHAPE_LINEAR, STEP_ADD,
-    STEP_END, STEP_MOVE, STEP_WAIT, ShortLane, WaitStep,
+    ACTION_COUNTED, ACTION_REDUCE, AddStep, Head, LANE_ADDS, LANE_COPIES, LANE_COUNTED,
+    LANE_GATHERS, LANE_LISTED, LANE_REDUCES, LANE_STEPS, LANE_WAITS, MOVE_EARLY, MOVE_LAST_PARITY,
+    MoveStep, SHAPE_LINEAR, STEP_ADD, STEP_END, STEP_MOVE, STEP_WAIT, ShortLane, WaitStep,
 };
 use super::lists::Lists;
 use super::{Lane, read};
@@ -28,6 +28,18 @@ impl Lane {
                     short.kind |= LANE_WAITS;
                     (short.word, short.operand, short.quantum) =
                         (wait.word, wait.operand, wait.quantum);
+                }
+                // Alone: what else a lane would do stands in a batch of its own.
+                STEP_MOVE if read::<MoveStep>(rest).action == ACTION_REDUCE => {
+                    let reduction: MoveStep = read(rest);
+                    let next = &rest[usize::from(head.length) * 16..];
+                    if short.kind != 0 || read::<Head>(next).kind != STEP_END {
+                        return steps;
+                    }
+                    short.kind = LANE_REDUCES;
+                    (short.dst, short.count) = (reduction.dst, reduction.count);
+                    (short.unit, short.scalar) = (reduction.unit, reduction.scalar);
+                    short.to = u64::from(reduction.sub);
                 }
                 // A body of whole units, then a few bytes; or one of the two.
                 STEP_MOVE

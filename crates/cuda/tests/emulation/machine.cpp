@@ -516,14 +516,14 @@ extern "C" u64 tidegate_layout(u64 *out) {
     note(THREADS), note(WARPS), note(MAX_BLOCKED), note(POISON), note(1ull << QUANTUM_BITS);
     note(TEAM_WARPS), note(TEAM_BLOCKS);
     note(STEP_END), note(STEP_WAIT), note(STEP_MOVE), note(STEP_ADD), note(STEP_STORE);
-    note(LANE_STEPS), note(LANE_WAITS), note(LANE_COPIES), note(LANE_ADDS), note(LANE_LANDS), note(LANE_LISTED), note(LANE_GATHERS), note(LANE_COUNTED);
+    note(LANE_STEPS), note(LANE_WAITS), note(LANE_COPIES), note(LANE_ADDS), note(LANE_LANDS), note(LANE_LISTED), note(LANE_GATHERS), note(LANE_COUNTED), note(LANE_REDUCES);
     note(ADD_HAS_WAITER), note(MOVE_EARLY), note(MOVE_LAST_PARITY), note(LAUNCH_NEXT);
     note(SHAPE_LINEAR), note(SHAPE_STRIDED), note(SHAPE_INDEXED);
     note(ACTION_COPY), note(ACTION_ACCUMULATE), note(ACTION_FETCH), note(ACTION_SWAP), note(ACTION_COUNTED), note(ACTION_REDUCE);
     note(FAULT_WAIT);
     note(sizeof(Record)), FIELD(Record, team), FIELD(Record, lanes), FIELD(Record, index), FIELD(Record, count);
     note(sizeof(Lane)), FIELD(Lane, kind), FIELD(Lane, steps), FIELD(Lane, word), FIELD(Lane, operand), FIELD(Lane, quantum), FIELD(Lane, arrivals), FIELD(Lane, src);
-    FIELD(Lane, dst), FIELD(Lane, flip), FIELD(Lane, count), FIELD(Lane, out), FIELD(Lane, value), FIELD(Lane, tail), FIELD(Lane, landing), FIELD(Lane, landing_flip), FIELD(Lane, from), FIELD(Lane, to), FIELD(Lane, unit);
+    FIELD(Lane, dst), FIELD(Lane, flip), FIELD(Lane, count), FIELD(Lane, out), FIELD(Lane, value), FIELD(Lane, tail), FIELD(Lane, landing), FIELD(Lane, landing_flip), FIELD(Lane, from), FIELD(Lane, to), FIELD(Lane, unit), FIELD(Lane, scalar);
     note(sizeof(Step)), FIELD(Step, kind), FIELD(Step, length), FIELD(Step, flags);
     note(sizeof(WaitStep)), FIELD(WaitStep, word), FIELD(WaitStep, operand), FIELD(WaitStep, quantum), FIELD(WaitStep, arrivals), FIELD(WaitStep, window);
     FIELD(WaitStep, peer), FIELD(WaitStep, awaited), FIELD(WaitStep, slot);

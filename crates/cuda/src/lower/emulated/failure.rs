@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use tidegate_hal::batch::{
-    Action, Awaited, Batch, Landed, Landing, Move, POISON, QUANTUM, Step, Tag, Wait,
+    Action, Awaited, Batch, Landed, Landing, Move, Op, POISON, QUANTUM, Scalar, Step, Tag, Wait,
 };
 use tidegate_hal::memory::Ptr;
 
@@ -330,11 +330,29 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
         if rng.once_in(2) {
             posts.push(add(arena.word(0), Ptr::NULL));
         }
+        // One that reduces: what it replaces is all that a stream that has failed leaves.
+        let (sum, terms) = (arena.word(5), [arena.word(7), arena.word(8)]);
+        let reduces = [(Op::Replace, terms[0]), (Op::Sum, terms[1])].map(|(op, src)| {
+            Step::Move(Move {
+                action: Action::Accumulate {
+                    op,
+                    scalar: Scalar::U64,
+                    atomic: false,
+                },
+                size: 8,
+                count: 1,
+                src: linear(src),
+                dst: linear(sum),
+                parity: Ptr::NULL,
+                early: false,
+                landing: None,
+            })
+        });
         // Two whose bytes land: one that puts, and one that waits for what has landed, if anything may have come.
         let come = value(second.0) != 0;
         let lands = Lands::new(&mut arena, bell, come);
         let follow: &[&Home] = if rng.once_in(2) { &[&a] } else { &[&idle, &a] };
-        let lanes = [vec![lane, posts], lands.lanes()].concat();
+        let lanes = [vec![lane, posts, reduces.to_vec()], lands.lanes()].concat();
         let two = launched(lanes, machine.sizes, &b, follow);
         // What the followed stream ends by.
         let by_host = rng.once_in(4);
@@ -373,6 +391,9 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
             .check(come)
             .map_err(|why| format!("seed {seed}: {why}"))?;
         // What waits for nothing may have come before the failure.
+        if value(sum) != 5 && (after || value(sum) != 15) {
+            return Err(format!("seed {seed}: a sum became {}", value(sum)));
+        }
         if value(post) != POISON && (after || value(post) != QUANTUM) {
             return Err(format!("seed {seed}: a post became {:#x}", value(post)));
         }

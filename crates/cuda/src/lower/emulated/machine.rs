@@ -410,6 +410,7 @@ pub(super) fn layout() -> Vec<u64> {
         LANE_LISTED,
         LANE_GATHERS,
         LANE_COUNTED,
+        LANE_REDUCES,
     ]
     .map(u64::from);
     let flags = [ADD_HAS_WAITER, MOVE_EARLY, MOVE_LAST_PARITY, LAUNCH_NEXT].map(u64::from);
@@ -425,7 +426,7 @@ pub(super) fn layout() -> Vec<u64> {
     .map(u64::from);
     let structs = [
         fields!(Record: team lanes index count),
-        fields!(ShortLane: kind steps word operand quantum arrivals src dst flip count out value tail landing landing_flip from to unit),
+        fields!(ShortLane: kind steps word operand quantum arrivals src dst flip count out value tail landing landing_flip from to unit scalar),
         fields!(Head: kind length flags),
         fields!(WaitStep: word operand quantum arrivals window peer awaited slot),
         fields!(AddStep: word value count),

@@ -130,6 +130,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "number - t < TERMS ? number - t : TERMS;",
         "number - t < TERMS ? number - t - 1 : TERMS;",
     ),
+    // Of a reduction by several blocks, others' elements; and one of a stream that has failed.
+    (
+        REDUCTIONS,
+        "reduction.carry_out((u64)part.index * Team::size + team.rank(), (u64)part.count * Team::size);",
+        "reduction.carry_out(team.rank(), (u64)part.count * Team::size);",
+    ),
+    (
+        FOLLOW,
+        "if ((stop || turn.follow) && has_failed(launch)) return;\n    reduction",
+        "if (stop && has_failed(launch)) return;\n    reduction",
+    ),
     // Failure that goes no further, or too far.
     (POISON, "if (value & POISON) {", "if (false) {"),
     (POISON, "else or_release(add->word, POISON);", "(void)0;"),
