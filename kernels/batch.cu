@@ -401,20 +401,6 @@ DEV void run_counted(const Launch &launch, Team team, Stand *stand, const Lane *
     else run_listed<Team, Counted<u64>>(launch, team, stand, at, part);
 }
 
-// A lane that only reduces what has come before this batch: nobody is waited for, and nobody waits for it. Each thread looks
-// by itself how the stream stands: the threads have nothing else to do with each other.
-template <typename Team>
-APART void run_reduction(const Launch &launch, Team team, const Lane *at, Part part) {
-    const u8 *step = launch.program + 16ull * at->steps;
-    const Reduction reduction(at->dst, at->count, step, (u32)at->to, at->scalar, at->unit);
-    const Turn turn(launch, part);
-    turn.await();
-    turn.pass();
-    u32 stop = load_relaxed32(&turn.state->stop);
-    if ((stop || turn.follow) && has_failed(launch)) return;
-    reduction.carry_out((u64)part.index * Team::size + team.rank(), (u64)part.count * Team::size);
-}
-
 // A lane that only adds: a post. Nobody has anything to wait for, but what stands before this batch must have been
 // seen: the fence is on its way while the stream's state is looked at.
 DEV void run_post(const Launch &launch, const Lane *at, Part part) {
@@ -469,7 +455,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
             if (kind & LANE_GATHERS) run_listed<Block, Gathered>(launch, Block(), stands[0], lane, part);
             else if (kind & LANE_LISTED) run_listed<Block, Scattered>(launch, Block(), stands[0], lane, part);
             else if (kind & LANE_COUNTED) run_counted(launch, Block(), stands[0], lane, part);
-            else if (kind & LANE_REDUCES) run_reduction(launch, Block(), lane, part);
             else run_short(launch, Block(), stands[0], lane, part);
             return;
         }
@@ -487,7 +472,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
         if (kind & LANE_GATHERS) run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, part);
         else if (kind & LANE_LISTED) run_listed<Warp, Scattered>(launch, Warp(), stands[member], lane, part);
         else if (kind & LANE_COUNTED) run_counted(launch, Warp(), stands[member], lane, part);
-        else if (kind & LANE_REDUCES) run_reduction(launch, Warp(), lane, part);
         else run_short(launch, Warp(), stands[member], lane, part);
         return;
     }

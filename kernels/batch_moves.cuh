@@ -273,11 +273,6 @@ struct Reduction {
     }
 };
 
-// As a step of a lane.
-APART void reduce(const MoveStep *move, u64 first, u64 stride) {
-    Reduction(move->dst, move->count, (const u8 *)move, move->sub, move->scalar, move->unit).carry_out(first, stride);
-}
-
 // ---- A move ----
 
 DEV bool is_odd(const MoveStep *move, u64 epoch) {
@@ -287,10 +282,6 @@ DEV bool is_odd(const MoveStep *move, u64 epoch) {
 
 // Units `first, first + stride, ...` of a move.
 APART void carry(const MoveStep *move, u64 epoch, u64 first, u64 stride) {
-    if (move->action == ACTION_REDUCE) {
-        reduce(move, first, stride);
-        return;
-    }
     bool odd = is_odd(move, epoch);
     if (move->action == ACTION_COUNTED) {
         copy_counted(move, odd, first, stride);

@@ -128,6 +128,17 @@ struct Lane {
 }
 
 impl Lane {
+    /// No step comes behind those that there are.
+    fn end(&mut self) {
+        let end = Head {
+            kind: STEP_END,
+            length: 1,
+            flags: 0,
+        };
+        self.steps.extend_from_slice(end.bytes());
+        self.steps.resize(self.steps.len().next_multiple_of(16), 0);
+    }
+
     fn team(&self) -> u8 {
         if self.blocks == 0 {
             TEAM_WARPS
@@ -383,13 +394,13 @@ fn lower(
     let mut changed = Vec::new();
     // Whether one of several blocks is known to be the last: it has just stored what all have counted.
     let mut rung = false;
-    // What of the steps is part of a reduction that has been lowered.
-    let mut reduced = 0;
-    for (number, step) in steps.iter().enumerate() {
-        if reduced > 0 {
-            reduced -= 1;
-            continue;
-        }
+    if let Some(moves) = reductions::of(steps) {
+        lane.reduced = reductions::lower(&moves, &mut lane.steps);
+        lane.units = reductions::WORTH * lane.reduced;
+        lane.end();
+        return Ok(lane);
+    }
+    for step in steps {
         rung &= matches!(step, Step::Flush | Step::Add(_) | Step::Store(_));
         match step {
             Step::Wait(wait) => {
@@ -420,19 +431,6 @@ fn lower(
                 last = wait.operand;
             }
             Step::Move(mv) => {
-                let terms = reductions::leading(&steps[number..], last);
-                if terms > 0 {
-                    let moves = steps[number..][..terms].iter().map(|step| match step {
-                        Step::Move(mv) => mv,
-                        _ => unreachable!("moves are what was found"),
-                    });
-                    lane.whole |= moves.clone().any(|mv| changed.contains(&mv.parity));
-                    let elements = reductions::lower(moves, &mut lane.steps);
-                    lane.units += reductions::WORTH * elements;
-                    lane.reduced += elements;
-                    reduced = terms - 1;
-                    continue;
-                }
                 lane.whole |= !mv.parity.is_null() && mv.parity != last;
                 lane.units += moves::lower(mv, last, &mut lane.steps);
                 lane.copies += usize::from(mv.count != 0 && matches!(mv.action, Action::Copy));
@@ -491,13 +489,7 @@ fn lower(
             what: "a wait whose data may land, among other steps".into(),
         });
     }
-    let end = Head {
-        kind: STEP_END,
-        length: 1,
-        flags: 0,
-    };
-    lane.steps.extend_from_slice(end.bytes());
-    lane.steps.resize(lane.steps.len().next_multiple_of(16), 0);
+    lane.end();
     Ok(lane)
 }
 

@@ -2,13 +2,12 @@
 //!
 //! # Model
 //!
-//! A lane that accumulates one source after the other would read and write its destination for each. What stands side by
-//! side, and of which nobody else writes the destination meanwhile, becomes a *reduction*: a step with as many *terms* as
-//! there are sources. Each element is one thread's, which fetches several terms at a time, combines them in their order,
-//! and writes the element once.
+//! A lane that accumulates one source after the other would read and write its destination for each. Where a lane does nothing
+//! else, and nobody else writes the destination meanwhile, it is a *reduction*: one step with as many *terms* as there are
+//! sources. Each element is one thread's, which fetches several terms at a time, combines them in their order, and writes
+//! the element once.
 
 use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Step};
-use tidegate_hal::memory::Ptr;
 
 use super::address;
 use super::layout::{ACTION_REDUCE, Head, MoveStep, Plain, STEP_MOVE, TermStep};
@@ -20,80 +19,62 @@ const MOST: usize = 1 << 14;
 /// Units that an element counts as: a thread has so many of a copy on their way, and one element of a reduction.
 pub(super) const WORTH: u64 = 8;
 
-/// One move after the other that are one reduction; none of them if they are not. `last` is the operand of the last wait of
-/// the lane, which nobody reads again.
-pub(super) fn leading(steps: &[Step], last: Ptr) -> usize {
-    let Some(first) = term(steps, last) else {
-        return 0;
-    };
-    let same = |mv: &Move| {
-        (mv.dst.base, mv.count, mv.size) == (first.dst.base, first.count, first.size)
-            && reduced(mv).map(|(_, scalar)| scalar) == reduced(first).map(|(_, scalar)| scalar)
-    };
-    let moves = (0..steps.len().min(MOST)).map_while(|at| term(&steps[at..], last));
-    let moves = moves.take_while(|mv| same(mv)).count();
-    // One alone reads its destination anyhow, and can leave that to the memory; unless it replaces it.
-    let replaces = reduced(first).is_some_and(|(op, _)| op == Op::Replace);
-    if moves > 1 || replaces { moves } else { 0 }
-}
-
-/// The move that comes first, if it can be one of a reduction.
-fn term(steps: &[Step], last: Ptr) -> Option<&Move> {
-    match steps.first()? {
-        Step::Move(mv)
-            if reduced(mv).is_some()
-                && mv.count != 0
-                && (mv.src.shape, mv.dst.shape) == (Shape::Linear, Shape::Linear)
-                && mv.dst.flip == 0
-                && (mv.parity.is_null() || mv.parity != last) =>
-        {
-            Some(mv)
-        }
+/// The terms of a lane that is a reduction.
+pub(super) fn of(steps: &[Step]) -> Option<Vec<&Move>> {
+    let moves = steps.iter().map(|step| match step {
+        Step::Move(mv) => term(mv).map(|(op, scalar)| (mv, op, scalar)),
         _ => None,
+    });
+    let moves = moves.collect::<Option<Vec<_>>>()?;
+    let &(first, op, scalar) = moves.first()?;
+    // One alone reads its destination anyhow, and can leave that to the memory; unless it replaces it.
+    if moves.len() > MOST || (moves.len() == 1 && op != Op::Replace) {
+        return None;
     }
+    let one = |mv: &Move| (mv.dst.base, mv.count, mv.size);
+    let same = |other: &(&Move, Op, Scalar)| (one(other.0), other.2) == (one(first), scalar);
+    moves
+        .iter()
+        .all(same)
+        .then(|| moves.iter().map(|(mv, ..)| *mv).collect())
 }
 
-/// What a move reduces by, if nobody else writes where it does.
-fn reduced(mv: &Move) -> Option<(Op, Scalar)> {
+/// What a move that can be a term reduces by.
+fn term(mv: &Move) -> Option<(Op, Scalar)> {
+    let linear = (mv.src.shape, mv.dst.shape) == (Shape::Linear, Shape::Linear);
     match mv.action {
         Action::Accumulate {
             op,
             scalar,
             atomic: false,
-        } => Some((op, scalar)),
+        } if linear && mv.dst.flip == 0 && mv.count != 0 => Some((op, scalar)),
         _ => None,
     }
 }
 
-/// The step of so many moves, which [`leading`] has found. Returns how many elements it writes.
-pub(super) fn lower<'a>(moves: impl ExactSizeIterator<Item = &'a Move>, out: &mut Vec<u8>) -> u64 {
-    let (at, terms) = (out.len(), moves.len());
-    let mut elements = 0;
-    for (index, mv) in moves.enumerate() {
-        let Some((op, scalar)) = reduced(mv) else {
-            unreachable!("all of them reduce");
-        };
-        if index == 0 {
-            elements = mv.count as u64;
-            let bytes = size_of::<MoveStep>().next_multiple_of(16) + terms * size_of::<TermStep>();
-            let step = MoveStep {
-                head: Head {
-                    kind: STEP_MOVE,
-                    length: (bytes / 16) as u16,
-                    flags: 0,
-                },
-                count: elements,
-                dst: address(mv.dst.base),
-                size: mv.size,
-                sub: terms as u32,
-                action: ACTION_REDUCE,
-                scalar: number(scalar),
-                unit: mv.size.trailing_zeros() as u8,
-                ..MoveStep::default()
-            };
-            out.extend_from_slice(step.bytes());
-            out.resize(out.len().next_multiple_of(16), 0);
-        }
+/// The step of a reduction. Returns how many elements it writes.
+pub(super) fn lower(moves: &[&Move], out: &mut Vec<u8>) -> u64 {
+    let terms: Vec<_> = moves.iter().filter_map(|mv| term(mv)).collect();
+    let first = moves[0];
+    let bytes = size_of::<MoveStep>().next_multiple_of(16) + terms.len() * size_of::<TermStep>();
+    let step = MoveStep {
+        head: Head {
+            kind: STEP_MOVE,
+            length: (bytes / 16) as u16,
+            flags: 0,
+        },
+        count: first.count as u64,
+        dst: address(first.dst.base),
+        size: first.size,
+        sub: terms.len() as u32,
+        action: ACTION_REDUCE,
+        scalar: number(terms[0].1),
+        unit: first.size.trailing_zeros() as u8,
+        ..MoveStep::default()
+    };
+    out.extend_from_slice(step.bytes());
+    out.resize(out.len().next_multiple_of(16), 0);
+    for (mv, (op, _)) in moves.iter().zip(terms) {
         let term = TermStep {
             src: address(mv.src.base),
             flip: mv.src.flip as u64,
@@ -103,6 +84,5 @@ pub(super) fn lower<'a>(moves: impl ExactSizeIterator<Item = &'a Move>, out: &mu
         };
         out.extend_from_slice(term.bytes());
     }
-    debug_assert!((out.len() - at).is_multiple_of(16), "steps are whole units");
-    elements
+    step.count
 }

@@ -29,14 +29,10 @@ impl Lane {
                     (short.word, short.operand, short.quantum) =
                         (wait.word, wait.operand, wait.quantum);
                 }
-                // Alone: what else a lane would do stands in a batch of its own.
+                // Nothing else stands in such a lane.
                 STEP_MOVE if read::<MoveStep>(rest).action == ACTION_REDUCE => {
                     let reduction: MoveStep = read(rest);
-                    let next = &rest[usize::from(head.length) * 16..];
-                    if short.kind != 0 || read::<Head>(next).kind != STEP_END {
-                        return steps;
-                    }
-                    short.kind = LANE_REDUCES;
+                    short.kind = LANE_STEPS | LANE_REDUCES;
                     (short.dst, short.count) = (reduction.dst, reduction.count);
                     (short.unit, short.scalar) = (reduction.unit, reduction.scalar);
                     short.to = u64::from(reduction.sub);
