@@ -5,7 +5,7 @@ mod foreign;
 #[path = "../../../tests/common/held.rs"]
 mod held;
 
-use foreign::{Ended, exchange, find, join, report, reports, reports_in, run, run_once, skip};
+use foreign::{Ended, exchange, find, join, report, reports, reports_in, run, run_with, skip};
 use held::Held;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
@@ -335,7 +335,7 @@ fn a_launcher_that_hangs_is_waited_for_no_longer_than_the_timeout() {
         return;
     };
     job.env("TIDEGATE_RENDEZVOUS_TIMEOUT", "1");
-    let ended = run_once(&mut job, |launcher, _, reports| {
+    let ended = run_with(&mut job, |launcher, _, reports| {
         let began = Instant::now();
         while reports_in(reports).len() < 4 {
             assert!(began.elapsed() < LONG / 2, "the ranks wait for ever");

@@ -121,11 +121,19 @@ pub(crate) fn exchange(control: &TcpControl) {
 
 /// Runs a launcher to its end; panics if it has none, or leaves a process behind.
 pub(crate) fn run(mut command: Command) -> Ended {
+    run_with(&mut command, |_, _, _| {})
+}
+
+/// As [`run`]; `meanwhile` can do something with a launcher that has just been started. It is told where the launcher's
+/// output and the reports go. What it returns is kept until nothing of the job is left.
+pub(crate) fn run_with<T>(
+    command: &mut Command,
+    mut meanwhile: impl FnMut(&mut Child, &Path, &Path) -> T,
+) -> Ended {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..3 {
-        let ended = launch(&mut command, |_, _, _| {});
-        // Hydra now and then dies so on a loaded machine, also with `/bin/true`.
-        if ended.status.signal() != Some(rustix::process::Signal::PIPE.as_raw()) {
+        let ended = launch(command, &mut meanwhile);
+        if !died_of_sigpipe(ended.status) {
             return ended;
         }
         println!("the launcher itself died of SIGPIPE");
@@ -133,17 +141,15 @@ pub(crate) fn run(mut command: Command) -> Ended {
     panic!("the launcher itself died of SIGPIPE, three times");
 }
 
-/// As [`run`], once; `meanwhile` can do something with a launcher that has just been started. It is told where the
-/// launcher's output and the reports go.
-pub(crate) fn run_once(
-    command: &mut Command,
-    meanwhile: impl FnOnce(&mut Child, &Path, &Path),
-) -> Ended {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    launch(command, meanwhile)
+/// Hydra now and then dies so on a loaded machine, also with `/bin/true`.
+fn died_of_sigpipe(status: ExitStatus) -> bool {
+    status.signal() == Some(rustix::process::Signal::PIPE.as_raw())
 }
 
-fn launch(command: &mut Command, meanwhile: impl FnOnce(&mut Child, &Path, &Path)) -> Ended {
+fn launch<T>(
+    command: &mut Command,
+    meanwhile: impl FnOnce(&mut Child, &Path, &Path) -> T,
+) -> Ended {
     let folder = tempfile::tempdir().expect("a folder");
     let printed = folder.path().join("printed");
     let file = std::fs::File::create(&printed).expect("a file");
@@ -158,9 +164,13 @@ fn launch(command: &mut Command, meanwhile: impl FnOnce(&mut Child, &Path, &Path
         .stderr(file);
     let began = Instant::now();
     let mut child = command.spawn().expect("the launcher starts");
-    meanwhile(&mut child, &printed, &reports);
+    let mut kept = Some(meanwhile(&mut child, &printed, &reports));
     let status = wait(&mut child, &printed);
     let took = began.elapsed();
+    // A launcher that died has told nobody to end.
+    if died_of_sigpipe(status) {
+        kept = None;
+    }
     // The launcher's own processes may take a moment longer than it.
     let left = || left_behind(&reports);
     while began.elapsed() < took + Duration::from_secs(30) && !left().is_empty() {
@@ -168,6 +178,7 @@ fn launch(command: &mut Command, meanwhile: impl FnOnce(&mut Child, &Path, &Path
     }
     let printed = String::from_utf8_lossy(&std::fs::read(&printed).expect("a file")).into_owned();
     assert!(left().is_empty(), "left behind: {:?}\n{printed}", left());
+    drop(kept);
     let texts = reports_in(&reports)
         .into_iter()
         .map(std::fs::read_to_string);
