@@ -1,8 +1,10 @@
 //! Launchers of others, for tests: what there is on this machine, and a run of this program's ranks by one of them.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+#[path = "../../../../tests/common/hydra.rs"]
+mod hydra;
+
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -131,25 +133,16 @@ pub(crate) fn run_with<T>(
     mut meanwhile: impl FnMut(&mut Child, &Path, &Path) -> T,
 ) -> Ended {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    for _ in 0..3 {
-        let ended = launch(command, &mut meanwhile);
-        if !died_of_sigpipe(ended.status) {
-            return ended;
-        }
-        println!("the launcher itself died of SIGPIPE");
-    }
-    panic!("the launcher itself died of SIGPIPE, three times");
+    let mut jobs = (0..hydra::TIMES).map(|_| launch(command, &mut meanwhile));
+    let ended = jobs.find_map(|(ended, died)| (!died).then_some(ended));
+    ended.expect("a launcher that does not die of SIGPIPE")
 }
 
-/// Hydra now and then dies so on a loaded machine, also with `/bin/true`.
-fn died_of_sigpipe(status: ExitStatus) -> bool {
-    status.signal() == Some(rustix::process::Signal::PIPE.as_raw())
-}
-
+/// As [`run_with`], once, and whether the launcher is to be blamed.
 fn launch<T>(
     command: &mut Command,
     meanwhile: impl FnOnce(&mut Child, &Path, &Path) -> T,
-) -> Ended {
+) -> (Ended, bool) {
     let folder = tempfile::tempdir().expect("a folder");
     let printed = folder.path().join("printed");
     let file = std::fs::File::create(&printed).expect("a file");
@@ -168,7 +161,8 @@ fn launch<T>(
     let status = wait(&mut child, &printed);
     let took = began.elapsed();
     // A launcher that died has told nobody to end.
-    if died_of_sigpipe(status) {
+    let died = hydra::died_of_sigpipe(status);
+    if died {
         kept = None;
     }
     // The launcher's own processes may take a moment longer than it.
@@ -184,12 +178,13 @@ fn launch<T>(
         .map(std::fs::read_to_string);
     let mut reports: Vec<_> = texts.map(|text| text.expect("a report")).collect();
     reports.sort();
-    Ended {
+    let ended = Ended {
         status,
         printed,
         reports,
         took,
-    }
+    };
+    (ended, died)
 }
 
 fn wait(child: &mut Child, printed: &Path) -> ExitStatus {
