@@ -49,6 +49,7 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
         // Rank 1 dies without a word while the others wait for it.
         "die" | "die-first" => {
             let victim = if role == "die" { 1 } else { 0 };
+            let mut started = Instant::now();
             let error = loop {
                 match control.exchange("step", Packet::default()) {
                     // It has the step from all others; they may not have it from all.
@@ -56,7 +57,7 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
                         rustix::process::kill_process(rustix::process::getpid(), Signal::KILL)
                             .unwrap();
                     }
-                    Ok(_) => {}
+                    Ok(_) => started = Instant::now(),
                     Err(error) => break error,
                 }
             };
@@ -64,6 +65,7 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
                 panic!("{error}")
             };
             println!("peer {rank}: {reason}");
+            println!("after {}", started.elapsed().as_millis());
             let first = events.recv_timeout(LONG).unwrap();
             println!("first {first:?}");
             println!(
@@ -191,12 +193,18 @@ fn a_launched_job_joins_and_leaves() {
 #[test]
 fn a_sudden_death_is_noticed_by_all_at_once() {
     for (role, victim) in [("die", 1), ("die-first", 0)] {
-        let outcome = job(role, 4).run().unwrap();
+        // Neither its silence nor a beat that cannot be sent tells of it before that long.
+        let job = job(role, 4).env("TIDEGATE_HEARTBEAT_MS", "40000");
+        let outcome = job.env("TIDEGATE_SILENCE_MS", "120000").run().unwrap();
         assert_eq!(outcome.first_failure, Some(victim), "{outcome:?}");
         assert_eq!(outcome.exit_code(), 137);
         for rank in (0..4).filter(|rank| *rank != victim) {
             assert!(outcome.ranks[rank].status.success(), "{outcome:?}");
-            // By the end of its connection, not by its silence.
+            let after = lines(&outcome, rank)
+                .iter()
+                .find_map(|line| line.strip_prefix("after ")?.parse().ok());
+            let after: u64 = after.unwrap();
+            assert!(after < 30_000, "{after} ms");
             let line = format!("peer {victim}: the connection ");
             assert!(has(&outcome, rank, &line), "{outcome:?}");
             assert!(
@@ -228,8 +236,11 @@ fn a_suspended_rank_is_given_up_after_the_silence() {
     job.signal(2, Signal::CONT).unwrap();
     let outcome = job.wait();
     assert!(
-        has(&outcome, 0, "Lost { rank: 2, reason: \"nothing was heard")
-            && has(&outcome, 0, "TIDEGATE_SILENCE_MS says how long that may be"),
+        has(
+            &outcome,
+            0,
+            "Lost { rank: 2, reason: \"nothing was heard of it for 5.0s"
+        ) && has(&outcome, 0, "TIDEGATE_SILENCE_MS says how long that may be"),
         "{outcome:?}"
     );
     assert!(has(&outcome, 1, "Lost { rank: 2"), "{outcome:?}");
