@@ -1,4 +1,5 @@
-//! What tests do about the launcher of MPICH: it now and then dies of SIGPIPE on a loaded machine, also with `/bin/true`.
+//! What tests do about the launcher of MPICH: it now and then dies of SIGPIPE on a loaded machine, also with
+//! `/bin/true`.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;

@@ -439,8 +439,8 @@ fn an_mpi_that_is_over_has_closed_its_descriptor_or_has_not() {
     if let Some(mut job) = Mpirun::OpenMpi.job(test, "mpi", 2) {
         job.env("TEST_ORDER", "init finalize join leave");
         job.env("TIDEGATE_RENDEZVOUS_TIMEOUT", "20");
-        // On a loaded machine Open MPI's server now and then sees the end of MPI's connection after the beginning of the
-        // next one, and has lost the process then: see `launchers`.
+        // On a loaded machine Open MPI's server now and then loses a process whose MPI has just ended: the module
+        // `launchers` says so, too.
         let mut jobs = (0..3).map(|_| run_with(&mut job, |_, _, _| {}));
         let ended = jobs.find_map(|ended| match ended.status.success() {
             true => Some(ended),

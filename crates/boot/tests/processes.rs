@@ -277,8 +277,8 @@ fn an_idle_control_plane_sleeps() {
             .collect();
         let (count, took) = (numbers[0], numbers[1]);
         eprintln!("rank {rank}: {count} wake-ups in {took} ms");
-        // A beat each second, and on rank 0 an answer from each of the others. Room for a loaded machine, where the end of
-        // one exchange and the beginning of the next, which others make earlier, may come one by one.
+        // A beat each second, and on rank 0 an answer from each of the others. Room for a loaded machine, where the end
+        // of one exchange and the beginning of the next, which others make earlier, may come one by one.
         let beats = took.div_ceil(1000);
         let expected = if rank == 0 { beats * 4 } else { beats };
         assert!(count <= 2 * expected + 2 * 4, "rank {rank}: {count}");

@@ -218,8 +218,8 @@ impl Printer {
         self.threads.iter().for_each(|(queue, _)| queue.clear());
     }
 
-    /// Waits until all is written to where anything was written after `since`, or came to what was empty, and for no longer
-    /// than `limit`.
+    /// Waits until all is written to where anything was written after `since`, or came to what was empty, and for no
+    /// longer than `limit`.
     pub(super) fn finish(&self, since: Instant, limit: Duration) {
         let until = Instant::now() + limit;
         for (queue, _) in &self.threads {

@@ -37,8 +37,8 @@
 //! - it is linked, and may run later: the store is left when the control plane ends, by MPI if that runs by then.
 //!   [`TcpControl`](crate::TcpControl) must have ended before the process does.
 //! - it is over: PMIx can be used again; `PMI_FD` cannot, since MPI has closed it, and that is an error. (Open MPI 4's
-//!   server now and then loses a process that comes back so soon: on a loaded machine one job in fifty fails with an error.
-//!   To join before MPI is finalised is safe.)
+//!   server now and then loses a process that comes back so soon: on a loaded machine one job in fifty fails with an
+//!   error. To join before MPI is finalised is safe.)
 //!
 //! MPI that starts only when the control plane has ended cannot use the store any more: start MPI first.
 //!

@@ -134,8 +134,8 @@ impl Store for Pmix {
             if !error.is_partial() || Instant::now() >= self.deadline {
                 return Err(error.into());
             }
-            // It counts who closes a connection as gone, and MPI may just be closing its own there: who has done that comes
-            // back by another, and to another fence than this one, which has ended without it.
+            // It counts who closes a connection as gone, and MPI may just be closing its own there: who has done that
+            // comes back by another, and to another fence than this one, which has ended without it.
             std::thread::sleep(AGAIN);
         }
         Ok(())
