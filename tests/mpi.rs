@@ -3,6 +3,8 @@
 //!
 //! The launcher is that of the MPI which this was built with; `TIDEGATE_MPIRUN` names another.
 
+#[path = "common/hydra.rs"]
+mod hydra;
 #[path = "processes/ring.rs"]
 mod ring;
 
@@ -71,6 +73,12 @@ fn run(role: &str, ranks: usize) -> Ended {
 
 /// Runs a job: so many ranks with these variables, then so many with those. Asserts that nothing is left of it.
 fn run_with(role: &str, parts: &[(usize, &[(&str, &str)])]) -> Ended {
+    let mut jobs = (0..hydra::TIMES).map(|_| run_once(role, parts));
+    let ended = jobs.find(|ended| !hydra::died_of_sigpipe(ended.status));
+    ended.expect("a launcher that does not die of SIGPIPE")
+}
+
+fn run_once(role: &str, parts: &[(usize, &[(&str, &str)])]) -> Ended {
     static JOBS: AtomicUsize = AtomicUsize::new(0);
     let number = JOBS.fetch_add(1, Ordering::Relaxed);
     let mark = format!("{}-{number}", std::process::id());

@@ -2,7 +2,9 @@
 //!
 //! This test is the program too: with arguments it does what `faces` does, and so do the ranks that it starts.
 
-use std::os::unix::fs::PermissionsExt as _;
+#[path = "common/script.rs"]
+mod script;
+
 use std::path::Path;
 use std::process::{Command, ExitCode, Output};
 use tidegate_bench::faces::params::Variant;
@@ -48,9 +50,7 @@ fn peer(dir: &Path, name: &str, mode: &str, code: i32) {
     let row = format!(
         r#"{{"peer":"{name}","row":"its way","mode":"{mode}","ranks":2,"us":0.5,"min":0.4,"max":0.6,"verified":true,"enqueue_us":0.1,"cpu_us":0.2,"launches":null,"note":""}}"#
     );
-    let path = at.join(name);
-    std::fs::write(&path, format!("#!/bin/sh\necho '{row}'\nexit {code}\n")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    script::program(&at.join(name), &format!("echo '{row}'\nexit {code}"));
 }
 
 fn ours_alone() {

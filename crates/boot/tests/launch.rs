@@ -264,7 +264,9 @@ fn the_command_line_has_the_codes_of_a_shell() {
 fn signals_are_passed_on() {
     for (signal, number) in [(Signal::TERM, 15), (Signal::INT, 2), (Signal::HUP, 1)] {
         let script = "echo ready; while :; do sleep 1000; done";
-        let mut child = tidegate(&["run", "-n", "2", "/bin/sh", "-c", script])
+        // So long that nothing else ends them.
+        let args = ["run", "-n", "2", "--grace", "60", "/bin/sh", "-c", script];
+        let mut child = tidegate(&args)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

@@ -76,7 +76,7 @@ fn descriptors(control: TcpControl) {
     control.leave();
 }
 
-/// Exchanges until an exchange fails, and says who was lost, and how long after the last exchange began that was known.
+/// Exchanges until an exchange fails, and says why, and who was lost.
 fn watch(control: TcpControl) {
     let (sender, events) = channel();
     let sender = Mutex::new(sender);
@@ -86,20 +86,16 @@ fn watch(control: TcpControl) {
     control.exchange("start", Packet::default()).unwrap();
     let marks = std::path::PathBuf::from(std::env::var_os("TEST_MARKS").unwrap());
     std::fs::write(marks.join(control.rank().to_string()), "").unwrap();
-    let mut last = Instant::now();
     let error = loop {
-        let begun = Instant::now();
-        match control.exchange("step", Packet::default()) {
-            Ok(_) => last = begun,
-            Err(error) => break error,
+        if let Err(error) = control.exchange("step", Packet::default()) {
+            break error;
         }
         std::thread::sleep(Duration::from_millis(10));
     };
-    let ControlError::PeerLost { rank, .. } = error else {
+    let ControlError::PeerLost { rank, reason, .. } = error else {
         panic!("{error}")
     };
-    let after = last.elapsed();
-    println!("exchange missed {rank} after {}", after.as_millis());
+    println!("exchange missed {rank}: {reason}");
     // The other ranks of its node are lost too, if it was the link. More than are to be lost would be a moment later.
     let expected = match rank {
         0 => control.size() - 1,
@@ -308,23 +304,21 @@ fn watched(nodes: &Nodes, bed: &Bed, silence: &str, lost: usize) -> Watched {
     Watched { job, _marks: marks }
 }
 
-/// What a rank said: whom the exchange missed and after how many milliseconds, and whom it lost.
-fn lost(outcome: &Outcome, rank: usize) -> (usize, u64, Vec<usize>) {
+/// What a rank said: whom the exchange missed and why, and whom it lost.
+fn lost(outcome: &Outcome, rank: usize) -> (usize, String, Vec<usize>) {
     let text = String::from_utf8_lossy(&outcome.ranks[rank].stdout);
     let missed = text.lines().find_map(|line| {
-        let (rank, after) = line
-            .strip_prefix("exchange missed ")?
-            .split_once(" after ")?;
-        Some((rank.parse().ok()?, after.parse().ok()?))
+        let (rank, why) = line.strip_prefix("exchange missed ")?.split_once(": ")?;
+        Some((rank.parse().ok()?, why.to_owned()))
     });
-    let (missed, after) = missed.unwrap_or_else(|| panic!("{:?}", outcome.ranks[rank]));
+    let (missed, why) = missed.unwrap_or_else(|| panic!("{:?}", outcome.ranks[rank]));
     let lost = text.lines().filter_map(|line| {
         let (rank, _) = line.strip_prefix("lost ")?.split_once(':')?;
         rank.parse().ok()
     });
     let mut lost: Vec<usize> = lost.collect();
     lost.sort_unstable();
-    (missed, after, lost)
+    (missed, why, lost)
 }
 
 #[test]
@@ -336,9 +330,10 @@ fn a_rank_that_is_killed_on_another_node_is_noticed_at_once() {
         let outcome = watched.job.wait();
         assert_eq!(outcome.first_failure, Some(3), "{outcome:?}");
         for rank in [0, 1, 2, 4, 5] {
-            let (missed, after, gone) = lost(&outcome, rank);
+            let (missed, why, gone) = lost(&outcome, rank);
             assert_eq!((missed, &*gone), (3, &[3][..]), "rank {rank}: {outcome:?}");
-            assert!(after < 10_000, "{after} ms");
+            // By the end of its connection, not by its silence.
+            assert!(why.contains("the connection "), "{why}");
         }
     });
 }
@@ -347,25 +342,25 @@ fn a_rank_that_is_killed_on_another_node_is_noticed_at_once() {
 fn a_node_that_vanishes_is_noticed_within_the_silence() {
     each_wire("a_node_that_vanishes", 3, |bed| {
         let nodes = Nodes::split(3, 2);
-        let watched = watched(&nodes, &bed, "2000", 2);
+        let watched = watched(&nodes, &bed, "5000", 2);
         bed.cut(1).unwrap();
         let outcome = watched.job.wait();
         assert!(outcome.success(), "{outcome:?}");
-        // No FIN and no RST comes of it: what is noticed is that nothing is heard. (Of one that was far behind with its
-        // exchanges, it is for less long.)
+        // No FIN and no RST comes of it: what is noticed is that nothing is heard, for as long as was said. (Each side
+        // counts it in intervals of its own: rank 0 in 50 of 100 ms, the others in 34 of 150 ms.)
         for rank in [0, 1, 4, 5] {
-            let (missed, after, gone) = lost(&outcome, rank);
+            let (missed, why, gone) = lost(&outcome, rank);
             assert!([2, 3].contains(&missed), "rank {rank} missed {missed}");
             assert_eq!(gone, [2, 3], "rank {rank}: {outcome:?}");
-            assert!((1_100..10_000).contains(&after), "{after} ms");
+            assert!(why.contains("nothing was heard of it for 5.0s"), "{why}");
         }
         // On the other side of the cut it is rank 0 that vanishes, and with it all news of the others.
         for rank in [2, 3] {
-            let (missed, after, gone) = lost(&outcome, rank);
+            let (missed, why, gone) = lost(&outcome, rank);
             let others: Vec<usize> = (0..6).filter(|other| *other != rank).collect();
             assert_eq!(missed, 0, "rank {rank}");
             assert_eq!(gone, others, "rank {rank}: {outcome:?}");
-            assert!((1_100..10_000).contains(&after), "{after} ms");
+            assert!(why.contains("nothing was heard of it for 5.1s"), "{why}");
         }
     });
 }
@@ -401,11 +396,8 @@ fn a_link_that_is_mended_in_time_was_never_cut() {
         // Both are alive and go on; that shows in who is lost when one is killed.
         watched.job.signal(1, Signal::KILL).unwrap();
         let outcome = watched.job.wait();
-        let (missed, after, _) = lost(&outcome, 0);
+        let (missed, why, _) = lost(&outcome, 0);
         assert_eq!(missed, 1);
-        assert!(
-            after < 10_000,
-            "{after} ms since the last exchange: {outcome:?}"
-        );
+        assert!(why.contains("the connection "), "{outcome:?}");
     });
 }

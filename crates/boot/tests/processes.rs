@@ -61,10 +61,11 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
                     Err(error) => break error,
                 }
             };
-            let ControlError::PeerLost { rank, .. } = error else {
+            let ControlError::PeerLost { rank, reason, .. } = error else {
                 panic!("{error}")
             };
-            println!("peer {rank} after {}", started.elapsed().as_millis());
+            println!("peer {rank}: {reason}");
+            println!("after {}", started.elapsed().as_millis());
             let first = events.recv_timeout(LONG).unwrap();
             println!("first {first:?}");
             println!(
@@ -103,13 +104,13 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
             }
             control.leave();
         }
-        // Measures how often the service wakes while nothing happens.
+        // Measures how often the service wakes while nothing happens, and how long that was.
         "idle" => {
             control.exchange("start", Packet::default()).unwrap();
-            let before = wakeups();
+            let (before, began) = (wakeups(), Instant::now());
             std::thread::sleep(Duration::from_secs(3));
             let count = wakeups() - before;
-            println!("wakeups {count}");
+            println!("wakeups {count} {}", began.elapsed().as_millis());
             control.exchange("end", Packet::default()).unwrap();
             control.leave();
         }
@@ -192,21 +193,20 @@ fn a_launched_job_joins_and_leaves() {
 #[test]
 fn a_sudden_death_is_noticed_by_all_at_once() {
     for (role, victim) in [("die", 1), ("die-first", 0)] {
-        let outcome = job(role, 4).run().unwrap();
+        // Neither its silence nor a beat that cannot be sent tells of it before that long.
+        let job = job(role, 4).env("TIDEGATE_HEARTBEAT_MS", "40000");
+        let outcome = job.env("TIDEGATE_SILENCE_MS", "120000").run().unwrap();
         assert_eq!(outcome.first_failure, Some(victim), "{outcome:?}");
         assert_eq!(outcome.exit_code(), 137);
         for rank in (0..4).filter(|rank| *rank != victim) {
             assert!(outcome.ranks[rank].status.success(), "{outcome:?}");
-            let line = lines(&outcome, rank)
-                .into_iter()
-                .find(|line| line.starts_with("peer "));
-            let after: u64 = line.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
-            // By the end of its connection, not by its silence, which would take 10 s.
-            assert!(after < 5_000, "{after} ms");
-            assert!(
-                has(&outcome, rank, &format!("peer {victim} after")),
-                "{outcome:?}"
-            );
+            let after = lines(&outcome, rank)
+                .iter()
+                .find_map(|line| line.strip_prefix("after ")?.parse().ok());
+            let after: u64 = after.unwrap();
+            assert!(after < 30_000, "{after} ms");
+            let line = format!("peer {victim}: the connection ");
+            assert!(has(&outcome, rank, &line), "{outcome:?}");
             assert!(
                 has(&outcome, rank, &format!("victim {victim} true")),
                 "{outcome:?}"
@@ -229,15 +229,18 @@ fn stop_and_continue(job: &Running, rank: usize, pause: Duration) {
 
 #[test]
 fn a_suspended_rank_is_given_up_after_the_silence() {
-    let (job, marks) = watched(3, "2000");
+    let (job, marks) = watched(3, "5000");
     job.signal(2, Signal::STOP).unwrap();
     // Rank 0 gives it up, says so and leaves; what is suspended then finds itself cut off.
     wait_for(&marks, "event.0");
     job.signal(2, Signal::CONT).unwrap();
     let outcome = job.wait();
     assert!(
-        has(&outcome, 0, "Lost { rank: 2, reason: \"nothing was heard")
-            && has(&outcome, 0, "TIDEGATE_SILENCE_MS says how long that may be"),
+        has(
+            &outcome,
+            0,
+            "Lost { rank: 2, reason: \"nothing was heard of it for 5.0s"
+        ) && has(&outcome, 0, "TIDEGATE_SILENCE_MS says how long that may be"),
         "{outcome:?}"
     );
     assert!(has(&outcome, 1, "Lost { rank: 2"), "{outcome:?}");
@@ -267,11 +270,18 @@ fn an_idle_control_plane_sleeps() {
             .into_iter()
             .find(|line| line.starts_with("wakeups"))
             .unwrap();
-        let count: u64 = line.split_whitespace().last().unwrap().parse().unwrap();
-        eprintln!("rank {rank}: {count} wake-ups in 3 s");
-        // Three beats, and on rank 0 an answer from each of the others; room for a loaded machine.
-        let expected = if rank == 0 { 3 * 4 } else { 3 };
-        assert!(count <= 2 * expected + 4, "rank {rank}: {count}");
+        let numbers: Vec<u64> = line
+            .split_whitespace()
+            .skip(1)
+            .map(|word| word.parse().unwrap())
+            .collect();
+        let (count, took) = (numbers[0], numbers[1]);
+        eprintln!("rank {rank}: {count} wake-ups in {took} ms");
+        // A beat each second, and on rank 0 an answer from each of the others. Room for a loaded machine, where the end
+        // of one exchange and the beginning of the next, which others make earlier, may come one by one.
+        let beats = took.div_ceil(1000);
+        let expected = if rank == 0 { beats * 4 } else { beats };
+        assert!(count <= 2 * expected + 2 * 4, "rank {rank}: {count}");
     }
 }
 

@@ -131,6 +131,10 @@ fn the_layouts_are_those_of_the_header() {
         ("PMIX_ERR_UNREACH", sys::PMIX_ERR_UNREACH.into()),
         ("PMIX_ERR_NOT_FOUND", sys::PMIX_ERR_NOT_FOUND.into()),
         ("PMIX_ERR_NOT_SUPPORTED", sys::PMIX_ERR_NOT_SUPPORTED.into()),
+        (
+            "PMIX_ERR_PARTIAL_SUCCESS",
+            sys::PMIX_ERR_PARTIAL_SUCCESS.into(),
+        ),
         ("PMIX_RANK_WILDCARD", sys::PMIX_RANK_WILDCARD.into()),
         ("PMIX_GLOBAL", sys::PMIX_GLOBAL.into()),
         ("PMIX_BOOL", sys::PMIX_BOOL.into()),

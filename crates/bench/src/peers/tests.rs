@@ -1,9 +1,11 @@
 //! Peers here are shell scripts: real processes, which say what they were started with.
 
+#[path = "../../tests/common/script.rs"]
+mod script;
+
 use super::calls::calls;
 use super::*;
 use crate::results::{Row, comparison::comparison, exit_code, tests::setting};
-use std::os::unix::fs::PermissionsExt as _;
 use tempfile::TempDir;
 
 fn parse(line: &str) -> FacesArgs {
@@ -12,9 +14,7 @@ fn parse(line: &str) -> FacesArgs {
 }
 
 fn program(dir: &TempDir, name: &str, script: &str) {
-    let path = dir.path().join(name);
-    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    script::program(&dir.path().join(name), script);
 }
 
 /// A row as a peer prints it.

@@ -27,6 +27,9 @@ const AFTER_TERM: Duration = Duration::from_secs(2);
 /// How long output is waited for after the last rank has ended: somebody else may hold the other end. Who wants the end
 /// at once waits no longer for somebody who reads it, either.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
+/// How long it may take to say that output is lost, where somebody reads that: on a loaded machine longer than
+/// [`LAST_OUTPUT`].
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 const FORWARDED: [Signal; 5] = [
     Signal::INT,
@@ -244,10 +247,11 @@ impl Monitor {
         }
         if let Some(printer) = self.printer.as_ref().filter(|_| is_unread) {
             printer.give_up();
+            let since = Instant::now();
             self.explain(format_args!(
                 "nobody reads what is printed: the end of it is lost"
             ));
-            printer.finish(LAST_OUTPUT);
+            printer.finish(since, LAST_WORDS);
         }
         let ranks = std::mem::take(&mut self.ranks);
         let outcome = |rank: Rank| {

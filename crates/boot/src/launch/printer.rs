@@ -218,12 +218,13 @@ impl Printer {
         self.threads.iter().for_each(|(queue, _)| queue.clear());
     }
 
-    /// Waits until all is written to where anything was written within `limit`, and for no longer than that.
-    pub(super) fn finish(&self, limit: Duration) {
+    /// Waits until all is written to where anything was written after `since`, or came to what was empty, and for no
+    /// longer than `limit`.
+    pub(super) fn finish(&self, since: Instant, limit: Duration) {
         let until = Instant::now() + limit;
         for (queue, _) in &self.threads {
             let state = lock(&queue.state);
-            if state.moved.elapsed() < limit {
+            if state.moved >= since {
                 let left = until.saturating_duration_since(Instant::now());
                 let unwritten = |state: &mut State| state.bytes > 0;
                 let _ = queue.changed.wait_timeout_while(state, left, unwritten);

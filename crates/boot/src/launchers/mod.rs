@@ -36,7 +36,9 @@
 //! - it is running: PMIx counts its users, and is left at once; `PMI_FD` is MPI's, and MPI will say it.
 //! - it is linked, and may run later: the store is left when the control plane ends, by MPI if that runs by then.
 //!   [`TcpControl`](crate::TcpControl) must have ended before the process does.
-//! - it is over: PMIx can be used again; `PMI_FD` cannot, since MPI has closed it, and that is an error.
+//! - it is over: PMIx can be used again; `PMI_FD` cannot, since MPI has closed it, and that is an error. (Open MPI 4's
+//!   server now and then loses a process that comes back so soon: on a loaded machine one job in fifty fails with an
+//!   error. To join before MPI is finalised is safe.)
 //!
 //! MPI that starts only when the control plane has ended cannot use the store any more: start MPI first.
 //!

@@ -1,8 +1,10 @@
 //! Launchers of others, for tests: what there is on this machine, and a run of this program's ranks by one of them.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+#[path = "../../../../tests/common/hydra.rs"]
+mod hydra;
+
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -121,29 +123,26 @@ pub(crate) fn exchange(control: &TcpControl) {
 
 /// Runs a launcher to its end; panics if it has none, or leaves a process behind.
 pub(crate) fn run(mut command: Command) -> Ended {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    for _ in 0..3 {
-        let ended = launch(&mut command, |_, _, _| {});
-        // Hydra now and then dies so on a loaded machine, also with `/bin/true`.
-        if ended.status.signal() != Some(rustix::process::Signal::PIPE.as_raw()) {
-            return ended;
-        }
-        println!("the launcher itself died of SIGPIPE");
-    }
-    panic!("the launcher itself died of SIGPIPE, three times");
+    run_with(&mut command, |_, _, _| {})
 }
 
-/// As [`run`], once; `meanwhile` can do something with a launcher that has just been started. It is told where the
-/// launcher's output and the reports go.
-pub(crate) fn run_once(
+/// As [`run`]; `meanwhile` can do something with a launcher that has just been started. It is told where the launcher's
+/// output and the reports go. What it returns is kept until nothing of the job is left.
+pub(crate) fn run_with<T>(
     command: &mut Command,
-    meanwhile: impl FnOnce(&mut Child, &Path, &Path),
+    mut meanwhile: impl FnMut(&mut Child, &Path, &Path) -> T,
 ) -> Ended {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    launch(command, meanwhile)
+    let mut jobs = (0..hydra::TIMES).map(|_| launch(command, &mut meanwhile));
+    let ended = jobs.find_map(|(ended, died)| (!died).then_some(ended));
+    ended.expect("a launcher that does not die of SIGPIPE")
 }
 
-fn launch(command: &mut Command, meanwhile: impl FnOnce(&mut Child, &Path, &Path)) -> Ended {
+/// As [`run_with`], once, and whether the launcher is to be blamed.
+fn launch<T>(
+    command: &mut Command,
+    meanwhile: impl FnOnce(&mut Child, &Path, &Path) -> T,
+) -> (Ended, bool) {
     let folder = tempfile::tempdir().expect("a folder");
     let printed = folder.path().join("printed");
     let file = std::fs::File::create(&printed).expect("a file");
@@ -158,9 +157,14 @@ fn launch(command: &mut Command, meanwhile: impl FnOnce(&mut Child, &Path, &Path
         .stderr(file);
     let began = Instant::now();
     let mut child = command.spawn().expect("the launcher starts");
-    meanwhile(&mut child, &printed, &reports);
+    let mut kept = Some(meanwhile(&mut child, &printed, &reports));
     let status = wait(&mut child, &printed);
     let took = began.elapsed();
+    // A launcher that died has told nobody to end.
+    let died = hydra::died_of_sigpipe(status);
+    if died {
+        kept = None;
+    }
     // The launcher's own processes may take a moment longer than it.
     let left = || left_behind(&reports);
     while began.elapsed() < took + Duration::from_secs(30) && !left().is_empty() {
@@ -168,17 +172,19 @@ fn launch(command: &mut Command, meanwhile: impl FnOnce(&mut Child, &Path, &Path
     }
     let printed = String::from_utf8_lossy(&std::fs::read(&printed).expect("a file")).into_owned();
     assert!(left().is_empty(), "left behind: {:?}\n{printed}", left());
+    drop(kept);
     let texts = reports_in(&reports)
         .into_iter()
         .map(std::fs::read_to_string);
     let mut reports: Vec<_> = texts.map(|text| text.expect("a report")).collect();
     reports.sort();
-    Ended {
+    let ended = Ended {
         status,
         printed,
         reports,
         took,
-    }
+    };
+    (ended, died)
 }
 
 fn wait(child: &mut Child, printed: &Path) -> ExitStatus {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_boot::launch::Signal;
 
-use super::{LONG, tidegate, wait_until};
+use super::{LONG, exists, tidegate, wait_until};
 
 /// A launcher that nobody reads, when what it prints has filled the pipe, and what it keeps is full, too.
 fn unread(grace: &str, script: &str, done: &std::path::Path) -> Child {
@@ -26,11 +26,26 @@ fn unread(grace: &str, script: &str, done: &std::path::Path) -> Child {
     child
 }
 
-/// Until both ranks have come to where they leave a mark.
-fn await_both(done: &std::path::Path) {
-    for rank in 0..2 {
+/// How a rank leaves its mark, which is its number as a process: all of it or nothing.
+const MARK: &str = "echo $$ > $DONE.$RANK.new; mv $DONE.$RANK.new $DONE.$RANK";
+
+/// Until both ranks have come to where they leave a [`MARK`]; their processes.
+fn await_both(done: &std::path::Path) -> [u32; 2] {
+    [0, 1].map(|rank| {
         let mark = done.with_extension(rank.to_string());
         wait_until("both ranks leave their marks", || mark.exists());
+        std::fs::read_to_string(mark)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap()
+    })
+}
+
+/// Until both ranks have ended: then there is nobody left who could die of the next signal.
+fn await_ends(ranks: [u32; 2]) {
+    for rank in ranks {
+        wait_until("a rank ends", || !exists(rank));
     }
 }
 
@@ -63,8 +78,9 @@ fn said(pipe: Option<impl Read>) -> String {
 fn a_launcher_that_nobody_reads_passes_signals_on_and_ends() {
     let folder = tempfile::tempdir().unwrap();
     let done = folder.path().join("done");
-    let script = "trap ': > $DONE' USR1; : > $DONE.$RANK; yes & while :; do sleep 0.01; done";
-    let mut child = unread("0.5", script, &done);
+    let script = format!("trap ': > $DONE' USR1; {MARK}; yes & while :; do sleep 0.01; done");
+    // So long that the ranks die of the signal that they are asked by, and not of the one that comes behind it.
+    let mut child = unread("5", &script, &done);
     // What one rank prints is enough to fill the pipe; the other would die of the signal before it asks for it.
     await_both(&done);
     // It keeps no more than a little.
@@ -88,8 +104,12 @@ fn a_launcher_that_nobody_reads_passes_signals_on_and_ends() {
 
 #[test]
 fn a_launcher_that_nobody_reads_and_that_is_asked_twice_ends_at_once() {
-    let mut child = unread("1e19", "exec yes", "".as_ref());
+    let folder = tempfile::tempdir().unwrap();
+    let done = folder.path().join("done");
+    let mut child = unread("1e19", &format!("{MARK}; exec yes"), &done);
+    let ranks = await_both(&done);
     ask_to_end(&child);
+    await_ends(ranks);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(child.try_wait().unwrap(), None, "it waits for a reader");
     ask_to_end(&child);
@@ -100,11 +120,13 @@ fn a_launcher_that_nobody_reads_and_that_is_asked_twice_ends_at_once() {
 fn a_launcher_that_nobody_reads_ends_the_others_when_a_rank_fails() {
     let folder = tempfile::tempdir().unwrap();
     let done = folder.path().join("done");
-    // The failure comes when the other knows what to do then, and that takes as long as it may on a loaded machine.
+    // The failure comes when the other knows what to do then, and when the pipe is full: that takes as long as it may
+    // on a loaded machine.
     let script = "if test $RANK = 1; then
             trap ': > $DONE; exit' TERM; : > $DONE.1; while :; do sleep 0.1; done
-        fi; yes & sleep 0.5; until test -e $DONE.1; do sleep 0.01; done; exit 3";
+        fi; yes & until test -e $DONE.1 -a -e $DONE.full; do sleep 0.01; done; exit 3";
     let mut child = unread("0.5", script, &done);
+    std::fs::write(done.with_extension("full"), "").unwrap();
     wait_until("the other rank was ended", || done.exists());
     // What it has printed may be read yet.
     std::thread::sleep(Duration::from_millis(1500));
@@ -117,8 +139,7 @@ fn a_launcher_that_nobody_reads_ends_the_others_when_a_rank_fails() {
 
 #[test]
 fn a_stream_that_nobody_reads_does_not_stop_the_other() {
-    // Whatever comes first, the end of the job that is asked for below or its own.
-    let script = "trap '' TERM; yes >&2 & sleep 0.5; echo mine; exit 3";
+    let script = "yes >&2 & sleep 0.5; echo mine $$; exit 3";
     let args = ["run", "-n", "1", "--grace", "0.5", "/bin/sh", "-c", script];
     let mut child = tidegate(&args)
         .stdout(Stdio::piped())
@@ -127,7 +148,10 @@ fn a_stream_that_nobody_reads_does_not_stop_the_other() {
         .unwrap();
     let stdout = child.stdout.take().unwrap();
     let mut lines = BufReader::new(stdout).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line == "[0] mine"), "it was not printed");
+    let mine = lines.find_map(|line| line.strip_prefix("[0] mine ")?.parse().ok());
+    let rank = mine.expect("it was not printed");
+    // Its own end is what counts: it is not to be ended by what is asked for now.
+    wait_until("the rank ends", || !exists(rank));
     ask_to_end(&child);
     assert_eq!(code_of_unread(&mut child), Some(3));
 }
@@ -137,8 +161,8 @@ fn output_that_is_lost_is_no_success() {
     let folder = tempfile::tempdir().unwrap();
     let done = folder.path().join("done");
     // More than a pipe takes, and less than the launcher keeps.
-    let mut child = unread("0.3", "seq 40000; : > $DONE.$RANK", &done);
-    await_both(&done);
+    let mut child = unread("0.3", &format!("seq 40000; {MARK}"), &done);
+    await_ends(await_both(&done));
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(child.try_wait().unwrap(), None, "it waits for a reader");
     ask_to_end(&child);

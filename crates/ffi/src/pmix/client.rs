@@ -133,7 +133,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The library's; see [`PmixError::is_timeout`].
+    /// The library's; see [`PmixError::is_timeout`] and [`PmixError::is_partial`].
     pub fn fence(&self, seconds: u32) -> Result<()> {
         let info = [
             info(

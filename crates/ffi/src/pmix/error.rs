@@ -47,4 +47,9 @@ impl PmixError {
     pub fn is_timeout(&self) -> bool {
         self.code == sys::PMIX_ERR_TIMEOUT
     }
+
+    /// Not all processes of the job took part: one has closed its connection to the server meanwhile.
+    pub fn is_partial(&self) -> bool {
+        self.code == sys::PMIX_ERR_PARTIAL_SUCCESS
+    }
 }

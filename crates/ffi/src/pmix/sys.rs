@@ -28,6 +28,8 @@ pub const PMIX_ERR_UNREACH: pmix_status_t = -25;
 pub const PMIX_ERR_NOT_FOUND: pmix_status_t = -46;
 /// The server does not do this.
 pub const PMIX_ERR_NOT_SUPPORTED: pmix_status_t = -47;
+/// Not all of those who should have taken part have.
+pub const PMIX_ERR_PARTIAL_SUCCESS: pmix_status_t = -52;
 
 /// The job as a whole, where a rank is asked for.
 pub const PMIX_RANK_WILDCARD: pmix_rank_t = u32::MAX - 1;

@@ -62,11 +62,18 @@ impl Hosts {
     }
 }
 
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for daemon in &mut self.daemons {
+impl Hosts {
+    /// Ends the daemons: another launcher is to have its own.
+    pub(crate) fn clear(&mut self) {
+        for mut daemon in self.daemons.drain(..) {
             let _ = daemon.kill();
             let _ = daemon.wait();
         }
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
