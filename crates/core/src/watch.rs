@@ -18,11 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use tidegate_hal::device::{Device, Reclaim as _};
+use tidegate_hal::device::{Device, Reclaim, Stand, Work};
 use tidegate_hal::tell;
 
 use crate::error::{Cause, Error, Result};
-use crate::message::{Answer, Message, Waiting, WatchMessage};
+use crate::message::{Answer, At, Message, Waiting, WatchMessage};
 use crate::region::ReclaimOf;
 use crate::window::myself::Side;
 use crate::world::{Inner, lock, shortened};
@@ -205,32 +205,45 @@ fn send<D: Device>(inner: &Inner<D>, to: Option<&[usize]>, message: WatchMessage
 
 /// What this rank says when it is asked.
 fn answer<D: Device>(inner: &Inner<D>) -> Answer {
-    let mut waits = Vec::new();
-    for (stream, blocked) in inner.blocked() {
-        let millis = blocked.since.elapsed().as_millis() as u64;
-        for (tag, epoch) in &blocked.on {
-            waits.push(Waiting {
-                stream: stream.clone(),
-                window: inner.window(tag.window).0.to_string(),
-                number: tag.window,
-                side: Side::of(tag.awaited),
-                epoch: *epoch,
-                peer: tag.peer,
-                awaited: tag.awaited.to_string(),
-                millis,
-            });
-        }
-    }
-    let (come, inside) = inner.place();
-    let busy = inner.busy();
-    let mut answer = Answer {
-        waits,
-        busy,
-        come,
-        inside,
-        dropped: inner.dropped(DROPPED),
-    };
+    let mut answer = look_at(&inner.named_streams(), |number| {
+        inner.window(number).0.to_string()
+    });
+    (answer.come, answer.inside) = inner.place();
+    answer.dropped = inner.dropped(DROPPED);
     brief(&mut answer);
+    answer
+}
+
+/// What these streams wait for, in windows that are called so, or are at.
+fn look_at<R: Reclaim>(streams: &[(String, Arc<R>)], window: impl Fn(u32) -> String) -> Answer {
+    let mut answer = Answer::default();
+    for (name, stream) in streams {
+        let blocked = match stream.stand() {
+            Stand::Through => continue,
+            Stand::Works(work) => {
+                let at = match work {
+                    Work::Kernel => At::Kernel,
+                    Work::Stream => At::Stream,
+                    Work::Something => At::Something,
+                };
+                answer.busy.push((name.clone(), at));
+                continue;
+            }
+            Stand::Waits(blocked) => blocked,
+        };
+        let millis = blocked.since.elapsed().as_millis() as u64;
+        let waits = blocked.on.iter().map(|(tag, epoch)| Waiting {
+            stream: name.clone(),
+            window: window(tag.window),
+            number: tag.window,
+            side: Side::of(tag.awaited),
+            epoch: *epoch,
+            peer: tag.peer,
+            awaited: tag.awaited.to_string(),
+            millis,
+        });
+        answer.waits.extend(waits);
+    }
     answer
 }
 
@@ -326,5 +339,7 @@ fn say(text: &str, screen: &mut dyn std::io::Write) {
     }
 }
 
+#[cfg(test)]
+mod standing;
 #[cfg(test)]
 mod tests;

@@ -27,7 +27,7 @@ use std::time::Instant;
 
 use tidegate_ffi::cuda::{CudaError, Event, EventFlags, Stream};
 use tidegate_hal::batch::Tag;
-use tidegate_hal::device::{Blocked, DeviceError, Fault, Reclaim, Work};
+use tidegate_hal::device::{Blocked, DeviceError, Fault, Reclaim, Stand, Work};
 use tidegate_hal::memory::Block as _;
 
 use crate::block::CudaBlock;
@@ -504,12 +504,19 @@ impl Reclaim for Shared {
         blocked.clone()
     }
 
-    fn work(&self) -> Option<Work> {
+    fn stand(&self) -> Stand {
         // What was seen last: the driver is not asked. While a launch of any stream waits for room in it, it may keep
         // others waiting, and who asks here looks after the limits that end such waits.
-        let passed = self.passed.load(Ordering::Acquire) >= self.submitted();
-        let at_work = !passed && !self.is_capturing() && self.blocked().is_none();
-        at_work.then_some(Work::Something)
+        let passed = self.passed.load(Ordering::Acquire);
+        let is_through = passed >= self.submitted();
+        // After that: who is at no wait that can be seen, and was not through before, works, or has just come to one. (A
+        // wait may be seen before its batch counts as submitted. What is recorded counts, too, and is not passed: but
+        // what stands before a recording may be at work still.)
+        match self.blocked() {
+            Some(blocked) => Stand::Waits(blocked),
+            None if is_through => Stand::Through,
+            None => Stand::Works(Work::Something),
+        }
     }
 
     fn passed(&self) -> u64 {

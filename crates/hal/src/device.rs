@@ -119,6 +119,17 @@ pub enum Work {
     Something,
 }
 
+/// Where a stream is, by one look at it, for the wait-for graph.
+#[derive(Clone, Debug)]
+pub enum Stand {
+    /// It has passed all that had been submitted.
+    Through,
+    /// It waits for peers.
+    Waits(Blocked),
+    /// It waits for no peer, and has not passed all that had been submitted, as far as is known.
+    Works(Work),
+}
+
 /// The part of a stream that outlives its owner: knows how far it came, and frees what it has passed.
 pub trait Reclaim: Send + Sync + 'static {
     /// Drops `garbage` once everything submitted so far has been passed (perhaps at once).
@@ -140,9 +151,10 @@ pub trait Reclaim: Send + Sync + 'static {
         }
     }
 
-    /// What the stream is at, if it has not passed all that was submitted, and is not [blocked](Reclaim::blocked). Asked
-    /// by threads that must not be held up: it waits for nobody.
-    fn work(&self) -> Option<Work>;
+    /// Where the stream is. One answer, since the stream goes on meanwhile: one that was first asked whether it is
+    /// [blocked](Reclaim::blocked), and then whether it is at work, could deny both, and have gone from work to a wait
+    /// in between. Asked by threads that must not be held up: it waits for nobody.
+    fn stand(&self) -> Stand;
 
     /// The number of work items passed so far.
     fn passed(&self) -> u64;

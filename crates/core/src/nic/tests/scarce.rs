@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 
 use tidegate_hal::batch::{Action, Batch, Move, Step};
-use tidegate_hal::device::{self, Blocked, DeviceError, Fault, Reclaim, Work};
+use tidegate_hal::device::{self, Blocked, DeviceError, Fault, Reclaim, Stand};
 use tidegate_host::HostStream;
 
 use super::hosted::{By, Over};
@@ -64,8 +64,8 @@ impl Reclaim for Broken {
         self.host.blocked()
     }
 
-    fn work(&self) -> Option<Work> {
-        self.host.work()
+    fn stand(&self) -> Stand {
+        self.host.stand()
     }
 
     fn passed(&self) -> u64 {
