@@ -25,21 +25,18 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use tidegate_ffi::cuda::{DevicePtr, MemOp, WaitFlags, WriteFlags};
-use tidegate_hal::batch::{Batch, QUANTUM};
+use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{DeviceError, Stream as _};
 
 use crate::courier::Couriers;
 use crate::error::Doing;
 use crate::followed::{Followed, LOOKED_AT};
-use crate::gates::Bar;
+use crate::gates::Bars;
 use crate::last::Last;
 use crate::line::First;
 use crate::lower::operands::{self, Advance};
 use crate::place::{ApartForm, Forms, PartForm, Placed};
 use crate::stream::CudaStream;
-
-/// The most operations that the driver takes at a time.
-const OPERATIONS: usize = 256;
 
 /// How a batch is submitted, with what that takes: all of it that can be refused has been had.
 pub(crate) enum Form<'a> {
@@ -181,6 +178,15 @@ impl CudaStream {
         }
         let shared = &self.shared;
         self.other_follows();
+        if program.crowded {
+            // A recording's reports are this stream's, wherever and whenever it is replayed.
+            let until = if self.capturing() {
+                u64::MAX
+            } else {
+                shared.submitted() + 1
+            };
+            shared.crowded.until(until);
+        }
         let expected = &program.expected;
         let lets_next_come = expected.lets_next_come(shared.gpu.early, self.capturing());
         let (state, mirror) = (shared.state_address(), shared.mirror_address());
@@ -274,39 +280,15 @@ impl CudaStream {
     /// The words are there until the stream has passed the part.
     unsafe fn put_gate(&self, part: &PartForm) -> Result<bool, DeviceError> {
         let shared = &self.shared;
-        let mut bars: Vec<Bar> = Vec::new();
-        {
+        let bars = {
             let known = shared.gpu.operands();
-            for (index, wait) in part.gate.iter().enumerate() {
-                // What may land instead of being signalled, no gate would see: windows have landings only where nobody
-                // shared the GPU when they were made, but others may have come since.
-                if wait.landed.is_some() {
-                    continue;
-                }
-                // What comes after another wait with this operand is for the kernel.
-                let again = part.gate[..index]
-                    .iter()
-                    .any(|other| other.operand == wait.operand);
-                if let Some((value, piece)) = known.awaited(wait).filter(|_| !again) {
-                    bars.push(Bar {
-                        word: wait.word.0.addr() as u64,
-                        piece,
-                        value,
-                        tag: wait.tag,
-                        // As the kernel counts them: a ticket's operand has been advanced already by the epoch that it
-                        // stands for.
-                        epoch: (value / QUANTUM).saturating_sub(1),
-                    });
-                }
-            }
-        }
-        // What is too much for one gate is for the kernel, too.
-        bars.truncate(OPERATIONS - 1);
-        if bars.is_empty() {
+            Bars::new(&part.gate, |wait| known.awaited(wait))
+        };
+        if bars.bars.is_empty() {
             return Ok(false);
         }
-        let waits: Vec<_> = bars
-            .iter()
+        let waits = bars.bars.iter();
+        let waits: Vec<_> = waits
             .map(|bar| MemOp::wait64(DevicePtr(bar.word), bar.value, WaitFlags::GEQ))
             .collect();
         let Some(number) = shared.add_gate(bars) else {

@@ -101,8 +101,10 @@ pub trait Helper: Send + Sync {
 /// A wait in which a stream is at the moment, for the wait-for graph.
 #[derive(Clone, Debug)]
 pub struct Blocked {
-    /// Everything that the current batch still waits for, with the number of the epoch.
+    /// What the current batch still waits for, with the number of the epoch: all of it, unless there may be
     pub on: Vec<(Tag, u64)>,
+    /// more than the device can say at a time.
+    pub more: bool,
     /// For how long.
     pub since: std::time::Instant,
 }

@@ -105,6 +105,7 @@ impl Shared {
         let mut held = lock(&self.blocked);
         let blocked = held.get_or_insert_with(|| Blocked {
             on: Vec::new(),
+            more: false,
             since: Instant::now(),
         });
         // Empty: it was running. Else it is the same batch, which waits for less than before.

@@ -26,6 +26,7 @@ impl GoesOn {
         };
         Blocked {
             on: vec![(tag, 7)],
+            more: false,
             since: Instant::now(),
         }
     }
