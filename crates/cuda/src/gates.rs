@@ -73,7 +73,7 @@ pub(crate) struct Bar {
     pub(crate) epoch: u64,
 }
 
-/// The most bars of a gate: the driver takes 256 operations at a time, of which one says that the stream has come to it.
+/// The most bars of a gate: the driver takes 256 operations at a time, of which one says that the stream is there.
 pub(crate) const MOST: usize = 255;
 
 /// What of some waits a gate waits for.

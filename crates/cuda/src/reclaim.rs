@@ -513,8 +513,8 @@ impl Reclaim for Shared {
         // others waiting, and who asks here looks after the limits that end such waits.
         let passed = self.passed.load(Ordering::Acquire);
         let is_through = passed >= self.submitted();
-        // After that: who is at no wait that can be seen, and was not through before, works, or has just come to one. (A
-        // wait may be seen before its batch counts as submitted. What is recorded counts, too, and is not passed: but
+        // After that: who is at no wait that can be seen, and was not through before, works, or has just come to one.
+        // (A wait may be seen before its batch counts as submitted. What is recorded counts, too, and is not passed: but
         // what stands before a recording may be at work still.)
         match self.blocked() {
             Some(blocked) => Stand::Waits(blocked),

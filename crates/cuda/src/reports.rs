@@ -3,8 +3,8 @@
 //! # Model
 //!
 //! Waits that take long are reported in the mirror, in [`MAX_BLOCKED`] places that the waits of a batch share by turns:
-//! so of very many not all are seen at once ([`Crowded`]), and one that is seen late was there before. So the time counts
-//! from when the first of them was seen, as long as any of them is.
+//! so of very many not all are seen at once ([`Crowded`]), and one that is seen late was there before. So the time
+//! counts from when the first of them was seen, as long as any of them is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

@@ -416,7 +416,7 @@ mod tests {
         }
     }
 
-    /// What a device has said it takes is submitted behind another batch, perhaps, which looks at whom it was to follow.
+    /// What is prepared is submitted behind another batch, perhaps, which looks at whom it was to follow.
     #[test]
     fn what_is_prepared_is_all_that_a_batch_can_become() {
         let form = |case: Case| case.choose(|| Some(()));

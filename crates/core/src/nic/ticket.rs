@@ -137,7 +137,7 @@ impl Tickets {
     }
 }
 
-/// Enqueues one wait for what stands against several touches.
+/// Enqueues the wait for what stands against several touches.
 pub(crate) fn settle_all<'a, D: Device>(
     stream: &Stream<'_, D>,
     touched: impl IntoIterator<Item = (&'a Tickets, Touch)> + Clone,
@@ -183,7 +183,7 @@ pub(crate) fn prepare_wait<D: Device>(
 
 /// A wait for several lines, which was made once: what a device makes of a batch, it keeps with it.
 pub(super) struct Together {
-    /// Without the first, which holds this. None is made again while it stands here.
+    /// Without the first, which holds this. Gone or not, each is known by its address, which no other has meanwhile.
     others: Vec<Weak<Line>>,
     wait: Arc<Batch>,
 }

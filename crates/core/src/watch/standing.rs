@@ -9,7 +9,7 @@ use tidegate_hal::device::{Blocked, Fault};
 
 use super::*;
 
-/// A stream that runs a kernel, and waits for rank 0 behind it: by the second time that somebody looks it has come there.
+/// A stream that runs a kernel, and waits for rank 0 behind it: by the second look it has come there.
 #[derive(Default)]
 struct GoesOn(AtomicUsize);
 
