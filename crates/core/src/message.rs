@@ -27,16 +27,23 @@ pub(crate) enum WatchMessage {
     Query { round: u32 },
     /// To rank 0.
     Answer { round: u32, answer: Answer },
-    /// From rank 0: what came out.
+    /// From rank 0: what came out. Short enough for a message.
     Report(String),
 }
 
 /// What a rank waits for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Answer {
+    /// Those that have lasted longest, longest first.
     pub(crate) waits: Vec<Waiting>,
-    /// What its streams are at that wait for no peer, and have not done all that was enqueued.
+    /// How many more there are.
+    pub(crate) more_waits: u64,
+    /// Whether there may be others of which its devices do not say anything.
+    pub(crate) unsaid: bool,
+    /// What its streams are at that wait for no peer, and have not done all that was enqueued: of some,
     pub(crate) busy: Vec<(String, At)>,
+    /// and how many more there are.
+    pub(crate) more_busy: u64,
     /// How many exchanges it has come to: they are matched in order, so who has come to fewer is lacking where this one is.
     pub(crate) come: u64,
     /// The collective call that its program is in.

@@ -36,7 +36,7 @@ use tidegate_hal::memory::Ptr;
 use crate::capture::{Carry, Visitor};
 use crate::element::Arithmetic;
 use crate::error::{Error, Rejected, Result};
-use crate::nic::Touch;
+use crate::nic::{Touch, prepare_wait};
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
@@ -253,9 +253,13 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         }
         let batch = self.combination(x, op);
         // What is known to be refused is refused before the other ranks can have heard of this epoch.
-        let (inbox, _) = self.halves.as_ref().expect(WHOLE);
+        let (inbox, outbox) = self.halves.as_ref().expect(WHOLE);
         inbox.ready(stream)?;
         stream.raw().prepare(&batch)?;
+        // What reads the vector already, and what will: it is written when they are through.
+        let readers = x.body.outstanding().map(|tickets| tickets.readers());
+        let readers = readers.into_iter().flatten().chain(outbox.lines());
+        prepare_wait(stream, readers)?;
         let (inbox, outbox) = self.halves.take().expect(WHOLE);
         let mut slots = 0..outbox.slots() as u32;
         let mut epoch = outbox.start();

@@ -2,27 +2,33 @@
 //!
 //! # Model
 //!
-//! One thread a rank looks at what the rank's streams wait for, and its program in a collective call, a few times a second. A wait of a window with a *limit*
-//! that has passed revokes the window. A wait that lasts longer than the *deadline* (30 s at first) is *reported*, not
-//! failed: an imbalanced program is not an error. Rank 0 then asks all ranks what they wait for, and makes of the
-//! answers a wait-for graph that names its cycles (`graph.rs`); it is said there (`say`), and sent to all ranks
-//! ([`World::last_report`](crate::World::last_report)).
+//! One thread a rank looks at what the rank's streams wait for, and its program in a collective call, a few times a
+//! second. A wait of a window with a *limit* that has passed revokes the window. A wait that lasts longer than the
+//! *deadline* (30 s at first) is *reported*, not failed: an imbalanced program is not an error. Rank 0 then asks all
+//! ranks what they wait for, and makes of the answers a wait-for graph that names its cycles (`graph.rs`); it is said
+//! there (`say`), and sent to all ranks ([`World::last_report`](crate::World::last_report)).
 //!
 //! What a rank waits for is what its streams wait for, and what its program does: a collective call (opening a window, a
 //! gather) takes all ranks.
+//!
+//! Answers and reports are messages, which have a greatest length. So neither says everything where that is much; but
+//! each says then that there is more, and nothing is concluded from what it does not say.
 
 mod graph;
+mod text;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use tidegate_hal::device::{Device, Reclaim as _};
+use tidegate_hal::control::{ControlError, Packet};
+use tidegate_hal::device::{Device, Reclaim, Stand, Work};
 use tidegate_hal::tell;
 
 use crate::error::{Cause, Error, Result};
-use crate::message::{Answer, Message, Waiting, WatchMessage};
+use crate::message::{Answer, At, Message, Waiting, WatchMessage};
 use crate::region::ReclaimOf;
 use crate::window::myself::Side;
 use crate::world::{Inner, lock, shortened};
@@ -35,8 +41,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const DROPPED: usize = 1000;
 /// How many bytes of a name it says, at most,
 const NAME: usize = 200;
-/// and of how many waits, and of how many streams at work.
+/// and of how many waits, and of how many streams at work: then it is no longer than a message may be.
 const LINES: usize = 1000;
+// A report, with what else is in its message.
+const _: () = assert!(graph::MOST + 64 <= Packet::MAX_BYTES);
 
 pub(crate) struct Watch {
     state: Mutex<State>,
@@ -197,47 +205,73 @@ fn tick<D: Device>(inner: &Arc<Inner<D>>, streams: &[Arc<ReclaimOf<D>>]) {
 }
 
 fn send<D: Device>(inner: &Inner<D>, to: Option<&[usize]>, message: WatchMessage) {
-    // Reports are a help, and their loss is not worth an error; the control plane's end is noticed elsewhere.
-    let _ = inner
-        .control()
-        .notify(to, &Message::Watch(message).encode());
+    let message = Message::Watch(message).encode();
+    heed(inner.control().notify(to, &message));
+}
+
+/// Says what was not said to others.
+fn heed(sent: std::result::Result<(), ControlError>) {
+    match sent {
+        // The control plane's end is noticed elsewhere.
+        Ok(()) | Err(ControlError::Closed(_)) => {}
+        // Reports are a help, and their loss is not worth a failure. But who misses one is to find out why.
+        Err(error) => tell(|| tracing::warn!("ranks were not told of long waits: {error}")),
+    }
 }
 
 /// What this rank says when it is asked.
 fn answer<D: Device>(inner: &Inner<D>) -> Answer {
-    let mut waits = Vec::new();
-    for (stream, blocked) in inner.blocked() {
-        let millis = blocked.since.elapsed().as_millis() as u64;
-        for (tag, epoch) in &blocked.on {
-            waits.push(Waiting {
-                stream: stream.clone(),
-                window: inner.window(tag.window).0.to_string(),
-                number: tag.window,
-                side: Side::of(tag.awaited),
-                epoch: *epoch,
-                peer: tag.peer,
-                awaited: tag.awaited.to_string(),
-                millis,
-            });
-        }
-    }
-    let (come, inside) = inner.place();
-    let busy = inner.busy();
-    let mut answer = Answer {
-        waits,
-        busy,
-        come,
-        inside,
-        dropped: inner.dropped(DROPPED),
-    };
+    let mut answer = look_at(&inner.named_streams(), |number| {
+        inner.window(number).0.to_string()
+    });
+    (answer.come, answer.inside) = inner.place();
+    answer.dropped = inner.dropped(DROPPED);
     brief(&mut answer);
     answer
 }
 
-/// Names may be long, and streams many; a message may not, and one that is not sent would leave the rank out.
+/// What these streams wait for, in windows that are called so, or are at.
+fn look_at<R: Reclaim>(streams: &[(String, Arc<R>)], window: impl Fn(u32) -> String) -> Answer {
+    let mut answer = Answer::default();
+    for (name, stream) in streams {
+        let blocked = match stream.stand() {
+            Stand::Through => continue,
+            Stand::Works(work) => {
+                let at = match work {
+                    Work::Kernel => At::Kernel,
+                    Work::Stream => At::Stream,
+                    Work::Something => At::Something,
+                };
+                answer.busy.push((name.clone(), at));
+                continue;
+            }
+            Stand::Waits(blocked) => blocked,
+        };
+        let millis = blocked.since.elapsed().as_millis() as u64;
+        let waits = blocked.on.iter().map(|(tag, epoch)| Waiting {
+            stream: name.clone(),
+            window: window(tag.window),
+            number: tag.window,
+            side: Side::of(tag.awaited),
+            epoch: *epoch,
+            peer: tag.peer,
+            awaited: tag.awaited.to_string(),
+            millis,
+        });
+        answer.waits.extend(waits);
+        answer.unsaid |= blocked.more;
+    }
+    answer
+}
+
+/// Names may be long, and streams many; a message may not, and one that is not sent would leave the rank out. What has
+/// lasted longest is said first: it is what the others ask for.
 fn brief(answer: &mut Answer) {
     let shorten = |name: &mut String| *name = shortened(name, NAME);
+    answer.waits.sort_by_key(|wait| Reverse(wait.millis));
+    answer.more_waits += answer.waits.len().saturating_sub(LINES) as u64;
     answer.waits.truncate(LINES);
+    answer.more_busy += answer.busy.len().saturating_sub(LINES) as u64;
     answer.busy.truncate(LINES);
     for wait in &mut answer.waits {
         shorten(&mut wait.stream);
@@ -326,5 +360,9 @@ fn say(text: &str, screen: &mut dyn std::io::Write) {
     }
 }
 
+#[cfg(test)]
+mod much;
+#[cfg(test)]
+mod standing;
 #[cfg(test)]
 mod tests;

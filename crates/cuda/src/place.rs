@@ -32,6 +32,8 @@ pub(crate) struct Placed {
     blocks: usize,
     /// Whether lists would make it faster.
     divides: bool,
+    /// Whether it may wait for more than is reported at a time.
+    pub(crate) crowded: bool,
     /// Whether it has been launched, and not only recorded.
     launched: AtomicBool,
     early: Early,
@@ -75,6 +77,7 @@ impl Placed {
             },
             blocks: program.blocks,
             divides: program.divides,
+            crowded: program.crowded,
             launched: AtomicBool::new(false),
             early: gpu.early,
             expected: Expected::default(),

@@ -27,16 +27,16 @@ use std::time::Instant;
 
 use tidegate_ffi::cuda::{CudaError, Event, EventFlags, Stream};
 use tidegate_hal::batch::Tag;
-use tidegate_hal::device::{Blocked, DeviceError, Fault, Reclaim, Work};
+use tidegate_hal::device::{Blocked, DeviceError, Fault, Reclaim, Stand, Work};
 use tidegate_hal::memory::Block as _;
 
 use crate::block::CudaBlock;
 use crate::courier::Couriers;
 use crate::error::Doing;
-use crate::gates::{Bar, Gates};
+use crate::gates::{Bar, Bars, Gates};
 use crate::gpu::Gpu;
 use crate::lower::{MAX_BLOCKED, Mirror, RawFault, State};
-use crate::reports::{self, tag};
+use crate::reports::{self, Crowded, tag};
 use crate::stream::Keep;
 
 /// Streams' parts that the driver's own thread must not drop; whoever waits or makes a stream next does.
@@ -66,6 +66,7 @@ pub struct Shared {
     /// Never held while the driver is called: the driver's own thread takes it, and may be what gives it room.
     wakers: Mutex<Vec<(u64, Waker)>>,
     blocked: Mutex<Option<Blocked>>,
+    pub(crate) crowded: Crowded,
     gates: Mutex<Gates>,
     /// Those of large puts, once they were needed, if there are any.
     couriers: OnceLock<Option<Couriers>>,
@@ -131,6 +132,7 @@ impl Shared {
             later: Mutex::default(),
             wakers: Mutex::default(),
             blocked: Mutex::default(),
+            crowded: Crowded::default(),
             gates: Mutex::default(),
             couriers: OnceLock::new(),
             quota: AtomicUsize::new(0),
@@ -198,7 +200,7 @@ impl Shared {
     }
 
     /// Notes a gate, and gives it its number; `None` if the stream was ended, and gets no more.
-    pub(crate) fn add_gate(&self, bars: Vec<Bar>) -> Option<u32> {
+    pub(crate) fn add_gate(&self, bars: Bars) -> Option<u32> {
         let mut gates = lock(&self.gates);
         gates.come_to(self.gate());
         gates.add(bars)
@@ -216,8 +218,8 @@ impl Shared {
     }
 
     /// Looks at the bars that are still closed, of the gate that the stream has come to and of those (`all`) that it
-    /// has still to come to.
-    fn closed_bars(&self, all: bool, mut look: impl FnMut(&Bar)) {
+    /// has still to come to. Whether there may be more behind the gate that it has come to.
+    fn closed_bars(&self, all: bool, mut look: impl FnMut(&Bar)) -> bool {
         let mut gates = lock(&self.gates);
         let number = self.gate();
         gates.come_to(number);
@@ -235,6 +237,7 @@ impl Shared {
                 look(bar);
             }
         }
+        gates.more_behind(number)
     }
 
     /// Opens the gates that the stream has still to pass: it has failed, or is to end.
@@ -245,11 +248,11 @@ impl Shared {
         });
     }
 
-    /// What the stream waits for at a gate.
-    fn blocked_at_gate(&self) -> Vec<(Tag, u64)> {
+    /// What the stream waits for at a gate, and whether there may be more.
+    fn blocked_at_gate(&self) -> (Vec<(Tag, u64)>, bool) {
         let mut on = Vec::new();
-        self.closed_bars(false, |bar| on.push((bar.tag, bar.epoch)));
-        on
+        let more = self.closed_bars(false, |bar| on.push((bar.tag, bar.epoch)));
+        (on, more)
     }
 
     pub(crate) fn submitted(&self) -> u64 {
@@ -491,25 +494,33 @@ impl Reclaim for Shared {
                 on.push((tag(entry.window, entry.peer, entry.awaited), entry.epoch));
             }
         }
+        let mut more = self.crowded.at(self.passed.load(Ordering::Acquire));
         if self.gpu.gated() {
             if self.raw_fault().is_some() {
                 self.open_gates();
             } else if on.is_empty() {
-                on = self.blocked_at_gate();
+                (on, more) = self.blocked_at_gate();
             }
         }
         let mut blocked = lock(&self.blocked);
         // The device does not say since when; the watch looks often enough.
-        *blocked = reports::blocked(blocked.take(), on, Instant::now());
+        *blocked = reports::blocked(blocked.take(), on, more, Instant::now());
         blocked.clone()
     }
 
-    fn work(&self) -> Option<Work> {
+    fn stand(&self) -> Stand {
         // What was seen last: the driver is not asked. While a launch of any stream waits for room in it, it may keep
         // others waiting, and who asks here looks after the limits that end such waits.
-        let passed = self.passed.load(Ordering::Acquire) >= self.submitted();
-        let at_work = !passed && !self.is_capturing() && self.blocked().is_none();
-        at_work.then_some(Work::Something)
+        let passed = self.passed.load(Ordering::Acquire);
+        let is_through = passed >= self.submitted();
+        // After that: who is at no wait that can be seen, and was not through before, works, or has just come to one.
+        // (A wait may be seen before its batch counts as submitted. What is recorded counts, too, and is not passed: but
+        // what stands before a recording may be at work still.)
+        match self.blocked() {
+            Some(blocked) => Stand::Waits(blocked),
+            None if is_through => Stand::Through,
+            None => Stand::Works(Work::Something),
+        }
     }
 
     fn passed(&self) -> u64 {

@@ -3,9 +3,10 @@
 //! # Model
 //!
 //! Waits that take long are reported in the mirror, in [`MAX_BLOCKED`] places that the waits of a batch share by turns:
-//! so of very many not all are seen at once, and one that is seen late was there before. So the time counts from when
-//! the first of them was seen, as long as any of them is.
+//! so of very many not all are seen at once ([`Crowded`]), and one that is seen late was there before. So the time
+//! counts from when the first of them was seen, as long as any of them is.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use tidegate_hal::batch::{Awaited, Tag};
@@ -69,11 +70,28 @@ pub(crate) fn fault(
 pub(crate) fn blocked(
     before: Option<Blocked>,
     on: Vec<(Tag, u64)>,
+    more: bool,
     now: Instant,
 ) -> Option<Blocked> {
     let goes_on = before.filter(|before| before.on.iter().any(|wait| on.contains(wait)));
     let since = goes_on.map_or(now, |before| before.since);
-    (!on.is_empty()).then_some(Blocked { on, since })
+    (!on.is_empty()).then_some(Blocked { on, more, since })
+}
+
+/// Until when a stream may wait for more than is reported at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Crowded(AtomicU64);
+
+impl Crowded {
+    /// Until it has passed this item; for ever, if that is the greatest number.
+    pub(crate) fn until(&self, item: u64) {
+        self.0.fetch_max(item, Ordering::AcqRel);
+    }
+
+    /// Whether it may when it has passed so many items.
+    pub(crate) fn at(&self, passed: u64) -> bool {
+        passed < self.0.load(Ordering::Acquire)
+    }
 }
 
 #[cfg(test)]
@@ -105,12 +123,26 @@ mod tests {
         let waits = |peers: &[u32]| peers.iter().map(|peer| (tag(0, *peer, 0), 3)).collect();
         let at = |seconds| Duration::from_secs(seconds);
         let begin = Instant::now();
-        let one = blocked(None, waits(&[1, 2]), begin);
+        let one = blocked(None, waits(&[1, 2]), false, begin);
         // Another is seen, and one of the first is over.
-        let two = blocked(one, waits(&[2, 3]), begin + at(1)).unwrap();
-        assert_eq!((two.since, two.on.len()), (begin, 2));
-        let three = blocked(Some(two.clone()), waits(&[4]), begin + at(2)).unwrap();
-        assert_eq!(three.since, begin + at(2));
-        assert!(blocked(Some(two), Vec::new(), begin + at(2)).is_none());
+        let two = blocked(one, waits(&[2, 3]), true, begin + at(1)).unwrap();
+        assert_eq!((two.since, two.on.len(), two.more), (begin, 2, true));
+        let three = blocked(Some(two.clone()), waits(&[4]), false, begin + at(2)).unwrap();
+        assert_eq!((three.since, three.more), (begin + at(2), false));
+        assert!(blocked(Some(two), Vec::new(), true, begin + at(2)).is_none());
+    }
+
+    #[test]
+    fn a_stream_is_crowded_until_it_has_passed_what_makes_it_so() {
+        let crowded = Crowded::default();
+        assert!(!crowded.at(0));
+        crowded.until(3);
+        crowded.until(2);
+        assert_eq!(
+            [0, 2, 3, 4].map(|passed| crowded.at(passed)),
+            [true, true, false, false]
+        );
+        crowded.until(u64::MAX);
+        assert!(crowded.at(1 << 40));
     }
 }

@@ -25,21 +25,18 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use tidegate_ffi::cuda::{DevicePtr, MemOp, WaitFlags, WriteFlags};
-use tidegate_hal::batch::{Batch, QUANTUM};
+use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{DeviceError, Stream as _};
 
 use crate::courier::Couriers;
 use crate::error::Doing;
 use crate::followed::{Followed, LOOKED_AT};
-use crate::gates::Bar;
+use crate::gates::Bars;
 use crate::last::Last;
 use crate::line::First;
 use crate::lower::operands::{self, Advance};
 use crate::place::{ApartForm, Forms, PartForm, Placed};
 use crate::stream::CudaStream;
-
-/// The most operations that the driver takes at a time.
-const OPERATIONS: usize = 256;
 
 /// How a batch is submitted, with what that takes: all of it that can be refused has been had.
 pub(crate) enum Form<'a> {
@@ -49,6 +46,59 @@ pub(crate) enum Form<'a> {
     Whole(Arc<Placed>, Advance),
     Apart(Arc<ApartForm>, &'a Couriers),
     Parts(Arc<[PartForm]>),
+}
+
+/// What the form of a batch depends on.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    /// There is nothing to do.
+    empty: bool,
+    /// Waits on this GPU have gates.
+    gated: bool,
+    capturing: bool,
+    /// It is the first behind a hand-off.
+    follows: bool,
+    /// A lane has a large put.
+    large: bool,
+}
+
+/// Which form a batch has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice<C> {
+    Nothing,
+    Whole,
+    /// With these couriers.
+    Apart(C),
+    Parts,
+}
+
+impl Case {
+    /// The table of the model. The stream's `couriers` are asked for, and so made, only where there is work for them.
+    fn choose<C>(self, couriers: impl FnOnce() -> Option<C>) -> Choice<C> {
+        if self.empty {
+            return Choice::Nothing;
+        }
+        if self.capturing {
+            return Choice::Whole;
+        }
+        match self.gated {
+            // A gate knows nothing of failures, so that the batch which looks at other streams has none.
+            true if self.follows => Choice::Whole,
+            true => Choice::Parts,
+            false if self.large => couriers().map_or(Choice::Whole, Choice::Apart),
+            false => Choice::Whole,
+        }
+    }
+
+    /// Whether the batch has parts when another one has been submitted before it, and is whole only now.
+    fn has_parts_later(self) -> bool {
+        let later = Case {
+            follows: false,
+            ..self
+        };
+        let parts = |case: Case| case.choose(|| None::<()>) == Choice::Parts;
+        parts(later) && !parts(self)
+    }
 }
 
 /// What is said of something that has parts, of which some (`taken`) or none were submitted when one was refused: it is
@@ -81,40 +131,43 @@ impl CudaStream {
 
     /// Has what each form takes in which the batch may be submitted to this stream, now or behind other batches.
     pub(crate) fn prepare_batch(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
-        let form = self.form_of(batch)?;
-        // It is whole only since it would be the first behind a hand-off: behind another batch it has parts.
-        if matches!(form, Form::Whole(..)) && self.shared.gpu.gated() && !self.capturing() {
-            let (forms, quota) = self.forms_of(batch)?;
+        self.form_of(batch)?;
+        let (forms, quota) = self.forms_of(batch)?;
+        if self.case(batch, &forms).has_parts_later() {
             forms.parts(batch, quota)?;
         }
         Ok(())
     }
 
+    fn case(&self, batch: &Batch, forms: &Forms) -> Case {
+        Case {
+            empty: batch.lanes().is_empty(),
+            gated: self.shared.gpu.gated(),
+            capturing: self.capturing(),
+            follows: !self.followed.is_empty(),
+            large: forms.large,
+        }
+    }
+
     /// How a batch would be submitted to this stream now.
     pub(crate) fn form_of(&self, batch: &Arc<Batch>) -> Result<Form<'_>, DeviceError> {
-        let shared = &self.shared;
         let (forms, quota) = self.forms_of(batch)?;
-        let gpu = &shared.gpu;
-        if batch.lanes().is_empty() {
-            return Ok(Form::Nothing);
-        }
-        if self.followed.are_too_many() {
+        let case = self.case(batch, &forms);
+        if !case.empty && self.followed.are_too_many() {
             self.look()?;
         }
-        let mut advance = Advance::new();
-        if gpu.gated() {
-            if !self.capturing() && self.followed.is_empty() {
-                return Ok(Form::Parts(forms.parts(batch, quota)?));
+        Ok(match case.choose(|| self.shared.couriers()) {
+            Choice::Nothing => Form::Nothing,
+            Choice::Parts => Form::Parts(forms.parts(batch, quota)?),
+            Choice::Apart(couriers) => Form::Apart(forms.apart(batch, quota, couriers)?, couriers),
+            Choice::Whole => {
+                let advance = match case.gated {
+                    true => operands::advance_of(batch),
+                    false => Advance::new(),
+                };
+                Form::Whole(forms.whole(batch, quota, case.capturing)?, advance)
             }
-            advance = operands::advance_of(batch);
-        } else if forms.large
-            && !self.capturing()
-            && let Some(couriers) = shared.couriers()
-        {
-            return Ok(Form::Apart(forms.apart(batch, quota, couriers)?, couriers));
-        }
-        let program = forms.whole(batch, quota, self.capturing())?;
-        Ok(Form::Whole(program, advance))
+        })
     }
 
     /// # Safety
@@ -181,6 +234,15 @@ impl CudaStream {
         }
         let shared = &self.shared;
         self.other_follows();
+        if program.crowded {
+            // A recording's reports are this stream's, wherever and whenever it is replayed.
+            let until = if self.capturing() {
+                u64::MAX
+            } else {
+                shared.submitted() + 1
+            };
+            shared.crowded.until(until);
+        }
         let expected = &program.expected;
         let lets_next_come = expected.lets_next_come(shared.gpu.early, self.capturing());
         let (state, mirror) = (shared.state_address(), shared.mirror_address());
@@ -274,39 +336,15 @@ impl CudaStream {
     /// The words are there until the stream has passed the part.
     unsafe fn put_gate(&self, part: &PartForm) -> Result<bool, DeviceError> {
         let shared = &self.shared;
-        let mut bars: Vec<Bar> = Vec::new();
-        {
+        let bars = {
             let known = shared.gpu.operands();
-            for (index, wait) in part.gate.iter().enumerate() {
-                // What may land instead of being signalled, no gate would see: windows have landings only where nobody
-                // shared the GPU when they were made, but others may have come since.
-                if wait.landed.is_some() {
-                    continue;
-                }
-                // What comes after another wait with this operand is for the kernel.
-                let again = part.gate[..index]
-                    .iter()
-                    .any(|other| other.operand == wait.operand);
-                if let Some((value, piece)) = known.awaited(wait).filter(|_| !again) {
-                    bars.push(Bar {
-                        word: wait.word.0.addr() as u64,
-                        piece,
-                        value,
-                        tag: wait.tag,
-                        // As the kernel counts them: a ticket's operand has been advanced already by the epoch that it
-                        // stands for.
-                        epoch: (value / QUANTUM).saturating_sub(1),
-                    });
-                }
-            }
-        }
-        // What is too much for one gate is for the kernel, too.
-        bars.truncate(OPERATIONS - 1);
-        if bars.is_empty() {
+            Bars::new(&part.gate, |wait| known.awaited(wait))
+        };
+        if bars.bars.is_empty() {
             return Ok(false);
         }
-        let waits: Vec<_> = bars
-            .iter()
+        let waits = bars.bars.iter();
+        let waits: Vec<_> = waits
             .map(|bar| MemOp::wait64(DevicePtr(bar.word), bar.value, WaitFlags::GEQ))
             .collect();
         let Some(number) = shared.add_gate(bars) else {
@@ -335,6 +373,69 @@ impl CudaStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every case.
+    fn cases() -> impl Iterator<Item = Case> {
+        (0..32).map(|bits: u32| {
+            let is = |bit: u32| bits >> bit & 1 == 1;
+            Case {
+                empty: is(0),
+                gated: is(1),
+                capturing: is(2),
+                follows: is(3),
+                large: is(4),
+            }
+        })
+    }
+
+    #[test]
+    fn the_form_of_a_batch_is_as_the_table_says() {
+        for (case, has_couriers) in cases().flat_map(|case| [(case, false), (case, true)]) {
+            let mut asked = false;
+            let choice = case.choose(|| {
+                asked = true;
+                has_couriers.then_some("couriers")
+            });
+            let Case {
+                empty,
+                gated,
+                capturing,
+                follows,
+                large,
+            } = case;
+            let expected = match (empty, capturing, gated, follows, large, has_couriers) {
+                (true, ..) => Choice::Nothing,
+                (_, false, true, false, ..) => Choice::Parts,
+                (_, false, false, _, true, true) => Choice::Apart("couriers"),
+                _ => Choice::Whole,
+            };
+            assert_eq!(choice, expected, "{case:?}");
+            // To ask for them makes them, with hardware queues of their own.
+            let wanted = !empty && !capturing && !gated && large;
+            assert_eq!(asked, wanted, "{case:?}");
+        }
+    }
+
+    /// What is prepared is submitted behind another batch, perhaps, which looks at whom it was to follow.
+    #[test]
+    fn what_is_prepared_is_all_that_a_batch_can_become() {
+        let form = |case: Case| case.choose(|| Some(()));
+        for case in cases() {
+            let later = form(Case {
+                follows: false,
+                ..case
+            });
+            let prepared = match case.has_parts_later() {
+                true => vec![form(case), Choice::Parts],
+                false => vec![form(case)],
+            };
+            assert!(prepared.contains(&later), "{case:?}");
+            // And no more: a program takes memory of the device.
+            assert!(prepared.len() == 1 || prepared[0] != later, "{case:?}");
+            let hand_off = case.gated && case.follows && !case.empty && !case.capturing;
+            assert_eq!(prepared.len() == 2, hand_off, "{case:?}");
+        }
+    }
 
     #[test]
     fn only_what_has_begun_is_broken_off() {

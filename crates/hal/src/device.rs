@@ -101,8 +101,10 @@ pub trait Helper: Send + Sync {
 /// A wait in which a stream is at the moment, for the wait-for graph.
 #[derive(Clone, Debug)]
 pub struct Blocked {
-    /// Everything that the current batch still waits for, with the number of the epoch.
+    /// What the current batch still waits for, with the number of the epoch: all of it, unless there may be
     pub on: Vec<(Tag, u64)>,
+    /// more than the device can say at a time.
+    pub more: bool,
     /// For how long.
     pub since: std::time::Instant,
 }
@@ -117,6 +119,17 @@ pub enum Work {
     /// The device cannot tell: a kernel runs, or something is moved, or it waits for another stream of this process; or
     /// it is through, and nobody has looked since.
     Something,
+}
+
+/// Where a stream is, by one look at it, for the wait-for graph.
+#[derive(Clone, Debug)]
+pub enum Stand {
+    /// It has passed all that had been submitted.
+    Through,
+    /// It waits for peers.
+    Waits(Blocked),
+    /// It waits for no peer, and has not passed all that had been submitted, as far as is known.
+    Works(Work),
 }
 
 /// The part of a stream that outlives its owner: knows how far it came, and frees what it has passed.
@@ -140,9 +153,10 @@ pub trait Reclaim: Send + Sync + 'static {
         }
     }
 
-    /// What the stream is at, if it has not passed all that was submitted, and is not [blocked](Reclaim::blocked). Asked
-    /// by threads that must not be held up: it waits for nobody.
-    fn work(&self) -> Option<Work>;
+    /// Where the stream is. One answer, since the stream goes on meanwhile: one that was first asked whether it is
+    /// [blocked](Reclaim::blocked), and then whether it is at work, could deny both, and have gone from work to a wait
+    /// in between. Asked by threads that must not be held up: it waits for nobody.
+    fn stand(&self) -> Stand;
 
     /// The number of work items passed so far.
     fn passed(&self) -> u64;

@@ -21,6 +21,8 @@ mod graph;
 mod job;
 mod moves;
 mod reclaim;
+#[cfg(test)]
+mod standing;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU8;
 use std::task::Waker;
 use std::time::Instant;
 
-use tidegate_hal::device::{Blocked, Fault, Reclaim, StreamConfig, Work};
+use tidegate_hal::device::{Blocked, Fault, Reclaim, Stand, StreamConfig, Work};
 use tidegate_words::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use tidegate_words::{Bell, Patience};
 
@@ -105,6 +105,7 @@ impl Shared {
         let mut held = lock(&self.blocked);
         let blocked = held.get_or_insert_with(|| Blocked {
             on: Vec::new(),
+            more: false,
             since: Instant::now(),
         });
         // Empty: it was running. Else it is the same batch, which waits for less than before.
@@ -235,15 +236,23 @@ impl Reclaim for Shared {
         }
     }
 
-    fn work(&self) -> Option<Work> {
+    fn stand(&self) -> Stand {
         // What it has passed first: then nothing counts as passed that was submitted in between.
         let passed = self.passed.load(Ordering::Acquire);
-        if self.submitted.load(Ordering::Acquire) <= passed || self.blocked().is_some() {
-            return None;
+        if self.submitted.load(Ordering::Acquire) <= passed {
+            return Stand::Through;
+        }
+        // From here on it is not said to be through: whatever it has come to by the time of these looks is behind that.
+        if let Some(blocked) = self.blocked() {
+            return Stand::Waits(blocked);
         }
         let at = self.at.load(Ordering::Relaxed);
-        let all = [Work::Kernel, Work::Stream, Work::Something];
-        all.into_iter().find(|work| *work as u8 == at)
+        let mut known = [Work::Kernel, Work::Stream].into_iter();
+        Stand::Works(
+            known
+                .find(|work| *work as u8 == at)
+                .unwrap_or(Work::Something),
+        )
     }
 
     fn passed(&self) -> u64 {

@@ -49,8 +49,8 @@ mod tests;
 mod throttle;
 mod ticket;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tidegate_hal::batch::{Add, Awaited, Batch, POISON, QUANTUM, Step, Store, Tag, Wait};
 use tidegate_hal::device::{Device, Fault, Stream as _};
@@ -65,7 +65,8 @@ pub(crate) use options::Attached;
 pub use options::{Route, WorldOptions};
 pub use throttle::Throttle;
 pub(crate) use throttle::{room, room_for};
-pub(crate) use ticket::{Tickets, Touch, settle_all, wait_for};
+use ticket::Together;
+pub(crate) use ticket::{Tickets, Touch, prepare_wait, settle_all, wait_for};
 
 use crate::error::{Cause, Error, Result};
 use crate::stream::Stream;
@@ -82,8 +83,12 @@ pub(crate) struct Line {
     sent: Ptr,
     remote: RemoteMemory,
     signal: Signal,
+    /// The window whose it is, by number.
+    window: u32,
     /// The wait for its tickets.
     wait: Arc<Batch>,
+    /// Waits for them together with those of other lines of the window.
+    together: Mutex<Vec<Together>>,
     /// The window half is gone: no more will be armed.
     ended: AtomicBool,
 }
@@ -181,7 +186,9 @@ impl Line {
                 bell: place(there, 0),
             },
             remote: parts.remote,
+            window: parts.tag.window,
             wait: Arc::new(wait),
+            together: Mutex::default(),
             ended: AtomicBool::new(false),
         })
     }

@@ -1,7 +1,7 @@
 //! Tickets: what a region waits for before it may be touched again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{Device, Stream as _};
@@ -108,6 +108,21 @@ impl Tickets {
         }
     }
 
+    /// The lines that read, in the order in which [`Tickets::gather`] finds them; those that are over are forgotten.
+    pub(crate) fn readers(&self) -> Vec<Arc<Line>> {
+        let mut held = lock(&self.held);
+        // Dropped under no lock, as where one is added.
+        let over: Vec<_> = held
+            .extract_if(.., |ticket| ticket.line.is_over())
+            .collect();
+        let readers = held.iter().filter(|ticket| ticket.touch == Touch::Read);
+        let readers = readers.map(|ticket| ticket.line.clone()).collect();
+        self.any.store(!held.is_empty(), Ordering::Relaxed);
+        drop(held);
+        drop(over);
+        readers
+    }
+
     /// Forgets what [`Tickets::gather`] has found: the wait has been enqueued.
     pub(crate) fn clear(&self, touch: Touch) {
         let mut held = lock(&self.held);
@@ -122,7 +137,7 @@ impl Tickets {
     }
 }
 
-/// Enqueues one wait for what stands against several touches.
+/// Enqueues the wait for what stands against several touches.
 pub(crate) fn settle_all<'a, D: Device>(
     stream: &Stream<'_, D>,
     touched: impl IntoIterator<Item = (&'a Tickets, Touch)> + Clone,
@@ -143,18 +158,79 @@ pub(crate) fn wait_for<D: Device>(stream: &Stream<'_, D>, lines: &[Arc<Line>]) -
     if stream.world().ignores_tickets() {
         return Ok(());
     }
-    let joined;
-    let batch = match lines {
-        [] => return Ok(()),
-        [line] => &line.wait,
-        lines => {
-            let waits: Vec<_> = lines.iter().map(|line| &line.wait).collect();
-            // SAFETY: each batch's own promise; they only read different words.
-            joined = Arc::new(unsafe { Batch::join(&waits) });
-            &joined
+    waits(lines).try_for_each(|wait| {
+        // SAFETY: as promised where the waits were made; a batch keeps its words alive.
+        Ok(unsafe { stream.raw().submit(&wait) }?)
+    })
+}
+
+/// Has the device refuse that wait now, if it would. A line that is there already may be named again.
+pub(crate) fn prepare_wait<D: Device>(
+    stream: &Stream<'_, D>,
+    lines: impl IntoIterator<Item = Arc<Line>>,
+) -> Result<()> {
+    if stream.world().ignores_tickets() {
+        return Ok(());
+    }
+    let mut different: Vec<Arc<Line>> = Vec::new();
+    for line in lines {
+        if !different.iter().any(|other| other.is(&line)) {
+            different.push(line);
         }
+    }
+    waits(&different).try_for_each(|wait| Ok(stream.raw().prepare(&wait)?))
+}
+
+/// A wait for several lines, which was made once: what a device makes of a batch, it keeps with it.
+pub(super) struct Together {
+    /// Without the first, which holds this. Gone or not, each is known by its address, which no other has meanwhile.
+    others: Vec<Weak<Line>>,
+    wait: Arc<Batch>,
+}
+
+/// How many of them are remembered with one line.
+const TOGETHER: usize = 8;
+
+/// The waits for some lines, of each window one: so what is remembered keeps no other window's memory.
+fn waits(lines: &[Arc<Line>]) -> impl Iterator<Item = Arc<Batch>> {
+    let first_of_window = |index: &usize| {
+        let before = &lines[..*index];
+        before
+            .iter()
+            .all(|line| line.window != lines[*index].window)
     };
-    // SAFETY: as promised where the waits were made; a batch keeps its words alive.
-    unsafe { stream.raw().submit(batch) }?;
-    Ok(())
+    (0..lines.len()).filter(first_of_window).map(|index| {
+        let (first, behind) = (&lines[index], &lines[index + 1..]);
+        let of_window = |line: &&Arc<Line>| line.window == first.window;
+        let others: Vec<_> = behind.iter().filter(of_window).collect();
+        match &others[..] {
+            [] => first.wait.clone(),
+            others => together(first, others),
+        }
+    })
+}
+
+/// The wait for some lines of one window, as it was made before, if it is remembered.
+fn together(first: &Line, others: &[&Arc<Line>]) -> Arc<Batch> {
+    let mut known = lock(&first.together);
+    let is = |one: &Together| {
+        let pairs = || one.others.iter().zip(others);
+        one.others.len() == others.len()
+            && pairs().all(|(known, line)| known.as_ptr() == Arc::as_ptr(line))
+    };
+    if let Some(one) = known.iter().find(|one| is(one)) {
+        return one.wait.clone();
+    }
+    let all = std::iter::once(&first.wait).chain(others.iter().map(|line| &line.wait));
+    // SAFETY: each batch's own promise; they only read different words.
+    let wait = Arc::new(unsafe { Batch::join(&all.collect::<Vec<_>>()) });
+    let oldest = (known.len() == TOGETHER).then(|| known.remove(0));
+    known.push(Together {
+        others: others.iter().map(|line| Arc::downgrade(line)).collect(),
+        wait: wait.clone(),
+    });
+    drop(known);
+    // Under no lock: what the device has made of it goes, too.
+    drop(oldest);
+    wait
 }

@@ -12,9 +12,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use super::text::{self, Line, TEXT, Text};
 use crate::error::listed;
 use crate::message::{Answer, At, Inside};
 use crate::window::myself::Side;
+
+/// The most bytes of a report.
+pub(super) const MOST: usize = text::LINES + text::CYCLES + text::REST;
+/// How many streams are named where it may be any of them,
+const NAMED: usize = 8;
+/// how many ranks of a cycle,
+const RANKS: usize = 32;
+/// and how many cycles.
+const CYCLES: usize = 64;
 
 /// Who waits for whom, by what all have answered.
 #[derive(Default)]
@@ -22,68 +32,113 @@ struct Graph {
     edges: BTreeMap<usize, BTreeSet<usize>>,
     /// Those of them that stand for collective calls.
     collective: BTreeSet<(usize, usize)>,
-    /// Ranks of which it is not known for whom they wait, and why.
-    unknown: Vec<(usize, &'static str)>,
+    /// Ranks of which it is not known for whom they wait, or not for whom else, and why.
+    unknown: BTreeMap<usize, &'static str>,
 }
 
-/// What each rank waits for, and what follows from that.
+/// What each rank waits for, and what follows from that: no longer than [`MOST`] bytes.
 pub(super) fn describe(size: usize, answers: &BTreeMap<usize, Answer>) -> String {
-    let mut text = String::from(
-        "some waits have lasted longer than the deadline; what each rank waits for:\n",
+    let mut text = Text::new(
+        "some waits have lasted longer than the deadline; what each rank waits for:",
+        size,
     );
     let mut graph = Graph::default();
     for rank in 0..size {
         let Some(answer) = answers.get(&rank) else {
-            graph.unknown.push((rank, "did not answer"));
-            line(&mut text, rank, "did not answer");
+            graph.is_unknown(rank, "did not answer");
+            text.say(rank, [String::from("did not answer").into()]);
             continue;
         };
-        let dropped = dropped(rank, answers);
-        let idle = answer.waits.is_empty() && answer.inside.is_none();
-        match (idle && answer.busy.is_empty(), dropped) {
-            (true, None) => line(&mut text, rank, NOTHING),
-            (true, Some(what)) => line(&mut text, rank, &format!("nothing, and {what}")),
-            (false, None) => {}
-            (false, Some(what)) => line(&mut text, rank, &what),
-        }
-        for wait in &answer.waits {
-            let peer = wait.peer as usize;
-            graph.edges.entry(rank).or_default().insert(peer);
-            let waits = format!(
-                "rank {peer}, {} (window `{}`, epoch {}, stream `{}`, for {} ms)",
-                wait.awaited, wait.window, wait.epoch, wait.stream, wait.millis
-            );
-            line(&mut text, rank, &waits);
-        }
-        for (stream, at) in &answer.busy {
-            line(&mut text, rank, &at_work(stream, *at, answer));
-        }
-        if let Some(inside) = &answer.inside {
-            let waits = graph.enter(rank, inside, answers);
-            line(&mut text, rank, &waits);
-        }
+        let inside = answer.inside.as_ref();
+        let inside = inside.map(|inside| graph.enter(rank, inside, answers));
+        graph.note(rank, answer);
+        text.say(rank, lines(rank, inside, answer, answers));
     }
+    let mut text = text.end();
     graph.conclude(&mut text);
-    text.trim_end().to_owned()
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// What is said of a rank. What there is one of comes first: who cuts the rest does not cut that.
+fn lines(
+    rank: usize,
+    inside: Option<String>,
+    answer: &Answer,
+    answers: &BTreeMap<usize, Answer>,
+) -> impl Iterator<Item = Line> {
+    let idle = answer.waits.is_empty() && answer.busy.is_empty() && inside.is_none();
+    let dropped = match (idle && !answer.unsaid, dropped(rank, answers)) {
+        (true, None) => Some(NOTHING.to_owned()),
+        (true, Some(what)) => Some(format!("nothing, and {what}")),
+        (false, what) => what,
+    };
+    let unsaid = answer.unsaid.then(|| UNSAID.to_owned());
+    let first = [dropped, inside, unsaid].into_iter().flatten();
+    let waits = answer.waits.iter().map(|wait| {
+        format!(
+            "rank {}, {} (window `{}`, epoch {}, stream `{}`, for {} ms)",
+            wait.peer, wait.awaited, wait.window, wait.epoch, wait.stream, wait.millis
+        )
+    });
+    let more = |of: u64, what| {
+        let what = format!("and {of} more {what}");
+        (of > 0).then_some(Line { what, of })
+    };
+    let more_waits = more(answer.more_waits, "waits, of which none has lasted longer");
+    let others = streams(answer);
+    let busy = answer.busy.iter();
+    let busy = busy.map(move |(stream, at)| at_work(stream, *at, &others, answer));
+    let more_busy = more(
+        answer.more_busy,
+        "streams that wait for no rank, and may be at work",
+    );
+    let (first, waits, busy) = (
+        first.map(Line::from),
+        waits.map(Line::from),
+        busy.map(Line::from),
+    );
+    first
+        .chain(waits)
+        .chain(more_waits)
+        .chain(busy)
+        .chain(more_busy)
 }
 
 /// What is said of a rank whose streams and program wait for nobody. It may hold up others by being late.
 const NOTHING: &str = "nothing: its streams are through with all that its program has enqueued";
 
+/// What is said of a rank whose devices cannot say everything.
+const UNSAID: &str =
+    "perhaps more than is said here: a stream may wait for more than its device can say at a time";
+
+/// The streams of a rank that are not through, as far as it has said.
+fn streams(answer: &Answer) -> BTreeSet<&str> {
+    let waiting = answer.waits.iter().map(|wait| &*wait.stream);
+    let busy = answer.busy.iter().map(|(stream, _)| &**stream);
+    waiting.chain(busy).collect()
+}
+
 /// What is said of a stream that others may wait for, though it waits for no peer.
-fn at_work(stream: &str, at: At, answer: &Answer) -> String {
+fn at_work(stream: &str, at: At, streams: &BTreeSet<&str>, answer: &Answer) -> String {
     let behind = "what is enqueued behind that has not been done";
     match at {
         At::Kernel => format!("no rank, but its stream `{stream}` runs a kernel: {behind}"),
         // What that other stream is at has a line of its own; where it has none, it has just come to its end.
         At::Stream => {
-            let others = answer.waits.iter().map(|wait| &wait.stream);
-            let others = others.chain(answer.busy.iter().map(|(other, _)| other));
-            let others: BTreeSet<_> = others.filter(|other| *other != stream).collect();
-            let others: Vec<_> = others.iter().map(|other| format!("`{other}`")).collect();
-            let which = match others.len() {
+            let others = streams.iter().filter(|other| **other != stream);
+            let mut named: Vec<_> = others
+                .clone()
+                .take(NAMED)
+                .map(|other| format!("`{other}`"))
+                .collect();
+            let left_out = answer.more_waits > 0 || answer.more_busy > 0;
+            if left_out || others.clone().nth(NAMED).is_some() {
+                named.push("another one".to_owned());
+            }
+            let which = match named.len() {
                 0 => String::new(),
-                _ => format!(" ({})", others.join(" or ")),
+                _ => format!(" ({})", named.join(" or ")),
             };
             format!(
                 "no rank, but its stream `{stream}` waits for another of its streams{which}: {behind}"
@@ -94,10 +149,6 @@ fn at_work(stream: &str, at: At, answer: &Answer) -> String {
              streams; its device was not asked)"
         ),
     }
-}
-
-fn line(text: &mut String, rank: usize, what: &str) {
-    writeln!(text, "  rank {rank}: {what}").expect("writing to a string succeeds");
 }
 
 /// Of the halves that a rank has dropped, the first that others wait for. What it has enqueued before comes still.
@@ -114,11 +165,31 @@ fn dropped(rank: usize, answers: &BTreeMap<usize, Answer>) -> Option<String> {
 }
 
 impl Graph {
+    /// It is not known for whom a rank waits, or not for whom else.
+    fn is_unknown(&mut self, rank: usize, why: &'static str) {
+        self.unknown.entry(rank).or_insert(why);
+    }
+
+    /// Notes for whom the streams of a rank wait.
+    fn note(&mut self, rank: usize, answer: &Answer) {
+        let peers = answer.waits.iter().map(|wait| wait.peer as usize);
+        let mut peers = peers.peekable();
+        if peers.peek().is_some() {
+            self.edges.entry(rank).or_default().extend(peers);
+        }
+        if answer.more_waits > 0 {
+            self.is_unknown(rank, "has more waits than it could say");
+        }
+        if answer.unsaid {
+            self.is_unknown(rank, "may wait for more than its device can say at a time");
+        }
+    }
+
     /// Notes that the program of a rank is in a collective call; says for whom it waits there.
     fn enter(&mut self, rank: usize, inside: &Inside, answers: &BTreeMap<usize, Answer>) -> String {
         let Inside { what, millis, .. } = inside;
         if !inside.waits {
-            self.unknown.push((rank, "is at work in a collective call"));
+            self.is_unknown(rank, "is at work in a collective call");
             return format!("its own part of {what} (for {millis} ms)");
         }
         let come = answers[&rank].come;
@@ -126,10 +197,8 @@ impl Graph {
         let lacking: Vec<_> = lacking.map(|(other, _)| *other).collect();
         if lacking.is_empty() {
             // It is over soon, or somebody who has not answered lacks.
-            self.unknown.push((
-                rank,
-                "is in a collective call to which all who answered have come",
-            ));
+            let why = "is in a collective call to which all who answered have come";
+            self.is_unknown(rank, why);
             return format!("{what}, to which all who answered have come (for {millis} ms)");
         }
         self.edges.entry(rank).or_default().extend(&lacking);
@@ -140,22 +209,22 @@ impl Graph {
 
     fn conclude(&self, text: &mut String) {
         let cycles = cycles(&self.edges);
-        if let (true, Some((rank, why))) = (cycles.is_empty(), self.unknown.first()) {
+        let unknown = self.unknown.first_key_value();
+        if let (true, Some((rank, why))) = (cycles.is_empty(), unknown) {
             let more = match self.unknown.len() - 1 {
                 0 => String::new(),
                 more => format!(", and of {more} more it is not known either for whom they wait"),
             };
-            let text = write!(
+            write!(
                 text,
                 "  no cycle is seen, but there may be one: rank {rank} {why}{more}"
-            );
-            text.expect("writing to a string succeeds");
+            )
+            .expect(TEXT);
         } else if cycles.is_empty() {
             text.push_str("  no cycle: somebody is late, or never posts, completes or comes");
         }
-        for cycle in cycles {
+        for cycle in cycles.iter().take(CYCLES) {
             let path: Vec<_> = cycle.iter().chain(cycle.first()).collect();
-            let named: Vec<_> = path.iter().map(|rank| format!("rank {rank}")).collect();
             let of_calls = |pair: &[&usize]| self.collective.contains(&(*pair[0], *pair[1]));
             let unless = match path.windows(2).any(of_calls) {
                 true => {
@@ -163,10 +232,29 @@ impl Graph {
                 }
                 false => "",
             };
-            writeln!(text, "  cycle: {}{unless}", named.join(" -> "))
-                .expect("writing to a string succeeds");
+            writeln!(text, "  cycle: {}{unless}", named(cycle)).expect(TEXT);
+        }
+        if cycles.len() > CYCLES {
+            let more = cycles.len() - CYCLES;
+            writeln!(text, "  and {more} more cycles").expect(TEXT);
         }
     }
+}
+
+/// The ranks of a cycle, and its first again. Of a long one those in the middle are counted.
+fn named(cycle: &[usize]) -> String {
+    let rank = |rank: &usize| format!("rank {rank}");
+    let mut path: Vec<_> = cycle.iter().take(RANKS).map(rank).collect();
+    match cycle.get(RANKS..) {
+        None | Some([]) => {}
+        Some([last]) => path.push(rank(last)),
+        Some([between @ .., last]) => {
+            path.push(format!("({} more)", between.len()));
+            path.push(rank(last));
+        }
+    }
+    path.extend(cycle.first().map(rank));
+    path.join(" -> ")
 }
 
 /// For each set of ranks that wait for each other, one shortest cycle through its lowest rank.

@@ -143,35 +143,6 @@ fn a_rank_whose_stream_runs_a_kernel_is_reported() {
     });
 }
 
-/// What is said of a rank goes by one message, whatever its streams are called, and however many they are.
-#[test]
-fn an_answer_is_short() {
-    let name = "ä".repeat(1 << 20);
-    let wait = crate::message::Waiting {
-        stream: name.clone(),
-        window: name.clone(),
-        number: 0,
-        side: None,
-        epoch: 1,
-        peer: 0,
-        awaited: String::new(),
-        millis: 1,
-    };
-    let mut answer = Answer {
-        waits: vec![wait; 3],
-        busy: vec![(name.clone(), crate::message::At::Kernel); 2000],
-        inside: Some(crate::message::Inside {
-            what: name,
-            millis: 1,
-            waits: true,
-        }),
-        ..Answer::default()
-    };
-    brief(&mut answer);
-    let message = WatchMessage::Answer { round: 1, answer };
-    assert!(Message::Watch(message).encode().len() < 1 << 19);
-}
-
 /// As by `epoch.complete(&s)?;`, whose outbox nobody has taken.
 #[test]
 fn a_rank_that_has_dropped_a_half_is_reported() {

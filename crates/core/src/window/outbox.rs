@@ -17,7 +17,7 @@ use crate::element::{Element, LARGEST};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{Rejected, Result};
-use crate::nic::{Tickets, Touch, settle_all};
+use crate::nic::{Line, Tickets, Touch, settle_all};
 use crate::stream::Stream;
 
 /// The way to others: the origin's half of a window, at home on stream `'s`.
@@ -194,6 +194,15 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {
     /// The ranks that it leads to, ascending.
     pub fn targets(&self) -> impl Iterator<Item = usize> + '_ {
         self.held.half.peers.iter().map(|peer| peer.rank)
+    }
+
+    /// The lines by which a NIC itself reads what is put to its slots, in their order.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = Arc<Line>> + '_ {
+        let direct = self.held.edges.iter().filter(|edge| edge.is_direct());
+        direct.filter_map(|edge| match &self.held.half.peers[edge.lane].way {
+            Way::Nic(line) => Some(line.clone()),
+            _ => None,
+        })
     }
 
     /// How many outbound slots (or ranges) there are.

@@ -403,7 +403,8 @@ impl<D: Device> World<D> {
             .map(|attached| (attached.nic.budget(), room(attached)))
     }
 
-    /// The last wait-for report that this rank has seen or made.
+    /// The last wait-for report that this rank has seen or made. It has no more than 321 KiB: where there is more to be
+    /// said, it says how much it leaves out, and says what has lasted longest first.
     pub fn last_report(&self) -> Option<String> {
         self.inner.watch.last_report()
     }

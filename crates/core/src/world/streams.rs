@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_hal::batch::Tag;
-use tidegate_hal::device::{
-    Device, DeviceError, Fault, Priority, Reclaim as _, StreamConfig, Work,
-};
+use tidegate_hal::device::{Device, DeviceError, Fault, Priority, Reclaim as _, StreamConfig};
 use tidegate_hal::memory::Block as _;
 
 use super::{Inner, World, lock};
 use crate::error::{Cause, Error, Result, WaitFailed};
-use crate::message::{At, Message};
+use crate::message::Message;
 use crate::region::ReclaimOf;
 use crate::stream::UnboundStream;
 
@@ -245,35 +243,14 @@ impl<D: Device> World<D> {
 }
 
 impl<D: Device> Inner<D> {
-    /// What each stream of this rank waits for: its name, the waits with names of windows, and for how long.
-    pub(crate) fn blocked(&self) -> Vec<(String, tidegate_hal::device::Blocked)> {
-        let streams = self.named_streams().into_iter();
-        streams
-            .filter_map(|(name, stream)| Some((name, stream.blocked()?)))
-            .collect()
-    }
-
     /// The streams of this rank that are alive, with their names.
-    fn named_streams(&self) -> Vec<(String, Arc<ReclaimOf<D>>)> {
+    pub(crate) fn named_streams(&self) -> Vec<(String, Arc<ReclaimOf<D>>)> {
         let events = lock(&self.events);
         let alive = events
             .streams
             .iter()
             .filter_map(|(name, stream)| Some((name.clone(), stream.upgrade()?)));
         alive.collect()
-    }
-
-    /// What the streams of this rank are at that wait for no peer, and have not done all that was enqueued.
-    pub(crate) fn busy(&self) -> Vec<(String, At)> {
-        let at = |work| match work {
-            Work::Kernel => At::Kernel,
-            Work::Stream => At::Stream,
-            Work::Something => At::Something,
-        };
-        let works = self.named_streams().into_iter();
-        works
-            .filter_map(|(name, stream)| Some((name, at(stream.work()?))))
-            .collect()
     }
 
     /// Tells the others if this stream has failed by a kernel, though nobody here may have asked it yet.

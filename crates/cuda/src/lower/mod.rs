@@ -89,6 +89,8 @@ pub(crate) struct Program {
     pub(crate) lists: bool,
     /// Whether there would be, had they been allowed.
     pub(crate) divides: bool,
+    /// Whether waits share places where they are reported, so that not all are seen at once.
+    pub(crate) crowded: bool,
     /// Where in `bytes` the address of a counter stands, or of a list: to be added to where the program is placed.
     relocations: Vec<usize>,
 }
@@ -218,6 +220,7 @@ impl Program {
         }
         let mut program = Self::placed(&lanes, &tasks, counters);
         program.divides = divides;
+        program.crowded = slot > MAX_BLOCKED as u32;
         program.lists = lanes.iter().any(|lane| lane.lists.is_some());
         Ok(program)
     }
@@ -231,6 +234,7 @@ impl Program {
             stride,
             lists: false,
             divides: false,
+            crowded: false,
             relocations: Vec::new(),
         };
         // Counters come behind everything that is only read, each in a line of its own.

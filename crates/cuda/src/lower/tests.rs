@@ -502,3 +502,12 @@ fn copies_that_stand_in_a_row_are_marked() {
     parted.insert(4, add(HOST));
     assert_eq!(rows(parted), [0, 0, 0, 5, 0, 0, 0, 0]);
 }
+
+#[test]
+fn where_waits_share_places_is_known() {
+    let waits = |count: usize| {
+        let lanes = (0..count).map(|peer| vec![wait(0x4000 + peer * 64)]);
+        program(lanes.collect(), 49).unwrap().crowded
+    };
+    assert!(!waits(MAX_BLOCKED) && waits(MAX_BLOCKED + 1));
+}

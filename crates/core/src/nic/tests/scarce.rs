@@ -1,16 +1,17 @@
 //! A device that has not got what a batch needs: nothing has been armed when it says so, and the call can be made again.
 
 mod reduced;
+mod tickets;
 
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future as _;
 use std::pin::pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 
 use tidegate_hal::batch::{Action, Batch, Move, Step};
-use tidegate_hal::device::{self, Blocked, DeviceError, Fault, Reclaim, Work};
+use tidegate_hal::device::{self, Blocked, DeviceError, Fault, Reclaim, Stand};
 use tidegate_host::HostStream;
 
 use super::hosted::{By, Over};
@@ -26,6 +27,8 @@ enum Lack {
     Room,
     /// It has, for batches that accumulate.
     RoomToAccumulate,
+    /// It has, for batches that do nothing but wait.
+    RoomToWait,
     /// It has, for so many lanes at a time.
     Lanes(usize),
     /// It breaks when something is submitted.
@@ -64,8 +67,8 @@ impl Reclaim for Broken {
         self.host.blocked()
     }
 
-    fn work(&self) -> Option<Work> {
-        self.host.work()
+    fn stand(&self) -> Stand {
+        self.host.stand()
     }
 
     fn passed(&self) -> u64 {
@@ -84,6 +87,8 @@ struct Scarce {
     lacks: Cell<Lack>,
     /// How often it has been asked in advance.
     asked: Cell<usize>,
+    /// What has been submitted, as far as a test has it noted.
+    noted: RefCell<Option<Vec<Arc<Batch>>>>,
 }
 
 impl Over for Scarce {
@@ -98,6 +103,7 @@ impl Over for Scarce {
             reclaim,
             lacks,
             asked,
+            noted: RefCell::default(),
         }
     }
 
@@ -119,11 +125,17 @@ fn accumulates(batch: &Batch) -> bool {
     })
 }
 
+fn only_waits(batch: &Batch) -> bool {
+    let mut steps = batch.lanes().iter().flat_map(|lane| batch.steps(*lane));
+    steps.all(|step| matches!(step, Step::Wait(_)))
+}
+
 impl Scarce {
     fn ask(&self, batch: Option<&Batch>) -> Result<(), DeviceError> {
         self.asked.set(self.asked.get() + 1);
         let lacks = match self.lacks.get() {
             Lack::RoomToAccumulate => batch.is_some_and(accumulates),
+            Lack::RoomToWait => batch.is_some_and(only_waits),
             Lack::Lanes(most) => batch.is_some_and(|batch| batch.lanes().len() > most),
             lacks => lacks == Lack::Room,
         };
@@ -152,9 +164,12 @@ impl Scarce {
                 let _ = self.reclaim.off.set("it was broken off".into());
                 Ok(false)
             }
-            Lack::Nothing | Lack::Room | Lack::RoomToAccumulate | Lack::Lanes(_) | Lack::Leader => {
-                Ok(true)
-            }
+            Lack::Nothing
+            | Lack::Room
+            | Lack::RoomToAccumulate
+            | Lack::RoomToWait
+            | Lack::Lanes(_)
+            | Lack::Leader => Ok(true),
         }
     }
 }
@@ -184,6 +199,9 @@ unsafe impl device::Stream for Scarce {
     unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
         if !self.take(Some(batch))? {
             return Ok(());
+        }
+        if let Some(noted) = &mut *self.noted.borrow_mut() {
+            noted.push(batch.clone());
         }
         // SAFETY: the caller's promise, here and below.
         unsafe { self.host.submit(batch) }

@@ -42,6 +42,27 @@ fn what_is_refused_in_advance_can_be_enqueued_again() {
     });
 }
 
+/// By NICs a call has a third batch, between the two.
+#[test]
+fn a_wait_for_reads_of_the_vector_that_is_refused_is_refused_in_advance() {
+    both_ways(|world, by_nic| {
+        crate::stream!(let s = world.stream().unwrap());
+        let (mut reduce, mut x) = (open(&s), fill(&s, 1));
+        // The first time, and when it has gone well before.
+        for _ in 0..2 {
+            s.raw().lacks.set(Lack::RoomToWait);
+            if by_nic && world.rank() == 1 {
+                let error = reduce.sum(&s, &mut x).unwrap_err();
+                let exhausted = matches!(error, Error::Device(DeviceError::Exhausted { .. }));
+                assert!(exhausted, "{error}");
+            }
+            s.raw().lacks.set(Lack::Nothing);
+            reduce.sum(&s, &mut x).unwrap();
+        }
+        assert_eq!(*x.into_host(&s).unwrap(), [9; LEN]);
+    });
+}
+
 /// What an error says that comes of this.
 fn is_of_rank_1(error: &Error) -> bool {
     let cause = match error {

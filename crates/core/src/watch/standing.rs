@@ -1,0 +1,77 @@
+//! What is said of a stream that goes on while it is looked at.
+
+use std::any::Any;
+use std::sync::atomic::AtomicUsize;
+use std::task::Waker;
+
+use tidegate_hal::batch::{Awaited, Tag};
+use tidegate_hal::device::{Blocked, Fault};
+
+use super::*;
+
+/// A stream that runs a kernel, and waits for rank 0 behind it: by the second look it has come there.
+#[derive(Default)]
+struct GoesOn(AtomicUsize);
+
+impl GoesOn {
+    fn is_at_its_wait(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) > 0
+    }
+
+    fn wait() -> Blocked {
+        let tag = Tag {
+            window: 3,
+            peer: 0,
+            awaited: Awaited::Completion,
+        };
+        Blocked {
+            on: vec![(tag, 7)],
+            more: false,
+            since: Instant::now(),
+        }
+    }
+}
+
+impl Reclaim for GoesOn {
+    fn retire(&self, _: Box<dyn Any + Send>) {}
+
+    fn fault(&self) -> Option<Fault> {
+        None
+    }
+
+    fn abort(&self) {}
+
+    fn blocked(&self) -> Option<Blocked> {
+        self.is_at_its_wait().then(GoesOn::wait)
+    }
+
+    fn stand(&self) -> Stand {
+        self.blocked()
+            .map_or(Stand::Works(Work::Kernel), Stand::Waits)
+    }
+
+    fn passed(&self) -> u64 {
+        0
+    }
+
+    fn wake_at(&self, _: u64, _: &Waker) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_stream_that_goes_on_meanwhile_is_not_said_to_be_through() {
+    let streams = [("main".to_owned(), Arc::new(GoesOn::default()))];
+    let say = || {
+        let answer = look_at(&streams, |number| format!("window {number}"));
+        graph::describe(2, &BTreeMap::from([(1, answer)]))
+    };
+    for expected in [
+        "rank 1: no rank, but its stream `main` runs a kernel: ",
+        "rank 1: rank 0, its complete (window `window 3`, epoch 7, stream `main`, ",
+    ] {
+        let text = say();
+        assert!(text.contains(expected), "{text}");
+        assert!(!text.contains("nothing"), "{text}");
+    }
+}

@@ -1,0 +1,54 @@
+//! Where a stream says that it is.
+
+use std::sync::Arc;
+
+use tidegate_hal::batch::{Awaited, Tag};
+use tidegate_hal::device::{Priority, Reclaim as _, Stand, StreamConfig, Work};
+use tidegate_hal::memory::Ptr;
+use tidegate_words::Bell;
+use tidegate_words::sync::Ordering;
+
+use crate::reclaim::Shared;
+
+/// A stream that has been given something to do; the test is its executor.
+fn stream() -> Shared {
+    let bell = Arc::new(Bell::new());
+    let shared = Shared::new(StreamConfig {
+        name: "stream".into(),
+        bell: Ptr(Arc::as_ptr(&bell).cast_mut().cast()),
+        keep: bell,
+        inline: false,
+        ranks_on_node: 1,
+        priority: Priority::Normal,
+        helper: None,
+    });
+    shared.submitted.store(1, Ordering::Release);
+    shared
+}
+
+fn wait() -> (Tag, u64) {
+    let tag = Tag {
+        window: 0,
+        peer: 1,
+        awaited: Awaited::Completion,
+    };
+    (tag, 3)
+}
+
+#[test]
+fn a_stream_says_what_it_is_at() {
+    let shared = stream();
+    let at = |shared: &Shared| match shared.stand() {
+        Stand::Works(work) => work,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(at(&shared), Work::Something);
+    shared.at(Work::Kernel, || assert_eq!(at(&shared), Work::Kernel));
+    shared.at(Work::Stream, || assert_eq!(at(&shared), Work::Stream));
+    shared.set_blocked([wait()].into_iter());
+    assert!(matches!(shared.stand(), Stand::Waits(blocked) if blocked.on == [wait()]));
+    shared.set_running();
+    assert_eq!(at(&shared), Work::Something);
+    shared.pass();
+    assert!(matches!(shared.stand(), Stand::Through));
+}
