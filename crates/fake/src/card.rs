@@ -109,6 +109,8 @@ struct State {
     next: u64,
     open: HashMap<u64, Kind>,
     held: bool,
+    /// So many operations are carried out although it is held.
+    let_through: usize,
     crowded: bool,
     deaf: bool,
     complaints: Vec<String>,
@@ -186,6 +188,23 @@ impl Card {
     pub(crate) fn works(&self) -> (usize, usize, usize) {
         let state = lock(&self.state);
         (state.works(), state.most, state.ever)
+    }
+
+    pub(crate) fn let_through(&self, count: usize) {
+        lock(&self.state).let_through = count;
+    }
+
+    pub(crate) fn posted(&self) -> usize {
+        lock(&self.state).ready.len()
+    }
+
+    pub(crate) fn reads(&self) -> Vec<usize> {
+        let state = lock(&self.state);
+        let into = |operation: &Operation| match operation.what {
+            What::Read { into, .. } => Some(into),
+            _ => None,
+        };
+        state.ready.iter().filter_map(into).collect()
     }
 
     pub(crate) fn strikes(&self) -> u64 {
@@ -384,9 +403,10 @@ impl Card {
             }
         }
         state.ready.extend(fired);
-        if state.held || state.ready.is_empty() {
+        if state.ready.is_empty() || state.held && state.let_through == 0 {
             return false;
         }
+        state.let_through = state.let_through.saturating_sub(1);
         let pick = state.draw() as usize % state.ready.len();
         let operation = state.ready.swap_remove(pick);
         let unlucky =

@@ -145,6 +145,21 @@ impl Card {
         self.inner.works()
     }
 
+    /// Lets so many of those be carried out that are [held](Self::hold).
+    pub fn let_through(&self, count: usize) {
+        self.inner.let_through(count);
+    }
+
+    /// Where the reads go that have begun, and are not carried out.
+    pub fn reads(&self) -> Vec<usize> {
+        self.inner.reads()
+    }
+
+    /// How many operations have begun, and are not carried out.
+    pub fn posted(&self) -> usize {
+        self.inner.posted()
+    }
+
     /// How often a page was stored to.
     pub fn strikes(&self) -> u64 {
         self.inner.strikes()

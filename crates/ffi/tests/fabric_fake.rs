@@ -229,8 +229,13 @@ static SHORT: fi_ops = fi_ops {
 };
 static STUBBORN: fi_ops = fi_ops {
     close: Some(refuse_close),
+    control: Some(enable),
     ..FULL
 };
+
+unsafe extern "C" fn enable(_: *mut fid, _: c_int, _: *mut c_void) -> c_int {
+    0
+}
 
 /// What `T` has in its table, at a place that does not move.
 struct Table<T>(T);
@@ -252,7 +257,7 @@ static DOMAIN: Table<fi_ops_domain> = Table(fi_ops_domain {
     size: std::mem::offset_of!(fi_ops_domain, query_atomic),
     av_open: None,
     cq_open: None,
-    endpoint: None,
+    endpoint: Some(open_endpoint),
     scalable_ep: None,
     cntr_open: Some(open_counter),
     poll_open: None,
@@ -313,6 +318,20 @@ unsafe extern "C" fn open_domain(
 ) -> c_int {
     // SAFETY: the caller vouches for the pointer.
     unsafe { *domain = object(&CXI, (&raw const DOMAIN).cast()) };
+    0
+}
+
+/// # Safety
+///
+/// As `fi_endpoint`.
+unsafe extern "C" fn open_endpoint(
+    _: *mut fid_domain,
+    _: *mut fi_info,
+    endpoint: *mut *mut fid_ep,
+    _: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller vouches for the pointer.
+    unsafe { *endpoint = object(&STUBBORN, null_mut()) };
     0
 }
 
@@ -461,8 +480,14 @@ fn what_cannot_be_closed_is_leaked_with_all_that_it_needs() {
     drop((cxi, counter));
     assert_eq!(leaked_objects(), before + 1);
     assert_eq!(Arc::strong_count(&buffer), 2, "it may still be written");
+    let builder = EndpointBuilder::new(&domain).expect("an endpoint");
+    let endpoint = builder.enable().expect("enabled");
+    endpoint.keep(Arc::clone(&buffer) as Keep);
+    drop(endpoint);
+    assert_eq!(leaked_objects(), before + 2);
+    assert_eq!(Arc::strong_count(&buffer), 3, "it may still be accessed");
     drop(domain);
-    assert_eq!(OPEN.load(Ordering::SeqCst), open + 3, "with its parents");
+    assert_eq!(OPEN.load(Ordering::SeqCst), open + 4, "with its parents");
     // The other tests count from here.
     OPEN.store(open, Ordering::SeqCst);
 }

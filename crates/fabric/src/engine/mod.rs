@@ -40,8 +40,9 @@
 //! the peer gets a poisoning notice instead, for this program and every other that is armed. So does a firing whose ring
 //! breaks off between two parts, when what was posted of it is over at this end. A wire that fails ends all queues of
 //! the rank; peers cannot be told by it then, and core tells them by the control plane. What is under way when the
-//! engine is dropped is dropped with the wire, before the memory is let go.
+//! engine is dropped is left to the wire, for as long as the network has its endpoint open: see [`bequest`].
 
+mod bequest;
 pub(crate) mod chained;
 mod contact;
 mod departure;
@@ -119,7 +120,8 @@ pub(crate) struct Shared<W: Wire> {
     silence: Duration,
     pub(crate) regions: Arc<Regions>,
     pub(crate) connection: OnceLock<Connection>,
-    /// What sends besides the engine's endpoint. Before the engine, so that their wires are closed when its programs go.
+    /// What sends besides the engine's endpoint. Before the engine, which leaves them what they have under way, and is the
+    /// last to hold them.
     rails: OnceLock<Vec<Arc<Rail<W>>>>,
     engine: Mutex<Engine<W>>,
     /// The endpoints that peers write to, if they are not the engine's.
@@ -145,7 +147,10 @@ pub(crate) struct Shared<W: Wire> {
     /// How often the listener has turned the engine.
     rounds: AtomicU64,
     pub(crate) stop: AtomicBool,
-    /// Registrations that peers may still be using. Last, so that it is dropped last: the endpoints are closed then.
+    /// Registrations that peers may still be using. Last: by then the endpoints are closed that registrations do not
+    /// hold. Those that they do hold are closed with the last registration of each, and before its memory goes. (That
+    /// of the others goes while such an endpoint is open: it rests with the provider that nobody comes to memory by a
+    /// registration that is closed.)
     kept: Mutex<Vec<Keep>>,
 }
 

@@ -65,8 +65,9 @@ impl<T> Slab<T> {
         self.places.len() - self.free.len()
     }
 
-    pub(super) fn clear(&mut self) {
-        self.places.clear();
+    /// All values: every number is free again.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
         self.free.clear();
+        std::mem::take(&mut self.places).into_iter().flatten()
     }
 }

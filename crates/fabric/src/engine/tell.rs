@@ -9,6 +9,29 @@
 //! which may have lost the poison with a connection: a moment later the word is read, and the peer is told again, with
 //! longer and longer pauses, until it is poisoned.
 //!
+//! # What a poison may hit
+//!
+//! It may come late, and more than once, when this end holds nothing of the window any more. It hits that window's word
+//! nevertheless, or nothing, as long as the peer's endpoint is there:
+//!
+//! - *By a notice*: it names a registration by a number, which an endpoint gives once in its life
+//!   ([`Regions::add`](crate::regions::Regions::add) only counts on, and refuses when there are no more). One that has
+//!   ended is looked up in vain, and while it is there its memory is.
+//! - *By a byte*: a provider may give a key again when a registration has ended. This one has not. A poisoning is made
+//!   in [`Engine::give_up`] alone: of programs that were armed, and then
+//!   [`Queue::give_up`](super::queue::Queue::give_up) has poisoned the queue's *sent* word before it hands them out; or
+//!   of a signal that was lost, and then [`Queue::lose`](super::queue::Queue::lose) has. The queue holds what says to
+//!   the peer that this rank is through with the window, for as long as there is a queue, so that goes after this, and
+//!   where a *sent* word is poisoned it says nothing (core's `window/through.rs`). The peer keeps its registration till
+//!   all neighbours have said it, or its endpoint is closed. So the word is registered, for nobody but that window.
+//!   (Where the words are read, the same holds of them.)
+//!
+//! What stays open is what a peer's endpoint does not outlive. When the news of its departure is there nothing more is
+//! posted ([`Engine::leaves`], [`Engine::told`]), but a poison may be on its way; and of a rank that dies there is no
+//! such news, so it is told for as long as others are. If another endpoint has the address by then, and the provider
+//! takes one for the other, numbers begin anew there, and so may keys that providers choose. That they tell them apart
+//! is left to the provider (by its connections, or by what authorises a job).
+//!
 //! # Failure
 //!
 //! A peer that has not been told is told again, after pauses. One that cannot be told at all, or whose word is not
@@ -244,8 +267,9 @@ impl<W: Wire> Engine<W> {
             let cookie = self.flights.next() as u64;
             let op = poisoning.op(self.wire.signals());
             // SAFETY: a notice names no memory of this end, and the byte lives for ever. The word is that of a
-            // program, by the promise of `NicQueue::prepare`. What is read is written to memory that the flight keeps,
-            // and that nobody looks at before it is over.
+            // program, by the promise of `NicQueue::prepare`, and there still (see "What a poison may hit"). What is
+            // read is written to memory that the flight keeps, and that nobody looks at before it is over; the flight
+            // is kept as long as the endpoint is open (see `bequest`).
             let posted = unsafe { self.wire.post(poisoning.peer, op, cookie) };
             match posted {
                 Ok(Posted::Taken) => {

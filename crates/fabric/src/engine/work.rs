@@ -12,7 +12,7 @@ use tidegate_hal::tell;
 use super::chained::Chained;
 use super::contact::{Contact, Way};
 use super::departure::{Departures, Stage};
-use super::doubt::{Doubt, Look};
+use super::doubt::Doubt;
 use super::firing::{Firing, Flight, Held};
 use super::gather::{Lent, Pool};
 use super::program::script;
@@ -26,7 +26,7 @@ use crate::wire::{Event, Wire};
 
 /// What is under way.
 pub(crate) struct Engine<W: Wire> {
-    /// First, so that it is dropped first: nothing is read or written any more when the programs go.
+    /// First, so that it is dropped first; what may be read or written even then has been [handed over](super::bequest).
     pub(crate) wire: W,
     /// What sends besides it; likewise.
     pub(crate) rails: Vec<Arc<Rail<W>>>,
@@ -75,12 +75,9 @@ pub(crate) struct Engine<W: Wire> {
     pub(super) broken: bool,
     /// Why, until that has been said.
     pub(super) failure: Option<String>,
-    /// What was under way when the wire broke: its memory is kept until the wire is closed.
-    dead: Vec<Prepared>,
-    dead_looks: Vec<Look<W>>,
-    dead_notices: Vec<Poisoning<W>>,
-    /// Likewise, and what its operations used.
-    dead_lent: Vec<Lent>,
+    /// What was under way when the wire broke, and whose: its memory is kept until the endpoint is closed.
+    pub(super) dead: Vec<Flight<W>>,
+    pub(super) dead_programs: Vec<Prepared>,
     /// How much has happened: operations were posted, events came.
     pub(super) heard: u64,
     /// The wire has refused something for now.
@@ -137,10 +134,8 @@ impl<W: Wire> Engine<W> {
             broken: false,
             failure: None,
             dead: Vec::new(),
-            dead_looks: Vec::new(),
-            dead_notices: Vec::new(),
+            dead_programs: Vec::new(),
             ended_jobs: Vec::new(),
-            dead_lent: Vec::new(),
             heard: 0,
             full: false,
         }
@@ -366,17 +361,7 @@ impl<W: Wire> Engine<W> {
         if let Err(error) = polled {
             self.broken = true;
             self.failure = Some(format!("{}: {error}", self.wire.name()));
-            for number in 0..self.flights.numbers() {
-                match self.flights.take(number) {
-                    Some(Flight::Look(look)) => self.dead_looks.push(look),
-                    Some(Flight::Poisoning(poisoning)) => self.dead_notices.push(poisoning),
-                    Some(Flight::Of(_, lent) | Flight::With(_, _, lent)) => {
-                        self.dead_lent.extend(lent);
-                    }
-                    Some(Flight::Handed(..)) | None => {}
-                }
-            }
-            self.flights.clear();
+            self.dead.extend(self.flights.take_all());
             self.adrift.clear();
             self.handed = 0;
             // Those that are broken off have failed: nothing more of them goes out, but what is being posted.
@@ -506,14 +491,14 @@ impl<W: Wire> Engine<W> {
                 return;
             }
             if self.broken {
-                self.dead.extend(agenda.queue.give_up());
+                self.dead_programs.extend(agenda.queue.give_up());
                 let (firing, closed) = (
                     agenda.firing.take(),
                     agenda.queue.closed.load(Ordering::Acquire),
                 );
                 if let Some(firing) = firing {
                     self.ends(firing.is_stranded);
-                    self.dead.push(firing.program);
+                    self.dead_programs.push(firing.program);
                 }
                 if closed {
                     self.end(index);

@@ -97,7 +97,7 @@ impl From<Key> for RegionKey {
 pub struct FabricWire {
     library: Library,
     choice: Choice,
-    // The endpoint goes first: with it ends all that is under way.
+    // With the endpoint ends all that is under way; registrations and works hold it, too.
     endpoint: Arc<Endpoint>,
     vector: Arc<AddressVector>,
     bed: Arc<Bed>,
@@ -199,6 +199,7 @@ impl FabricWire {
         // peers write there.
         let pad = unsafe { MemoryRegion::host(&domain, here.at(), PAD, &options, here.clone()) }?;
         let bytes = Arc::new(Pad(Default::default()));
+        endpoint.keep(bytes.clone());
         let (mut signals, mut pool) = (None, None);
         if chosen.triggered {
             let probed = probe::signals(&probe::Ends {
@@ -309,18 +310,10 @@ fn access() -> Access {
     Access::SOURCE | Access::SINK | Access::REMOTE_READ | Access::REMOTE_WRITE
 }
 
-impl Drop for FabricWire {
-    fn drop(&mut self) {
-        // Works that never fire keep the endpoint open, and so what an agent has posted there goes on.
-        if Arc::strong_count(&self.endpoint) > 1 {
-            std::mem::forget(self.bytes.clone());
-        }
-    }
-}
-
 // SAFETY: operations are posted to the one endpoint; those of writes without a notice are delivery-complete, and no
-// completion comes while its memory here is accessed. A dropped endpoint is closed, after which the provider accesses nothing.
-// Registrations keep what they were given.
+// completion comes while its memory here is accessed. When the endpoint is closed the provider accesses nothing any
+// more. That is when this is dropped, unless works that never fire or registrations hold the endpoint: what is to be
+// kept is kept by the endpoint itself, to its close. Registrations keep what they were given.
 unsafe impl Wire for FabricWire {
     type Remote = Remote;
 
@@ -466,7 +459,7 @@ unsafe impl Wire for FabricWire {
             data: notice.unwrap_or(0),
             flags,
         };
-        // SAFETY: the caller's promise for the memory; pads live as long as the wire. The context is a number, which no
+        // SAFETY: the caller's promise for the memory; pads live as long as the endpoint. The context is a number, which no
         // provider looks behind: the hints offer no mode that would.
         let posted = unsafe {
             if reads {
@@ -548,6 +541,10 @@ unsafe impl Wire for FabricWire {
 
     fn signals(&self) -> Signals {
         self.signals.unwrap_or(Signals::Notice)
+    }
+
+    fn keep(&mut self, what: Keep) {
+        self.endpoint.keep(what);
     }
 
     fn may_sleep(&mut self) -> bool {

@@ -140,6 +140,7 @@ impl State {
             peers: Vec::new(),
             bed,
             waiting: Vec::new(),
+            kept: Vec::new(),
         }
     }
 
@@ -246,6 +247,8 @@ pub struct MemoryWire {
     peers: Vec<Option<usize>>,
     bed: Arc<Bed>,
     waiting: Vec<Waiting>,
+    /// Nobody but this has the endpoint.
+    kept: Vec<Keep>,
 }
 
 /// Memory of a rank of the same process.
@@ -442,6 +445,10 @@ unsafe impl Wire for MemoryWire {
             events.extend((!one.done).then_some(event));
         }
         Ok(())
+    }
+
+    fn keep(&mut self, what: Keep) {
+        self.kept.push(what);
     }
 
     fn may_sleep(&mut self) -> bool {

@@ -144,7 +144,8 @@ impl<'a, W: Wire + ?Sized> Op<'a, W> {
 /// # Safety
 ///
 /// Implementations do what this module says, touch no memory but what operations name, between the post and its event,
-/// and what was registered; and they touch none of it any more when they have been dropped.
+/// and what was registered; and they touch none of it any more when they have been dropped, but what operations name
+/// that had no event by then: that, for as long as what they were told to [`keep`](Wire::keep) is kept.
 pub unsafe trait Wire: Send + 'static {
     /// A peer's registered memory.
     type Remote: Send + Sync + 'static;
@@ -212,6 +213,11 @@ pub unsafe trait Wire: Send + 'static {
     ///
     /// What ends the endpoint: no event comes any more.
     fn poll(&mut self, events: &mut Vec<Event>) -> Result<(), NicError>;
+
+    /// Keeps something until the network touches no memory for this endpoint any more: till it is dropped, or for longer,
+    /// where others have it open still. Whoever drops an endpoint with operations under way hands their memory over
+    /// before. That holds nothing that [`register`](Self::register) gave, which may keep the endpoint open.
+    fn keep(&mut self, what: Keep);
 
     /// Whether nothing has happened that a [`Sleeper`] would not wake for.
     fn may_sleep(&mut self) -> bool;

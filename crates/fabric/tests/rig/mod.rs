@@ -20,8 +20,9 @@ use tidegate_hal::batch::{Action, POISON, QUANTUM, Shape, Side};
 use tidegate_hal::device::Device as _;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::{
-    Connection, Direction, Key, Memory, Nic, NicError, NicQueue, Prepared, Program, QueueConfig,
-    Register, Registration, RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer, part,
+    Connection, Direction, Keep, Key, Memory, Nic, NicError, NicQueue, Prepared, Program,
+    QueueConfig, Register, Registration, RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer,
+    part,
 };
 use tidegate_host::{Host, HostBlock};
 use tidegate_words::{Bell, Word};
@@ -192,6 +193,19 @@ impl Rig {
         }
     }
 
+    /// All of its memory once more.
+    pub(crate) fn register(&self) -> Registration {
+        let share = || self.block.share();
+        let memory = Memory {
+            base: self.block.base(),
+            bytes: self.block.bytes(),
+            share: &share,
+            keep: self.block.clone(),
+        };
+        // SAFETY: as in `new`.
+        unsafe { self.nic.register(memory) }.unwrap()
+    }
+
     pub(crate) fn at(&self, offset: usize) -> Ptr {
         self.block.base().byte_add(offset)
     }
@@ -263,6 +277,16 @@ impl Rig {
         other: usize,
         transfers: Vec<Transfer>,
     ) -> Result<Prepared, NicError> {
+        self.program_keeping(other, transfers, Arc::new(()))
+    }
+
+    /// Likewise, one that keeps something besides.
+    pub(crate) fn program_keeping(
+        &self,
+        other: usize,
+        transfers: Vec<Transfer>,
+        keep: Keep,
+    ) -> Result<Prepared, NicError> {
         let program = Program {
             transfers,
             signal: Signal {
@@ -270,7 +294,7 @@ impl Rig {
                 first: 0,
                 bell: Self::place(&self.memory, 0),
             },
-            keep: vec![self.block.clone()],
+            keep: vec![self.block.clone(), keep],
         };
         // SAFETY: all lies in the block, which is kept; see `new`.
         unsafe { self.queue().prepare(program) }

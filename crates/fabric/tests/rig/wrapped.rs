@@ -47,6 +47,11 @@ pub(crate) unsafe trait Hooks: Sized + Send + 'static {
         wire.poll(events)
     }
 
+    /// Likewise, and may hold what the wire is to keep for longer.
+    fn keep(&mut self, wire: &mut Self::Wire, what: Keep) {
+        wire.keep(what);
+    }
+
     /// Whether they keep nothing back; the wire is asked, too.
     fn may_sleep(&self) -> bool {
         true
@@ -116,6 +121,10 @@ unsafe impl<H: Hooks> Wire for Wrapped<H> {
 
     fn poll(&mut self, events: &mut Vec<Event>) -> Outcome<()> {
         self.hooks.poll(&mut self.wire, events)
+    }
+
+    fn keep(&mut self, what: Keep) {
+        self.hooks.keep(&mut self.wire, what);
     }
 
     fn may_sleep(&mut self) -> bool {

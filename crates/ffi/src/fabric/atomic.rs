@@ -118,7 +118,7 @@ impl Endpoint {
         match -answer {
             0 => Ok((count > 0).then_some(count)),
             sys::FI_EOPNOTSUPP | sys::FI_EINVAL | sys::FI_ENOSYS => Ok(None),
-            _ => Err(self.domain.library().error(call, answer.into())),
+            _ => Err(self.domain().library().error(call, answer.into())),
         }
     }
 

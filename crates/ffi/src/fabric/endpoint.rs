@@ -1,8 +1,9 @@
 //! Endpoints: what begins operations, and is reached by others'.
 
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::av::{AddressVector, Peer};
 use super::counter::Counter;
@@ -10,6 +11,7 @@ use super::cq::CompletionQueue;
 use super::domain::Domain;
 use super::error::{FabricError, Result};
 use super::flags::{Counted, Reported};
+use super::memory::Keep;
 use super::object::{Owned, required};
 use super::sys;
 
@@ -76,15 +78,32 @@ pub struct EndpointBuilder(Endpoint);
 
 /// What begins operations, and is reached by others' (`fi_endpoint(3)`).
 ///
-/// What it was bound to lives as long as it does.
+/// What it was bound to, and what it was told to [keep](Self::keep), lives as long as the library has it.
 pub struct Endpoint {
-    raw: Owned<sys::fid_ep>,
-    // After `raw`: fields are dropped in this order.
-    pub(crate) domain: Arc<Domain>,
+    raw: ManuallyDrop<Owned<sys::fid_ep>>,
+    // What the endpoint must not outlive; leaked should the library refuse to close it.
+    alive: ManuallyDrop<Alive>,
+    pub(crate) inject_size: usize,
+}
+
+struct Alive {
+    /// First: the memory of operations may name what is of the domain.
+    memory: Mutex<Vec<Keep>>,
     vector: Option<Arc<AddressVector>>,
     queues: Vec<Arc<CompletionQueue>>,
     counters: Vec<Arc<Counter>>,
-    pub(crate) inject_size: usize,
+    domain: Arc<Domain>,
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        // SAFETY: it is taken once, here.
+        let raw = unsafe { ManuallyDrop::take(&mut self.raw) };
+        if raw.close_now() {
+            // SAFETY: likewise. What was posted has ended with the endpoint, and touches no memory any more.
+            unsafe { ManuallyDrop::drop(&mut self.alive) };
+        }
+    }
 }
 
 impl EndpointBuilder {
@@ -111,17 +130,20 @@ impl EndpointBuilder {
         // SAFETY: the library made it for this caller.
         let raw = unsafe { Owned::new(domain.library(), CALL, raw) }?;
         Ok(EndpointBuilder(Endpoint {
-            raw,
-            domain: Arc::clone(domain),
-            vector: None,
-            queues: Vec::new(),
-            counters: Vec::new(),
+            raw: ManuallyDrop::new(raw),
+            alive: ManuallyDrop::new(Alive {
+                memory: Mutex::default(),
+                vector: None,
+                queues: Vec::new(),
+                counters: Vec::new(),
+                domain: Arc::clone(domain),
+            }),
             inject_size: domain.info().inject_size(),
         }))
     }
 
     fn same(&self, domain: &Arc<Domain>) -> Result<()> {
-        if Arc::ptr_eq(domain, &self.0.domain) {
+        if Arc::ptr_eq(domain, self.0.domain()) {
             Ok(())
         } else {
             Err(FabricError::refused(BIND, "it is of another domain"))
@@ -135,11 +157,11 @@ impl EndpointBuilder {
     /// [`is_refused`](FabricError::is_refused) for a second one, and whatever the provider says.
     pub fn vector(mut self, vector: &Arc<AddressVector>) -> Result<Self> {
         self.same(vector.domain())?;
-        if self.0.vector.is_some() {
+        if self.0.alive.vector.is_some() {
             return Err(FabricError::refused(BIND, "it has a vector"));
         }
         // Before the call: should it fail half-way, the vector still lives as long as the endpoint.
-        self.0.vector = Some(Arc::clone(vector));
+        self.0.alive.vector = Some(Arc::clone(vector));
         // SAFETY: the vector is kept as long as the endpoint, which nobody else has yet.
         unsafe { self.0.raw.bind(BIND, vector.object().fid(), 0) }?;
         Ok(self)
@@ -153,7 +175,7 @@ impl EndpointBuilder {
     pub fn queue(mut self, queue: &Arc<CompletionQueue>, what: Reported) -> Result<Self> {
         self.same(queue.domain())?;
         // Before the call: should it fail half-way, the queue still lives as long as the endpoint.
-        self.0.queues.push(Arc::clone(queue));
+        self.0.alive.queues.push(Arc::clone(queue));
         // SAFETY: the queue is kept as long as the endpoint, which nobody else has yet.
         unsafe { self.0.raw.bind(BIND, queue.object().fid(), what.0) }?;
         Ok(self)
@@ -166,7 +188,7 @@ impl EndpointBuilder {
     /// Whatever the provider says.
     pub fn counter(mut self, counter: &Arc<Counter>, what: Counted) -> Result<Self> {
         self.same(counter.domain())?;
-        self.0.counters.push(Arc::clone(counter));
+        self.0.alive.counters.push(Arc::clone(counter));
         // SAFETY: the counter is kept as long as the endpoint, which nobody else has yet.
         unsafe { self.0.raw.bind(BIND, counter.object().fid(), what.0) }?;
         Ok(self)
@@ -189,7 +211,17 @@ const BIND: &str = "fi_ep_bind";
 impl Endpoint {
     /// The domain.
     pub fn domain(&self) -> &Arc<Domain> {
-        &self.domain
+        &self.alive.domain
+    }
+
+    /// Keeps something for as long as the library has this endpoint, which is longer than this value lives where others
+    /// hold it (registrations, works), and for good should the library refuse to close it. Nothing that holds this
+    /// endpoint: that would be a circle.
+    pub fn keep(&self, memory: Keep) {
+        let kept = &self.alive.memory;
+        kept.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(memory);
     }
 
     /// The structure, for calls that this crate does not wrap. It lives as long as this value.
@@ -226,7 +258,7 @@ impl Endpoint {
             if answer == -sys::FI_ETOOSMALL {
                 continue;
             }
-            self.domain.library().check(CALL, answer.into())?;
+            self.domain().library().check(CALL, answer.into())?;
             address.truncate(length);
             return Ok(address);
         }
@@ -238,7 +270,7 @@ impl Endpoint {
 
     /// The number of a peer, if it is one of this endpoint's.
     pub(crate) fn number(&self, call: &'static str, peer: Peer) -> Result<sys::fi_addr_t> {
-        match &self.vector {
+        match &self.alive.vector {
             Some(vector) if vector.id == peer.vector => Ok(peer.number),
             _ => Err(FabricError::refused(
                 call,
@@ -267,7 +299,7 @@ impl Endpoint {
         } else if answer == -(sys::FI_EAGAIN as isize) {
             Ok(Post::Again)
         } else {
-            Err(self.domain.library().error(call, answer as i64))
+            Err(self.domain().library().error(call, answer as i64))
         }
     }
 
@@ -285,9 +317,9 @@ impl Endpoint {
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Endpoint")
-            .field("provider", &self.domain.info().provider())
-            .field("queues", &self.queues)
-            .field("counters", &self.counters)
+            .field("provider", &self.domain().info().provider())
+            .field("queues", &self.alive.queues)
+            .field("counters", &self.alive.counters)
             .finish_non_exhaustive()
     }
 }
