@@ -138,7 +138,8 @@ pub use tidegate_boot::launch;
 /// The types of this crate as they are defined, generic over the device, with all their methods.
 ///
 /// [`World`], [`Stream`], [`Region`] and the others of this crate are these, with the host as the device unless another
-/// is named.
+/// is named. (This module is there in the documentation alone: the compiler would call the types by it in its errors.)
+#[cfg(doc)]
 #[doc(inline)]
 pub use tidegate_core as generic;
 pub use tidegate_core::{

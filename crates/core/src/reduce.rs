@@ -70,7 +70,8 @@ const WHOLE: &str = "a call that fails gives the halves back";
 ///
 /// Made for short vectors (dot products, energies, norms, time steps): each call puts the vector to every rank, so it
 /// costs as many puts as there are ranks, on each of them, and one journey; a rank keeps two slots of the vector's length
-/// for each rank; and one lane of the device goes through all of them, by atomic operations where it is a GPU. What it
+/// for each rank; and one lane of the device goes through all of them, by as many blocks as there are elements for where
+/// it is a GPU. What it
 /// takes to open one, time and memory, grows on each rank with the square of the number of ranks.
 /// At most a vector has 1 MiB, a rank's slots have 1 GiB, and a job has 1024 ranks.
 ///
@@ -116,7 +117,7 @@ const WHOLE: &str = "a call that fails gives the halves back";
 /// *Floats.* For [`Op::Min`] and [`Op::Max`] a NaN loses against a number, and the result is one rank's value, to the bit,
 /// on every device: the last one's of several zeros, whatever their signs, and where all have NaNs the first one's. Of a
 /// sum or product it is the same on all ranks, and on devices of every kind, whether it is NaN; which bits it has then is
-/// the device's affair, as is that GPUs take subnormal `f32`, and what comes of them, for zeros in sums.
+/// the device's affair.
 #[must_use = "the other ranks' calls wait for this one's"]
 pub struct AllReduce<'s, T: Arithmetic, D: Device> {
     /// None only while a call has them.

@@ -19,7 +19,7 @@
 //! memory, each message to a place of its own: slots have one buffer, as windows of an MPI have (`--buffers double`).
 //! (Those of an all-reduce always have two.)
 //!
-//! Ways of this library run over a [`Transport`]: a world, however it was made. In a job of an MPI these are mapped memory,
+//! Ways of this library run over a world, however that was made. In a job of an MPI these are mapped memory,
 //! and windows of that MPI, side by side, unless `--transport` names one. (Streams over windows call MPI from threads of
 //! their own, so it is initialised for MPI_THREAD_MULTIPLE then, which may cost the MPI's own ways something:
 //! `--transport shm` leaves windows out, and asks for MPI_THREAD_FUNNELED.)
