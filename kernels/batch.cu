@@ -52,6 +52,7 @@
 #include "batch_moves.cuh"
 #include "batch_lanes.cuh"
 #include "batch_landings.cuh"
+#include "batch_reductions.cuh"
 
 // ---- Lanes in short ----
 
@@ -477,4 +478,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
     }
     if (record.team == TEAM_BLOCKS) run_steps(launch, Block(), stands[0], lane, part);
     else run_steps(launch, Warp(), stands[member], lane, part);
+}
+
+// A batch whose lanes all reduce. It is a kernel of its own, since all lanes of a kernel have as many registers as one: with
+// this beside them, those that gather kept some in memory.
+extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_reduce(const __grid_constant__ Launch launch) {
+    const Record &record = *(const Record *)(launch.program + (u64)launch.stride * blockIdx.x);
+    const bool shares = record.team == TEAM_BLOCKS;
+    const u32 team = shares ? THREADS : WARP, member = threadIdx.x / team;
+    if (record.lanes <= member) return;
+    const Part part = {record.index, record.count, shares || record.lanes == 1};
+    run_reduction(launch, (const Lane *)(&record + 1) + member, part, (u64)part.index * team + threadIdx.x % team, (u64)part.count * team);
 }

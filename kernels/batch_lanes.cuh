@@ -145,20 +145,6 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
     }
 }
 
-// A lane that only reduces what has come before this batch: nobody is waited for, and nobody waits for it. Each thread looks
-// by itself how the stream stands: the threads have nothing else to do with each other.
-template <typename Team>
-APART void run_reduction(const Launch &launch, Team team, const Lane *at, Part part) {
-    const u8 *step = launch.program + 16ull * at->steps;
-    const Reduction reduction(at->dst, at->count, step, (u32)at->to, at->scalar, at->unit);
-    const Turn turn(launch, part);
-    turn.await();
-    turn.pass();
-    u32 stop = load_relaxed32(&turn.state->stop);
-    if ((stop || turn.follow) && has_failed(launch)) return;
-    reduction.carry_out((u64)part.index * Team::size + team.rank(), (u64)part.count * Team::size);
-}
-
 // Bytes of steps that a team keeps at hand: a lane of a warp has few.
 #define STEPS_WINDOW 512
 #define BLOCK_STEPS_WINDOW 3072
@@ -166,11 +152,6 @@ APART void run_reduction(const Launch &launch, Team team, const Lane *at, Part p
 // All steps of a lane, one after the other: for those that are not in short, and for what fails.
 template <typename Team>
 APART void run_steps(const Launch &launch, Team team, Stand *stands, const Lane *lane, Part part) {
-    // Not in the kernel itself, where each kind costs all others registers.
-    if (lane->kind & LANE_REDUCES) {
-        run_reduction(launch, team, lane, part);
-        return;
-    }
     // Steps are looked at again and again, the loops of a shape for each element. No kernel writes them either: those
     // that there is room for are at hand when what stands before this batch is over.
     const u32 room = Team::size > WARP ? BLOCK_STEPS_WINDOW : STEPS_WINDOW;

@@ -61,7 +61,7 @@ struct alignas(16) Lane {
     // LANE_LISTED: where the units of either side are stands in a list, four bytes for each, in units from `src` and from
     // `dst`; 0: they lie one behind the other.
     // LANE_COUNTED: `from` is where the number of elements stands, `count` the most of them, `to` the bytes of one.
-    // LANE_REDUCES, with LANE_STEPS: `count` elements at `dst`, of `scalar` with `unit`, and `to` terms, which stand behind the first
+    // LANE_REDUCES, of `tidegate_reduce`: `count` elements at `dst`, of `scalar` with `unit`, and `to` terms, which stand behind the first
     // step.
     u64 from, to;
 };

@@ -232,47 +232,6 @@ DEV bool is_odd(u64 parity) {
     return parity && (((load_relaxed(parity) >> QUANTUM_BITS) - 1) & 1);
 }
 
-// Terms that are fetched at a time.
-#define TERMS 4
-
-// Elements that are combined with what lies in several places, one after the other: so each is written once, and nothing is
-// waited for between two terms. Nobody else is at work on them: all that a thread has is this thread's, whatever the others do.
-struct Reduction {
-    u64 dst, count;
-    const Term *terms;  // behind a step
-    u32 number, scalar, unit;
-
-    DEV Reduction(u64 dst, u64 count, const u8 *step, u32 number, u32 scalar, u32 unit)
-        : dst(dst), count(count), terms((const Term *)(step + (sizeof(MoveStep) + 15) / 16 * 16)), number(number), scalar(scalar), unit(unit) {}
-
-    DEV void carry_out(u64 first, u64 stride) const {
-        const u32 bytes = 1u << unit;
-#pragma unroll 1
-        for (u64 i = first; i < count; i += stride) {
-            const u64 at = dst + (i << unit);
-            u64 all = terms[0].op == OP_REPLACE ? 0 : fetch_bits(at, bytes);
-#pragma unroll 1
-            for (u32 t = 0; t < number; t += TERMS) {
-                u64 from[TERMS], values[TERMS];
-#pragma unroll
-                for (int k = 0; k < TERMS; k++)
-                    if (t + k < number) from[k] = terms[t + k].src + (is_odd(terms[t + k].parity) ? terms[t + k].flip : 0);
-#pragma unroll
-                for (int k = 0; k < TERMS; k++)
-                    if (t + k < number) values[k] = fetch_bits(from[k] + (i << unit), bytes);
-                const u32 here = number - t < TERMS ? number - t : TERMS;
-#pragma unroll 1
-                for (u32 k = 0; k < here; k++) {
-                    all = combined(scalar, terms[t + k].op, all, values[0]);
-#pragma unroll
-                    for (int next = 1; next < TERMS; next++) values[next - 1] = values[next];
-                }
-            }
-            put_bits(at, bytes, all);
-        }
-    }
-};
-
 // ---- A move ----
 
 DEV bool is_odd(const MoveStep *move, u64 epoch) {

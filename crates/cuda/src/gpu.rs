@@ -108,6 +108,8 @@ pub struct Gpu {
     pub(crate) capability: (u32, u32),
     pub(crate) pool: Pool,
     pub(crate) batch: Function,
+    /// For batches whose lanes all reduce.
+    pub(crate) reduce: Function,
     pub(crate) early: Early,
     /// Whether streams can wait for words of 64 bits, and write them.
     pub(crate) memory_operations: bool,
@@ -255,6 +257,7 @@ impl Gpu {
             .module_load_ptx(&code)
             .doing("loading the batch kernel")?;
         let (batch, resident) = Self::kernel(driver, module, c"tidegate_batch")?;
+        let (reduce, _) = Self::kernel(driver, module, c"tidegate_reduce")?;
         if resident == 0 {
             return Err(DeviceError::Unsupported {
                 device: "cuda",
@@ -274,6 +277,7 @@ impl Gpu {
             capability: (major as u32, minor.max(0) as u32),
             pool,
             batch,
+            reduce,
             early,
             memory_operations,
             copy_engine_from: Crossover::variable(variable(COPY_ENGINE_FROM).as_deref()),

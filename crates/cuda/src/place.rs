@@ -81,7 +81,11 @@ impl Placed {
             launched: AtomicBool::new(false),
             early: gpu.early,
             expected: Expected::default(),
-            function: gpu.batch,
+            function: if program.reduces {
+                gpu.reduce
+            } else {
+                gpu.batch
+            },
         })
     }
 

@@ -156,7 +156,7 @@ impl CudaStream {
         let Ok(Some(kernel)) = (unsafe { gpu.driver.graph_kernel_node(node) }) else {
             return false;
         };
-        let is_batch = kernel.function() == gpu.batch;
+        let is_batch = [gpu.batch, gpu.reduce].contains(&kernel.function());
         let arguments = kernel.arguments();
         if !is_batch || arguments.is_null() {
             return false;

@@ -60,7 +60,7 @@ mod tests {
                 assert!(!entry.starts_with("_Z"), "{entry} is not extern \"C\"");
             }
             let known: &[&str] = match ptx.file.split('.').next() {
-                Some("batch") => &["tidegate_batch"],
+                Some("batch") => &["tidegate_batch", "tidegate_reduce"],
                 Some("faces") => &["faces_pack", "faces_unpack", "faces_compute"],
                 _ => &[],
             };

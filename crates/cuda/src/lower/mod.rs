@@ -24,7 +24,7 @@ mod short;
 
 pub(crate) use layout::*;
 
-use tidegate_hal::batch::{Action, Batch, QUANTUM, Step};
+use tidegate_hal::batch::{Action, Batch, Move, QUANTUM, Step};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::Ptr;
 
@@ -91,6 +91,8 @@ pub(crate) struct Program {
     pub(crate) divides: bool,
     /// Whether waits share places where they are reported, so that not all are seen at once.
     pub(crate) crowded: bool,
+    /// Whether all lanes reduce: that is another kernel's.
+    pub(crate) reduces: bool,
     /// Where in `bytes` the address of a counter stands, or of a list: to be added to where the program is placed.
     relocations: Vec<usize>,
 }
@@ -103,6 +105,7 @@ struct Task {
 }
 
 /// A lane on its way.
+#[derive(Default)]
 struct Lane {
     steps: Vec<u8>,
     units: u64,
@@ -130,6 +133,15 @@ struct Lane {
 }
 
 impl Lane {
+    /// One that does nothing else.
+    fn reducing(terms: &[&Move]) -> Self {
+        let mut lane = Lane::default();
+        lane.reduced = reductions::lower(terms, &mut lane.steps);
+        lane.units = reductions::WORTH * lane.reduced;
+        lane.end();
+        lane
+    }
+
     /// No step comes behind those that there are.
     fn end(&mut self) {
         let end = Head {
@@ -173,9 +185,16 @@ impl Program {
         mut count: impl FnMut(Ptr) -> Result<u64, DeviceError>,
     ) -> Result<Self, DeviceError> {
         let mut slot = 0;
-        let each = batch.lanes().iter();
-        let each = each.map(|lane| lower(batch.steps(*lane), &mut slot, &mut count));
-        let mut lanes = each.collect::<Result<Vec<_>, _>>()?;
+        let steps = || batch.lanes().iter().map(|lane| batch.steps(*lane));
+        let reduced = steps().map(reductions::of).collect::<Option<Vec<_>>>();
+        let reduced = reduced.filter(|lanes| !lanes.is_empty());
+        let reduces = reduced.is_some();
+        let mut lanes = match reduced {
+            Some(lanes) => lanes.iter().map(|terms| Lane::reducing(terms)).collect(),
+            None => steps()
+                .map(|steps| lower(steps, &mut slot, &mut count))
+                .collect::<Result<Vec<_>, _>>()?,
+        };
         let (mut left, mut divides) = (sizes.lists, false);
         for lane in &mut lanes {
             if let Some(landing) = lane.landing {
@@ -219,7 +238,7 @@ impl Program {
             tasks.extend((0..blocks).map(|index| Task::new(TEAM_BLOCKS, &[lane], index, blocks)));
         }
         let mut program = Self::placed(&lanes, &tasks, counters);
-        program.divides = divides;
+        (program.divides, program.reduces) = (divides, reduces);
         program.crowded = slot > MAX_BLOCKED as u32;
         program.lists = lanes.iter().any(|lane| lane.lists.is_some());
         Ok(program)
@@ -235,6 +254,7 @@ impl Program {
             lists: false,
             divides: false,
             crowded: false,
+            reduces: false,
             relocations: Vec::new(),
         };
         // Counters come behind everything that is only read, each in a line of its own.
@@ -380,30 +400,11 @@ fn lower(
     slot: &mut u32,
     count: &mut impl FnMut(Ptr) -> Result<u64, DeviceError>,
 ) -> Result<Lane, DeviceError> {
-    let mut lane = Lane {
-        steps: Vec::new(),
-        units: 0,
-        reduced: 0,
-        copies: 0,
-        waits: Vec::new(),
-        short: ShortLane::default(),
-        landing: None,
-        lists: None,
-        counter: 0,
-        whole: false,
-        rings: false,
-        blocks: 0,
-    };
+    let mut lane = Lane::default();
     let mut last = Ptr::NULL;
     let mut changed = Vec::new();
     // Whether one of several blocks is known to be the last: it has just stored what all have counted.
     let mut rung = false;
-    if let Some(moves) = reductions::of(steps) {
-        lane.reduced = reductions::lower(&moves, &mut lane.steps);
-        lane.units = reductions::WORTH * lane.reduced;
-        lane.end();
-        return Ok(lane);
-    }
     for step in steps {
         rung &= matches!(step, Step::Flush | Step::Add(_) | Step::Store(_));
         match step {

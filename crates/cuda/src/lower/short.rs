@@ -32,7 +32,7 @@ impl Lane {
                 // Nothing else stands in such a lane.
                 STEP_MOVE if read::<MoveStep>(rest).action == ACTION_REDUCE => {
                     let reduction: MoveStep = read(rest);
-                    short.kind = LANE_STEPS | LANE_REDUCES;
+                    short.kind = LANE_REDUCES;
                     (short.dst, short.count) = (reduction.dst, reduction.count);
                     (short.unit, short.scalar) = (reduction.unit, reduction.scalar);
                     short.to = u64::from(reduction.sub);

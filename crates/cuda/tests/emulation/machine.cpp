@@ -24,6 +24,7 @@
 #include TIDEGATE_LAYOUT
 
 extern "C" void tidegate_batch(const Launch launch);
+extern "C" void tidegate_reduce(const Launch launch);
 
 Index threadIdx, blockIdx;
 
@@ -37,6 +38,7 @@ struct Item {
     u64 kind;
     u64 value;  // launch: blocks; call: given to it; delay: turns
     const Launch *launch;
+    u64 reduces;  // launch: of the kernel that does nothing else
 };
 
 struct Stream {
@@ -90,6 +92,7 @@ struct Group {
     std::vector<std::vector<Fiber *>> warp_waiting;
     std::vector<u8> shared;
     const Launch *launch;
+    bool reduces;
     u32 block, left;
     u64 stream, from;  // not before this turn
     u64 grid;          // how many of its stream come before it
@@ -261,7 +264,8 @@ static void live() {
     for (;;) {
         leave();
         me->fenced = false;
-        tidegate_batch(*me->group->launch);
+        if (me->group->reduces) tidegate_reduce(*me->group->launch);
+        else tidegate_batch(*me->group->launch);
         Group *group = me->group;
         group->left++;
         group->warps[me->thread / WARP].left++;
@@ -297,7 +301,8 @@ static Fiber *fiber() {
     return fiber;
 }
 
-static void begin(u64 stream, const Launch *launch, u32 blocks, u64 grid) {
+static void begin(u64 stream, const Item &item, u64 grid) {
+    const u32 blocks = (u32)item.value;
     for (u32 block = 0; block < blocks; block++) {
         Group *group;
         if (idle_groups.empty()) {
@@ -306,7 +311,8 @@ static void begin(u64 stream, const Launch *launch, u32 blocks, u64 grid) {
             group = idle_groups.back();
             idle_groups.pop_back();
         }
-        group->launch = launch;
+        group->launch = item.launch;
+        group->reduces = item.reduces;
         group->block = block;
         group->stream = stream;
         group->grid = grid;
@@ -377,7 +383,7 @@ static bool advance() {
                     const Item *next = follower(what, at);
                     if (next && roll() % 2) {
                         at.next = true;
-                        begin(stream, next->launch, (u32)next->value, at.over + 1);
+                        begin(stream, *next, at.over + 1);
                     }
                     break;
                 }
@@ -391,7 +397,7 @@ static bool advance() {
             at.until = 0;
             if (item.kind == ITEM_LAUNCH) {
                 at.reluctant = item.value;
-                begin(stream, item.launch, (u32)item.value, at.over);
+                begin(stream, item, at.over);
             } else if (item.kind == ITEM_CALL) {
                 run->call(run->context, stream, item.value, at.time);
             } else {

@@ -352,19 +352,23 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
         let come = value(second.0) != 0;
         let lands = Lands::new(&mut arena, bell, come);
         let follow: &[&Home] = if rng.once_in(2) { &[&a] } else { &[&idle, &a] };
-        let lanes = [vec![lane, posts, reduces.to_vec()], lands.lanes()].concat();
+        let lanes = [vec![lane, posts], lands.lanes()].concat();
+        let sums = launched(vec![reduces.to_vec()], machine.sizes, &b, follow);
         let two = launched(lanes, machine.sizes, &b, follow);
         // What the followed stream ends by.
         let by_host = rng.once_in(4);
         let streams = if after {
             vec![
-                (vec![Do::Launch(&one), Do::Launch(&two)], 1),
+                (
+                    vec![Do::Launch(&one), Do::Launch(&sums), Do::Launch(&two)],
+                    1,
+                ),
                 (vec![Do::Delay(3000), Do::Call(0)], 1),
             ]
         } else {
             vec![
                 (vec![Do::Launch(&one)], 1),
-                (vec![Do::Launch(&two)], 1),
+                (vec![Do::Launch(&sums), Do::Launch(&two)], 1),
                 (vec![Do::Delay(3000), Do::Call(0)], 1),
             ]
         };

@@ -178,6 +178,7 @@ struct RawItem {
     kind: u64,
     value: u64,
     launch: *const LaunchParameter,
+    reduces: u64,
 }
 
 #[repr(C)]
@@ -295,10 +296,12 @@ impl Machine {
                         Do::Call(value) => (1, *value, std::ptr::null()),
                         Do::Delay(turns) => (2, *turns, std::ptr::null()),
                     };
+                    let reduces = matches!(item, Do::Launch(launched) if launched.reduces);
                     RawItem {
                         kind,
                         value,
                         launch,
+                        reduces: u64::from(reduces),
                     }
                 };
                 list.iter().map(raw).collect()
@@ -527,6 +530,8 @@ pub(super) struct Launched {
     bytes: usize,
     parameter: Box<LaunchParameter>,
     pub(super) blocks: usize,
+    /// Whether it is of the kernel that does nothing else.
+    reduces: bool,
     records: Vec<(Record, Vec<ShortLane>)>,
 }
 
@@ -577,6 +582,7 @@ impl Launched {
             bytes: lowered.bytes.len(),
             parameter: Box::new(parameter),
             blocks,
+            reduces: lowered.reduces,
             records: lanes_of(&lowered),
         })
     }

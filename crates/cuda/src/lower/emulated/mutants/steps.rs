@@ -133,8 +133,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // Of a reduction by several blocks, others' elements; and one of a stream that has failed.
     (
         REDUCTIONS,
-        "reduction.carry_out((u64)part.index * Team::size + team.rank(), (u64)part.count * Team::size);",
-        "reduction.carry_out(team.rank(), (u64)part.count * Team::size);",
+        "part, (u64)part.index * team + threadIdx.x % team, (u64)part.count * team);",
+        "part, threadIdx.x % team, (u64)part.count * team);",
     ),
     (
         FOLLOW,

@@ -250,7 +250,7 @@ fn a_team_adds_right_after_its_barrier() {
                 // What lands is not added to.
                 name if name.contains("run_land") => [0, 0],
                 // Nobody waits for what is reduced.
-                name if name.contains("run_reduction") => [0, 0],
+                name if name.contains("tidegate_reduce") => [0, 0],
                 name if name.contains("run_") => [1, usize::from(steps)],
                 _ => [0, 0],
             };
@@ -347,7 +347,7 @@ fn primitives_have_their_orders() {
                 name if name.contains("wait_late") && new => &["griddepcontrol."],
                 name if name.contains("run_listed_late") => &[],
                 name if name.contains("run_listed") && new => &["griddepcontrol."],
-                name if name.contains("run_reduction") && new => &["griddepcontrol."],
+                name if name.contains("tidegate_reduce") && new => &["griddepcontrol."],
                 name if name.contains("give_up") => &counts,
                 name if name.contains("run_landing") => &[LANDS, "griddepcontrol."],
                 name if name.contains("land") => &[
@@ -380,7 +380,7 @@ fn a_launch_that_began_early_waits_first() {
     let (text, _) = TEXTS[1];
     let functions = functions(text);
     let waits = |line: &str| line.starts_with("griddepcontrol.wait");
-    let owns = ["run_land", "run_steps", "run_listed", "run_reduction"];
+    let owns = ["run_land", "run_steps", "run_listed", "tidegate_reduce"];
     let own = |name: &str| owns.iter().any(|own| name.contains(own)) && !name.contains("_late");
     let (name, items) = entry(&functions);
     let others = |line: &str| {
@@ -436,7 +436,7 @@ fn a_launch_that_began_early_waits_first() {
 }
 
 /// Who lets the next come since it waits for nobody any more does so behind the barrier of its wait, on all ways. Some
-/// have no barrier: a post and a reduction (of two kinds of teams), which wait for nobody, and a lane that only waits,
+/// have no barrier: a post and a reduction, which wait for nobody, and a lane that only waits,
 /// which [`waits`] follows.
 #[test]
 fn who_passes_does_so_behind_the_barrier_of_its_wait() {
@@ -463,7 +463,7 @@ fn who_passes_does_so_behind_the_barrier_of_its_wait() {
     }
     // In short for two kinds of teams; what lands, at either end; listed, gathered and scattered, of three
     // units, and counted, of two, for two kinds of teams; and who waited long.
-    assert_eq!((behind, elsewhere), (2 + 2 + 12 + 4 + 2, 2 + 2));
+    assert_eq!((behind, elsewhere), (2 + 2 + 12 + 4 + 2, 2 + 1));
 }
 
 /// How many waits for what stands before, if right behind each the next is let come; and how often it is elsewhere, by
