@@ -487,6 +487,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_reduce(const _
     const bool shares = record.team == TEAM_BLOCKS;
     const u32 team = shares ? THREADS : WARP, member = threadIdx.x / team;
     if (record.lanes <= member) return;
-    const Part part = {record.index, record.count, shares || record.lanes == 1};
+    const Part part = {record.index, record.count, record.lanes == 1 || shares};
     run_reduction(launch, (const Lane *)(&record + 1) + member, part, (u64)part.index * team + threadIdx.x % team, (u64)part.count * team);
 }

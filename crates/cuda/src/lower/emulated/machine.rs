@@ -152,6 +152,7 @@ fn build(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
 }
 
 /// What a stream does, one after the other.
+#[derive(Clone)]
 pub(super) enum Do<'a> {
     Launch(&'a Launched),
     /// Calls the test, with this number.
