@@ -35,6 +35,17 @@
 // A register of a NIC is stored to by the thread that has rung the doorbell before it, once, behind a fence at system
 // scope (`strike`): the NIC that reads because of it sees what the doorbell's release covers, and the doorbell.
 //
+// # Promises
+//
+// A kernel that is launched early takes its place while the one before it is at work, and could keep out what that one
+// waits for (see `pass`). So what a block of a lane in short adds comes in two steps. When its own wait is over, and what it
+// puts is under way, it adds all of its part but 1, which promises the rest: it waits for nobody then, and has its place. When
+// it has put its share it adds the 1, with release. (Listed units are all on their way before the promise: there it hides the
+// end of the lane, and not of what is long.) A lane that only waits, and whose word lacks no more than 1 of each block, lets the
+// next kernel come, whose beginning then takes no time of its own; after 64 looks it is no concern any more. A promise says
+// nothing of data and has no order; a wait ends by the whole quantum, as ever. Lanes that go step by step, CPUs and NICs add
+// whole parts, and promise nothing: who takes part adds a quantum in all, so that no part of them is mistaken for a promise.
+//
 // # Failure
 //
 // A word with POISON set ends a wait whose count has not come. The first team that fails records what it waited for and
@@ -64,11 +75,17 @@ template <typename Team>
 DEV void end_short(Team team, const Lane &lane, u64 from, u32 before, Part part) {
     if (lane.kind & LANE_ADDS) {
         team.barrier();
-        // All parts together are the value; the first block's is what the others leave.
-        if (team.rank() == 0) add_release(lane.out, part.index == 0 ? lane.value - (part.count - 1) : 1);
+        // The rest of its part was the promise.
+        if (team.rank() == 0) add_release(lane.out, 1);
     }
     // Nobody waits for this.
     if (team.rank() == 0 && (lane.kind & LANE_WAITS) && lane.quantum && (before == part.count - 1 || !lane.arrivals)) store_relaxed(lane.operand, from + lane.quantum);
+}
+
+// The team waits for nobody any more, so that what it adds will come, whatever else takes a place on the GPUs. Who waits
+// for that may let the next kernel come: see `run_wait`.
+DEV void promise(const Lane &lane, Part part) {
+    if (lane.kind & LANE_ADDS) add_unordered(lane.out, part_of(lane.value, part.index, part.count) - 1);
 }
 
 // One thread looks whether a short lane can go on, for all. What it has read of the operand, and how many blocks had read
@@ -105,7 +122,7 @@ APART bool wait_late(const Launch &launch, Team team, Stand *stand, const Lane *
     }
     team.barrier();
     if (!stand[1].failed) {
-        if (part.alone) let_next_come();
+        pass(part.alone, team.rank() == 0);
         return true;
     }
     if (team.rank() == 0) give_up(launch, steps, waits);
@@ -118,6 +135,7 @@ template <typename Team>
 APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, Part part) {
     if (!wait_late(launch, team, stand, at, from, part)) return;
     const Lane lane = *at;
+    if (team.rank() == 0) promise(lane, part);
     u64 first = (u64)part.index * Team::size + team.rank(), stride = (u64)part.count * Team::size;
     u64 src = lane.src, dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);
     copy<V16>([=](u64 i) { return src + i * sizeof(V16); }, [=](u64 i) { return dst + i * sizeof(V16); }, first, stride, lane.count);
@@ -156,12 +174,14 @@ DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at
         run_late(launch, team, stand, at, from, before, part);
         return;
     }
-    turn.pass();
+    turn.pass(team.rank() == 0);
     u64 dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
         if (first + k * stride < lane.count) put(dst + (first + k * stride) * sizeof(V16), early[k]);
     if (first < lane.tail) put(dst + end, tail);
+    // (Before it is put, what is fetched would wait for this.)
+    if (team.rank() == 0) promise(lane, part);
     if (first + DEPTH * stride < lane.count) {
         u64 src = lane.src;
         copy<V16>([=](u64 i) { return src + i * sizeof(V16); }, [=](u64 i) { return dst + i * sizeof(V16); }, first + DEPTH * stride, stride, lane.count);
@@ -355,6 +375,7 @@ template <typename Team, typename Units>
 APART void run_listed_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, Part part) {
     if (!wait_late(launch, team, stand, at, from, part)) return;
     const Lane lane = *at;
+    if (team.rank() == 0) promise(lane, part);
     Units units(lane, part.index * Team::size + team.rank(), part.count * Team::size);
     units.begin();
     units.fetch_units();
@@ -381,8 +402,9 @@ APART void run_listed(const Launch &launch, Team team, Stand *stand, const Lane 
         run_listed_late<Team, Units>(launch, team, stand, at, from, before, part);
         return;
     }
-    turn.pass();
+    turn.pass(team.rank() == 0);
     units.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));
+    if (team.rank() == 0) promise(lane, part);
     end_short(team, lane, from, before, part);
 }
 
@@ -409,7 +431,7 @@ DEV void run_post(const Launch &launch, const Lane *at, Part part) {
     u32 steps = at->steps;
     const Turn turn(launch, part);
     turn.await();
-    turn.pass();
+    turn.pass(true);
     u32 stop = load_relaxed32(&turn.state->stop);
     fence();
     if ((stop || turn.follow) && has_failed(launch)) give_up(launch, steps, false);
@@ -417,7 +439,8 @@ DEV void run_post(const Launch &launch, const Lane *at, Part part) {
 }
 
 // A lane that only waits, mostly for what a peer puts: one thread has it to itself, and when the word comes there is
-// nothing left to do but to advance the operand and to end.
+// nothing left to do but to advance the operand and to end. When all has been promised the kernel that comes next may take
+// its place while the data is on its way: it can take the room of nothing that the data still needs.
 DEV void run_wait(const Launch &launch, const Lane *at, Part part) {
     u64 word = at->word, operand = at->operand, quantum = at->quantum;
     const Turn turn(launch, part);
@@ -425,17 +448,23 @@ DEV void run_wait(const Launch &launch, const Lane *at, Part part) {
     u64 from = load_relaxed(operand);
     u32 stop = load_relaxed32(&turn.state->stop);
     u64 value = load_acquire(word);
-    bool ok = false;
+    bool ok = false, passed = false;
     if (!stop && !turn.follow) {
         // As in `wait_for`.
 #pragma unroll 1
-        for (int looks = 0; looks < 64 && !(ok = reached(value, from, quantum)); looks++) value = load_acquire(word);
+        for (int looks = 0; looks < 64 && !(ok = reached(value, from, quantum)); looks++) {
+            if (!passed && promised(value, from, quantum)) {
+                turn.pass(true);
+                passed = true;
+            }
+            value = load_acquire(word);
+        }
     }
     if (!ok) {
         const WaitStep *wait = (const WaitStep *)(launch.program + 16ull * at->steps);
         if (has_failed(launch) || !wait_long(launch, wait, from, true)) return;
     }
-    turn.pass();
+    if (!passed) turn.pass(true);
     if (quantum) store_relaxed(operand, from + quantum);
 }
 
@@ -446,6 +475,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
     const u8 *own = launch.program + (u64)blockIdx.x * launch.stride;
     const Record record = *(const Record *)own;
     u32 member = record.team == TEAM_BLOCKS ? 0 : threadIdx.x / WARP;
+    if (record.lanes > 1) {
+        if (threadIdx.x == 0) *waiting() = record.lanes;
+        block_barrier();
+    }
     if (member >= record.lanes) return;
     const Lane *lane = (const Lane *)(own + sizeof(Record)) + member;
     u32 kind = lane->kind;

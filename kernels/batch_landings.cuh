@@ -60,7 +60,7 @@ APART void run_landing(const Launch &launch, Stand *stand, const Lane *at, Part 
         if (first == 0) give_up(launch, at->steps, true);
         return;
     }
-    turn.pass();
+    turn.pass(first == 0);
     const u32 tag = tag_of(stand->epoch, quantum);
     const u64 landing = landings + (is_odd(tag) ? flip : 0);
     if (first < pairs) land(landing, first, early, tag);
@@ -180,7 +180,7 @@ APART void run_landed(const Launch &launch, Stand *stands, const Lane *at, Part 
     team.barrier();
     u32 how = search.by_word ? BY_WORD : HAS_LANDED;
     if (stands[1].failed) how = landed_late(launch, stands, at, search);
-    turn.pass();
+    turn.pass(first);
     if (first && how != NOT_COME) {
         // Nobody else does: it is this wait that says what the word would have said.
         if (how == HAS_LANDED) red_u64(search.word, search.quantum);

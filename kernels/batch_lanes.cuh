@@ -1,5 +1,8 @@
 // A part of batch.cu: lanes, step by step.
 
+// What one of several blocks adds: all parts together are the value, and the first block's is what the others leave.
+DEV u64 part_of(u64 value, u32 index, u32 count) { return index == 0 ? value - PART * (count - 1) : PART; }
+
 // Adds to a word of the host, which not every bus can do: what is counted here is stored there. Of several blocks the
 // one that comes last stores: the word is never seen between two quanta. Whether it was this one.
 DEV bool ring(const AddStep *add, u64 part, u32 parts) {
@@ -133,8 +136,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                 const AddStep *add = (const AddStep *)step;
                 team.barrier();
                 if (team.rank() == 0) {
-                    // All parts together are the value; the first block's is what the others leave.
-                    u64 part = index == 0 ? add->value - (count - 1) : 1;
+                    u64 part = part_of(add->value, index, count);
                     if (add->count) rang = ring(add, part, count);
                     else add_release(add->word, part);
                 }

@@ -18,6 +18,11 @@ static_assert(WARP >= 16, "the bytes that follow the units have a thread each");
 #define POISON (1ull << 62)
 #define QUANTUM_BITS 20
 #define QUANTUM (1ull << QUANTUM_BITS)
+// What each of several blocks adds of a value; the first one adds what the others leave. Of a lane in short, the last 1 of
+// such a part says that the block has put its share; the rest is a *promise*.
+#define PART 1024ull
+#define MOST_BLOCKS 255ull
+static_assert(PART > MOST_BLOCKS && PART * MOST_BLOCKS <= QUANTUM, "a part that is not promised is more than 1 of each block");
 
 enum { TEAM_WARPS = 0, TEAM_BLOCKS = 1 };
 enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3, STEP_STORE = 4 };

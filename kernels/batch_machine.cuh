@@ -50,6 +50,10 @@ DEV void fence() {
 DEV void add_relaxed(u64 at, u64 value) {
     asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
+// With no order: it says nothing of memory. (Those who read the PTX know it by the remark.)
+DEV void add_unordered(u64 at, u64 value) {
+    asm volatile("red.relaxed.sys.global.add.u64 [%0], %1; // promises" ::"l"(at), "l"(value) : "memory");
+}
 DEV void or_release(u64 at, u64 value) {
     asm volatile("red.release.sys.global.or.b64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
@@ -83,6 +87,12 @@ DEV u32 or_fetch32(u32 *at, u32 value) {
 DEV u32 count_to(u64 at, u32 last) {
     u32 old;
     asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(last) : "memory");
+    return old;
+}
+// Of what the block shares: one less; what it was.
+DEV u32 count_down(u32 *at) {
+    u32 old;
+    asm volatile("atom.relaxed.cta.shared::cta.add.u32 %0, [%1], -1;" : "=r"(old) : "r"((u32)__cvta_generic_to_shared(at)) : "memory");
     return old;
 }
 DEV u32 swap32(u64 at, u32 compare, u32 value) {

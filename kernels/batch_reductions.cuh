@@ -49,7 +49,8 @@ DEV void run_reduction(const Launch &launch, const Lane *at, Part part, u64 firs
     const Reduction reduction(at->dst, at->count, step, (u32)at->to, at->scalar, at->unit);
     const Turn turn(launch, part);
     turn.await();
-    turn.pass();
+    // None of the block's lanes waits for a peer.
+    let_next_come();
     u32 stop = load_relaxed32(&turn.state->stop);
     if ((stop || turn.follow) && has_failed(launch)) return;
     reduction.carry_out(first, stride);

@@ -28,6 +28,19 @@ struct Part {
 
 // ---- Turns ----
 
+// How many teams of this block may still wait for a peer, where there are several.
+DEV u32 *waiting() {
+    __shared__ u32 teams;
+    return &teams;
+}
+
+// A team waits for no peer any more; `first` is one of its threads. If it is alone its block does not either, and a kernel
+// that comes next may take its place; it has been kept away so far, since it could take the room of what is waited for. Of
+// several teams the last one says so: each passes once. (Those that go step by step do not: there the end of the block says it.)
+DEV void pass(bool alone, bool first) {
+    if (alone || (first && count_down(waiting()) == 1)) let_next_come();
+}
+
 // What a lane needs of its launch when its turn comes. In a function apart the launch lies behind a pointer, where each
 // look takes a journey: so it is looked at before.
 struct Turn {
@@ -42,12 +55,7 @@ struct Turn {
         if (lets_next_come) let_next_come();
     }
 
-    // The team waits for no peer any more. If it is alone its block does not either, and a kernel that comes next may
-    // take its place; it has been kept away so far, since it could take the room of what is waited for. (Of several
-    // teams the last would have to know: there the end of the block says it.)
-    DEV void pass() const {
-        if (alone) let_next_come();
-    }
+    DEV void pass(bool first) const { ::pass(alone, first); }
 };
 
 // ---- Waits ----
@@ -86,6 +94,11 @@ APART bool has_failed(const Launch &launch) {
 
 DEV bool reached(u64 value, u64 from, u64 quantum) {
     return (i64)((value & ~POISON) - from) >= (i64)quantum;
+}
+
+// Whether all that is waited for has been promised: no more than 1 of each block is to come.
+DEV bool promised(u64 value, u64 from, u64 quantum) {
+    return quantum == QUANTUM && (i64)((value & ~POISON) - from) >= (i64)(QUANTUM - MOST_BLOCKS);
 }
 
 // What a wait that takes longer than an instant does. Not inlined: it is no concern of those that do not.

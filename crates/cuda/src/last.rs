@@ -7,11 +7,12 @@
 //!
 //! - Behind a *kernel* that waits for nobody: when that kernel lets it.
 //! - A *batch* behind a batch: while the other still waits for peers. There is room for both ([`crate::gpu`]).
-//! - A *kernel* behind a batch: only when no block of the batch is left that waits. Else the kernel could take the room
-//!   of what a peer waits for, and so of what the batch waits for. So the batch must not let it come earlier; it has to
-//!   know before it is launched. What it does instead: a block lets what is next come when its lane waits for nobody any
-//!   more, if it is a lane in short and the block has no other; other blocks by their end. So the kernel takes its place
-//!   while bytes go out and operands are advanced.
+//! - A *kernel* behind a batch: only when all that the batch still waits for has its place. Else the kernel could take the
+//!   room of what a peer waits for, and so of what the batch waits for. So the batch must not let it come earlier; it has
+//!   to know before it is launched. What it does instead: a block lets what is next come when none of its lanes waits
+//!   any more, or only for data whose origins have *promised* it (`kernels/batch.cu`): they wait for nobody, and need no
+//!   more room. (A block with a lane that goes by its steps does by its end.) So the kernel takes its place while data is
+//!   on its way, and operands are advanced.
 //!
 //! It cannot know, but programs repeat themselves: a batch that such a kernel followed twice lets nobody come before all
 //! of its waits are over ([`Expected`]), and the kernel is launched early. What that saves on a stream is most of a

@@ -152,6 +152,11 @@ pub struct Landed {
 }
 
 /// Adds `value` to a word, after all that stands before it in its lane, with release order.
+///
+/// A device may add it in several parts, and most of it before the data: a word between two multiples of [`QUANTUM`] says
+/// nothing of data. (But a word of the host, which a NIC is rung by in [parts](crate::nic::part): these come whole, each
+/// behind its data.) If less than 256 is missing, it may say to a device that who adds the rest waits for nobody any more.
+/// So all who add to such a word add whole quanta, without a batch too, as a NIC does; or it waits for nobody.
 #[derive(Clone, Copy, Debug)]
 pub struct Add {
     /// The word, perhaps in a peer's memory.
@@ -428,6 +433,8 @@ impl Batch {
     ///   live bell) that the device can reach, and operands are written by streams ordered with this one only;
     /// - the place of every [`Store`] is live, at an address of the device's, and may be written so at that point of its
     ///   lane;
+    /// - an add to a word that is waited for by [`QUANTUM`] adds one, or is one of the parts that a NIC is
+    ///   [rung by](crate::nic::part);
     /// - an operand that a move has as its `parity` is not advanced again in its lane before an add;
     /// - index tables are written before the batch is submitted, and not again;
     /// - every side, result, comparand and index table is live for all the elements that its shape (and flip)

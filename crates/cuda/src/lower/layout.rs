@@ -9,6 +9,11 @@ pub(crate) const MAX_BLOCKS: usize = 1024;
 /// How many waits can be reported at a time.
 pub(crate) const MAX_BLOCKED: usize = 64;
 
+/// What each of several blocks adds of a value, but the first, which adds what the others leave.
+pub(crate) const PART: u64 = 1024;
+/// The most blocks of one lane: a word that lacks no more than 1 of each has all promises.
+pub(crate) const MOST_BLOCKS: u64 = 255;
+
 pub(crate) const TEAM_WARPS: u8 = 0;
 pub(crate) const TEAM_BLOCKS: u8 = 1;
 

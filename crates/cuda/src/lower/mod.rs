@@ -30,11 +30,9 @@ use tidegate_hal::memory::Ptr;
 
 use lists::{List, Lists};
 
-/// The most blocks of one lane.
-const MOST: u64 = 255;
-/// The most of one that rings, whose copies go to memory of the host: so many fill the bus. (One that rings in parts has
-/// one, so that each part says what has been copied. For linear copies that is faster than the wires that were seen; what
-/// is gathered by shapes would gain from two.)
+/// The most blocks of one lane that rings, whose copies go to memory of the host: so many fill the bus. (One that rings
+/// in parts has one, so that each part says what has been copied. For linear copies that is faster than the wires that were
+/// seen; what is gathered by shapes would gain from two.)
 const MOST_TO_HOST: u64 = 2;
 
 /// How large teams are, and from when on they are worth it.
@@ -459,11 +457,17 @@ fn lower(
             }
             Step::Add(add) => {
                 let count = count(add.word)?;
+                // As little as that would be taken for what has been promised.
+                debug_assert!(
+                    add.bell.is_null() || count != 0 || add.value > MOST_BLOCKS,
+                    "an add of {} to a word that a kernel may wait for",
+                    add.value
+                );
                 rung = count != 0;
                 lane.rings |= count != 0;
                 // What several count is stored when whole quanta have come together; parts of one are stored by one.
-                lane.whole |=
-                    add.value < MOST || (count != 0 && !add.value.is_multiple_of(QUANTUM));
+                lane.whole |= add.value < MOST_BLOCKS * PART
+                    || (count != 0 && !add.value.is_multiple_of(QUANTUM));
                 changed.push(add.word);
                 let add_step = AddStep {
                     head: Head {
@@ -538,7 +542,7 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
         let most = match lane {
             Lane { whole: true, .. } => 1,
             Lane { rings: true, .. } => MOST_TO_HOST,
-            _ => MOST,
+            _ => MOST_BLOCKS,
         };
         amount(lane).div_ceil(sizes.threads as u64).clamp(1, most)
     };

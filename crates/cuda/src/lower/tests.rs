@@ -336,7 +336,7 @@ fn many_lanes_share_blocks() {
 fn an_add_that_is_too_small_to_be_parted_has_one_team() {
     let small = Step::Add(Add {
         word: ptr(0x3000),
-        value: 1,
+        value: MOST_BLOCKS * PART - 1,
         bell: Ptr::NULL,
     });
     let teams_of = |doubles| teams(&program(vec![vec![put(doubles), small]], 49).unwrap());

@@ -18,6 +18,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "shim.hpp"
@@ -79,6 +80,8 @@ struct Fiber {
     Group *group;
     u32 thread;
     bool fenced;  // and has written nothing since
+    u64 promised; // a word that it is to add 1 to
+    u64 settled;  // a word of which, as it has last seen, all that is to come has been promised
 };
 
 struct Warps {
@@ -98,7 +101,7 @@ struct Group {
     u64 grid;          // how many of its stream come before it
     size_t place;      // among those that can go on
     bool listed, lets;
-    bool passed;       // has said that it waits for nobody any more
+    bool passed;       // has said that it waits for nobody any more, but for what has been promised
 };
 
 struct Progress {
@@ -119,7 +122,8 @@ static std::vector<Group *> late;
 static std::vector<Progress> progress;
 static Group *loaded;
 static const Run *run;
-static u64 dice, turn, rarely, stay, looks, passes;
+static u64 dice, turn, rarely, stay, looks, passes, settled;
+static std::map<u64, u64> promised;  // how many blocks are to add 1 to a word
 static u64 points;  // that the run has come to
 static char message[256];
 
@@ -232,7 +236,7 @@ void let_next_come() {
     Progress &at = progress[group->stream];
     // There is room for two.
     if (at.over != group->grid) fail("the next grid is let come, and the one before is not over", group->grid);
-    // Which was not asked for: then nobody here waits for a peer any more.
+    // Which was not asked for: then nobody here waits for a peer any more that could be kept from coming.
     if (!(group->launch->flags & LAUNCH_NEXT) && !group->passed) {
         group->passed = true;
         passes++;
@@ -243,7 +247,32 @@ void let_next_come() {
 }
 
 void awaits(u64 word) {
-    if (current->group->passed) fail("a wait in a block that has let the next grid come, since it waits for nobody", word);
+    if (current->group->passed) {
+        if (current->settled != word) fail("a wait in a block that has let the next grid come, since it waits for nobody", word);
+        settled++;
+    }
+    if (current->promised) fail("a wait of a team that has promised to wait for nobody", word);
+}
+
+void found(u64 word, u64 value) {
+    u64 part = value % QUANTUM, lacks = QUANTUM - part;
+    // Of words that no kernel promises anything of it is the test that adds.
+    auto it = promised.find(word);
+    u64 most = it == promised.end() ? MOST_BLOCKS : it->second;
+    current->settled = part && lacks <= most ? word : 0;
+}
+
+void promises(u64 word) {
+    if (current->promised) fail("a team promises twice", word);
+    current->promised = word;
+    promised[word]++;
+}
+
+void keeps(u64 word, u64 value) {
+    if (!current->promised) return;
+    if (current->promised != word || value != 1) fail("something else was promised", word);
+    current->promised = 0;
+    promised[word]--;
 }
 
 void added(u64 word) {
@@ -264,8 +293,10 @@ static void live() {
     for (;;) {
         leave();
         me->fenced = false;
+        me->promised = me->settled = 0;
         if (me->group->reduces) tidegate_reduce(*me->group->launch);
         else tidegate_batch(*me->group->launch);
+        if (me->promised) fail("a promise was not kept", me->promised);
         Group *group = me->group;
         group->left++;
         group->warps[me->thread / WARP].left++;
@@ -491,7 +522,8 @@ extern "C" const char *tidegate_run(const machine::Run *what) {
     rarely = rates[roll() % 4];
     stay = stays[roll() % 4];
     progress.assign(what->count, Progress());
-    looks = passes = points = 0;
+    looks = passes = settled = points = 0;
+    promised.clear();
     // It has an address once it has been touched.
     touched++;
     dl_iterate_phdr(find_shared, nullptr);
@@ -514,12 +546,15 @@ extern "C" u64 tidegate_looks() { return machine::looks; }
 // How many blocks of it have said that they wait for nobody any more.
 extern "C" u64 tidegate_passes() { return machine::passes; }
 
+// How often it has looked, behind that, for what had been promised.
+extern "C" u64 tidegate_settled() { return machine::settled; }
+
 // The sizes of everything that both sides know, and where its fields are.
 extern "C" u64 tidegate_layout(u64 *out) {
     u64 count = 0;
     auto note = [&](u64 value) { out[count++] = value; };
 #define FIELD(type, field) note(offsetof(type, field))
-    note(THREADS), note(WARPS), note(MAX_BLOCKED), note(POISON), note(1ull << QUANTUM_BITS);
+    note(THREADS), note(WARPS), note(MAX_BLOCKED), note(POISON), note(1ull << QUANTUM_BITS), note(PART), note(MOST_BLOCKS);
     note(TEAM_WARPS), note(TEAM_BLOCKS);
     note(STEP_END), note(STEP_WAIT), note(STEP_MOVE), note(STEP_ADD), note(STEP_STORE);
     note(LANE_STEPS), note(LANE_WAITS), note(LANE_COPIES), note(LANE_ADDS), note(LANE_LANDS), note(LANE_LISTED), note(LANE_GATHERS), note(LANE_COUNTED), note(LANE_REDUCES);

@@ -46,8 +46,12 @@ void warp_barrier();
 void wait_for_previous();
 // The grid behind may begin when all blocks have come here.
 void let_next_come();
-// A look at what a peer adds to.
+// A look at what a peer adds to, and what it has found.
 void awaits(u64 word);
+void found(u64 word, u64 value);
+// The team of this thread waits for nobody any more, and adds 1 to a word when it has put its share; it has done so.
+void promises(u64 word);
+void keeps(u64 word, u64 value);
 // A look at how a stream stands.
 void looked();
 // Ends the run with a message.
@@ -83,6 +87,7 @@ static inline T *atomic(u64 at) {
 static inline u64 load_acquire(u64 at) {
     machine::awaits(at);
     u64 value = __atomic_load_n(atomic<u64>(at), __ATOMIC_ACQUIRE);
+    machine::found(at, value);
     // Whoever looks may look again.
     machine::yield();
     return value;
@@ -128,6 +133,14 @@ static inline void store_both(u64 at, u64 first, u64 second) {
 static inline void add_release(u64 at, u64 value) {
     machine::point();
     __atomic_fetch_add(atomic<u64>(at), value, __ATOMIC_RELEASE);
+    machine::keeps(at, value);
+    machine::added(at);
+    machine::point();
+}
+static inline void add_unordered(u64 at, u64 value) {
+    machine::point();
+    __atomic_fetch_add(atomic<u64>(at), value, __ATOMIC_RELAXED);
+    machine::promises(at);
     machine::added(at);
     machine::point();
 }
@@ -182,6 +195,12 @@ static inline u32 count_to(u64 at, u32 last) {
     machine::point();
     u32 old = *atomic<u32>(at);
     *atomic<u32>(at) = old >= last ? 0 : old + 1;
+    machine::point();
+    return old;
+}
+static inline u32 count_down(u32 *at) {
+    machine::point();
+    u32 old = (*at)--;
     machine::point();
     return old;
 }

@@ -359,6 +359,12 @@ impl Machine {
         unsafe { self.number(b"tidegate_passes") }
     }
 
+    /// How often such blocks have looked, behind that, for what had been promised.
+    pub(super) fn settled(&self) -> u64 {
+        // SAFETY: the library has this function, which takes nothing.
+        unsafe { self.number(b"tidegate_settled") }
+    }
+
     /// What a function says.
     ///
     /// # Safety
@@ -402,6 +408,8 @@ pub(super) fn layout() -> Vec<u64> {
         MAX_BLOCKED as u64,
         POISON,
         QUANTUM,
+        PART,
+        MOST_BLOCKS,
     ];
     let teams = [TEAM_WARPS, TEAM_BLOCKS].map(u64::from);
     let steps = [STEP_END, STEP_WAIT, STEP_MOVE, STEP_ADD, STEP_STORE].map(u64::from);
@@ -610,15 +618,14 @@ impl Launched {
             .count()
     }
 
-    /// How many blocks let the next launch come when they wait for nobody any more: those of one team, whose lane is in
-    /// short, where that may not come before.
+    /// How many blocks let the next launch come when they wait for nobody any more: those whose lanes are in short, where
+    /// that may not come before.
     pub(super) fn passes(&self) -> u64 {
         if self.parameter.flags & LAUNCH_NEXT != 0 {
             return 0;
         }
-        let passes = |(record, lanes): &&(Record, Vec<ShortLane>)| {
-            let alone = record.team == TEAM_BLOCKS || record.lanes == 1;
-            alone && lanes[0].kind & LANE_STEPS == 0
+        let passes = |(_, lanes): &&(Record, Vec<ShortLane>)| {
+            lanes.iter().all(|lane| lane.kind & LANE_STEPS == 0)
         };
         self.records.iter().filter(passes).count() as u64
     }

@@ -457,6 +457,7 @@ pub(super) fn check(
     epochs: u64,
 ) -> Result<(), String> {
     let (many, mut carried, mut strikes, mut in_parts) = (seeds.end - seeds.start, 0, 0, 0);
+    let mut settled = 0;
     for seed in seeds {
         let rng = &mut Rng::new(seed ^ 0xe90c);
         let job = Job::new(machine, rng, form);
@@ -499,6 +500,7 @@ pub(super) fn check(
             return Err(format!("seed {seed}: {wrong:?}"));
         }
         outcome?;
+        settled += machine.settled();
         job.check_strikes()
             .map_err(|why| format!("seed {seed}: {why}"))?;
         strikes += job.edges.iter().map(|edge| edge.strikes.get()).sum::<u64>();
@@ -541,6 +543,10 @@ pub(super) fn check(
     // Rings that are all whole prove nothing of parts.
     if many >= 60 && in_parts < 6 {
         return Err(format!("only {in_parts} lanes have rung in parts"));
+    }
+    // Nor promises that nobody hears.
+    if many >= 60 && settled < many * epochs / 4 {
+        return Err(format!("{settled} looks came behind a promise"));
     }
     // Couriers that nobody sends prove nothing.
     if form == Form::Apart && carried < many * epochs / 4 {

@@ -6,6 +6,9 @@
 //! last has left them. Words come from elsewhere, at random times, also several epochs at once, or parts of one. A
 //! ticket waits for what its operand says, which somebody else advances meanwhile: the kernel never does.
 //!
+//! A part that lacks no more than 1 of each block is a promise: then the next launch is let come, which the emulated machine
+//! allows no sooner.
+//!
 //! At all times an operand is behind its word, or where it is. When a stream fails, by a poisoned word, by the host, or
 //! as one that it follows does, the launch that hears of it may have advanced some of its operands; those behind it
 //! advance none, whatever has come.
@@ -15,7 +18,7 @@ use std::ops::Range;
 use tidegate_hal::batch::{Awaited, Batch, POISON, QUANTUM};
 use tidegate_hal::memory::Ptr;
 
-use super::super::{FAULT_WAIT, LANE_WAITS, TEAM_WARPS};
+use super::super::{FAULT_WAIT, LANE_WAITS, MOST_BLOCKS, PART, TEAM_WARPS};
 use super::failure::FAULT_ABORTED;
 use super::machine::{Do, Event, Home, Launched, Machine};
 use super::memory::{Arena, Rng, change, value};
@@ -86,7 +89,7 @@ impl Waits {
                 _ if last => end,
                 0 | 1 => now,
                 _ if part != 0 => now - part + QUANTUM,
-                2 => now + QUANTUM - rng.within(1..=3) as u64,
+                2 => now + QUANTUM - rng.of(&[1, MOST_BLOCKS, MOST_BLOCKS + 1, PART, QUANTUM - 1]),
                 3 => (now + 2 * QUANTUM).min(end),
                 _ => now + QUANTUM,
             };
@@ -126,6 +129,7 @@ impl Waits {
 /// Every launch waits for every word, and once; one that has failed, and those behind it, end all the same.
 pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
     let (many, mut alone, mut failures) = (seeds.end - seeds.start, 0, [0; 4]);
+    let mut settled = 0;
     for seed in seeds {
         let rng = &mut Rng::new(seed ^ 0x0a17);
         let mut arena = Arena::new(1 << 16, rng);
@@ -215,6 +219,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
             return Err(format!("seed {seed} ({how:?}): {wrong:?}"));
         }
         outcome?;
+        settled += machine.settled();
         let passed: Vec<_> = (0..waits.words.len())
             .map(|which| waits.passed(which))
             .collect();
@@ -273,6 +278,9 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
     let few = |count: &u64| *count < many / 16;
     if alone == 0 || failures[1..].iter().any(few) {
         return Err(format!("{alone} lanes only wait, {failures:?} failures"));
+    }
+    if settled < many / 16 {
+        return Err(format!("{settled} waits have ended by a promise"));
     }
     Ok(())
 }

@@ -61,20 +61,73 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "count_to(lane.arrivals, part.count - 1 + (u32)(from >> 63))",
         "count_to(lane.arrivals & ~128ull, part.count - 1 + (u32)(from >> 63))",
     ),
+    // Promises: of another amount, or at another word; kept before there is anything, or not; made before the wait is over,
+    // whether it takes long or not, or not at all by who waits long.
     (
         EPOCHS,
-        "part.index == 0 ? lane.value - (part.count - 1) : 1",
-        "part.index == 0 ? lane.value : 1",
+        "part_of(lane.value, part.index, part.count) - 1",
+        "part_of(lane.value, part.index, part.count)",
     ),
     (
         EPOCHS,
-        "part.index == 0 ? lane.value - (part.count - 1) : 1",
-        "part.index == 0 ? lane.value - part.count : 1",
+        "part_of(lane.value, part.index, part.count) - 1",
+        "part_of(lane.value, 0, part.count) - 1",
     ),
     (
         EPOCHS,
-        "part.index == 0 ? lane.value - (part.count - 1) : 1",
-        "part.index == 0 ? lane.value : 0",
+        "add_unordered(lane.out, part_of",
+        "add_unordered(lane.out + 8, part_of",
+    ),
+    (
+        EPOCHS,
+        "add_release(lane.out, 1);",
+        "add_release(lane.out, 2);",
+    ),
+    (EPOCHS, "add_release(lane.out, 1);", "(void)0;"),
+    (
+        EPOCHS,
+        "            ok = false;\n#pragma",
+        "            ok = false;\n            promise(lane, part);\n#pragma",
+    ),
+    (
+        EPOCHS,
+        "    if (team.rank() == 0) promise(lane, part);\n    if (first + DEPTH",
+        "    if (first + DEPTH",
+    ),
+    (
+        EPOCHS,
+        "    if (team.rank() == 0) promise(lane, part);\n    if (first + DEPTH",
+        "    promise(lane, part);\n    if (first + DEPTH",
+    ),
+    (
+        EPOCHS,
+        "    if (team.rank() == 0) promise(lane, part);\n    end_short",
+        "    end_short",
+    ),
+    (
+        EPOCHS,
+        "    if (team.rank() == 0) promise(lane, part);\n    end_short",
+        "    promise(lane, part);\n    end_short",
+    ),
+    (
+        EPOCHS,
+        "    if (team.rank() == 0) promise(lane, part);\n    u64 first",
+        "    u64 first",
+    ),
+    (
+        EPOCHS,
+        "    if (team.rank() == 0) promise(lane, part);\n    u64 first",
+        "    promise(lane, part);\n    u64 first",
+    ),
+    (
+        EPOCHS,
+        "    if (team.rank() == 0) promise(lane, part);\n    Units",
+        "    Units",
+    ),
+    (
+        EPOCHS,
+        "    if (team.rank() == 0) promise(lane, part);\n    Units",
+        "    promise(lane, part);\n    Units",
     ),
     // Their buffers.
     (
@@ -184,8 +237,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         EPOCHS,
-        "units.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));\n    end_short(team, lane, from, before, part);\n}\n\ntemplate",
-        "units.put_all(lane.dst);\n    end_short(team, lane, from, before, part);\n}\n\ntemplate",
+        "units.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));\n    if (team.rank() == 0) promise(lane, part);\n    end_short(team, lane, from, before, part);\n}\n\ntemplate",
+        "units.put_all(lane.dst);\n    if (team.rank() == 0) promise(lane, part);\n    end_short(team, lane, from, before, part);\n}\n\ntemplate",
     ),
     (
         MOVES,
@@ -304,8 +357,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     (EPOCHS, "    fence();\n    if ((stop", "    if ((stop"),
     (
         EPOCHS,
-        "u32 steps = at->steps;\n    const Turn turn(launch, part);\n    turn.await();\n    turn.pass();\n    u32 stop = load_relaxed32(&turn.state->stop);\n    fence();",
-        "u32 steps = at->steps;\n    fence();\n    const Turn turn(launch, part);\n    turn.await();\n    turn.pass();\n    u32 stop = load_relaxed32(&turn.state->stop);\n",
+        "u32 steps = at->steps;\n    const Turn turn(launch, part);\n    turn.await();\n    turn.pass(true);\n    u32 stop = load_relaxed32(&turn.state->stop);\n    fence();",
+        "u32 steps = at->steps;\n    fence();\n    const Turn turn(launch, part);\n    turn.await();\n    turn.pass(true);\n    u32 stop = load_relaxed32(&turn.state->stop);\n",
     ),
     (
         FOLLOW,

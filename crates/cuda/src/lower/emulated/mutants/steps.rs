@@ -31,8 +31,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // The barrier before an add, and the one after a wait.
     (
         EPOCHS,
-        "team.barrier();\n                if (team.rank() == 0) {\n                    // All",
-        "if (team.rank() == 0) {\n                    // All",
+        "team.barrier();\n                if (team.rank() == 0) {\n                    u64 part",
+        "if (team.rank() == 0) {\n                    u64 part",
     ),
     (
         EPOCHS,
@@ -67,29 +67,35 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "count_to(wait->arrivals, count - 1 + (u32)(from >> 63))",
         "count_to(wait->arrivals, count + (u32)(from >> 63))",
     ),
-    // The parts of an add are more than it, or less; all are in the first.
+    // The parts of an add, whoever makes them, are more than it, or less; all are in the first; so small that they are no
+    // more than what is left of a promise.
     (
         EPOCHS,
-        "index == 0 ? add->value - (count - 1) : 1",
-        "index == 0 ? add->value : 1",
+        "index == 0 ? value - PART * (count - 1) : PART",
+        "index == 0 ? value : PART",
     ),
     (
         EPOCHS,
-        "index == 0 ? add->value - (count - 1) : 1",
-        "index == 0 ? add->value - count : 1",
+        "index == 0 ? value - PART * (count - 1) : PART",
+        "index == 0 ? value - PART * count : PART",
     ),
     (
         EPOCHS,
-        "index == 0 ? add->value - (count - 1) : 1",
-        "index == 0 ? add->value : 0",
+        "index == 0 ? value - PART * (count - 1) : PART",
+        "index == 0 ? value : 0",
+    ),
+    (
+        EPOCHS,
+        "index == 0 ? value - PART * (count - 1) : PART",
+        "index == 0 ? value - (count - 1) : 1",
     ),
     // Waits that are too long, or too short, or that read poison as a count.
     (EPOCHS, ">= (i64)quantum;", "> (i64)quantum;"),
     (EPOCHS, ">= (i64)quantum;", ">= (i64)quantum - 200;"),
     (
         POISON,
-        "(i64)((value & ~POISON) - from)",
-        "(i64)(value - from)",
+        "(i64)((value & ~POISON) - from) >= (i64)quantum;",
+        "(i64)(value - from) >= (i64)quantum;",
     ),
     // The wrong buffers.
     (EPOCHS, "return epoch & 1;", "return !(epoch & 1);"),

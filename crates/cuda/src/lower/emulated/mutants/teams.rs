@@ -180,8 +180,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         ORDER,
-        "u32 steps = at->steps;\n    const Turn turn(launch, part);\n    turn.await();\n    turn.pass();\n",
-        "u32 steps = at->steps;\n    const Turn turn(launch, part);\n    turn.pass();\n",
+        "u32 steps = at->steps;\n    const Turn turn(launch, part);\n    turn.await();\n    turn.pass(true);\n",
+        "u32 steps = at->steps;\n    const Turn turn(launch, part);\n    turn.pass(true);\n",
     ),
     (
         ORDER,
@@ -191,7 +191,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // Who makes room while a neighbour of its block waits, or it does itself; who does not, though nobody waits.
     (
         NEIGHBOURS,
-        "if (alone) let_next_come();",
+        "if (alone || (first && count_down(waiting()) == 1)) let_next_come();",
         "let_next_come();",
     ),
     (
@@ -199,66 +199,65 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "shares || record.lanes == 1};",
         "shares || record.lanes >= 1};",
     ),
-    (ORDER, "if (alone) let_next_come();", ""),
+    (ORDER, "if (alone || (first &&", "if ((first &&"),
     (
         ORDER,
-        "if (part.alone) let_next_come();\n        return true;",
-        "return true;",
+        "turn.pass(team.rank() == 0);\n    units.put_all(",
+        "units.put_all(",
     ),
-    (ORDER, "turn.pass();\n    units.put_all(", "units.put_all("),
     (
         ORDER,
-        "turn.pass();\n    u64 dst = lane.dst",
+        "turn.pass(team.rank() == 0);\n    u64 dst = lane.dst",
         "u64 dst = lane.dst",
     ),
     (
         ORDER,
-        "    turn.pass();\n    u32 stop = load_relaxed32(&turn.state->stop);\n    fence();",
+        "    turn.pass(true);\n    u32 stop = load_relaxed32(&turn.state->stop);\n    fence();",
         "    u32 stop = load_relaxed32(&turn.state->stop);\n    fence();",
     ),
     (
         WAITS,
-        "turn.pass();\n    if (quantum) store_relaxed(operand, from + quantum);",
+        "if (!passed) turn.pass(true);\n    if (quantum) store_relaxed(operand, from + quantum);",
         "if (quantum) store_relaxed(operand, from + quantum);",
     ),
     (
         WAITS,
         "    const Turn turn(launch, part);\n    turn.await();\n    u64 from = load_relaxed(operand);",
-        "    const Turn turn(launch, part);\n    turn.await();\n    turn.pass();\n    u64 from = load_relaxed(operand);",
+        "    const Turn turn(launch, part);\n    turn.await();\n    turn.pass(true);\n    u64 from = load_relaxed(operand);",
     ),
     (
         ORDER,
         "    u32 before;\n    look_shortly(turn, team, stand, lane, part, from, before);\n    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {\n        run_late(",
-        "    u32 before;\n    turn.pass();\n    look_shortly(turn, team, stand, lane, part, from, before);\n    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {\n        run_late(",
+        "    u32 before;\n    turn.pass(team.rank() == 0);\n    look_shortly(turn, team, stand, lane, part, from, before);\n    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {\n        run_late(",
     ),
     (
         ORDER,
         "    u32 before;\n    look_shortly(turn, team, stand, lane, part, from, before);\n    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {\n        run_listed_late<",
-        "    u32 before;\n    turn.pass();\n    look_shortly(turn, team, stand, lane, part, from, before);\n    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {\n        run_listed_late<",
+        "    u32 before;\n    turn.pass(team.rank() == 0);\n    look_shortly(turn, team, stand, lane, part, from, before);\n    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {\n        run_listed_late<",
     ),
     (
         ORDER,
         "    u32 steps = at->steps, waits = at->kind & LANE_WAITS;\n",
-        "    u32 steps = at->steps, waits = at->kind & LANE_WAITS;\n    if (part.alone) let_next_come();\n",
+        "    u32 steps = at->steps, waits = at->kind & LANE_WAITS;\n    pass(part.alone, team.rank() == 0);\n",
     ),
     (
         LANDING,
         "    const Turn turn(launch, part);\n    turn.await();\n    // What is sent",
-        "    const Turn turn(launch, part);\n    turn.await();\n    turn.pass();\n    // What is sent",
+        "    const Turn turn(launch, part);\n    turn.await();\n    turn.pass(first == 0);\n    // What is sent",
     ),
     (
         LANDED,
-        "    turn.pass();\n    if (first && how != NOT_COME) {",
+        "    turn.pass(first);\n    if (first && how != NOT_COME) {",
         "    if (first && how != NOT_COME) {",
     ),
     (
         LANDED,
         "    u32 how = search.by_word ? BY_WORD : HAS_LANDED;\n    if (stands",
-        "    u32 how = search.by_word ? BY_WORD : HAS_LANDED;\n    turn.pass();\n    if (stands",
+        "    u32 how = search.by_word ? BY_WORD : HAS_LANDED;\n    turn.pass(first);\n    if (stands",
     ),
     (
         LANDING,
-        "    turn.pass();\n    const u32 tag = tag_of(",
+        "    turn.pass(first == 0);\n    const u32 tag = tag_of(",
         "    const u32 tag = tag_of(",
     ),
     // Steps that are not all there; those that are too many to be kept at hand, carried out too early.

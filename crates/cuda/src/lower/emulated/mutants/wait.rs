@@ -1,6 +1,6 @@
 //! Lanes that only wait.
 
-use super::{EPOCHS, LOOKS, MOVES, Mutant, REPORTS, WAITS};
+use super::{EPOCHS, LOOKS, MOVES, Mutant, NEIGHBOURS, ORDER, REPORTS, WAITS};
 
 const BEGIN: &str = "quantum = at->quantum;\n    const Turn turn(launch, part);\n    turn.await();\n    u64 from = load_relaxed(operand);\n    u32 stop = load_relaxed32(&turn.state->stop);\n";
 const ADVANCE: &str = "if (quantum) store_relaxed(operand, from + quantum);";
@@ -29,8 +29,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // It is advanced before the word has come.
     (
         WAITS,
-        "    u64 value = load_acquire(word);\n    bool ok = false;\n    if (!stop && ",
-        "    if (quantum) store_relaxed(operand, from + quantum);\n    u64 value = load_acquire(word);\n    bool ok = false;\n    if (!stop && ",
+        "    u64 value = load_acquire(word);\n    bool ok = false, passed",
+        "    if (quantum) store_relaxed(operand, from + quantum);\n    u64 value = load_acquire(word);\n    bool ok = false, passed",
     ),
     // The wait fails, and the operand is advanced.
     (
@@ -89,6 +89,72 @@ pub(super) const MUTANTS: &[Mutant] = &[
         WAITS,
         "ok = reached(value, from, quantum)",
         "ok = value >= from + quantum",
+    ),
+    // What has been promised: one less than there must be; what a block has not promised at all; half of it; whatever has
+    // come; with poison for a count; and nobody is let come, or the wait ends by it.
+    (
+        WAITS,
+        "(i64)(QUANTUM - MOST_BLOCKS);",
+        "(i64)(QUANTUM - MOST_BLOCKS - 1);",
+    ),
+    (
+        EPOCHS,
+        "(i64)(QUANTUM - MOST_BLOCKS);",
+        "(i64)(QUANTUM - PART);",
+    ),
+    (
+        EPOCHS,
+        "(i64)(QUANTUM - MOST_BLOCKS);",
+        "(i64)(QUANTUM / 2);",
+    ),
+    (WAITS, "(i64)(QUANTUM - MOST_BLOCKS);", "0;"),
+    (
+        WAITS,
+        "(i64)((value & ~POISON) - from) >= (i64)(QUANTUM",
+        "(i64)(value - from) >= (i64)(QUANTUM",
+    ),
+    (
+        WAITS,
+        "if (!passed && promised(",
+        "if (promised(value, from, quantum) && false && promised(",
+    ),
+    (
+        WAITS,
+        "                turn.pass(true);\n                passed = true;",
+        "                ok = true;\n                break;",
+    ),
+    // Who lets the next launch come: whoever passes, or one too early, or nobody; each thread of a team; who has passed once
+    // more; before anybody has counted the teams.
+    (
+        WAITS,
+        "count_down(waiting()) == 1",
+        "count_down(waiting()) >= 1",
+    ),
+    (
+        WAITS,
+        "count_down(waiting()) == 1",
+        "count_down(waiting()) == 2",
+    ),
+    (
+        WAITS,
+        "count_down(waiting()) == 1",
+        "count_down(waiting()) == 0",
+    ),
+    (
+        NEIGHBOURS,
+        "(first && count_down(waiting()) == 1)",
+        "(count_down(waiting()) == 1)",
+    ),
+    (WAITS, "if (!passed) turn.pass(true);", "turn.pass(true);"),
+    (
+        WAITS,
+        "*waiting() = record.lanes;\n        block_barrier();",
+        "*waiting() = record.lanes;",
+    ),
+    (
+        ORDER,
+        "pass(part.alone, team.rank() == 0);\n        return true;",
+        "return true;",
     ),
     // The step that it goes on with, and its report.
     (

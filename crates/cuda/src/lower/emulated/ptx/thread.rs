@@ -14,6 +14,11 @@ use std::collections::{BTreeSet, HashMap};
 
 /// Where the parameter of the kernel lies.
 pub(super) const PARAMETER: u64 = 1 << 40;
+/// Where the one word lies that is shared and has a name: its address has 32 bits.
+pub(super) const SHARED: u64 = 1 << 20;
+
+/// What is stored to that.
+const STORES: &str = "st.shared.u32";
 
 /// A primitive, by its instruction without operands, or a call, by the function's name; with what it is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +48,7 @@ pub(super) struct Start {
 #[derive(Default)]
 pub(super) struct Trace {
     pub(super) did: Vec<Did>,
-    /// The lines that were carried out from the first primitive on, and of those the branches: whether each was taken.
+    /// The lines that were carried out from the first primitive on, but for what begins a block, and of those the branches: whether each was taken.
     pub(super) lines: BTreeSet<usize>,
     pub(super) branches: BTreeSet<(usize, bool)>,
 }
@@ -105,6 +110,7 @@ impl<'a> Thread<'a> {
             "%ctaid.x" => Ok(self.start.block),
             "%tid.x" => Ok(self.start.thread),
             _ if operand.ends_with("_param_0") => Ok(PARAMETER),
+            _ if operand.starts_with("_ZZ7waiting") => Ok(SHARED),
             _ => {
                 let known = self.registers.get(operand).copied();
                 known.ok_or_else(|| format!("nothing was written to {operand}"))
@@ -196,7 +202,8 @@ impl<'a> Thread<'a> {
         let code = code.trim_end_matches(';');
         let (what, rest) = code.split_once(' ').unwrap_or((code, ""));
         let mut list = operands(rest);
-        let loads = what.starts_with("ld.").then(|| list.remove(0));
+        let loads = what.starts_with("ld.") || what.starts_with("atom.");
+        let loads = loads.then(|| list.remove(0));
         let given = |operand: &&str| {
             if operand.starts_with('[') {
                 self.at(operand)
@@ -257,7 +264,8 @@ pub(super) fn carry_out(
             Some(not) => thread.value(not)? == 0,
             None => guard.is_empty() || thread.value(guard)? != 0,
         };
-        if !trace.did.is_empty() {
+        let begins = |did: &Did| did.what == STORES || did.what == "bar.sync";
+        if !trace.did.iter().all(begins) {
             trace.lines.insert(at);
             if !guard.is_empty() {
                 trace.branches.insert((at, holds));
@@ -273,9 +281,12 @@ pub(super) fn carry_out(
                 if let Some(register) = loads {
                     thread.registers.insert(register, value);
                 }
+                if !begins(&did) {
+                    trace.lines.insert(at - 1);
+                }
                 trace.did.push(did);
-                trace.lines.insert(at - 1);
             }
+            _ if code.starts_with(STORES) => trace.did.push(thread.primitive(code)?.0),
             _ if code.starts_with("call") => {
                 let (did, count) = thread.call(at - 1)?;
                 thread.parameters.clear();

@@ -5,17 +5,18 @@
 //! The thread is carried out under many conditions: however the stream stands, whenever the word comes, whatever the
 //! functions say that it calls. What it does must be what the source says, to the address and the value, and in its
 //! order: nothing but its program is read before `griddepcontrol.wait`, and the operand is stored when an acquire has
-//! seen the word come far enough, or `wait_long` has, and at no other time.
+//! seen the word come far enough, or `wait_long` has, and at no other time. The next launch is let come once, by the last
+//! team of the block that passes: when all is promised, or when it has come.
 //!
 //! That this finds errors is tested as well: each instruction of the thread is changed, or left out.
 
 use tidegate_hal::batch::{POISON, QUANTUM};
 
 use super::super::super::{
-    LANE_WAITS, LAUNCH_NEXT, LaunchParameter, Plain, Record, ShortLane, TEAM_WARPS,
+    LANE_WAITS, LAUNCH_NEXT, LaunchParameter, MOST_BLOCKS, Plain, Record, ShortLane, TEAM_WARPS,
 };
 use super::super::memory::Rng;
-use super::thread::{Did, PARAMETER, Start, Trace, carry_out};
+use super::thread::{Did, PARAMETER, SHARED, Start, Trace, carry_out};
 use super::{TEXTS, body, entry, functions};
 
 const PROGRAM: u64 = 0x10_0000;
@@ -25,6 +26,8 @@ const OPERAND: u64 = 0x40_0000;
 const STEPS: u32 = 0x123;
 
 const ACQUIRE: &str = "ld.acquire.sys.global.u64";
+const COUNT_DOWN: &str = "atom.relaxed.cta.shared::cta.add.u32";
+const LET: &str = "griddepcontrol.launch_dependents";
 const HAS_FAILED: &str = "_Z10has_failedRK6Launch";
 const WAIT_LONG: &str = "_Z9wait_longRK6LaunchPK8WaitStepyb";
 /// How often it looks before it takes the wait for a long one.
@@ -45,6 +48,8 @@ struct Case {
     values: Vec<u64>,
     failed: bool,
     comes: bool,
+    /// Whether it is the last of its block to pass.
+    last: bool,
 }
 
 impl Case {
@@ -55,6 +60,12 @@ impl Case {
         let early = [
             end.wrapping_sub(1) & !POISON,
             end.wrapping_sub(1) | POISON,
+            end.wrapping_sub(MOST_BLOCKS) & !POISON,
+            end.wrapping_sub(MOST_BLOCKS) | POISON,
+            end.wrapping_sub(MOST_BLOCKS + 1) & !POISON,
+            end.wrapping_sub(QUANTUM / 2) & !POISON,
+            // What was promised of the epoch before.
+            from.wrapping_sub(1) & !POISON,
             end.wrapping_sub(QUANTUM) & !POISON,
             // Long ago: less than the operand says.
             from.wrapping_sub(QUANTUM) & !POISON,
@@ -80,6 +91,7 @@ impl Case {
             values,
             failed: rng.once_in(2),
             comes: rng.once_in(2),
+            last: rng.once_in(2),
         }
     }
 
@@ -130,22 +142,50 @@ impl Case {
         }
     }
 
+    /// What any thread does first.
+    fn begins(&self, thread: u64) -> Vec<Did> {
+        let mut did = Vec::new();
+        if self.lanes > 1 {
+            if thread == 0 {
+                did.push(Did::new("st.shared.u32", &[SHARED, self.lanes]));
+            }
+            did.push(Did::new("bar.sync", &[0]));
+        }
+        did
+    }
+
     /// What the source says that the lane's thread does.
     fn expected(&self, new: bool) -> Vec<Did> {
-        let mut did = Vec::new();
+        let mut did = self.begins(32 * self.member);
         if new {
             did.push(Did::new("griddepcontrol.wait", &[]));
             if self.next {
-                did.push(Did::new("griddepcontrol.launch_dependents", &[]));
+                did.push(Did::new(LET, &[]));
             }
         }
+        let pass = |did: &mut Vec<Did>| {
+            if self.lanes > 1 {
+                did.push(Did::new(COUNT_DOWN, &[SHARED, u64::MAX]));
+            }
+            if new && (self.lanes == 1 || self.last) {
+                did.push(Did::new(LET, &[]));
+            }
+        };
+        let mut passed = false;
         did.push(Did::new("ld.relaxed.sys.global.u64", &[OPERAND]));
         did.push(Did::new("ld.relaxed.sys.global.u32", &[STATE]));
         did.push(Did::new(ACQUIRE, &[WORD]));
         let late = self.stop || self.follows || self.values.len() > LOOKS;
         if !self.stop && !self.follows {
             let again = LOOKS.min(self.values.len() - 1);
-            did.extend((0..again).map(|_| Did::new(ACQUIRE, &[WORD])));
+            for value in &self.values[..again] {
+                let lacks = (self.from + self.quantum).wrapping_sub(value & !POISON);
+                if self.quantum == QUANTUM && lacks <= MOST_BLOCKS && !passed {
+                    pass(&mut did);
+                    passed = true;
+                }
+                did.push(Did::new(ACQUIRE, &[WORD]));
+            }
         }
         if late {
             did.push(Did::new(HAS_FAILED, &[PARAMETER]));
@@ -158,9 +198,8 @@ impl Case {
                 return did;
             }
         }
-        // Alone in its block it is the last that waits.
-        if new && self.lanes == 1 {
-            did.push(Did::new("griddepcontrol.launch_dependents", &[]));
+        if !passed {
+            pass(&mut did);
         }
         if self.quantum != 0 {
             let end = self.from + self.quantum;
@@ -177,6 +216,7 @@ impl Case {
             "ld.relaxed.sys.global.u64" => self.from,
             "ld.relaxed.sys.global.u32" => u64::from(self.stop),
             HAS_FAILED => u64::from(self.failed),
+            COUNT_DOWN => 2 - u64::from(self.last),
             WAIT_LONG => u64::from(self.comes),
             _ if did.with == [WORD] => {
                 last = values.next().copied().unwrap_or(last);
@@ -191,7 +231,7 @@ impl Case {
 fn check(body: &[String], new: bool) -> Result<Trace, String> {
     let rng = &mut Rng::new(0x9a17);
     let mut all = Trace::default();
-    for _ in 0..300 {
+    for _ in 0..600 {
         let case = Case::new(rng);
         let trace = case.carry_out(body, 32 * case.member)?;
         let expected = case.expected(new);
@@ -200,10 +240,10 @@ fn check(body: &[String], new: bool) -> Result<Trace, String> {
         }
         all.lines.extend(trace.lines);
         all.branches.extend(trace.branches);
-        // The others of its warp, and the warps behind, have nothing to do.
+        // The others of its warp, and the warps behind, have nothing else to do.
         for thread in [32 * case.member + 1, 32 * case.member + 31, 32 * case.lanes] {
             let trace = case.carry_out(body, thread)?;
-            if !trace.did.is_empty() {
+            if trace.did != case.begins(thread) {
                 return Err(format!("thread {thread} does {:?}", trace.did));
             }
         }
@@ -268,6 +308,11 @@ fn errors(body: &[String], at: usize, before: &[usize]) -> Vec<Vec<String>> {
         ("add.s64", "sub.s64"),
         ("sub.s64", "add.s64"),
         ("-4611686018427387905", "-1"),
+        ("1048320", "1048319"),
+        ("1048320", "1048321"),
+        ("1048321", "1048320"),
+        ("1048321", "1048322"),
+        ("1048576", "1048577"),
         ("setp.lt.s64", "setp.lt.u64"),
         ("setp.lt.s64", "setp.le.s64"),
         ("setp.ge.s64", "setp.ge.u64"),
