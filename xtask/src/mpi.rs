@@ -18,16 +18,17 @@ pub(crate) const STEP: Step = Step {
             program: "mpirun.openmpi",
             package: "openmpi-bin",
         },
-        Need::Apt {
-            program: "mpicc.openmpi",
+        // (Each compiler's wrapper comes with the launcher, what it includes does not.)
+        Need::AptFile {
+            pattern: "/usr/lib/*/openmpi/include/mpi.h",
             package: "libopenmpi-dev",
         },
         Need::Apt {
             program: "mpirun.mpich",
             package: "mpich",
         },
-        Need::Apt {
-            program: "mpicc.mpich",
+        Need::AptFile {
+            pattern: "/usr/include/*/mpich/mpi.h",
             package: "libmpich-dev",
         },
         // What reads an MPI's headers.
