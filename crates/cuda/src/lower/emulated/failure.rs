@@ -9,7 +9,8 @@ use tidegate_hal::batch::{
 use tidegate_hal::memory::Ptr;
 
 use super::super::{FAULT_WAIT, MAX_BLOCKED, RawFault, Sizes};
-use super::machine::{Do, Event, Home, Launched, Machine};
+use super::launched::{Home, Launched};
+use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, Rng, change, value};
 use super::protocol::{FILL, Form, Job};
 use super::steps::{WINDOW, add, linear, wait};

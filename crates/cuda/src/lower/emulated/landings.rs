@@ -18,7 +18,8 @@ use tidegate_hal::batch::{
 use tidegate_hal::memory::Ptr;
 
 use super::super::{FAULT_WAIT, LANE_LANDS, TEAM_WARPS};
-use super::machine::{Do, Event, Home, Launched, Machine};
+use super::launched::{Home, Launched};
+use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, Rng, change, mix, value};
 use super::steps::{WINDOW, add, linear, wait};
 

@@ -26,6 +26,7 @@ mod couriers;
 mod edge;
 mod failure;
 mod landings;
+mod launched;
 mod machine;
 mod memory;
 mod moves;

@@ -11,7 +11,8 @@ use tidegate_words::{Bell, Engine, Poll};
 
 use super::super::layout::LANE_COUNTED;
 use super::super::{LANE_STEPS, ShortLane, TEAM_BLOCKS, TEAM_WARPS};
-use super::machine::{Do, Home, Launched, Machine};
+use super::launched::{Home, Launched};
+use super::machine::{Do, Machine};
 use super::memory::{Arena, Rng};
 
 pub(super) mod extremes;

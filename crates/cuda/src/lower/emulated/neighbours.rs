@@ -13,7 +13,8 @@ use tidegate_hal::memory::Ptr;
 
 use super::super::layout::LANE_GATHERS;
 use super::super::{LANE_ADDS, LANE_COPIES, LANE_LISTED, LANE_WAITS, TEAM_WARPS};
-use super::machine::{Do, Event, Home, Launched, Machine};
+use super::launched::{Home, Launched};
+use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, Rng, change, mix, value};
 use super::steps::{add, linear, wait};
 

@@ -5,7 +5,8 @@ use std::ops::Range;
 use tidegate_hal::batch::{Action, Batch, Move, Op, QUANTUM, Scalar, Shape, Side, Step};
 use tidegate_hal::memory::Ptr;
 
-use super::machine::{Do, Event, Home, Launched, Machine};
+use super::launched::{Home, Launched};
+use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, Rng, change, value};
 use super::steps::{add, linear, wait};
 

@@ -25,7 +25,8 @@ use tidegate_hal::memory::Ptr;
 use super::super::apart::{Crossover, Errand, Words, take_apart};
 use super::super::parts::parts;
 use super::edge::{Edge, STRIKE};
-use super::machine::{Do, Event, Home, Launched, Machine};
+use super::launched::{Home, Launched};
+use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, Rng, change, value};
 
 /// What a rank does in an epoch, by number.

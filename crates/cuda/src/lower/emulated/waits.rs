@@ -20,7 +20,8 @@ use tidegate_hal::memory::Ptr;
 
 use super::super::{FAULT_WAIT, LANE_WAITS, MOST_BLOCKS, PART, TEAM_WARPS};
 use super::failure::FAULT_ABORTED;
-use super::machine::{Do, Event, Home, Launched, Machine};
+use super::launched::{Home, Launched};
+use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, Rng, change, value};
 use super::steps::{WINDOW, add, wait};
 use crate::reports::awaited_code;

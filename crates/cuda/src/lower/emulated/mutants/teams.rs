@@ -191,7 +191,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // Who makes room while a neighbour of its block waits, or it does itself; who does not, though nobody waits.
     (
         NEIGHBOURS,
-        "if (alone || (first && count_down(waiting()) == 1)) let_next_come();",
+        "if (BEGINS_EARLY && (alone || (first && count_down(waiting()) == 1))) let_next_come();",
         "let_next_come();",
     ),
     (
@@ -199,7 +199,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "shares || record.lanes == 1};",
         "shares || record.lanes >= 1};",
     ),
-    (ORDER, "if (alone || (first &&", "if ((first &&"),
+    (ORDER, "(alone || (first &&", "((first &&"),
     (
         ORDER,
         "turn.pass(team.rank() == 0);\n    units.put_all(",

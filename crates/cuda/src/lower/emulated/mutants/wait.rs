@@ -113,11 +113,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "(i64)((value & ~POISON) - from) >= (i64)(QUANTUM",
         "(i64)(value - from) >= (i64)(QUANTUM",
     ),
-    (
-        WAITS,
-        "if (!passed && promised(",
-        "if (promised(value, from, quantum) && false && promised(",
-    ),
+    (WAITS, "!passed && promised(", "false && promised("),
     (
         WAITS,
         "                turn.pass(true);\n                passed = true;",
