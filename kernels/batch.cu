@@ -453,7 +453,7 @@ DEV void run_wait(const Launch &launch, const Lane *at, Part part) {
         // As in `wait_for`.
 #pragma unroll 1
         for (int looks = 0; looks < 64 && !(ok = reached(value, from, quantum)); looks++) {
-            if (!passed && promised(value, from, quantum)) {
+            if (BEGINS_EARLY && !passed && promised(value, from, quantum)) {
                 turn.pass(true);
                 passed = true;
             }
@@ -475,7 +475,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
     const u8 *own = launch.program + (u64)blockIdx.x * launch.stride;
     const Record record = *(const Record *)own;
     u32 member = record.team == TEAM_BLOCKS ? 0 : threadIdx.x / WARP;
-    if (record.lanes > 1) {
+    if (BEGINS_EARLY && record.lanes > 1) {
         if (threadIdx.x == 0) *waiting() = record.lanes;
         block_barrier();
     }

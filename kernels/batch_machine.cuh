@@ -11,6 +11,13 @@ struct alignas(16) V16 {
 // What is too large to stand wherever it is used: a call costs less than the registers.
 #define APART __device__ __noinline__
 
+// Whether the next grid can take its place while this one is at work: then some say when it may.
+#if defined(TIDEGATE_EMULATED) || __CUDA_ARCH__ >= 900
+#define BEGINS_EARLY 1
+#else
+#define BEGINS_EARLY 0
+#endif
+
 #ifndef TIDEGATE_EMULATED
 DEV u64 load_acquire(u64 at) {
     u64 value;
@@ -123,12 +130,12 @@ DEV void pause(u32 nanoseconds) {
 // What comes next on the stream may take its place, and wait there until this one is over; and this one goes on when
 // what stands before it is over. (Only a launch that asks for it has a next one so early; to others both are nothing.)
 DEV void let_next_come() {
-#if __CUDA_ARCH__ >= 900
+#if BEGINS_EARLY
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 DEV void wait_for_previous() {
-#if __CUDA_ARCH__ >= 900
+#if BEGINS_EARLY
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }

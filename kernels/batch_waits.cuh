@@ -38,7 +38,7 @@ DEV u32 *waiting() {
 // that comes next may take its place; it has been kept away so far, since it could take the room of what is waited for. Of
 // several teams the last one says so: each passes once. (Those that go step by step do not: there the end of the block says it.)
 DEV void pass(bool alone, bool first) {
-    if (alone || (first && count_down(waiting()) == 1)) let_next_come();
+    if (BEGINS_EARLY && (alone || (first && count_down(waiting()) == 1))) let_next_come();
 }
 
 // What a lane needs of its launch when its turn comes. In a function apart the launch lies behind a pointer, where each
