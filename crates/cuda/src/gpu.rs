@@ -13,9 +13,9 @@
 //!   multiprocessor at most; a batch that is launched early stands beside the one that it follows. So all of them are
 //!   always resident, and a block of a user's kernel that needs no more than half of a multiprocessor always finds
 //!   room. One that needs more may have to wait until a batch is over: it must not be what a peer waits for. And no
-//!   kernel takes room before its turn while the batch in front of it waits for what has no room yet (`last.rs`). A stream gets its quota with
-//!   its first batch, and gives it back when it is gone. Under MPS the kernels of all processes on the GPU must find
-//!   room together: so each gets its part of this share (`share.rs`).
+//!   kernel takes room before its turn while the batch in front of it waits for what has no room yet (`last.rs`). A
+//!   stream gets its quota with its first batch, and gives it back when it is gone. Under MPS the kernels of all
+//!   processes on the GPU must find room together: so each gets its part of this share (`share.rs`).
 //! - *Hardware queues.* Streams share them, and what is behind a wait in one queue waits too, whichever stream it is
 //!   of. There are 8 (under MPS 2), or as many as `CUDA_DEVICE_MAX_CONNECTIONS` says (up to 32; the launcher sets it).
 //!   No more streams are made than there are queues. A courier takes one too (`courier.rs`).

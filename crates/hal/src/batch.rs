@@ -156,7 +156,7 @@ pub struct Landed {
 /// A device may add it in several parts, and most of it before the data: a word between two multiples of [`QUANTUM`] says
 /// nothing of data. (But a word of the host, which a NIC is rung by in [parts](crate::nic::part): these come whole, each
 /// behind its data.) If less than 256 is missing, it may say to a device that who adds the rest waits for nobody any more.
-/// So all who add to such a word add whole quanta, without a batch too, as a NIC does; or it waits for nobody.
+/// So a word that is waited for by a quantum is added to in whole quanta, by NICs, too: nobody else adds as little.
 #[derive(Clone, Copy, Debug)]
 pub struct Add {
     /// The word, perhaps in a peer's memory.
