@@ -55,13 +55,17 @@ typedef unsigned long long u64;
 // who comes next waits for this one only. To a launch that does not ask for it both are nothing.
 struct Turn {
   INLINE_MEMBER Turn() {
-#if __CUDA_ARCH__ >= 900
+#if defined(TIDEGATE_EMULATED)
+    let_next_come();
+#elif __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
   }
 
   INLINE_MEMBER void await() const {
-#if __CUDA_ARCH__ >= 900
+#if defined(TIDEGATE_EMULATED)
+    wait_for_previous();
+#elif __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
   }

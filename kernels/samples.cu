@@ -44,7 +44,9 @@ extern "C" __global__ void tick(u64 *state, u64 states) {
 
 // As `tick`. Compiled for 9.0 it waits by itself for what stands before it, so that it can be launched early.
 extern "C" __global__ void tick_early(u64 *state, u64 states) {
-#if __CUDA_ARCH__ >= 900
+#if defined(TIDEGATE_EMULATED)
+    wait_for_previous();
+#elif __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
     if (blockIdx.x == 0 && threadIdx.x == 0 && states) state[0] += 1;
@@ -77,8 +79,13 @@ extern "C" __global__ void trespass(u64 *x, u64 len) {
 // Keeps a multiprocessor busy for so many nanoseconds.
 extern "C" __global__ void busy(u64 *x, u64 len, u64 nanoseconds) {
     u64 begin, now;
+#ifdef TIDEGATE_EMULATED
+    begin = global_timer();
+    do now = global_timer();
+#else
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
     do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+#endif
     while (now - begin < nanoseconds);
     if (len && blockIdx.x == 0 && threadIdx.x == 0) x[0] += 1;
 }

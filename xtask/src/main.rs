@@ -6,6 +6,7 @@
 mod args;
 mod charts;
 mod command;
+mod cuda;
 mod kernels;
 mod launchers;
 mod mpi;
@@ -35,6 +36,8 @@ tasks:
         make every PTX file in `kernels/` anew from its source, with NVRTC from PyPI (in `target/`; no CUDA is needed)
             --check          change nothing; fail, and say where, if a file is not what its source compiles to
             --no-install     do not get NVRTC if it is not there
+    fake-cuda
+        make a CUDA driver that needs no GPU, in `target/fake-cuda`, and say how programs find it
     soak [--runs N] [--messages N]
         kill a random rank of a job at a random moment, N times (200 if not said), and check that every other rank ends with its
         error and nothing is left behind; read N messages (1,000,000) that nobody should have sent
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
     let result = match args.task().as_deref() {
         Some("test") => test::main(args),
         Some("kernels") => kernels::main(args),
+        Some("fake-cuda") => cuda::main(args),
         Some("soak") => soak::main(args),
         Some("charts") => charts::main(args),
         Some("help") | None => {

@@ -77,7 +77,7 @@ const GIT: Need = Need::Apt {
     package: "git",
 };
 /// With it comes the library.
-const LIBFABRIC: Need = Need::Apt {
+pub(crate) const LIBFABRIC: Need = Need::Apt {
     program: "fi_info",
     package: "libfabric-bin",
 };
@@ -150,7 +150,7 @@ const NODES: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// What those runs have in common. Every rank has start values of its own, so that a message that goes to the wrong one is seen.
-const FACES_ALL: &str = "--init global --counts 2,1,3 --rounds 1 --variants st,st-graph,st-strided,st-strided-graph,st-separate,rma,p2p";
+pub(crate) const FACES_ALL: &str = "--init global --counts 2,1,3 --rounds 1 --variants st,st-graph,st-strided,st-strided-graph,st-separate,rma,p2p";
 
 /// Such a run between nodes, but for the provider.
 fn faces_between(place: &Place, grid: &str, nodes: &str, wire: &str) -> Cmd {
@@ -354,6 +354,7 @@ pub(crate) static STEPS: &[Step] = &[
             .collect()
         },
     },
+    crate::cuda::STEP,
     crate::mpi::STEP,
     Step {
         name: "asan",

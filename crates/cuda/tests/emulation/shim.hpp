@@ -1,5 +1,8 @@
 // What `kernels/batch.cu` needs of a GPU, for a processor: the words of the language that C++ lacks, and the primitives of `batch_machine.cuh`.
 //
+// The fake driver's machine (`crates/fake-cuda/machine`) has them from here, too, and brings hooks of its own: there other processes use the memory at
+// the same time. So what a primitive does to a word that others look at is atomic, with the order that the device's has. The rest is said of this one.
+//
 // Threads are fibers of one thread of the host, and change places in primitives only (`machine.cpp`). So all that a run does follows from its
 // seed, and memory is sequentially consistent: what is proved here is the protocol in all interleavings of primitives, not the orders that the primitives ask for. Those are
 // compared with the PTX (`crates/cuda/src/lower/emulated/ptx.rs`).
@@ -27,10 +30,11 @@ typedef unsigned long long u64;
 typedef long long i64;
 
 struct Index {
-    u32 x;
+    u32 x, y, z;
 };
 extern Index threadIdx, blockIdx;
 
+#ifndef TIDEGATE_MACHINE
 namespace machine {
 // How much is shared, at least.
 extern const u64 least_shared;
@@ -40,6 +44,8 @@ void point();
 void linger();
 // Where another thread goes on: this one cannot, or only looks.
 void yield();
+// Likewise, behind a look at a word: whoever looks may look again.
+inline void may_look_again(u64, u64) { yield(); }
 void block_barrier();
 void warp_barrier();
 // Until the grid before, of the same stream, is over.
@@ -65,6 +71,7 @@ void added(u64 word);
 // Whether plain accesses may go there.
 void check(u64 at, u64 bytes, bool writes);
 }  // namespace machine
+#endif
 
 template <typename To, typename From>
 static inline To same_bits(From from) {
@@ -88,8 +95,7 @@ static inline u64 load_acquire(u64 at) {
     machine::awaits(at);
     u64 value = __atomic_load_n(atomic<u64>(at), __ATOMIC_ACQUIRE);
     machine::found(at, value);
-    // Whoever looks may look again.
-    machine::yield();
+    machine::may_look_again(at, value);
     return value;
 }
 static inline u64 load_relaxed(u64 at) {
@@ -217,7 +223,10 @@ static inline u64 swap64(u64 at, u64 compare, u64 value) { return swapped<u64>(a
 template <typename T>
 static inline void reduced(u64 at, T value) {
     machine::point();
-    *atomic<T>(at) += value;
+    T old, sum, *to = atomic<T>(at);
+    __atomic_load(to, &old, __ATOMIC_RELAXED);
+    do sum = old + value;
+    while (!__atomic_compare_exchange(to, &old, &sum, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }
 static inline void red_f64(u64 at, double value) { reduced(at, value); }
 static inline void red_f32(u64 at, float value) { reduced(at, value); }

@@ -1,0 +1,109 @@
+// All kernels of `kernels/*.cu`, by the names that their PTX has.
+//
+// Model: each source is included as it is, in a namespace of its own, since their helpers share names; the batch kernel's names stand outside,
+// as it says `::` of some. A kernel is called for one thread, with its arguments taken from where the launch has put them: what the table says of
+// their sizes comes from the kernel's type, so that it is what the source says.
+//
+// Failure: an unknown name is not in the table. What writes where nothing is mapped would end the process; so the one kernel that does so on
+// purpose is replaced by one that says so.
+//
+// Compiled for 9.0: kernels wait by themselves for what stands before them.
+
+#include <string.h>
+
+#include <utility>
+
+#include "cuda.hpp"
+
+#include "../../../kernels/batch.cu"
+#include "../../../kernels/tidegate.cuh"
+
+namespace of_faces {
+#include "../../../kernels/faces.cu"
+}
+namespace of_bench {
+#include "../../../kernels/bench.cu"
+}
+namespace of_samples {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Warray-bounds"
+#include "../../../kernels/samples.cu"
+#pragma GCC diagnostic pop
+}
+namespace of_examples {
+// That of the samples is the same; both would be one function.
+#define increment increment_of_examples
+#include "../../../kernels/examples.cu"
+#undef increment
+}
+namespace of_schedules {
+#include "../../../kernels/schedules.cu"
+}
+
+namespace machine {
+
+static_assert(WARP == WARP_THREADS && THREADS == 512, "as on the device");
+
+template <auto kernel>
+struct Thunk;
+
+template <typename... A, void (*kernel)(A...)>
+struct Thunk<kernel> {
+    static_assert(sizeof...(A) <= MOST_ARGUMENTS && (((sizeof(A) + 15) / 16 * 16) + ...) <= ROOM, "there is room for the arguments");
+
+    static constexpr u32 sizes[] = {sizeof(A)...};
+
+    template <size_t... I>
+    static void call(void *const *arguments, std::index_sequence<I...>) {
+        kernel(*(const A *)arguments[I]...);
+    }
+
+    static void run(void *const *arguments) { call(arguments, std::index_sequence_for<A...>()); }
+
+    static constexpr Kernel named(const char *name) { return {name, run, sizes, sizeof...(A)}; }
+};
+
+static void trespass(u64 *, u64) { fail("a write where nothing is mapped", 8); }
+
+#define AS(name, kernel) Thunk<kernel>::named(#name)
+#define OF(place, name) AS(name, place::name)
+#define OF_TYPE(T)                                                                                                                                      \
+    OF(of_schedules, change_##T), OF(of_schedules, change_part_##T), OF(of_schedules, fold_##T), OF(of_schedules, log_##T), OF(of_schedules, sum_slots_##T), \
+        OF(of_schedules, sum_##T), OF(of_schedules, harvest_##T), OF(of_schedules, copy_##T), OF(of_schedules, copy_slot_##T)
+
+const Kernel kernels[] = {
+    AS(tidegate_batch, ::tidegate_batch),
+    AS(tidegate_reduce, ::tidegate_reduce),
+    OF(of_bench, bench_gather),
+    OF(of_faces::faces, faces_init),
+    OF(of_faces::faces, faces_init_part),
+    OF(of_faces::faces, faces_copy_part),
+    OF(of_faces::faces, faces_pack),
+    OF(of_faces::faces, faces_unpack),
+    OF(of_faces::faces, faces_unpack_packed),
+    OF(of_faces::faces, faces_compute),
+    OF(of_samples, increment),
+    OF(of_samples, count),
+    OF(of_samples, produce),
+    OF(of_samples, tick),
+    OF(of_samples, tick_early),
+    OF(of_samples, consume),
+    OF(of_samples, copy_slot),
+    OF(of_samples, busy),
+    AS(trespass, machine::trespass),
+    OF(of_examples, compare),
+    OF(of_examples, fill_ghosts),
+    OF(of_examples, sweep),
+    OF(of_examples, fill),
+    OF(of_examples, multiply),
+    OF_TYPE(u64),
+    OF_TYPE(u32),
+    OF_TYPE(u8),
+    OF_TYPE(i32),
+    OF_TYPE(f64),
+    OF_TYPE(pixel),
+    OF_TYPE(triple),
+};
+const u32 kernel_count = sizeof kernels / sizeof kernels[0];
+
+}  // namespace machine

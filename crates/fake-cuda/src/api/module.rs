@@ -1,0 +1,166 @@
+//! Code, and launches of it.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+
+use super::{api, current, give};
+use crate::args::{Function, Launch};
+use crate::codes;
+use crate::machine::Machine;
+use crate::ptx;
+use crate::state::{Handle, state};
+use crate::work::What;
+
+const PROGRAMMATIC_STREAM_SERIALIZATION: u32 = 6;
+
+fn function(handle: Handle) -> Result<Arc<Function>, i32> {
+    let state = state();
+    let function = state.functions.get(&handle).cloned();
+    function.ok_or(codes::INVALID_HANDLE)
+}
+
+/// The module of a text of PTX.
+///
+/// # Safety
+///
+/// It ends with a zero byte.
+unsafe fn load(image: *const c_char) -> Result<Handle, i32> {
+    current()?;
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(image) };
+    let text = text.to_str().map_err(|_| codes::INVALID_PTX)?;
+    let entries = ptx::entries(text).ok_or(codes::INVALID_PTX)?;
+    let mut state = state();
+    let handle = state.fresh();
+    state.modules.insert(handle, entries);
+    Ok(handle)
+}
+
+/// # Safety
+///
+/// `arguments` is what the driver's documentation says.
+unsafe fn launch(
+    handle: Handle,
+    how: ([u32; 3], [u32; 3], u32),
+    (stream, early): (Handle, bool),
+    arguments: *const *const c_void,
+) -> Result<(), i32> {
+    current()?;
+    let function = function(handle)?;
+    // SAFETY: the caller's promise.
+    let launch = unsafe { Launch::new((handle, function), how, arguments) }?;
+    state().enqueue(stream, What::Grid(Arc::new(launch)), early)
+}
+
+api! {
+    fn cuModuleLoadDataEx(module: *mut Handle, image: *const c_char, _count: c_uint, _options: *mut c_int, _values: *mut *mut c_void) {
+        // SAFETY: `api`.
+        unsafe { give(module, load(image)?) }
+    }
+
+    fn cuModuleLoadData(module: *mut Handle, image: *const c_char) {
+        // SAFETY: `api`.
+        unsafe { give(module, load(image)?) }
+    }
+
+    fn cuModuleUnload(module: Handle) {
+        state().modules.remove(&module).map(|_| ()).ok_or(codes::INVALID_HANDLE)
+    }
+
+    fn cuModuleGetFunction(function: *mut Handle, module: Handle, name: *const c_char) {
+        // SAFETY: `api`: text that ends with a zero byte.
+        let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| codes::NOT_FOUND)?;
+        let machine = Machine::get().map_err(|_| codes::NOT_SUPPORTED)?;
+        let mut state = state();
+        let entries = state.modules.get(&module).ok_or(codes::INVALID_HANDLE)?;
+        let entry = entries.iter().find(|entry| entry.name == name).cloned();
+        let entry = entry.ok_or(codes::NOT_FOUND)?;
+        let Some(kernel) = machine.kernel(name) else {
+            eprintln!("fake GPU: the host's compiler has not made `{name}`");
+            return Err(codes::NOT_FOUND);
+        };
+        let handle = state.fresh();
+        state.functions.insert(handle, Arc::new(Function { kernel, entry }));
+        // SAFETY: `api`.
+        unsafe { give(function, handle) }
+    }
+
+    fn cuModuleGetLoadingMode(mode: *mut c_uint) {
+        // Eager.
+        // SAFETY: `api`.
+        unsafe { give(mode, 1) }
+    }
+
+    fn cuFuncLoad(handle: Handle) {
+        function(handle).map(|_| ())
+    }
+
+    fn cuFuncGetParamInfo(handle: Handle, index: usize, offset: *mut usize, size: *mut usize) {
+        let function = function(handle)?;
+        let known = function.entry.sizes.get(index).zip(function.entry.offsets.get(index));
+        let (bytes, at) = known.ok_or(codes::INVALID_VALUE)?;
+        // SAFETY: `api`.
+        unsafe { give(offset, *at) }?;
+        match size.is_null() {
+            true => Ok(()),
+            // SAFETY: `api`.
+            false => unsafe { give(size, *bytes) },
+        }
+    }
+
+    fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, handle: Handle) {
+        function(handle)?;
+        // The most threads of a block, and what it is made for; nothing else is used up here.
+        let found = match attribute {
+            0 => 1024,
+            5 | 6 => 90,
+            _ => 0,
+        };
+        // SAFETY: `api`.
+        unsafe { give(value, found) }
+    }
+
+    fn cuFuncSetAttribute(handle: Handle, _attribute: c_int, _value: c_int) {
+        function(handle).map(|_| ())
+    }
+
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut c_int, handle: Handle, threads: c_int, _shared: usize) {
+        function(handle)?;
+        if !(1..=1024).contains(&threads) {
+            return Err(codes::INVALID_VALUE);
+        }
+        // SAFETY: `api`.
+        unsafe { give(blocks, (2048 / threads).min(2)) }
+    }
+
+    fn cuLaunchKernel(
+        handle: Handle, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint, shared: c_uint,
+        stream: Handle, arguments: *const *const c_void, _extra: *mut c_void,
+    ) {
+        // SAFETY: `api`.
+        unsafe { launch(handle, ([gx, gy, gz], [bx, by, bz], shared), (stream, false), arguments) }
+    }
+
+    fn cuLaunchKernelEx(config: *const sys::CUlaunchConfig, handle: Handle, arguments: *const *const c_void, _extra: *mut c_void) {
+        if config.is_null() {
+            return Err(codes::INVALID_VALUE);
+        }
+        // SAFETY: `api`.
+        let config = unsafe { &*config };
+        let blocks = [config.gridDimX, config.gridDimY, config.gridDimZ];
+        let threads = [config.blockDimX, config.blockDimY, config.blockDimZ];
+        let early = (0..config.numAttrs as usize).any(|index| {
+            // SAFETY: `api`: there are so many.
+            let attribute = unsafe { config.attrs.add(index) };
+            // SAFETY: as above; its kind is a number, whichever it is.
+            let kind = unsafe { (&raw const (*attribute).id).cast::<u32>().read() };
+            // SAFETY: as above; a value of this kind is an int.
+            kind == PROGRAMMATIC_STREAM_SERIALIZATION && unsafe { (*attribute).value.programmaticStreamSerializationAllowed } != 0
+        });
+        let stream = config.hStream.expose_provenance();
+        // SAFETY: `api`.
+        unsafe { launch(handle, (blocks, threads, config.sharedMemBytes), (stream, early), arguments) }
+    }
+}

@@ -1,0 +1,84 @@
+//! What a grid is launched with.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use crate::codes;
+use crate::ptx::Entry;
+
+/// A function of a module: what carries it out, and what it takes.
+pub(crate) struct Function {
+    /// What the machine calls it.
+    pub(crate) kernel: usize,
+    pub(crate) entry: Entry,
+}
+
+/// A launch, with a copy of its arguments.
+#[derive(Clone)]
+pub(crate) struct Launch {
+    pub(crate) function: Arc<Function>,
+    pub(crate) handle: usize,
+    pub(crate) blocks: [u32; 3],
+    pub(crate) threads: [u32; 3],
+    pub(crate) shared: u32,
+    /// Room for each argument, aligned for anything.
+    _bytes: Box<[u128]>,
+    /// Where each begins.
+    pointers: Box<[usize]>,
+}
+
+impl Launch {
+    /// # Safety
+    ///
+    /// `arguments` points to as many pointers as the function has parameters, each to a value of its size.
+    pub(crate) unsafe fn new(
+        (handle, function): (usize, Arc<Function>),
+        (blocks, threads, shared): ([u32; 3], [u32; 3], u32),
+        arguments: *const *const c_void,
+    ) -> Result<Self, i32> {
+        let few = threads
+            .iter()
+            .map(|count| u64::from(*count))
+            .product::<u64>()
+            <= 1024;
+        let empty = blocks.iter().chain(&threads).any(|count| *count == 0);
+        let wide = blocks[1] > 65_535 || blocks[2] > 65_535 || blocks[0] > i32::MAX as u32;
+        if !few || empty || wide || threads[2] > 64 || shared > 232_448 {
+            return Err(codes::INVALID_VALUE);
+        }
+        let sizes = &function.entry.sizes;
+        if !sizes.is_empty() && arguments.is_null() {
+            return Err(codes::INVALID_VALUE);
+        }
+        let room: usize = sizes.iter().map(|size| size.div_ceil(16)).sum();
+        let mut bytes = vec![0_u128; room].into_boxed_slice();
+        let mut at = bytes.as_mut_ptr();
+        let mut pointers = Vec::with_capacity(sizes.len());
+        for (index, size) in sizes.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            let from = unsafe { *arguments.add(index) };
+            if from.is_null() {
+                return Err(codes::INVALID_VALUE);
+            }
+            // SAFETY: the caller's promise; room for all sizes was made, each rounded up.
+            unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), at.cast(), *size) };
+            pointers.push(at.expose_provenance());
+            // SAFETY: as above: at most the end.
+            at = unsafe { at.add(size.div_ceil(16)) };
+        }
+        Ok(Launch {
+            function,
+            handle,
+            blocks,
+            threads,
+            shared,
+            _bytes: bytes,
+            pointers: pointers.into(),
+        })
+    }
+
+    /// As the driver takes arguments, and gives them: a pointer to each.
+    pub(crate) fn arguments(&self) -> *const *const c_void {
+        self.pointers.as_ptr().cast()
+    }
+}

@@ -1,0 +1,178 @@
+//! Graphs, and what is made of them to be launched.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::codes;
+use crate::state::{Handle, State};
+use crate::work::{Number, What};
+
+/// Ports and kind of an edge: the other is over.
+pub(crate) const PLAIN: (u8, u8, u8) = (0, 0, 0);
+/// All blocks of the other have let it.
+pub(crate) const PROGRAMMATIC: (u8, u8, u8) = (1, 0, 1);
+
+#[derive(Clone, Default)]
+pub(crate) struct Graph {
+    pub(crate) nodes: Vec<Handle>,
+    pub(crate) edges: Vec<Edge>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Edge {
+    pub(crate) from: Handle,
+    pub(crate) to: Handle,
+    pub(crate) how: (u8, u8, u8),
+}
+
+/// What a node does.
+pub(crate) enum Node {
+    Work(What),
+    /// All of another graph, as it was.
+    Child(Arc<[Step]>),
+}
+
+impl Node {
+    /// As `CUgraphNodeType` counts.
+    pub(crate) fn kind(&self) -> u32 {
+        match self {
+            Node::Work(What::Grid(_)) => 0,
+            Node::Work(What::Copy(..) | What::Write(..)) => 1,
+            Node::Work(What::Fill(..)) => 2,
+            Node::Work(What::Call(..)) => 3,
+            Node::Child(_) => 4,
+            Node::Work(What::Nothing) => 5,
+            Node::Work(What::Stamp(_)) => 7,
+            Node::Work(What::Free(_)) => 11,
+            Node::Work(What::Words(_)) => 12,
+        }
+    }
+}
+
+/// A part of what is launched, behind others by their places.
+#[derive(Clone)]
+pub(crate) struct Step {
+    pub(crate) what: What,
+    pub(crate) after: Vec<usize>,
+    pub(crate) early: Vec<usize>,
+}
+
+/// What can be launched.
+pub(crate) struct Exec {
+    pub(crate) plan: Arc<[Step]>,
+    /// The end of its last launch: the next one follows it.
+    pub(crate) last: Option<Number>,
+}
+
+impl Graph {
+    /// These nodes, and all that come before them.
+    pub(crate) fn before(&self, nodes: &[Handle]) -> HashSet<Handle> {
+        let mut known: HashSet<Handle> = nodes.iter().copied().collect();
+        let mut look = nodes.to_vec();
+        while let Some(node) = look.pop() {
+            for edge in self.edges.iter().filter(|edge| edge.to == node) {
+                if known.insert(edge.from) {
+                    look.push(edge.from);
+                }
+            }
+        }
+        known
+    }
+
+    /// The nodes, each behind all that it follows; none if they follow each other in a ring.
+    fn in_order(&self) -> Option<Vec<Handle>> {
+        let mut missing: HashMap<Handle, usize> =
+            self.nodes.iter().map(|node| (*node, 0)).collect();
+        let mut followers: HashMap<Handle, Vec<Handle>> = HashMap::new();
+        for edge in &self.edges {
+            *missing.get_mut(&edge.to)? += 1;
+            followers.entry(edge.from).or_default().push(edge.to);
+        }
+        let first = self.nodes.iter().filter(|node| missing[*node] == 0);
+        let mut order: Vec<Handle> = first.copied().collect();
+        let mut at = 0;
+        while at < order.len() {
+            for follower in followers.remove(&order[at]).into_iter().flatten() {
+                let missing = missing.get_mut(&follower)?;
+                *missing -= 1;
+                if *missing == 0 {
+                    order.push(follower);
+                }
+            }
+            at += 1;
+        }
+        (order.len() == self.nodes.len()).then_some(order)
+    }
+}
+
+impl State {
+    /// What a graph does, step by step.
+    pub(crate) fn plan(&self, graph: Handle) -> Result<Arc<[Step]>, i32> {
+        let graph = self.graphs.get(&graph).ok_or(codes::INVALID_HANDLE)?;
+        let order = graph.in_order().ok_or(codes::INVALID_VALUE)?;
+        // Where the end of each node stands.
+        let mut ends: HashMap<Handle, usize> = HashMap::new();
+        let mut before: HashMap<Handle, (Vec<usize>, Vec<usize>)> = HashMap::new();
+        let mut edges: HashMap<Handle, Vec<&Edge>> = HashMap::new();
+        for edge in &graph.edges {
+            edges.entry(edge.to).or_default().push(edge);
+        }
+        let mut steps: Vec<Step> = Vec::new();
+        for node in order {
+            let (after, early) = before.entry(node).or_default();
+            for edge in edges.remove(&node).into_iter().flatten() {
+                match edge.how == PROGRAMMATIC {
+                    true => early.push(ends[&edge.from]),
+                    false => after.push(ends[&edge.from]),
+                }
+            }
+            let (after, early) = (after.clone(), early.clone());
+            match &self.nodes[&node] {
+                Node::Work(what) => steps.push(Step {
+                    what: what.clone(),
+                    after,
+                    early,
+                }),
+                Node::Child(child) => {
+                    let base = steps.len();
+                    let shifted = |steps: &[usize]| steps.iter().map(|at| at + base).collect();
+                    let mut last: HashSet<usize> = (base..base + child.len()).collect();
+                    for step in child.iter() {
+                        let mut step = Step {
+                            what: step.what.clone(),
+                            after: shifted(&step.after),
+                            early: shifted(&step.early),
+                        };
+                        step.after
+                            .iter()
+                            .chain(&step.early)
+                            .for_each(|at| _ = last.remove(at));
+                        if step.after.is_empty() && step.early.is_empty() {
+                            step.after.clone_from(&after);
+                        }
+                        steps.push(step);
+                    }
+                    steps.push(Step {
+                        what: What::Nothing,
+                        after: if child.is_empty() {
+                            after
+                        } else {
+                            last.into_iter().collect()
+                        },
+                        early: Vec::new(),
+                    });
+                }
+            }
+            ends.insert(node, steps.len() - 1);
+        }
+        Ok(steps.into())
+    }
+
+    pub(crate) fn destroy_graph(&mut self, graph: Handle) -> Result<(), i32> {
+        let graph = self.graphs.remove(&graph).ok_or(codes::INVALID_HANDLE)?;
+        for node in graph.nodes {
+            self.nodes.remove(&node);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,294 @@
+//! All that the driver keeps for the process, and how work comes to it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::args::Function;
+use crate::capture::{Capture, Recording};
+use crate::codes;
+use crate::graph::{Edge, Exec, Graph, Node, PLAIN, PROGRAMMATIC};
+use crate::ptx::Entry;
+use crate::work::{Number, What, Works};
+
+/// What a program holds of something: a number, in a pointer's place.
+pub(crate) type Handle = usize;
+
+pub(crate) struct State {
+    last: Handle,
+    /// After this nothing goes on.
+    pub(crate) lost: bool,
+    pub(crate) works: Works,
+    pub(crate) streams: HashMap<Handle, Stream>,
+    pub(crate) events: HashMap<Handle, Event>,
+    pub(crate) graphs: HashMap<Handle, Graph>,
+    pub(crate) nodes: HashMap<Handle, Node>,
+    pub(crate) execs: HashMap<Handle, Exec>,
+    pub(crate) captures: HashMap<u64, Capture>,
+    pub(crate) modules: HashMap<Handle, Vec<Entry>>,
+    pub(crate) functions: HashMap<Handle, Arc<Function>>,
+}
+
+#[derive(Default)]
+pub(crate) struct Stream {
+    /// What the next work follows.
+    last: Vec<Number>,
+    /// That is one grid, which a kernel may follow early.
+    grid: bool,
+    /// Events that it has still to come to.
+    stamps: Vec<Number>,
+    pub(crate) recording: Option<Recording>,
+}
+
+#[derive(Default)]
+pub(crate) struct Event {
+    pub(crate) timed: bool,
+    /// What it stands for the end of; nothing before it is recorded.
+    pub(crate) work: Option<Number>,
+    /// Or, in a capture, for which nodes.
+    pub(crate) nodes: Option<(u64, Vec<Handle>)>,
+    pub(crate) time: Option<Instant>,
+}
+
+static STATE: Mutex<Option<State>> = Mutex::new(None);
+/// There is work.
+pub(crate) static CHANGED: Condvar = Condvar::new();
+/// Work is over.
+pub(crate) static DONE: Condvar = Condvar::new();
+
+/// The state, locked.
+pub(crate) struct Locked(MutexGuard<'static, Option<State>>);
+
+impl std::ops::Deref for Locked {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.0
+            .as_ref()
+            .expect("it was made when it was first locked")
+    }
+}
+
+impl std::ops::DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0
+            .as_mut()
+            .expect("it was made when it was first locked")
+    }
+}
+
+pub(crate) fn state() -> Locked {
+    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    state.get_or_insert_with(State::new);
+    Locked(state)
+}
+
+impl Locked {
+    pub(crate) fn wait(self, on: &Condvar) -> Self {
+        Locked(on.wait(self.0).unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until it is so, or the device is lost.
+    pub(crate) fn until(mut self, over: impl Fn(&State) -> bool) -> Result<Self, i32> {
+        loop {
+            if self.lost {
+                return Err(codes::LAUNCH_FAILED);
+            }
+            if over(&self) {
+                return Ok(self);
+            }
+            self = self.wait(&DONE);
+        }
+    }
+}
+
+impl State {
+    fn new() -> Self {
+        State {
+            last: 0x1000,
+            lost: false,
+            works: Works::default(),
+            streams: HashMap::new(),
+            events: HashMap::new(),
+            graphs: HashMap::new(),
+            nodes: HashMap::new(),
+            execs: HashMap::new(),
+            captures: HashMap::new(),
+            modules: HashMap::new(),
+            functions: HashMap::new(),
+        }
+    }
+
+    /// A number that nothing has.
+    pub(crate) fn fresh(&mut self) -> Handle {
+        // As pointers are, so that it looks like none that is not aligned.
+        self.last += 16;
+        self.last
+    }
+
+    pub(crate) fn stream(&mut self, stream: Handle) -> Result<&mut Stream, i32> {
+        self.streams.get_mut(&stream).ok_or(codes::INVALID_HANDLE)
+    }
+
+    pub(crate) fn event(&mut self, event: Handle) -> Result<&mut Event, i32> {
+        self.events.get_mut(&event).ok_or(codes::INVALID_HANDLE)
+    }
+
+    /// What the next work on the stream follows: what is over is forgotten.
+    fn last(&mut self, stream: Handle) -> Result<Vec<Number>, i32> {
+        let mut last = std::mem::take(&mut self.stream(stream)?.last);
+        last.retain(|number| !self.works.is_over(*number));
+        self.stream(stream)?.last.clone_from(&last);
+        Ok(last)
+    }
+
+    /// Adds work.
+    fn add(&mut self, what: What, after: &[Number], early: &[Number]) -> Number {
+        let number = self.works.add(what, after, early);
+        CHANGED.notify_all();
+        number
+    }
+
+    /// Enqueues work on a stream, or records it. `early`: it may begin when a grid before it lets it.
+    pub(crate) fn enqueue(&mut self, stream: Handle, what: What, early: bool) -> Result<(), i32> {
+        let grid = matches!(what, What::Grid(_));
+        if let Some(recording) = self.stream(stream)?.recording.clone() {
+            let graph = self.recorded(&recording)?;
+            let how = match early && recording.grid && recording.last.len() == 1 {
+                true => PROGRAMMATIC,
+                false => PLAIN,
+            };
+            let from = recording.last.iter();
+            let edges: Vec<_> = from.map(|from| (*from, how)).collect();
+            let node = self.add_node(graph, Node::Work(what), &edges)?;
+            let recording = self.stream(stream)?.recording.as_mut();
+            recording.expect("it is").stands_at(vec![node], grid);
+            return Ok(());
+        }
+        let last = self.last(stream)?;
+        let early = early && self.stream(stream)?.grid && last.len() == 1;
+        let number = match early {
+            true => self.add(what, &[], &last),
+            false => self.add(what, &last, &[]),
+        };
+        let stream = self.stream(stream)?;
+        (stream.last, stream.grid) = (vec![number], grid);
+        Ok(())
+    }
+
+    /// Adds a node to a graph, behind others.
+    pub(crate) fn add_node(
+        &mut self,
+        graph: Handle,
+        node: Node,
+        after: &[(Handle, (u8, u8, u8))],
+    ) -> Result<Handle, i32> {
+        let handle = self.fresh();
+        let into = self.graphs.get_mut(&graph).ok_or(codes::INVALID_HANDLE)?;
+        into.nodes.push(handle);
+        let edges = after.iter().map(|(from, how)| Edge {
+            from: *from,
+            to: handle,
+            how: *how,
+        });
+        into.edges.extend(edges);
+        self.nodes.insert(handle, node);
+        Ok(handle)
+    }
+
+    /// Lets an event stand for what is on the stream now. `external`: also in a recording it is a time of its own.
+    pub(crate) fn record(
+        &mut self,
+        event: Handle,
+        stream: Handle,
+        external: bool,
+    ) -> Result<(), i32> {
+        self.event(event)?;
+        if let Some(recording) = self.stream(stream)?.recording.clone() {
+            if external {
+                return self.enqueue(stream, What::Stamp(event), false);
+            }
+            self.recorded(&recording)?;
+            let event = self.event(event)?;
+            (event.work, event.nodes) = (None, Some((recording.capture, recording.last)));
+            return Ok(());
+        }
+        let last = self.last(stream)?;
+        let number = self.add(What::Stamp(event), &last, &[]);
+        let event = self.event(event)?;
+        (event.work, event.nodes, event.time) = (Some(number), None, None);
+        let stamps = std::mem::take(&mut self.stream(stream)?.stamps);
+        let mut stamps: Vec<_> = stamps
+            .into_iter()
+            .filter(|stamp| !self.works.is_over(*stamp))
+            .collect();
+        stamps.push(number);
+        self.stream(stream)?.stamps = stamps;
+        Ok(())
+    }
+
+    /// Lets what comes next on the stream follow the event.
+    pub(crate) fn follow(&mut self, stream: Handle, event: Handle) -> Result<(), i32> {
+        let (work, nodes) = {
+            let event = self.event(event)?;
+            (event.work, event.nodes.clone())
+        };
+        if let Some((capture, nodes)) = nodes {
+            return self.join(stream, capture, nodes);
+        }
+        if let Some(recording) = self.stream(stream)?.recording.clone() {
+            // What is outside of a capture cannot be followed inside.
+            self.invalidate(recording.capture);
+            return Err(codes::CAPTURE_ISOLATION);
+        }
+        let mut last = self.last(stream)?;
+        if let Some(work) = work.filter(|work| !self.works.is_over(*work)) {
+            last.push(work);
+            let stream = self.stream(stream)?;
+            (stream.last, stream.grid) = (last, false);
+        }
+        Ok(())
+    }
+
+    /// Whether all that was enqueued on the stream is over.
+    pub(crate) fn is_idle(&self, stream: Handle) -> bool {
+        self.streams.get(&stream).is_none_or(|stream| {
+            let mut all = stream.last.iter().chain(&stream.stamps);
+            all.all(|number| self.works.is_over(*number))
+        })
+    }
+
+    /// Enqueues what was made of a graph.
+    pub(crate) fn launch(&mut self, exec: Handle, stream: Handle) -> Result<(), i32> {
+        if self.stream(stream)?.recording.is_some() {
+            return Err(codes::NOT_SUPPORTED);
+        }
+        let mut begin = self.last(stream)?;
+        let Exec { plan, last } = self.execs.get(&exec).ok_or(codes::INVALID_HANDLE)?;
+        let plan = plan.clone();
+        begin.extend(last.filter(|last| !self.works.is_over(*last)));
+        let mut numbers: Vec<Number> = Vec::with_capacity(plan.len());
+        let mut ends: Vec<bool> = vec![true; plan.len()];
+        for step in plan.iter() {
+            let of = |steps: &[usize]| steps.iter().map(|step| numbers[*step]).collect::<Vec<_>>();
+            let (mut after, early) = (of(&step.after), of(&step.early));
+            if after.is_empty() && early.is_empty() {
+                after.clone_from(&begin);
+            }
+            for before in step.after.iter().chain(&step.early) {
+                ends[*before] = false;
+            }
+            numbers.push(self.works.add(step.what.clone(), &after, &early));
+        }
+        let ends = numbers.iter().zip(ends);
+        let ends: Vec<_> = ends
+            .filter_map(|(number, end)| end.then_some(*number))
+            .collect();
+        let ends = if plan.is_empty() { begin } else { ends };
+        let end = self.add(What::Nothing, &ends, &[]);
+        self.execs.get_mut(&exec).expect("it is there").last = Some(end);
+        let stream = self.stream(stream)?;
+        (stream.last, stream.grid) = (vec![end], false);
+        Ok(())
+    }
+}

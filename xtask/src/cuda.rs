@@ -1,0 +1,136 @@
+//! `cargo xtask fake-cuda`, and the step `cuda`: what is for GPUs, where there is none.
+//!
+//! # Model
+//!
+//! `crates/fake-cuda` is a CUDA driver that does what it is told in memory, and carries out the project's kernels as the
+//! host's compiler makes them. [`build`] makes the two libraries that it is, in [`FOLDER`]; whatever finds that folder
+//! in `LD_LIBRARY_PATH` has eight GPUs. So the tests of GPUs run without one, all but those that show what only a GPU
+//! does ([`NEEDS_A_GPU`]), and Faces on every kind of GPU that the driver can say that it is ([`FACES`]).
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::args::Args;
+use crate::command::{Cmd, cmd};
+use crate::need::Need;
+use crate::process;
+use crate::steps::{self, FACES_ALL, IPROUTE, LIBFABRIC, PRODUCT, Place, Step, When};
+
+/// Where the libraries are made, below the repository's root.
+const FOLDER: &str = "target/fake-cuda";
+
+const GXX: Need = Need::Apt {
+    program: "g++",
+    package: "g++",
+};
+
+/// What only a GPU can show: that without a rule of the device it hangs or crawls (`rules`), that blocks of one process
+/// leave room for another's (`mps`, `early`).
+const NEEDS_A_GPU: &[&str] = &[
+    "gpu::rules::",
+    "gpu::mps::",
+    "gpu::early::no_kernel_takes_room_before_its_turn",
+];
+
+/// What the driver says that its GPUs are, and what Faces runs there: rank grid, and more.
+const FACES: &[(&str, &str, &str)] = &[
+    ("", "1x1x1", ""),
+    ("", "2x1x1", "--compute"),
+    ("", "2x2x2", ""),
+    // Ranks that share a GPU: waits have gates.
+    ("devices=2", "2x2x1", ""),
+    ("devices=1", "2x2x1", "--compute"),
+    // The same, by MPS.
+    ("devices=2,mps=1", "2x2x2", "--compute"),
+    // No kernel begins early.
+    ("capability=80", "2x2x2", ""),
+    ("capability=86,devices=1,mps=1", "2x2x1", ""),
+    // Nodes, which are network namespaces.
+    ("", "2x2x1", "--nodes 2x2 --netns --provider tcp;ofi_rxm"),
+    (
+        "",
+        "2x2x1",
+        "--nodes 4x1 --netns --provider sockets --compute",
+    ),
+];
+
+/// The row of the table.
+pub(crate) const STEP: Step = Step {
+    name: "cuda",
+    what: "what is for GPUs, over a driver without one: the tests of GPUs, and Faces on several kinds of GPU; each verifies its results",
+    when: When::Always,
+    needs: &[GXX, LIBFABRIC, IPROUTE],
+    minutes: 20,
+    commands,
+};
+
+/// Runs the task.
+pub(crate) fn main(args: Args) -> Result<ExitCode, String> {
+    args.finish()?;
+    let root = steps::root();
+    let deadline = Instant::now() + Duration::from_secs(1200);
+    for command in build(&root) {
+        println!("$ {command}");
+        process::run(&command, &root, deadline)?;
+    }
+    println!(
+        "\nA program that is started with LD_LIBRARY_PATH={} finds 8 GPUs. (crates/fake-cuda says what else there can be.)",
+        root.join(FOLDER).display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The commands that make the driver.
+fn build(root: &Path) -> Vec<Cmd> {
+    let folder = root.join(FOLDER);
+    let source = |name: &str| root.join("crates/fake-cuda/machine").join(name);
+    // A target folder of its own, so that it is known where the library is.
+    let target = folder.join("build");
+    vec![
+        cmd("cargo build --quiet --release -p tidegate-fake-cuda --target-dir").arg(&target),
+        cmd("cp")
+            .arg(target.join("release/libcuda.so"))
+            .arg(folder.join("libcuda.so.1")),
+        cmd("g++ -std=c++17 -O2 -g -fPIC -shared -fvisibility=hidden -fno-gnu-unique -fno-strict-aliasing")
+            // Products and sums are not made one: Faces compares bits.
+            .args("-ffp-contract=off")
+            // A jump to another stack is what is meant.
+            .args("-U_FORTIFY_SOURCE -Wall -Werror -Wno-unknown-pragmas -Wno-maybe-uninitialized -DTIDEGATE_EMULATED")
+            .arg(source("machine.cpp"))
+            .arg(source("kernels.cpp"))
+            .arg("-o")
+            .arg(folder.join("libtidegate_kernels.so")),
+    ]
+}
+
+fn commands(place: &Place) -> Vec<Cmd> {
+    let mut folders = place.root.join(FOLDER).into_os_string();
+    if let Some(others) = std::env::var_os("LD_LIBRARY_PATH") {
+        folders.push(":");
+        folders.push(others);
+    }
+    let over = |cmd: Cmd| cmd.env("LD_LIBRARY_PATH", &folders);
+    // One after the other: each has all streams of the devices.
+    let tests = cmd("cargo test -p tidegate --test gpu -- --ignored --test-threads 1");
+    let mut tests = over(tests)
+        .env("TIDEGATE_GPU_EPOCHS", "1000")
+        .env("TIDEGATE_SCHEDULES", "500")
+        .env("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+    for test in NEEDS_A_GPU {
+        tests = tests.arg("--skip").arg(test);
+    }
+    let mut all = build(&place.root);
+    all.push(tests);
+    all.extend(FACES.iter().map(|(gpus, grid, more)| {
+        let faces = cmd("cargo bench --quiet --bench faces").args(PRODUCT);
+        over(faces)
+            .env("TIDEGATE_FAKE_CUDA", gpus)
+            .args(&format!("-- --device cuda --grid {grid} --size 3x2x4x3"))
+            .args(more)
+            .args(FACES_ALL)
+            .arg("--report")
+            .arg(place.scratch.join("faces"))
+    }));
+    all
+}
