@@ -2,7 +2,7 @@
 
 use super::common::{In, Kernels, Out, R, S, W, ranks, ranks_with};
 use tidegate::prelude::*;
-use tidegate::{Atomic, Buffers, ByRange, Cuda, WorldOptions};
+use tidegate::{Access, Atomic, Buffers, ByRange, BySlot, Cuda, WorldOptions};
 
 /// A ring whose epochs are numbered in memory of the device, so that replays are checked too.
 #[derive(Carry)]
@@ -64,24 +64,14 @@ impl<'k> Plan<'k> {
     }
 
     pub(crate) fn step<'s>(&self, s: &S<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
-        let k = self.k;
-        let threads = r.src.len().clamp(1, 1 << 15);
-        if self.late > 0 {
-            s.launch(k.busy.threads(1, 32), (&mut r.src, self.late))?;
-        }
-        s.launch(
-            k.produce.threads(threads, 256),
-            (&mut r.src, &mut r.state, scale(self.rank)),
-        )?;
+        self.produce(s, &mut r.src, &mut r.state)?;
         let exposed = if self.fused || self.whole {
             Err(r.inbox)
         } else {
             Ok(r.inbox.post(s)?)
         };
         let mut epoch = r.outbox.start();
-        let part = || r.src.slice(self.first..self.first + self.used);
-        epoch.put(part()?, Slot(0).at(self.first))?;
-        epoch.put(part()?, Slot(1).at(self.first))?;
+        self.put(&mut epoch, &r.src)?;
         (r.inbox, r.outbox) = match exposed {
             Ok(exposed) => {
                 let outbox = epoch.complete(s)?;
@@ -93,7 +83,33 @@ impl<'k> Plan<'k> {
             }
             Err(inbox) => exchange(s, inbox, epoch)?,
         };
-        // What was put this time: the rest is of earlier epochs.
+        self.consume(s, &mut r)?;
+        Ok(r)
+    }
+
+    fn produce<'s>(&self, s: &S<'s>, src: &mut R<'s, u64>, state: &mut R<'s, u64>) -> Result<()> {
+        let k = self.k;
+        if self.late > 0 {
+            s.launch(k.busy.threads(1, 32), (&mut *src, self.late))?;
+        }
+        let over = k.produce.threads(src.len().clamp(1, 1 << 15), 256);
+        s.launch(over, (src, state, scale(self.rank)))
+    }
+
+    fn put<'s, 'b>(
+        &self,
+        epoch: &mut Access<'s, 'b, u64, BySlot, Cuda>,
+        src: &'b R<'s, u64>,
+    ) -> Result<()> {
+        let part = || src.slice(self.first..self.first + self.used);
+        epoch.put(part()?, Slot(0).at(self.first))?;
+        epoch.put(part()?, Slot(1).at(self.first))
+    }
+
+    /// Looks at what was put this time: the rest is of earlier epochs.
+    fn consume<'s>(&self, s: &S<'s>, r: &mut Ring<'s>) -> Result<()> {
+        let k = self.k;
+        let threads = r.src.len().clamp(1, 1 << 15);
         for (slot, from) in [(0u64, self.right), (1, self.left)] {
             let over = k.consume.threads(threads, 256);
             let (first, end) = (self.first as u64, (self.first + self.used) as u64);
@@ -110,8 +126,7 @@ impl<'k> Plan<'k> {
                 ),
             )?;
         }
-        s.launch(k.tick.threads(1, 32), (&mut r.state,))?;
-        Ok(r)
+        s.launch(k.tick.threads(1, 32), (&mut r.state,))
     }
 }
 
@@ -225,6 +240,39 @@ fn recordings_in_rows_keep_their_order() {
         for verdict in verdicts {
             assert_eq!(verdict.unwrap(), (2 * TIMES, 0), "{len} elements");
         }
+    }
+}
+
+/// The inbox goes to another stream before anything is recorded where it is at home: each time, when the time before is
+/// over there, though no node says so.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn recordings_in_rows_begin_on_one_stream_where_they_ended_on_the_other() {
+    const TIMES: u64 = 93;
+    const LEN: usize = 3_000;
+    let verdicts = ranks(2, |world, k| -> Result<(u64, u64)> {
+        let plan = Plan::new(&k, &world, LEN);
+        stream!(let s = world.named_stream("s")?);
+        stream!(let t = world.named_stream("t")?);
+        let ring = Ring::open(&world, &s, Buffers::Single, LEN)?;
+        let (graph, back) = s.capture_with(&mut t, (ring, ()), |s, t, (mut r, ())| {
+            let exposed = s.hand_off(r.inbox, t)?.post(t)?;
+            plan.produce(s, &mut r.src, &mut r.state)?;
+            let mut epoch = r.outbox.start();
+            plan.put(&mut epoch, &r.src)?;
+            r.outbox = epoch.complete(s)?;
+            r.inbox = t.hand_off(exposed, s)?.wait(s)?;
+            // Whoever is exposed too early is overwritten meanwhile.
+            let late = 50_000 * plan.rank;
+            s.launch(k.busy.threads(1, 32), (&mut r.src, late))?;
+            plan.consume(s, &mut r)?;
+            Ok((r, ()))
+        })?;
+        let (ring, ()) = graph.replay(&s, &t, back, TIMES)?;
+        ring.verdict(&s)
+    });
+    for verdict in verdicts {
+        assert_eq!(verdict.unwrap(), (TIMES, 0));
     }
 }
 

@@ -64,7 +64,7 @@ fn launch_all<T: Copy, E>(
 pub(crate) struct Shape {
     /// It was made on several streams.
     pub(crate) branches: bool,
-    /// What was recorded on each stream that recorded anything; none if that is not known.
+    /// What was recorded on each stream; none if that is not known.
     pub(crate) lines: Option<Vec<Line>>,
 }
 

@@ -1,13 +1,17 @@
-//! What one stream records: where that begins, what it ends with, and whether it may begin early behind itself.
+//! What one stream records: what of it stands behind the beginning, what it ends with, and what may begin early there.
 //!
 //! # Model
 //!
-//! A recording that is replayed many times at once stands many times in one graph (`unroll.rs`). There its first node
-//! on a stream follows the last ones of the time before, as it would if both had been enqueued. So that node must be
-//! known, and whether it is one that may begin early. Both are noted together, when its launch has succeeded: one that
-//! was refused has recorded nothing, and what comes after it is the first.
+//! A recording that is replayed many times at once stands many times in one graph (`unroll.rs`). There each stream goes on
+//! where it ended the time before, as if all had been enqueued. The driver knows of nodes alone: where nothing has been
+//! recorded on a stream yet, its beginning is nothing to follow. So it is noted here which nodes follow which streams'
+//! *beginnings*: the first of a stream its own; and, where a stream has waited for an event of another one that had recorded
+//! nothing yet, the next node of the one the beginning of the other. The time before, that is the other's end.
+//!
+//! All is noted when a launch has succeeded: one that was refused has recorded nothing, and what comes after it is the
+//! first.
 
-use tidegate_ffi::cuda::GraphNode;
+use tidegate_ffi::cuda::{GraphNode, Stream};
 
 /// What a recording begins with, and so behind what it may begin early, if it is replayed at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,68 +24,99 @@ pub(crate) enum First {
     Other,
 }
 
-/// Where a stream's part of a recording begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Began {
-    /// There is nothing of it yet.
-    #[default]
-    Nothing,
-    With(GraphNode, First),
-    /// It was enqueued by other means, or the driver did not say.
-    Unknown,
-}
-
-/// What was recorded on one stream.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Line {
-    /// The first node.
-    pub(crate) first: GraphNode,
-    /// What the stream's next one would follow.
-    pub(crate) last: Vec<GraphNode>,
-    /// Whether the first may begin early behind the last.
+/// A node that follows beginnings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) node: GraphNode,
+    /// Of these streams.
+    pub(crate) behind: Vec<Stream>,
+    /// Whether it may begin early behind what its own stream ends with.
     pub(crate) early: bool,
 }
 
+/// A stream's part of the recording under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Began {
+    /// The streams whose beginnings the next node follows, unless one that is known does.
+    pending: Vec<Stream>,
+    entries: Vec<(GraphNode, Vec<Stream>, First)>,
+    /// Something was enqueued by other means, or the driver did not say where.
+    unknown: bool,
+}
+
+/// What was recorded on one stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) stream: Stream,
+    pub(crate) entries: Vec<Entry>,
+    /// What the stream's next one would follow: these nodes,
+    pub(crate) last: Vec<GraphNode>,
+    /// and these streams' beginnings.
+    pub(crate) begins: Vec<Stream>,
+}
+
 impl Began {
+    /// The beginning of a stream.
+    pub(crate) fn of(stream: Stream) -> Self {
+        Began {
+            pending: vec![stream],
+            ..Began::default()
+        }
+    }
+
+    /// The streams whose beginnings an event stands for that is recorded now.
+    pub(crate) fn pending(&self) -> &[Stream] {
+        &self.pending
+    }
+
+    /// The next node follows these beginnings, too.
+    pub(crate) fn follows(&mut self, pending: &[Stream]) {
+        for stream in pending {
+            if !self.pending.contains(stream) {
+                self.pending.push(*stream);
+            }
+        }
+    }
+
     /// A kernel has been launched, which is what the stream's next one would follow.
-    pub(crate) fn launched(self, first: First, last: impl FnOnce() -> Vec<GraphNode>) -> Self {
-        match self {
-            Began::Nothing => match last()[..] {
-                [node] => Began::With(node, first),
-                _ => Began::Unknown,
-            },
-            began => began,
+    pub(crate) fn launched(&mut self, first: First, last: impl FnOnce() -> Vec<GraphNode>) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let behind = std::mem::take(&mut self.pending);
+        match last()[..] {
+            [node] => self.entries.push((node, behind, first)),
+            _ => self.unknown = true,
         }
     }
 
     /// Something has been enqueued by other means.
-    pub(crate) fn enqueued(self) -> Self {
-        match self {
-            Began::Nothing => Began::Unknown,
-            began => began,
-        }
+    pub(crate) fn enqueued(&mut self) {
+        self.unknown |= !self.pending.is_empty();
     }
 
-    /// What was recorded, if anything; an error if that is not known. `behind_kernel`: a kernel of the user's stands
-    /// last.
+    /// What was recorded on the stream; none if that is not known. `behind_kernel`: a kernel of the user's stands last.
     pub(crate) fn line(
-        self,
-        last: impl FnOnce() -> Vec<GraphNode>,
+        &self,
+        stream: Stream,
+        last: Vec<GraphNode>,
         behind_kernel: bool,
-    ) -> Result<Option<Line>, Began> {
-        match self {
-            Began::Nothing => Ok(None),
-            Began::With(node, first) => Ok(Some(Line {
-                first: node,
-                last: last(),
-                early: match first {
-                    First::Batch => true,
-                    First::Early => behind_kernel,
-                    First::Other => false,
-                },
-            })),
-            Began::Unknown => Err(self),
-        }
+    ) -> Option<Line> {
+        let entry = |(node, behind, first): &(GraphNode, Vec<Stream>, First)| Entry {
+            node: *node,
+            behind: behind.clone(),
+            early: match first {
+                First::Batch => true,
+                First::Early => behind_kernel,
+                First::Other => false,
+            },
+        };
+        (!self.unknown).then(|| Line {
+            stream,
+            entries: self.entries.iter().map(entry).collect(),
+            last,
+            begins: self.pending.clone(),
+        })
     }
 }
 
@@ -93,16 +128,26 @@ mod tests {
         GraphNode::from_raw(std::ptr::without_provenance_mut(at))
     }
 
+    fn stream(at: usize) -> Stream {
+        Stream::from_raw(std::ptr::without_provenance_mut(at))
+    }
+
     #[test]
     fn the_first_launch_that_succeeds_is_where_it_begins() {
         // A batch that was refused is not heard of: the plain kernel behind it begins, and never early.
-        let began = Began::default().launched(First::Other, || vec![node(1)]);
-        let began = began.launched(First::Batch, || unreachable!());
-        let line = began.line(|| vec![node(2)], false).unwrap().unwrap();
+        let mut began = Began::of(stream(8));
+        began.launched(First::Other, || vec![node(1)]);
+        began.launched(First::Batch, || unreachable!());
+        let line = began.line(stream(8), vec![node(2)], false).unwrap();
         let expected = Line {
-            first: node(1),
+            stream: stream(8),
+            entries: vec![Entry {
+                node: node(1),
+                behind: vec![stream(8)],
+                early: false,
+            }],
             last: vec![node(2)],
-            early: false,
+            begins: vec![],
         };
         assert_eq!(line, expected);
     }
@@ -116,21 +161,56 @@ mod tests {
             (First::Early, true, true),
             (First::Other, true, false),
         ] {
-            let began = Began::default().launched(first, || vec![node(1)]);
-            let line = began.line(|| vec![node(1)], behind_kernel).unwrap();
-            assert_eq!(line.unwrap().early, early, "{first:?} {behind_kernel}");
+            let mut began = Began::of(stream(8));
+            began.launched(first, || vec![node(1)]);
+            let line = began.line(stream(8), vec![node(1)], behind_kernel).unwrap();
+            assert_eq!(line.entries[0].early, early, "{first:?} {behind_kernel}");
         }
     }
 
     #[test]
+    fn who_waits_for_a_stream_that_has_recorded_nothing_follows_its_beginning() {
+        let [one, other] = [stream(8), stream(16)];
+        let (mut began, mut begun) = (Began::of(one), Began::of(other));
+        began.follows(begun.pending());
+        began.launched(First::Batch, || vec![node(1)]);
+        begun.launched(First::Batch, || vec![node(2)]);
+        // From here on nodes say what follows what.
+        began.follows(begun.pending());
+        began.launched(First::Batch, || unreachable!());
+        let entries = began.line(one, vec![node(3)], false).unwrap().entries;
+        assert_eq!(entries.len(), 1);
+        assert_eq!(entries[0].behind, [one, other]);
+        // Later, too; and at the end, where no node does.
+        let (mut began, begun) = (Began::of(one), Began::of(other));
+        began.launched(First::Batch, || vec![node(1)]);
+        began.follows(begun.pending());
+        let line = began.line(one, vec![node(1)], false).unwrap();
+        assert_eq!(line.begins, [other]);
+        began.launched(First::Batch, || vec![node(2)]);
+        let line = began.line(one, vec![node(2)], false).unwrap();
+        assert_eq!(
+            (line.entries[1].node, &line.entries[1].behind[..]),
+            (node(2), &[other][..])
+        );
+        assert!(line.begins.is_empty());
+    }
+
+    #[test]
     fn what_began_by_other_means_is_not_known() {
-        let unknown = Began::default().enqueued();
-        assert!(unknown.launched(First::Batch, || vec![node(1)]) == Began::Unknown);
-        assert!(unknown.line(Vec::new, true).is_err());
-        let joined = Began::default().launched(First::Batch, || vec![node(1), node(2)]);
-        assert!(joined.line(Vec::new, true).is_err());
-        let began = Began::default().launched(First::Batch, || vec![node(1)]);
-        assert_eq!(began.enqueued(), began);
-        assert_eq!(Began::default().line(Vec::new, true), Ok(None));
+        let mut began = Began::of(stream(8));
+        began.enqueued();
+        began.launched(First::Batch, || vec![node(1)]);
+        assert_eq!(began.line(stream(8), vec![node(1)], true), None);
+        let mut joined = Began::of(stream(8));
+        joined.launched(First::Batch, || vec![node(1), node(2)]);
+        assert_eq!(joined.line(stream(8), vec![], true), None);
+        let mut began = Began::of(stream(8));
+        began.launched(First::Batch, || vec![node(1)]);
+        began.enqueued();
+        assert!(began.line(stream(8), vec![node(1)], true).is_some());
+        // Nothing is known to be nothing.
+        let nothing = Began::of(stream(8)).line(stream(8), vec![], true).unwrap();
+        assert_eq!((nothing.entries, nothing.begins), (vec![], vec![stream(8)]));
     }
 }

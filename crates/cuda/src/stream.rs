@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_ffi::cuda::{CaptureMode, Event, EventFlags, GraphNode};
+use tidegate_ffi::cuda::{CaptureMode, Event, EventFlags, GraphNode, Stream as RawStream};
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{DeviceError, Fault, Priority, Reclaim as _, Stream, StreamConfig};
 
@@ -46,8 +46,8 @@ pub struct CudaStream {
     pub(crate) last: RefCell<Last>,
     /// In which dealing of the device's blocks the recording under way began: later ones may have made its quota less.
     dealing: Cell<usize>,
-    /// What the recording under way begins with.
-    began: Cell<Began>,
+    /// How the recording under way hangs together with the one before it, if it is replayed at once.
+    began: RefCell<Began>,
     /// How far each execution of it advances operands, where they are counted.
     pub(crate) recorded: RefCell<Advance>,
     /// Keeps what the world gave for as long as the stream lives.
@@ -60,6 +60,8 @@ pub struct CudaEvent {
     stream: Arc<Shared>,
     /// Whom the stream followed.
     followed: Vec<Arc<Shared>>,
+    /// In a recording, which streams' beginnings no node says that it stands for.
+    beginnings: Vec<RawStream>,
 }
 
 impl Drop for CudaEvent {
@@ -98,7 +100,7 @@ impl CudaStream {
             recording: RefCell::new(None),
             last: RefCell::default(),
             dealing: Cell::default(),
-            began: Cell::default(),
+            began: RefCell::default(),
             recorded: RefCell::default(),
             _keep: config.keep,
         }
@@ -129,8 +131,8 @@ impl CudaStream {
     pub(crate) fn launched(&self, last: Last, first: First) {
         self.last.replace(last);
         if self.capturing() {
-            let began = self.began.get();
-            self.began.set(began.launched(first, || self.last_nodes()));
+            let last = || self.last_nodes();
+            self.began.borrow_mut().launched(first, last);
         }
     }
 
@@ -172,15 +174,16 @@ impl CudaStream {
             .is_ok()
     }
 
-    /// What was recorded on this stream; an error if that is not known.
-    fn line(&self) -> Result<Option<Line>, Began> {
-        let behind_kernel = self.last.borrow().is_kernel();
-        self.began.get().line(|| self.last_nodes(), behind_kernel)
+    /// What was recorded on this stream; none if that is not known.
+    fn line(&self) -> Option<Line> {
+        let (last, behind_kernel) = (self.last_nodes(), self.last.borrow().is_kernel());
+        let began = self.began.borrow();
+        began.line(self.shared.raw, last, behind_kernel)
     }
 
     fn begin_recording(&self) {
         self.last.take();
-        self.began.take();
+        self.began.replace(Began::of(self.shared.raw));
         *self.recording.borrow_mut() = Some(Vec::new());
         self.recorded.borrow_mut().clear();
         *self.aside.borrow_mut() = self.followed.take();
@@ -305,6 +308,10 @@ unsafe impl Stream for CudaStream {
             event,
             stream: shared.clone(),
             followed: self.followed.all(),
+            beginnings: match self.capturing() {
+                true => self.began.borrow().pending().to_vec(),
+                false => Vec::new(),
+            },
         };
         // SAFETY: both are live, and of one context.
         unsafe { shared.gpu.driver.event_record(event.event, shared.raw) }.doing(what)?;
@@ -330,6 +337,9 @@ unsafe impl Stream for CudaStream {
         waited.doing("waiting for an event")?;
         let others = event.followed.iter().chain([&event.stream]);
         self.followed.add(shared, others);
+        if self.capturing() {
+            self.began.borrow_mut().follows(&event.beginnings);
+        }
         Ok(())
     }
 
@@ -372,12 +382,10 @@ unsafe impl Stream for CudaStream {
         let gpu = &self.shared.gpu;
         gpu.enter()?;
         let lines = [self].into_iter().chain(others.iter().copied());
-        let lines: Result<Vec<_>, _> = lines.map(|stream| stream.line()).collect();
+        let lines: Option<Vec<_>> = lines.map(|stream| stream.line()).collect();
         let shape = Shape {
             branches: !others.is_empty(),
-            lines: lines
-                .ok()
-                .map(|lines| lines.into_iter().flatten().collect()),
+            lines,
         };
         let joined = others.iter().try_for_each(|other| other.let_follow(self));
         // SAFETY: the stream is live, and being captured.
@@ -427,7 +435,7 @@ unsafe impl Stream for CudaStream {
 
     fn enqueued(&self) -> Result<(), DeviceError> {
         self.other_follows();
-        self.began.set(self.began.get().enqueued());
+        self.began.borrow_mut().enqueued();
         self.shared.count();
         self.submitted()
     }

@@ -22,7 +22,9 @@
 use std::collections::HashMap;
 use std::sync::Once;
 
-use tidegate_ffi::cuda::{CudaError, Dependency, Edge, Graph, GraphNode, KernelNode, Result};
+use tidegate_ffi::cuda::{
+    CudaError, Dependency, Edge, Graph, GraphNode, KernelNode, Result, Stream,
+};
 
 use crate::gpu::{Early, Gpu};
 use crate::graph::Shape;
@@ -31,63 +33,91 @@ use crate::graph::Shape;
 struct Order {
     nodes: usize,
     edges: Vec<(usize, usize, Dependency)>,
-    /// For each stream its first node, its last ones, and whether the first may begin early behind the last.
-    lines: Vec<(usize, Vec<usize>, bool)>,
+    lines: Vec<Line>,
+}
+
+/// What was recorded on one stream: as [`crate::line::Line`], by numbers of nodes and of lines.
+#[derive(Default)]
+struct Line {
+    /// The node, the lines whose ends it follows, and whether it may begin early behind that of its own.
+    entries: Vec<(usize, Vec<usize>, bool)>,
+    last: Vec<usize>,
+    begins: Vec<usize>,
 }
 
 impl Order {
     /// The edges of `times` copies, the nodes numbered on.
     fn unrolled(&self, times: usize) -> Vec<(usize, usize, Dependency)> {
-        let count = self.nodes;
-        let follows = |node: usize| self.edges.iter().any(|(_, to, _)| *to == node);
-        let is_followed = |node: usize| self.edges.iter().any(|(from, ..)| *from == node);
-        let mut all = Vec::new();
+        let mut all: Vec<(usize, usize, Dependency)> = Vec::new();
+        // The nodes that each line has ended with.
+        let mut ends: Vec<Vec<usize>> = vec![Vec::new(); self.lines.len()];
         for time in 0..times {
-            let at = |node: usize| time * count + node;
+            let at = |node: usize| time * self.nodes + node;
             let within = self.edges.iter();
             all.extend(within.map(|(from, to, how)| (at(*from), at(*to), *how)));
-            if time == 0 {
-                continue;
-            }
             let mut between: Vec<(usize, usize, Dependency)> = Vec::new();
-            for (line, (first, last, early)) in self.lines.iter().enumerate() {
-                // Beside other edges only plain ones.
-                let others = || {
-                    self.lines
-                        .iter()
-                        .enumerate()
-                        .filter(|(other, _)| *other != line)
-                };
-                let alone = last.len() == 1
-                    && !follows(*first)
-                    && !is_followed(last[0])
-                    && others().all(|(_, other)| other.0 != *first && !other.1.contains(&last[0]));
-                let how = if *early && alone {
-                    Dependency::PROGRAMMATIC
-                } else {
-                    Dependency::OVER
-                };
-                for from in last {
-                    let (from, to) = (at(*from) - count, at(*first));
+            for (line, (to, behind, early)) in self.entries() {
+                for from in behind.iter().flat_map(|line| &ends[*line]) {
+                    let how = match *early && behind[..] == [line] {
+                        true => Dependency::PROGRAMMATIC,
+                        false => Dependency::OVER,
+                    };
                     // Streams may begin and end in the same.
-                    if !between.iter().any(|edge| (edge.0, edge.1) == (from, to)) {
-                        between.push((from, to, how));
+                    match between
+                        .iter_mut()
+                        .find(|edge| (edge.0, edge.1) == (*from, at(*to)))
+                    {
+                        Some(edge) => edge.2 = Dependency::OVER,
+                        None => between.push((*from, at(*to), how)),
                     }
                 }
             }
+            // Beside other edges only plain ones.
+            for index in 0..between.len() {
+                let (from, to, _) = between[index];
+                let others = self
+                    .edges
+                    .iter()
+                    .any(|(a, b, _)| at(*b) == to || time > 0 && at(*a) - self.nodes == from);
+                let beside = |(other, edge): (usize, &(usize, usize, Dependency))| {
+                    other != index && (edge.0 == from || edge.1 == to)
+                };
+                if others || between.iter().enumerate().any(beside) {
+                    between[index].2 = Dependency::OVER;
+                }
+            }
             all.extend(between);
+            let end = |line: &Line| {
+                let before = line.begins.iter().flat_map(|line| ends[*line].clone());
+                let mut end: Vec<usize> = line
+                    .last
+                    .iter()
+                    .map(|node| at(*node))
+                    .chain(before)
+                    .collect();
+                end.sort_unstable();
+                end.dedup();
+                end
+            };
+            ends = self.lines.iter().map(end).collect();
         }
         all
     }
 
-    /// Whether every node is on a line: what nothing comes before is a line's first, what nothing comes after is among
-    /// a line's last.
+    /// All entries, each with the number of its line.
+    fn entries(&self) -> impl Iterator<Item = (usize, &(usize, Vec<usize>, bool))> {
+        let lines = self.lines.iter().enumerate();
+        lines.flat_map(|(line, of)| of.entries.iter().map(move |entry| (line, entry)))
+    }
+
+    /// Whether every node is on a line: what nothing comes before follows a beginning, what nothing comes after is
+    /// among a line's last.
     fn is_whole(&self) -> bool {
         (0..self.nodes).all(|node| {
             let begins = self.edges.iter().all(|(_, to, _)| *to != node);
             let ends = self.edges.iter().all(|(from, ..)| *from != node);
-            (!begins || self.lines.iter().any(|(first, ..)| *first == node))
-                && (!ends || self.lines.iter().any(|(_, last, _)| last.contains(&node)))
+            (!begins || self.entries().any(|(_, (entry, ..))| *entry == node))
+                && (!ends || self.lines.iter().any(|line| line.last.contains(&node)))
         })
     }
 }
@@ -163,10 +193,21 @@ impl Gpu {
             .iter()
             .map(|edge| Some((number(&edge.from)?, number(&edge.to)?, edge.how)))
             .collect::<Option<Vec<_>>>();
-        let lines = shape.lines.iter().flatten().map(|line| {
-            let last = line.last.iter().map(number).collect::<Option<Vec<_>>>();
-            let early = line.early && self.early != Early::No;
-            Some((number(&line.first)?, last?, early))
+        let Some(known) = &shape.lines else {
+            return Ok(None);
+        };
+        let line = |stream: &Stream| known.iter().position(|line| line.stream == *stream);
+        let lines = |streams: &[Stream]| streams.iter().map(line).collect::<Option<Vec<_>>>();
+        let lines = known.iter().map(|line| {
+            let entries = line.entries.iter().map(|entry| {
+                let early = entry.early && self.early != Early::No;
+                Some((number(&entry.node)?, lines(&entry.behind)?, early))
+            });
+            Some(Line {
+                entries: entries.collect::<Option<Vec<_>>>()?,
+                last: line.last.iter().map(number).collect::<Option<Vec<_>>>()?,
+                begins: lines(&line.begins)?,
+            })
         });
         let (Some(edges), Some(lines)) = (numbered, lines.collect()) else {
             return Ok(None);
@@ -224,20 +265,27 @@ fn are_same(edges: &[Edge], others: &[Edge]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Order, are_same};
+    use super::{Line, Order, are_same};
     use tidegate_ffi::cuda::{Dependency, Edge, GraphNode};
 
     const OVER: Dependency = Dependency::OVER;
     const EARLY: Dependency = Dependency::PROGRAMMATIC;
 
-    type Lines = Vec<(usize, Vec<usize>, bool)>;
-
-    fn order(nodes: usize, edges: &[(usize, usize, Dependency)], lines: Lines) -> Order {
-        let edges = edges.to_vec();
+    /// Lines that follow themselves alone: for each its first node, its last ones, and whether the first may begin early.
+    fn order(
+        nodes: usize,
+        edges: &[(usize, usize, Dependency)],
+        lines: Vec<(usize, Vec<usize>, bool)>,
+    ) -> Order {
+        let line = |(number, (first, last, early))| Line {
+            entries: vec![(first, vec![number], early)],
+            last,
+            begins: Vec::new(),
+        };
         Order {
             nodes,
-            edges,
-            lines,
+            edges: edges.to_vec(),
+            lines: lines.into_iter().enumerate().map(line).collect(),
         }
     }
 
@@ -288,6 +336,59 @@ mod tests {
         // The second stream's work is over when the first one's next time begins.
         let joined = order(2, &[], vec![(0, vec![0, 1], true), (1, vec![1], true)]);
         assert_eq!(between(&joined), [(0, 2, OVER), (1, 2, OVER), (1, 3, OVER)]);
+    }
+
+    #[test]
+    fn who_followed_a_beginning_follows_the_other_line_s_end() {
+        // 0 on the second stream behind the beginning of the first, 1 on the first behind it.
+        let mut there = order(
+            2,
+            &[(0, 1, OVER)],
+            vec![(1, vec![1], true), (0, vec![0], true)],
+        );
+        there.lines[1].entries[0].1 = vec![1, 0];
+        assert_eq!(between(&there), [(1, 3, OVER), (0, 2, OVER), (1, 2, OVER)]);
+        // Not its first: 0 and 1 on the second stream, 2 on the first.
+        let mut later = order(
+            3,
+            &[(0, 1, EARLY)],
+            vec![(2, vec![2], true), (0, vec![1], true)],
+        );
+        later.lines[1].entries.push((1, vec![0], true));
+        assert_eq!(between(&later), [(2, 5, OVER), (1, 3, EARLY), (2, 4, OVER)]);
+    }
+
+    #[test]
+    fn who_ends_where_another_began_ends_with_the_other_s_time_before() {
+        // Nothing on the second stream but a wait for the beginning of the first.
+        let mut nothing = order(1, &[], vec![(0, vec![0], true)]);
+        nothing.lines.push(Line {
+            begins: vec![1, 0],
+            ..Line::default()
+        });
+        assert_eq!(between(&nothing), [(0, 1, EARLY)]);
+        // A third one's first node follows that: what the first had ended with the time before the last.
+        let mut third = order(2, &[], vec![(0, vec![0], true)]);
+        third.lines.push(Line {
+            begins: vec![1, 0],
+            ..Line::default()
+        });
+        third.lines.push(Line {
+            entries: vec![(1, vec![2, 1], true)],
+            last: vec![1],
+            ..Line::default()
+        });
+        let all = third.unrolled(4);
+        let to = |node| -> Vec<_> {
+            all.iter()
+                .filter(|edge| edge.1 == node)
+                .map(|edge| edge.0)
+                .collect()
+        };
+        assert_eq!(
+            [to(1), to(3), to(5), to(7)],
+            [vec![], vec![1], vec![3, 0], vec![5, 0, 2]]
+        );
     }
 
     #[test]
