@@ -123,6 +123,8 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
             }
             case STEP_MOVE: {
                 const MoveStep *move = (const MoveStep *)step;
+                // Elements that it touches may have been another thread's before.
+                if (move->step.flags & MOVE_BEHIND) team.barrier();
                 if (Team::size > WARP && move->row) next = carry_row(team, move, stand->epoch, index, count);
                 else carry(move, stand->epoch, index * Team::size + team.rank(), count * Team::size);
                 break;

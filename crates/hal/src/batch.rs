@@ -320,8 +320,8 @@ pub enum Action {
     ///
     /// Accumulates of one lane that have the same linear destination, of as many elements of one scalar, and linear
     /// sources, come to each element in their order, whatever their operations are. (Of other moves of a lane that
-    /// touch the same elements that is not promised: a device may spread one over many threads, and the next over
-    /// others.)
+    /// touch the same elements that is promised where both are atomic, and else not: a device may spread one over many
+    /// threads, and the next over others.)
     Accumulate {
         /// The reduction.
         op: Op,

@@ -26,7 +26,8 @@
 //!   that a complete rarely waits for a post.
 //! - [`ByRange`]: plain displacements; each origin declares ranges of its targets' memory, checked to be disjoint when
 //!   the window is created.
-//! - [`Atomic`]: any origin may update any element of its targets, by atomic operations only.
+//! - [`Atomic`]: any origin may update any element of its targets, by atomic operations only. Those of one epoch come to
+//!   each element in the order in which their origin has noted them (MPI 4.1, section 12.7.2, says so of accumulates).
 //!
 //! # Failure
 //!
@@ -86,7 +87,7 @@ pub struct BySlot;
 /// Ranges of displacements, declared by the origins and checked to be disjoint.
 pub struct ByRange;
 
-/// Any displacement, atomic operations only.
+/// Any displacement, atomic operations only: each origin's in the order in which it notes them.
 pub struct Atomic;
 
 /// A discipline at run time.

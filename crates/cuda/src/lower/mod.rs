@@ -21,6 +21,7 @@ pub(crate) mod parts;
 mod reductions;
 mod rows;
 mod short;
+mod turns;
 
 pub(crate) use layout::*;
 
@@ -29,6 +30,7 @@ use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::Ptr;
 
 use lists::{List, Lists};
+use turns::Turns;
 
 /// The most blocks of one lane that rings, whose copies go to memory of the host: so many fill the bus. (One that rings
 /// in parts has one, so that each part says what has been copied. For linear copies that is faster than the wires that were
@@ -401,6 +403,7 @@ fn lower(
     let mut lane = Lane::default();
     let mut last = Ptr::NULL;
     let mut changed = Vec::new();
+    let mut turns = Turns::default();
     // Whether one of several blocks is known to be the last: it has just stored what all have counted.
     let mut rung = false;
     for step in steps {
@@ -435,7 +438,9 @@ fn lower(
             }
             Step::Move(mv) => {
                 lane.whole |= !mv.parity.is_null() && mv.parity != last;
-                lane.units += moves::lower(mv, last, &mut lane.steps);
+                let behind = turns.is_behind(mv);
+                lane.whole |= behind;
+                lane.units += moves::lower(mv, last, behind, &mut lane.steps);
                 lane.copies += usize::from(mv.count != 0 && matches!(mv.action, Action::Copy));
             }
             // An add releases what the team has written, and so does a store.

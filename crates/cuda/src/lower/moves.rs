@@ -8,7 +8,7 @@ use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Side};
 use tidegate_hal::memory::Ptr;
 
 use super::layout::{
-    ACTION_ACCUMULATE, ACTION_COUNTED, ACTION_FETCH, ACTION_SWAP, Head, MOVE_EARLY,
+    ACTION_ACCUMULATE, ACTION_COUNTED, ACTION_FETCH, ACTION_SWAP, Head, MOVE_BEHIND, MOVE_EARLY,
     MOVE_LAST_PARITY, MoveStep, Plain, SHAPE_INDEXED, SHAPE_LINEAR, SHAPE_STRIDED, STEP_MOVE,
     ShapeStep,
 };
@@ -26,9 +26,9 @@ fn address(ptr: Ptr) -> u64 {
     ptr.0.addr() as u64
 }
 
-/// The steps of a move, one after the other; `last` is the operand of the last wait of the lane. Returns how many units
-/// they move.
-pub(super) fn lower(mv: &Move, last: Ptr, out: &mut Vec<u8>) -> u64 {
+/// The steps of a move, one after the other; `last` is the operand of the last wait of the lane, `behind` whether the team
+/// meets before it. Returns how many units they move.
+pub(super) fn lower(mv: &Move, last: Ptr, behind: bool, out: &mut Vec<u8>) -> u64 {
     if mv.count == 0 {
         return 0;
     }
@@ -36,7 +36,7 @@ pub(super) fn lower(mv: &Move, last: Ptr, out: &mut Vec<u8>) -> u64 {
         head: Head {
             kind: STEP_MOVE,
             length: 0,
-            flags: 0,
+            flags: if behind { MOVE_BEHIND } else { 0 },
         },
         src: address(mv.src.base),
         dst: address(mv.dst.base),
@@ -329,7 +329,7 @@ mod tests {
     /// `(unit, count, src, dst)` of each step.
     fn steps(mv: &Move) -> Vec<(u64, u64, u64, u64)> {
         let mut bytes = Vec::new();
-        lower(mv, Ptr::NULL, &mut bytes);
+        lower(mv, Ptr::NULL, false, &mut bytes);
         let mut steps = Vec::new();
         let mut rest = &bytes[..];
         while !rest.is_empty() {

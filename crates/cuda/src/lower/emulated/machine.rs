@@ -425,7 +425,14 @@ pub(super) fn layout() -> Vec<u64> {
         LANE_REDUCES,
     ]
     .map(u64::from);
-    let flags = [ADD_HAS_WAITER, MOVE_EARLY, MOVE_LAST_PARITY, LAUNCH_NEXT].map(u64::from);
+    let flags = [
+        ADD_HAS_WAITER,
+        MOVE_EARLY,
+        MOVE_LAST_PARITY,
+        MOVE_BEHIND,
+        LAUNCH_NEXT,
+    ]
+    .map(u64::from);
     let shapes = [SHAPE_LINEAR, SHAPE_STRIDED, SHAPE_INDEXED].map(u64::from);
     let actions = [
         0,

@@ -7,7 +7,8 @@
 //! matter of the run's seed. What the batches are lowered by is the crate's own code. So these tests prove, without a
 //! GPU:
 //!
-//! * [`moves`]: every move does, to the byte, what the host's mover does; accumulates to one place come in their order;
+//! * [`moves`]: every move does, to the byte, what the host's mover does; accumulates to one place, and
+//!   atomic moves that meet, come in their order;
 //! * [`protocol`]: ranks that exchange epochs with unchanged launches, and an observer of every add;
 //! * [`order`]: batches of a stream, of which the next may come before the one before is over;
 //! * [`waits`]: lanes that only wait, of one launch and the next;
@@ -72,6 +73,12 @@ fn moves_of_whole_blocks_are_those_of_the_host() {
 fn accumulates_to_one_place_come_in_their_order() {
     let Some(mut machine) = small() else { return };
     moves::reductions::check(&mut machine, 0..300).unwrap();
+}
+
+#[test]
+fn atomic_moves_that_meet_come_in_their_order() {
+    let Some(mut machine) = small() else { return };
+    moves::turns::check(&mut machine, 0..300).unwrap();
 }
 
 #[test]

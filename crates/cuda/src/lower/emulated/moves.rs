@@ -18,6 +18,7 @@ use super::memory::{Arena, Rng};
 pub(super) mod extremes;
 mod gather;
 pub(super) mod reductions;
+pub(super) mod turns;
 
 const ARENA: usize = 4 << 20;
 

@@ -33,6 +33,7 @@ type Mutant = (Check, &'static str, &'static str);
 const MOVES: Check = |machine| moves::check(machine, 0..400);
 const EXTREMES: Check = |machine| moves::extremes::check(machine);
 const REDUCTIONS: Check = |machine| moves::reductions::check(machine, 0..200);
+const TURNS: Check = |machine| moves::turns::check(machine, 0..100);
 const PARITIES: Check = |machine| moves::check_parities(machine, 0..200);
 const EPOCHS: Check = |machine| protocol::check(machine, Form::Whole, 0..60, 20);
 const POISON: Check = |machine| failure::check_poison(machine, Form::Whole, 0..150);

@@ -2,7 +2,7 @@
 
 use super::{
     ABORT, EPOCHS, EXTREMES, FOLLOW, LOOKS, MOVES, Mutant, PARITIES, POISON, REDUCTIONS, REPORTS,
-    REPORTS_BY_TURNS,
+    REPORTS_BY_TURNS, TURNS,
 };
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -135,6 +135,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         REDUCTIONS,
         "number - t < TERMS ? number - t : TERMS;",
         "number - t < TERMS ? number - t - 1 : TERMS;",
+    ),
+    // What comes to the same elements does so without a meeting, or before it.
+    (
+        TURNS,
+        "if (move->step.flags & MOVE_BEHIND) team.barrier();",
+        "",
+    ),
+    (
+        TURNS,
+        "if (move->step.flags & MOVE_BEHIND) team.barrier();",
+        "if (move->step.flags & MOVE_BEHIND && Team::size > WARP) team.barrier();",
     ),
     // Of a reduction by several blocks, others' elements; and one of a stream that has failed.
     (

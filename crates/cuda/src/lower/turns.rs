@@ -1,0 +1,210 @@
+//! Atomic moves of one lane that come to the same elements: each behind those before it.
+//!
+//! # Model
+//!
+//! A team deals the elements of a move to its threads. An element of one move and the same element of the next may be two
+//! threads', and nothing orders them. Plain moves of a lane touch no elements of each other that it would matter for; atomic
+//! ones may, and come to each element in their order ([`Action`]). So one that may touch what an earlier one does stands
+//! *behind* it: the team meets before it. And the lane has one block: blocks do not meet.
+//!
+//! Where the order makes no difference (two that only read, or accumulate by one operation), or threads have the same
+//! elements of both, nobody need meet.
+
+use tidegate_hal::batch::{Action, Move, Op, Shape};
+
+use super::address;
+
+/// Bytes from the first to the last that a move touches at its destination.
+type Extent = (u64, u64);
+
+/// Atomic moves of a lane, from the last on that stands behind others.
+#[derive(Default)]
+pub(super) struct Turns(Vec<(Extent, Move)>);
+
+impl Turns {
+    /// The next move of the lane: whether it stands behind one of those before it.
+    pub(super) fn is_behind(&mut self, mv: &Move) -> bool {
+        if mv.count == 0 || !is_atomic(&mv.action) {
+            return false;
+        }
+        let own = extent(mv);
+        let meets = |(other, before): &(Extent, Move)| {
+            own.0 < other.1
+                && other.0 < own.1
+                && !commute(&mv.action, &before.action)
+                && !dealt_alike(mv, before)
+        };
+        let behind = self.0.iter().any(meets);
+        if behind {
+            // It is behind all of them, and so is whatever comes behind it.
+            self.0.clear();
+        }
+        self.0.push((own, *mv));
+        behind
+    }
+}
+
+fn is_atomic(action: &Action) -> bool {
+    match action {
+        Action::Copy | Action::CopyUpTo { .. } => false,
+        Action::Accumulate { atomic, .. } | Action::FetchOp { atomic, .. } => *atomic,
+        Action::CompareSwap { .. } => true,
+    }
+}
+
+/// Whether it makes no difference which of two comes first to an element.
+fn commute(a: &Action, b: &Action) -> bool {
+    match (a, b) {
+        (Action::Accumulate { op, .. }, Action::Accumulate { op: other, .. }) => {
+            op == other && !matches!(op, Op::Replace)
+        }
+        (Action::FetchOp { op, .. }, Action::FetchOp { op: other, .. }) => {
+            (op, other) == (&Op::Keep, &Op::Keep)
+        }
+        _ => false,
+    }
+}
+
+/// Whether each thread has the same elements of both.
+fn dealt_alike(a: &Move, b: &Move) -> bool {
+    let linear = |mv: &Move| (mv.src.shape, mv.dst.shape) == (Shape::Linear, Shape::Linear);
+    let place = |mv: &Move| (mv.dst.base, mv.dst.flip, mv.parity, mv.count, mv.size);
+    linear(a) && linear(b) && place(a) == place(b)
+}
+
+fn extent(mv: &Move) -> Extent {
+    let (base, size) = (address(mv.dst.base), u64::from(mv.size));
+    let (first, end) = match mv.dst.shape {
+        Shape::Linear => (0, mv.count as i64),
+        Shape::Strided { dims, rank } => {
+            let furthest = dims[..rank as usize]
+                .iter()
+                .map(|(count, stride)| (i64::from(*count) - 1) * i64::from(*stride));
+            let (down, up): (Vec<i64>, Vec<i64>) = furthest.partition(|reach| *reach < 0);
+            (down.iter().sum(), 1 + up.iter().sum::<i64>())
+        }
+        // Where its elements are is in memory.
+        Shape::Indexed { .. } => return (0, u64::MAX),
+    };
+    let at = |element: i64| base.wrapping_add_signed(element * size as i64);
+    // Either buffer, where there are two.
+    (at(first), at(end) + mv.dst.flip as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_hal::batch::{Scalar, Side};
+    use tidegate_hal::memory::Ptr;
+
+    const SUM: Action = Action::Accumulate {
+        op: Op::Sum,
+        scalar: Scalar::U32,
+        atomic: true,
+    };
+
+    fn replace(atomic: bool) -> Action {
+        Action::Accumulate {
+            op: Op::Replace,
+            scalar: Scalar::U32,
+            atomic,
+        }
+    }
+
+    fn fetch(op: Op) -> Action {
+        Action::FetchOp {
+            op,
+            scalar: Scalar::U32,
+            result: Ptr::NULL,
+            atomic: true,
+        }
+    }
+
+    fn to(action: Action, at: usize, shape: Shape, count: usize) -> Move {
+        let side = |at, shape| Side {
+            base: Ptr(std::ptr::without_provenance_mut(at)),
+            flip: 0,
+            shape,
+        };
+        Move {
+            action,
+            size: 4,
+            count,
+            src: side(0x9000, Shape::Linear),
+            dst: side(at, shape),
+            parity: Ptr::NULL,
+            early: false,
+            landing: None,
+        }
+    }
+
+    fn every(count: u32, stride: i32) -> Shape {
+        let mut dims = [(1, 0); Shape::MAX_DIMS];
+        dims[0] = (count, stride);
+        Shape::Strided { dims, rank: 1 }
+    }
+
+    /// Which of a lane's moves stand behind others.
+    fn behind(moves: &[Move]) -> Vec<bool> {
+        let mut turns = Turns::default();
+        moves.iter().map(|mv| turns.is_behind(mv)).collect()
+    }
+
+    #[test]
+    fn who_comes_to_the_same_elements_stands_behind() {
+        let linear = |action, at, count| to(action, at, Shape::Linear, count);
+        let read = linear(fetch(Op::Keep), 0x1000, 3);
+        assert_eq!(behind(&[read, linear(SUM, 0x1008, 1)]), [false, true]);
+        // Beside it.
+        assert_eq!(behind(&[read, linear(SUM, 0x100c, 1)]), [false, false]);
+        assert_eq!(behind(&[read, linear(SUM, 0xffc, 1)]), [false, false]);
+        // Backwards from there; and every second one.
+        let back = to(SUM, 0x1010, every(3, -1), 3);
+        assert_eq!(behind(&[read, back]), [false, true]);
+        let back = to(SUM, 0x1014, every(3, -1), 3);
+        assert_eq!(behind(&[read, back]), [false, false]);
+        let second = to(SUM, 0xff8, every(2, 2), 2);
+        assert_eq!(behind(&[read, second]), [false, true]);
+        // Where the elements are is not known.
+        let table = Ptr::NULL;
+        let listed = to(SUM, 0x7000, Shape::Indexed { table }, 1);
+        assert_eq!(behind(&[read, listed]), [false, true]);
+        // Of nothing, and of what is nobody else's.
+        assert_eq!(behind(&[read, linear(SUM, 0x1000, 0)]), [false, false]);
+        assert_eq!(
+            behind(&[read, linear(replace(false), 0x1000, 2)]),
+            [false, false]
+        );
+    }
+
+    #[test]
+    fn what_comes_in_any_order_does() {
+        let linear = |action, count| to(action, 0x1000, Shape::Linear, count);
+        for same in [SUM, fetch(Op::Keep)] {
+            assert_eq!(behind(&[linear(same, 3), linear(same, 2)]), [false, false]);
+        }
+        for ordered in [replace(true), fetch(Op::Sum)] {
+            assert_eq!(
+                behind(&[linear(ordered, 3), linear(ordered, 2)]),
+                [false, true]
+            );
+            // Each thread has the same elements of both.
+            assert_eq!(
+                behind(&[linear(ordered, 3), linear(SUM, 3)]),
+                [false, false]
+            );
+        }
+    }
+
+    #[test]
+    fn nobody_stands_behind_who_was_met_before() {
+        let linear = |action, count| to(action, 0x1000, Shape::Linear, count);
+        let lane = [
+            linear(fetch(Op::Keep), 3),
+            linear(SUM, 2),
+            linear(SUM, 1),
+            linear(fetch(Op::Keep), 1),
+        ];
+        assert_eq!(behind(&lane), [false, true, false, true]);
+    }
+}
