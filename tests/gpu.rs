@@ -16,6 +16,7 @@ mod gpu {
     mod nic;
     mod processes;
     mod reduce;
+    mod refused;
     mod registers;
     mod rules;
     mod schedules;

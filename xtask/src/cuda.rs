@@ -33,6 +33,9 @@ const NEEDS_A_GPU: &[&str] = &[
     "gpu::early::no_kernel_takes_room_before_its_turn",
 ];
 
+/// Those for GPUs.
+const EXAMPLES: &[&str] = &["halo2d_cuda", "pipeline_cuda", "ring_cuda"];
+
 /// What the driver says that its GPUs are, and what Faces runs there: rank grid, and more.
 const FACES: &[(&str, &str, &str)] = &[
     ("", "1x1x1", ""),
@@ -84,7 +87,6 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, String> {
 /// The commands that make the driver.
 fn build(root: &Path) -> Vec<Cmd> {
     let folder = root.join(FOLDER);
-    let source = |name: &str| root.join("crates/fake-cuda/machine").join(name);
     // A target folder of its own, so that it is known where the library is.
     let target = folder.join("build");
     vec![
@@ -92,16 +94,30 @@ fn build(root: &Path) -> Vec<Cmd> {
         cmd("cp")
             .arg(target.join("release/libcuda.so"))
             .arg(folder.join("libcuda.so.1")),
-        cmd("g++ -std=c++17 -O2 -g -fPIC -shared -fvisibility=hidden -fno-gnu-unique -fno-strict-aliasing")
-            // Products and sums are not made one: Faces compares bits.
-            .args("-ffp-contract=off")
-            // A jump to another stack is what is meant.
-            .args("-U_FORTIFY_SOURCE -Wall -Werror -Wno-unknown-pragmas -Wno-maybe-uninitialized -DTIDEGATE_EMULATED")
-            .arg(source("machine.cpp"))
-            .arg(source("kernels.cpp"))
-            .arg("-o")
-            .arg(folder.join("libtidegate_kernels.so")),
+        machine(
+            root,
+            "-shared -fvisibility=hidden",
+            &[],
+            "libtidegate_kernels.so",
+        ),
     ]
+}
+
+/// The command that makes something of the machine, with all kernels in it, and of more sources.
+fn machine(root: &Path, how: &str, more: &[&str], output: &str) -> Cmd {
+    let sources = ["machine.cpp", "kernels.cpp"].iter().chain(more);
+    let source = |gxx: Cmd, name: &&str| gxx.arg(root.join("crates/fake-cuda/machine").join(name));
+    let gxx = cmd("g++ -std=c++17 -O2 -g -fPIC -fno-gnu-unique -fno-strict-aliasing")
+        // Products and sums are not made one: Faces compares bits.
+        .args("-ffp-contract=off")
+        // A jump to another stack is what is meant.
+        .args("-U_FORTIFY_SOURCE -Wall -Werror -Wno-unknown-pragmas -Wno-maybe-uninitialized")
+        .args("-DTIDEGATE_EMULATED")
+        .args(how);
+    sources
+        .fold(gxx, source)
+        .arg("-o")
+        .arg(root.join(FOLDER).join(output))
 }
 
 fn commands(place: &Place) -> Vec<Cmd> {
@@ -112,16 +128,27 @@ fn commands(place: &Place) -> Vec<Cmd> {
     }
     let over = |cmd: Cmd| cmd.env("LD_LIBRARY_PATH", &folders);
     // One after the other: each has all streams of the devices.
-    let tests = cmd("cargo test -p tidegate --test gpu -- --ignored --test-threads 1");
-    let mut tests = over(tests)
-        .env("TIDEGATE_GPU_EPOCHS", "1000")
-        .env("TIDEGATE_SCHEDULES", "500")
-        .env("CUDA_DEVICE_MAX_CONNECTIONS", "32");
-    for test in NEEDS_A_GPU {
-        tests = tests.arg("--skip").arg(test);
-    }
+    let tests = |names: &str| {
+        let tests = cmd("cargo test -p tidegate --test gpu --").args(names);
+        over(tests.args("--ignored --test-threads 1"))
+            .env("TIDEGATE_GPU_EPOCHS", "1000")
+            .env("TIDEGATE_SCHEDULES", "500")
+            .env("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+    };
+    let skip = |tests: Cmd, name: &&str| tests.arg("--skip").arg(name);
+    let all_tests = NEEDS_A_GPU.iter().fold(tests(""), skip);
+    // Epochs and failures once more, as where processes share a GPU.
+    let gated = tests("gpu::epochs:: gpu::failure::").env("TIDEGATE_CUDA_GATES", "always");
+    let gated = skip(gated, &"large_rings");
     let mut all = build(&place.root);
-    all.push(tests);
+    let machine_test = machine(&place.root, "", &["machine_test.cpp"], "machine_test");
+    let run_it = cmd(&format!("{FOLDER}/machine_test"));
+    all.extend([machine_test, run_it, all_tests, gated]);
+    all.push(cmd("cargo build --bins --examples"));
+    all.extend(EXAMPLES.iter().map(|example| {
+        let path = place.root.join("target/debug/examples").join(example);
+        over(cmd("cargo run --quiet --bin tidegate -- run -n 3")).arg(path)
+    }));
     all.extend(FACES.iter().map(|(gpus, grid, more)| {
         let faces = cmd("cargo bench --quiet --bench faces").args(PRODUCT);
         over(faces)

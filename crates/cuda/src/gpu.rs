@@ -369,8 +369,16 @@ impl Gpu {
         let stream = lock(&self.service);
         let value = work(self.driver, *stream).doing(what)?;
         // SAFETY: the stream is never destroyed.
-        unsafe { self.driver.stream_synchronize(*stream) }.doing(what)?;
-        Ok(value)
+        let waited = unsafe { self.driver.stream_synchronize(*stream) }.doing(what);
+        if waited.is_err() {
+            // Whatever was refused, the caller may give back now what the device is at work on. (Of a context that is lost
+            // the driver does not say that it is at work.)
+            // SAFETY: as above.
+            while let Ok(false) = unsafe { self.driver.stream_query(*stream) } {
+                std::thread::yield_now();
+            }
+        }
+        waited.map(|()| value)
     }
 
     /// As [`Gpu::serve`], without waiting: for what is only to be ordered before what follows on the service stream.

@@ -389,7 +389,14 @@ unsafe impl Stream for CudaStream {
         };
         let joined = others.iter().try_for_each(|other| other.let_follow(self));
         // SAFETY: the stream is live, and being captured.
-        let graph = unsafe { gpu.driver.stream_end_capture(self.shared.raw) };
+        let end = || unsafe { gpu.driver.stream_end_capture(self.shared.raw) };
+        let graph = end().inspect_err(|_| {
+            // As long as the driver records, it does nothing of what is enqueued. (Mostly it does not any more.)
+            if let Ok(graph) = end() {
+                // SAFETY: the graph was just made, and is nobody else's.
+                let _ = unsafe { gpu.driver.graph_destroy(graph) };
+            }
+        });
         let (mut keep, mut advance): (Vec<Keep>, Advance) = Default::default();
         let mut behind = Vec::with_capacity(1 + others.len());
         for stream in [self].into_iter().chain(others.iter().copied()) {

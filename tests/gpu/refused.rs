@@ -1,0 +1,150 @@
+//! Whatever call the driver refuses: the program ends, and what it says is right, or an error.
+//!
+//! Only the driver without a GPU (`crates/fake-cuda`) refuses what it is asked to. Each call is another program: this one,
+//! started again.
+
+use std::panic::{catch_unwind, resume_unwind};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::common::{Kernels, W};
+use super::epochs::{Plan, Ring};
+use tidegate::hal::device::Device;
+use tidegate::prelude::*;
+use tidegate::{Buffers, Cuda, Result};
+
+const ROLE: &str = "TIDEGATE_GPU_REFUSED";
+const SETTINGS: &str = "TIDEGATE_FAKE_CUDA";
+
+/// How long a program may take: many times what it does.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Which calls of a function are refused, each in a program of its own.
+const CALLS: [u32; 8] = [1, 2, 3, 5, 9, 17, 30, 60];
+
+/// Epochs of two ranks, eager, recorded, and on two streams; whether all came right.
+fn program(world: &W) -> Result<bool> {
+    const LEN: usize = 700;
+    const TIMES: u64 = 9;
+    let k = Kernels::load(world)?;
+    world.gather("loaded", Vec::new())?;
+    let plan = Plan::new(&k, world, LEN);
+    stream!(let s = world.named_stream("s")?);
+    stream!(let t = world.named_stream("t")?);
+    let mut ring = Ring::open(world, &s, Buffers::Double, LEN)?;
+    for fused in [false, true] {
+        ring = plan.part(0, LEN, fused).step(&s, ring)?;
+    }
+    let (graph, back) = s.capture(ring, |s, r| plan.step(s, r))?;
+    ring = graph.replay(&s, back, TIMES)?;
+    let there = s.hand_off(ring, &t)?;
+    let there = plan.step(&t, there)?;
+    ring = t.hand_off(there, &s)?;
+    Ok(ring.verdict(&s)? == (3 + TIMES, 0))
+}
+
+/// What the programs do; nothing, if nobody has asked for it.
+#[test]
+#[ignore = "is started by the tests of this module"]
+fn a_program() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    // (A world of threads takes devices that open.)
+    for number in 0..2 {
+        if let Err(error) = Cuda::open(number) {
+            return println!("refused: {error}");
+        }
+    }
+    let ranks = catch_unwind(|| W::local(2, |world| program(&world)));
+    let results = ranks.unwrap_or_else(|panic| match panic.downcast_ref::<String>() {
+        // As it says of itself: where a device does not open, or a rank cannot come.
+        Some(why)
+            if ["the device opens: ", "the ranks meet: "]
+                .iter()
+                .any(|how| why.starts_with(how)) =>
+        {
+            println!("refused: {why}");
+            Vec::new()
+        }
+        _ => resume_unwind(panic),
+    });
+    for result in results {
+        match result {
+            Ok(right) => assert!(right, "something was wrong, and nobody said so"),
+            Err(error) => println!("refused: {error}"),
+        }
+    }
+}
+
+/// Starts one whose driver has these settings.
+fn start(settings: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "gpu::refused::a_program", "--ignored"])
+        .args(["--nocapture", "--quiet"])
+        .env(ROLE, "1")
+        .env(SETTINGS, settings)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// What it has said, if it has ended well and in time.
+fn end(mut child: Child) -> std::result::Result<String, String> {
+    let begin = Instant::now();
+    let late = loop {
+        match child.try_wait().unwrap() {
+            Some(_) => break false,
+            None if begin.elapsed() > PATIENCE => break true,
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    if late {
+        child.kill().unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    let [text, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    match (late, output.status.success()) {
+        (false, true) => Ok(text.into_owned()),
+        (late, _) => Err(format!(
+            "{} (late: {late})\n{text}\n{errors}",
+            output.status
+        )),
+    }
+}
+
+#[test]
+#[ignore = "needs the driver without a GPU: run by `cargo xtask test --only cuda`"]
+fn whatever_the_driver_refuses_is_an_error_or_makes_no_difference() {
+    let device = Cuda::open(0).unwrap();
+    let name = device.name();
+    if !name.contains("without a GPU") {
+        println!("skipped: {name} refuses nothing on request");
+        return;
+    }
+    // Those that are a part of the settings, to begin with: nothing is refused.
+    assert_eq!(
+        end(start(""))
+            .as_deref()
+            .map(|text| text.contains("refused")),
+        Ok(false)
+    );
+    let functions = tidegate_ffi::cuda::REQUIRED.iter();
+    let (mut refused, mut wrong) = (0, Vec::new());
+    for function in functions.chain(tidegate_ffi::cuda::OPTIONAL) {
+        for call in CALLS {
+            let settings = format!("{function}={call}");
+            match end(start(&settings)) {
+                Ok(text) if text.contains("refused") => refused += 1,
+                // It made no difference, or there was no such call.
+                Ok(_) => {}
+                Err(what) => wrong.push(format!("{settings}: {what}")),
+            }
+        }
+    }
+    println!("{refused} refusals were errors of the program");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(refused > 40, "{refused}");
+}
