@@ -8,6 +8,7 @@
 //! | `capability` | of the devices, as `90` for 9.0: 90 |
 //! | `multiprocessors` | of a device: 132 |
 //! | `mps` | `1`: kernels of several processes run at the same time on a device |
+//! | `idle` | `1`: grids that are enqueued are never carried out, to see what enqueueing alone takes |
 //! | `stuck` | after so many seconds in which nothing has gone on, what there is to do is said: never |
 //! | a function's name | `N` or `N:CODE`: its Nth call of the process (from 1 on) is refused, with the code (2, out of memory, if none is given) |
 //!
@@ -27,6 +28,7 @@ pub(crate) struct Settings {
     pub(crate) capability: i32,
     pub(crate) multiprocessors: i32,
     pub(crate) mps: i32,
+    pub(crate) idle: bool,
     pub(crate) stuck: Option<u64>,
     /// By the function: which of its calls is refused, and how.
     pub(crate) refusals: HashMap<String, (u64, i32)>,
@@ -39,6 +41,7 @@ impl Settings {
             capability: 90,
             multiprocessors: 132,
             mps: 0,
+            idle: false,
             stuck: None,
             refusals: HashMap::new(),
         };
@@ -49,6 +52,7 @@ impl Settings {
                 "capability" => settings.capability = value.parse().ok()?,
                 "multiprocessors" => settings.multiprocessors = value.parse().ok()?,
                 "mps" => settings.mps = value.parse().ok()?,
+                "idle" => settings.idle = value == "1",
                 "stuck" => settings.stuck = Some(value.parse().ok()?),
                 _ if name.starts_with("cu") => {
                     let (call, code) = match value.split_once(':') {

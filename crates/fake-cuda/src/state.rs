@@ -9,6 +9,7 @@ use crate::capture::{Capture, Recording};
 use crate::codes;
 use crate::graph::{Edge, Exec, Graph, Node, PLAIN, PROGRAMMATIC};
 use crate::ptx::Entry;
+use crate::settings::Settings;
 use crate::work::{Number, What, Works};
 
 /// What a program holds of something: a number, in a pointer's place.
@@ -163,6 +164,9 @@ impl State {
             let node = self.add_node(graph, Node::Work(what), &edges)?;
             let recording = self.stream(stream)?.recording.as_mut();
             recording.expect("it is").stands_at(vec![node], grid);
+            return Ok(());
+        }
+        if grid && Settings::get().idle {
             return Ok(());
         }
         let last = self.last(stream)?;

@@ -14,10 +14,14 @@ pub struct Grid {
 }
 
 /// The parameters of a kernel, as bytes.
+///
+/// They are made for every launch, so what most kernels need must be little: all that is inline is sometimes cleared, whether
+/// it is used or not.
 pub struct Parameters {
-    /// Aligned for anything that is a parameter; up to `used` what was pushed lies there. The rest is not written: there is
-    /// much of it, and these are made for every launch.
-    bytes: [MaybeUninit<u128>; Parameters::MAX_BYTES.div_ceil(16)],
+    /// Up to `used` what was pushed lies here, aligned for anything that is a parameter; unless that is more.
+    near: MaybeUninit<[u128; Parameters::NEAR / 16]>,
+    /// Then all of it does here.
+    far: Vec<MaybeUninit<u128>>,
     /// What all that was pushed takes, whether there is room for it or not.
     used: usize,
     offsets: [u16; Parameters::MAX],
@@ -31,12 +35,15 @@ impl Parameters {
     /// The most bytes of parameters of one kernel: as many as CUDA takes, from 12.1 on. (Code whose functions take more than
     /// the driver does, 4096 where that is older, it refuses when that is loaded.)
     pub const MAX_BYTES: usize = 32764;
+    /// Up to so many bytes they take no memory of their own.
+    const NEAR: usize = 1024;
 
     /// No parameter yet.
     #[inline]
     pub fn new() -> Self {
         Parameters {
-            bytes: [MaybeUninit::uninit(); Parameters::MAX_BYTES.div_ceil(16)],
+            near: MaybeUninit::uninit(),
+            far: Vec::new(),
             used: 0,
             offsets: [0; Parameters::MAX],
             count: 0,
@@ -63,9 +70,16 @@ impl Parameters {
         if !(fitted && self.fit()) {
             return;
         }
-        // SAFETY: the bytes `at..` have room for the value, as was checked, and are this struct's.
+        if self.used > Self::NEAR && self.far.is_empty() {
+            self.go_far(at);
+        }
+        let base = match self.far.is_empty() {
+            true => self.near.as_mut_ptr().cast::<u8>(),
+            false => self.far.as_mut_ptr().cast(),
+        };
+        // SAFETY: the bytes `at..` have room for the value, near or far, as was checked, and are this struct's.
         unsafe {
-            let place = self.bytes.as_mut_ptr().cast::<u8>().add(at);
+            let place = base.add(at);
             std::ptr::copy_nonoverlapping(
                 std::ptr::from_ref(value).cast::<u8>(),
                 place,
@@ -73,6 +87,19 @@ impl Parameters {
             );
         }
         self.offsets[self.count - 1] = at as u16;
+    }
+
+    /// Takes memory for all that there can be, with what has been pushed so far in it: up to `end`.
+    #[cold]
+    fn go_far(&mut self, end: usize) {
+        self.far = vec![MaybeUninit::uninit(); Self::MAX_BYTES.div_ceil(16)];
+        // SAFETY: up to there, and so within both, there are bytes that were pushed, or some in between that are nobody's:
+        // they are copied as bytes, whatever they are.
+        unsafe {
+            let near = self.near.as_ptr().cast::<MaybeUninit<u8>>();
+            let far = self.far.as_mut_ptr().cast::<MaybeUninit<u8>>();
+            far.copy_from_nonoverlapping(near, end.min(Self::NEAR));
+        }
     }
 
     /// Whether there was room for all that was pushed. Where there was not, a kernel must not be launched with them.
@@ -88,7 +115,10 @@ impl Parameters {
 
     /// Where each of them lies, in order.
     pub fn addresses(&self) -> impl ExactSizeIterator<Item = *const u8> + '_ {
-        let base = self.bytes.as_ptr().cast::<u8>();
+        let base = match self.far.is_empty() {
+            true => self.near.as_ptr().cast::<u8>(),
+            false => self.far.as_ptr().cast(),
+        };
         self.offsets[..self.count.min(Self::MAX)]
             .iter()
             .map(move |offset| base.wrapping_add(usize::from(*offset)))
@@ -124,6 +154,36 @@ mod tests {
             )
         };
         assert_eq!((addresses.len(), first, second), (2, 7, 8));
+    }
+
+    #[test]
+    fn what_goes_far_is_as_it_was() {
+        let mut parameters = Parameters::new();
+        parameters.push(&1u8);
+        parameters.push(&[2u64; 100]);
+        parameters.push(&[3u32; 200]);
+        parameters.push(&4u16);
+        let addresses: Vec<_> = parameters.addresses().collect();
+        // SAFETY: they are the addresses of those that were pushed, aligned for their types.
+        let found = unsafe {
+            (
+                addresses[0].read(),
+                addresses[1].cast::<[u64; 100]>().read(),
+                addresses[2].cast::<[u32; 200]>().read(),
+                addresses[3].cast::<u16>().read(),
+            )
+        };
+        assert_eq!(found, (1, [2; 100], [3; 200], 4));
+    }
+
+    /// A launch would clear more, or wipe the nearest cache, which launches are quick by.
+    #[test]
+    fn what_is_made_for_every_launch_is_little() {
+        assert!(
+            size_of::<Parameters>() <= 1200,
+            "{}",
+            size_of::<Parameters>()
+        );
     }
 
     #[test]
