@@ -62,10 +62,19 @@ impl CudaBlock {
             }
             Sharing::Private => {
                 let what = "allocating memory of the device";
-                // SAFETY: pool and stream are never destroyed.
-                let base = gpu.serve(what, |driver, stream| unsafe {
-                    driver.mem_alloc_from_pool_async(bytes, gpu.pool, stream)
-                })?;
+                let mut made = None;
+                let served = gpu.serve(what, |driver, stream| {
+                    // SAFETY: pool and stream are never destroyed.
+                    let base = unsafe { driver.mem_alloc_from_pool_async(bytes, gpu.pool, stream) };
+                    base.map(|base| *made.insert(base))
+                });
+                if let (Err(_), Some(base)) = (&served, made) {
+                    // SAFETY: it was just allocated, and is nobody's.
+                    gpu.serve_later(|driver, stream| unsafe {
+                        driver.mem_free_async(base, stream)
+                    });
+                }
+                let base = served?;
                 CudaBlock {
                     gpu: gpu.clone(),
                     base,

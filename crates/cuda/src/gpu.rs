@@ -359,7 +359,7 @@ impl Gpu {
         self.enter().is_ok() && here(&copy.src) && here(&copy.dst)
     }
 
-    /// Does something on the service stream, and waits until it is done.
+    /// Does one thing on the service stream, and waits until it is done: after an error, too, if it was enqueued.
     pub(crate) fn serve<T>(
         &self,
         what: &'static str,
@@ -371,8 +371,8 @@ impl Gpu {
         // SAFETY: the stream is never destroyed.
         let waited = unsafe { self.driver.stream_synchronize(*stream) }.doing(what);
         if waited.is_err() {
-            // Whatever was refused, the caller may give back now what the device is at work on. (Of a context that is lost
-            // the driver does not say that it is at work.)
+            // What was enqueued is under way, and the caller may give back now what the device is at work on. (Of a context
+            // that is lost the driver does not say that it is at work.)
             // SAFETY: as above.
             while let Ok(false) = unsafe { self.driver.stream_query(*stream) } {
                 std::thread::yield_now();

@@ -131,7 +131,7 @@ impl CudaStream {
     pub(crate) fn launched(&self, last: Last, first: First) {
         self.last.replace(last);
         if self.capturing() {
-            let last = || self.last_nodes();
+            let last = || self.last_nodes().unwrap_or_default();
             self.began.borrow_mut().launched(first, last);
         }
     }
@@ -141,17 +141,17 @@ impl CudaStream {
         self.last.take().other_follows(self.capturing());
     }
 
-    /// The nodes that what comes next would follow; none if the driver does not say.
-    fn last_nodes(&self) -> Vec<GraphNode> {
+    /// The nodes that what comes next would follow, if the driver says so.
+    fn last_nodes(&self) -> Option<Vec<GraphNode>> {
         // SAFETY: the stream is live, and this thread's while it is borrowed (streams are not shared).
         let info = unsafe { self.shared.gpu.driver.stream_capture_info(self.shared.raw) };
-        info.map(|info| info.last).unwrap_or_default()
+        info.ok().map(|info| info.last)
     }
 
     /// Lets nobody come while the batch that was recorded last waits; whether that is so.
     pub(crate) fn let_nobody_come(&self) -> bool {
         let (gpu, nodes) = (&self.shared.gpu, self.last_nodes());
-        let [node] = nodes[..] else {
+        let Some(&[node]) = nodes.as_deref() else {
             return false;
         };
         // SAFETY: the node is one of the graph that this stream records into; its thread alone does (as above).
@@ -176,7 +176,7 @@ impl CudaStream {
 
     /// What was recorded on this stream; none if that is not known.
     fn line(&self) -> Option<Line> {
-        let (last, behind_kernel) = (self.last_nodes(), self.last.borrow().is_kernel());
+        let (last, behind_kernel) = (self.last_nodes()?, self.last.borrow().is_kernel());
         let began = self.began.borrow();
         began.line(self.shared.raw, last, behind_kernel)
     }

@@ -19,7 +19,7 @@
 //!
 //! With a node that is no kernel, an older driver, or one that makes other edges, the children it is.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Once;
 
 use tidegate_ffi::cuda::{
@@ -72,34 +72,31 @@ impl Order {
                     }
                 }
             }
-            // Beside other edges only plain ones.
-            for index in 0..between.len() {
-                let (from, to, _) = between[index];
-                let others = self
-                    .edges
-                    .iter()
-                    .any(|(a, b, _)| at(*b) == to || time > 0 && at(*a) - self.nodes == from);
-                let beside = |(other, edge): (usize, &(usize, usize, Dependency))| {
-                    other != index && (edge.0 == from || edge.1 == to)
-                };
-                if others || between.iter().enumerate().any(beside) {
-                    between[index].2 = Dependency::OVER;
-                }
-            }
             all.extend(between);
             let end = |line: &Line| {
                 let before = line.begins.iter().flat_map(|line| ends[*line].clone());
-                let mut end: Vec<usize> = line
-                    .last
-                    .iter()
-                    .map(|node| at(*node))
-                    .chain(before)
-                    .collect();
-                end.sort_unstable();
-                end.dedup();
-                end
+                let last = line.last.iter().map(|node| at(*node));
+                // A node comes behind itself the time before, and that need not be said.
+                let mut latest: BTreeMap<usize, usize> = BTreeMap::new();
+                for node in last.chain(before) {
+                    let known = latest.entry(node % self.nodes).or_insert(node);
+                    *known = node.max(*known);
+                }
+                latest.into_values().collect()
             };
             ends = self.lines.iter().map(end).collect();
+        }
+        // Between two times, beside other edges only plain ones.
+        let mut ways: HashMap<(bool, usize), usize> = HashMap::new();
+        for (from, to, _) in &all {
+            *ways.entry((false, *from)).or_default() += 1;
+            *ways.entry((true, *to)).or_default() += 1;
+        }
+        for (from, to, how) in &mut all {
+            let alone = ways[&(false, *from)] == 1 && ways[&(true, *to)] == 1;
+            if *from / self.nodes != *to / self.nodes && !alone {
+                *how = Dependency::OVER;
+            }
         }
         all
     }
@@ -385,9 +382,11 @@ mod tests {
                 .map(|edge| edge.0)
                 .collect()
         };
+        let plain = |node| all.iter().all(|edge| edge.0 != node || edge.2 == OVER);
+        assert!(plain(0) && plain(2), "what is followed twice");
         assert_eq!(
             [to(1), to(3), to(5), to(7)],
-            [vec![], vec![1], vec![3, 0], vec![5, 0, 2]]
+            [vec![], vec![1], vec![3, 0], vec![5, 2]]
         );
     }
 

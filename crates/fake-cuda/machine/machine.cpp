@@ -436,6 +436,12 @@ const void *tidegate_kernel(const char *name) {
     return nullptr;
 }
 
+unsigned tidegate_sizes(const void *what, unsigned *sizes, unsigned room) {
+    const Kernel *kernel = (const Kernel *)what;
+    for (u32 i = 0; i < kernel->arguments && i < room; i++) sizes[i] = kernel->sizes[i];
+    return kernel->arguments;
+}
+
 tidegate_grid *tidegate_begin(const void *what, void *const *arguments, const unsigned *blocks, const unsigned *threads, unsigned) {
     if (!shared) {
         // They have an address once one has been touched.

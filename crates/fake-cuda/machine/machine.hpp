@@ -1,6 +1,6 @@
 // The machine that carries out grids of the kernels on a processor: what the driver calls.
 //
-// All calls come from one thread. Several grids can be in progress at a time: each goes on in its own `tidegate_step`s only.
+// All calls but those about kernels come from one thread. Several grids can be in progress at a time: each goes on in its own `tidegate_step`s only.
 #pragma once
 
 #pragma GCC visibility push(default)
@@ -10,6 +10,9 @@ struct tidegate_grid;
 
 // The kernel of this name, or null.
 const void *tidegate_kernel(const char *name);
+
+// The sizes of the kernel's arguments, as its source says: how many there are, of which up to `room` are written.
+unsigned tidegate_sizes(const void *kernel, unsigned *sizes, unsigned room);
 
 // Begins a grid. The arguments are copied: `arguments[i]` points to the i-th. Of blocks and of threads of a block there are three dimensions
 // each; no kernel here has shared memory whose size the launch says. Nothing runs yet. Null if there is no memory,

@@ -14,17 +14,28 @@ pub(crate) struct Function {
 }
 
 /// A launch, with a copy of its arguments.
-#[derive(Clone)]
 pub(crate) struct Launch {
     pub(crate) function: Arc<Function>,
     pub(crate) handle: usize,
     pub(crate) blocks: [u32; 3],
     pub(crate) threads: [u32; 3],
     pub(crate) shared: u32,
-    /// Room for each argument, aligned for anything.
-    _bytes: Box<[u128]>,
+    /// Room for each argument, aligned for anything: of this launch alone, until it is dropped.
+    bytes: *mut [u128],
     /// Where each begins.
     pointers: Box<[usize]>,
+}
+
+// SAFETY: the arguments are written before the launch is anybody's, and read only from then on.
+unsafe impl Send for Launch {}
+// SAFETY: as above.
+unsafe impl Sync for Launch {}
+
+impl Drop for Launch {
+    fn drop(&mut self) {
+        // SAFETY: it came of a box, and is given up.
+        drop(unsafe { Box::from_raw(self.bytes) });
+    }
 }
 
 impl Launch {
@@ -51,15 +62,16 @@ impl Launch {
             return Err(codes::INVALID_VALUE);
         }
         let room: usize = sizes.iter().map(|size| size.div_ceil(16)).sum();
-        let mut bytes = vec![0_u128; room].into_boxed_slice();
-        let mut at = bytes.as_mut_ptr();
+        // SAFETY: the caller's promise.
+        let from = |index| unsafe { *arguments.add(index) };
+        if (0..sizes.len()).any(|index| from(index).is_null()) {
+            return Err(codes::INVALID_VALUE);
+        }
+        let bytes = Box::into_raw(vec![0_u128; room].into_boxed_slice());
+        let mut at = bytes.cast::<u128>();
         let mut pointers = Vec::with_capacity(sizes.len());
         for (index, size) in sizes.iter().enumerate() {
-            // SAFETY: the caller's promise.
-            let from = unsafe { *arguments.add(index) };
-            if from.is_null() {
-                return Err(codes::INVALID_VALUE);
-            }
+            let from = from(index);
             // SAFETY: the caller's promise; room for all sizes was made, each rounded up.
             unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), at.cast(), *size) };
             pointers.push(at.expose_provenance());
@@ -72,7 +84,7 @@ impl Launch {
             blocks,
             threads,
             shared,
-            _bytes: bytes,
+            bytes,
             pointers: pointers.into(),
         })
     }

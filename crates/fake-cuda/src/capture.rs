@@ -107,9 +107,7 @@ impl State {
         if into.invalid {
             return Err(codes::CAPTURE_INVALIDATED);
         }
-        if !into.streams.contains(&stream) {
-            into.streams.push(stream);
-        }
+        let joined = stream;
         let stream = self.stream(stream)?;
         match &mut stream.recording {
             Some(recording) if recording.capture == capture => {
@@ -124,6 +122,11 @@ impl State {
             }
             Some(_) => return Err(codes::CAPTURE_ISOLATION),
             none => *none = Some(Recording::new(capture, nodes)),
+        }
+        let into = self.captures.get_mut(&capture);
+        let streams = &mut into.expect("it is there").streams;
+        if !streams.contains(&joined) {
+            streams.push(joined);
         }
         Ok(())
     }

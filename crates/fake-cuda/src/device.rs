@@ -123,8 +123,15 @@ fn run() {
             }
             if let Some(error) = machine.error() {
                 lose(&mut state(), &error);
-                grids.clear();
-                waiting.clear();
+            }
+        }
+        if state().lost {
+            // What it touches may be gone soon.
+            waiting.clear();
+            for running in grids.drain(..) {
+                if let Ok(machine) = Machine::get() {
+                    machine.end(running.grid);
+                }
             }
         }
         if !(over.is_empty() && lets.is_empty()) {
@@ -242,12 +249,14 @@ unsafe fn operate(word: &Word) -> bool {
                 true => long(at).load(Ordering::SeqCst),
                 false => u64::from(narrow(at).load(Ordering::SeqCst)),
             };
+            let narrow = !wide;
             match how & 3 {
-                0 if wide => found.wrapping_sub(value) as i64 >= 0,
-                0 => (found as u32).wrapping_sub(value as u32) as i32 >= 0,
+                0 if narrow => (found as u32).wrapping_sub(value as u32) as i32 >= 0,
+                0 => found.wrapping_sub(value) as i64 >= 0,
                 1 => found == value,
                 2 => found & value != 0,
-                _ => !(found | value) != 0,
+                _ if narrow => (found | value) as u32 != u32::MAX,
+                _ => (found | value) != u64::MAX,
             }
         }
     }

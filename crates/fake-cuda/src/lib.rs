@@ -17,7 +17,8 @@
 //!
 //! # What it does not show
 //!
-//! Time; that all blocks find room (here they always do); hardware queues, and the driver's calls that block behind a
+//! Which context is current where a call does not need one, and to which a stream or a function belongs (all devices are
+//! one); modes of captures; that peers must be allowed to reach memory. Time; that all blocks find room (here they always do); hardware queues, and the driver's calls that block behind a
 //! wait; the orders of memory that a processor gives unasked for. What PTX does with them is shown elsewhere.
 //!
 //! # Failure

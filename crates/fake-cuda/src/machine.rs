@@ -18,6 +18,7 @@ pub(crate) const MOVED: u32 = 4;
 
 pub(crate) struct Machine {
     kernel: unsafe extern "C" fn(*const c_char) -> usize,
+    sizes: unsafe extern "C" fn(usize, *mut c_uint, c_uint) -> c_uint,
     begin: unsafe extern "C" fn(
         usize,
         *const *const c_void,
@@ -51,6 +52,7 @@ impl Machine {
         let machine = unsafe {
             Machine {
                 kernel: *library.get("tidegate_kernel").map_err(text)?,
+                sizes: *library.get("tidegate_sizes").map_err(text)?,
                 begin: *library.get("tidegate_begin").map_err(text)?,
                 step: *library.get("tidegate_step").map_err(text)?,
                 end: *library.get("tidegate_end").map_err(text)?,
@@ -69,12 +71,21 @@ impl Machine {
         (kernel != 0).then_some(kernel)
     }
 
+    /// The sizes of its arguments, as its source says.
+    pub(crate) fn sizes(&self, kernel: usize) -> Vec<usize> {
+        let mut sizes = [0; 32];
+        // SAFETY: the kernel is the machine's, and there is room for as many.
+        let count = unsafe { (self.sizes)(kernel, sizes.as_mut_ptr(), sizes.len() as c_uint) };
+        let known = sizes.iter().take(count as usize);
+        known.map(|size| *size as usize).collect()
+    }
+
     /// Begins a grid.
     pub(crate) fn begin(&self, launch: &Launch) -> Option<Grid> {
         let (blocks, threads) = (launch.blocks.as_ptr(), launch.threads.as_ptr());
         let kernel = launch.function.kernel;
-        // SAFETY: the kernel is the machine's; the launch has an argument for each parameter, as the kernel's PTX says;
-        // sizes are three numbers each.
+        // SAFETY: the kernel is the machine's; the launch has an argument for each parameter, as the kernel's PTX says, and
+        // its source says the same (`cuModuleGetFunction`); blocks and threads are three numbers each.
         let grid =
             unsafe { (self.begin)(kernel, launch.arguments(), blocks, threads, launch.shared) };
         (!grid.is_null()).then_some(Grid(grid))

@@ -21,6 +21,8 @@ const NAME: &str = "fake-gpu-";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Host,
+    /// The program's own, which the device uses, too.
+    Registered,
     /// Of the device of this number.
     Device(i32),
 }
@@ -29,6 +31,8 @@ pub(crate) enum Kind {
 struct Memory {
     /// By where they begin: bytes, and whose.
     pieces: BTreeMap<usize, (usize, Kind)>,
+    /// Addresses that are reserved: how many, by where they begin.
+    reserved: BTreeMap<usize, usize>,
     /// Files of memory, by their handles.
     files: HashMap<u64, (OwnedFd, i32)>,
     last: u64,
@@ -58,7 +62,7 @@ fn map(bytes: usize, protection: i32) -> Option<usize> {
 
 fn unmap(at: usize, bytes: usize) {
     let at = std::ptr::with_exposed_provenance_mut(at);
-    // SAFETY: pages of a piece that is given up.
+    // SAFETY: pages of a piece, or addresses, that are given up.
     unsafe { libc::munmap(at, bytes) };
 }
 
@@ -79,12 +83,12 @@ pub(crate) fn alloc(bytes: usize, kind: Kind) -> Result<usize, i32> {
     Ok(at)
 }
 
-/// Whether there is a piece that begins there.
-pub(crate) fn is_piece(at: usize) -> bool {
-    with(|memory| memory.pieces.contains_key(&at))
+/// Whether there is a piece of this kind that begins there.
+pub(crate) fn is_piece(at: usize, is: impl Fn(Kind) -> bool) -> bool {
+    with(|memory| memory.pieces.get(&at).is_some_and(|(_, kind)| is(*kind)))
 }
 
-/// Gives a piece back.
+/// Gives a piece back that [`alloc`] has made.
 pub(crate) fn free(at: usize) {
     if let Some((bytes, _)) = with(|memory| memory.pieces.remove(&at)) {
         unmap(at, bytes);
@@ -96,13 +100,16 @@ pub(crate) fn register(at: usize, bytes: usize) -> Result<(), i32> {
     match find(at) {
         Some(_) => Err(712), // already registered
         None => {
-            with(|memory| memory.pieces.insert(at, (bytes, Kind::Host)));
+            with(|memory| memory.pieces.insert(at, (bytes, Kind::Registered)));
             Ok(())
         }
     }
 }
 
 pub(crate) fn unregister(at: usize) -> Result<(), i32> {
+    if !is_piece(at, |kind| kind == Kind::Registered) {
+        return Err(713);
+    }
     let removed = with(|memory| memory.pieces.remove(&at));
     removed.map(|_| ()).ok_or(713) // not registered
 }
@@ -177,15 +184,21 @@ pub(crate) fn reserve(bytes: usize) -> Result<usize, i32> {
     if bytes == 0 || !bytes.is_multiple_of(GRANULARITY) {
         return Err(codes::INVALID_VALUE);
     }
-    map(bytes, libc::PROT_NONE).ok_or(codes::OUT_OF_MEMORY)
+    let at = map(bytes, libc::PROT_NONE).ok_or(codes::OUT_OF_MEMORY)?;
+    with(|memory| memory.reserved.insert(at, bytes));
+    Ok(at)
 }
 
 pub(crate) fn free_addresses(at: usize, bytes: usize) -> Result<(), i32> {
-    if find(at).is_some() {
-        return Err(codes::INVALID_VALUE);
-    }
-    unmap(at, bytes);
-    Ok(())
+    with(|memory| {
+        let mapped = memory.pieces.range(at..at.saturating_add(bytes)).next();
+        if mapped.is_some() || memory.reserved.get(&at) != Some(&bytes) {
+            return Err(codes::INVALID_VALUE);
+        }
+        memory.reserved.remove(&at);
+        unmap(at, bytes);
+        Ok(())
+    })
 }
 
 /// Maps a file, without access yet.
@@ -200,9 +213,15 @@ pub(crate) fn map_file(at: usize, bytes: usize, handle: u64) -> Result<(), i32> 
         if !known || usize::try_from(size).is_ok_and(|size| size < bytes) {
             return Err(codes::INVALID_VALUE);
         }
+        let reserved = memory.reserved.range(..=at).next_back();
+        let within = |(start, room): (&usize, &usize)| at - start + bytes <= *room;
+        let mapped = memory.pieces.range(at..at.saturating_add(bytes)).next();
+        if !reserved.is_some_and(within) || mapped.is_some() {
+            return Err(codes::INVALID_VALUE);
+        }
         let to = std::ptr::with_exposed_provenance_mut(at);
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-        // SAFETY: the addresses were reserved for it, as the caller of the driver promises.
+        // SAFETY: the addresses are reserved, and nothing is mapped there.
         let mapped = unsafe { libc::mmap(to, bytes, libc::PROT_NONE, flags, file.as_raw_fd(), 0) };
         if mapped == libc::MAP_FAILED {
             return Err(codes::OUT_OF_MEMORY);
@@ -213,8 +232,13 @@ pub(crate) fn map_file(at: usize, bytes: usize, handle: u64) -> Result<(), i32> 
 }
 
 pub(crate) fn unmap_file(at: usize, bytes: usize) -> Result<(), i32> {
-    let removed = with(|memory| memory.pieces.remove(&at));
-    removed.ok_or(codes::INVALID_VALUE)?;
+    with(|memory| match memory.pieces.get(&at) {
+        Some((mapped, Kind::Device(_))) if *mapped == bytes => {
+            memory.pieces.remove(&at);
+            Ok(())
+        }
+        _ => Err(codes::INVALID_VALUE),
+    })?;
     let to = std::ptr::with_exposed_provenance_mut(at);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
     // SAFETY: the pages are given up; their addresses stay reserved.
@@ -224,7 +248,10 @@ pub(crate) fn unmap_file(at: usize, bytes: usize) -> Result<(), i32> {
 
 /// Lets mapped memory be accessed.
 pub(crate) fn allow(at: usize, bytes: usize, write: bool) -> Result<(), i32> {
-    find(at).ok_or(codes::INVALID_VALUE)?;
+    let (whole, _) = with(|memory| memory.pieces.get(&at).copied()).ok_or(codes::INVALID_VALUE)?;
+    if bytes > whole {
+        return Err(codes::INVALID_VALUE);
+    }
     let protection = if write { libc::PROT_WRITE } else { 0 } | libc::PROT_READ;
     let at = std::ptr::with_exposed_provenance_mut(at);
     // SAFETY: pages of a mapping.

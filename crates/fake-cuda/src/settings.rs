@@ -12,6 +12,8 @@
 //! | `stuck` | after so many seconds in which nothing has gone on, what there is to do is said: never |
 //! | a function's name | `N` or `N:CODE`: its Nth call of the process (from 1 on) is refused, with the code (2, out of memory, if none is given) |
 //!
+//! (A function that is not called, or that nobody here calls at all, refuses nothing.)
+//!
 //! What cannot be read ends the process: a test would otherwise show something else than it says.
 
 use std::collections::HashMap;

@@ -282,7 +282,13 @@ impl State {
             for before in step.after.iter().chain(&step.early) {
                 ends[*before] = false;
             }
-            numbers.push(self.works.add(step.what.clone(), &after, &early));
+            let number = self.works.add(step.what.clone(), &after, &early);
+            if let What::Stamp(event) = step.what
+                && let Some(event) = self.events.get_mut(&event)
+            {
+                (event.work, event.time) = (Some(number), None);
+            }
+            numbers.push(number);
         }
         let ends = numbers.iter().zip(ends);
         let ends: Vec<_> = ends

@@ -10,7 +10,7 @@
 //! Where the order makes no difference (two that only read, or accumulate by one operation), or threads have the same
 //! elements of both, nobody need meet.
 
-use tidegate_hal::batch::{Action, Move, Op, Shape};
+use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape};
 
 use super::address;
 
@@ -52,11 +52,21 @@ fn is_atomic(action: &Action) -> bool {
     }
 }
 
-/// Whether it makes no difference which of two comes first to an element.
+/// Whether it makes no difference which of two comes first to an element. (Sums of floats are others in another order, and
+/// of zeros with different signs the order chooses one.)
 fn commute(a: &Action, b: &Action) -> bool {
     match (a, b) {
-        (Action::Accumulate { op, .. }, Action::Accumulate { op: other, .. }) => {
-            op == other && !matches!(op, Op::Replace)
+        (
+            Action::Accumulate { op, scalar, .. },
+            Action::Accumulate {
+                op: other,
+                scalar: with,
+                ..
+            },
+        ) => {
+            let float = matches!(scalar, Scalar::F32 | Scalar::F64);
+            let settles = *op == Op::Keep || !(float || *op == Op::Replace);
+            (op, scalar) == (other, with) && settles
         }
         (Action::FetchOp { op, .. }, Action::FetchOp { op: other, .. }) => {
             (op, other) == (&Op::Keep, &Op::Keep)
@@ -94,7 +104,7 @@ fn extent(mv: &Move) -> Extent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_hal::batch::{Scalar, Side};
+    use tidegate_hal::batch::Side;
     use tidegate_hal::memory::Ptr;
 
     const SUM: Action = Action::Accumulate {
@@ -194,6 +204,23 @@ mod tests {
                 [false, false]
             );
         }
+    }
+
+    #[test]
+    fn floats_come_in_their_order() {
+        let sum = |scalar| Action::Accumulate {
+            op: Op::Sum,
+            scalar,
+            atomic: true,
+        };
+        let linear = |scalar, count| to(sum(scalar), 0x1000, Shape::Linear, count);
+        for (scalar, ordered) in [(Scalar::F32, true), (Scalar::U32, false)] {
+            let lane = [linear(scalar, 3), linear(scalar, 2)];
+            assert_eq!(behind(&lane), [false, ordered], "{scalar:?}");
+        }
+        // Of two kinds nobody knows.
+        let lane = [linear(Scalar::U32, 3), linear(Scalar::I32, 2)];
+        assert_eq!(behind(&lane), [false, true]);
     }
 
     #[test]

@@ -39,7 +39,7 @@ api! {
     }
 
     fn cuMemFreeHost(at: usize) {
-        match memory::is_piece(at) {
+        match memory::is_piece(at, |kind| kind == Kind::Host) {
             true => memory::free(at),
             false => return Err(codes::INVALID_VALUE),
         }
@@ -56,7 +56,7 @@ api! {
     }
 
     fn cuMemHostGetDevicePointer_v2(to: *mut u64, at: usize, _flags: c_uint) {
-        memory::find(at).filter(|kind| *kind == Kind::Host).ok_or(codes::INVALID_VALUE)?;
+        memory::find(at).filter(|kind| !matches!(kind, Kind::Device(_))).ok_or(codes::INVALID_VALUE)?;
         // SAFETY: `api`.
         unsafe { give(to, at as u64) }
     }
@@ -70,7 +70,7 @@ api! {
     fn cuMemFree_v2(at: u64) {
         // It waits for all that may use it.
         let idle = state().until(|state| state.works.is_empty())?;
-        if !memory::is_piece(at as usize) {
+        if !memory::is_piece(at as usize, |kind| matches!(kind, Kind::Device(_))) {
             return Err(codes::INVALID_VALUE);
         }
         memory::free(at as usize);
@@ -82,9 +82,9 @@ api! {
         let kind = memory::find(at as usize).ok_or(codes::INVALID_VALUE)?;
         let found = match (attribute, kind) {
             // Of the host, and of a device.
-            (2, Kind::Host) => 1,
+            (2, Kind::Host | Kind::Registered) => 1,
             (2, Kind::Device(_)) => 2,
-            (9, Kind::Host) => 0,
+            (9, Kind::Host | Kind::Registered) => 0,
             (9, Kind::Device(device)) => device,
             _ => return Err(codes::INVALID_VALUE),
         };

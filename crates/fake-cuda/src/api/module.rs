@@ -81,6 +81,10 @@ api! {
             eprintln!("fake GPU: the host's compiler has not made `{name}`");
             return Err(codes::NOT_FOUND);
         };
+        if machine.sizes(kernel) != entry.sizes {
+            eprintln!("fake GPU: `{name}` takes other parameters in this PTX than in the sources here");
+            return Err(codes::NOT_FOUND);
+        }
         let handle = state.fresh();
         state.functions.insert(handle, Arc::new(Function { kernel, entry }));
         // SAFETY: `api`.

@@ -73,8 +73,13 @@ unsafe fn word(op: &sys::CUstreamBatchMemOpParams) -> Result<Option<Word>, i32> 
             let wait = unsafe { op.waitValue };
             Word::Wait {
                 at: wait.address as usize,
-                // SAFETY: both are numbers; of a short one the upper half is not looked at.
-                value: unsafe { wait.__bindgen_anon_1.value64 },
+                // SAFETY: a number, as long as its kind says.
+                value: unsafe {
+                    match wide {
+                        true => wait.__bindgen_anon_1.value64,
+                        false => u64::from(wait.__bindgen_anon_1.value),
+                    }
+                },
                 wide,
                 how: wait.flags,
             }
@@ -85,7 +90,12 @@ unsafe fn word(op: &sys::CUstreamBatchMemOpParams) -> Result<Option<Word>, i32> 
             Word::Write {
                 at: write.address as usize,
                 // SAFETY: as above.
-                value: unsafe { write.__bindgen_anon_1.value64 },
+                value: unsafe {
+                    match wide {
+                        true => write.__bindgen_anon_1.value64,
+                        false => u64::from(write.__bindgen_anon_1.value),
+                    }
+                },
                 wide,
             }
         }
@@ -265,13 +275,15 @@ api! {
     }
 
     fn cuMemcpyHtoDAsync_v2(to: u64, from: usize, bytes: usize, stream: Handle) {
+        let mut state = state();
+        let captured = state.stream(stream)?.recording.is_some();
         let what = match memory::find(from) {
-            Some(_) => What::Copy(to as usize, from, bytes),
             // Memory that the device does not reach is read before the call returns.
             // SAFETY: `api`.
-            None => What::Write(to as usize, unsafe { read(from, bytes) }),
+            None if !captured => What::Write(to as usize, unsafe { read(from, bytes) }),
+            _ => What::Copy(to as usize, from, bytes),
         };
-        state().enqueue(stream, what, false)
+        state.enqueue(stream, what, false)
     }
 
     fn cuMemcpyDtoHAsync_v2(to: usize, from: u64, bytes: usize, stream: Handle) {
@@ -314,7 +326,7 @@ api! {
     }
 
     fn cuMemFreeAsync(at: u64, stream: Handle) {
-        if !memory::is_piece(at as usize) {
+        if !memory::is_piece(at as usize, |kind| matches!(kind, memory::Kind::Device(_))) {
             return Err(codes::INVALID_VALUE);
         }
         state().enqueue(stream, What::Free(at as usize), false)

@@ -10,7 +10,7 @@ use super::{Maker, compare};
 
 impl Maker<'_> {
     /// Gives so many elements values that sums and products of depend on their order.
-    fn fractions(&mut self, at: *mut u8, count: usize, scalar: Scalar) {
+    pub(super) fn fractions(&mut self, at: *mut u8, count: usize, scalar: Scalar) {
         for index in 0..count {
             let sign = if self.rng.once_in(2) { -1.0 } else { 1.0 };
             let number = sign * (0.1 + self.rng.below(1 << 30) as f64 / 1e8);

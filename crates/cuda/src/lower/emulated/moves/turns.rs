@@ -8,16 +8,23 @@ use tidegate_hal::memory::Ptr;
 use super::super::machine::Machine;
 use super::{Maker, compare};
 
-/// Those whose results are the same bits wherever they are reckoned.
-const INTEGERS: [Scalar; 4] = [Scalar::U8, Scalar::I16, Scalar::U32, Scalar::I64];
+const SCALARS: [Scalar; 6] = [
+    Scalar::U8,
+    Scalar::I16,
+    Scalar::U32,
+    Scalar::I64,
+    Scalar::F32,
+    Scalar::F64,
+];
 
 impl Maker<'_> {
     /// A few elements side by side, and atomic moves to some of them each.
     fn meeting(&mut self) -> Vec<Step> {
-        let scalar = self.rng.of(&INTEGERS);
+        let scalar = self.rng.of(&SCALARS);
         let (size, all) = (scalar.bytes(), self.count());
         let beyond = size * self.rng.below(4);
         let place = self.arena.take(size * all, beyond, true);
+        self.fractions(place, all, scalar);
         let moves = self.rng.within(2..=9);
         let step = |maker: &mut Self| Step::Move(maker.turn(scalar, place, all));
         (0..moves).map(|_| step(self)).collect()
@@ -43,8 +50,15 @@ impl Maker<'_> {
             flip: 0,
             shape,
         };
-        let src = self.side(size, count, size, false, false);
-        let op = self.rng.of(&Op::ALL);
+        let src = self.arena.take(size * count, 0, false);
+        self.fractions(src, count, scalar);
+        let src = Side {
+            base: Ptr(src),
+            flip: 0,
+            shape: Shape::Linear,
+        };
+        let float = matches!(scalar, Scalar::F32 | Scalar::F64);
+        let op = self.rng.of(if float { &Op::ALL[..6] } else { &Op::ALL });
         let mut linear = |written| Ptr(self.arena.take(size * count, 0, written));
         let action = match self.rng.below(4) {
             0 => Action::CompareSwap {
