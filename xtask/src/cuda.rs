@@ -90,16 +90,14 @@ fn build(root: &Path) -> Vec<Cmd> {
     // A target folder of its own, so that it is known where the library is. Under its own name nothing takes it for the
     // driver; it gets both names that are looked for, each of some first.
     let target = folder.join("build");
-    let copy = |name: &str| {
-        let made = target.join("release/libtidegate_fake_cuda.so");
-        cmd("cp --remove-destination")
-            .arg(made)
-            .arg(folder.join(name))
-    };
+    let made = target.join("release/libtidegate_fake_cuda.so");
     vec![
         cmd("cargo build --quiet --release -p tidegate-fake-cuda --target-dir").arg(&target),
-        copy("libcuda.so.1"),
-        copy("libcuda.so"),
+        cmd("cp --remove-destination")
+            .arg(made)
+            .arg(folder.join("libcuda.so.1")),
+        // One file: of two the loader would make two drivers, each with streams of its own.
+        cmd("ln --symbolic --force libcuda.so.1").arg(folder.join("libcuda.so")),
         machine(
             root,
             "-shared -fvisibility=hidden",
