@@ -40,7 +40,7 @@ fn program(world: &W) -> Result<bool> {
     let there = s.hand_off(ring, &t)?;
     let there = plan.step(&t, there)?;
     ring = t.hand_off(there, &s)?;
-    // What is late in the recording's second stream would be seen, where an edge is lost.
+    // Where the driver does not say what follows what, an edge may be lost: then this comes out wrong.
     let (both, back) = s.capture_with(&mut t, (ring, ()), |s, t, (r, ())| {
         let there = plan.step(t, s.hand_off(r, t)?)?;
         Ok((t.hand_off(there, s)?, ()))
@@ -130,7 +130,7 @@ fn whatever_the_driver_refuses_is_an_error_or_makes_no_difference() {
         println!("skipped: {name} refuses nothing on request");
         return;
     }
-    // Those that are a part of the settings, to begin with: nothing is refused.
+    // With nothing refused, all comes right.
     assert_eq!(
         end(start(""))
             .as_deref()

@@ -8,8 +8,9 @@
 //! and on each stream of the recording a time's first node follows the last of the time before, as it would if all had
 //! been enqueued on that stream: what may begin early there (a batch, see [`crate::gpu`]; a kernel that waits by
 //! itself, behind a kernel) does, anything else begins when they are over. (So does a kernel that stands first where a
-//! batch stands last: that one may let the next come while it waits.) Streams that are not ordered with each other stay
-//! so from one time to the next.
+//! batch stands last: that one may let the next come while it waits.) And what has followed another stream's *beginning*
+//! follows what that stream ended with ([`crate::line`]). Streams that are not ordered with each other stay so from one
+//! time to the next.
 //!
 //! All of that rests on edges being of the kind that they were made with: else a kernel would read what the batch before
 //! it has not got yet. So the copy's edges are read back, and compared. (One driver gave them a kind that was not

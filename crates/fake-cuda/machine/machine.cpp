@@ -20,7 +20,8 @@
 
 #include "machine.hpp"
 
-#include <link.h>
+#include "../../cuda/tests/emulation/shared.hpp"
+
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,21 +200,6 @@ static void give_back(Block *block) {
     if (loaded == block) loaded = nullptr;
     block->after = unused;
     unused = block;
-}
-
-static int find_shared(dl_phdr_info *info, size_t, void *) {
-    bool ours = false;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const auto &part = info->dlpi_phdr[i];
-        const u64 at = info->dlpi_addr + part.p_vaddr;
-        ours |= part.p_type == PT_LOAD && (u64)&home >= at && (u64)&home < at + part.p_memsz;
-    }
-    for (int i = 0; ours && i < info->dlpi_phnum; i++) {
-        if (info->dlpi_phdr[i].p_type != PT_TLS) continue;
-        shared = (u8 *)info->dlpi_tls_data;
-        shared_bytes = info->dlpi_phdr[i].p_memsz;
-    }
-    return ours;
 }
 
 static void load(Block *block) {
@@ -446,7 +432,8 @@ tidegate_grid *tidegate_begin(const void *what, void *const *arguments, const un
     if (!shared) {
         // They have an address once one has been touched.
         touched++;
-        dl_iterate_phdr(find_shared, nullptr);
+        const Shared found = find_shared(&home);
+        shared = found.at, shared_bytes = found.bytes;
         if (!shared || shared_bytes > SHARED) return nullptr;
     }
     const u64 each = (u64)threads[0] * threads[1] * threads[2];

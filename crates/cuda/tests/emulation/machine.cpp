@@ -10,7 +10,8 @@
 // It knows of the kernel what the host knows, too, and is compiled once and optimised, whichever kernel it is linked with.
 
 // Before the shim: it redefines words that these headers use.
-#include <link.h>
+#include "shared.hpp"
+
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -131,21 +132,6 @@ static char message[256];
 static __thread u64 touched;
 static u8 *shared;
 static u64 shared_bytes;
-
-static int find_shared(dl_phdr_info *info, size_t, void *) {
-    bool ours = false;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const auto &part = info->dlpi_phdr[i];
-        u64 at = info->dlpi_addr + part.p_vaddr;
-        ours |= part.p_type == PT_LOAD && (u64)&home >= at && (u64)&home < at + part.p_memsz;
-    }
-    for (int i = 0; ours && i < info->dlpi_phnum; i++) {
-        if (info->dlpi_phdr[i].p_type != PT_TLS) continue;
-        shared = (u8 *)info->dlpi_tls_data;
-        shared_bytes = info->dlpi_phdr[i].p_memsz;
-    }
-    return ours;
-}
 
 static u64 roll() {
     dice ^= dice << 13;
@@ -526,7 +512,8 @@ extern "C" const char *tidegate_run(const machine::Run *what) {
     promised.clear();
     // It has an address once it has been touched.
     touched++;
-    dl_iterate_phdr(find_shared, nullptr);
+    const Shared found = find_shared(&home);
+    shared = found.at, shared_bytes = found.bytes;
     if (shared_bytes < least_shared) return "the shared memory was not found";
     loaded = nullptr;
     turns();

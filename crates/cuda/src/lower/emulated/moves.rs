@@ -575,15 +575,25 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
     Ok(())
 }
 
-/// Lanes of several waits: each move has the buffers of its own.
-pub(super) fn check_parities(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
-    let most = machine.sizes.threads * 12;
+/// A few lanes of a kind, of moves of up to so many elements a thread.
+fn check_lanes(
+    machine: &mut Machine,
+    seeds: Range<u64>,
+    (lanes, elements): (usize, usize),
+    lane: impl Fn(&mut Maker<'_>) -> Vec<Step>,
+) -> Result<(), String> {
+    let most = machine.sizes.threads * elements;
     for seed in seeds {
         let make = |maker: &mut Maker<'_>| {
-            let lanes = maker.rng.within(1..=4);
-            (0..lanes).map(|_| maker.parities()).collect()
+            let lanes = maker.rng.within(1..=lanes);
+            (0..lanes).map(|_| lane(maker)).collect()
         };
         compare(machine, seed, most, make)?;
     }
     Ok(())
+}
+
+/// Lanes of several waits: each move has the buffers of its own.
+pub(super) fn check_parities(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
+    check_lanes(machine, seeds, (4, 12), |maker| maker.parities())
 }

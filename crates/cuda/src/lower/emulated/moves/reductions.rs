@@ -6,7 +6,7 @@ use tidegate_hal::batch::{Action, Move, Op, QUANTUM, Scalar, Shape, Side, Step};
 use tidegate_hal::memory::Ptr;
 
 use super::super::machine::Machine;
-use super::{Maker, compare};
+use super::{Maker, check_lanes};
 
 impl Maker<'_> {
     /// Gives so many elements values that sums and products of depend on their order.
@@ -83,13 +83,5 @@ impl Maker<'_> {
 
 /// Reductions, to the bit those of the host, whatever the threads do meanwhile.
 pub(in super::super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
-    let most = machine.sizes.threads * 6;
-    for seed in seeds {
-        let make = |maker: &mut Maker<'_>| {
-            let lanes = maker.rng.within(1..=3);
-            (0..lanes).map(|_| maker.reduction()).collect()
-        };
-        compare(machine, seed, most, make)?;
-    }
-    Ok(())
+    check_lanes(machine, seeds, (3, 6), |maker| maker.reduction())
 }

@@ -6,7 +6,7 @@ use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Side, Step};
 use tidegate_hal::memory::Ptr;
 
 use super::super::machine::Machine;
-use super::{Maker, compare};
+use super::{Maker, check_lanes};
 
 const SCALARS: [Scalar; 6] = [
     Scalar::U8,
@@ -99,13 +99,5 @@ fn loops(count: usize, stride: i32) -> Shape {
 
 /// To the bit as on the host, which makes a lane's moves one after the other, whatever the threads do meanwhile.
 pub(in super::super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
-    let most = machine.sizes.threads * 6;
-    for seed in seeds {
-        let make = |maker: &mut Maker<'_>| {
-            let lanes = maker.rng.within(1..=3);
-            (0..lanes).map(|_| maker.meeting()).collect()
-        };
-        compare(machine, seed, most, make)?;
-    }
-    Ok(())
+    check_lanes(machine, seeds, (3, 6), |maker| maker.meeting())
 }
