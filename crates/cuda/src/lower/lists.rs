@@ -1,17 +1,19 @@
-//! Lists: where the units of a copy are whose sides have shapes.
+//! Lists: where the units of copies are whose sides have shapes, or which are several.
 //!
 //! # Model
 //!
 //! To tell from a unit's number where it is takes a division for each loop of a shape, by numbers that the compiler does
-//! not know. A batch is launched again and again, so what comes out is written down once, four bytes for each unit, and
-//! stands in the program. The kernel looks it up before the batch's turn comes, while what stands before it is still at
-//! work; then a copy that gathers, or scatters, differs from a linear one by nothing but where it reads and writes.
+//! not know; and which of several copies it belongs to takes a search. A batch is launched again and again, so what comes
+//! out is written down once, four bytes for each unit, and stands in the program. The kernel looks it up before the
+//! batch's turn comes, while what stands before it is still at work; then a lane of several copies, of which some gather
+//! or scatter, differs from one linear copy by nothing but where it reads and writes. A side whose units lie one behind
+//! the other needs no list.
 //!
-//! The table of an indexed layout is such a list, where an element is one unit: it lies in memory of the device that was
-//! written before the batch was submitted, and is not written again (`tidegate_hal::batch`).
+//! The table of an indexed layout is such a list, where an element is one unit and the copy stands alone: it lies in memory
+//! of the device that was written before the batch was submitted, and is not written again (`tidegate_hal::batch`).
 //!
-//! Others divide as ever: copies with units of less than four bytes, indexed elements of several units, several copies of
-//! a lane, gets, and what goes to a NIC.
+//! Others divide as ever: copies with units of less than four bytes, indexed elements of several units or beside other
+//! copies, sides that lie further apart than a list can say, gets, and what goes to a NIC.
 //!
 //! # Cost
 //!
@@ -19,109 +21,232 @@
 //! long as some tens of launches save. So it is written when a batch is submitted for the second time, or recorded
 //! (`crate::place`), and the lists of a program are bounded ([`Sizes::lists`](super::Sizes)).
 
-use super::layout::{MoveStep, SHAPE_INDEXED, SHAPE_LINEAR, SHAPE_STRIDED, ShapeStep};
+use super::layout::{MoveStep, SHAPE_INDEXED, SHAPE_LINEAR, ShapeStep};
 use super::read;
 
-/// The lists of a copy.
+/// A step that copies, and the shapes of its sides.
 #[derive(Clone, Copy, Debug)]
+pub(super) struct Copy {
+    pub(super) step: MoveStep,
+    /// Of the source, and of the target; of a linear side no loop.
+    shapes: [ShapeStep; 2],
+}
+
+/// Copies whose units have places.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub(super) lists: Lists,
+    /// Where the places of the sources count from, and those of the targets.
+    pub(super) src: u64,
+    pub(super) dst: u64,
+    /// Units.
+    pub(super) count: u64,
+    /// Bytes of a unit, as a power of two.
+    pub(super) unit: u8,
+}
+
+/// The lists of copies.
+#[derive(Debug)]
 pub(super) struct Lists {
     pub(super) from: List,
     pub(super) to: List,
 }
 
 /// Where the list of a side comes from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum List {
     /// There is none: the units lie one behind the other.
     None,
     /// It stands at this address, in memory of the device that nobody writes any more.
     Given(u64),
-    /// The loops of this shape, of elements of so many units each.
-    Loops(ShapeStep, u32),
+    /// It is to be written: these, one after the other.
+    Written(Vec<Piece>),
+}
+
+/// The places of one copy on one side: an element, and the same once more for each turn of the loops.
+#[derive(Debug)]
+pub(super) struct Piece {
+    /// Where the first element begins, in units from where the list counts from.
+    first: i64,
+    /// Units of an element.
+    run: i64,
+    /// The loops, of elements.
+    shape: ShapeStep,
+}
+
+impl Copy {
+    /// The one that `steps` begin with.
+    pub(super) fn read(steps: &[u8]) -> Self {
+        let step: MoveStep = read(steps);
+        let mut behind = &steps[size_of::<MoveStep>()..];
+        let shapes = [step.src_shape, step.dst_shape].map(|kind| {
+            if kind == SHAPE_LINEAR {
+                return ShapeStep::default();
+            }
+            let shape = read(behind);
+            behind = &behind[size_of::<ShapeStep>()..];
+            shape
+        });
+        Copy { step, shapes }
+    }
+
+    pub(super) fn is_linear(&self) -> bool {
+        (self.step.src_shape, self.step.dst_shape) == (SHAPE_LINEAR, SHAPE_LINEAR)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.step.count << self.step.unit
+    }
+
+    /// The widest unit that it can be made of.
+    fn unit(&self, flip: u64) -> u8 {
+        if !self.is_linear() {
+            return self.step.unit;
+        }
+        // What stands before its whole units, or behind them, may be more than bytes.
+        let all = self.step.src | self.step.dst | flip | self.bytes() | 16;
+        all.trailing_zeros() as u8
+    }
+
+    /// The table of a side that has one.
+    fn table(&self, side: usize) -> Option<u64> {
+        let kind = [self.step.src_shape, self.step.dst_shape][side];
+        (kind == SHAPE_INDEXED).then_some(self.shapes[side].table)
+    }
+
+    /// Where a side begins.
+    fn base(&self, side: usize) -> u64 {
+        [self.step.src, self.step.dst][side]
+    }
+
+    /// A side in these units, from `base` on, which is no further than its least unit.
+    fn piece(&self, side: usize, base: u64, unit: u8) -> Piece {
+        let (shape, run) = (self.shapes[side], self.run(side, unit));
+        Piece {
+            first: (self.base(side).wrapping_sub(base) as i64) >> unit,
+            run,
+            shape,
+        }
+    }
+
+    /// Units of what a side has one behind the other. (Of a linear copy they may be wider than its step's.)
+    fn run(&self, side: usize, unit: u8) -> i64 {
+        let parts = match self.shapes[side].rank {
+            0 => self.step.count,
+            _ => u64::from(self.step.sub),
+        };
+        ((parts << self.step.unit) >> unit) as i64
+    }
+
+    /// The first byte of a side, and the one behind the last.
+    fn reach(&self, side: usize) -> (i128, i128) {
+        let unit = self.step.unit;
+        let run = i128::from(self.run(side, unit)) << unit;
+        let (least, most) = ends(&self.shapes[side]);
+        let base = i128::from(self.base(side));
+        (
+            base + i128::from(least) * run,
+            base + (i128::from(most) + 1) * run,
+        )
+    }
 }
 
 impl Lists {
-    /// The lists of a copy of which a side has a shape, and where they count from, if no more than `most` entries have to
-    /// be written for them. `copy` begins with the step of the move.
-    pub(super) fn of(step: &MoveStep, copy: &[u8], most: u64) -> Option<(Self, u64, u64)> {
-        let shaped = (step.src_shape, step.dst_shape) != (SHAPE_LINEAR, SHAPE_LINEAR);
+    /// The lists of such copies, which all begin before their wait is over and have this flip, if no more than `most`
+    /// entries have to be written for them.
+    pub(super) fn of(copies: &[Copy], flip: u64, most: u64) -> Option<Placed> {
         // (What begins before its wait has no second buffer at the source.)
-        if !shaped || !(2..=4).contains(&step.unit) || step.src_flip != 0 {
+        if copies.iter().any(|copy| copy.step.src_flip != 0) {
             return None;
         }
-        let mut shapes = &copy[size_of::<MoveStep>()..];
-        let mut side = |kind: u8, base: u64| {
-            if kind == SHAPE_LINEAR {
-                return Some((List::None, base));
-            }
-            let shape = read(shapes);
-            shapes = &shapes[size_of::<ShapeStep>()..];
-            List::of(step, kind, shape, base)
-        };
-        let (from, src) = side(step.src_shape, step.src)?;
-        let (to, dst) = side(step.dst_shape, step.dst)?;
+        let unit = copies.iter().map(|copy| copy.unit(flip)).min()?;
+        let total = |total: u64, copy: &Copy| total.checked_add(copy.bytes() >> unit);
+        let count = copies.iter().try_fold(0, total)?;
+        // The kernel has places of 32 bits, with a list or without.
+        if !(2..=4).contains(&unit) || u32::try_from(count).is_err() {
+            return None;
+        }
+        let (from, src) = List::of(copies, 0, unit)?;
+        let (to, dst) = List::of(copies, 1, unit)?;
         let lists = Lists { from, to };
-        (lists.entries(step.count) <= most).then_some((lists, src, dst))
+        (lists.entries(count) <= most).then_some(Placed {
+            lists,
+            src,
+            dst,
+            count,
+            unit,
+        })
     }
 
     /// Whether the units lie one behind the other where they go to, and the entries of 16 bytes of them can be read at a
     /// time.
     pub(super) fn gathers(&self, unit: u8) -> bool {
-        let aligned = match self.from {
+        let aligned = match &self.from {
             List::None => false,
             List::Given(table) => table.is_multiple_of(4 << (4 - unit)),
-            List::Loops(..) => true,
+            List::Written(_) => true,
         };
         aligned && matches!(self.to, List::None)
     }
 
     /// How many entries have to be written, for so many units.
     pub(super) fn entries(&self, units: u64) -> u64 {
-        let written = |list: &List| matches!(list, List::Loops(..));
-        let sides = [self.from, self.to]
-            .iter()
-            .filter(|list| written(list))
-            .count();
+        let written = |list: &&List| matches!(list, List::Written(_));
+        let sides = [&self.from, &self.to].into_iter().filter(written).count();
         units.saturating_mul(sides as u64)
     }
 }
 
 impl List {
-    /// Of a side of this kind: the list, and where it counts from.
-    fn of(step: &MoveStep, kind: u8, shape: ShapeStep, base: u64) -> Option<(Self, u64)> {
-        match kind {
-            SHAPE_INDEXED if step.sub == 1 => Some((List::Given(shape.table), base)),
-            SHAPE_STRIDED => {
-                let (least, most) = ends(&shape);
-                let sub = i64::from(step.sub);
-                let first = base.wrapping_add_signed((least * sub) << step.unit);
-                u32::try_from((most - least + 1) * sub)
-                    .is_ok()
-                    .then_some((List::Loops(shape, step.sub), first))
-            }
-            _ => None,
+    /// Of a side of these copies, in such units: the list, and where it counts from.
+    fn of(copies: &[Copy], side: usize, unit: u8) -> Option<(Self, u64)> {
+        let base = copies[0].base(side);
+        if copies.iter().any(|copy| copy.table(side).is_some()) {
+            let [copy] = copies else { return None };
+            let table = copy.table(side).filter(|_| copy.step.sub == 1)?;
+            return Some((List::Given(table), base));
         }
+        let follows = |end: u64, copy: &Copy| {
+            let linear = copy.shapes[side].rank == 0 && copy.base(side) == end;
+            linear.then(|| end + copy.bytes())
+        };
+        if copies.iter().try_fold(base, follows).is_some() {
+            return Some((List::None, base));
+        }
+        let reaches = || copies.iter().map(|copy| copy.reach(side));
+        let least = reaches().map(|(least, _)| least).min()?;
+        let end = reaches().map(|(_, end)| end).max()?;
+        // All are whole units from one another, since each side is aligned to them.
+        let base = u64::try_from(least).ok()?;
+        u32::try_from((end - least) >> unit).ok()?;
+        let pieces = copies.iter().map(|copy| copy.piece(side, base, unit));
+        Some((List::Written(pieces.collect()), base))
     }
 
     /// What it says, if it is not in memory already.
     pub(super) fn places(&self) -> Vec<u32> {
-        let List::Loops(shape, sub) = self else {
-            return Vec::new();
-        };
-        let (least, _) = ends(shape);
-        let sub = i64::from(*sub);
+        let mut places = Vec::new();
+        if let List::Written(pieces) = self {
+            pieces.iter().for_each(|piece| piece.write(&mut places));
+        }
+        places
+    }
+}
+
+impl Piece {
+    fn write(&self, places: &mut Vec<u32>) {
+        let begin = places.len();
+        places.extend((0..self.run).map(|part| (self.first + part) as u32));
         // From the innermost loop outwards: what there is already, once for each turn.
-        let mut places: Vec<u32> = (0..sub).map(|part| (part - least * sub) as u32).collect();
-        for (count, stride) in loops(shape) {
-            let more = places.len() * (count as usize - 1);
-            let step = (i64::from(stride) * sub) as u32;
+        for (count, stride) in loops(&self.shape) {
+            let more = (places.len() - begin) * (count as usize - 1);
+            let step = (i64::from(stride) * self.run) as u32;
             places.reserve(more);
-            for at in 0..more {
+            for at in begin..begin + more {
                 // Modulo 2^32, where negative strides count backwards.
                 places.push(places[at].wrapping_add(step));
             }
         }
-        places
     }
 }
 
@@ -141,6 +266,7 @@ fn loops(shape: &ShapeStep) -> impl Iterator<Item = (u32, i32)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::layout::SHAPE_STRIDED;
     use super::*;
 
     /// As the kernel finds an element by dividing (`element` in `kernels/batch_moves.cuh`).
@@ -165,9 +291,8 @@ mod tests {
         shape
     }
 
-    /// A step, and the shape behind it.
-    fn step(of: &[(u32, i32)], sub: u32, unit: u8) -> (MoveStep, Vec<u8>) {
-        use super::super::layout::Plain as _;
+    /// A copy with such a source, and a linear target.
+    fn copy(of: &[(u32, i32)], sub: u32, unit: u8) -> Copy {
         let count: u64 = of.iter().map(|(count, _)| u64::from(*count)).product();
         let step = MoveStep {
             src: 1 << 40,
@@ -177,8 +302,26 @@ mod tests {
             src_shape: SHAPE_STRIDED,
             ..MoveStep::default()
         };
-        let bytes = [step.bytes(), shape(of).bytes()].concat();
-        (step, bytes)
+        Copy {
+            step,
+            shapes: [shape(of), ShapeStep::default()],
+        }
+    }
+
+    /// A copy of so many bytes from one place to another.
+    fn linear(src: u64, dst: u64, bytes: u64, unit: u8) -> Copy {
+        let step = MoveStep {
+            src,
+            dst,
+            count: bytes >> unit,
+            sub: 1,
+            unit,
+            ..MoveStep::default()
+        };
+        Copy {
+            step,
+            shapes: [ShapeStep::default(); 2],
+        }
     }
 
     #[test]
@@ -194,58 +337,129 @@ mod tests {
             .into_iter()
             .flat_map(|of| [1, 3].map(|sub| (of, sub)))
         {
-            let (step, bytes) = step(of, sub, 3);
-            let (lists, first, dst) = Lists::of(&step, &bytes, step.count).unwrap();
-            assert!(matches!(lists.to, List::None) && dst == step.dst);
-            let places = lists.from.places();
+            let copy = copy(of, sub, 3);
+            let step = copy.step;
+            let placed = Lists::of(&[copy], 0, step.count).unwrap();
+            assert!(matches!(placed.lists.to, List::None) && placed.dst == step.dst);
+            let places = placed.lists.from.places();
             assert_eq!(places.len() as u64, step.count);
             for (at, place) in places.iter().enumerate() {
                 let (which, part) = (at as u32 / sub, at as i64 % i64::from(sub));
                 let found = element(&shape(of), which) * i64::from(sub) + part;
                 let expected = step.src.wrapping_add_signed(8 * found);
-                assert_eq!(first + 8 * u64::from(*place), expected, "{of:?}, {at}");
+                assert_eq!(placed.src + 8 * u64::from(*place), expected, "{of:?}, {at}");
             }
         }
     }
 
     #[test]
     fn each_side_has_its_own() {
-        use super::super::layout::Plain as _;
-        let (mut both, mut bytes) = step(&[(4, 2), (3, -9)], 1, 3);
-        (both.dst, both.dst_shape) = (1 << 41, SHAPE_STRIDED);
-        bytes.extend_from_slice(shape(&[(12, -5)]).bytes());
-        assert!(Lists::of(&both, &bytes, 23).is_none());
-        let (lists, src, dst) = Lists::of(&both, &bytes, 24).unwrap();
+        let mut both = copy(&[(4, 2), (3, -9)], 1, 3);
+        (both.step.dst, both.step.dst_shape) = (1 << 41, SHAPE_STRIDED);
+        both.shapes[1] = shape(&[(12, -5)]);
+        assert!(Lists::of(&[both], 0, 23).is_none());
+        let placed = Lists::of(&[both], 0, 24).unwrap();
+        let (src, dst) = (placed.src, placed.dst);
         assert_eq!((src, dst), ((1 << 40) - 8 * 18, (1 << 41) - 8 * 55));
-        assert_eq!(lists.from.places()[..5], [18, 20, 22, 24, 9]);
-        assert_eq!(lists.to.places()[..3], [55, 50, 45]);
-        // The one that has a shape stands first, whichever it is.
-        both.src_shape = SHAPE_LINEAR;
-        let (lists, src, _) = Lists::of(&both, &bytes, 12).unwrap();
-        assert!(matches!(lists.from, List::None) && src == both.src);
-        assert_eq!(lists.to.places()[..2], [18, 20]);
-        both.dst_shape = SHAPE_LINEAR;
-        assert!(Lists::of(&both, &bytes, 12).is_none());
+        assert_eq!(placed.lists.from.places()[..5], [18, 20, 22, 24, 9]);
+        assert_eq!(placed.lists.to.places()[..3], [55, 50, 45]);
+        (both.step.src_shape, both.shapes[0]) = (SHAPE_LINEAR, ShapeStep::default());
+        let placed = Lists::of(&[both], 0, 12).unwrap();
+        assert!(matches!(placed.lists.from, List::None) && placed.src == both.step.src);
+        assert_eq!(placed.lists.to.places()[..2], [55, 50]);
+    }
+
+    #[test]
+    fn a_shape_stands_behind_its_step_whichever_side_has_it() {
+        use super::super::layout::Plain as _;
+        let mut both = copy(&[(4, 2), (3, -9)], 1, 3);
+        both.step.dst_shape = SHAPE_STRIDED;
+        let [src, dst] = [shape(&[(4, 2), (3, -9)]), shape(&[(12, -5)])];
+        let of = |step: MoveStep, shapes: &[ShapeStep]| {
+            let shapes = shapes.iter().map(|shape| shape.bytes());
+            let bytes: Vec<_> = std::iter::once(step.bytes()).chain(shapes).collect();
+            Copy::read(&bytes.concat())
+                .shapes
+                .map(|shape| shape.stride[0])
+        };
+        assert_eq!(of(both.step, &[src, dst]), [2, -5]);
+        both.step.src_shape = SHAPE_LINEAR;
+        assert_eq!(of(both.step, &[dst]), [0, -5]);
+    }
+
+    #[test]
+    fn several_copies_are_one_behind_the_other() {
+        // Rows of a block to slots that lie apart, and a column to one of them.
+        let mut column = copy(&[(5, 12)], 1, 3);
+        (column.step.src, column.step.dst) = (0x1_0008, 0x9_0040);
+        let copies = [
+            linear(0x1_0000, 0x9_0000, 32, 4),
+            column,
+            linear(0x1_0100, 0x9_0100, 16, 4),
+        ];
+        assert!(Lists::of(&copies, 0, 21).is_none());
+        let placed = Lists::of(&copies, 0x40, 22).unwrap();
+        assert_eq!((placed.unit, placed.count), (3, 11));
+        assert_eq!((placed.src, placed.dst), (0x1_0000, 0x9_0000));
+        let from = [0, 1, 2, 3, 1, 13, 25, 37, 49, 32, 33];
+        assert_eq!(placed.lists.from.places(), from);
+        let to = [0, 1, 2, 3, 8, 9, 10, 11, 12, 32, 33];
+        assert_eq!(placed.lists.to.places(), to);
+        assert!(!placed.lists.gathers(placed.unit));
+        // A buffer that begins between units makes these smaller.
+        let placed = Lists::of(&copies, 0x44, 44).unwrap();
+        assert_eq!((placed.unit, placed.count), (2, 22));
+        assert_eq!(placed.lists.from.places()[6..10], [6, 7, 2, 3]);
+        assert!(Lists::of(&copies, 0x42, 1 << 20).is_none());
+    }
+
+    #[test]
+    fn what_goes_on_has_no_list() {
+        // Doubles between whole units of 16 bytes, as three steps; then what begins where these end.
+        let copies = [
+            linear(0x1_0008, 0x9_0008, 8, 0),
+            linear(0x1_0010, 0x9_0010, 64, 4),
+            linear(0x1_0050, 0x9_0050, 8, 0),
+        ];
+        let placed = Lists::of(&copies, 0, 0).unwrap();
+        assert_eq!((placed.unit, placed.count), (3, 10));
+        assert!(matches!(placed.lists.from, List::None));
+        let more = [&copies[..], &[linear(0x2_0000, 0x9_0058, 16, 3)]].concat();
+        assert!(Lists::of(&more, 0, 11).is_none());
+        let placed = Lists::of(&more, 0, 12).unwrap();
+        assert!(matches!(placed.lists.to, List::None) && placed.lists.gathers(3));
+        let end = (0x2_0000 - 0x1_0008) / 8;
+        assert_eq!(placed.lists.from.places()[8..], [8, 9, end, end + 1]);
     }
 
     #[test]
     fn what_has_no_list_is_told() {
-        let has = |(step, bytes): (MoveStep, Vec<u8>)| Lists::of(&step, &bytes, 1 << 20).is_some();
-        assert!(has(step(&[(1 << 20, 2)], 1, 3)));
-        assert!(!has(step(&[(1 << 20, 2)], 2, 3)), "too many units");
-        assert!(!has(step(&[(4, 2)], 1, 1)), "units of two bytes");
-        assert!(has(step(&[(3, i32::MAX)], 1, 4)));
-        assert!(!has(step(&[(4, i32::MAX)], 1, 4)), "too far apart");
-        let (mut flips, bytes) = step(&[(4, 2)], 1, 3);
-        flips.src_flip = 64;
-        assert!(!has((flips, bytes)));
+        let has = |copies: &[Copy]| Lists::of(copies, 0, 1 << 20).is_some();
+        assert!(has(&[copy(&[(1 << 20, 2)], 1, 3)]));
+        let many = copy(&[(1 << 20, 2)], 2, 3);
+        assert!(!has(&[many]), "too many units");
+        assert!(!has(&[copy(&[(4, 2)], 1, 1)]), "units of two bytes");
+        assert!(has(&[copy(&[(3, i32::MAX)], 1, 4)]));
+        let far = copy(&[(4, i32::MAX)], 1, 4);
+        assert!(!has(&[far]), "too far apart");
+        let two = |apart: u64| [0, apart].map(|at| linear(0x1000 + at, 0x9000 + at / 2, 16, 4));
+        assert!(has(&two(1 << 35)) && !has(&two(1 << 36)));
+        assert!(has(&[linear(8, 8, u64::from(u32::MAX) << 3, 3)]));
+        assert!(!has(&[linear(8, 8, 1 << 35, 3)]), "more than are counted");
+        let mut flips = copy(&[(4, 2)], 1, 3);
+        flips.step.src_flip = 64;
+        assert!(!has(&[flips]));
         // A table is one that stands there: it costs nothing, but says where elements are.
-        let (mut given, mut bytes) = step(&[(4, 2)], 1, 3);
-        given.src_shape = SHAPE_INDEXED;
-        bytes[size_of::<MoveStep>()..][..8].copy_from_slice(&0x7000u64.to_ne_bytes());
-        let (lists, src, _) = Lists::of(&given, &bytes, 0).unwrap();
-        assert!(matches!(lists.from, List::Given(0x7000)) && src == given.src);
-        given.sub = 2;
-        assert!(!has((given, bytes)));
+        let mut given = copy(&[(4, 2)], 1, 3);
+        given.step.src_shape = SHAPE_INDEXED;
+        given.shapes[0] = ShapeStep {
+            table: 0x7000,
+            ..ShapeStep::default()
+        };
+        let placed = Lists::of(&[given], 0, 0).unwrap();
+        assert!(matches!(placed.lists.from, List::Given(0x7000)) && placed.src == given.step.src);
+        assert!(!has(&[given, given]), "none says it of both");
+        given.step.sub = 2;
+        assert!(!has(&[given]));
     }
 }

@@ -202,7 +202,7 @@ impl Program {
                 continue;
             }
             (lane.short, lane.lists) = lane.in_short(left);
-            match lane.lists {
+            match &lane.lists {
                 Some(lists) => left -= lists.entries(lane.short.count),
                 None => {
                     divides |= sizes.lists == 0 && lane.in_short(Sizes::KERNEL.lists).1.is_some()
@@ -262,10 +262,10 @@ impl Program {
         let mut first = (program.bytes.len() + steps).next_multiple_of(128);
         // What is written, and where; and for each lane where its lists are.
         let mut written = Vec::new();
-        let mut list_at = |list: List| match list {
+        let mut list_at = |list: &List| match list {
             List::None => 0,
-            List::Given(table) => table,
-            List::Loops(..) => {
+            List::Given(table) => *table,
+            List::Written(_) => {
                 let (places, at) = (list.places(), first);
                 first += (4 * places.len()).next_multiple_of(128);
                 written.push((at, places));
@@ -276,7 +276,8 @@ impl Program {
             .iter()
             .map(|lane| {
                 let own = [lane.short.from, lane.short.to];
-                (lane.lists).map_or(own, |lists| [lists.from, lists.to].map(&mut list_at))
+                (lane.lists.as_ref())
+                    .map_or(own, |lists| [&lists.from, &lists.to].map(&mut list_at))
             })
             .collect();
         let counter =
@@ -305,19 +306,15 @@ impl Program {
                     ..lane.short
                 };
                 program.bytes[at..at + size_of::<ShortLane>()].copy_from_slice(short.bytes());
-                let sides = [
-                    (
-                        lane.lists.map(|lists| lists.from),
-                        std::mem::offset_of!(ShortLane, from),
-                    ),
-                    (
-                        lane.lists.map(|lists| lists.to),
-                        std::mem::offset_of!(ShortLane, to),
-                    ),
-                ];
-                for (list, place) in sides {
-                    if let Some(List::Loops(..)) = list {
-                        program.relocations.push(at + place);
+                if let Some(lists) = &lane.lists {
+                    let sides = [
+                        (&lists.from, std::mem::offset_of!(ShortLane, from)),
+                        (&lists.to, std::mem::offset_of!(ShortLane, to)),
+                    ];
+                    for (list, place) in sides {
+                        if let List::Written(_) = list {
+                            program.relocations.push(at + place);
+                        }
                     }
                 }
                 if lane.blocks > 1 && short.kind & LANE_WAITS != 0 && !lane.waits.is_empty() {
@@ -512,16 +509,13 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
     // Units, as a thread has one. Of listed ones, which may be small, it has as many bytes as of others: it has several on
     // their way at a time, and blocks that wait keep half a multiprocessor each from whatever else is running.
     let amount = |lane: &Lane| match lane.lists {
-        Some(_) => (lane.units << lane.short.unit).div_ceil(16),
+        Some(_) => (lane.short.count << lane.short.unit).div_ceil(16),
         // Of a reduction, a thread has one element.
         None => lane.units - (reductions::WORTH - 1) * lane.reduced,
     };
-    let is_large = |lane: &Lane| {
-        let small = match lane.lists {
-            Some(_) => sizes.small_listed,
-            None => sizes.small,
-        };
-        lane.units > small || lane.copies >= rows::ROW
+    let is_large = |lane: &Lane| match lane.lists {
+        Some(_) => lane.short.count > sizes.small_listed,
+        None => lane.units > sizes.small || lane.copies >= rows::ROW,
     };
     let mut large: Vec<usize> = (0..lanes.len())
         .filter(|lane| is_large(&lanes[*lane]))

@@ -2,8 +2,8 @@
 //!
 //! # Model
 //!
-//! The blocks of a lane make its moves one after the other, each block its share of every move; so each move waits for
-//! what it fetches. Of many short copies that is nearly all the time that they take. So copies of which several stand
+//! Several copies that have [lists](super::lists) are one. Of others, the blocks of a lane make its moves one after the
+//! other, each block its share of every move; so each move waits for what it fetches. Of many short copies that is nearly all the time that they take. So copies of which several stand
 //! *in a row* are dealt to the warps of all blocks instead, as many warps to each. That is of use for short ones, whatever
 //! is before or behind the whole units of them (a step each), and for long ones that are about as long as each other:
 //! one that is much longer than the others would have too few warps, so it ends the row.

@@ -1,121 +1,149 @@
 //! Lanes in short: what the kernel carries out without reading their steps.
+//!
+//! # Model
+//!
+//! That is a wait, a copy and an add, or less, in this order. Several moves are such a copy, too, if nothing is between them:
+//!
+//! - what lies one behind the other on both sides: whole units, and a few bytes behind them;
+//! - what has [lists](super::lists), which say of each unit where it is: of a shape, or of several copies;
+//! - one copy of elements that are counted.
+//!
+//! Others are carried out step by step.
 
 use super::layout::{
     ACTION_COUNTED, ACTION_REDUCE, AddStep, Head, LANE_ADDS, LANE_COPIES, LANE_COUNTED,
-    LANE_GATHERS, LANE_LISTED, LANE_REDUCES, LANE_STEPS, LANE_WAITS, MOVE_EARLY, MOVE_LAST_PARITY,
-    MoveStep, SHAPE_LINEAR, STEP_ADD, STEP_END, STEP_MOVE, STEP_WAIT, ShortLane, WaitStep,
+    LANE_GATHERS, LANE_LISTED, LANE_REDUCES, LANE_STEPS, LANE_WAITS, MOVE_BEHIND, MOVE_EARLY,
+    MOVE_LAST_PARITY, MoveStep, STEP_ADD, STEP_END, STEP_MOVE, STEP_WAIT, ShortLane, WaitStep,
 };
-use super::lists::Lists;
+use super::lists::{Copy, Lists, Placed};
 use super::{Lane, read};
 
 impl Lane {
-    /// The lane in short, or what says that it has no short form: that is a wait, a copy and an add at most, in this order.
-    /// With the lists that the copy needs, if a side of it is not linear, and they have no more than `most` entries.
+    /// The lane in short, or what says that it has no short form; with the lists that it needs, if these have no more than
+    /// `most` entries.
     pub(super) fn in_short(&self, most: u64) -> (ShortLane, Option<Lists>) {
-        let steps = ShortLane {
-            kind: LANE_STEPS,
-            count: self.steps.len() as u64,
-            ..ShortLane::default()
-        };
-        let (steps, mut lists) = ((steps, None), None);
+        self.shortly(most).unwrap_or_else(|| {
+            let steps = ShortLane {
+                kind: LANE_STEPS,
+                count: self.steps.len() as u64,
+                ..ShortLane::default()
+            };
+            (steps, None)
+        })
+    }
+
+    fn shortly(&self, most: u64) -> Option<(ShortLane, Option<Lists>)> {
         let mut short = ShortLane::default();
+        let mut moves = Vec::new();
         let mut rest = &self.steps[..];
         loop {
             let head: Head = read(rest);
             match head.kind {
-                STEP_WAIT if short.kind == 0 => {
+                STEP_WAIT if short.kind == 0 && moves.is_empty() => {
                     let wait: WaitStep = read(rest);
-                    short.kind |= LANE_WAITS;
+                    short.kind = LANE_WAITS;
                     (short.word, short.operand, short.quantum) =
                         (wait.word, wait.operand, wait.quantum);
                 }
-                // Nothing else stands in such a lane.
-                STEP_MOVE if read::<MoveStep>(rest).action == ACTION_REDUCE => {
-                    let reduction: MoveStep = read(rest);
-                    short.kind = LANE_REDUCES;
-                    (short.dst, short.count) = (reduction.dst, reduction.count);
-                    (short.unit, short.scalar) = (reduction.unit, reduction.scalar);
-                    short.to = u64::from(reduction.sub);
-                }
-                // A body of whole units, then a few bytes; or one of the two.
-                STEP_MOVE
-                    if short.kind & (LANE_ADDS | LANE_LISTED | LANE_COUNTED) == 0
-                        && short.tail == 0 =>
-                {
-                    let copy: MoveStep = read(rest);
-                    // Only what the wait has no say in can be fetched before it is over.
-                    let early = head.flags & MOVE_EARLY != 0 && copy.parity == 0;
-                    let flip = if head.flags & MOVE_LAST_PARITY != 0 {
-                        copy.dst_flip
-                    } else {
-                        0
-                    };
-                    let first = short.kind & LANE_COPIES == 0;
-                    if copy.action == ACTION_COUNTED && early && first {
-                        // Whole units from the first on, or bytes would have to go one by one.
-                        let aligned = (copy.src | copy.dst | flip).is_multiple_of(1 << copy.unit);
-                        if copy.unit < 3 || !aligned {
-                            return steps;
-                        }
-                        short.kind |= LANE_COPIES | LANE_COUNTED;
-                        (short.src, short.dst, short.flip) = (copy.src, copy.dst, flip);
-                        (short.count, short.unit) = (copy.count, copy.unit);
-                        (short.from, short.to) = (copy.compare, u64::from(copy.size));
-                        rest = &rest[usize::from(head.length) * 16..];
-                        continue;
-                    }
-                    if copy.action != 0 || !early {
-                        return steps;
-                    }
-                    if (copy.src_shape, copy.dst_shape) != (SHAPE_LINEAR, SHAPE_LINEAR) {
-                        let Some((found, src, dst)) =
-                            Lists::of(&copy, rest, most).filter(|_| first)
-                        else {
-                            return steps;
-                        };
-                        short.kind |= LANE_COPIES | LANE_LISTED;
-                        (short.src, short.dst, short.flip) = (src, dst, flip);
-                        (short.count, short.unit) = (copy.count, copy.unit);
-                        // (The kernel counts pieces of 16 bytes in 32 bits, and some further than there are.)
-                        if found.gathers(short.unit)
-                            && (dst | flip).is_multiple_of(16)
-                            && copy.count < 1 << 31
-                        {
-                            short.kind |= LANE_GATHERS;
-                        }
-                        lists = Some(found);
-                        rest = &rest[usize::from(head.length) * 16..];
-                        continue;
-                    }
-                    let follows = (copy.src, copy.dst, flip)
-                        == (
-                            short.src + 16 * short.count,
-                            short.dst + 16 * short.count,
-                            short.flip,
-                        );
-                    match copy.unit {
-                        4 if first => short.count = copy.count,
-                        0 if (first || follows) && copy.count < 16 => short.tail = copy.count,
-                        _ => return steps,
-                    }
-                    if first {
-                        (short.src, short.dst, short.flip) = (copy.src, copy.dst, flip);
-                    }
-                    short.kind |= LANE_COPIES;
-                }
+                STEP_MOVE if short.kind & LANE_ADDS == 0 => moves.push(Copy::read(rest)),
                 STEP_ADD if short.kind & LANE_ADDS == 0 => {
                     let add: AddStep = read(rest);
                     // What rings goes over a network: a little more time for it is better than any for all others.
                     if add.count != 0 {
-                        return steps;
+                        return None;
                     }
                     short.kind |= LANE_ADDS;
                     (short.out, short.value) = (add.word, add.value);
                 }
-                STEP_END => return (short, lists),
-                _ => return steps,
+                STEP_END => break,
+                _ => return None,
             }
             rest = &rest[usize::from(head.length) * 16..];
         }
+        let lists = moves_in_short(&mut short, &mut moves, most)?;
+        Some((short, lists))
     }
+}
+
+/// What a lane in short says of its moves, if these are something that it can say.
+fn moves_in_short(short: &mut ShortLane, moves: &mut [Copy], most: u64) -> Option<Option<Lists>> {
+    let [first, ..] = moves else {
+        return Some(None);
+    };
+    let step = first.step;
+    // Nothing else stands in such a lane.
+    if step.action == ACTION_REDUCE {
+        short.kind = LANE_REDUCES;
+        (short.dst, short.count) = (step.dst, step.count);
+        (short.unit, short.scalar) = (step.unit, step.scalar);
+        short.to = u64::from(step.sub);
+        return Some(None);
+    }
+    // Only what the wait has no say in can be fetched before it is over.
+    let early = |step: &MoveStep| {
+        step.head.flags & (MOVE_EARLY | MOVE_BEHIND) == MOVE_EARLY && step.parity == 0
+    };
+    let flip = flip_of(&step);
+    if !(moves.iter()).all(|copy| early(&copy.step) && flip_of(&copy.step) == flip) {
+        return None;
+    }
+    short.flip = flip;
+    short.kind |= LANE_COPIES;
+    if step.action == ACTION_COUNTED && moves.len() == 1 {
+        // Whole units from the first on, or bytes would have to go one by one.
+        let aligned = (step.src | step.dst | flip).is_multiple_of(1 << step.unit);
+        if step.unit < 3 || !aligned {
+            return None;
+        }
+        short.kind |= LANE_COUNTED;
+        (short.src, short.dst) = (step.src, step.dst);
+        (short.count, short.unit) = (step.count, step.unit);
+        (short.from, short.to) = (step.compare, u64::from(step.size));
+        return Some(None);
+    }
+    if moves.iter().any(|copy| copy.step.action != 0) {
+        return None;
+    }
+    // They are made at a time: so in the order of their targets, which may lie one behind the other.
+    moves.sort_by_key(|copy| copy.step.dst);
+    if let Some((src, dst, bytes)) = linear(moves) {
+        // A store of few bytes takes no less time for being one.
+        if bytes < 16 || (src | dst | flip).is_multiple_of(16) {
+            (short.src, short.dst) = (src, dst);
+            (short.count, short.tail) = (bytes / 16, bytes % 16);
+            return Some(None);
+        }
+    }
+    let Placed {
+        lists,
+        src,
+        dst,
+        count,
+        unit,
+    } = Lists::of(moves, flip, most)?;
+    short.kind |= LANE_LISTED;
+    (short.src, short.dst, short.count, short.unit) = (src, dst, count, unit);
+    // (The kernel counts pieces of 16 bytes in 32 bits, and some further than there are.)
+    if lists.gathers(unit) && (dst | flip).is_multiple_of(16) && count < 1 << 31 {
+        short.kind |= LANE_GATHERS;
+    }
+    Some(Some(lists))
+}
+
+/// How far the second buffer of the target is.
+fn flip_of(step: &MoveStep) -> u64 {
+    match step.head.flags & MOVE_LAST_PARITY {
+        0 => 0,
+        _ => step.dst_flip,
+    }
+}
+
+/// Where copies begin on either side, and how many bytes they are, if on both each begins where the one before it ends.
+fn linear(copies: &[Copy]) -> Option<(u64, u64, u64)> {
+    let (src, dst) = (copies[0].step.src, copies[0].step.dst);
+    let bytes = copies.iter().try_fold(0, |bytes, copy| {
+        let follows = (copy.step.src, copy.step.dst) == (src + bytes, dst + bytes);
+        (copy.is_linear() && follows).then(|| bytes + copy.bytes())
+    })?;
+    Some((src, dst, bytes))
 }

@@ -194,13 +194,71 @@ fn what_lies_one_behind_the_other_is_gathered() {
     assert_eq!(lane(1 << 31, 0x7000, 0x9000), listed);
 }
 
+/// A put of so many doubles from there to there.
+fn put_at(src: usize, dst: usize, doubles: usize) -> Step {
+    let Step::Move(mut copy) = put(doubles) else {
+        unreachable!("a put moves")
+    };
+    (copy.src.base, copy.dst.base) = (ptr(src), ptr(dst));
+    Step::Move(copy)
+}
+
+#[test]
+fn several_copies_are_one_in_short() {
+    let lane = |copies: &[Step]| [&[wait(0x2000)], copies, &[add(0x3000)]].concat();
+    let all = LANE_WAITS | LANE_COPIES | LANE_ADDS;
+    let short = |copies: &[Step], lists| {
+        let program = lowered(vec![lane(copies)], 16, lists).unwrap();
+        (first(&program), program.divides)
+    };
+    // To slots that lie apart, in whichever order.
+    let apart = [put_at(0x9_0000, 0x8_1000, 6), put_at(0x9_1000, 0x8_0000, 4)];
+    let (listed, divides) = short(&apart, true);
+    assert_eq!((listed.kind, divides), (all | LANE_LISTED, false));
+    assert_eq!((listed.src, listed.dst), (0x9_0000, 0x8_0000));
+    assert_eq!((listed.count, listed.unit), (5, 4));
+    let (steps, divides) = short(&apart, false);
+    assert_eq!((steps.kind, divides), (LANE_STEPS, true));
+    // One behind the other: where they go to, and on both sides.
+    let (gathers, _) = short(
+        &[put_at(0x9_1000, 0x8_0000, 4), put_at(0x9_0000, 0x8_0020, 6)],
+        true,
+    );
+    assert_eq!(gathers.kind, all | LANE_LISTED | LANE_GATHERS);
+    let on = [put_at(0x9_0020, 0x8_0020, 7), put_at(0x9_0000, 0x8_0000, 4)];
+    let (linear, divides) = short(&on, false);
+    assert_eq!((linear.kind, divides), (all, false));
+    assert_eq!((linear.src, linear.dst), (0x9_0000, 0x8_0000));
+    assert_eq!((linear.count, linear.tail), (5, 8));
+    // What is aligned to less than a unit of 16 bytes needs no list either.
+    let (narrow, divides) = short(&[put_at(0x9_0008, 0x8_0000, 9)], false);
+    assert_eq!((narrow.kind, divides), (all | LANE_LISTED, false));
+    assert_eq!(
+        (narrow.unit, narrow.count, narrow.from, narrow.to),
+        (3, 9, 0, 0)
+    );
+    // A few bytes are enough for a warp, and of many a block has as many as of one copy.
+    let of = |doubles| {
+        let copies: Vec<_> = (0..26)
+            .map(|at| put_at(0x9_0000 + at * 0x4000, 0x80_0000 + at * 0x4400, doubles))
+            .collect();
+        teams(&program(vec![lane(&copies)], 128).unwrap())
+    };
+    assert_eq!((of(2), of(1024)), ([1, 0], [0, 26]));
+}
+
 #[test]
 fn some_copies_have_no_list() {
     let kind = |lane: Vec<Step>| first(&program(vec![lane], 16).unwrap()).kind;
-    // Two of a lane; and what goes to a NIC.
-    let two = vec![wait(0x2000), gather(10), gather(10), add(0x3000)];
-    assert_eq!(kind(two), LANE_STEPS);
+    // What goes to a NIC; and what is not to begin before the wait is over, beside what may.
     assert_eq!(kind(vec![wait(0x2000), gather(10), add(HOST)]), LANE_STEPS);
+    let mut late = gather(10);
+    let Step::Move(copy) = &mut late else {
+        unreachable!("a put moves")
+    };
+    copy.early = false;
+    let both = vec![wait(0x2000), late, gather(10), add(0x3000)];
+    assert_eq!(kind(both), LANE_STEPS);
     // More than all lists of a program may have.
     let most = 1 << 20;
     let lane = |doubles| vec![wait(0x2000), gather(doubles), add(0x3000)];
@@ -368,7 +426,7 @@ fn plain_lanes_stand_in_the_record_in_short() {
             vec![wait(0x2000), odd(3), Step::Flush, add(0x3000)],
             vec![wait(0x2000), put(4), add(0x3000)],
             vec![wait(0x4000)],
-            vec![wait(0x2000), put(4), put(4), add(0x3000)],
+            vec![wait(0x2000), put(4), wait(0x2040), put(4), add(0x3000)],
         ],
         4,
     )
@@ -469,7 +527,7 @@ fn a_lane_that_stores_has_several_blocks_only_if_one_knows_that_it_is_the_last()
 #[test]
 fn copies_that_stand_in_a_row_are_marked() {
     let rows = |lane: Vec<Step>| -> Vec<u16> {
-        let program = program(vec![lane], 16).unwrap();
+        let program = lowered(vec![lane], 16, false).unwrap();
         let mut at = program.blocks * program.stride;
         let mut rows = Vec::new();
         loop {

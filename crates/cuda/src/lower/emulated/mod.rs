@@ -66,7 +66,7 @@ fn moves_of_whole_blocks_are_those_of_the_host() {
     let Some(mut machine) = Machine::new(super::Sizes::KERNEL, &[]) else {
         return;
     };
-    moves::check(&mut machine, 0..40).unwrap();
+    moves::check(&mut machine, 0..60).unwrap();
 }
 
 #[test]

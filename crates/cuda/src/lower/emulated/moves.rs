@@ -9,8 +9,8 @@ use tidegate_hal::memory::Ptr;
 use tidegate_host::HostMover;
 use tidegate_words::{Bell, Engine, Poll};
 
-use super::super::layout::LANE_COUNTED;
-use super::super::{LANE_STEPS, ShortLane, TEAM_BLOCKS, TEAM_WARPS};
+use super::super::layout::{LANE_COUNTED, LANE_LISTED};
+use super::super::{LANE_STEPS, ShortLane, Sizes, TEAM_BLOCKS, TEAM_WARPS};
 use super::launched::{Home, Launched};
 use super::machine::{Do, Machine};
 use super::memory::{Arena, Rng};
@@ -18,6 +18,7 @@ use super::memory::{Arena, Rng};
 pub(super) mod extremes;
 mod gather;
 pub(super) mod reductions;
+mod several;
 pub(super) mod turns;
 
 const ARENA: usize = 4 << 20;
@@ -373,7 +374,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A wait, a copy that is linear or gathers, and an add, or less: mostly what has a short form.
+    /// A wait, a copy that is linear or gathers, or several, and an add, or less: mostly what has a short form.
     fn plain(&mut self) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut parity = Ptr::NULL;
@@ -385,11 +386,12 @@ impl Maker<'_> {
             parity = operand;
         }
         if !self.rng.once_in(6) {
-            let copy = match self.rng.once_in(3) {
-                true => self.gather(parity),
-                false => self.linear(parity),
+            let copies = match self.rng.below(5) {
+                0 => vec![self.gather(parity)],
+                1 | 2 => self.several(parity),
+                _ => vec![self.linear(parity)],
             };
-            steps.push(Step::Move(copy));
+            steps.extend(copies.into_iter().map(Step::Move));
         }
         if !self.rng.once_in(5) {
             steps.push(self.add());
@@ -476,7 +478,7 @@ fn compare(
     seed: u64,
     most: usize,
     make: impl Fn(&mut Maker<'_>) -> Vec<Vec<Step>>,
-) -> Result<[usize; 12], String> {
+) -> Result<[usize; 14], String> {
     let bell = Box::new(Bell::new());
     // Both have the same, in memory of their own.
     let side = || {
@@ -511,7 +513,17 @@ fn compare(
     // Who follows another looks twice, whatever has come.
     let other = Home::new();
     let follow = [if rng.once_in(3) { other.address() } else { 0 }, 0];
-    let launched = Launched::new(&on_machine, quota, machine.sizes, next, &home, follow);
+    // What has no lists goes step by step.
+    let lists = if rng.once_in(4) {
+        0
+    } else {
+        machine.sizes.lists
+    };
+    let sizes = Sizes {
+        lists,
+        ..machine.sizes
+    };
+    let launched = Launched::new(&on_machine, quota, sizes, next, &home, follow);
     let launched = launched.expect("a block holds all lanes");
     let mut ranges = found.pieces().to_vec();
     ranges.push(launched.range());
@@ -540,25 +552,26 @@ fn compare(
         ));
     }
     let late = usize::from(follow[0] != 0);
-    let kinds: [fn(&ShortLane) -> bool; 6] = [
+    let kinds: [fn(&ShortLane) -> bool; 7] = [
         |lane| lane.kind & LANE_STEPS != 0,
         |lane| lane.count != 0 && lane.tail == 0,
         |lane| lane.count != 0 && lane.tail != 0,
         |lane| lane.count != 0 && lane.flip != 0,
         |lane| lane.count == 0 && lane.tail != 0,
         |lane| lane.kind & LANE_COUNTED != 0,
+        |lane| lane.kind & LANE_LISTED != 0 && lane.to != 0,
     ];
     let teams = |team| kinds.map(|is| launched.teams(team, is));
     let [warps, blocks] = [TEAM_WARPS, TEAM_BLOCKS].map(teams);
     let short = blocks[1] + blocks[2];
     // What only some bytes are copied of is left to a warp.
     let all = [&warps[..], &blocks[..4], &blocks[5..], &[late * short]].concat();
-    Ok(all.try_into().expect("twelve kinds"))
+    Ok(all.try_into().expect("fourteen kinds"))
 }
 
 /// Every kind of move; both kinds of teams, with their lanes in short and in steps.
 pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
-    let mut teams = [0; 12];
+    let mut teams = [0; 14];
     let most = machine.sizes.threads * 12;
     let least = (seeds.end - seeds.start) as usize / 100;
     for seed in seeds {
