@@ -5,95 +5,19 @@
 //! So an iteration can be recorded, and the host looks at the residual once in 20 iterations. The sums have the same
 //! bits on all ranks, so that all of them leave the loop at the same iteration.
 //!
-//! What is solved: the Laplacian of a graph, shifted a little. Rank 0 knows the whole mesh, and checks the solution.
+//! What is solved: the Laplacian of a graph, shifted a little (`cg/mesh.rs`). Rank 0 knows the whole mesh, and checks the
+//! solution. `cg_cuda` is the same on GPUs.
 //!
 //! Run it with `cargo run --example cg`, or on 8 ranks:
 //! `cargo run --bin tidegate -- run -n 8 target/debug/examples/cg`.
 
-use std::collections::{BTreeMap, BTreeSet};
+#[path = "cg/mesh.rs"]
+mod mesh;
+
 use std::sync::Arc;
 
+use mesh::{LOOK, Mesh, Piece, Rows, SMALL, VERTICES};
 use tidegate::prelude::*;
-
-const VERTICES: usize = 1500;
-/// Vertices on the average that a vertex is joined to.
-const DEGREE: f64 = 8.0;
-/// What makes the matrix positive definite.
-const SHIFT: f64 = 1e-3;
-/// Iterations between two looks at the residual.
-const LOOK: u64 = 20;
-/// The squared residual, relative to that of the beginning, at which the loop ends.
-const SMALL: f64 = 1e-20;
-
-/// The whole mesh, the same on all ranks: who is joined to whom, and which rank each vertex belongs to.
-struct Mesh {
-    joined: Vec<Vec<usize>>,
-    owner: Vec<usize>,
-}
-
-impl Mesh {
-    /// Points strewn over the unit square. Those that are near each other are joined, and each belongs to the rank whose
-    /// centre is nearest.
-    fn new(ranks: usize) -> Self {
-        let mut seed = 88_172_645_463_325_252_u64; // of a xorshift generator
-        let mut coordinate = || {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            (seed >> 11) as f64 / (1_u64 << 53) as f64
-        };
-        let mut strew =
-            |n| -> Vec<[f64; 2]> { (0..n).map(|_| [coordinate(), coordinate()]).collect() };
-        let (points, centres) = (strew(VERTICES), strew(ranks));
-        let apart = |a: [f64; 2], b: [f64; 2]| (a[0] - b[0]).powi(2) + (a[1] - b[1]).powi(2);
-        let near = DEGREE / (std::f64::consts::PI * VERTICES as f64);
-        let joined = |i: usize| {
-            let others = (0..VERTICES).filter(|&j| j != i);
-            others
-                .filter(|&j| apart(points[i], points[j]) < near)
-                .collect()
-        };
-        let nearest = |point: &[f64; 2]| {
-            let order = |a: &usize, b: &usize| {
-                apart(*point, centres[*a]).total_cmp(&apart(*point, centres[*b]))
-            };
-            (0..ranks).min_by(order).expect("a job has ranks")
-        };
-        Mesh {
-            joined: (0..VERTICES).map(joined).collect(),
-            owner: points.iter().map(nearest).collect(),
-        }
-    }
-
-    fn right_hand_side(vertex: usize) -> f64 {
-        (vertex as f64 * 0.37).sin()
-    }
-
-    /// The squared residual of a solution of all vertices, and that of zero.
-    fn residuals(&self, x: &[f64]) -> (f64, f64) {
-        let row = |i: usize| {
-            let others: f64 = self.joined[i].iter().map(|&j| x[j]).sum();
-            (self.joined[i].len() as f64 + SHIFT) * x[i] - others
-        };
-        let left = (0..VERTICES)
-            .map(|i| (Self::right_hand_side(i) - row(i)).powi(2))
-            .sum();
-        (
-            left,
-            (0..VERTICES)
-                .map(|i| Self::right_hand_side(i).powi(2))
-                .sum(),
-        )
-    }
-}
-
-/// The rows of this rank's vertices, in compressed form. A column is a place in `p`: this rank's vertices come first,
-/// and then those of others, neighbour by neighbour, as the slots of the inbox.
-struct Rows {
-    start: Vec<usize>,
-    columns: Vec<usize>,
-    values: Vec<f64>,
-}
 
 impl Rows {
     fn times(&self, p: &[f64], q: &mut [f64]) {
@@ -101,66 +25,6 @@ impl Rows {
             *q = (row[0]..row[1])
                 .map(|k| self.values[k] * p[self.columns[k]])
                 .sum();
-        }
-    }
-}
-
-/// What is exchanged with one neighbour.
-struct Link {
-    rank: usize,
-    /// Places in `p` of what the neighbour needs of ours.
-    sent: Vec<u32>,
-    /// How many of the neighbour's vertices our rows refer to.
-    received: usize,
-}
-
-/// One rank's piece of the mesh.
-struct Piece {
-    /// The vertices, by their numbers in the mesh.
-    vertices: Vec<usize>,
-    rows: Arc<Rows>, // shared with the kernel that multiplies, which is recorded with it
-    links: Vec<Link>,
-}
-
-impl Piece {
-    fn new(mesh: &Mesh, rank: usize) -> Self {
-        let vertices: Vec<usize> = (0..VERTICES).filter(|&i| mesh.owner[i] == rank).collect();
-        // By neighbour, in the order of the vertices' numbers: so both ranks list what crosses between them alike.
-        let mut crossing: BTreeMap<usize, (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
-        for &i in &vertices {
-            for &j in mesh.joined[i].iter().filter(|&&j| mesh.owner[j] != rank) {
-                let (sent, received) = crossing.entry(mesh.owner[j]).or_default();
-                sent.insert(i);
-                received.insert(j);
-            }
-        }
-        let foreign = crossing.values().flat_map(|(_, received)| received);
-        let places: BTreeMap<usize, usize> =
-            vertices.iter().chain(foreign).copied().zip(0..).collect();
-        let link = |(&rank, (sent, received)): (&usize, &(BTreeSet<_>, BTreeSet<_>))| Link {
-            rank,
-            sent: sent.iter().map(|i| places[i] as u32).collect(),
-            received: received.len(),
-        };
-        let links = crossing.iter().map(link).collect();
-
-        let mut rows = Rows {
-            start: vec![0],
-            columns: Vec::new(),
-            values: Vec::new(),
-        };
-        for i in &vertices {
-            rows.columns.push(places[i]);
-            rows.values.push(mesh.joined[*i].len() as f64 + SHIFT);
-            rows.columns
-                .extend(mesh.joined[*i].iter().map(|j| places[j]));
-            rows.values.resize(rows.columns.len(), -1.0);
-            rows.start.push(rows.columns.len());
-        }
-        Piece {
-            vertices,
-            rows: Arc::new(rows),
-            links,
         }
     }
 }
@@ -257,6 +121,7 @@ fn main() -> Result<()> {
     let world: World = World::init()?;
     let mesh = Mesh::new(world.size());
     let piece = Piece::new(&mesh, world.rank());
+    let rows = Arc::new(piece.rows); // shared with the kernel that multiplies, which is recorded with it
     let own = piece.vertices.len();
     let foreign: usize = piece.links.iter().map(|link| link.received).sum();
     let lists = piece
@@ -300,7 +165,7 @@ fn main() -> Result<()> {
         sum,
     };
 
-    let (graph, mut c) = s.capture(c, |s, c| iterate(s, &piece.rows, &lists, c))?;
+    let (graph, mut c) = s.capture(c, |s, c| iterate(s, &rows, &lists, c))?;
     let mut iterations = 0;
     loop {
         c = graph.replay(&s, c, LOOK)?;
@@ -317,18 +182,7 @@ fn main() -> Result<()> {
     let words = x.iter().flat_map(|x| x.to_le_bytes()).collect();
     let all = world.gather("solution", words)?;
     if world.rank() == 0 {
-        let mut pieces: Vec<_> = all.iter().map(|piece| piece.chunks_exact(8)).collect();
-        let mut next = |&owner: &usize| {
-            let word = pieces[owner].next().expect("every vertex has an owner");
-            f64::from_le_bytes(word.try_into().expect("of 8 bytes"))
-        };
-        let x: Vec<f64> = mesh.owner.iter().map(&mut next).collect();
-        let (left, zero) = mesh.residuals(&x);
-        // What is updated from iteration to iteration drifts away from the true residual by rounding.
-        assert!(
-            left <= 100.0 * SMALL * zero,
-            "squared residual {left:e} of {zero:e}"
-        );
+        mesh.check(&all);
         println!(
             "{} ranks, {VERTICES} vertices: {iterations} iterations",
             world.size()

@@ -424,6 +424,12 @@ DEV void run_counted(const Launch &launch, Team team, Stand *stand, const Lane *
     else run_listed<Team, Counted<u64>>(launch, team, stand, at, part);
 }
 
+template <typename Team>
+DEV void run_lands(const Launch &launch, Team team, Stand *stands, const Lane *at, Part part) {
+    if (at->kind & LANE_ADDS) run_landing(launch, team, stands, at, part);
+    else run_landed(launch, team, stands, at, part);
+}
+
 // A lane that only adds: a post. Nobody has anything to wait for, but what stands before this batch must have been
 // seen: the fence is on its way while the stream's state is looked at.
 DEV void run_post(const Launch &launch, const Lane *at, Part part) {
@@ -486,7 +492,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
     const Part part = {shares ? record.index : 0u, shares ? record.count : 1u, shares || record.lanes == 1};
     if (record.team == TEAM_BLOCKS) {
         if (!(kind & LANE_STEPS)) {
-            if (kind & LANE_GATHERS) run_listed<Block, Gathered>(launch, Block(), stands[0], lane, part);
+            if (kind & LANE_LANDS) run_lands(launch, Block(), stands[0], lane, part);
+            else if (kind & LANE_GATHERS) run_listed<Block, Gathered>(launch, Block(), stands[0], lane, part);
             else if (kind & LANE_LISTED) run_listed<Block, Scattered>(launch, Block(), stands[0], lane, part);
             else if (kind & LANE_COUNTED) run_counted(launch, Block(), stands[0], lane, part);
             else run_short(launch, Block(), stands[0], lane, part);
@@ -499,8 +506,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
         if (threadIdx.x % WARP == 0) run_wait(launch, lane, part);
         return;
     } else if (kind & LANE_LANDS) {
-        if (kind & LANE_ADDS) run_landing(launch, stands[member], lane, part);
-        else run_landed(launch, stands[member], lane, part);
+        run_lands(launch, Warp(), stands[member], lane, part);
         return;
     } else if (!(kind & LANE_STEPS)) {
         if (kind & LANE_GATHERS) run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, part);

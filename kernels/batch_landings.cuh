@@ -32,9 +32,10 @@ DEV void land(u64 landing, u64 i, Pair pair, u32 tag) {
     store_both(landing + 16 * i, pair.first | (u64)tag << 32, pair.second | (u64)tag << 32);
 }
 
-// A wait for the exposure, and a put that fills its slot.
-APART void run_landing(const Launch &launch, Stand *stand, const Lane *at, Part part) {
-    const Warp team;
+// A wait for the exposure, and a put that fills its slot. One team makes it, a warp or a block: what its threads can each
+// move at a time is over at once, and behind that the journey of a fence would be the shorter one.
+template <typename Team>
+APART void run_landing(const Launch &launch, Team team, Stand *stand, const Lane *at, Part part) {
     const u64 first = team.rank(), src = at->src, bytes = at->count, pairs = (bytes + 7) / 8;
     const u64 word = at->word, quantum = at->quantum, operand = at->operand;
     const u64 landings = at->landing, flip = at->landing_flip;
@@ -64,11 +65,12 @@ APART void run_landing(const Launch &launch, Stand *stand, const Lane *at, Part 
     const u32 tag = tag_of(stand->epoch, quantum);
     const u64 landing = landings + (is_odd(tag) ? flip : 0);
     if (first < pairs) land(landing, first, early, tag);
-    for (u64 i = first + WARP; i < pairs; i += WARP) land(landing, i, fetch_pair(src, i, bytes), tag);
+    for (u64 i = first + Team::size; i < pairs; i += Team::size) land(landing, i, fetch_pair(src, i, bytes), tag);
     if (first == 0) store_relaxed(operand, stand->epoch + quantum);
 }
 
 // What a thread of a wait looks for: its pairs, from `next` on, one after the other.
+template <typename Team>
 struct Search {
     u64 word, from, quantum, landing, slot, bytes;
     u64 next;
@@ -78,7 +80,7 @@ struct Search {
 
     // Looks a few times for each; whether all have come.
     DEV bool look(int times) {
-        for (; next < bytes; next += 8 * WARP) {
+        for (; next < bytes; next += 8 * Team::size) {
             bool landed = false;
 #pragma unroll 1
             for (int looks = 0; looks < times && !landed; looks++) {
@@ -95,7 +97,7 @@ struct Search {
                     landed = true;
                 } else if (before) {
                     // No tag is older than the buffer's last epoch: so none is taken for that of one 2^32 later.
-                    for (; next < bytes; next += 8 * WARP) store_both(landing + 2 * next, (u64)tag << 32, (u64)tag << 32);
+                    for (; next < bytes; next += 8 * Team::size) store_both(landing + 2 * next, (u64)tag << 32, (u64)tag << 32);
                     by_word = true;
                     return true;
                 }
@@ -110,9 +112,9 @@ enum { NOT_COME = 0, HAS_LANDED = 1, BY_WORD = 2 };
 
 // What `run_landed` does when it takes longer than an instant: all threads together, until all have what they look for,
 // or it will not come. (By value: what the first looks use is to stay in registers.)
-APART u32 landed_late(const Launch &launch, Stand *stands, const Lane *at, Search search) {
+template <typename Team>
+APART u32 landed_late(const Launch &launch, Team team, Stand *stands, const Lane *at, Search<Team> search) {
     enum { GO_ON = 0, POISONED = 1, FAILED = 2 };
-    const Warp team;
     const bool first = team.rank() == 0;
     const WaitStep *wait = (const WaitStep *)(launch.program + 16ull * at->steps);
     Blocked *blocked = &launch.mirror->blocked[wait->slot];
@@ -156,13 +158,13 @@ APART u32 landed_late(const Launch &launch, Stand *stands, const Lane *at, Searc
 }
 
 // Only a wait, of a word whose data may land instead.
-APART void run_landed(const Launch &launch, Stand *stands, const Lane *at, Part part) {
-    const Warp team;
+template <typename Team>
+APART void run_landed(const Launch &launch, Team team, Stand *stands, const Lane *at, Part part) {
     const bool first = team.rank() == 0;
     if (first) stands[1].failed = 0;
     team.barrier();
     const u64 operand = at->operand, landings = at->landing, landing_flip = at->landing_flip, slot = at->dst, flip = at->flip;
-    Search search;
+    Search<Team> search;
     search.word = at->word;
     search.quantum = at->quantum;
     search.bytes = at->count;
@@ -179,7 +181,7 @@ APART void run_landed(const Launch &launch, Stand *stands, const Lane *at, Part 
     if (stop || turn.follow || !search.look(64)) stands[1].failed = 1;
     team.barrier();
     u32 how = search.by_word ? BY_WORD : HAS_LANDED;
-    if (stands[1].failed) how = landed_late(launch, stands, at, search);
+    if (stands[1].failed) how = landed_late(launch, team, stands, at, search);
     turn.pass(first);
     if (first && how != NOT_COME) {
         // Nobody else does: it is this wait that says what the word would have said.

@@ -81,3 +81,81 @@ extern "C" __global__ void multiply(const Slot *slots, u64 count, const u64 *min
         if (i < slots[0].len) products += came[i] * mine[i];
     if (products) atomicAdd(sum, products);
 }
+
+// --- cg ---
+
+// Threads of a block, which sum up together. (Others leave no sum.)
+#define BLOCK 128
+
+// What is a sum over all elements is one number for each block: the ranks add them up one by one, and who needs the sum adds
+// up those. So no block waits for another, and the order is always the same.
+__device__ double sum_of(const double *parts, u64 count) {
+    double sum = 0;
+    for (u64 k = 0; k < count; k++) sum += parts[k];
+    return sum;
+}
+
+// Leaves the sum over the block's threads as its number among `parts`.
+__device__ void leave_sum(double own, double *parts, u64 count) {
+    __shared__ double sums[BLOCK];
+    if (blockDim.x != BLOCK) return;
+    sums[threadIdx.x] = own;
+    __syncthreads();
+    for (unsigned half = BLOCK / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0 && blockIdx.x < count) parts[blockIdx.x] = sums[0];
+}
+
+// After the exact solution was found an iteration changes nothing.
+__device__ double ratio(double a, double b) { return b == 0 ? 0 : a / b; }
+
+// What came stands behind this rank's `own` elements of `p`, slot by slot.
+extern "C" __global__ void take_foreign(const Slot *slots, u64 count, double *p, u64 len, u64 own) {
+    u64 place = own;
+    for (u64 k = 0; k < count; k++) {
+        const double *came = current<double>(slots[k]);
+        for (EACH(i, slots[k].len))
+            if (place + i < len) p[place + i] = came[i];
+        place += slots[k].len;
+    }
+}
+
+// q = A p, for rows in compressed form; parts of p q. And what was the residual *now* is the one *before*.
+extern "C" __global__ void multiply_rows(const u64 *start, u64 starts, const u64 *columns, u64 entries, const double *values, u64 numbers,
+                                         const double *p, u64 len, const double *now, u64 nows, double *q, u64 own, double *p_q, u64 parts,
+                                         double *before, u64 befores) {
+    double sum = 0;
+    for (EACH(i, own)) {
+        if (i + 1 >= starts || i >= len) break;
+        double product = 0;
+        for (u64 k = start[i]; k < start[i + 1] && k < entries && k < numbers; k++)
+            if (columns[k] < len) product += values[k] * p[columns[k]];
+        q[i] = product;
+        sum += product * p[i];
+    }
+    leave_sum(sum, p_q, parts);
+    for (EACH(k, befores))
+        if (k < nows) before[k] = now[k];
+}
+
+// A step along `p`, to where the residual is least; parts of its square.
+extern "C" __global__ void step_along(const double *p, u64 len, const double *q, u64 own, const double *p_q, u64 parts, const double *before, u64 befores,
+                                      double *x, u64 room, double *r, u64 rest, double *now, u64 nows) {
+    double alpha = ratio(sum_of(before, befores), sum_of(p_q, parts)), sum = 0;
+    for (EACH(i, own)) {
+        if (i >= len || i >= room || i >= rest) break;
+        x[i] += alpha * p[i];
+        r[i] -= alpha * q[i];
+        sum += r[i] * r[i];
+    }
+    leave_sum(sum, now, nows);
+}
+
+// The next direction.
+extern "C" __global__ void turn(const double *r, u64 own, const double *now, u64 nows, const double *before, u64 befores, double *p, u64 len) {
+    double beta = ratio(sum_of(now, nows), sum_of(before, befores));
+    for (EACH(i, own))
+        if (i < len) p[i] = r[i] + beta * p[i];
+}

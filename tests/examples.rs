@@ -81,19 +81,24 @@ fn particles() {
     }
 }
 
-#[test]
-fn cg() {
-    let mut iterations = Vec::new();
-    for ranks in SIZES {
-        let texts = run("cg", ranks);
-        let begins = format!("{ranks} ranks, 1500 vertices: ");
-        let rest = texts[0].strip_prefix(&begins).expect(&texts[0]);
-        assert!(texts[1..].iter().all(String::is_empty));
-        iterations.push(rest.split(' ').next().unwrap().parse::<u64>().unwrap());
-    }
-    // It is looked at once in 20, and the pieces' sums are rounded in another order: one look more or less, at most.
+/// How many iterations `cg`, or `cg_cuda`, takes.
+fn cg_iterations(name: &str, ranks: usize) -> u64 {
+    let texts = run(name, ranks);
+    let begins = format!("{ranks} ranks, 1500 vertices: ");
+    let rest = texts[0].strip_prefix(&begins).expect(&texts[0]);
+    assert!(texts[1..].iter().all(String::is_empty));
+    rest.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// It is looked at once in 20, and the pieces' sums are rounded in another order: one look more or less, at most.
+fn about_as_many(iterations: &[u64]) {
     let (least, most) = (iterations.iter().min(), iterations.iter().max());
     assert!(most.unwrap() - least.unwrap() <= 20, "{iterations:?}");
+}
+
+#[test]
+fn cg() {
+    about_as_many(&SIZES.map(|ranks| cg_iterations("cg", ranks)));
 }
 
 #[test]
@@ -148,6 +153,17 @@ fn halo2d_on_gpus() {
 
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn cg_on_gpus() {
+    let on_gpus = sizes_on_gpus().into_iter();
+    let mut all: Vec<_> = on_gpus
+        .map(|ranks| cg_iterations("cg_cuda", ranks))
+        .collect();
+    all.push(cg_iterations("cg", 1));
+    about_as_many(&all);
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn pipeline_on_gpus() {
     for ranks in sizes_on_gpus() {
         assert_eq!(run("pipeline_cuda", ranks), run("pipeline", ranks));
@@ -160,7 +176,7 @@ fn without_a_gpu_they_say_so() {
         println!("skipped: there is a GPU");
         return;
     }
-    for name in ["ring_cuda", "halo2d_cuda", "pipeline_cuda"] {
+    for name in ["ring_cuda", "halo2d_cuda", "pipeline_cuda", "cg_cuda"] {
         let ended = Command::new(program(name)).output().unwrap();
         let errors = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(1), "{name}: {errors}");

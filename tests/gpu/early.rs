@@ -77,7 +77,7 @@ fn too_early() -> Enqueue {
 
 /// What a child does.
 ///
-/// A slot of up to 256 bytes has a landing, where its wait looks, too; of a longer one it looks for the word alone.
+/// A slot of up to 4096 bytes has a landing, where its wait looks, too; of a longer one it looks for the word alone.
 pub(super) fn behind_a_wait(world: &W, k: &Kernels, len: usize, lie: bool) {
     let module = Module::load(world, tidegate_kernels::SAMPLES_SM_90_PTX).unwrap();
     // SAFETY: the module is `samples.cu`, whose kernel keeps to the length; compiled for 9.0 it waits first of all.

@@ -158,7 +158,7 @@ fn a_rank() {
         "to and fro" => to_and_fro(),
         "all wait" => mps::all_wait(),
         "early" | "early, by words" | "early, and a lie" => {
-            let len = if role == "early, by words" { 64 } else { 8 };
+            let len = if role == "early, by words" { 1024 } else { 8 };
             let lie = role == "early, and a lie";
             ranks(1, |world, k| early::behind_a_wait(&world, &k, len, lie));
         }

@@ -17,8 +17,9 @@ use super::bag::Elem;
 use super::device::Bench;
 use super::value::{changed, mix};
 
-/// What fills a landing, with one number of 8 bytes and with 256 bytes; what has none; what takes many blocks.
-pub(crate) const LENS: [usize; 5] = [1, 32, 33, 40, 20_000];
+/// What fills a landing: one number of 8 bytes, as many as a warp looks for at a time, more, and as many as a block does;
+/// what has none; what takes many blocks.
+pub(crate) const LENS: [usize; 6] = [1, 32, 33, 512, 513, 20_000];
 
 /// Turns of a job; each is a few rounds.
 const TURNS: u64 = 60;

@@ -34,7 +34,7 @@ const NEEDS_A_GPU: &[&str] = &[
 ];
 
 /// Those for GPUs.
-const EXAMPLES: &[&str] = &["halo2d_cuda", "pipeline_cuda", "ring_cuda"];
+const EXAMPLES: &[&str] = &["cg_cuda", "halo2d_cuda", "pipeline_cuda", "ring_cuda"];
 
 /// What the driver says that its GPUs are, and what Faces runs there: rank grid, and more.
 const FACES: &[(&str, &str, &str)] = &[

@@ -4,22 +4,20 @@
 //!
 //! Two kinds of lanes have a landing in their short form: a wait for an exposure, one put that fills its slot, and the
 //! add to its word; and a lane that only waits for such a word. Each knows both ends of the other's way, so either may
-//! be carried out otherwise, and is, when it has several blocks, or something else to do.
+//! be carried out otherwise, and is, when it has something else to do, or more bytes than a warp moves at a time and no
+//! block.
 
 use tidegate_hal::batch::{Action, Add, Move, QUANTUM, Shape, Step, Wait};
 
-use super::{LANE_ADDS, LANE_COPIES, LANE_LANDS, LANE_WAITS, ShortLane, address};
+use super::{LANE_ADDS, LANE_COPIES, LANE_LANDS, LANE_WAITS, ShortLane, THREADS, address};
 
-/// The environment variable that says up to how many bytes a slot has a landing: a number; 256 if it is not set, and
-/// 0 for none.
+/// The environment variable that says up to how many bytes a slot has a landing: a number; 4096 if it is not set,
+/// and 0 for none.
 pub const LAND_UP_TO: &str = "TIDEGATE_CUDA_LAND_UP_TO";
 
-/// What [`LAND_UP_TO`] is if it is not set: 8 bytes for each thread of a warp. Behind that each thread would look for
-/// one thing after the other, and what is gained is lost (BENCHMARKS.md).
-const UP_TO: usize = 256;
-
-/// More are nothing for a warp.
-const MOST: usize = 4096;
+/// What [`LAND_UP_TO`] is if it is not set, and at most: 8 bytes for each thread of a block. Behind that each would look
+/// for one thing after the other, and what is gained is lost (BENCHMARKS.md).
+const UP_TO: usize = 8 * THREADS;
 
 /// What the variable says; what cannot be read counts as if it were not set.
 pub(crate) fn up_to(value: Option<&str>) -> usize {
@@ -28,7 +26,7 @@ pub(crate) fn up_to(value: Option<&str>) -> usize {
         tracing::warn!("{LAND_UP_TO} is `{value}`: a number of bytes is wanted");
         UP_TO
     });
-    bytes.min(MOST)
+    bytes.min(UP_TO)
 }
 
 /// The short form of a lane whose bytes land.

@@ -117,7 +117,7 @@ struct Lane {
     waits: Vec<usize>,
     /// The lane in short.
     short: ShortLane,
-    /// The lane in short, if its bytes land: that is for a warp.
+    /// The lane in short, if its bytes land: that is for one team.
     landing: Option<ShortLane>,
     /// Where the units are that it copies, if that is to be listed.
     lists: Option<Lists>,
@@ -140,6 +140,12 @@ impl Lane {
         lane.units = reductions::WORTH * lane.reduced;
         lane.end();
         lane
+    }
+
+    /// Whether its bytes land, and are more than a warp moves at a time.
+    fn lands_on_a_block(&self, sizes: Sizes) -> bool {
+        let warp = 8 * sizes.threads / sizes.warps;
+        self.landing.is_some_and(|lands| lands.count > warp as u64)
     }
 
     /// No step comes behind those that there are.
@@ -211,8 +217,13 @@ impl Program {
         }
         let quota = quota.min(MAX_BLOCKS) as u64;
         share_out(&mut lanes, quota, sizes)?;
-        for lane in lanes.iter_mut().filter(|lane| lane.blocks != 0) {
-            rows::mark(&mut lane.steps);
+        for lane in lanes.iter_mut() {
+            if lane.blocks != 0 {
+                rows::mark(&mut lane.steps);
+            } else if lane.lands_on_a_block(sizes) && lane.short.kind & LANE_ADDS != 0 {
+                // A warp is better off with a fence.
+                (lane.short, lane.landing) = (lane.in_short(0).0, None);
+            }
         }
         // The blocks of a lane share counters.
         let mut counters = 0;
@@ -514,16 +525,33 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
         None => lane.units - (reductions::WORTH - 1) * lane.reduced,
     };
     let is_large = |lane: &Lane| match lane.lists {
+        _ if lane.landing.is_some() => lane.lands_on_a_block(sizes),
         Some(_) => lane.short.count > sizes.small_listed,
         None => lane.units > sizes.small || lane.copies >= rows::ROW,
     };
     let mut large: Vec<usize> = (0..lanes.len())
         .filter(|lane| is_large(&lanes[*lane]))
-        .filter(|lane| lanes[*lane].landing.is_none())
         .collect();
     large.sort_unstable_by_key(|lane| std::cmp::Reverse(amount(&lanes[*lane])));
+    let wanted = |lane: &Lane| {
+        let most = match lane {
+            Lane { whole: true, .. }
+            | Lane {
+                landing: Some(_), ..
+            } => 1,
+            Lane { rings: true, .. } => MOST_TO_HOST,
+            _ => MOST_BLOCKS,
+        };
+        amount(lane).div_ceil(sizes.threads as u64).clamp(1, most)
+    };
+    let total = |large: &[usize]| large.iter().map(|lane| wanted(&lanes[*lane])).sum::<u64>();
     let all = lanes.len();
     let warps = |large: usize| sizes.small_blocks(all - large, quota);
+    // What lands has a block if that is taken from nobody: with too few blocks for what is long, eight ranks on two GPUs took
+    // a third longer for their faces.
+    if warps(large.len()) + total(&large) > quota {
+        large.retain(|lane| lanes[*lane].landing.is_none());
+    }
     // If there is not a block for each, the lesser ones are left to warps.
     while !large.is_empty() && warps(large.len()) + large.len() as u64 > quota {
         large.pop();
@@ -537,15 +565,7 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
                 lanes.len()
             ),
         })?;
-    let wanted = |lane: &Lane| {
-        let most = match lane {
-            Lane { whole: true, .. } => 1,
-            Lane { rings: true, .. } => MOST_TO_HOST,
-            _ => MOST_BLOCKS,
-        };
-        amount(lane).div_ceil(sizes.threads as u64).clamp(1, most)
-    };
-    let total: u64 = large.iter().map(|lane| wanted(&lanes[*lane])).sum();
+    let total = total(&large);
     for lane in &large {
         let wanted = wanted(&lanes[*lane]);
         lanes[*lane].blocks = if total <= rest {

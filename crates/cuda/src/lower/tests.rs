@@ -367,6 +367,67 @@ fn blocks_of_a_lane_count_who_has_read_the_operand() {
     );
 }
 
+/// Bytes that land are a warp's as long as each of its threads has 8 at most, and else a block's. A put for which there is
+/// none has a fence; a wait looks for them nevertheless.
+#[test]
+fn bytes_that_land_have_one_team() {
+    let landing = tidegate_hal::batch::Landing {
+        base: ptr(0x40_0000),
+        flip: 0,
+    };
+    let lanes = |doubles: usize| {
+        let Step::Move(mut copy) = put(doubles) else {
+            unreachable!("a put moves")
+        };
+        copy.landing = Some(landing);
+        let Step::Wait(mut waits) = wait(0x4000) else {
+            unreachable!("a wait waits")
+        };
+        waits.landed = Some(tidegate_hal::batch::Landed {
+            from: landing,
+            slot: ptr(0x30_0000),
+            flip: 0,
+            bytes: 8 * doubles,
+        });
+        vec![
+            vec![wait(0x2000), Step::Move(copy), add(0x3000)],
+            vec![Step::Wait(waits)],
+        ]
+    };
+    let kinds = |program: &Program| -> Vec<(u8, u16)> {
+        let records = program.records().into_iter().zip(0..);
+        let lane = |(record, index): (Record, usize)| {
+            let at = index * program.stride + size_of::<Record>();
+            (0..usize::from(record.lanes)).map(move |lane| {
+                let at = at + lane * size_of::<ShortLane>();
+                (record.team, read::<ShortLane>(&program.bytes[at..]).kind)
+            })
+        };
+        records.flat_map(lane).collect()
+    };
+    let (puts, waits) = (
+        LANE_WAITS | LANE_COPIES | LANE_ADDS,
+        LANE_WAITS | LANE_LANDS,
+    );
+    let of = |doubles, quota| kinds(&program(lanes(doubles), quota).unwrap());
+    let both = |team| vec![(team, puts | LANE_LANDS), (team, waits)];
+    assert_eq!(of(32, 16), both(TEAM_WARPS));
+    assert_eq!(of(33, 16), both(TEAM_BLOCKS));
+    assert_eq!(of(512, 16), both(TEAM_BLOCKS));
+    let warps = [(TEAM_WARPS, puts), (TEAM_WARPS, waits)];
+    assert_eq!(of(33, 1), warps);
+    // Nor is a block taken from those who have too few.
+    let long = [
+        lanes(33),
+        vec![vec![wait(0x5000), put(10_000), add(0x6000)]],
+    ]
+    .concat();
+    let beside = |quota| kinds(&program(long.clone(), quota).unwrap());
+    let blocks = |number| vec![(TEAM_BLOCKS, puts); number];
+    assert_eq!(beside(11), [&warps[..], &blocks(9)].concat());
+    assert_eq!(beside(12), [both(TEAM_BLOCKS), blocks(10)].concat());
+}
+
 #[test]
 fn many_lanes_share_blocks() {
     let lanes = |count: usize| {

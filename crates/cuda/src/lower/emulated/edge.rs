@@ -117,7 +117,9 @@ impl Edge {
     pub(super) fn check_first(&self, epoch: u64, count: usize) -> Result<(), String> {
         for (index, found) in self.found(epoch).into_iter().take(count).enumerate() {
             if found != self.pattern(epoch, index) {
-                let old = (0..epoch).rev().find(|e| found == self.pattern(*e, index));
+                // (An error may have counted far.)
+                let last = epoch.saturating_sub(100)..epoch;
+                let old = last.rev().find(|e| found == self.pattern(*e, index));
                 return Err(format!(
                     "{} -> {}, epoch {epoch}: {index} of {} is {found:#x} (of {old:?})",
                     self.origin, self.target, self.count

@@ -17,7 +17,7 @@ use tidegate_hal::batch::{
 };
 use tidegate_hal::memory::Ptr;
 
-use super::super::{FAULT_WAIT, LANE_LANDS, TEAM_WARPS};
+use super::super::{FAULT_WAIT, LANE_LANDS, Sizes, TEAM_BLOCKS, TEAM_WARPS};
 use super::launched::{Home, Launched};
 use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, Rng, change, mix, value};
@@ -40,7 +40,8 @@ struct Place {
 
 impl Place {
     fn new(arena: &mut Arena, rng: &mut Rng) -> Self {
-        let bytes = 4 * rng.within(1..=40);
+        let words = rng.of(&[40, 40, 300]);
+        let bytes = 4 * rng.within(1..=words);
         let double = rng.once_in(2);
         let begin = if rng.once_in(3) { (1 << 32) - 4 } else { 0 };
         let room = Landing::room(bytes);
@@ -60,6 +61,15 @@ impl Place {
             begin,
             salt: rng.next(),
         }
+    }
+
+    /// Whether one team of the right kind carries it out.
+    fn has_a_team(&self, launched: &Launched, sizes: Sizes) -> bool {
+        let team = match self.bytes > 8 * sizes.threads / sizes.warps {
+            true => TEAM_BLOCKS,
+            false => TEAM_WARPS,
+        };
+        launched.teams(team, |lane| lane.kind & LANE_LANDS != 0) == 1 && launched.all_teams() == 1
     }
 
     fn buffers(&self) -> u64 {
@@ -156,7 +166,7 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
         let batch = unsafe { Batch::new([vec![step]], Vec::new()) };
         let launched = Launched::new(&batch, 4, machine.sizes, !rng.once_in(3), &home, [0; 2]);
         let launched = launched.map_err(|error| error.to_string())?;
-        if launched.teams(TEAM_WARPS, |lane| lane.kind & LANE_LANDS != 0) != 1 {
+        if !place.has_a_team(&launched, machine.sizes) {
             return Err("the wait does not look where its data lands".into());
         }
         // What comes late is waited for otherwise.
@@ -166,6 +176,8 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
             (vec![Do::Delay(delay), Do::Call(TICK)], ticks),
         ];
         let poison = rng.once_in(2).then(|| rng.below(60));
+        // Right behind an epoch, or in its middle.
+        let behind = rng.once_in(2);
         let (begin, end) = (place.begin, place.begin + EPOCHS);
         let (mut epoch, mut pieces, mut sent, mut ended) = (begin, Vec::<Piece>::new(), 0, None);
         let mut looked = begin;
@@ -197,7 +209,7 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
                     }
                     epoch += u64::from(pieces.is_empty());
                     sent += 1;
-                    if poison.is_some_and(|after| sent > after) {
+                    if poison.is_some_and(|after| sent > after) && (pieces.is_empty() || !behind) {
                         change(place.done.0, |value| value | POISON);
                         partly += u64::from(!pieces.is_empty());
                         ended = Some(epoch);
@@ -305,7 +317,7 @@ pub(super) fn check_puts(machine: &mut Machine, seeds: Range<u64>) -> Result<(),
         let batch = unsafe { Batch::new([lane], Vec::new()) };
         let launched = Launched::new(&batch, 4, machine.sizes, !rng.once_in(3), &home, [0; 2]);
         let launched = launched.map_err(|error| error.to_string())?;
-        if launched.teams(TEAM_WARPS, |lane| lane.kind & LANE_LANDS != 0) != 1 {
+        if !place.has_a_team(&launched, machine.sizes) {
             return Err("the put does not land".into());
         }
         fill(begin);

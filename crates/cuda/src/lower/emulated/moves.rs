@@ -358,7 +358,7 @@ impl Maker<'_> {
             shape: Shape::Linear,
         };
         let (src, dst) = (side(0, false), side(flip, true));
-        let action = match self.rng.once_in(4) {
+        let action = match self.rng.once_in(3) {
             true => self.counted(bytes),
             false => Action::Copy,
         };
@@ -386,7 +386,7 @@ impl Maker<'_> {
             parity = operand;
         }
         if !self.rng.once_in(6) {
-            let copies = match self.rng.below(5) {
+            let copies = match self.rng.below(6) {
                 0 => vec![self.gather(parity)],
                 1 | 2 => self.several(parity),
                 _ => vec![self.linear(parity)],

@@ -105,6 +105,7 @@ impl Job {
                 let count = match rng.below(4) {
                     0 => rng.within(1..=4),
                     1 => rng.within(1..=40),
+                    2 => rng.within(1..=160),
                     _ => rng.within(1..=machine.sizes.threads * 12),
                 };
                 // As short as lanes are.
@@ -126,7 +127,7 @@ impl Job {
                     0
                 };
                 let (rung, struck) = (rings.once_in(4), rings.once_in(3));
-                let lands = plain && stride == 1 && !rung && count <= 40 && rings.once_in(2);
+                let lands = plain && stride == 1 && !rung && count <= 160 && rings.once_in(2);
                 let landing = lands.then(|| {
                     let room = Landing::room(8 * count);
                     let flip = if flip == 0 { 0 } else { room + 64 };
@@ -445,7 +446,8 @@ impl Job {
                 return Ok(());
             }
             *seen = epochs;
-            edge.check(epochs - 1)
+            let last = epochs.checked_sub(1);
+            edge.check(last.ok_or_else(|| format!("a word has gone back to {done:#x}"))?)
         }
     }
 }

@@ -13,7 +13,7 @@ impl Maker<'_> {
             true => this.rng.within(2..=3),
             false => 1,
         };
-        let most = self.rng.of(&[8, 8, 2 * self.most]);
+        let most = self.rng.of(&[8, self.most, self.most]);
         // Elements, and how far apart they are, from where on.
         let (mut parts, mut end) = (Vec::new(), 0);
         for _ in 0..self.rng.within(2..=6) {

@@ -9,8 +9,9 @@ fn what_lands_comes_after_the_barrier_of_the_wait() {
     let lands = |line: &str| line.starts_with("st.relaxed.sys.global.v2.u64");
     for (text, _) in TEXTS {
         let functions = functions(text);
+        // Of two kinds of teams.
         let landing = named(&functions, "run_landing");
-        assert_eq!(landing.len(), 1);
+        assert_eq!(landing.len(), 2);
         for (name, items) in landing {
             let all = items
                 .iter()
@@ -24,7 +25,9 @@ fn what_lands_comes_after_the_barrier_of_the_wait() {
             assert_eq!(items.iter().filter(orders).count(), 0, "{name}");
         }
         for part in ["run_landed", "landed_late"] {
-            for (name, items) in named(&functions, part) {
+            let both = named(&functions, part);
+            assert_eq!(both.len(), 2);
+            for (name, items) in both {
                 let looks = items
                     .iter()
                     .filter(|item| item.is("ld.relaxed.sys.global.v2.u64"));

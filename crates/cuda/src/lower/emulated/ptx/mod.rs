@@ -535,9 +535,9 @@ fn who_passes_does_so_behind_the_barrier_of_its_wait() {
         behind += found.values().filter(|has| **has).count();
         elsewhere += found.values().filter(|has| !**has).count();
     }
-    // In short for two kinds of teams; what lands, at either end; listed, gathered and scattered, of three
-    // units, and counted, of two, for two kinds of teams; and who waited long.
-    assert_eq!((behind, elsewhere), (2 + 2 + 12 + 4 + 2, 3 + 1));
+    // For two kinds of teams each: in short; what lands, at either end; listed, gathered and scattered, of three units, and
+    // counted, of two; and who waited long.
+    assert_eq!((behind, elsewhere), (2 + 4 + 12 + 4 + 2, 3 + 1));
 }
 
 /// How many waits for what stands before, if right behind each the next is let come; and how often it is elsewhere, by

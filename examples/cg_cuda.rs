@@ -1,0 +1,262 @@
+//! `cg` on GPUs: conjugate gradients on an unstructured mesh that is cut in pieces.
+//!
+//! An iteration is recorded as a whole: what crosses between pieces, which the puts gather by lists of indices; four
+//! kernels; and both sums over all ranks. So the host waits once in 20 iterations, to look at the residual. See
+//! `ring_cuda` for how kernels are declared.
+//!
+//! Run it with `cargo run --example cg_cuda`, or on 8 ranks:
+//! `cargo run --bin tidegate -- run -n 8 target/debug/examples/cg_cuda`.
+
+#[path = "cg/mesh.rs"]
+mod mesh;
+
+use std::time::Instant;
+
+use mesh::{LOOK, Mesh, Piece, Rows, SMALL, VERTICES};
+use tidegate::kernel::Module;
+use tidegate::prelude::*;
+use tidegate::{AllReduce, BySlot, Cuda, OnHost};
+
+const CODE: &str = include_str!("../kernels/examples.ptx");
+
+/// Threads of a block, as the kernels have it.
+const BLOCK: usize = 128;
+/// Blocks of a kernel. What it sums up are as many numbers, one a block: the sum over all ranks is made of each, and who
+/// needs a sum adds them up.
+const PARTS: usize = 32;
+
+tidegate::kernel! {
+    /// Puts what came behind this rank's `own` elements of `p`.
+    ///
+    /// # Safety
+    ///
+    /// The module is `examples.cu`.
+    unsafe fn take_foreign = "take_foreign"(came: Slots<f64>, p: &mut [f64], own: u64);
+    /// `q = A p`, parts of `p q`; and `before = now`.
+    ///
+    /// # Safety
+    ///
+    /// The module is `examples.cu`.
+    unsafe fn multiply_rows = "multiply_rows"(start: &[u64], columns: &[u64], values: &[f64], p: &[f64], now: &[f64], q: &mut [f64], p_q: &mut [f64], before: &mut [f64]);
+    /// `x += alpha p`, `r -= alpha q`, and parts of `r r`.
+    ///
+    /// # Safety
+    ///
+    /// The module is `examples.cu`.
+    unsafe fn step_along = "step_along"(p: &[f64], q: &[f64], p_q: &[f64], before: &[f64], x: &mut [f64], r: &mut [f64], now: &mut [f64]);
+    /// `p = r + beta p`.
+    ///
+    /// # Safety
+    ///
+    /// The module is `examples.cu`.
+    unsafe fn turn = "turn"(r: &[f64], now: &[f64], before: &[f64], p: &mut [f64]);
+}
+
+struct Kernels {
+    take_foreign: take_foreign<Cuda>,
+    multiply_rows: multiply_rows<Cuda>,
+    step_along: step_along<Cuda>,
+    turn: turn<Cuda>,
+}
+
+impl Kernels {
+    fn load(world: &World<Cuda>) -> Result<Self> {
+        let module = Module::load(world, CODE)?;
+        // SAFETY: the module is `examples.cu`; its functions take what is declared above, and keep to the lengths.
+        unsafe {
+            Ok(Kernels {
+                take_foreign: take_foreign(&module)?,
+                multiply_rows: multiply_rows(&module)?,
+                step_along: step_along(&module)?,
+                turn: turn(&module)?,
+            })
+        }
+    }
+}
+
+/// The rows of the matrix, on the GPU.
+#[derive(Carry)]
+#[carry(device = Cuda)]
+struct Matrix<'s> {
+    start: Region<u64, On<'s, Cuda>>,
+    columns: Region<u64, On<'s, Cuda>>,
+    values: Region<f64, On<'s, Cuda>>,
+}
+
+impl<'s> Matrix<'s> {
+    fn new(s: &Stream<'s, Cuda>, world: &World<Cuda>, rows: &Rows) -> Result<Self> {
+        let places = |all: &[usize]| -> Result<Region<u64, On<'s, Cuda>>> {
+            let all: Vec<_> = all.iter().map(|&at| at as u64).collect();
+            Ok(Region::from_slice(world, &all)?.on(s)?)
+        };
+        Ok(Matrix {
+            start: places(&rows.start)?,
+            columns: places(&rows.columns)?,
+            values: Region::from_slice(world, &rows.values)?.on(s)?,
+        })
+    }
+}
+
+/// What an iteration needs. Those of [`PARTS`] numbers are sums, the same on all ranks.
+#[derive(Carry)]
+#[carry(device = Cuda)]
+struct Solver<'s> {
+    a: Matrix<'s>,
+    x: Region<f64, On<'s, Cuda>>,
+    /// The residual.
+    r: Region<f64, On<'s, Cuda>>,
+    /// The direction, with room for others' vertices behind this rank's.
+    p: Region<f64, On<'s, Cuda>>,
+    /// The matrix times `p`.
+    q: Region<f64, On<'s, Cuda>>,
+    p_q: Region<f64, On<'s, Cuda>>,
+    /// The squared residual, after this iteration and before it.
+    now: Region<f64, On<'s, Cuda>>,
+    before: Region<f64, On<'s, Cuda>>,
+    inbox: Inbox<'s, f64, BySlot, Cuda>,
+    outbox: Outbox<'s, f64, BySlot, Cuda>,
+    sum: AllReduce<'s, f64, Cuda>,
+}
+
+/// One iteration; nothing here waits.
+fn iterate<'s>(
+    s: &Stream<'s, Cuda>,
+    k: &Kernels,
+    lists: &[Layout<Cuda>],
+    mut c: Solver<'s>,
+) -> Result<Solver<'s>> {
+    const THREADS: usize = PARTS * BLOCK;
+    let block = BLOCK as u32;
+    let mut epoch = c.outbox.start();
+    for (slot, list) in (0..).map(Slot).zip(lists) {
+        epoch.put(c.p.with(list)?, slot)?; // gathered on its way
+    }
+    (c.inbox, c.outbox) = exchange(s, c.inbox, epoch)?;
+
+    let own = c.q.len() as u64;
+    let came = c.inbox.view();
+    s.launch(
+        k.take_foreign.threads(THREADS, block),
+        (came, &mut c.p, own),
+    )?;
+    let a = &c.a;
+    s.launch(
+        k.multiply_rows.threads(THREADS, block),
+        (
+            &a.start,
+            &a.columns,
+            &a.values,
+            &c.p,
+            &c.now,
+            &mut c.q,
+            &mut c.p_q,
+            &mut c.before,
+        ),
+    )?;
+    c.sum.sum(s, &mut c.p_q)?;
+    s.launch(
+        k.step_along.threads(THREADS, block),
+        (
+            &c.p, &c.q, &c.p_q, &c.before, &mut c.x, &mut c.r, &mut c.now,
+        ),
+    )?;
+    c.sum.sum(s, &mut c.now)?;
+    s.launch(
+        k.turn.threads(THREADS, block),
+        (&c.r, &c.now, &c.before, &mut c.p),
+    )?;
+    Ok(c)
+}
+
+fn run() -> Result<()> {
+    let world: World<Cuda> = World::init()?;
+    let mesh = Mesh::new(world.size());
+    let piece = Piece::new(&mesh, world.rank());
+    let own = piece.vertices.len();
+    let foreign: usize = piece.links.iter().map(|link| link.received).sum();
+    let kernels = Kernels::load(&world)?;
+    let lists = piece
+        .links
+        .iter()
+        .map(|link| Layout::indexed(&world, &link.sent));
+    let lists = lists.collect::<Result<Vec<_>>>()?;
+
+    stream!(let s = world.stream()?);
+    let mut window = Window::by_slot("foreign vertices");
+    for link in &piece.links {
+        window = window
+            .slot_from(link.rank, 0, link.received)
+            .slot_to_with_len(link.rank, 0, link.sent.len());
+    }
+    let (inbox, outbox) = window.open(&s)?;
+    let mut sum = AllReduce::open(&s, "dots", PARTS)?;
+
+    // The first guess is zero, so that the residual is the right-hand side.
+    let mut r: Vec<f64> = piece
+        .vertices
+        .iter()
+        .map(|&i| Mesh::right_hand_side(i))
+        .collect();
+    let mut squared = [0.0; PARTS];
+    squared[0] = r.iter().map(|r| r * r).sum();
+    let mut now = Region::from_slice(&world, &squared)?.on(&s)?;
+    sum.sum(&s, &mut now)?;
+    let now = now.into_host(&s)?;
+    let total = |now: &Region<f64, OnHost<Cuda>>| -> Result<f64> {
+        let mut parts = [0.0; PARTS];
+        now.read(0, &mut parts)?;
+        Ok(parts.iter().sum())
+    };
+    let enough = SMALL * total(&now)?;
+    let residual = Region::from_slice(&world, &r)?.on(&s)?;
+    r.resize(own + foreign, 0.0);
+    let zeroed = |len| -> Result<_> { Ok(Region::zeroed(&world, len)?.on(&s)?) };
+    let c = Solver {
+        a: Matrix::new(&s, &world, &piece.rows)?,
+        x: zeroed(own)?,
+        r: residual,
+        p: Region::from_slice(&world, &r)?.on(&s)?,
+        q: zeroed(own)?,
+        p_q: zeroed(PARTS)?,
+        now: now.on(&s)?,
+        before: zeroed(PARTS)?,
+        inbox,
+        outbox,
+        sum,
+    };
+
+    let (graph, mut c) = s.capture(c, |s, c| iterate(s, &kernels, &lists, c))?;
+    let (mut iterations, begin) = (0, Instant::now());
+    loop {
+        c = graph.replay(&s, c, LOOK)?;
+        iterations += LOOK;
+        let now = c.now.into_host(&s)?;
+        let done = total(&now)? <= enough || iterations >= VERTICES as u64;
+        c.now = now.on(&s)?;
+        if done {
+            break; // on all ranks: they have compared the same bits
+        }
+    }
+    let took = begin.elapsed().as_secs_f64() * 1e6 / iterations as f64;
+
+    let mut x = vec![0.0; own];
+    c.x.into_host(&s)?.read(0, &mut x)?;
+    let words = x.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let all = world.gather("solution", words)?;
+    if world.rank() == 0 {
+        mesh.check(&all);
+        println!(
+            "{} ranks, {VERTICES} vertices: {iterations} iterations of {took:.1} us",
+            world.size()
+        );
+    }
+    Ok(())
+}
+
+fn main() {
+    // Without a driver or a GPU this says so.
+    if let Err(error) = run() {
+        eprintln!("{error}");
+        std::process::exit(1);
+    }
+}
