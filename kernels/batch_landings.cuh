@@ -78,8 +78,9 @@ struct Search {
     bool come;     // the word had, when it was looked at last
     bool by_word;  // nothing has landed: the slot is as the origin has left it
 
-    // Looks a few times for each; whether all have come.
-    DEV bool look(int times) {
+    // Looks a few times for each; whether all have come. `promised` is told, more than once, when they are promised by the word.
+    template <typename Then>
+    DEV bool look(int times, Then promised) {
         for (; next < bytes; next += 8 * Team::size) {
             bool landed = false;
 #pragma unroll 1
@@ -90,7 +91,9 @@ struct Search {
                 const bool before = come;
                 u64 first, second;
                 load_both(landing + 2 * next, first, second);
-                come = reached(load_acquire(word), from, quantum);
+                const u64 value = load_acquire(word);
+                come = reached(value, from, quantum);
+                if (BEGINS_EARLY && !come && ::promised(value, from, quantum)) promised();
                 if ((u32)(first >> 32) == tag && (u32)(second >> 32) == tag) {
                     put(slot + next, (u32)first);
                     if (next + 4 < bytes) put(slot + next + 4, (u32)second);
@@ -141,7 +144,7 @@ APART u32 landed_late(const Launch &launch, Team team, Stand *stands, const Lane
         team.barrier();
         const u64 end = stand->epoch;
         // What has landed by the time of the poison counts.
-        if (end == FAILED || !search.look(round < 64 ? 16 : 1)) stand->failed = 1;
+        if (end == FAILED || !search.look(round < 64 ? 16 : 1, [] {})) stand->failed = 1;
         team.barrier();
         ok = !stand->failed;
         if (ok || end != GO_ON) {
@@ -157,7 +160,8 @@ APART u32 landed_late(const Launch &launch, Team team, Stand *stands, const Lane
     return !ok ? NOT_COME : search.by_word ? BY_WORD : HAS_LANDED;
 }
 
-// Only a wait, of a word whose data may land instead.
+// Only a wait, of a word whose data may land instead. What has been promised by the word lets the next kernel come, as in
+// `run_wait`; what lands is there as soon as the first of it.
 template <typename Team>
 APART void run_landed(const Launch &launch, Team team, Stand *stands, const Lane *at, Part part) {
     const bool first = team.rank() == 0;
@@ -178,11 +182,16 @@ APART void run_landed(const Launch &launch, Team team, Stand *stands, const Lane
     search.landing = landings + (is_odd(search.tag) ? landing_flip : 0);
     search.slot = slot + (is_odd(search.tag) ? flip : 0);
     // As in `wait_for`.
-    if (stop || turn.follow || !search.look(64)) stands[1].failed = 1;
+    bool passed = false;
+    const auto pass = [&] {
+        if (!passed) turn.pass(first);
+        passed = true;
+    };
+    if (stop || turn.follow || !search.look(64, pass)) stands[1].failed = 1;
     team.barrier();
     u32 how = search.by_word ? BY_WORD : HAS_LANDED;
     if (stands[1].failed) how = landed_late(launch, team, stands, at, search);
-    turn.pass(first);
+    pass();
     if (first && how != NOT_COME) {
         // Nobody else does: it is this wait that says what the word would have said.
         if (how == HAS_LANDED) red_u64(search.word, search.quantum);

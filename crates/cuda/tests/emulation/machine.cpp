@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "shim.hpp"
@@ -82,7 +83,6 @@ struct Fiber {
     u32 thread;
     bool fenced;  // and has written nothing since
     u64 promised; // a word that it is to add 1 to
-    u64 settled;  // a word of which, as it has last seen, all that is to come has been promised
 };
 
 struct Warps {
@@ -103,6 +103,7 @@ struct Group {
     size_t place;      // among those that can go on
     bool listed, lets;
     bool passed;       // has said that it waits for nobody any more, but for what has been promised
+    std::set<u64> promised;  // words of which, as one of its threads has last seen, all that is to come has been
 };
 
 struct Progress {
@@ -234,7 +235,7 @@ void let_next_come() {
 
 void awaits(u64 word) {
     if (current->group->passed) {
-        if (current->settled != word) fail("a wait in a block that has let the next grid come, since it waits for nobody", word);
+        if (!current->group->promised.count(word)) fail("a wait in a block that has let the next grid come, since it waits for nobody", word);
         settled++;
     }
     if (current->promised) fail("a wait of a team that has promised to wait for nobody", word);
@@ -245,7 +246,9 @@ void found(u64 word, u64 value) {
     // Of words that no kernel promises anything of it is the test that adds.
     auto it = promised.find(word);
     u64 most = it == promised.end() ? MOST_BLOCKS : it->second;
-    current->settled = part && lacks <= most ? word : 0;
+    if (part && lacks <= most) current->group->promised.insert(word);
+    // (When it has come, it is no less so.)
+    else if (part) current->group->promised.erase(word);
 }
 
 void promises(u64 word) {
@@ -279,7 +282,7 @@ static void live() {
     for (;;) {
         leave();
         me->fenced = false;
-        me->promised = me->settled = 0;
+        me->promised = 0;
         if (me->group->reduces) tidegate_reduce(*me->group->launch);
         else tidegate_batch(*me->group->launch);
         if (me->promised) fail("a promise was not kept", me->promised);
@@ -335,6 +338,7 @@ static void begin(u64 stream, const Item &item, u64 grid) {
         group->grid = grid;
         group->left = 0;
         group->listed = group->lets = group->passed = false;
+        group->promised.clear();
         group->waiting.clear();
         group->warps.assign(WARPS, Warps());
         group->warp_waiting.assign(WARPS, std::vector<Fiber *>());

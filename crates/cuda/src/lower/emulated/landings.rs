@@ -17,7 +17,7 @@ use tidegate_hal::batch::{
 };
 use tidegate_hal::memory::Ptr;
 
-use super::super::{FAULT_WAIT, LANE_LANDS, Sizes, TEAM_BLOCKS, TEAM_WARPS};
+use super::super::{FAULT_WAIT, LANE_LANDS, PART, Sizes, TEAM_BLOCKS, TEAM_WARPS};
 use super::launched::{Home, Launched};
 use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, Rng, change, mix, value};
@@ -135,7 +135,10 @@ impl Place {
 #[derive(Clone, Copy)]
 enum Piece {
     Unit(usize),
-    /// The slot, then the word.
+    /// A part of the quantum, which promises nothing of the rest; then what promises all of it.
+    Part,
+    Promise,
+    /// The slot, then what the word still lacks.
     Slot,
 }
 
@@ -192,18 +195,29 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
                             return;
                         }
                         pieces = match rng.below(2) {
-                            0 => vec![Piece::Slot],
-                            _ => (0..place.units()).map(Piece::Unit).collect(),
+                            // From the last on.
+                            0 => vec![Piece::Slot, Piece::Promise, Piece::Part],
+                            _ => {
+                                let mut units: Vec<_> =
+                                    (0..place.units()).map(Piece::Unit).collect();
+                                rng.shuffle(&mut units);
+                                units
+                            }
                         };
-                        rng.shuffle(&mut pieces);
                     }
                     match pieces.pop() {
                         Some(Piece::Unit(index)) => {
                             change(place.unit(epoch, index), |_| place.landed(epoch, index));
                         }
+                        Some(Piece::Part) => {
+                            change(place.done.0, |value| value + PART - 1);
+                        }
+                        Some(Piece::Promise) => {
+                            change(place.done.0, |value| value + QUANTUM - PART - 1);
+                        }
                         Some(Piece::Slot) => {
                             place.fill_slot(epoch);
-                            change(place.done.0, |value| value + QUANTUM);
+                            change(place.done.0, |value| value + 2);
                         }
                         None => unreachable!("there are pieces"),
                     }
@@ -244,7 +258,7 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
         if passed != expected || home.failed() != (expected < end) {
             return Err(format!("seed {seed}: {passed} have passed, not {expected}"));
         }
-        if value(place.done.0) & !POISON != expected * QUANTUM {
+        if (value(place.done.0) & !POISON) / QUANTUM != expected {
             return Err(format!(
                 "seed {seed}: the word is {:#x}",
                 value(place.done.0)

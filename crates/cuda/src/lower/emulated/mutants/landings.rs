@@ -5,6 +5,8 @@ use super::{EPOCHS, FOLLOW, LANDED, LANDING, Mutant, POISON};
 const COME: &str = "if ((u32)(first >> 32) == tag && (u32)(second >> 32) == tag) {";
 const COUNT: &str = "if (how == HAS_LANDED) red_u64(search.word, search.quantum);";
 
+const PROMISED: &str = "if (BEGINS_EARLY && !come && ::promised(value, from, quantum)) promised();";
+
 pub(super) const MUTANTS: &[Mutant] = &[
     // One tag stands for both halves of a pair.
     (LANDED, COME, "if ((u32)(first >> 32) == tag) {"),
@@ -62,8 +64,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         FOLLOW,
-        "if (stop || turn.follow || !search.look(64))",
-        "if (stop || !search.look(64))",
+        "if (stop || turn.follow || !search.look(64, pass))",
+        "if (stop || !search.look(64, pass))",
     ),
     // Who fails leaves the word as it is.
     (
@@ -95,8 +97,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         LANDED,
-        "if (end == FAILED || !search.look(round < 64 ? 16 : 1)) stand->failed = 1;",
-        "if (end != GO_ON || !search.look(round < 64 ? 16 : 1)) stand->failed = 1;",
+        "if (end == FAILED || !search.look(round < 64 ? 16 : 1, [] {})) stand->failed = 1;",
+        "if (end != GO_ON || !search.look(round < 64 ? 16 : 1, [] {})) stand->failed = 1;",
     ),
     (
         LANDED,
@@ -109,6 +111,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         LANDED,
         "store_both(landing + 2 * next, (u64)tag << 32, (u64)tag << 32);",
         "continue;",
+    ),
+    // The next kernel is let come by what has not been promised; by no promise; more than once.
+    (LANDED, PROMISED, "if (value != from) promised();"),
+    (LANDED, PROMISED, "promised();"),
+    (LANDED, PROMISED, ""),
+    (
+        LANDED,
+        "if (!passed) turn.pass(first);\n        passed = true;",
+        "turn.pass(first);",
     ),
     // Threads find out each for itself whether they have all.
     (
