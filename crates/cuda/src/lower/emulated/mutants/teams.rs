@@ -247,7 +247,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         LANDED,
-        "    turn.pass(first);\n    if (first && how != NOT_COME) {",
+        "    pass();\n    if (first && how != NOT_COME) {",
         "    if (first && how != NOT_COME) {",
     ),
     (
