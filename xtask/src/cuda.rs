@@ -33,6 +33,14 @@ const NEEDS_A_GPU: &[&str] = &[
     "gpu::early::no_kernel_takes_room_before_its_turn",
 ];
 
+/// Those that take as long as all others together.
+const LONG: &[&str] = &[
+    "gpu::nic::",
+    "gpu::reduce::",
+    "gpu::refused::",
+    "gpu::schedules::",
+];
+
 /// Those for GPUs.
 const EXAMPLES: &[&str] = &["cg_cuda", "halo2d_cuda", "pipeline_cuda", "ring_cuda"];
 
@@ -131,7 +139,7 @@ fn commands(place: &Place) -> Vec<Cmd> {
         folders.push(others);
     }
     let over = |cmd: Cmd| cmd.env("LD_LIBRARY_PATH", &folders);
-    // One after the other: each has all streams of the devices.
+    // Of a process one after the other: each has all streams of the devices.
     let tests = |names: &str| {
         let tests = cmd("cargo test -p tidegate --test gpu --").args(names);
         over(tests.args("--ignored --test-threads 1"))
@@ -140,14 +148,16 @@ fn commands(place: &Place) -> Vec<Cmd> {
             .env("CUDA_DEVICE_MAX_CONNECTIONS", "32")
     };
     let skip = |tests: Cmd, name: &&str| tests.arg("--skip").arg(name);
-    let all_tests = NEEDS_A_GPU.iter().fold(tests(""), skip);
+    // A process has GPUs of its own, and carries them out on one processor: so some go beside the others.
+    let others = LONG.iter().chain(NEEDS_A_GPU).fold(tests(""), skip);
+    let long = tests(&LONG.join(" ")).beside();
     // Epochs and failures once more, as where processes share a GPU.
     let gated = tests("gpu::epochs:: gpu::failure::").env("TIDEGATE_CUDA_GATES", "always");
-    let gated = skip(gated, &"large_rings");
+    let gated = skip(gated, &"large_rings").beside();
     let mut all = build(&place.root);
     let machine_test = machine(&place.root, "", &["machine_test.cpp"], "machine_test");
     let run_it = cmd(&format!("{FOLDER}/machine_test"));
-    all.extend([machine_test, run_it, all_tests, gated]);
+    all.extend([machine_test, run_it, others, long, gated]);
     all.push(cmd("cargo build --bins --examples"));
     all.extend(EXAMPLES.iter().map(|example| {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
