@@ -1,7 +1,7 @@
 // A part of batch.cu: moves of data.
 //
 // A team's threads share a move's units. Sides of any shape are asked for the address of a unit; arithmetic goes element
-// by element. (Of most copies in lanes by themselves batch.cu has lists.)
+// by element. (Of most copies that nothing stands between batch.cu has lists.)
 
 // ---- Shapes ----
 

@@ -4,8 +4,8 @@
 //
 // # Model
 //
-// tidegate.cuh says what a kernel gets for each parameter, and what a slot is. All kernels work in any grid: each thread
-// takes every so many-th element.
+// tidegate.cuh says what a kernel gets for each parameter, and what a slot is. All kernels work in any grid (those that
+// leave sums: of blocks of 128 threads, and no more of them than sums): each thread takes every so many-th element.
 //
 // # Failure
 //
@@ -106,6 +106,8 @@ __device__ void leave_sum(double own, double *parts, u64 count) {
         __syncthreads();
     }
     if (threadIdx.x == 0 && blockIdx.x < count) parts[blockIdx.x] = sums[0];
+    // Those of blocks that there are not.
+    for (u64 k = gridDim.x + threadIdx.x; blockIdx.x == 0 && k < count; k += BLOCK) parts[k] = 0;
 }
 
 // After the exact solution was found an iteration changes nothing.

@@ -34,12 +34,7 @@ const NEEDS_A_GPU: &[&str] = &[
 ];
 
 /// Those that take as long as all others together.
-const LONG: &[&str] = &[
-    "gpu::nic::",
-    "gpu::reduce::",
-    "gpu::refused::",
-    "gpu::schedules::",
-];
+const LONG: &[&str] = &["gpu::reduce::", "gpu::refused::", "gpu::schedules::"];
 
 /// Those for GPUs.
 const EXAMPLES: &[&str] = &["cg_cuda", "halo2d_cuda", "pipeline_cuda", "ring_cuda"];

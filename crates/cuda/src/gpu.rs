@@ -34,7 +34,7 @@
 //! | [`WAITING_STREAMS`] | how many streams of a device will wait |
 //! | [`EARLY`] | how early batches may be launched, and kernels that wait by themselves |
 //! | [`COPY_ENGINE_FROM`] | from how many bytes on the puts of a lane go by the copy engines: a number, or `never`; 4 MiB to other GPUs, 24 MiB within one. Not in recordings, nor where a slot has two buffers |
-//! | [`LAND_UP_TO`] | up to how many bytes a slot has a landing, where a put is found without waiting for its fence: a number; 4096. The least of what the ranks say counts |
+//! | [`LAND_UP_TO`] | up to how many bytes a slot has a landing, where a put is found without waiting for its fence (from 257 bytes on: if there is a block for it): a number; 4096. The least of what the ranks say counts |
 //! | [`STRIKES`] | whether streams store to registers of NICs, where those have some that the GPU reaches: `auto`, `no` |
 //! | [`GATES`] | when waits have gates: `auto`, `always`, `never` |
 

@@ -3,9 +3,10 @@
 //! # Model
 //!
 //! Two kinds of lanes have a landing in their short form: a wait for an exposure, one put that fills its slot, and the
-//! add to its word; and a lane that only waits for such a word. Each knows both ends of the other's way, so either may
-//! be carried out otherwise, and is, when it has something else to do, or more bytes than a warp moves at a time and no
-//! block.
+//! add to its word; and a lane that only waits for such a word. Each knows both ends of the other's way, so a put may be
+//! carried out otherwise, and is, when its lane has something else to do, or more bytes than a warp moves at a time and no
+//! block. A wait always looks at both: without a block its warp looks for one thing after the other, which takes longer
+//! than a fence where there is much that has landed.
 
 use tidegate_hal::batch::{Action, Add, Move, QUANTUM, Shape, Step, Wait};
 

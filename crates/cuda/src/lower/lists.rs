@@ -12,17 +12,20 @@
 //! The table of an indexed layout is such a list, where an element is one unit and the copy stands alone: it lies in memory
 //! of the device that was written before the batch was submitted, and is not written again (`tidegate_hal::batch`).
 //!
-//! Others divide as ever: copies with units of less than four bytes, indexed elements of several units or beside other
-//! copies, sides that lie further apart than a list can say, gets, and what goes to a NIC.
+//! Others divide, or search, as ever: copies with units of less than four bytes, or beside such as would make long ones of
+//! narrower units; indexed elements of several units or beside other copies; copies of a lane whose second buffers differ,
+//! or of which some must not begin before the wait is over; sides that lie further apart than a list can say; gets; and
+//! what goes to a NIC.
 //!
 //! # Cost
 //!
 //! A list takes half as much memory as units of eight bytes do, and a quarter of those of sixteen; to write it takes as
 //! long as some tens of launches save. So it is written when a batch is submitted for the second time, or recorded
-//! (`crate::place`), and the lists of a program are bounded ([`Sizes::lists`](super::Sizes)).
+//! (`crate::place`), and the lists of a program are bounded ([`Sizes::lists`](super::Sizes)): those of shapes come first.
 
 use super::layout::{MoveStep, SHAPE_INDEXED, SHAPE_LINEAR, ShapeStep};
 use super::read;
+use super::rows::SHORT;
 
 /// A step that copies, and the shapes of its sides.
 #[derive(Clone, Copy, Debug)]
@@ -162,6 +165,11 @@ impl Lists {
         let unit = copies.iter().map(|copy| copy.unit(flip)).min()?;
         let total = |total: u64, copy: &Copy| total.checked_add(copy.bytes() >> unit);
         let count = copies.iter().try_fold(0, total)?;
+        // What is long keeps its units.
+        let narrowed = |copy: &Copy| copy.step.unit > unit && copy.step.count > SHORT;
+        if copies.iter().any(narrowed) {
+            return None;
+        }
         // The kernel has places of 32 bits, with a list or without.
         if !(2..=4).contains(&unit) || u32::try_from(count).is_err() {
             return None;

@@ -25,7 +25,7 @@ mod turns;
 
 pub(crate) use layout::*;
 
-use tidegate_hal::batch::{Action, Batch, Move, QUANTUM, Step};
+use tidegate_hal::batch::{Action, Batch, Move, QUANTUM, Shape, Step};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::Ptr;
 
@@ -54,6 +54,8 @@ pub(crate) struct Sizes {
     small_listed: u64,
     /// Entries that all lists of a program may have.
     lists: u64,
+    /// And those of a lane whose copies have no shapes: of more, its steps are as quick.
+    lists_of_linear: u64,
 }
 
 impl Sizes {
@@ -64,6 +66,7 @@ impl Sizes {
         small: 256,
         small_listed: 128,
         lists: 1 << 20,
+        lists_of_linear: 1 << 18,
     };
 }
 
@@ -113,6 +116,8 @@ struct Lane {
     reduced: u64,
     /// How many moves are copies.
     copies: usize,
+    /// Whether a side of one has a shape.
+    shaped: bool,
     /// Where in `steps` the addresses of counters of arrivals stand.
     waits: Vec<usize>,
     /// The lane in short.
@@ -202,16 +207,23 @@ impl Program {
                 .collect::<Result<Vec<_>, _>>()?,
         };
         let (mut left, mut divides) = (sizes.lists, false);
-        for lane in &mut lanes {
+        // Shapes come first: they gain most.
+        let (shaped, linear): (Vec<_>, Vec<_>) = lanes.iter_mut().partition(|lane| lane.shaped);
+        for lane in shaped.into_iter().chain(linear) {
             if let Some(landing) = lane.landing {
                 lane.short = landing;
                 continue;
             }
-            (lane.short, lane.lists) = lane.in_short(left);
+            let most = |sizes: Sizes| match lane.shaped {
+                true => sizes.lists,
+                false => sizes.lists_of_linear,
+            };
+            (lane.short, lane.lists) = lane.in_short(left.min(most(sizes)));
             match &lane.lists {
                 Some(lists) => left -= lists.entries(lane.short.count),
                 None => {
-                    divides |= sizes.lists == 0 && lane.in_short(Sizes::KERNEL.lists).1.is_some()
+                    let most = most(Sizes::KERNEL);
+                    divides |= sizes.lists == 0 && lane.in_short(most).1.is_some();
                 }
             }
         }
@@ -251,7 +263,7 @@ impl Program {
         let mut program = Self::placed(&lanes, &tasks, counters);
         (program.divides, program.reduces) = (divides, reduces);
         program.crowded = slot > MAX_BLOCKED as u32;
-        program.lists = lanes.iter().any(|lane| lane.lists.is_some());
+        program.lists = left != sizes.lists;
         Ok(program)
     }
 
@@ -450,6 +462,7 @@ fn lower(
                 lane.whole |= behind;
                 lane.units += moves::lower(mv, last, behind, &mut lane.steps);
                 lane.copies += usize::from(mv.count != 0 && matches!(mv.action, Action::Copy));
+                lane.shaped |= (mv.src.shape, mv.dst.shape) != (Shape::Linear, Shape::Linear);
             }
             // An add releases what the team has written, and so does a store.
             Step::Flush => {}
@@ -517,16 +530,21 @@ fn lower(
 
 /// Gives the lanes that move much their blocks.
 fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceError> {
+    let is_in_short =
+        |lane: &Lane| lane.short.kind & (LANE_STEPS | LANE_REDUCES | LANE_COUNTED) == 0;
     // Units, as a thread has one. Of listed ones, which may be small, it has as many bytes as of others: it has several on
     // their way at a time, and blocks that wait keep half a multiprocessor each from whatever else is running.
     let amount = |lane: &Lane| match lane.lists {
+        _ if lane.landing.is_some() => 1,
         Some(_) => (lane.short.count << lane.short.unit).div_ceil(16),
+        None if is_in_short(lane) => lane.short.count + u64::from(lane.short.tail != 0),
         // Of a reduction, a thread has one element.
         None => lane.units - (reductions::WORTH - 1) * lane.reduced,
     };
     let is_large = |lane: &Lane| match lane.lists {
         _ if lane.landing.is_some() => lane.lands_on_a_block(sizes),
         Some(_) => lane.short.count > sizes.small_listed,
+        None if is_in_short(lane) => amount(lane) > sizes.small,
         None => lane.units > sizes.small || lane.copies >= rows::ROW,
     };
     let mut large: Vec<usize> = (0..lanes.len())
@@ -547,10 +565,13 @@ fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceE
     let total = |large: &[usize]| large.iter().map(|lane| wanted(&lanes[*lane])).sum::<u64>();
     let all = lanes.len();
     let warps = |large: usize| sizes.small_blocks(all - large, quota);
-    // What lands has a block if that is taken from nobody: with too few blocks for what is long, eight ranks on two GPUs took
-    // a third longer for their faces.
-    if warps(large.len()) + total(&large) > quota {
-        large.retain(|lane| lanes[*lane].landing.is_none());
+    // What lands has blocks if they are few, or taken from nobody and not too many: with half of them for it, eight ranks on
+    // two GPUs took a third longer for their faces.
+    let lands = |lane: &usize| lanes[*lane].landing.is_some();
+    let landings = large.iter().filter(|lane| lands(lane)).count() as u64;
+    let fits = warps(large.len()) + total(&large) <= quota;
+    if 8 * landings > quota && !(fits && 3 * landings <= quota) {
+        large.retain(|lane| !lands(lane));
     }
     // If there is not a block for each, the lesser ones are left to warps.
     while !large.is_empty() && warps(large.len()) + large.len() as u64 > quota {

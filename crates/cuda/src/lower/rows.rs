@@ -15,7 +15,7 @@ use super::read;
 pub(super) const ROW: usize = 4;
 
 /// Units of a copy that is short: its warps fetch it at once, or nearly.
-const SHORT: u64 = 512;
+pub(super) const SHORT: u64 = 512;
 
 /// Marks the first copy of each row. The steps are those of a lane of blocks.
 pub(super) fn mark(steps: &mut [u8]) {

@@ -259,6 +259,38 @@ fn some_copies_have_no_list() {
     copy.early = false;
     let both = vec![wait(0x2000), late, gather(10), add(0x3000)];
     assert_eq!(kind(both), LANE_STEPS);
+    // Copies of which one alone has a second buffer.
+    let mut flips = put_at(0x9_0000, 0x8_0000, 4);
+    let Step::Move(copy) = &mut flips else {
+        unreachable!("a put moves")
+    };
+    (copy.dst.flip, copy.parity) = (4096, ptr(0x2008));
+    let one = [wait(0x2000), flips.clone(), add(0x3000)];
+    assert_eq!(kind(one.to_vec()) & LANE_STEPS, 0);
+    let two = vec![
+        wait(0x2000),
+        flips,
+        put_at(0x9_1000, 0x8_1000, 4),
+        add(0x3000),
+    ];
+    assert_eq!(kind(two), LANE_STEPS);
+    // A long one that would have narrower units, by its own ends or beside another.
+    let long = |src: usize| put_at(src, 0x80_0008, 2000);
+    assert_eq!(
+        kind(vec![wait(0x2000), long(0x90_0008), add(0x3000)]),
+        LANE_STEPS
+    );
+    assert_eq!(
+        kind(vec![wait(0x2000), long(0x90_0000), add(0x3000)]) & LANE_STEPS,
+        0
+    );
+    let beside = vec![
+        wait(0x2000),
+        put_at(0x9_0000, 0x8_0000, 2000),
+        put_at(0xa_0000, 0xb_0000, 1),
+        add(0x3000),
+    ];
+    assert_eq!(kind(beside), LANE_STEPS);
     // More than all lists of a program may have.
     let most = 1 << 20;
     let lane = |doubles| vec![wait(0x2000), gather(doubles), add(0x3000)];
@@ -270,6 +302,53 @@ fn some_copies_have_no_list() {
         "the lane of a warp stands first"
     );
     assert_eq!(kind(lane(most + 1)), LANE_STEPS);
+    // Those of linear copies have a quarter, and come last.
+    let apart = |doubles: usize| {
+        let copies = [0, 1].map(|at| {
+            put_at(
+                0x1000_0000 + at * 0x800_0000,
+                0x2000_0000 + at * 0x900_0000,
+                doubles,
+            )
+        });
+        [&[wait(0x2000)], &copies[..], &[add(0x3000)]].concat()
+    };
+    assert_eq!(kind(apart(1 << 17)) & LANE_STEPS, 0);
+    assert_eq!(kind(apart((1 << 17) + 2)), LANE_STEPS);
+    let full = program(vec![apart(1 << 17), lane(most)], 16).unwrap();
+    let kinds = blocks_of(&full).map(|short| short.kind & (LANE_STEPS | LANE_LISTED));
+    let mut kinds: Vec<_> = kinds.collect();
+    kinds.dedup();
+    assert_eq!(kinds, [LANE_STEPS, LANE_LISTED]);
+}
+
+/// The lanes of blocks, in short.
+fn blocks_of(program: &Program) -> impl Iterator<Item = ShortLane> {
+    let records = program.records().into_iter().enumerate();
+    let blocks = records.filter(|(_, record)| record.team == TEAM_BLOCKS);
+    blocks.map(|(index, _)| read(&program.bytes[index * program.stride + size_of::<Record>()..]))
+}
+
+/// Copies that are one behind the other have the blocks of one copy.
+#[test]
+fn copies_that_go_on_share_threads_by_bytes() {
+    let of = |count: usize, doubles: usize| {
+        let copies = (0..count).map(|at| {
+            put_at(
+                0x90_0000 + 8 * at * doubles,
+                0x80_0000 + 8 * at * doubles,
+                doubles,
+            )
+        });
+        let mut lane = vec![wait(0x2000)];
+        lane.extend(copies);
+        lane.push(add(0x3000));
+        teams(&program(vec![lane], 128).unwrap())
+    };
+    assert_eq!((of(1, 1024), of(1024, 1)), ([0, 1], [0, 1]));
+    assert_eq!((of(1, 8192), of(8192, 1)), ([0, 8], [0, 8]));
+    assert_eq!((of(1, 3000), of(1000, 3)), ([0, 3], [0, 3]));
+    assert_eq!(of(4, 1), [1, 0]);
 }
 
 #[test]
@@ -426,6 +505,18 @@ fn bytes_that_land_have_one_team() {
     let blocks = |number| vec![(TEAM_BLOCKS, puts); number];
     assert_eq!(beside(11), [&warps[..], &blocks(9)].concat());
     assert_eq!(beside(12), [both(TEAM_BLOCKS), blocks(10)].concat());
+    // Few go before what is very long; many never have more than a third.
+    let long = [
+        lanes(33),
+        vec![vec![wait(0x5000), put(1 << 20), add(0x6000)]],
+    ]
+    .concat();
+    let beside = |quota| kinds(&program(long.clone(), quota).unwrap());
+    assert_eq!(beside(15)[..2], warps);
+    assert_eq!(beside(16), [both(TEAM_BLOCKS), blocks(14)].concat());
+    let many: Vec<_> = (0..4).flat_map(|_| lanes(33)).collect();
+    let many = |quota| teams(&program(many.clone(), quota).unwrap());
+    assert_eq!((many(24), many(23)), ([0, 8], [5, 0]));
 }
 
 #[test]

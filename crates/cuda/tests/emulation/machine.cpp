@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "shim.hpp"
@@ -102,7 +103,7 @@ struct Group {
     size_t place;      // among those that can go on
     bool listed, lets;
     bool passed;       // has said that it waits for nobody any more, but for what has been promised
-    std::map<u64, u64> promised;  // words of which one of its threads has seen that a quantum was, and which
+    std::set<u64> promised;  // words of which one of its threads has seen that a quantum was, in this launch
 };
 
 struct Progress {
@@ -241,15 +242,12 @@ void awaits(u64 word) {
 }
 
 void found(u64 word, u64 value) {
-    u64 part = value % QUANTUM, lacks = QUANTUM - part, number = (value & ~POISON) / QUANTUM;
+    u64 part = value % QUANTUM, lacks = QUANTUM - part;
     // Of words that no kernel promises anything of it is the test that adds.
     auto it = promised.find(word);
     u64 most = it == promised.end() ? MOST_BLOCKS : it->second;
-    auto &all = current->group->promised;
-    auto known = all.find(word);
     // (When it has come it is no less so, nor when more has.)
-    if (part && lacks <= most) all.emplace(word, number);
-    else if (known != all.end() && number <= known->second) all.erase(known);
+    if (part && lacks <= most) current->group->promised.insert(word);
 }
 
 void promises(u64 word) {

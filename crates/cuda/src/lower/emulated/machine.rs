@@ -21,6 +21,7 @@ pub(super) const SMALL: Sizes = Sizes {
     small: 16,
     small_listed: 8,
     lists: 1 << 20,
+    lists_of_linear: 1 << 18,
 };
 
 fn folder() -> PathBuf {
