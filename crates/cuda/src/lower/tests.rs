@@ -265,7 +265,7 @@ fn some_copies_have_no_list() {
         unreachable!("a put moves")
     };
     (copy.dst.flip, copy.parity) = (4096, ptr(0x2008));
-    let one = [wait(0x2000), flips.clone(), add(0x3000)];
+    let one = [wait(0x2000), flips, add(0x3000)];
     assert_eq!(kind(one.to_vec()) & LANE_STEPS, 0);
     let two = vec![
         wait(0x2000),
