@@ -54,7 +54,7 @@ impl Cmd {
     }
 
     /// It may run at the same time as the command before it, and as those that that one may run beside: for what keeps
-    /// one processor busy, and waits for nothing that has to come in time.
+    /// one processor busy, or none, and has time to spare where it waits for something.
     pub(crate) fn beside(mut self) -> Self {
         self.is_beside = true;
         self

@@ -232,11 +232,16 @@ pub(crate) static STEPS: &[Step] = &[
         when: When::Always,
         needs: &[],
         minutes: 20,
-        // Named first, so that the programs which tests start exist whichever test comes first.
+        // Named first, so that the programs which tests start exist whichever test comes first. Most of those that are
+        // programs of their own wait for something most of the time; the others are at work.
         commands: |_| {
+            let tests = |which: &str| cmd("cargo test --workspace --no-fail-fast").args(which);
             vec![
                 cmd("cargo build --workspace --bins --examples"),
-                cmd("cargo test --workspace --no-fail-fast"),
+                tests("--no-run"),
+                tests("--test *"),
+                tests("--lib --bins --examples").beside(),
+                tests("--doc").beside(),
             ]
         },
     },
@@ -266,7 +271,8 @@ pub(crate) static STEPS: &[Step] = &[
                 tests("-p tidegate-fabric --test agent --test polled --test sockets"),
                 tests(
                     "-p tidegate --test agent --test fabric --test failing --test nodes --test order",
-                ),
+                )
+                .beside(),
             ];
             all.extend(rows.map(faces));
             all
