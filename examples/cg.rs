@@ -121,9 +121,7 @@ fn main() -> Result<()> {
     let world: World = World::init()?;
     let mesh = Mesh::new(world.size());
     let piece = Piece::new(&mesh, world.rank());
-    let rows = Arc::new(piece.rows); // shared with the kernel that multiplies, which is recorded with it
     let own = piece.vertices.len();
-    let foreign: usize = piece.links.iter().map(|link| link.received).sum();
     let lists = piece
         .links
         .iter()
@@ -141,17 +139,13 @@ fn main() -> Result<()> {
     let mut sum = AllReduce::open(&s, "dots", 1)?;
 
     // The first guess is zero, so that the residual is the right-hand side.
-    let mut r: Vec<f64> = piece
-        .vertices
-        .iter()
-        .map(|&i| Mesh::right_hand_side(i))
-        .collect();
+    let mut r = piece.right_hand_side();
     let mut before = Region::from_slice(&world, &[square(&r)])?.on(&s)?;
     sum.sum(&s, &mut before)?;
     let before = before.into_host(&s)?;
     let enough = SMALL * before[0];
     let residual = Region::from_slice(&world, &r)?.on(&s)?;
-    r.resize(own + foreign, 0.0);
+    r.resize(own + piece.foreign(), 0.0);
     let c = Solver {
         x: Region::zeroed(&world, own)?.on(&s)?,
         r: residual,
@@ -165,6 +159,7 @@ fn main() -> Result<()> {
         sum,
     };
 
+    let rows = Arc::new(piece.rows); // shared with the kernel that multiplies, which is recorded with it
     let (graph, mut c) = s.capture(c, |s, c| iterate(s, &rows, &lists, c))?;
     let mut iterations = 0;
     loop {

@@ -173,7 +173,6 @@ fn run() -> Result<()> {
     let mesh = Mesh::new(world.size());
     let piece = Piece::new(&mesh, world.rank());
     let own = piece.vertices.len();
-    let foreign: usize = piece.links.iter().map(|link| link.received).sum();
     let kernels = Kernels::load(&world)?;
     let lists = piece
         .links
@@ -192,11 +191,7 @@ fn run() -> Result<()> {
     let mut sum = AllReduce::open(&s, "dots", PARTS)?;
 
     // The first guess is zero, so that the residual is the right-hand side.
-    let mut r: Vec<f64> = piece
-        .vertices
-        .iter()
-        .map(|&i| Mesh::right_hand_side(i))
-        .collect();
+    let mut r = piece.right_hand_side();
     let mut squared = [0.0; PARTS];
     squared[0] = r.iter().map(|r| r * r).sum();
     let mut now = Region::from_slice(&world, &squared)?.on(&s)?;
@@ -209,7 +204,7 @@ fn run() -> Result<()> {
     };
     let enough = SMALL * total(&now)?;
     let residual = Region::from_slice(&world, &r)?.on(&s)?;
-    r.resize(own + foreign, 0.0);
+    r.resize(own + piece.foreign(), 0.0);
     let zeroed = |len| -> Result<_> { Ok(Region::zeroed(&world, len)?.on(&s)?) };
     let c = Solver {
         a: Matrix::new(&s, &world, &piece.rows)?,

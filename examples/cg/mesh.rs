@@ -52,7 +52,7 @@ impl Mesh {
         }
     }
 
-    pub(crate) fn right_hand_side(vertex: usize) -> f64 {
+    fn right_hand_side(vertex: usize) -> f64 {
         (vertex as f64 * 0.37).sin()
     }
 
@@ -116,6 +116,17 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
+    /// How many vertices of others its rows refer to.
+    pub(crate) fn foreign(&self) -> usize {
+        self.links.iter().map(|link| link.received).sum()
+    }
+
+    /// The right-hand side of its rows.
+    pub(crate) fn right_hand_side(&self) -> Vec<f64> {
+        let vertices = self.vertices.iter();
+        vertices.map(|&i| Mesh::right_hand_side(i)).collect()
+    }
+
     pub(crate) fn new(mesh: &Mesh, rank: usize) -> Self {
         let vertices: Vec<usize> = (0..VERTICES).filter(|&i| mesh.owner[i] == rank).collect();
         // By neighbour, in the order of the vertices' numbers: so both ranks list what crosses between them alike.

@@ -12,7 +12,9 @@
 
 use tidegate_hal::device::DeviceError;
 
-use super::{LANE_COUNTED, LANE_REDUCES, LANE_STEPS, Lane, MOST_BLOCKS, Sizes, reductions, rows};
+use super::{
+    LANE_COUNTED, LANE_LISTED, LANE_REDUCES, LANE_STEPS, Lane, MOST_BLOCKS, Sizes, reductions, rows,
+};
 
 /// The most blocks of one lane that rings, whose copies go to memory of the host: so many fill the bus. (One that rings
 /// in parts has one, so that each part says what has been copied. For linear copies that is faster than the wires that were
@@ -39,23 +41,27 @@ impl Lane {
 
 /// Gives the lanes that move much their blocks.
 pub(super) fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceError> {
-    let is_in_short =
-        |lane: &Lane| lane.short.kind & (LANE_STEPS | LANE_REDUCES | LANE_COUNTED) == 0;
     // Units, as a thread has one. Of listed ones, which may be small, it has as many bytes as of others: it has several on
-    // their way at a time, and blocks that wait keep half a multiprocessor each from whatever else is running.
-    let amount = |lane: &Lane| match lane.lists {
-        _ if lane.landing.is_some() => 1,
-        Some(_) => (lane.short.count << lane.short.unit).div_ceil(16),
-        None if is_in_short(lane) => lane.short.count + u64::from(lane.short.tail != 0),
+    // their way at a time, and blocks that wait keep half a multiprocessor each from whatever else is running. And from how
+    // many on a warp is not enough.
+    let size = |lane: &Lane| match lane.short.kind {
+        _ if lane.landing.is_some() => (1, lane.lands_on_a_block(sizes)),
+        kind if kind & LANE_LISTED != 0 => (
+            (lane.short.count << lane.short.unit).div_ceil(16),
+            lane.short.count > sizes.small_listed,
+        ),
+        kind if kind & (LANE_STEPS | LANE_REDUCES | LANE_COUNTED) == 0 => {
+            let units = lane.short.count + u64::from(lane.short.tail != 0);
+            (units, units > sizes.small)
+        }
         // Of a reduction, a thread has one element.
-        None => lane.units - (reductions::WORTH - 1) * lane.reduced,
+        _ => (
+            lane.units - (reductions::WORTH - 1) * lane.reduced,
+            lane.units > sizes.small || lane.copies >= rows::ROW,
+        ),
     };
-    let is_large = |lane: &Lane| match lane.lists {
-        _ if lane.landing.is_some() => lane.lands_on_a_block(sizes),
-        Some(_) => lane.short.count > sizes.small_listed,
-        None if is_in_short(lane) => amount(lane) > sizes.small,
-        None => lane.units > sizes.small || lane.copies >= rows::ROW,
-    };
+    let amount = |lane: &Lane| size(lane).0;
+    let is_large = |lane: &Lane| size(lane).1;
     let mut large: Vec<usize> = (0..lanes.len())
         .filter(|lane| is_large(&lanes[*lane]))
         .collect();

@@ -49,16 +49,17 @@ pub(super) struct Placed {
 }
 
 /// The lists of copies.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Lists {
     pub(super) from: List,
     pub(super) to: List,
 }
 
 /// Where the list of a side comes from.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum List {
     /// There is none: the units lie one behind the other.
+    #[default]
     None,
     /// It stands at this address, in memory of the device that nobody writes any more.
     Given(u64),

@@ -111,7 +111,7 @@ struct Lane {
     /// The lane in short, if its bytes land: that is for one team.
     landing: Option<ShortLane>,
     /// Where the units are that it copies, if that is to be listed.
-    lists: Option<Lists>,
+    lists: Lists,
     /// The number of the first of these counters.
     counter: usize,
     /// Whether it must have one team, which is a block if it moves much: an add is too small to be made of several
@@ -199,13 +199,9 @@ impl Program {
                 false => sizes.lists_of_linear,
             };
             (lane.short, lane.lists) = lane.in_short(left.min(most(sizes)));
-            match &lane.lists {
-                Some(lists) => left -= lists.entries(lane.short.count),
-                None => {
-                    let most = most(Sizes::KERNEL);
-                    divides |= sizes.lists == 0 && lane.in_short(most).1.is_some();
-                }
-            }
+            left -= lane.lists.entries(lane.short.count);
+            let gains = || lane.in_short(most(Sizes::KERNEL)).0.kind & LANE_LISTED != 0;
+            divides |= sizes.lists == 0 && lane.short.kind & LANE_LISTED == 0 && gains();
         }
         let quota = quota.min(MAX_BLOCKS) as u64;
         blocks::share_out(&mut lanes, quota, sizes)?;
@@ -277,10 +273,9 @@ impl Program {
         };
         let lists: Vec<_> = lanes
             .iter()
-            .map(|lane| {
-                let own = [lane.short.from, lane.short.to];
-                (lane.lists.as_ref())
-                    .map_or(own, |lists| [&lists.from, &lists.to].map(&mut list_at))
+            .map(|lane| match lane.short.kind & LANE_LISTED {
+                0 => [lane.short.from, lane.short.to],
+                _ => [&lane.lists.from, &lane.lists.to].map(&mut list_at),
             })
             .collect();
         let counter =
@@ -309,15 +304,13 @@ impl Program {
                     ..lane.short
                 };
                 program.bytes[at..at + size_of::<ShortLane>()].copy_from_slice(short.bytes());
-                if let Some(lists) = &lane.lists {
-                    let sides = [
-                        (&lists.from, std::mem::offset_of!(ShortLane, from)),
-                        (&lists.to, std::mem::offset_of!(ShortLane, to)),
-                    ];
-                    for (list, place) in sides {
-                        if let List::Written(_) = list {
-                            program.relocations.push(at + place);
-                        }
+                let sides = [
+                    (&lane.lists.from, std::mem::offset_of!(ShortLane, from)),
+                    (&lane.lists.to, std::mem::offset_of!(ShortLane, to)),
+                ];
+                for (list, place) in sides {
+                    if let List::Written(_) = list {
+                        program.relocations.push(at + place);
                     }
                 }
                 if lane.blocks > 1 && short.kind & LANE_WAITS != 0 && !lane.waits.is_empty() {

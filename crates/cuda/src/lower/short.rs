@@ -21,18 +21,18 @@ use super::{Lane, read};
 impl Lane {
     /// The lane in short, or what says that it has no short form; with the lists that it needs, if these have no more than
     /// `most` entries.
-    pub(super) fn in_short(&self, most: u64) -> (ShortLane, Option<Lists>) {
+    pub(super) fn in_short(&self, most: u64) -> (ShortLane, Lists) {
         self.shortly(most).unwrap_or_else(|| {
             let steps = ShortLane {
                 kind: LANE_STEPS,
                 count: self.steps.len() as u64,
                 ..ShortLane::default()
             };
-            (steps, None)
+            (steps, Lists::default())
         })
     }
 
-    fn shortly(&self, most: u64) -> Option<(ShortLane, Option<Lists>)> {
+    fn shortly(&self, most: u64) -> Option<(ShortLane, Lists)> {
         let mut short = ShortLane::default();
         let mut moves = Vec::new();
         let mut rest = &self.steps[..];
@@ -66,9 +66,9 @@ impl Lane {
 }
 
 /// What a lane in short says of its moves, if these are something that it can say.
-fn moves_in_short(short: &mut ShortLane, moves: &mut [Copy], most: u64) -> Option<Option<Lists>> {
+fn moves_in_short(short: &mut ShortLane, moves: &mut [Copy], most: u64) -> Option<Lists> {
     let [first, ..] = moves else {
-        return Some(None);
+        return Some(Lists::default());
     };
     let step = first.step;
     // Nothing else stands in such a lane.
@@ -77,7 +77,7 @@ fn moves_in_short(short: &mut ShortLane, moves: &mut [Copy], most: u64) -> Optio
         (short.dst, short.count) = (step.dst, step.count);
         (short.unit, short.scalar) = (step.unit, step.scalar);
         short.to = u64::from(step.sub);
-        return Some(None);
+        return Some(Lists::default());
     }
     // Only what the wait has no say in can be fetched before it is over.
     let early = |step: &MoveStep| {
@@ -99,7 +99,7 @@ fn moves_in_short(short: &mut ShortLane, moves: &mut [Copy], most: u64) -> Optio
         (short.src, short.dst) = (step.src, step.dst);
         (short.count, short.unit) = (step.count, step.unit);
         (short.from, short.to) = (step.compare, u64::from(step.size));
-        return Some(None);
+        return Some(Lists::default());
     }
     if moves.iter().any(|copy| copy.step.action != 0) {
         return None;
@@ -111,7 +111,7 @@ fn moves_in_short(short: &mut ShortLane, moves: &mut [Copy], most: u64) -> Optio
         if bytes < 16 || (src | dst | flip).is_multiple_of(16) {
             (short.src, short.dst) = (src, dst);
             (short.count, short.tail) = (bytes / 16, bytes % 16);
-            return Some(None);
+            return Some(Lists::default());
         }
     }
     let Placed {
@@ -127,7 +127,7 @@ fn moves_in_short(short: &mut ShortLane, moves: &mut [Copy], most: u64) -> Optio
     if lists.gathers(unit) && (dst | flip).is_multiple_of(16) && count < 1 << 31 {
         short.kind |= LANE_GATHERS;
     }
-    Some(Some(lists))
+    Some(lists)
 }
 
 /// How far the second buffer of the target is.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use tidegate_hal::batch::{
-    Action, Add, Awaited, Batch, Move, Op, QUANTUM, Scalar, Shape, Side, Step, Tag, Wait,
+    Action, Add, Awaited, Batch, Move, QUANTUM, Scalar, Shape, Side, Step, Tag, Wait,
 };
 use tidegate_hal::memory::Ptr;
 use tidegate_host::HostMover;
@@ -15,6 +15,7 @@ use super::launched::{Home, Launched};
 use super::machine::{Do, Machine};
 use super::memory::{Arena, Rng};
 
+mod arithmetic;
 pub(super) mod extremes;
 mod gather;
 pub(super) mod reductions;
@@ -222,88 +223,6 @@ impl Maker<'_> {
         Action::CopyUpTo {
             count: self.arena.word(count),
         }
-    }
-
-    fn arithmetic(&mut self, parity: Ptr) -> Move {
-        let scalar = self.rng.of(&Scalar::ALL);
-        let float = matches!(scalar, Scalar::F32 | Scalar::F64);
-        let size = scalar.bytes();
-        let count = self.count();
-        let op = self.rng.of(if float { &Op::ALL[..6] } else { &Op::ALL });
-        let atomic = self.rng.once_in(2);
-        let flips = !parity.is_null();
-        let begin = self.arena.pieces().len();
-        let src = self.side(size, count, size, false, flips);
-        let middle = self.arena.pieces().len();
-        let dst = self.side(size, count, size, true, flips);
-        let pieces = self.arena.pieces().to_vec();
-        if float {
-            // Tables are smaller than what they point at; only the last piece of a side is its elements.
-            for (last, nan) in [(middle, true), (pieces.len(), false)] {
-                let piece = pieces[begin..last].last().expect("a side has a piece");
-                let at = self.arena.at(piece.begin);
-                self.numbers(at, (piece.end - piece.begin) as usize, scalar, nan);
-            }
-        }
-        let linear = |maker: &mut Self, written| {
-            let beyond = size * maker.rng.below(4);
-            Ptr(maker.arena.take(size * count, beyond, written))
-        };
-        let action = match self.rng.below(4) {
-            0 => {
-                let (result, compare) = (linear(self, true), linear(self, false));
-                // Half of them are equal, if the elements lie as they come.
-                let piece = pieces.last().expect("a side has a piece");
-                for at in 0..(size * count).min((piece.end - piece.begin) as usize) {
-                    if (at / size).is_multiple_of(2) {
-                        let from = self.arena.at(piece.begin + at as u64);
-                        // SAFETY: both are pieces of the arena, and as long.
-                        unsafe { compare.0.add(at).write(from.read()) };
-                    }
-                }
-                Action::CompareSwap {
-                    scalar,
-                    compare,
-                    result,
-                }
-            }
-            1 => Action::FetchOp {
-                op,
-                scalar,
-                result: linear(self, true),
-                atomic,
-            },
-            _ => Action::Accumulate { op, scalar, atomic },
-        };
-        Move {
-            action,
-            size: size as u32,
-            count,
-            src,
-            dst,
-            parity,
-            early: self.rng.once_in(2),
-            landing: None,
-        }
-    }
-
-    /// Perhaps a second accumulate to the same elements: the two may be at work at a time.
-    fn again(&mut self, mv: Move) -> Option<Move> {
-        let Action::Accumulate { op, scalar, .. } = mv.action else {
-            return None;
-        };
-        let commutes = matches!(
-            op,
-            Op::Sum | Op::Min | Op::Max | Op::BitAnd | Op::BitOr | Op::BitXor
-        );
-        let float = matches!(scalar, Scalar::F32 | Scalar::F64);
-        (commutes && !float && self.rng.once_in(2)).then(|| {
-            let size = mv.size as usize;
-            Move {
-                src: self.side(size, mv.count, size, false, false),
-                ..mv
-            }
-        })
     }
 
     fn wait(&mut self, epoch: u64, quantum: u64) -> (Step, Ptr) {
